@@ -1,0 +1,131 @@
+/** Asks: questions from a session to its clients. Every one gets exactly one outcome (I8). */
+import { HoldfastError } from './errors.ts'
+import { STATE_LIMITS } from './limits.ts'
+import type { Attachment } from './attachments.ts'
+import type { Draft, Session } from './session.ts'
+
+export type AskOption = { readonly id: string; readonly label: string }
+
+/** What a runner asks. Without options any answer is valid. */
+export type Question = {
+  readonly kind: string
+  readonly question: string
+  readonly options?: readonly AskOption[]
+  readonly timeoutMs?: number
+  /** When no client is there that answers this kind: wait for one (the default), or settle at once. */
+  readonly onNobody?: 'wait' | 'deny'
+  readonly data?: unknown
+}
+
+/** An ask that waits. Its id is `a` and the seq of the event that opened it. */
+export type Ask = {
+  readonly id: string
+  readonly turn: string
+  readonly kind: string
+  readonly question: string
+  readonly options: readonly AskOption[] | null
+  readonly deadline: number
+  readonly onNobody: 'wait' | 'deny'
+  readonly data?: unknown
+}
+
+export type AskOutcome =
+  | { readonly outcome: 'answered'; readonly answer: unknown; readonly by: string | null }
+  | { readonly outcome: 'timed_out' }
+  | { readonly outcome: 'nobody_to_ask' }
+  | { readonly outcome: 'withdrawn' }
+
+export type AskEvent =
+  | { readonly type: 'ask.opened'; readonly ask: string; readonly turn: string } & Omit<Ask, 'id'>
+  | ({ readonly type: 'ask.settled'; readonly ask: string; readonly turn: string } & AskOutcome)
+
+export type AskCommand =
+  | { readonly type: 'ask'; readonly ask: Omit<Ask, 'id'> }
+  /** `by`: the attachment that answers, or null for an answer that came without one. */
+  | {
+      readonly type: 'answer'
+      readonly ask: string
+      readonly answer: unknown
+      readonly by: string | null
+    }
+  | { readonly type: 'timeout'; readonly ask: string }
+
+export function decideAsk(session: Session, command: AskCommand): readonly Draft[] {
+  switch (command.type) {
+    case 'ask':
+      return openAsk(session, command.ask)
+    case 'answer':
+      return answerAsk(session, command)
+    case 'timeout': {
+      const ask = session.asks.find(({ id }) => id === command.ask)
+      return ask === undefined ? [] : [settled(ask, { outcome: 'timed_out' })]
+    }
+  }
+}
+
+function openAsk(session: Session, ask: Omit<Ask, 'id'>): readonly Draft[] {
+  if (session.running?.id !== ask.turn) {
+    throw new HoldfastError('turn_over', `turn ${ask.turn} does not run: nobody waits for the answer`)
+  }
+  if (session.asks.length >= STATE_LIMITS.asksMax) {
+    throw new HoldfastError('too_many', `session ${session.id} has ${session.asks.length} open asks`)
+  }
+  const id = `a${session.seq + 1}`
+  const opened: Draft = { type: 'ask.opened', ask: id, ...ask }
+  const nobody = ask.onNobody === 'deny' && !session.attachments.some(answers(ask.kind))
+  return nobody ? [opened, settled({ id, turn: ask.turn }, { outcome: 'nobody_to_ask' })] : [opened]
+}
+
+function answerAsk(
+  session: Session,
+  { ask: id, answer, by }: AskCommand & { type: 'answer' },
+): readonly Draft[] {
+  const ask = session.asks.find((open) => open.id === id)
+  if (ask === undefined) throw settledOrUnknown(session, id)
+  if (ask.options !== null && !ask.options.some((option) => option.id === answer)) {
+    const ids = ask.options.map((option) => JSON.stringify(option.id)).join(', ')
+    throw new HoldfastError('invalid_answer', `answer must be one of ${ids}`)
+  }
+  return [settled(ask, { outcome: 'answered', answer, by })]
+}
+
+/** Ids grow with the log, so an id that the log has passed was an ask once. */
+function settledOrUnknown(session: Session, id: string): HoldfastError {
+  const seq = /^a[1-9]\d{0,14}$/.test(id) ? Number(id.slice(1)) : Number.POSITIVE_INFINITY
+  return seq <= session.seq
+    ? new HoldfastError('ask_settled', `ask ${id} is settled`)
+    : new HoldfastError('ask_unknown', `session ${session.id} has no ask ${id}`)
+}
+
+export function withdrawAsks(session: Session, turn: string): readonly Draft[] {
+  return session.asks
+    .filter((ask) => ask.turn === turn)
+    .map((ask) => settled(ask, { outcome: 'withdrawn' }))
+}
+
+/** The asks that nobody is left to answer once these attachments are all there is. */
+export function settleUnanswerable(
+  session: Session,
+  attachments: readonly Attachment[],
+): readonly Draft[] {
+  return session.asks
+    .filter((ask) => ask.onNobody === 'deny' && !attachments.some(answers(ask.kind)))
+    .map((ask) => settled(ask, { outcome: 'nobody_to_ask' }))
+}
+
+function answers(kind: string): (attachment: Attachment) => boolean {
+  return (attachment) => attachment.answers.includes(kind)
+}
+
+function settled({ id, turn }: { id: string; turn: string }, outcome: AskOutcome): Draft {
+  return { type: 'ask.settled', ask: id, turn, ...outcome }
+}
+
+export function evolveAsk(session: Session, event: AskEvent): Session {
+  if (event.type === 'ask.settled') {
+    return { ...session, asks: session.asks.filter((ask) => ask.id !== event.ask) }
+  }
+  const { ask: id, turn, kind, question, options, deadline, onNobody, data } = event
+  const ask = { id, turn, kind, question, options, deadline, onNobody }
+  return { ...session, asks: [...session.asks, data === undefined ? ask : { ...ask, data }] }
+}

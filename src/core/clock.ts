@@ -1,0 +1,17 @@
+/** Time, randomness and digests as the core sees them: always passed in, so that a test can own them. */
+export interface Clock {
+  /** Milliseconds since 1970, for records. May jump. */
+  now(): number
+  /** Milliseconds that only go forward, for deadlines and leases. */
+  monotonic(): number
+  /** Runs once after `ms` of monotonic time; the returned function cancels it. */
+  after(ms: number, run: () => void): () => void
+}
+
+export interface Entropy {
+  /** An unguessable id of at least 128 bits, safe in a URL. */
+  id(): string
+}
+
+/** A collision-free fingerprint of a text: two requests with one idempotency key are compared by it. */
+export type Digest = (text: string) => string

@@ -1,0 +1,69 @@
+/** Every bound of the core, in one place, each named with its unit. */
+
+/** Bounds of what a session's state may hold. Fixed, so that a log folds to the same state everywhere. */
+export const STATE_LIMITS = {
+  /** A session key, in UTF-8 bytes. */
+  keyBytesMax: 512,
+  /** An explicit session id, in characters. */
+  idCharsMax: 128,
+  /** An `Idempotency-Key`, in characters. */
+  idempotencyKeyCharsMax: 255,
+  /** Finished idempotency keys remembered per session: the newest. */
+  idempotencyKeysMax: 256,
+  /** Labels on one session, and the characters of a label's name or value. */
+  labelsMax: 32,
+  labelCharsMax: 256,
+  /** Asks that wait for an answer, and attachments, per session. */
+  asksMax: 64,
+  attachmentsMax: 1_024,
+} as const
+
+/** Bounds of behaviour: each can be set when Holdfast is opened. */
+export const LIMITS = {
+  /** One request's input, as JSON text. */
+  inputBytesMax: 1_048_576,
+  /** What one turn may answer before it has recorded a message, in characters. */
+  replyCharsMax: 4_194_304,
+  /** Turns of one session that wait, admitted or not. */
+  queuedTurnsMax: 256,
+  /** How long a request waits for the lane before it is refused with 429. */
+  waitMs: 30_000,
+  waitMsMax: 600_000,
+  /** How long one turn may run before it is stopped and fails with `turn_timeout`. */
+  turnMs: 3_600_000,
+  /** Between asking a runner to stop and going on without it. */
+  cancelGraceMs: 5_000,
+  /** How long an ask waits for an answer, unless it says otherwise. */
+  askMs: 300_000,
+  askMsMax: 86_400_000,
+  /** An ask's question, options and answer together, as JSON text. */
+  askBytesMax: 65_536,
+  /** How long a lost attachment may come back: `early` and `resume`, and `reopen`. */
+  graceMs: 30_000,
+  reopenGraceMs: 600_000,
+  graceMsMax: 86_400_000,
+  /** How long an idle session lives under `reopen`. */
+  ttlMs: 30 * 86_400_000,
+  ttlMsMax: 3_650 * 86_400_000,
+  /** How long a closed session's log is kept before it is erased; the id stays refused for ever. */
+  retainMs: 30 * 86_400_000,
+  /** Events between two snapshots of a session: what opening it has to read at most. */
+  snapshotEvery: 200,
+  /** Sessions held in memory although nothing happens in them. */
+  idleSessionsMax: 2_000,
+  /** Recent events held in memory for the followers of one session. */
+  tailItemsMax: 512,
+  /** Events read from the store at once. */
+  pageEvents: 256,
+  /** Appends in one group commit, and group commits under way. */
+  commitAppendsMax: 1_000,
+  commitsInFlightMax: 2,
+  /** Sessions on one page of a list. */
+  listMax: 500,
+  /** How often expired sessions are closed, old ones erased and stranded ones picked up. */
+  sweepMs: 30_000,
+  /** A node's lease: others take over its sessions when it ends. Infinity where only one node can be. */
+  leaseMs: Number.POSITIVE_INFINITY,
+} as const
+
+export type Limits = { readonly [Name in keyof typeof LIMITS]: number }

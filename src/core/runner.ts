@@ -1,0 +1,56 @@
+/** What carries out a turn: the seam between the authority and any backend. */
+import type { AskOutcome, Question } from './asks.ts'
+import type { Input } from './turns.ts'
+
+export interface Runner {
+  /**
+   * Carries out one turn. The iterator's end is the turn's end, a throw its failure. Whatever is said
+   * after that, or after `signal` and the grace time, is dropped and counted.
+   */
+  run(turn: RunnerTurn, context: RunnerContext): AsyncIterator<RunnerOutput, RunnerResult>
+}
+
+export type RunnerTurn = {
+  readonly id: string
+  readonly input: Input
+  readonly text: string
+}
+
+/** A part of the answer as it comes (live only), or a whole message that is recorded at once. */
+export type RunnerOutput =
+  | { readonly type: 'delta'; readonly text: string }
+  | ({ readonly type: 'message' } & Reply)
+
+/** The turn's last message. Without one, what was said in deltas since the last message is it. */
+export type RunnerResult = Reply | undefined
+
+/** An assistant's message: its text, and whatever else the runner wants to keep with it. */
+export type Reply = { readonly text: string; readonly data?: unknown }
+
+export type Message = {
+  readonly seq: number
+  readonly turn: string
+  readonly role: 'user' | 'assistant'
+  readonly text: string
+  readonly at: number
+  readonly data?: unknown
+}
+
+export interface RunnerContext {
+  readonly session: {
+    readonly id: string
+    readonly key: string | null
+    readonly agent: string
+    readonly labels: Readonly<Record<string, string>>
+    /** The backend's own session id, once `bind` recorded it. */
+    readonly backend: string | null
+  }
+  /** Aborted when the turn is cancelled, times out, or its session closes. */
+  readonly signal: AbortSignal
+  /** Asks the session's clients; always settles (I8). */
+  ask(question: Question): Promise<AskOutcome>
+  /** Records the backend's own session id, once; a second, different id is refused. */
+  bind(backend: string): Promise<void>
+  /** The conversation before this turn, oldest first. */
+  history(): AsyncIterable<Message>
+}

@@ -1,0 +1,239 @@
+/**
+ * What a session is: its state, folded from its log, and what may happen to it.
+ *
+ * `decide(session, command)` says which events a command makes, or refuses; `evolve(session, event)`
+ * says what an event does to the state. Both are pure: no clock, no I/O, no identity but what they
+ * are given. Everything else in Holdfast exists to call these two in the right order.
+ *
+ * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask that ends does so
+ * once. I9 closing settles all that is pending, in one step.
+ */
+import { decideAsk, evolveAsk, withdrawAsks, type Ask, type AskCommand, type AskEvent } from './asks.ts'
+import {
+  decideAttachment,
+  evolveAttachment,
+  loseConnections,
+  type Attachment,
+  type AttachmentCommand,
+  type AttachmentEvent,
+  type ReconnectPolicy,
+} from './attachments.ts'
+import { HoldfastError } from './errors.ts'
+import {
+  decideTurn,
+  evolveTurn,
+  type RequestKey,
+  type Turn,
+  type TurnCommand,
+  type TurnEvent,
+} from './turns.ts'
+
+export type Session = {
+  readonly id: string
+  readonly key: string | null
+  readonly agent: string
+  readonly internal: boolean
+  readonly reconnect: ReconnectPolicy
+  readonly graceMs: number
+  /** How long it may be idle, or null for ever. */
+  readonly ttlMs: number | null
+  readonly labels: Readonly<Record<string, string>>
+  readonly createdAt: number
+  readonly updatedAt: number
+  /** The position of the last event in the log. */
+  readonly seq: number
+  readonly closed: { readonly at: number; readonly reason: string } | null
+  /** The backend's own session id; written once. */
+  readonly backend: string | null
+  readonly running: Turn | null
+  /** Admitted turns that wait, oldest first. */
+  readonly queued: readonly Turn[]
+  /** How many turns have started. */
+  readonly turns: number
+  readonly asks: readonly Ask[]
+  readonly attachments: readonly Attachment[]
+  /** Request keys of finished turns, oldest first. */
+  readonly recent: readonly (RequestKey & { readonly turn: string })[]
+}
+
+/** What a session is created with. */
+export type SessionOptions = Pick<
+  Session,
+  'id' | 'key' | 'agent' | 'internal' | 'reconnect' | 'graceMs' | 'ttlMs' | 'labels'
+>
+
+export type LifeEvent =
+  | ({ readonly type: 'session.created' } & SessionOptions)
+  | { readonly type: 'session.bound'; readonly backend: string }
+  | { readonly type: 'session.closed'; readonly reason: string }
+
+/** An event before it has its place in the log. */
+export type Draft = LifeEvent | TurnEvent | AskEvent | AttachmentEvent
+
+/** An event in the log: `seq` is its place, `at` its time in milliseconds since 1970. */
+export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
+
+export type LifeCommand =
+  | { readonly type: 'bind'; readonly backend: string }
+  | { readonly type: 'close'; readonly reason: string }
+  /** Close if it has been idle past its time to live. */
+  | { readonly type: 'expire'; readonly at: number }
+  /** A new owner took over: whatever depended on the last one is over. */
+  | { readonly type: 'recover'; readonly at: number; readonly reason: string }
+
+export type Command = LifeCommand | TurnCommand | AskCommand | AttachmentCommand
+
+export function decide(session: Session, command: Command): readonly Draft[] {
+  if (session.closed !== null) return decideClosed(session, command)
+  switch (command.type) {
+    case 'bind':
+      return bindBackend(session, command.backend)
+    case 'close':
+      return closeSession(session, command.reason)
+    case 'expire':
+      return isExpired(session, command.at) ? closeSession(session, 'expired') : []
+    case 'recover':
+      return recoverSession(session, command)
+    case 'submit':
+    case 'start':
+    case 'admit':
+    case 'message':
+    case 'finish':
+      return decideTurn(session, command)
+    case 'ask':
+    case 'answer':
+    case 'timeout':
+      return decideAsk(session, command)
+    case 'attach':
+    case 'lose':
+    case 'resume':
+    case 'leave':
+    case 'lapse':
+      return decideAttachment(session, command)
+  }
+}
+
+/** I9: what only tidies up finds nothing to do; everything else is refused. */
+function decideClosed(session: Session, command: Command): readonly Draft[] {
+  switch (command.type) {
+    case 'close':
+    case 'expire':
+    case 'recover':
+    case 'timeout':
+    case 'lapse':
+      return []
+    default:
+      throw closedError(session)
+  }
+}
+
+export function closedError(session: Pick<Session, 'id' | 'closed'>): HoldfastError {
+  const { at, reason } = session.closed ?? { at: 0, reason: 'closed' }
+  return new HoldfastError('session_closed', `session ${session.id} is closed: ${reason}`, {
+    reason,
+    closedAt: at,
+  })
+}
+
+function bindBackend(session: Session, backend: string): readonly Draft[] {
+  if (session.backend === backend) return []
+  if (session.backend === null) return [{ type: 'session.bound', backend }]
+  throw new HoldfastError('backend_bound', `session ${session.id} has a backend session already`)
+}
+
+export function closeSession(session: Session, reason: string): readonly Draft[] {
+  const { running, queued, attachments } = session
+  const turns = running === null ? queued : [running, ...queued]
+  return [
+    ...turns.flatMap((turn): Draft[] => [
+      ...withdrawAsks(session, turn.id),
+      { type: 'turn.cancelled', turn: turn.id, reason: 'session_closed' },
+    ]),
+    ...attachments.map(
+      ({ id }): Draft => ({ type: 'attachment.ended', attachment: id, reason: 'session_closed' }),
+    ),
+    { type: 'session.closed', reason },
+  ]
+}
+
+/** I2, I3, I8: the turn that ran is told to be interrupted, its asks withdrawn, its clients lost. */
+function recoverSession(
+  session: Session,
+  { at, reason }: LifeCommand & { type: 'recover' },
+): readonly Draft[] {
+  const { running } = session
+  const interrupted: readonly Draft[] =
+    running === null
+      ? []
+      : [
+          ...withdrawAsks(session, running.id),
+          { type: 'turn.interrupted', turn: running.id, reason },
+        ]
+  const after: Session = { ...session, running: null, asks: [] }
+  const live = session.attachments.filter(({ state }) => state === 'live')
+  return [...interrupted, ...loseConnections(after, live, at)]
+}
+
+/** When an idle session may be closed, or null while something holds it. */
+export function expiresAt(session: Session): number | null {
+  if (session.ttlMs === null || session.closed !== null || isPending(session)) return null
+  return session.attachments.length > 0 ? null : session.updatedAt + session.ttlMs
+}
+
+function isExpired(session: Session, at: number): boolean {
+  const expires = expiresAt(session)
+  return expires !== null && expires <= at
+}
+
+/** Turns run or wait. */
+export function isPending(session: Session): boolean {
+  return session.running !== null || session.queued.length > 0
+}
+
+/** The state after `session.created`, the first event of every log. */
+export function createSession(event: SessionEvent & { type: 'session.created' }): Session {
+  const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, at } = event
+  return {
+    id,
+    key,
+    agent,
+    internal,
+    reconnect,
+    graceMs,
+    ttlMs,
+    labels,
+    createdAt: at,
+    updatedAt: at,
+    seq: 1,
+    closed: null,
+    backend: null,
+    running: null,
+    queued: [],
+    turns: 0,
+    asks: [],
+    attachments: [],
+    recent: [],
+  }
+}
+
+export function evolve(session: Session, event: SessionEvent): Session {
+  const next = { ...session, seq: event.seq, updatedAt: event.at }
+  switch (event.type) {
+    case 'session.created':
+      return createSession(event)
+    case 'session.bound':
+      return { ...next, backend: event.backend }
+    case 'session.closed':
+      return { ...next, closed: { at: event.at, reason: event.reason } }
+    case 'ask.opened':
+    case 'ask.settled':
+      return evolveAsk(next, event)
+    case 'attachment.opened':
+    case 'attachment.detached':
+    case 'attachment.resumed':
+    case 'attachment.ended':
+      return evolveAttachment(next, event)
+    default:
+      return evolveTurn(next, event)
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * Where logs, keys and ownership live. Eight methods, each one atomic step; a store never decides.
+ *
+ * I1 `reserve` gives a key to exactly one session, whatever races.
+ * I4 `append` extends a log only at its end, whole or not at all, and answers after it is durable.
+ * I5 `append` under any epoch but the latest changes nothing.
+ *
+ * A rejected promise means that the outcome is unknown: the caller must claim again before it goes on.
+ * `holdfast/testing` holds the conformance suite that every store passes.
+ */
+export interface Store {
+  /** Finds the open session of a key, or creates it (log, key and ownership) in the same step. */
+  reserve(reservation: Reservation): Promise<Reserved>
+  /** Makes `node` the owner under a new epoch and returns what is needed to load the session. */
+  claim(session: string, node: string): Promise<Claim>
+  /** Extends many logs in one durable step; each is judged by itself, in order. */
+  append(appends: readonly Append[]): Promise<readonly AppendOutcome[]>
+  /** The session's row, and its events after a position, oldest first. */
+  read(session: string, after: number, limit: number): Promise<ReadResult>
+  /** Sessions by a filter, newest first. */
+  list(query: ListQuery): Promise<ListPage>
+  /** Renews a node's lease for `leaseMs` from now on the store's clock; 0 gives it up. */
+  beat(node: string, leaseMs: number): Promise<void>
+  /** Removes a closed session's log for ever and leaves a tombstone. False if there is nothing to erase. */
+  erase(session: string): Promise<boolean>
+  /** Tells of appends, perhaps late or never: a hint, not the truth. The returned function stops it. */
+  watch(listener: (session: string, seq: number) => void): () => void
+  /** Settles all that is under way and lets go of files and connections. */
+  close(): Promise<void>
+}
+
+/** An event as it is stored: `body` is its JSON, and holds the `seq` too. */
+export type StoredEvent = { readonly seq: number; readonly body: string }
+
+/** What a store knows of a session without reading its log. */
+export type SessionRow = {
+  readonly id: string
+  readonly key: string | null
+  readonly agent: string
+  readonly internal: boolean
+  readonly labels: Readonly<Record<string, string>>
+  readonly state: 'open' | 'closed' | 'erased'
+  readonly seq: number
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+export type Reservation = {
+  /** The id to create under. With `explicit`, an existing session of this id is the answer. */
+  readonly id: string
+  readonly explicit: boolean
+  /** Null: no key leads here. */
+  readonly key: string | null
+  readonly agent: string
+  readonly internal: boolean
+  readonly labels: Readonly<Record<string, string>>
+  readonly node: string
+  readonly at: number
+  /** When the session may be closed for idleness, or null. */
+  readonly expiresAt: number | null
+  /** The JSON of `session.created`, seq 1. */
+  readonly body: string
+}
+
+export type Reserved =
+  /** Created, owned by the asking node under this epoch. */
+  | { readonly type: 'created'; readonly id: string; readonly epoch: number }
+  /** The key, or the explicit id, has this open session. */
+  | { readonly type: 'found'; readonly id: string }
+  /** The explicit id is closed or erased: it is never given out again. */
+  | { readonly type: 'closed'; readonly id: string; readonly state: 'closed' | 'erased' }
+  /** The key belongs to another open session than the explicit id. */
+  | { readonly type: 'taken'; readonly id: string }
+
+export type Claim =
+  | {
+      readonly type: 'claimed'
+      readonly row: SessionRow
+      /** Null for a closed session, which nobody owns. */
+      readonly epoch: number | null
+      readonly snapshot: string | null
+      /** The events after the snapshot. */
+      readonly tail: readonly StoredEvent[]
+    }
+  /** Another node holds it and its lease has not ended. */
+  | { readonly type: 'owned'; readonly node: string }
+  | { readonly type: 'unknown' }
+  | { readonly type: 'erased' }
+
+export type Append = {
+  readonly session: string
+  readonly epoch: number
+  /** The log's last seq before this append. */
+  readonly after: number
+  /** JSON bodies of the events `after + 1`, `after + 2`, … */
+  readonly events: readonly string[]
+  /** The folded session after these events, to load from later. */
+  readonly snapshot: string | null
+  readonly at: number
+  readonly closed: boolean
+  /** Turns run or wait: a node that starts picks such sessions up by itself. */
+  readonly pending: boolean
+  readonly expiresAt: number | null
+}
+
+/** `stale`: another epoch owns the session, or the log does not end at `after`; nothing was changed. */
+export type AppendOutcome = 'appended' | 'stale'
+
+export type ReadResult = {
+  readonly row: SessionRow | null
+  readonly events: readonly StoredEvent[]
+}
+
+export type ListQuery = {
+  readonly limit: number
+  readonly cursor?: string
+  readonly state?: 'open' | 'closed'
+  readonly key?: string
+  readonly label?: { readonly name: string; readonly value: string }
+  /** Only sessions with work to pick up that no living node owns. Internal ones too. */
+  readonly stranded?: boolean
+  /** Only open sessions whose `expiresAt` is at or before this time. Internal ones too. */
+  readonly expiredAt?: number
+  /** Only closed, not yet erased sessions last changed at or before this time. Internal ones too. */
+  readonly closedBefore?: number
+}
+
+export type ListPage = {
+  readonly sessions: readonly SessionRow[]
+  readonly nextCursor: string | null
+}

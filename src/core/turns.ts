@@ -1,0 +1,380 @@
+/** Turns: what `decide` and `evolve` do for them, and how a turn is read back from the log. */
+import { HoldfastError } from './errors.ts'
+import { STATE_LIMITS } from './limits.ts'
+import type { Reply } from './runner.ts'
+import type { Draft, Session, SessionEvent } from './session.ts'
+import { withdrawAsks } from './asks.ts'
+
+/** What a turn is given: a text, or an object with a text and whatever else its agent understands. */
+export type Input = string | { readonly text: string; readonly [field: string]: unknown }
+
+/** A caller's name for a request, and a digest of its body: the same key with another body is a mistake. */
+export type RequestKey = { readonly key: string; readonly digest: string }
+
+/** A turn that waits or runs. Its id is `t` and the seq of the event that admitted it. */
+export type Turn = {
+  readonly id: string
+  readonly input: Input
+  readonly keys: readonly RequestKey[]
+  /** Others may join it while it waits. */
+  readonly collect: boolean
+  /** When it stops waiting, or null. */
+  readonly expiresAt: number | null
+}
+
+export type TurnState =
+  | 'queued'
+  | 'running'
+  | 'done'
+  | 'failed'
+  | 'cancelled'
+  | 'interrupted'
+  | 'expired'
+
+export type TurnError = { readonly code: string; readonly message: string }
+
+/** How a turn ends. A reply that was cut short is kept as a partial message. */
+export type TurnEnd =
+  | { readonly state: 'done'; readonly reply: Reply | null }
+  | { readonly state: 'failed'; readonly error: TurnError; readonly reply: Reply | null }
+  | { readonly state: 'cancelled'; readonly reason: string; readonly reply: Reply | null }
+  | { readonly state: 'expired' }
+
+export type TurnEvent =
+  | {
+      readonly type: 'turn.queued'
+      readonly turn: string
+      readonly input: Input
+      readonly keys?: readonly RequestKey[]
+      readonly collect?: true
+      readonly expiresAt?: number
+    }
+  | {
+      readonly type: 'turn.joined'
+      readonly turn: string
+      readonly input: Input
+      readonly keys?: readonly RequestKey[]
+    }
+  | {
+      readonly type: 'turn.started'
+      readonly turn: string
+      readonly input: Input
+      readonly keys?: readonly RequestKey[]
+    }
+  | {
+      readonly type: 'message.added'
+      readonly turn: string
+      readonly role: 'assistant'
+      readonly text: string
+      readonly data?: unknown
+      readonly partial?: true
+    }
+  | { readonly type: 'turn.done'; readonly turn: string }
+  | { readonly type: 'turn.failed'; readonly turn: string; readonly error: TurnError }
+  | { readonly type: 'turn.cancelled'; readonly turn: string; readonly reason: string }
+  | { readonly type: 'turn.interrupted'; readonly turn: string; readonly reason: string }
+  | { readonly type: 'turn.expired'; readonly turn: string }
+
+export type TurnCommand =
+  /** Admit at once, into the queue. */
+  | {
+      readonly type: 'submit'
+      readonly input: Input
+      readonly keys: readonly RequestKey[]
+      readonly collect: boolean
+      readonly expiresAt: number | null
+    }
+  /** Run a turn of the queue. */
+  | { readonly type: 'start'; readonly turn: string }
+  /** Admit and run a request that waited outside the log. */
+  | { readonly type: 'admit'; readonly input: Input; readonly keys: readonly RequestKey[] }
+  | { readonly type: 'message'; readonly turn: string; readonly reply: Reply }
+  | { readonly type: 'finish'; readonly turn: string; readonly end: TurnEnd }
+
+const TERMINAL: ReadonlySet<string> = new Set([
+  'turn.done',
+  'turn.failed',
+  'turn.cancelled',
+  'turn.interrupted',
+  'turn.expired',
+])
+
+export function isTerminal(event: { readonly type: string }): boolean {
+  return TERMINAL.has(event.type)
+}
+
+export function inputText(input: Input): string {
+  return typeof input === 'string' ? input : input.text
+}
+
+/** Several inputs as one: the texts under each other, the fields of the later ones winning. */
+export function joinInputs(first: Input, second: Input): Input {
+  const text = `${inputText(first)}\n\n${inputText(second)}`
+  if (typeof first === 'string' && typeof second === 'string') return text
+  return { ...(typeof first === 'string' ? {} : first), ...(typeof second === 'string' ? {} : second), text }
+}
+
+/**
+ * The turn that already has one of these request keys, if any (I11).
+ * Throws `idempotency_mismatch` when a key was used with another body.
+ */
+export function turnOfKeys(session: Session, keys: readonly RequestKey[]): string | null {
+  for (const { key, digest } of keys) {
+    const known = findKey(session, key)
+    if (known === null) continue
+    if (known.digest !== digest) throw idempotencyMismatch(key)
+    return known.turn
+  }
+  return null
+}
+
+export function idempotencyMismatch(key: string): HoldfastError {
+  return new HoldfastError(
+    'idempotency_mismatch',
+    `Idempotency-Key ${JSON.stringify(key)} was used before with another body`,
+  )
+}
+
+function findKey(session: Session, key: string): { turn: string; digest: string } | null {
+  const waiting = session.running === null ? session.queued : [session.running, ...session.queued]
+  for (const turn of waiting) {
+    const known = turn.keys.find((request) => request.key === key)
+    if (known !== undefined) return { turn: turn.id, digest: known.digest }
+  }
+  return session.recent.find((request) => request.key === key) ?? null
+}
+
+export function decideTurn(session: Session, command: TurnCommand): readonly Draft[] {
+  switch (command.type) {
+    case 'submit':
+      return submitTurn(session, command)
+    case 'start':
+      return startTurn(session, command.turn)
+    case 'admit':
+      return admitTurn(session, command)
+    case 'message':
+      return [messageAdded(runningTurn(session, command.turn).id, command.reply, false)]
+    case 'finish':
+      return finishTurn(session, command.turn, command.end)
+  }
+}
+
+function submitTurn(
+  session: Session,
+  { input, keys, collect, expiresAt }: TurnCommand & { type: 'submit' },
+): readonly Draft[] {
+  if (turnOfKeys(session, keys) !== null) return []
+  const last = session.queued.at(-1)
+  if (collect && last?.collect === true) {
+    return [{ type: 'turn.joined', turn: last.id, input, ...optionalKeys(keys) }]
+  }
+  return [
+    {
+      type: 'turn.queued',
+      turn: nextTurnId(session),
+      input,
+      ...optionalKeys(keys),
+      ...(collect ? { collect } : {}),
+      ...(expiresAt === null ? {} : { expiresAt }),
+    },
+  ]
+}
+
+function startTurn(session: Session, id: string): readonly Draft[] {
+  const turn = session.queued.find((queued) => queued.id === id)
+  if (turn === undefined) throw new HoldfastError('turn_over', `turn ${id} does not wait`)
+  assertLaneFree(session)
+  return [{ type: 'turn.started', turn: id, input: turn.input, ...optionalKeys(turn.keys) }]
+}
+
+function admitTurn(
+  session: Session,
+  { input, keys }: TurnCommand & { type: 'admit' },
+): readonly Draft[] {
+  if (turnOfKeys(session, keys) !== null) return []
+  assertLaneFree(session)
+  return [{ type: 'turn.started', turn: nextTurnId(session), input, ...optionalKeys(keys) }]
+}
+
+/** I2: the lane admits one at a time; `decide` refuses whatever the lane's bookkeeping may think. */
+function assertLaneFree(session: Session): void {
+  if (session.running === null) return
+  throw new HoldfastError('session_busy', `turn ${session.running.id} runs`)
+}
+
+function finishTurn(session: Session, id: string, end: TurnEnd): readonly Draft[] {
+  if (session.queued.some((turn) => turn.id === id)) return endQueued(id, end)
+  const turn = runningTurn(session, id)
+  const asks = withdrawAsks(session, turn.id)
+  if (end.state === 'expired') return []
+  const partial = end.state !== 'done'
+  const message = end.reply === null ? [] : [messageAdded(id, end.reply, partial)]
+  return [...asks, ...message, terminalEvent(id, end)]
+}
+
+function endQueued(id: string, end: TurnEnd): readonly Draft[] {
+  if (end.state === 'cancelled' || end.state === 'expired') return [terminalEvent(id, end)]
+  throw new HoldfastError('turn_over', `turn ${id} has not started`)
+}
+
+function terminalEvent(turn: string, end: TurnEnd): Draft {
+  switch (end.state) {
+    case 'done':
+      return { type: 'turn.done', turn }
+    case 'failed':
+      return { type: 'turn.failed', turn, error: end.error }
+    case 'cancelled':
+      return { type: 'turn.cancelled', turn, reason: end.reason }
+    case 'expired':
+      return { type: 'turn.expired', turn }
+  }
+}
+
+function runningTurn(session: Session, id: string): Turn {
+  if (session.running?.id === id) return session.running
+  throw new HoldfastError('turn_over', `turn ${id} does not run`)
+}
+
+function messageAdded(turn: string, { text, data }: Reply, partial: boolean): Draft {
+  return {
+    type: 'message.added',
+    turn,
+    role: 'assistant',
+    text,
+    ...(data === undefined ? {} : { data }),
+    ...(partial ? { partial } : {}),
+  }
+}
+
+const nextTurnId = (session: Session): string => `t${session.seq + 1}`
+
+/** Where in the log a turn begins, or null if this cannot be a turn's id. */
+export function turnSeq(id: string): number | null {
+  return /^t[1-9]\d{0,14}$/.test(id) ? Number(id.slice(1)) : null
+}
+
+function optionalKeys(keys: readonly RequestKey[]): { keys?: readonly RequestKey[] } {
+  return keys.length === 0 ? {} : { keys }
+}
+
+export function evolveTurn(session: Session, event: TurnEvent): Session {
+  switch (event.type) {
+    case 'turn.queued':
+      return { ...session, queued: [...session.queued, turnOf(event)] }
+    case 'turn.joined':
+      return { ...session, queued: session.queued.map((turn) => joinTurn(turn, event)) }
+    case 'turn.started':
+      return {
+        ...session,
+        running: turnOf(event),
+        queued: session.queued.filter((turn) => turn.id !== event.turn),
+        turns: session.turns + 1,
+      }
+    case 'message.added':
+      return session
+    default:
+      return endTurn(session, event.turn)
+  }
+}
+
+function turnOf(event: TurnEvent & { type: 'turn.queued' | 'turn.started' }): Turn {
+  return {
+    id: event.turn,
+    input: event.input,
+    keys: event.keys ?? [],
+    collect: event.type === 'turn.queued' && event.collect === true,
+    expiresAt: event.type === 'turn.queued' ? (event.expiresAt ?? null) : null,
+  }
+}
+
+function joinTurn(turn: Turn, event: TurnEvent & { type: 'turn.joined' }): Turn {
+  if (turn.id !== event.turn) return turn
+  return {
+    ...turn,
+    input: joinInputs(turn.input, event.input),
+    keys: [...turn.keys, ...(event.keys ?? [])],
+  }
+}
+
+function endTurn(session: Session, id: string): Session {
+  const running = session.running?.id === id ? session.running : null
+  const ended = running ?? session.queued.find((turn) => turn.id === id)
+  const keys = ended?.keys ?? []
+  return {
+    ...session,
+    running: running === null ? session.running : null,
+    queued: running === null ? session.queued.filter((turn) => turn.id !== id) : session.queued,
+    recent: keys.length === 0 ? session.recent : remember(session.recent, keys, id),
+  }
+}
+
+function remember(
+  recent: Session['recent'],
+  keys: readonly RequestKey[],
+  turn: string,
+): Session['recent'] {
+  const added = keys.map(({ key, digest }) => ({ key, digest, turn }))
+  return [...recent, ...added].slice(-STATE_LIMITS.idempotencyKeysMax)
+}
+
+/** A turn as its log tells it. */
+export type TurnRecord = {
+  readonly id: string
+  readonly state: TurnState
+  readonly input: Input
+  /** The last message, once there is one. */
+  readonly reply: Reply | null
+  readonly error: TurnError | null
+  /** Why it was cancelled or interrupted. */
+  readonly reason: string | null
+  readonly queuedAt: number | null
+  readonly startedAt: number | null
+  readonly endedAt: number | null
+}
+
+/** Folds one more event of a turn into its record; the first must be the one that admitted it. */
+export function recordTurn(record: TurnRecord | null, event: SessionEvent): TurnRecord {
+  if (record === null) return newRecord(event)
+  switch (event.type) {
+    case 'turn.joined':
+      return { ...record, input: joinInputs(record.input, event.input) }
+    case 'turn.started':
+      return { ...record, state: 'running', startedAt: event.at }
+    case 'message.added':
+      return { ...record, reply: replyOf(event) }
+    case 'turn.done':
+      return { ...record, state: 'done', endedAt: event.at }
+    case 'turn.failed':
+      return { ...record, state: 'failed', error: event.error, endedAt: event.at }
+    case 'turn.cancelled':
+      return { ...record, state: 'cancelled', reason: event.reason, endedAt: event.at }
+    case 'turn.interrupted':
+      return { ...record, state: 'interrupted', reason: event.reason, endedAt: event.at }
+    case 'turn.expired':
+      return { ...record, state: 'expired', endedAt: event.at }
+    default:
+      return record
+  }
+}
+
+function newRecord(event: SessionEvent): TurnRecord {
+  if (event.type !== 'turn.queued' && event.type !== 'turn.started') {
+    throw new HoldfastError('turn_unknown', `no turn begins at ${event.seq}`)
+  }
+  const queued = event.type === 'turn.queued'
+  return {
+    id: event.turn,
+    state: queued ? 'queued' : 'running',
+    input: event.input,
+    reply: null,
+    error: null,
+    reason: null,
+    queuedAt: queued ? event.at : null,
+    startedAt: queued ? null : event.at,
+    endedAt: null,
+  }
+}
+
+export function replyOf(event: { readonly text: string; readonly data?: unknown }): Reply {
+  return event.data === undefined ? { text: event.text } : { text: event.text, data: event.data }
+}
