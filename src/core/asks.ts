@@ -36,7 +36,7 @@ export type AskOutcome =
   | { readonly outcome: 'withdrawn' }
 
 export type AskEvent =
-  | { readonly type: 'ask.opened'; readonly ask: string; readonly turn: string } & Omit<Ask, 'id'>
+  | ({ readonly type: 'ask.opened'; readonly ask: string; readonly turn: string } & Omit<Ask, 'id'>)
   | ({ readonly type: 'ask.settled'; readonly ask: string; readonly turn: string } & AskOutcome)
 
 export type AskCommand =
@@ -65,10 +65,16 @@ export function decideAsk(session: Session, command: AskCommand): readonly Draft
 
 function openAsk(session: Session, ask: Omit<Ask, 'id'>): readonly Draft[] {
   if (session.running?.id !== ask.turn) {
-    throw new HoldfastError('turn_over', `turn ${ask.turn} does not run: nobody waits for the answer`)
+    throw new HoldfastError(
+      'turn_over',
+      `turn ${ask.turn} does not run: nobody waits for the answer`,
+    )
   }
   if (session.asks.length >= STATE_LIMITS.asksMax) {
-    throw new HoldfastError('too_many', `session ${session.id} has ${session.asks.length} open asks`)
+    throw new HoldfastError(
+      'too_many',
+      `session ${session.id} has ${session.asks.length} open asks`,
+    )
   }
   const id = `a${session.seq + 1}`
   const opened: Draft = { type: 'ask.opened', ask: id, ...ask }

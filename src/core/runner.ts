@@ -34,6 +34,8 @@ export type Message = {
   readonly text: string
   readonly at: number
   readonly data?: unknown
+  /** The turn ended before the message was complete. */
+  readonly partial?: true
 }
 
 export interface RunnerContext {

@@ -8,7 +8,14 @@
  * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask that ends does so
  * once. I9 closing settles all that is pending, in one step.
  */
-import { decideAsk, evolveAsk, withdrawAsks, type Ask, type AskCommand, type AskEvent } from './asks.ts'
+import {
+  decideAsk,
+  evolveAsk,
+  withdrawAsks,
+  type Ask,
+  type AskCommand,
+  type AskEvent,
+} from './asks.ts'
 import {
   decideAttachment,
   evolveAttachment,
@@ -98,6 +105,7 @@ export function decide(session: Session, command: Command): readonly Draft[] {
     case 'start':
     case 'admit':
     case 'message':
+    case 'cancel':
     case 'finish':
       return decideTurn(session, command)
     case 'ask':
@@ -119,6 +127,7 @@ function decideClosed(session: Session, command: Command): readonly Draft[] {
     case 'close':
     case 'expire':
     case 'recover':
+    case 'cancel':
     case 'timeout':
     case 'lapse':
       return []
@@ -149,9 +158,11 @@ export function closeSession(session: Session, reason: string): readonly Draft[]
       ...withdrawAsks(session, turn.id),
       { type: 'turn.cancelled', turn: turn.id, reason: 'session_closed' },
     ]),
-    ...attachments.map(
-      ({ id }): Draft => ({ type: 'attachment.ended', attachment: id, reason: 'session_closed' }),
-    ),
+    ...attachments.map(({ id }): Draft => ({
+      type: 'attachment.ended',
+      attachment: id,
+      reason: 'session_closed',
+    })),
     { type: 'session.closed', reason },
   ]
 }

@@ -89,6 +89,8 @@ export type TurnCommand =
   /** Admit and run a request that waited outside the log. */
   | { readonly type: 'admit'; readonly input: Input; readonly keys: readonly RequestKey[] }
   | { readonly type: 'message'; readonly turn: string; readonly reply: Reply }
+  /** Cancel a turn that still waits; one that runs is stopped by its run, and then finished. */
+  | { readonly type: 'cancel'; readonly turn: string; readonly reason: string }
   | { readonly type: 'finish'; readonly turn: string; readonly end: TurnEnd }
 
 const TERMINAL: ReadonlySet<string> = new Set([
@@ -111,7 +113,11 @@ export function inputText(input: Input): string {
 export function joinInputs(first: Input, second: Input): Input {
   const text = `${inputText(first)}\n\n${inputText(second)}`
   if (typeof first === 'string' && typeof second === 'string') return text
-  return { ...(typeof first === 'string' ? {} : first), ...(typeof second === 'string' ? {} : second), text }
+  return {
+    ...(typeof first === 'string' ? {} : first),
+    ...(typeof second === 'string' ? {} : second),
+    text,
+  }
 }
 
 /**
@@ -154,6 +160,10 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
       return admitTurn(session, command)
     case 'message':
       return [messageAdded(runningTurn(session, command.turn).id, command.reply, false)]
+    case 'cancel':
+      return session.queued.some((turn) => turn.id === command.turn)
+        ? [{ type: 'turn.cancelled', turn: command.turn, reason: command.reason }]
+        : []
     case 'finish':
       return finishTurn(session, command.turn, command.end)
   }
@@ -203,18 +213,13 @@ function assertLaneFree(session: Session): void {
 }
 
 function finishTurn(session: Session, id: string, end: TurnEnd): readonly Draft[] {
-  if (session.queued.some((turn) => turn.id === id)) return endQueued(id, end)
-  const turn = runningTurn(session, id)
-  const asks = withdrawAsks(session, turn.id)
-  if (end.state === 'expired') return []
+  if (end.state === 'expired') {
+    return session.queued.some((turn) => turn.id === id) ? [terminalEvent(id, end)] : []
+  }
+  const asks = withdrawAsks(session, runningTurn(session, id).id)
   const partial = end.state !== 'done'
   const message = end.reply === null ? [] : [messageAdded(id, end.reply, partial)]
   return [...asks, ...message, terminalEvent(id, end)]
-}
-
-function endQueued(id: string, end: TurnEnd): readonly Draft[] {
-  if (end.state === 'cancelled' || end.state === 'expired') return [terminalEvent(id, end)]
-  throw new HoldfastError('turn_over', `turn ${id} has not started`)
 }
 
 function terminalEvent(turn: string, end: TurnEnd): Draft {

@@ -1,0 +1,351 @@
+/**
+ * The authority: the one place that knows which sessions there are and which of them this node holds.
+ * Each held session then runs the main path for itself (`ledger.ts`).
+ *
+ * I1: whoever asks for a key gets the id that the store reserved for it. I5: a node writes only while
+ * it can prove its lease. Memory is bounded: idle sessions are let go and loaded again when needed.
+ */
+import type { Clock, Digest, Entropy } from './clock.ts'
+import { GroupCommit } from './commits.ts'
+import { Counters } from './counters.ts'
+import { HoldfastError } from './errors.ts'
+import { parseEvent, readableRow } from './history.ts'
+import { Lease } from './lease.ts'
+import { LIMITS, type Limits } from './limits.ts'
+import { LiveSession, type Holder } from './live.ts'
+import { Sweeper } from './recovery.ts'
+import type { Runner } from './runner.ts'
+import {
+  closedError,
+  createSession,
+  evolve,
+  expiresAt,
+  isPending,
+  type Session,
+  type SessionEvent,
+  type SessionOptions,
+} from './session.ts'
+import type { Claim, Reserved, Store } from './store.ts'
+
+export type AuthorityOptions = {
+  readonly store: Store
+  readonly runners: Readonly<Record<string, Runner>>
+  readonly clock: Clock
+  readonly entropy: Entropy
+  readonly digest: Digest
+  /** This node's name: a new one for every start. */
+  readonly node: string
+  readonly limits?: Partial<Limits>
+}
+
+/** What to find or create. With `explicit` the id is the caller's own and decides. */
+export type ResolveRequest = SessionOptions & { readonly explicit: boolean }
+
+export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
+
+/** How often a resolve starts over when what it found was closed meanwhile. */
+const RESOLVE_ATTEMPTS = 8
+/** A session used so recently is not let go, however many there are. */
+const IDLE_MS = 1_000
+/** How many of the longest unused sessions are looked at when there are too many. */
+const EVICTION_LOOKS = 8
+
+export class Authority implements Holder {
+  readonly store: Store
+  readonly commits: GroupCommit
+  readonly clock: Clock
+  readonly entropy: Entropy
+  readonly digest: Digest
+  readonly limits: Limits
+  readonly node: string
+  readonly counters = new Counters()
+  readonly #runners: Readonly<Record<string, Runner>>
+  readonly #lease: Lease
+  readonly #sweeper: Sweeper
+  /** Held sessions and when they were last used, the longest unused first. */
+  readonly #held = new Map<string, { readonly live: LiveSession; readonly usedAt: number }>()
+  readonly #keys = new Map<string, LiveSession>()
+  /** Sessions that are being created or loaded, by id: those who ask meanwhile wait for it. */
+  readonly #arriving = new Map<string, Promise<LiveSession | null>>()
+  /** Reservations under way, by key. */
+  readonly #reserving = new Map<string, Promise<Resolved | null>>()
+  #draining = false
+
+  constructor(options: AuthorityOptions) {
+    this.store = options.store
+    this.clock = options.clock
+    this.entropy = options.entropy
+    this.digest = options.digest
+    this.node = options.node
+    this.limits = { ...LIMITS, ...options.limits }
+    this.#runners = options.runners
+    this.#lease = new Lease(this, (error) => this.#releaseAll(error))
+    this.commits = new GroupCommit(this.store, this.limits, this.counters, () => this.#lease.held)
+    this.#sweeper = new Sweeper(this)
+  }
+
+  get draining(): boolean {
+    return this.#draining
+  }
+
+  /** How many sessions are held in memory. */
+  get heldCount(): number {
+    return this.#held.size
+  }
+
+  get agents(): readonly string[] {
+    return Object.keys(this.#runners)
+  }
+
+  runner(agent: string): Runner | null {
+    return Object.hasOwn(this.#runners, agent) ? (this.#runners[agent] ?? null) : null
+  }
+
+  /** Takes the lease, picks up what earlier nodes left unfinished, and keeps the house in order. */
+  async start(): Promise<void> {
+    await this.#lease.start()
+    await this.#sweeper.start()
+  }
+
+  /** Finds or creates a session; exactly one of all who ask for the same one sees `isNew` (I1). */
+  async resolve(request: ResolveRequest): Promise<Resolved> {
+    for (let attempt = 0; attempt < RESOLVE_ATTEMPTS; attempt += 1) {
+      const known = this.#known(request)
+      if (known !== null) return { live: known, isNew: false }
+      const resolved = await this.#reserveOnce(request)
+      if (resolved !== null) return resolved
+    }
+    throw new HoldfastError('too_many', 'the session was closed again and again meanwhile')
+  }
+
+  /** The steady state: a session that is held is found without asking anybody. */
+  #known({ id, key, explicit }: ResolveRequest): LiveSession | null {
+    if (!explicit) return key === null ? null : this.#touch(this.#keys.get(key)?.id ?? '')
+    const live = this.#touch(id)
+    return live !== null && (key === null || live.session.key === key) ? live : null
+  }
+
+  /** Null: somebody else was at it, or what was found is closed by now; look again. */
+  async #reserveOnce(request: ResolveRequest): Promise<Resolved | null> {
+    const { id, key } = request
+    const name = JSON.stringify(request.explicit ? { id } : { key })
+    const underWay = request.explicit || key !== null ? this.#reserving.get(name) : undefined
+    if (underWay !== undefined) {
+      await underWay
+      return null
+    }
+    const reserving = this.#reserve(request)
+    this.#reserving.set(name, reserving)
+    return reserving.finally(() => this.#reserving.delete(name))
+  }
+
+  async #reserve(request: ResolveRequest): Promise<Resolved | null> {
+    const { explicit, ...options } = request
+    const at = this.clock.now()
+    const event: SessionEvent = { type: 'session.created', ...options, seq: 1, at }
+    const session = createSession(event)
+    const { id, key, agent, internal, labels } = options
+    const reservation = { id, explicit, key, agent, internal, labels, node: this.node, at }
+    const body = JSON.stringify(event)
+    const reserved = this.store.reserve({ ...reservation, expiresAt: expiresAt(session), body })
+    const created = await this.#arrive(
+      id,
+      reserved.then((answer) => this.#adopt(answer, session)),
+    )
+    if (created !== null) return { live: created, isNew: true }
+    return this.#found(await reserved, explicit)
+  }
+
+  #adopt(reserved: Reserved, session: Session): LiveSession | null {
+    if (reserved.type !== 'created') return null
+    this.counters.sessionsCreated += 1
+    return this.#hold({ session, epoch: reserved.epoch, snapshotSeq: 0 })
+  }
+
+  async #found(reserved: Reserved, explicit: boolean): Promise<Resolved | null> {
+    const { type, id } = reserved
+    if (type === 'taken') {
+      throw new HoldfastError('key_taken', 'the key belongs to another session', { session: id })
+    }
+    if (type === 'closed' && reserved.state === 'erased') throw erasedError(id)
+    if (type === 'closed') throw closedError(await this.view(id))
+    try {
+      return { live: await this.open(id), isNew: false }
+    } catch (error) {
+      const closed = error instanceof HoldfastError && error.code === 'session_closed'
+      if (closed && !explicit) return null
+      throw error
+    }
+  }
+
+  /** Remembers that a session is on its way, so that nobody else in this process claims it too. */
+  async #arrive(id: string, coming: Promise<LiveSession | null>): Promise<LiveSession | null> {
+    this.#arriving.set(id, coming)
+    try {
+      return await coming
+    } finally {
+      if (this.#arriving.get(id) === coming) this.#arriving.delete(id)
+    }
+  }
+
+  /** The open session, loaded if it is not held. Throws if it is unknown, closed, or another node's. */
+  async open(id: string): Promise<LiveSession> {
+    for (;;) {
+      const live = this.#touch(id) ?? (await this.#arriving.get(id))
+      if (live === undefined) break
+      if (live !== null && this.#touch(id) === live) return live
+    }
+    const live = await this.#arrive(id, this.#load(id))
+    if (live === null) throw closedError(await this.view(id))
+    return live
+  }
+
+  async #load(id: string): Promise<LiveSession | null> {
+    const claim = await this.store.claim(id, this.node)
+    const { session, snapshotSeq } = foldClaim(id, claim)
+    const { epoch } = claim as Claim & { type: 'claimed' }
+    if (epoch === null) return null
+    this.counters.sessionsLoaded += 1
+    const live = this.#hold({ session, epoch, snapshotSeq })
+    await live.recover('node_lost')
+    return live.session.closed === null ? live : null
+  }
+
+  /** The session's state, open or closed. */
+  async view(id: string): Promise<Session> {
+    const held = this.#held.get(id)
+    if (held !== undefined) return held.live.session
+    const { row } = await this.store.read(id, 0, 0)
+    if (readableRow(row, id).state === 'open') return (await this.open(id)).session
+    return foldClaim(id, await this.store.claim(id, this.node)).session
+  }
+
+  /** Closes a session, once; closing it again changes nothing. */
+  async close(id: string, reason: string): Promise<Session> {
+    const session = await this.view(id)
+    if (session.closed === null) await this.#closeOpen(id, reason)
+    return this.view(id)
+  }
+
+  async #closeOpen(id: string, reason: string): Promise<void> {
+    try {
+      const live = await this.open(id)
+      await live.post({ type: 'close', reason })
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== 'session_closed') throw error
+    }
+  }
+
+  /** From now on no turn starts. Resolves when none runs, or after `ms`. */
+  async drain(ms: number): Promise<void> {
+    this.#draining = true
+    const error = new HoldfastError('draining', 'the server is about to stop')
+    const running: Promise<unknown>[] = []
+    for (const { live } of this.#held.values()) {
+      live.refuseWaiting(error)
+      const turn = live.session.running
+      if (turn !== null) running.push(live.finished(turn.id).catch(() => undefined))
+    }
+    if (running.length === 0) return
+    await new Promise<void>((resolve) => {
+      const cancel = this.clock.after(ms, resolve)
+      void Promise.all(running).then(() => (cancel(), resolve()))
+    })
+  }
+
+  /** Records what still runs as interrupted, lets go of everything and gives the lease back. */
+  async stop(): Promise<void> {
+    this.#draining = true
+    this.#sweeper.stop()
+    const recover = { type: 'recover', at: this.clock.now(), reason: 'shutdown' } as const
+    const live = [...this.#held.values()].map((held) => held.live)
+    await Promise.all(
+      live.map(async (session) => {
+        if (isPending(session.session)) await session.post(recover).catch(() => undefined)
+      }),
+    )
+    this.#releaseAll(new HoldfastError('draining', 'the server has stopped'))
+    await this.#lease.stop()
+  }
+
+  released(live: LiveSession): void {
+    // Whoever lets go of a session on purpose has forgotten it before.
+    if (!this.#forget(live) || live.session.closed !== null || this.#draining) return
+    this.counters.sessionsLost += 1
+    this.#sweeper.pickUp(live.id)
+  }
+
+  #forget(live: LiveSession): boolean {
+    if (this.#held.get(live.id)?.live !== live) return false
+    this.#held.delete(live.id)
+    const { key } = live.session
+    if (key !== null && this.#keys.get(key) === live) this.#keys.delete(key)
+    return true
+  }
+
+  #hold(state: { session: Session; epoch: number; snapshotSeq: number }): LiveSession {
+    const live = new LiveSession(this, state)
+    this.#held.set(live.id, { live, usedAt: this.clock.monotonic() })
+    if (state.session.key !== null) this.#keys.set(state.session.key, live)
+    if (this.#held.size > this.limits.idleSessionsMax) this.#evict()
+    return live
+  }
+
+  #touch(id: string): LiveSession | null {
+    const held = this.#held.get(id)
+    if (held === undefined) return null
+    this.#held.delete(id)
+    this.#held.set(id, { live: held.live, usedAt: this.clock.monotonic() })
+    return held.live
+  }
+
+  #evict(): void {
+    const before = this.clock.monotonic() - IDLE_MS
+    for (const { live, usedAt } of [...this.#held.values()].slice(0, EVICTION_LOOKS)) {
+      if (usedAt > before) return
+      if (live.idle) this.#letGo(live)
+      else this.#touch(live.id)
+    }
+  }
+
+  #letGo(live: LiveSession): void {
+    this.counters.sessionsEvicted += 1
+    this.#forget(live)
+    live.release(new HoldfastError('not_owner', `session ${live.id} was let go: ask again`))
+  }
+
+  #releaseAll(error: HoldfastError): void {
+    for (const { live } of [...this.#held.values()]) live.release(error)
+  }
+}
+
+function erasedError(id: string): HoldfastError {
+  return new HoldfastError('session_erased', `session ${id} is closed and its log was erased`)
+}
+
+function foldClaim(id: string, claim: Claim): { session: Session; snapshotSeq: number } {
+  switch (claim.type) {
+    case 'unknown':
+      throw new HoldfastError('session_unknown', `there is no session ${id}`)
+    case 'erased':
+      throw erasedError(id)
+    case 'owned':
+      throw new HoldfastError('not_owner', `session ${id} is held by another node`, {
+        node: claim.node,
+      })
+    case 'claimed':
+      return fold(id, claim)
+  }
+}
+
+function fold(id: string, { snapshot, tail }: Claim & { type: 'claimed' }) {
+  const events = tail.map(parseEvent)
+  const [first] = events
+  let session = snapshot === null ? null : (JSON.parse(snapshot) as Session)
+  const snapshotSeq = session?.seq ?? 0
+  if (session === null && first?.type === 'session.created') session = createSession(first)
+  if (session === null)
+    throw new HoldfastError('store_corrupt', `the log of ${id} has no beginning`)
+  for (const event of events) if (event.seq > session.seq) session = evolve(session, event)
+  return { session, snapshotSeq }
+}

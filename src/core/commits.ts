@@ -1,0 +1,63 @@
+/**
+ * Group commit: appends of many sessions that are ready at the same time share one durable step.
+ * There is no timer: whatever waits when the store is free goes together. A session has at most one
+ * append under way, so the order within a session is its own.
+ */
+import type { Counters } from './counters.ts'
+import { HoldfastError } from './errors.ts'
+import type { Limits } from './limits.ts'
+import type { Append, AppendOutcome, Store } from './store.ts'
+
+type Waiting = {
+  readonly append: Append
+  readonly settle: (outcome: AppendOutcome) => void
+  readonly fail: (error: unknown) => void
+}
+
+export class GroupCommit {
+  readonly #store: Store
+  readonly #limits: Limits
+  readonly #counters: Counters
+  /** I5: whether this node may still write; asked right before each commit. */
+  readonly #mayWrite: () => boolean
+  #waiting: Waiting[] = []
+  #inFlight = 0
+
+  constructor(store: Store, limits: Limits, counters: Counters, mayWrite: () => boolean) {
+    this.#store = store
+    this.#limits = limits
+    this.#counters = counters
+    this.#mayWrite = mayWrite
+  }
+
+  append(append: Append): Promise<AppendOutcome> {
+    const promise = new Promise<AppendOutcome>((settle, fail) => {
+      this.#waiting.push({ append, settle, fail })
+    })
+    this.#flush()
+    return promise
+  }
+
+  #flush(): void {
+    while (this.#waiting.length > 0 && this.#inFlight < this.#limits.commitsInFlightMax) {
+      const batch = this.#waiting.splice(0, this.#limits.commitAppendsMax)
+      this.#inFlight += 1
+      void this.#commit(batch)
+    }
+  }
+
+  async #commit(batch: readonly Waiting[]): Promise<void> {
+    try {
+      if (!this.#mayWrite()) throw new HoldfastError('lease_lost', 'this node has lost its lease')
+      const outcomes = await this.#store.append(batch.map(({ append }) => append))
+      this.#counters.commits += 1
+      this.#counters.appends += batch.length
+      batch.forEach(({ settle }, index) => settle(outcomes[index] ?? 'stale'))
+    } catch (error) {
+      for (const { fail } of batch) fail(error)
+    } finally {
+      this.#inFlight -= 1
+      this.#flush()
+    }
+  }
+}

@@ -1,0 +1,20 @@
+/** What a node has counted since it started. Read by `/metrics`; nothing decides by it. */
+export class Counters {
+  sessionsCreated = 0
+  sessionsClosed = 0
+  sessionsLoaded = 0
+  sessionsEvicted = 0
+  /** Holds given up because the store refused or failed an append. */
+  sessionsLost = 0
+  turnsStarted = 0
+  turnsEnded = 0
+  /** Requests refused with 429. */
+  turnsRefused = 0
+  asksOpened = 0
+  asksSettled = 0
+  /** What runners said after their turn was over: dropped. */
+  outputsLate = 0
+  commits = 0
+  appends = 0
+  events = 0
+}

@@ -1,0 +1,93 @@
+/** Reading a log back: pages of events, one turn, the conversation. Needs no ownership. */
+import { HoldfastError } from './errors.ts'
+import type { Message } from './runner.ts'
+import type { SessionEvent } from './session.ts'
+import type { SessionRow, Store, StoredEvent } from './store.ts'
+import { inputText, isTerminal, recordTurn, turnSeq, type TurnRecord } from './turns.ts'
+
+export function parseEvent(stored: StoredEvent): SessionEvent {
+  return JSON.parse(stored.body) as SessionEvent
+}
+
+/** Throws `session_unknown` or `session_erased` where there is no log to read. */
+export function readableRow(row: SessionRow | null, id: string): SessionRow {
+  if (row === null) throw new HoldfastError('session_unknown', `there is no session ${id}`)
+  if (row.state !== 'erased') return row
+  throw new HoldfastError('session_erased', `session ${id} is closed and its log was erased`)
+}
+
+/** All events after a position up to the log's present end, page by page. */
+export async function* readEvents(
+  store: Store,
+  id: string,
+  after: number,
+  pageEvents: number,
+): AsyncGenerator<readonly StoredEvent[]> {
+  let position = after
+  for (;;) {
+    const { row, events } = await store.read(id, position, pageEvents)
+    readableRow(row, id)
+    if (events.length > 0) yield events
+    if (events.length < pageEvents) return
+    position = events.at(-1)?.seq ?? position
+  }
+}
+
+/** A turn as the log tells it: its id says where to begin, its terminal event where to end. */
+export async function readTurn(
+  store: Store,
+  id: string,
+  turn: string,
+  pageEvents: number,
+): Promise<TurnRecord> {
+  const begin = turnSeq(turn)
+  let record: TurnRecord | null = null
+  if (begin === null) throw turnUnknown(id, turn)
+  for await (const page of readEvents(store, id, begin - 1, pageEvents)) {
+    for (const event of page.map(parseEvent)) {
+      if (!('turn' in event) || event.turn !== turn) {
+        if (record === null) throw turnUnknown(id, turn)
+        continue
+      }
+      record = recordTurn(record, event)
+      if (isTerminal(event)) return record
+    }
+  }
+  if (record === null) throw turnUnknown(id, turn)
+  return record
+}
+
+function turnUnknown(session: string, turn: string): HoldfastError {
+  return new HoldfastError('turn_unknown', `session ${session} has no turn ${turn}`)
+}
+
+/** The conversation: what was said by whom, in the order in which the turns ran. */
+export async function* readMessages(
+  store: Store,
+  id: string,
+  pageEvents: number,
+): AsyncGenerator<Message> {
+  for await (const page of readEvents(store, id, 0, pageEvents)) {
+    for (const stored of page) {
+      const message = messageOf(parseEvent(stored))
+      if (message !== null) yield message
+    }
+  }
+}
+
+function messageOf(event: SessionEvent): Message | null {
+  const { seq, at } = event
+  switch (event.type) {
+    case 'turn.started': {
+      const { turn, input } = event
+      return { seq, turn, role: 'user', text: inputText(input), at }
+    }
+    case 'message.added': {
+      const { turn, role, text, data, partial } = event
+      const extra = { ...(data === undefined ? {} : { data }), ...(partial ? { partial } : {}) }
+      return { seq, turn, role, text, at, ...extra }
+    }
+    default:
+      return null
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * Holdfast as a program uses it: sessions by key or id, turns, events, asks. The library hands this
+ * out, and every door translates to it.
+ */
+import { enterLane } from './admission.ts'
+import { Authority, type AuthorityOptions } from './authority.ts'
+import { HoldfastError } from './errors.ts'
+import type { LiveSession } from './live.ts'
+import {
+  checkKey,
+  invalid,
+  resolveRequest,
+  turnRequest,
+  type ResolveOptions,
+  type TurnOptions,
+} from './requests.ts'
+import { SessionHandle } from './session-handle.ts'
+import type { ListPage, ListQuery } from './store.ts'
+import { TurnHandle, type Admission } from './turn-handle.ts'
+import type { Input } from './turns.ts'
+
+export type HoldfastOptions = AuthorityOptions & {
+  /** The agent of sessions that do not name one; without it the first of `runners`. */
+  readonly defaultAgent?: string
+}
+
+/** How often a turn by key starts over when the session it found was closed meanwhile. */
+const KEY_ATTEMPTS = 4
+
+export class Holdfast {
+  readonly authority: Authority
+  readonly #defaultAgent: string
+
+  constructor(options: HoldfastOptions) {
+    this.authority = new Authority(options)
+    this.#defaultAgent = options.defaultAgent ?? Object.keys(options.runners)[0] ?? ''
+    this.#assertAgent(this.#defaultAgent)
+  }
+
+  /** Finds the session of a key or an id, or creates it. */
+  async resolve(options: ResolveOptions = {}): Promise<SessionHandle> {
+    const { live, isNew } = await this.#resolve(options)
+    return new SessionHandle(this.authority, live.id, live.session.key, isNew)
+  }
+
+  /** A handle on a session by its id; whether there is one shows when it is used. */
+  session(id: string): SessionHandle {
+    return new SessionHandle(this.authority, id)
+  }
+
+  /** A turn in the session of a key, which is created in the same step if need be. */
+  turn(options: ResolveOptions, input: Input, turnOptions: TurnOptions = {}): TurnHandle {
+    return new TurnHandle(this.#enterByKey(options, input, turnOptions), turnOptions)
+  }
+
+  /** Sessions by a filter, newest first; internal ones are never listed. */
+  async list(query: Partial<ListQuery> = {}): Promise<ListPage> {
+    const { listMax } = this.authority.limits
+    const limit = query.limit ?? 100
+    if (!Number.isInteger(limit) || limit < 1 || limit > listMax) {
+      throw invalid('limit', `must be a whole number from 1 to ${listMax}`)
+    }
+    if (query.key !== undefined) checkKey(query.key)
+    return this.authority.store.list({ ...query, limit })
+  }
+
+  /** Lets running turns end for `drainMs`, records the rest as interrupted, and closes the store. */
+  async close({ drainMs = 0 }: { readonly drainMs?: number } = {}): Promise<void> {
+    await this.authority.drain(drainMs)
+    await this.authority.stop()
+    await this.authority.store.close()
+  }
+
+  async #resolve(options: ResolveOptions): Promise<{ live: LiveSession; isNew: boolean }> {
+    const { limits, entropy } = this.authority
+    const request = resolveRequest(options, { limits, entropy, agent: this.#defaultAgent })
+    this.#assertAgent(request.agent)
+    const resolved = await this.authority.resolve(request)
+    const { id, agent } = resolved.live.session
+    if (options.agent === undefined || options.agent === agent) return resolved
+    throw new HoldfastError('agent_mismatch', `session ${id} belongs to agent ${agent}`, { agent })
+  }
+
+  async #enterByKey(
+    options: ResolveOptions,
+    input: Input,
+    turnOptions: TurnOptions,
+  ): Promise<Admission> {
+    const request = turnRequest(input, turnOptions, this.authority)
+    for (let attempt = 1; ; attempt += 1) {
+      const { live } = await this.#resolve(options)
+      try {
+        return { live, turn: await enterLane(live, request) }
+      } catch (error) {
+        // Closed before it was admitted: the key is free again, and nothing happened.
+        const closed = error instanceof HoldfastError && error.code === 'session_closed'
+        if (!closed || options.id !== undefined || attempt === KEY_ATTEMPTS) throw error
+      }
+    }
+  }
+
+  #assertAgent(agent: string): void {
+    if (this.authority.runner(agent) !== null) return
+    const names = this.authority.agents.join(', ')
+    throw new HoldfastError('agent_unknown', `there is no agent ${agent}; there are: ${names}`)
+  }
+}

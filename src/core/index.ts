@@ -1,0 +1,38 @@
+/** The core's front door, for stores, runners, doors and the library. */
+export { BUSY_POLICIES, type BusyPolicy } from './admission.ts'
+export type { Ask, AskOption, AskOutcome, Question } from './asks.ts'
+export { RECONNECT_POLICIES, type Attachment, type ReconnectPolicy } from './attachments.ts'
+export { Authority, type AuthorityOptions } from './authority.ts'
+export type { Clock, Digest, Entropy } from './clock.ts'
+export { Counters } from './counters.ts'
+export { ERRORS, HoldfastError, asHoldfastError, type ErrorCode } from './errors.ts'
+export { FeedItem, type Delta, type Position } from './feed.ts'
+export { Holdfast, type HoldfastOptions } from './holdfast.ts'
+export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
+export { invalid, type ResolveOptions, type TurnOptions } from './requests.ts'
+export type {
+  Message,
+  Reply,
+  Runner,
+  RunnerContext,
+  RunnerOutput,
+  RunnerResult,
+  RunnerTurn,
+} from './runner.ts'
+export { decide, evolve, type Command, type Session, type SessionEvent } from './session.ts'
+export { AttachmentHandle, SessionHandle, type FollowOptions } from './session-handle.ts'
+export type {
+  Append,
+  AppendOutcome,
+  Claim,
+  ListPage,
+  ListQuery,
+  ReadResult,
+  Reservation,
+  Reserved,
+  SessionRow,
+  Store,
+  StoredEvent,
+} from './store.ts'
+export { TurnHandle, type Admission } from './turn-handle.ts'
+export type { Input, TurnEnd, TurnError, TurnRecord, TurnState } from './turns.ts'

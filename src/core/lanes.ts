@@ -1,0 +1,108 @@
+/**
+ * A session's lane: the one FIFO in which its turns wait, whether they are in the log already
+ * (`queued`) or still leave without a trace if their time is up (`waiting`). I3: first come, first run.
+ */
+import { joinInputs, type Input, type RequestKey } from './turns.ts'
+
+/** One caller's request inside a waiting entry. */
+export type Member = {
+  readonly input: Input
+  readonly keys: readonly RequestKey[]
+  /** Callers that share it by its idempotency key; it leaves with the last of them. */
+  callers: number
+  readonly admitted: Promise<string>
+  readonly admit: (turn: string) => void
+  readonly refuse: (error: unknown) => void
+}
+
+/** A turn of the log; `turn` is null until its `turn.queued` is decided. */
+export type QueuedEntry = { readonly type: 'queued'; turn: string | null }
+
+/** Requests that will be one turn: one, or several that were collected. */
+export type WaitingEntry = {
+  readonly type: 'waiting'
+  readonly collect: boolean
+  members: readonly Member[]
+}
+
+export type LaneEntry = QueuedEntry | WaitingEntry
+
+export class Lane {
+  #entries: LaneEntry[] = []
+
+  get length(): number {
+    return this.#entries.length
+  }
+
+  push(entry: LaneEntry): void {
+    this.#entries.push(entry)
+  }
+
+  shift(): LaneEntry | undefined {
+    return this.#entries.shift()
+  }
+
+  /** False if it was not there any more. */
+  remove(entry: LaneEntry): boolean {
+    const index = this.#entries.indexOf(entry)
+    if (index >= 0) this.#entries.splice(index, 1)
+    return index >= 0
+  }
+
+  removeTurn(turn: string): void {
+    this.#entries = this.#entries.filter((entry) => entry.type !== 'queued' || entry.turn !== turn)
+  }
+
+  has(entry: LaneEntry): boolean {
+    return this.#entries.includes(entry)
+  }
+
+  /** How many entries stand before this one. */
+  position(entry: LaneEntry): number {
+    return Math.max(0, this.#entries.indexOf(entry))
+  }
+
+  /** The entry that a `collect` request may join: the last one, so that nobody is overtaken. */
+  joinable(): WaitingEntry | null {
+    const last = this.#entries.at(-1)
+    return last?.type === 'waiting' && last.collect ? last : null
+  }
+
+  /** The waiting request with this key, if any. */
+  member(key: string): { readonly entry: WaitingEntry; readonly member: Member } | null {
+    for (const entry of this.#entries) {
+      if (entry.type !== 'waiting') continue
+      const member = entry.members.find(({ keys }) => keys.some((known) => known.key === key))
+      if (member !== undefined) return { entry, member }
+    }
+    return null
+  }
+
+  /** Takes out the requests that wait outside the log; admitted turns keep their places. */
+  clearWaiting(): readonly Member[] {
+    const waiting = this.#entries.filter((entry) => entry.type === 'waiting')
+    this.#entries = this.#entries.filter((entry) => entry.type === 'queued')
+    return waiting.flatMap(({ members }) => members)
+  }
+}
+
+export function newMember(input: Input, keys: readonly RequestKey[]): Member {
+  let admit!: (turn: string) => void
+  let refuse!: (error: unknown) => void
+  const admitted = new Promise<string>((resolve, reject) => {
+    admit = resolve
+    refuse = reject
+  })
+  return { input, keys, callers: 1, admitted, admit, refuse }
+}
+
+/** What the members of an entry ask for together. */
+export function combine(members: readonly Member[]): {
+  readonly input: Input
+  readonly keys: readonly RequestKey[]
+} {
+  return {
+    input: members.map(({ input }) => input).reduce(joinInputs),
+    keys: members.flatMap(({ keys }) => keys),
+  }
+}

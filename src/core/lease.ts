@@ -1,0 +1,63 @@
+/**
+ * A node's lease: the proof that it may speak for the sessions it owns (I5). Renewed well before it
+ * ends; when that fails, the node lets go of everything while nobody else can have taken over yet.
+ */
+import type { Clock } from './clock.ts'
+import { HoldfastError } from './errors.ts'
+import type { Limits } from './limits.ts'
+import type { Store } from './store.ts'
+
+export type LeaseHolder = {
+  readonly node: string
+  readonly store: Store
+  readonly clock: Clock
+  readonly limits: Limits
+}
+
+export class Lease {
+  readonly #holder: LeaseHolder
+  readonly #lost: (error: HoldfastError) => void
+  /** On the monotonic clock, counted from before the beat was sent: never later than the store thinks. */
+  #heldUntil = 0
+  #cancelTimer: () => void = () => undefined
+
+  constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
+    this.#holder = holder
+    this.#lost = lost
+  }
+
+  get held(): boolean {
+    return this.#holder.clock.monotonic() < this.#heldUntil
+  }
+
+  async start(): Promise<void> {
+    await this.#beat()
+    this.#beatLater()
+  }
+
+  async stop(): Promise<void> {
+    this.#cancelTimer()
+    this.#heldUntil = 0
+    const { store, node } = this.#holder
+    // A store that cannot be told lets the lease run out by itself.
+    await store.beat(node, 0).catch(() => undefined)
+  }
+
+  async #beat(): Promise<void> {
+    const { store, node, clock, limits } = this.#holder
+    const sentAt = clock.monotonic()
+    await store.beat(node, limits.leaseMs)
+    // A fifth of the lease is left for those who are told to stop.
+    this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
+  }
+
+  #beatLater(): void {
+    const { clock, limits } = this.#holder
+    if (!Number.isFinite(limits.leaseMs)) return
+    this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
+      this.#beatLater()
+      if (!this.held) this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
+      this.#beat().catch(() => undefined)
+    })
+  }
+}

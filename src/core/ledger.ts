@@ -1,0 +1,213 @@
+/**
+ * THE MAIN PATH of one session: commands wait -> decide -> append (durable) -> act, in order.
+ *
+ * All commands that wait when the last append is durable are decided together and appended together.
+ * Nobody is told anything, and nothing is done, before the events that say so are durable; that goes
+ * for refusals too, which may rest on an event of the same step. If an append fails its outcome is
+ * unknown, so the ledger is lost as a whole: whoever needs the session next loads it anew, under a
+ * new epoch that fences the unknown append (I4, I5).
+ */
+import type { Clock } from './clock.ts'
+import type { GroupCommit } from './commits.ts'
+import { HoldfastError, asHoldfastError } from './errors.ts'
+import {
+  decide,
+  evolve,
+  expiresAt,
+  isPending,
+  type Command,
+  type Session,
+  type SessionEvent,
+} from './session.ts'
+import type { Append } from './store.ts'
+
+/** What a command came to: its events, and the session after them. */
+export type Decision = { readonly events: readonly SessionEvent[]; readonly session: Session }
+
+/** What stands behind a ledger and does what its events say. */
+export interface LedgerOwner {
+  /** All that waited is decided: more may be decided in the same step. */
+  decideMore(batch: Batch): void
+  /** The event is durable. Called in log order. */
+  act(event: SessionEvent, json: string): void
+  /** All events of a step have been acted on, and their callers told. */
+  settled(): void
+  lost(error: HoldfastError): void
+}
+
+/** Commands decided together, to be appended together. */
+export class Batch {
+  readonly events: SessionEvent[] = []
+  readonly bodies: string[] = []
+  session: Session
+  readonly #at: number
+  readonly #durable: (() => void)[] = []
+  readonly #failed: ((error: HoldfastError) => void)[] = []
+
+  constructor(session: Session, at: number) {
+    this.session = session
+    this.#at = at
+  }
+
+  /** Decides one more command on top of those before it, or throws its refusal. */
+  decide(command: Command): readonly SessionEvent[] {
+    const drafts = decide(this.session, command)
+    const events: SessionEvent[] = []
+    for (const draft of drafts) {
+      const event: SessionEvent = { ...draft, seq: this.session.seq + 1, at: this.#at }
+      this.session = evolve(this.session, event)
+      events.push(event)
+      this.events.push(event)
+      this.bodies.push(JSON.stringify(event))
+    }
+    return events
+  }
+
+  /** Exactly one of the two is called, once it is known whether the batch is in the log. */
+  whenKnown(durable: () => void, failed: (error: HoldfastError) => void): void {
+    this.#durable.push(durable)
+    this.#failed.push(failed)
+  }
+
+  tellDurable(): void {
+    for (const tell of this.#durable) tell()
+  }
+
+  tellFailed(error: HoldfastError): void {
+    for (const tell of this.#failed) tell(error)
+  }
+}
+
+type Envelope = {
+  readonly command: Command
+  readonly settle: (decision: Decision) => void
+  readonly refuse: (error: unknown) => void
+  /** Told as soon as it is decided, before it is durable: for the owner's own books only. */
+  readonly decided: (events: readonly SessionEvent[]) => void
+}
+
+export class Ledger {
+  readonly epoch: number
+  readonly #owner: LedgerOwner
+  readonly #commits: GroupCommit
+  readonly #clock: Clock
+  readonly #snapshotEvery: number
+  #session: Session
+  #snapshotSeq: number
+  #mailbox: Envelope[] = []
+  #committing: Batch | null = null
+  #lost: HoldfastError | null = null
+
+  constructor(
+    owner: LedgerOwner,
+    { session, epoch, snapshotSeq }: { session: Session; epoch: number; snapshotSeq: number },
+    {
+      commits,
+      clock,
+      snapshotEvery,
+    }: { commits: GroupCommit; clock: Clock; snapshotEvery: number },
+  ) {
+    this.epoch = epoch
+    this.#owner = owner
+    this.#commits = commits
+    this.#clock = clock
+    this.#snapshotEvery = snapshotEvery
+    this.#session = session
+    this.#snapshotSeq = snapshotSeq
+  }
+
+  /** The session as the log has it. */
+  get session(): Session {
+    return this.#session
+  }
+
+  get idle(): boolean {
+    return this.#committing === null && this.#mailbox.length === 0
+  }
+
+  post(command: Command): Promise<Decision> {
+    return new Promise((settle, refuse) => this.send(command, settle, refuse))
+  }
+
+  /** Like `post`, but the callbacks run in the very step in which the events are acted on. */
+  send(
+    command: Command,
+    settle: Envelope['settle'],
+    refuse: Envelope['refuse'],
+    decided: Envelope['decided'] = () => undefined,
+  ): void {
+    if (this.#lost !== null) return refuse(this.#lost)
+    this.#mailbox.push({ command, settle, refuse, decided })
+    this.pump()
+  }
+
+  /** Decides what waits, unless the last step is not known to be durable yet. */
+  pump(): void {
+    if (this.#committing !== null || this.#lost !== null) return
+    const batch = this.#decideWaiting()
+    if (batch.events.length === 0) return batch.tellDurable()
+    this.#committing = batch
+    this.#commits.append(this.#appendOf(batch)).then(
+      (outcome) => {
+        if (outcome === 'appended') this.#committed(batch)
+        else this.lose(new HoldfastError('stale_epoch', `session ${this.#session.id} has moved on`))
+      },
+      (error: unknown) => this.lose(asHoldfastError(error)),
+    )
+  }
+
+  /** Gives the ledger up; what was not known to be durable is refused with `error`. */
+  lose(error: HoldfastError): void {
+    if (this.#lost !== null) return
+    this.#lost = error
+    this.#committing?.tellFailed(error)
+    this.#committing = null
+    for (const { refuse } of this.#mailbox.splice(0)) refuse(error)
+    this.#owner.lost(error)
+  }
+
+  #decideWaiting(): Batch {
+    const batch = new Batch(this.#session, this.#clock.now())
+    for (const envelope of this.#mailbox.splice(0)) decideOne(batch, envelope)
+    this.#owner.decideMore(batch)
+    return batch
+  }
+
+  #appendOf({ session, events, bodies }: Batch): Append {
+    const due = session.seq - this.#snapshotSeq >= this.#snapshotEvery
+    if (due) this.#snapshotSeq = session.seq
+    return {
+      session: session.id,
+      epoch: this.epoch,
+      after: session.seq - events.length,
+      events: bodies,
+      snapshot: due ? JSON.stringify(session) : null,
+      at: session.updatedAt,
+      closed: session.closed !== null,
+      pending: isPending(session),
+      expiresAt: expiresAt(session),
+    }
+  }
+
+  #committed(batch: Batch): void {
+    if (this.#lost !== null) return
+    this.#session = batch.session
+    batch.events.forEach((event, index) => this.#owner.act(event, batch.bodies[index] ?? ''))
+    batch.tellDurable()
+    this.#committing = null
+    this.#owner.settled()
+    this.pump()
+  }
+}
+
+function decideOne(batch: Batch, { command, settle, refuse, decided }: Envelope): void {
+  try {
+    const events = batch.decide(command)
+    const { session } = batch
+    decided(events)
+    batch.whenKnown(() => settle({ events, session }), refuse)
+  } catch (refusal) {
+    decided([])
+    batch.whenKnown(() => refuse(refusal), refuse)
+  }
+}

@@ -1,0 +1,342 @@
+/**
+ * A session as its owner holds it: its lane, its running turn, its asks and its followers. The ledger
+ * decides and records; this does what the recorded events say.
+ *
+ * I2, I3: only `decideMore` starts turns, first come, first run. I8: an ask's promise settles with its
+ * `ask.settled`, or with the hold. I9: `session.closed` settles all there is, and the hold ends.
+ */
+import type { AskOutcome, Question } from './asks.ts'
+import type { Clock } from './clock.ts'
+import type { GroupCommit } from './commits.ts'
+import type { Counters } from './counters.ts'
+import { HoldfastError } from './errors.ts'
+import { Feed, type FeedItem, type Position } from './feed.ts'
+import { readTurn } from './history.ts'
+import { combine, Lane, type Member, type QueuedEntry } from './lanes.ts'
+import { Ledger, type Batch, type Decision, type LedgerOwner } from './ledger.ts'
+import type { Limits } from './limits.ts'
+import type { Runner } from './runner.ts'
+import { Run, type RunHost } from './runs.ts'
+import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
+import type { Store } from './store.ts'
+import { isTerminal, recordTurn, turnOfKeys, type RequestKey, type TurnRecord } from './turns.ts'
+
+/** What a held session needs from its authority. */
+export interface Holder {
+  readonly store: Store
+  readonly commits: GroupCommit
+  readonly clock: Clock
+  readonly limits: Limits
+  readonly counters: Counters
+  /** No turn starts any more: the node is about to stop. */
+  readonly draining: boolean
+  runner(agent: string): Runner | null
+  /** The hold is over: the session is closed, or this node may no longer speak for it. */
+  released(session: LiveSession): void
+}
+
+type Waiter = {
+  readonly resolve: (record: TurnRecord) => void
+  readonly reject: (error: unknown) => void
+}
+
+export class LiveSession implements LedgerOwner, RunHost {
+  readonly id: string
+  readonly lane = new Lane()
+  readonly holder: Holder
+  readonly #ledger: Ledger
+  readonly #feed: Feed
+  #run: Run | null = null
+  /** Why the hold is over, once it is. */
+  #released: HoldfastError | null = null
+  /** Turns admitted under this hold and not over. */
+  readonly #records = new Map<string, TurnRecord>()
+  readonly #waiters = new Map<string, Waiter[]>()
+  readonly #asking = new Map<string, (outcome: AskOutcome) => void>()
+  /** Timers by the turn, ask or attachment that they are about. */
+  readonly #timers = new Map<string, () => void>()
+
+  constructor(
+    holder: Holder,
+    state: { readonly session: Session; readonly epoch: number; readonly snapshotSeq: number },
+  ) {
+    const { store, commits, clock, limits } = holder
+    this.id = state.session.id
+    this.holder = holder
+    this.#feed = new Feed(this.id, state.session.seq, store, limits)
+    this.#ledger = new Ledger(this, state, { commits, clock, snapshotEvery: limits.snapshotEvery })
+    for (const turn of state.session.queued) this.lane.push({ type: 'queued', turn: turn.id })
+  }
+
+  /** The session as its log has it. */
+  get session(): Session {
+    return this.#ledger.session
+  }
+
+  /** A turn runs or waits, or is about to. */
+  get busy(): boolean {
+    return this.session.running !== null || this.lane.length > 0 || !this.#ledger.idle
+  }
+
+  /** Nothing happens in it and nobody looks at it. */
+  get idle(): boolean {
+    return !this.busy && this.session.attachments.length === 0 && this.#feed.followers === 0
+  }
+
+  /** Throws if nothing more can be asked of this hold. */
+  assertHeld(): void {
+    if (this.#released !== null) throw this.#released
+  }
+
+  post(command: Command): Promise<Decision> {
+    return this.#ledger.post(command)
+  }
+
+  /** Records a turn that has its place in the lane; one that joined another gives the place back. */
+  submit(command: Command & { type: 'submit' }, entry: QueuedEntry): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const placed = (decision: Decision): void => resolve(this.#turnOf(decision, command.keys))
+      this.#ledger.send(command, placed, reject, (events) => {
+        const [event] = events
+        if (event?.type === 'turn.queued') entry.turn = event.turn
+        else this.lane.remove(entry)
+      })
+    })
+  }
+
+  #turnOf({ events, session }: Decision, keys: readonly RequestKey[]): string {
+    const [event] = events
+    if (event !== undefined && 'turn' in event) return event.turn
+    return turnOfKeys(session, keys) ?? ''
+  }
+
+  /** Starts what may start: called when something entered the lane. */
+  pump(): void {
+    this.#ledger.pump()
+  }
+
+  /** Ends what the last owner left behind and sets its clocks going again. */
+  async recover(reason: string): Promise<void> {
+    const at = this.holder.clock.now()
+    for (const { id, expiresAt } of this.session.queued) this.#expireLater(id, expiresAt, at)
+    for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil, at)
+    await this.post({ type: 'recover', at, reason })
+  }
+
+  follow(from: Position, signal?: AbortSignal): AsyncGenerator<readonly FeedItem[]> {
+    return this.#feed.follow(from, signal)
+  }
+
+  /** The turn when it is over. */
+  finished(turn: string): Promise<TurnRecord> {
+    const { running, queued } = this.session
+    if (running?.id !== turn && !queued.some(({ id }) => id === turn)) return this.readTurn(turn)
+    return new Promise((resolve, reject) => {
+      const waiters = this.#waiters.get(turn) ?? []
+      this.#waiters.set(turn, [...waiters, { resolve, reject }])
+    })
+  }
+
+  readTurn(turn: string): Promise<TurnRecord> {
+    const { store, limits } = this.holder
+    return readTurn(store, this.id, turn, limits.pageEvents)
+  }
+
+  /** Cancels a turn that waits, or stops the one that runs; returns it when it is over. */
+  async cancel(turn: string, reason: string): Promise<TurnRecord> {
+    await this.post({ type: 'cancel', turn, reason })
+    if (this.#run?.turn.id === turn) this.#run.cancel(reason)
+    return this.finished(turn)
+  }
+
+  /** Refuses the requests that wait outside the log; turns in the log keep their places. */
+  refuseWaiting(error: HoldfastError): void {
+    for (const member of this.lane.clearWaiting()) member.refuse(error)
+  }
+
+  /** Gives the hold up without a trace in the log. */
+  release(error: HoldfastError): void {
+    this.#ledger.lose(error)
+  }
+
+  decideMore(batch: Batch): void {
+    while (batch.session.running === null && batch.session.closed === null) {
+      if (this.holder.draining) return
+      const entry = this.lane.shift()
+      if (entry === undefined) return
+      if (entry.type === 'queued') this.#startQueued(batch, entry)
+      else this.#admit(batch, entry.members)
+    }
+  }
+
+  #startQueued(batch: Batch, { turn }: QueuedEntry): void {
+    const waits = batch.session.queued.some(({ id }) => id === turn)
+    if (turn !== null && waits) batch.decide({ type: 'start', turn })
+  }
+
+  /** Admits requests that waited. One whose key has a turn by now gets that turn (I11). */
+  #admit(batch: Batch, members: readonly Member[]): void {
+    const fresh = members.filter((member) => !this.#adopt(batch, member))
+    if (fresh.length === 0) return
+    batch.decide({ type: 'admit', ...combine(fresh) })
+    const turn = batch.session.running?.id ?? ''
+    for (const { admit, refuse } of fresh) batch.whenKnown(() => admit(turn), refuse)
+  }
+
+  #adopt(batch: Batch, { keys, admit, refuse }: Member): boolean {
+    try {
+      const known = turnOfKeys(batch.session, keys)
+      if (known === null) return false
+      batch.whenKnown(() => admit(known), refuse)
+    } catch (mismatch) {
+      batch.whenKnown(() => refuse(mismatch), refuse)
+    }
+    return true
+  }
+
+  act(event: SessionEvent, json: string): void {
+    this.holder.counters.events += 1
+    if ('turn' in event) this.#record(event)
+    this.#feed.publish(event, json)
+    switch (event.type) {
+      case 'turn.queued':
+        return this.#expireLater(event.turn, event.expiresAt ?? null, event.at)
+      case 'turn.started':
+        return this.#startRun(event.turn)
+      case 'ask.opened':
+        return this.#timeOutLater(event.ask, event.deadline - event.at)
+      case 'ask.settled':
+        return this.#settleAsk(event.ask, event)
+      case 'attachment.detached':
+        return this.#lapseLater(event.attachment, event.graceUntil, event.at)
+      case 'attachment.resumed':
+      case 'attachment.ended':
+        return this.#cancelTimer(event.attachment)
+      default:
+        if ('turn' in event && isTerminal(event)) this.#endTurn(event.turn)
+    }
+  }
+
+  settled(): void {
+    if (this.session.closed === null) return
+    this.holder.counters.sessionsClosed += 1
+    this.#feed.end()
+    this.#ledger.lose(closedError(this.session))
+  }
+
+  lost(error: HoldfastError): void {
+    this.#released = error
+    this.#run?.abandon()
+    this.#run = null
+    for (const cancel of this.#timers.values()) cancel()
+    this.#timers.clear()
+    for (const member of this.lane.clearWaiting()) member.refuse(error)
+    for (const { reject } of [...this.#waiters.values()].flat()) reject(error)
+    this.#waiters.clear()
+    for (const settle of this.#asking.values()) settle({ outcome: 'withdrawn' })
+    this.#asking.clear()
+    this.#feed.end(error)
+    this.holder.released(this)
+  }
+
+  /** Keeps a record of the turns that were admitted under this hold, to hand out when they end. */
+  #record(event: SessionEvent & { turn: string }): void {
+    const record = this.#records.get(event.turn) ?? null
+    if (record === null && event.turn !== `t${event.seq}`) return
+    this.#records.set(event.turn, recordTurn(record, event))
+  }
+
+  #startRun(turn: string): void {
+    this.holder.counters.turnsStarted += 1
+    this.#cancelTimer(turn)
+    const { running, agent } = this.session
+    // Started and over in the same step: there is nothing to carry out.
+    if (running?.id !== turn) return
+    this.#run = new Run(this, running)
+    this.#run.start(this.holder.runner(agent))
+  }
+
+  #endTurn(turn: string): void {
+    this.holder.counters.turnsEnded += 1
+    this.#cancelTimer(turn)
+    this.lane.removeTurn(turn)
+    if (this.#run?.turn.id === turn) {
+      this.#run.abandon()
+      this.#run = null
+    }
+    const record = this.#records.get(turn)
+    this.#records.delete(turn)
+    const waiters = this.#waiters.get(turn)
+    this.#waiters.delete(turn)
+    for (const { resolve, reject } of waiters ?? []) {
+      if (record === undefined) this.readTurn(turn).then(resolve, reject)
+      else resolve(record)
+    }
+  }
+
+  /** Output of the running turn, live only. */
+  delta(turn: string, text: string): void {
+    this.#feed.delta(turn, text)
+  }
+
+  /** A run's last word. If it cannot be recorded the hold is lost, and with it the run. */
+  finish(command: Command & { type: 'finish' }): void {
+    this.post(command).catch(() => (this.holder.counters.outputsLate += 1))
+  }
+
+  /** Asks the session's clients for the running turn; always settles. */
+  ask(turn: string, question: Question): Promise<AskOutcome> {
+    const { clock, limits } = this.holder
+    const { kind, question: text, options, timeoutMs, onNobody, data } = question
+    const deadline = clock.now() + Math.min(timeoutMs ?? limits.askMs, limits.askMsMax)
+    const asked = { turn, kind, question: text, options: options ?? null, deadline }
+    const ask = { ...asked, onNobody: onNobody ?? 'wait', ...(data === undefined ? {} : { data }) }
+    return new Promise((resolve, reject) => {
+      const settle = ({ events }: Decision): void => {
+        const [opened, settled] = events
+        if (settled?.type === 'ask.settled') resolve(outcomeOf(settled))
+        else if (opened?.type === 'ask.opened') this.#asking.set(opened.ask, resolve)
+      }
+      this.#ledger.send({ type: 'ask', ask }, settle, reject)
+    })
+  }
+
+  #settleAsk(ask: string, event: SessionEvent & { type: 'ask.settled' }): void {
+    this.holder.counters.asksSettled += 1
+    this.#cancelTimer(ask)
+    this.#asking.get(ask)?.(outcomeOf(event))
+    this.#asking.delete(ask)
+  }
+
+  #timeOutLater(ask: string, ms: number): void {
+    this.holder.counters.asksOpened += 1
+    this.#later(ask, ms, { type: 'timeout', ask })
+  }
+
+  #expireLater(turn: string, at: number | null, now: number): void {
+    if (at !== null)
+      this.#later(turn, at - now, { type: 'finish', turn, end: { state: 'expired' } })
+  }
+
+  #lapseLater(attachment: string, at: number | null, now: number): void {
+    if (at !== null) this.#later(attachment, at - now, { type: 'lapse', attachment })
+  }
+
+  /** Posts a command when its time has come. By then it may be moot: `decide` knows. */
+  #later(about: string, ms: number, command: Command): void {
+    this.#cancelTimer(about)
+    const run = (): void => void this.post(command).catch(() => undefined)
+    this.#timers.set(about, this.holder.clock.after(Math.max(0, ms), run))
+  }
+
+  #cancelTimer(about: string): void {
+    this.#timers.get(about)?.()
+    this.#timers.delete(about)
+  }
+}
+
+function outcomeOf(event: SessionEvent & { type: 'ask.settled' }): AskOutcome {
+  return event.outcome === 'answered'
+    ? { outcome: 'answered', answer: event.answer, by: event.by }
+    : { outcome: event.outcome }
+}

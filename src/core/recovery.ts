@@ -1,0 +1,124 @@
+/**
+ * Keeping the house in order: sessions that a dead node left with work to do are picked up, idle ones
+ * past their time are closed, and the logs of long closed ones erased.
+ */
+import type { Clock } from './clock.ts'
+import { HoldfastError } from './errors.ts'
+import type { Limits } from './limits.ts'
+import type { LiveSession } from './live.ts'
+import type { ListQuery, SessionRow, Store } from './store.ts'
+
+export interface SweptHouse {
+  readonly store: Store
+  readonly clock: Clock
+  readonly limits: Limits
+  open(id: string): Promise<LiveSession>
+}
+
+/** How soon a session that was lost with work in it is tried again. */
+const PICK_UP_MS = 250
+/** How many sessions are picked up at the same time. */
+const PICK_UPS = 16
+
+export class Sweeper {
+  readonly #house: SweptHouse
+  /** Sessions that this node lost with work in them, and owes another try. */
+  readonly #owed = new Set<string>()
+  #cancelSweep: () => void = () => undefined
+  #cancelPickUp: (() => void) | null = null
+  #stopped = false
+
+  constructor(house: SweptHouse) {
+    this.#house = house
+  }
+
+  async start(): Promise<void> {
+    await this.#pickUpStranded()
+    this.#sweepLater()
+  }
+
+  stop(): void {
+    this.#stopped = true
+    this.#cancelSweep()
+    this.#cancelPickUp?.()
+  }
+
+  /** Tries a session again soon: its queue must go on although nobody asks for it. */
+  pickUp(id: string): void {
+    this.#owed.add(id)
+    if (this.#cancelPickUp !== null || this.#stopped) return
+    this.#cancelPickUp = this.#house.clock.after(PICK_UP_MS, () => {
+      this.#cancelPickUp = null
+      void this.#pickUpOwed()
+    })
+  }
+
+  async #pickUpOwed(): Promise<void> {
+    const owed = [...this.#owed]
+    this.#owed.clear()
+    await this.#openAll(owed)
+  }
+
+  #sweepLater(): void {
+    if (this.#stopped) return
+    this.#cancelSweep = this.#house.clock.after(this.#house.limits.sweepMs, () => {
+      // A sweep that fails is tried again by the next one.
+      void this.#sweep()
+        .catch(() => undefined)
+        .finally(() => this.#sweepLater())
+    })
+  }
+
+  async #sweep(): Promise<void> {
+    const { store, clock, limits } = this.#house
+    await this.#pickUpStranded()
+    const at = clock.now()
+    await this.#each({ expiredAt: at }, async ({ id }) => {
+      const live = await this.#house.open(id)
+      await live.post({ type: 'expire', at })
+    })
+    await this.#each({ closedBefore: at - limits.retainMs }, ({ id }) => store.erase(id))
+  }
+
+  async #pickUpStranded(): Promise<void> {
+    let cursor: string | null = ''
+    while (cursor !== null) {
+      const query: ListQuery = { stranded: true, limit: this.#house.limits.listMax }
+      const page = await this.#house.store.list(cursor === '' ? query : { ...query, cursor })
+      await this.#openAll(page.sessions.map(({ id }) => id))
+      cursor = page.nextCursor
+    }
+  }
+
+  async #openAll(ids: readonly string[]): Promise<void> {
+    const waiting = [...ids]
+    const work = async (): Promise<void> => {
+      for (let id = waiting.pop(); id !== undefined; id = waiting.pop()) await this.#tryOpen(id)
+    }
+    await Promise.all(Array.from({ length: PICK_UPS }, work))
+  }
+
+  /** One that cannot be opened for now is owed another try, unless it is closed or somebody else's. */
+  async #tryOpen(id: string): Promise<void> {
+    try {
+      await this.#house.open(id)
+    } catch (error) {
+      const later = error instanceof HoldfastError && error.retry && error.code !== 'not_owner'
+      if (later && !this.#stopped) this.pickUp(id)
+    }
+  }
+
+  async #each(
+    filter: Pick<ListQuery, 'expiredAt' | 'closedBefore'>,
+    work: (row: SessionRow) => Promise<unknown>,
+  ): Promise<void> {
+    const { sessions } = await this.#house.store.list({
+      ...filter,
+      limit: this.#house.limits.listMax,
+    })
+    for (const row of sessions) {
+      // One that fails, or that another node holds, is left for the next sweep.
+      await work(row).catch(() => undefined)
+    }
+  }
+}

@@ -1,0 +1,157 @@
+/** What callers may ask for, checked: every door and the library come through here. */
+import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './admission.ts'
+import type { ResolveRequest } from './authority.ts'
+import { RECONNECT_POLICIES, type ReconnectPolicy } from './attachments.ts'
+import type { Digest, Entropy } from './clock.ts'
+import { HoldfastError } from './errors.ts'
+import { STATE_LIMITS, type Limits } from './limits.ts'
+import type { Input } from './turns.ts'
+
+/** How to find or create a session. All but `key` and `id` count only when it is created. */
+export type ResolveOptions = {
+  /** The caller's own name for the session: any text. */
+  readonly key?: string
+  /** An id of the caller's own; without one it is minted. */
+  readonly id?: string
+  readonly agent?: string
+  readonly reconnect?: ReconnectPolicy
+  readonly graceMs?: number
+  /** How long it may be idle; null: for ever. */
+  readonly ttlMs?: number | null
+  /** Never listed, and not found by its key. */
+  readonly internal?: boolean
+  readonly labels?: Readonly<Record<string, string>>
+}
+
+export type TurnOptions = {
+  readonly busy?: BusyPolicy
+  /** How long to wait for the lane. */
+  readonly waitMs?: number
+  /** The same key and input join the same turn; the same key with another input is refused. */
+  readonly idempotencyKey?: string
+  /** The caller went away: a request that has not been admitted leaves the lane. */
+  readonly signal?: AbortSignal
+  /** What the caller's going away does to an admitted turn; nothing, unless asked for. */
+  readonly onDisconnect?: 'continue' | 'cancel'
+}
+
+export function invalid(field: string, problem: string): HoldfastError {
+  return new HoldfastError('invalid_field', `${field} ${problem}`, { field })
+}
+
+export function resolveRequest(
+  options: ResolveOptions,
+  { agent, limits, entropy }: { agent: string; limits: Limits; entropy: Entropy },
+): ResolveRequest {
+  const reconnect = oneOf('reconnect', options.reconnect ?? 'reopen', RECONNECT_POLICIES)
+  const graceMs = reconnect === 'reopen' ? limits.reopenGraceMs : limits.graceMs
+  const internal = options.internal ?? false
+  const key = options.key === undefined ? null : checkKey(options.key)
+  return {
+    id: options.id === undefined ? entropy.id() : checkId(options.id),
+    explicit: options.id !== undefined,
+    key: internal ? null : key,
+    agent: options.agent ?? agent,
+    internal,
+    reconnect,
+    graceMs: milliseconds('graceMs', options.graceMs ?? graceMs, limits.graceMsMax),
+    ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? limits.ttlMs, limits),
+    labels: checkLabels(options.labels ?? {}),
+  }
+}
+
+export function turnRequest(
+  input: Input,
+  options: TurnOptions,
+  { limits, digest }: { limits: Limits; digest: Digest },
+): TurnRequest {
+  const json = checkInput(input, limits)
+  const { idempotencyKey, signal, waitMs } = options
+  oneOf('onDisconnect', options.onDisconnect ?? 'continue', ['continue', 'cancel'])
+  return {
+    input,
+    keys: idempotencyKey === undefined ? [] : [requestKey(idempotencyKey, digest(json))],
+    busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
+    waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
+    ...(signal === undefined ? {} : { signal }),
+  }
+}
+
+function requestKey(key: string, digest: string): { key: string; digest: string } {
+  const { idempotencyKeyCharsMax } = STATE_LIMITS
+  if (key !== '' && key.length <= idempotencyKeyCharsMax) return { key, digest }
+  throw invalid('idempotencyKey', `must have 1 to ${idempotencyKeyCharsMax} characters`)
+}
+
+function checkInput(input: Input, limits: Limits): string {
+  const text = typeof input === 'object' && input !== null ? input.text : input
+  if (typeof text !== 'string') throw invalid('input', 'must be a text, or an object with a text')
+  const json = JSON.stringify(input)
+  if (json.length <= limits.inputBytesMax) return json
+  throw new HoldfastError('body_too_large', `input is over ${limits.inputBytesMax} bytes`)
+}
+
+export function checkKey(key: string): string {
+  if (typeof key !== 'string' || key === '')
+    throw invalid('key', 'must be a text that is not empty')
+  if (!key.isWellFormed()) throw invalid('key', 'must be well-formed Unicode')
+  if (utf8Length(key) <= STATE_LIMITS.keyBytesMax) return key
+  throw invalid('key', `must have at most ${STATE_LIMITS.keyBytesMax} bytes of UTF-8`)
+}
+
+function checkId(id: string): string {
+  if (typeof id === 'string' && id.length <= STATE_LIMITS.idCharsMax && /^[\w.:~-]+$/.test(id)) {
+    return id
+  }
+  throw invalid(
+    'id',
+    `must have 1 to ${STATE_LIMITS.idCharsMax} of these characters: letters, digits, _ . : ~ -`,
+  )
+}
+
+function checkLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  if (typeof labels !== 'object' || labels === null || Array.isArray(labels)) {
+    throw invalid('labels', 'must be an object of texts')
+  }
+  const entries = Object.entries(labels)
+  const { labelsMax, labelCharsMax } = STATE_LIMITS
+  if (entries.length > labelsMax) throw invalid('labels', `must be at most ${labelsMax}`)
+  for (const [name, value] of entries) {
+    if (name !== '' && name.length <= labelCharsMax && isLabelValue(value)) continue
+    throw invalid('labels', `must be texts of at most ${labelCharsMax} characters`)
+  }
+  return labels
+}
+
+function isLabelValue(value: unknown): boolean {
+  return typeof value === 'string' && value.length <= STATE_LIMITS.labelCharsMax
+}
+
+function timeToLive(ttlMs: number, limits: Limits): number {
+  if (ttlMs === 0) throw invalid('ttlMs', 'must be at least 1, or null for no end')
+  return milliseconds('ttlMs', ttlMs, limits.ttlMsMax)
+}
+
+function milliseconds(field: string, value: number, max: number): number {
+  if (Number.isInteger(value) && value >= 0 && value <= max) return value
+  throw invalid(field, `must be a whole number from 0 to ${max}`)
+}
+
+function oneOf<Value extends string>(
+  field: string,
+  value: string,
+  values: readonly Value[],
+): Value {
+  const found = values.find((candidate) => candidate === value)
+  if (found !== undefined) return found
+  throw invalid(field, `must be one of ${values.join(', ')}`)
+}
+
+function utf8Length(text: string): number {
+  let bytes = 0
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0
+    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
+  }
+  return bytes
+}

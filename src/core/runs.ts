@@ -1,0 +1,204 @@
+/**
+ * One turn being carried out by its runner. Whatever the runner does (throw, never end, speak after
+ * the end), the turn ends once and its lane is released (I3).
+ */
+import type { AskOutcome, Question } from './asks.ts'
+import type { Clock } from './clock.ts'
+import type { Counters } from './counters.ts'
+import { HoldfastError } from './errors.ts'
+import { readMessages } from './history.ts'
+import type { Limits } from './limits.ts'
+import type { Message, Reply, Runner, RunnerContext, RunnerOutput } from './runner.ts'
+import type { Command, Session } from './session.ts'
+import type { Store } from './store.ts'
+import { inputText, type Turn, type TurnEnd, type TurnError } from './turns.ts'
+
+/** What a run needs from its session. */
+export interface RunHost {
+  readonly session: Session
+  readonly holder: {
+    readonly store: Store
+    readonly clock: Clock
+    readonly limits: Limits
+    readonly counters: Counters
+  }
+  post(command: Command): Promise<unknown>
+  delta(turn: string, text: string): void
+  ask(turn: string, question: Question): Promise<AskOutcome>
+  finish(command: Command & { type: 'finish' }): void
+}
+
+/** Why a run was told to stop before its runner was done. */
+type Stop =
+  | { readonly state: 'cancelled'; readonly reason: string }
+  | { readonly state: 'failed'; readonly error: TurnError }
+
+/** After so many outputs without a pause, everybody else gets a turn of the event loop. */
+const OUTPUTS_PER_PAUSE = 128
+
+export class Run {
+  readonly turn: Turn
+  readonly #host: RunHost
+  readonly #abort = new AbortController()
+  readonly #limits: Limits
+  /** What was said since the last recorded message. */
+  #text = ''
+  #stop: Stop | null = null
+  #over = false
+  #outputs = 0
+  #cancelTimer: () => void
+
+  constructor(host: RunHost, turn: Turn) {
+    const { clock, limits } = host.holder
+    this.turn = turn
+    this.#host = host
+    this.#limits = limits
+    const message = `the turn ran longer than ${limits.turnMs} ms`
+    this.#cancelTimer = clock.after(limits.turnMs, () =>
+      this.#stopWith({ state: 'failed', error: { code: 'turn_timeout', message } }),
+    )
+  }
+
+  /** Null: no agent of that name is configured here (any more). */
+  start(runner: Runner | null): void {
+    if (runner !== null) return void this.#drive(runner)
+    const message = `no agent is called ${this.#host.session.agent} here`
+    this.#end({ state: 'failed', error: { code: 'agent_unknown', message }, reply: null })
+  }
+
+  /** Asks the runner to stop, and goes on without it after the grace time. */
+  cancel(reason: string): void {
+    this.#stopWith({ state: 'cancelled', reason })
+  }
+
+  /** The turn is over, or the session is no longer ours: whatever is said from now on is dropped. */
+  abandon(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#cancelTimer()
+    this.#abort.abort(this.#overError())
+  }
+
+  async #drive(runner: Runner): Promise<void> {
+    const { id, input } = this.turn
+    let iterator: ReturnType<Runner['run']> | null = null
+    try {
+      iterator = runner.run({ id, input, text: inputText(input) }, this.#context())
+      for (;;) {
+        const step = await iterator.next()
+        if (this.#over) return this.#dropLate(iterator)
+        if (step.done === true) return this.#end({ state: 'done', reply: this.#last(step.value) })
+        await this.#output(step.value)
+      }
+    } catch (error) {
+      if (this.#over) return this.#dropLate(iterator)
+      this.#end({ state: 'failed', error: turnError(error), reply: this.#last() })
+    }
+  }
+
+  async #output(output: RunnerOutput): Promise<void> {
+    this.#outputs += 1
+    if (this.#outputs % OUTPUTS_PER_PAUSE === 0) await this.#pause()
+    if (this.#over) throw this.#overError()
+    if (output.type === 'message') return this.#message(output)
+    this.#text += output.text
+    if (this.#text.length > this.#limits.replyCharsMax) throw this.#tooLong()
+    if (output.text !== '') this.#host.delta(this.turn.id, output.text)
+  }
+
+  async #message({ text, data }: Reply): Promise<void> {
+    if (text.length > this.#limits.replyCharsMax) throw this.#tooLong()
+    this.#text = ''
+    const reply = data === undefined ? { text } : { text, data }
+    await this.#host.post({ type: 'message', turn: this.turn.id, reply })
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => void this.#host.holder.clock.after(0, resolve))
+  }
+
+  /** The turn's last message: what the runner returned, or what it said since the last one. */
+  #last(reply?: Reply): Reply | null {
+    if (reply !== undefined) return reply
+    return this.#text === '' ? null : { text: this.#text }
+  }
+
+  #stopWith(stop: Stop): void {
+    if (this.#over || this.#stop !== null) return
+    this.#stop = stop
+    this.#cancelTimer()
+    const { clock, limits } = this.#host.holder
+    this.#cancelTimer = clock.after(limits.cancelGraceMs, () =>
+      this.#end({ ...stop, reply: this.#last() }),
+    )
+    this.#abort.abort(new HoldfastError('turn_over', `turn ${this.turn.id} is to stop`))
+  }
+
+  #end(end: TurnEnd & { readonly reply: Reply | null }): void {
+    if (this.#over) return
+    const stop = this.#stop
+    this.abandon()
+    this.#host.finish({ type: 'finish', turn: this.turn.id, end: this.#outcome(end, stop) })
+  }
+
+  #outcome(end: TurnEnd & { readonly reply: Reply | null }, stop: Stop | null): TurnEnd {
+    const { reply } = end
+    if (reply !== null && reply.text.length > this.#limits.replyCharsMax) {
+      return { state: 'failed', error: turnError(this.#tooLong()), reply: null }
+    }
+    return stop === null ? end : { ...stop, reply }
+  }
+
+  #context(): RunnerContext {
+    const run = this
+    const host = this.#host
+    return {
+      get session() {
+        return host.session
+      },
+      signal: run.#abort.signal,
+      ask: (question) => run.#whileRunning(() => host.ask(run.turn.id, question)),
+      bind: async (backend) => {
+        await run.#whileRunning(() => host.post({ type: 'bind', backend }))
+      },
+      history: () => run.#history(),
+    }
+  }
+
+  #whileRunning<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (!this.#over) return work()
+    this.#host.holder.counters.outputsLate += 1
+    return Promise.reject(this.#overError())
+  }
+
+  async *#history(): AsyncGenerator<Message> {
+    const { session, holder } = this.#host
+    for await (const message of readMessages(holder.store, session.id, this.#limits.pageEvents)) {
+      if (message.turn === this.turn.id) return
+      yield message
+    }
+  }
+
+  /** A runner that speaks or ends after its turn was over: nobody hears it, it is counted. */
+  #dropLate(iterator: ReturnType<Runner['run']> | null): void {
+    this.#host.holder.counters.outputsLate += 1
+    // Its own clean-up may fail too; there is nobody left to tell.
+    iterator?.return?.().catch(() => undefined)
+  }
+
+  #overError(): HoldfastError {
+    return new HoldfastError('turn_over', `turn ${this.turn.id} is over`)
+  }
+
+  #tooLong(): HoldfastError {
+    const { replyCharsMax } = this.#limits
+    return new HoldfastError('body_too_large', `the answer is over ${replyCharsMax} characters`)
+  }
+}
+
+/** A failure as the log keeps it: a code and a sentence, never a stack. */
+function turnError(thrown: unknown): TurnError {
+  if (thrown instanceof HoldfastError) return { code: thrown.code, message: thrown.message }
+  const message = thrown instanceof Error ? thrown.message : String(thrown)
+  return { code: 'runner_failed', message: message.slice(0, 2_000) }
+}

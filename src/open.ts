@@ -1,0 +1,73 @@
+/** Opening Holdfast: the store by its name, the agents as runners, and the real clock. */
+import { mkdir } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { Holdfast, HoldfastError, LIMITS, type Limits, type Store } from './core/index.ts'
+import { ask, echo, slow } from './runners/builtin.ts'
+import { systemClock, systemDigest, systemEntropy } from './runners/clock.ts'
+import { functionRunner, type Agent } from './runners/function.ts'
+import { MemoryStore } from './stores/memory.ts'
+import { openSqliteStore } from './stores/sqlite/index.ts'
+
+export type OpenOptions = {
+  /** `memory:`, `sqlite:FILE`, or a store of your own. */
+  readonly store: string | Store
+  /** Agents by name. Without any: `echo`, `slow` and `ask`. */
+  readonly agents?: Readonly<Record<string, Agent>>
+  /** The agent of sessions that do not name one: else the first. */
+  readonly defaultAgent?: string
+  readonly limits?: Partial<Limits>
+}
+
+/** The agents that come with Holdfast. */
+export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask }
+
+/** Opens the store, picks up what an earlier process left unfinished, and is ready for turns. */
+export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
+  const agents = options.agents ?? builtinAgents
+  checkLimits(options.limits ?? {})
+  const store = typeof options.store === 'string' ? await openStore(options.store) : options.store
+  try {
+    const holdfast = new Holdfast({
+      store,
+      runners: Object.fromEntries(
+        Object.entries(agents).map(([name, agent]) => [name, functionRunner(agent)]),
+      ),
+      clock: systemClock,
+      entropy: systemEntropy,
+      digest: systemDigest,
+      node: systemEntropy.id(),
+      ...(options.defaultAgent === undefined ? {} : { defaultAgent: options.defaultAgent }),
+      ...(options.limits === undefined ? {} : { limits: options.limits }),
+    })
+    await holdfast.authority.start()
+    return holdfast
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+async function openStore(name: string): Promise<Store> {
+  if (name === 'memory:') return new MemoryStore()
+  if (!name.startsWith('sqlite:') || name === 'sqlite:') {
+    throw new HoldfastError('invalid_field', `store must be memory: or sqlite:FILE, not ${name}`)
+  }
+  const file = name.slice('sqlite:'.length)
+  try {
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new HoldfastError('store_unavailable', `cannot make the folder of ${file}: ${code}`)
+  }
+  return openSqliteStore({ file })
+}
+
+function checkLimits(limits: Partial<Limits>): void {
+  for (const [name, value] of Object.entries(limits)) {
+    if (!Object.hasOwn(LIMITS, name)) {
+      throw new HoldfastError('invalid_field', `there is no limit ${name}`)
+    }
+    if (typeof value === 'number' && value >= 0) continue
+    throw new HoldfastError('invalid_field', `limit ${name} must be a number that is not negative`)
+  }
+}

@@ -1,0 +1,33 @@
+/** The agents that come with Holdfast, for trying and testing. */
+import type { Input } from '../core/index.ts'
+import { wait } from './clock.ts'
+import type { Agent } from './function.ts'
+
+/** Answers with its input unchanged. */
+export const echo: Agent = async (turn) => turn.text
+
+/** Streams its input back word by word over two seconds, or over `ms` if the input says so. */
+export const slow: Agent = async function* ({ text, input }, { signal }) {
+  const words = text.split(/(?<=\s)/)
+  const pauseMs = slowMs(input) / words.length
+  for (const word of words) {
+    await wait(pauseMs, signal)
+    yield word
+  }
+}
+
+function slowMs(input: Input): number {
+  const ms = typeof input === 'string' ? undefined : input['ms']
+  return typeof ms === 'number' && ms >= 0 ? ms : 2_000
+}
+
+/** Asks for permission before it echoes. */
+export const ask: Agent = async ({ text }, context) => {
+  const outcome = await context.ask({
+    kind: 'permission',
+    question: `May I say ${JSON.stringify(text)}?`,
+    options: ['allow', 'deny'],
+  })
+  if (outcome.outcome !== 'answered') return `I may not: ${outcome.outcome}`
+  return outcome.answer === 'allow' ? text : 'I may not: denied'
+}

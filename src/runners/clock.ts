@@ -1,0 +1,40 @@
+/** The real clock, randomness and digest: what the core is given outside of tests. */
+import { createHash, randomBytes } from 'node:crypto'
+import type { Clock, Digest, Entropy } from '../core/index.ts'
+
+/** The longest delay that a Node timer takes; a longer one is waited for in steps. */
+const TIMER_MS_MAX = 2_147_483_647
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(ms, run) {
+    let timer: NodeJS.Timeout
+    const arm = (left: number): void => {
+      const step = Math.min(left, TIMER_MS_MAX)
+      timer = setTimeout(() => (left > step ? arm(left - step) : run()), step)
+    }
+    arm(ms)
+    return () => clearTimeout(timer)
+  },
+}
+
+export const systemEntropy: Entropy = { id: () => randomBytes(16).toString('base64url') }
+
+export const systemDigest: Digest = (text) => createHash('sha256').update(text).digest('base64url')
+
+/** Resolves after `ms`, or rejects at once when the signal is aborted. */
+export function wait(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => {
+      clearTimeout(timer)
+      reject(signal.reason as Error)
+    }
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', stop)
+      resolve()
+    }, ms)
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop, { once: true })
+  })
+}

@@ -1,0 +1,64 @@
+/** An agent as a program writes it: an async function, or an async generator. */
+import type {
+  AskOutcome,
+  AskOption,
+  Question,
+  Reply,
+  Runner,
+  RunnerContext,
+  RunnerOutput,
+  RunnerResult,
+  RunnerTurn,
+} from '../core/index.ts'
+
+/** Yield parts of the answer as they come; return the whole if it differs from what was yielded. */
+export type Agent = (
+  turn: RunnerTurn,
+  context: AgentContext,
+) => AsyncGenerator<string | RunnerOutput, AgentResult, undefined> | Promise<AgentResult>
+
+export type AgentResult = string | Reply | void
+
+/** A runner's context; options of an ask may be plain texts. */
+export interface AgentContext extends Omit<RunnerContext, 'ask'> {
+  ask(question: AgentQuestion): Promise<AskOutcome>
+}
+
+export type AgentQuestion = Omit<Question, 'options'> & {
+  readonly options?: readonly (string | AskOption)[]
+}
+
+export function functionRunner(agent: Agent): Runner {
+  return {
+    async *run(turn, context): AsyncGenerator<RunnerOutput, RunnerResult> {
+      const work = agent(turn, agentContext(context))
+      if (!(Symbol.asyncIterator in work)) return replyOf(await work)
+      for (;;) {
+        const step = await work.next()
+        if (step.done === true) return replyOf(step.value)
+        yield typeof step.value === 'string' ? { type: 'delta', text: step.value } : step.value
+      }
+    },
+  }
+}
+
+function agentContext(context: RunnerContext): AgentContext {
+  return {
+    get session() {
+      return context.session
+    },
+    signal: context.signal,
+    bind: (backend) => context.bind(backend),
+    history: () => context.history(),
+    ask: ({ options, ...question }) =>
+      context.ask(options === undefined ? question : { ...question, options: options.map(option) }),
+  }
+}
+
+function option(option: string | AskOption): AskOption {
+  return typeof option === 'string' ? { id: option, label: option } : option
+}
+
+function replyOf(result: AgentResult): RunnerResult {
+  return typeof result === 'string' ? { text: result } : (result ?? undefined)
+}
