@@ -2,7 +2,7 @@
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import type { Attachment } from './attachments.ts'
-import type { Draft, Session } from './session.ts'
+import type { Draft, Folding, Session } from './session.ts'
 
 export type AskOption = { readonly id: string; readonly label: string }
 
@@ -49,6 +49,8 @@ export type AskCommand =
       readonly by: string | null
     }
   | { readonly type: 'timeout'; readonly ask: string }
+  /** The turn is about to stop: nobody waits for the answers any more. */
+  | { readonly type: 'withdraw'; readonly turn: string }
 
 export function decideAsk(session: Session, command: AskCommand): readonly Draft[] {
   switch (command.type) {
@@ -60,6 +62,8 @@ export function decideAsk(session: Session, command: AskCommand): readonly Draft
       const ask = session.asks.find(({ id }) => id === command.ask)
       return ask === undefined ? [] : [settled(ask, { outcome: 'timed_out' })]
     }
+    case 'withdraw':
+      return withdrawAsks(session, command.turn)
   }
 }
 
@@ -127,11 +131,12 @@ function settled({ id, turn }: { id: string; turn: string }, outcome: AskOutcome
   return { type: 'ask.settled', ask: id, turn, ...outcome }
 }
 
-export function evolveAsk(session: Session, event: AskEvent): Session {
+export function foldAsk(session: Folding, event: AskEvent): void {
   if (event.type === 'ask.settled') {
-    return { ...session, asks: session.asks.filter((ask) => ask.id !== event.ask) }
+    session.asks = session.asks.filter((ask) => ask.id !== event.ask)
+    return
   }
   const { ask: id, turn, kind, question, options, deadline, onNobody, data } = event
   const ask = { id, turn, kind, question, options, deadline, onNobody }
-  return { ...session, asks: [...session.asks, data === undefined ? ask : { ...ask, data }] }
+  session.asks = [...session.asks, data === undefined ? ask : { ...ask, data }]
 }

@@ -2,7 +2,7 @@
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { settleUnanswerable } from './asks.ts'
-import { closeSession, type Draft, type Session } from './session.ts'
+import { closeSession, type Draft, type Folding, type Session } from './session.ts'
 
 export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
 export type ReconnectPolicy = (typeof RECONNECT_POLICIES)[number]
@@ -135,33 +135,33 @@ function find(session: Session, id: string): Attachment {
   throw new HoldfastError('attachment_unknown', `session ${session.id} has no such attachment`)
 }
 
-export function evolveAttachment(session: Session, event: AttachmentEvent): Session {
+export function foldAttachment(session: Folding, event: AttachmentEvent): void {
+  const { attachment: id } = event
+  const others = session.attachments.filter((attachment) => attachment.id !== id)
   switch (event.type) {
-    case 'attachment.opened':
-      return {
-        ...session,
-        attachments: [
-          ...session.attachments,
-          { id: event.attachment, answers: event.answers, state: 'live', graceUntil: null },
-        ],
-      }
+    case 'attachment.opened': {
+      const { answers } = event
+      session.attachments = [...others, { id, answers, state: 'live', graceUntil: null }]
+      break
+    }
     case 'attachment.detached':
-      return update(session, event.attachment, { state: 'detached', graceUntil: event.graceUntil })
+      session.attachments = changed(session, id, 'detached', event.graceUntil)
+      break
     case 'attachment.resumed':
-      return update(session, event.attachment, { state: 'live', graceUntil: null })
+      session.attachments = changed(session, id, 'live', null)
+      break
     case 'attachment.ended':
-      return {
-        ...session,
-        attachments: session.attachments.filter(({ id }) => id !== event.attachment),
-      }
+      session.attachments = others
   }
 }
 
-function update(session: Session, id: string, change: Partial<Attachment>): Session {
-  return {
-    ...session,
-    attachments: session.attachments.map((attachment) =>
-      attachment.id === id ? { ...attachment, ...change } : attachment,
-    ),
-  }
+function changed(
+  session: Session,
+  id: string,
+  state: Attachment['state'],
+  graceUntil: number | null,
+): readonly Attachment[] {
+  return session.attachments.map((attachment) =>
+    attachment.id === id ? { ...attachment, state, graceUntil } : attachment,
+  )
 }

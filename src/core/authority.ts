@@ -120,6 +120,7 @@ export class Authority implements Holder {
 
   /** The steady state: a session that is held is found without asking anybody. */
   #known({ id, key, explicit }: ResolveRequest): LiveSession | null {
+    this.#lease.assertHeld()
     if (!explicit) return key === null ? null : this.#touch(this.#keys.get(key)?.id ?? '')
     const live = this.#touch(id)
     return live !== null && (key === null || live.session.key === key) ? live : null
@@ -191,6 +192,7 @@ export class Authority implements Holder {
   /** The open session, loaded if it is not held. Throws if it is unknown, closed, or another node's. */
   async open(id: string): Promise<LiveSession> {
     for (;;) {
+      this.#lease.assertHeld()
       const live = this.#touch(id) ?? (await this.#arriving.get(id))
       if (live === undefined) break
       if (live !== null && this.#touch(id) === live) return live

@@ -9,8 +9,9 @@ import { parseEvent, readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
 import type { SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
+import { isTerminal } from './turns.ts'
 
-/** A part of the running turn's answer. `n` counts within the turn; the message that follows has it all. */
+/** A part of the running turn's answer. `n` counts within the turn; the next message has it all. */
 export type Delta = {
   readonly type: 'delta'
   readonly turn: string
@@ -21,7 +22,7 @@ export type Delta = {
 /** Where a follower stands: after event `seq`, and after delta `delta` of the turn then running. */
 export type Position = { readonly seq: number; readonly delta: number }
 
-/** One thing to tell a follower. `json` is made once, for all who follow. */
+/** One thing to tell a follower, and the position after it. Its JSON is made once for all who follow. */
 export class FeedItem {
   readonly seq: number
   /** 0 for an event. */
@@ -40,14 +41,25 @@ export class FeedItem {
     this.#json ??= JSON.stringify(this.event)
     return this.#json
   }
+
+  /** The same delta for a follower that has seen later events first. */
+  after(seq: number): FeedItem {
+    return seq === this.seq ? this : new FeedItem(seq, this.event, this.json)
+  }
 }
+
+/** Where a follower stands in the tail; good as long as the tail was not rebuilt. */
+type Cursor = { readonly build: number; readonly index: number }
 
 export class Feed {
   readonly #session: string
   readonly #store: Store
   readonly #limits: Limits
-  /** Every event after `#floor`, and every delta that no message has replaced, in order. */
+  /** Every event after `#floor`, and every delta that no message has replaced yet, as they came. */
   #tail: FeedItem[] = []
+  /** How many items have left the front of this build of the tail. */
+  #dropped = 0
+  #build = 0
   #floor: number
   #seq: number
   #deltas = 0
@@ -70,16 +82,16 @@ export class Feed {
   publish(event: SessionEvent, json: string): void {
     this.#seq = event.seq
     if (event.type === 'turn.started') this.#deltas = 0
-    if (this.#followers > 0) this.#tail.push(new FeedItem(event.seq, event, json))
-    else this.#forget(event)
+    if (event.type === 'message.added' || isTerminal(event)) this.#replaceDeltas()
+    if (this.#followers === 0) this.#floor = event.seq
+    else this.#tail.push(new FeedItem(event.seq, event, json))
     if (this.#tail.length > this.#limits.tailItemsMax) this.#trim()
     this.#wakeAll()
   }
 
   delta(turn: string, text: string): void {
     this.#deltas += 1
-    const delta: Delta = { type: 'delta', turn, n: this.#deltas, text }
-    this.#tail.push(new FeedItem(this.#seq, delta))
+    this.#tail.push(new FeedItem(this.#seq, { type: 'delta', turn, n: this.#deltas, text }))
     this.#wakeAll()
   }
 
@@ -92,29 +104,25 @@ export class Feed {
   /** What follows `from`, in batches of all that is ready; ends with the session, or by `signal`. */
   async *follow(from: Position, signal?: AbortSignal): AsyncGenerator<readonly FeedItem[]> {
     let position = from
-    const woken = (): void => this.#wakeAll()
+    let cursor: Cursor | null = null
+    const wake = (): void => this.#wakeAll()
     this.#followers += 1
-    signal?.addEventListener('abort', woken)
+    signal?.addEventListener('abort', wake)
     try {
       while (signal?.aborted !== true) {
-        const items =
-          position.seq < this.#floor ? await this.#replay(position) : this.#after(position)
-        const last = items.at(-1)
-        if (last !== undefined) {
-          position = last
-          yield items
-        } else if (this.#end === null) {
-          await new Promise<void>((wake) => this.#wake.push(wake))
-        } else if (this.#end.error === null) {
-          return
-        } else {
-          throw this.#end.error
-        }
+        const replay: boolean = !this.#reaches(cursor) && position.seq < this.#floor
+        const items = replay ? await this.#replay(position) : this.#after(position, cursor)
+        cursor = replay ? null : this.#cursor()
+        position = positionAfter(position, items)
+        if (items.length > 0) yield items
+        else if (this.#end === null) await new Promise<void>((woken) => this.#wake.push(woken))
+        else if (this.#end.error === null) return
+        else throw this.#end.error
       }
     } finally {
-      signal?.removeEventListener('abort', woken)
+      signal?.removeEventListener('abort', wake)
       this.#followers -= 1
-      if (this.#followers === 0) this.#trim(0)
+      if (this.#followers === 0) this.#forgetEvents()
     }
   }
 
@@ -127,33 +135,49 @@ export class Feed {
       .map((stored) => new FeedItem(stored.seq, parseEvent(stored), stored.body))
   }
 
-  #after({ seq, delta }: Position): readonly FeedItem[] {
-    const first = this.#tail.findLastIndex(
-      (item) => item.seq < seq || (item.seq === seq && item.delta <= delta),
-    )
-    return this.#tail.slice(first + 1)
-  }
-
-  /** Without followers only deltas are kept; a message, and the end of its turn, replaces them. */
-  #forget(event: SessionEvent): void {
-    this.#floor = event.seq
-    if (event.type === 'message.added' || event.type === 'turn.started') this.#tail = []
-    else if (this.#tail.length > 0 && event.type.startsWith('turn.')) this.#tail = []
-  }
-
-  /** Drops the oldest, but no delta that is still all there is of the running turn's answer. */
-  #trim(keep = this.#limits.tailItemsMax / 2): void {
-    const message = this.#tail.findLastIndex(({ event }) => event.type === 'message.added')
-    const turn = this.#tail.findLastIndex(({ event }) => event.type.startsWith('turn.'))
-    const replaced = Math.max(message, turn)
-    let drop = 0
-    while (this.#tail.length - drop > keep) {
-      const item = this.#tail[drop]
-      if (item === undefined || (item.delta > 0 && drop > replaced)) break
-      drop += 1
-      if (item.delta === 0) this.#floor = item.seq
+  #after(position: Position, cursor: Cursor | null): readonly FeedItem[] {
+    if (cursor !== null && this.#reaches(cursor)) {
+      return this.#tail.slice(cursor.index - this.#dropped)
     }
-    this.#tail = this.#tail.slice(drop)
+    return itemsAfter(this.#tail, position)
+  }
+
+  #reaches(cursor: Cursor | null): boolean {
+    return cursor !== null && cursor.build === this.#build && cursor.index >= this.#dropped
+  }
+
+  #cursor(): Cursor {
+    return { build: this.#build, index: this.#dropped + this.#tail.length }
+  }
+
+  /** A message has all of the deltas before it; whoever has not read them does not need them. */
+  #replaceDeltas(): void {
+    const events = this.#tail.filter(({ delta }) => delta === 0)
+    if (events.length !== this.#tail.length) this.#rebuild(events)
+  }
+
+  /** With nobody following, what is in the log need not be in memory. */
+  #forgetEvents(): void {
+    this.#floor = this.#seq
+    this.#rebuild(this.#tail.filter(({ delta }) => delta > 0))
+  }
+
+  #rebuild(tail: FeedItem[]): void {
+    this.#tail = tail
+    this.#build += 1
+    this.#dropped = 0
+  }
+
+  /** Drops the older half of the events; deltas are all there is of them, and stay. */
+  #trim(): void {
+    const keep = this.#limits.tailItemsMax / 2
+    let drop = 0
+    while (this.#tail.length - drop > keep && this.#tail[drop]?.delta === 0) {
+      this.#floor = this.#tail[drop]?.seq ?? this.#floor
+      drop += 1
+    }
+    this.#tail.splice(0, drop)
+    this.#dropped += drop
   }
 
   #wakeAll(): void {
@@ -162,4 +186,29 @@ export class Feed {
     this.#wake = []
     for (const wakeOne of wake) wakeOne()
   }
+}
+
+/** What a tail has for a follower: later events, and the deltas that it has not seen. */
+function itemsAfter(tail: readonly FeedItem[], from: Position): readonly FeedItem[] {
+  const items: FeedItem[] = []
+  let position = from
+  for (const item of tail) {
+    const isDelta = item.delta > 0
+    if (isDelta ? item.delta <= position.delta : item.seq <= position.seq) continue
+    const next = isDelta ? item.after(Math.max(item.seq, position.seq)) : item
+    items.push(next)
+    position = positionAfter(position, [next])
+  }
+  return items
+}
+
+/** Deltas are counted anew with every turn. */
+function positionAfter(position: Position, items: readonly FeedItem[]): Position {
+  let { seq, delta } = position
+  for (const item of items) {
+    seq = item.seq
+    if (item.delta > 0) delta = item.delta
+    else if (item.event.type === 'turn.started') delta = 0
+  }
+  return { seq, delta }
 }

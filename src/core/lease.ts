@@ -30,6 +30,14 @@ export class Lease {
     return this.#holder.clock.monotonic() < this.#heldUntil
   }
 
+  /** Lets go of everything and throws if the lease cannot be proved. */
+  assertHeld(): void {
+    if (this.held) return
+    const error = new HoldfastError('lease_lost', 'this node has lost its lease')
+    this.#lost(error)
+    throw error
+  }
+
   async start(): Promise<void> {
     await this.#beat()
     this.#beatLater()
@@ -57,6 +65,7 @@ export class Lease {
     this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
       this.#beatLater()
       if (!this.held) this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
+      // A beat that fails is tried again by the next one, as long as the lease lasts.
       this.#beat().catch(() => undefined)
     })
   }

@@ -144,16 +144,23 @@ export class Ledger {
   /** Decides what waits, unless the last step is not known to be durable yet. */
   pump(): void {
     if (this.#committing !== null || this.#lost !== null) return
-    const batch = this.#decideWaiting()
-    if (batch.events.length === 0) return batch.tellDurable()
+    const batch = new Batch(this.#session, this.#clock.now())
     this.#committing = batch
-    this.#commits.append(this.#appendOf(batch)).then(
-      (outcome) => {
-        if (outcome === 'appended') this.#committed(batch)
-        else this.lose(new HoldfastError('stale_epoch', `session ${this.#session.id} has moved on`))
-      },
-      (error: unknown) => this.lose(asHoldfastError(error)),
-    )
+    for (const envelope of this.#mailbox.splice(0)) decideOne(batch, envelope)
+    this.#owner.decideMore(batch)
+    if (batch.events.length > 0) return void this.#append(batch)
+    this.#committing = null
+    batch.tellDurable()
+  }
+
+  async #append(batch: Batch): Promise<void> {
+    try {
+      const outcome = await this.#commits.append(this.#appendOf(batch))
+      if (outcome === 'appended') return this.#committed(batch)
+      this.lose(new HoldfastError('stale_epoch', `session ${this.#session.id} has moved on`))
+    } catch (error) {
+      this.lose(asHoldfastError(error))
+    }
   }
 
   /** Gives the ledger up; what was not known to be durable is refused with `error`. */
@@ -164,13 +171,6 @@ export class Ledger {
     this.#committing = null
     for (const { refuse } of this.#mailbox.splice(0)) refuse(error)
     this.#owner.lost(error)
-  }
-
-  #decideWaiting(): Batch {
-    const batch = new Batch(this.#session, this.#clock.now())
-    for (const envelope of this.#mailbox.splice(0)) decideOne(batch, envelope)
-    this.#owner.decideMore(batch)
-    return batch
   }
 
   #appendOf({ session, events, bodies }: Batch): Append {

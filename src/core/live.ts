@@ -131,6 +131,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   finished(turn: string): Promise<TurnRecord> {
     const { running, queued } = this.session
     if (running?.id !== turn && !queued.some(({ id }) => id === turn)) return this.readTurn(turn)
+    if (this.#released !== null) return Promise.reject(this.#released)
     return new Promise((resolve, reject) => {
       const waiters = this.#waiters.get(turn) ?? []
       this.#waiters.set(turn, [...waiters, { resolve, reject }])

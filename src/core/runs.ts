@@ -39,7 +39,8 @@ const OUTPUTS_PER_PAUSE = 128
 export class Run {
   readonly turn: Turn
   readonly #host: RunHost
-  readonly #abort = new AbortController()
+  /** Made when the runner first looks at its signal: most never do. */
+  #abort: AbortController | null = null
   readonly #limits: Limits
   /** What was said since the last recorded message. */
   #text = ''
@@ -53,10 +54,10 @@ export class Run {
     this.turn = turn
     this.#host = host
     this.#limits = limits
-    const message = `the turn ran longer than ${limits.turnMs} ms`
-    this.#cancelTimer = clock.after(limits.turnMs, () =>
-      this.#stopWith({ state: 'failed', error: { code: 'turn_timeout', message } }),
-    )
+    this.#cancelTimer = clock.after(limits.turnMs, () => {
+      const message = `the turn ran longer than ${limits.turnMs} ms`
+      this.#stopWith({ state: 'failed', error: { code: 'turn_timeout', message } })
+    })
   }
 
   /** Null: no agent of that name is configured here (any more). */
@@ -76,7 +77,14 @@ export class Run {
     if (this.#over) return
     this.#over = true
     this.#cancelTimer()
-    this.#abort.abort(this.#overError())
+    this.#abort?.abort(this.#overError())
+  }
+
+  get #signal(): AbortSignal {
+    if (this.#abort !== null) return this.#abort.signal
+    this.#abort = new AbortController()
+    if (this.#over || this.#stop !== null) this.#abort.abort(this.#overError())
+    return this.#abort.signal
   }
 
   async #drive(runner: Runner): Promise<void> {
@@ -131,7 +139,9 @@ export class Run {
     this.#cancelTimer = clock.after(limits.cancelGraceMs, () =>
       this.#end({ ...stop, reply: this.#last() }),
     )
-    this.#abort.abort(new HoldfastError('turn_over', `turn ${this.turn.id} is to stop`))
+    this.#abort?.abort(this.#overError())
+    // A runner that waits for an answer would not hear the signal. If the hold is lost, so is the ask.
+    this.#host.post({ type: 'withdraw', turn: this.turn.id }).catch(() => undefined)
   }
 
   #end(end: TurnEnd & { readonly reply: Reply | null }): void {
@@ -156,7 +166,9 @@ export class Run {
       get session() {
         return host.session
       },
-      signal: run.#abort.signal,
+      get signal() {
+        return run.#signal
+      },
       ask: (question) => run.#whileRunning(() => host.ask(run.turn.id, question)),
       bind: async (backend) => {
         await run.#whileRunning(() => host.post({ type: 'bind', backend }))
@@ -166,7 +178,7 @@ export class Run {
   }
 
   #whileRunning<Result>(work: () => Promise<Result>): Promise<Result> {
-    if (!this.#over) return work()
+    if (!this.#over && this.#stop === null) return work()
     this.#host.holder.counters.outputsLate += 1
     return Promise.reject(this.#overError())
   }

@@ -10,7 +10,7 @@
  */
 import {
   decideAsk,
-  evolveAsk,
+  foldAsk,
   withdrawAsks,
   type Ask,
   type AskCommand,
@@ -18,7 +18,7 @@ import {
 } from './asks.ts'
 import {
   decideAttachment,
-  evolveAttachment,
+  foldAttachment,
   loseConnections,
   type Attachment,
   type AttachmentCommand,
@@ -28,7 +28,7 @@ import {
 import { HoldfastError } from './errors.ts'
 import {
   decideTurn,
-  evolveTurn,
+  foldTurn,
   type RequestKey,
   type Turn,
   type TurnCommand,
@@ -111,6 +111,7 @@ export function decide(session: Session, command: Command): readonly Draft[] {
     case 'ask':
     case 'answer':
     case 'timeout':
+    case 'withdraw':
       return decideAsk(session, command)
     case 'attach':
     case 'lose':
@@ -129,6 +130,7 @@ function decideClosed(session: Session, command: Command): readonly Draft[] {
     case 'recover':
     case 'cancel':
     case 'timeout':
+    case 'withdraw':
     case 'lapse':
       return []
     default:
@@ -227,24 +229,31 @@ export function createSession(event: SessionEvent & { type: 'session.created' })
   }
 }
 
+/** A session while an event is folded into a fresh copy of it. */
+export type Folding = { -readonly [Field in keyof Session]: Session[Field] }
+
 export function evolve(session: Session, event: SessionEvent): Session {
-  const next = { ...session, seq: event.seq, updatedAt: event.at }
+  if (event.type === 'session.created') return createSession(event)
+  const next: Folding = { ...session, seq: event.seq, updatedAt: event.at }
   switch (event.type) {
-    case 'session.created':
-      return createSession(event)
     case 'session.bound':
-      return { ...next, backend: event.backend }
+      next.backend = event.backend
+      break
     case 'session.closed':
-      return { ...next, closed: { at: event.at, reason: event.reason } }
+      next.closed = { at: event.at, reason: event.reason }
+      break
     case 'ask.opened':
     case 'ask.settled':
-      return evolveAsk(next, event)
+      foldAsk(next, event)
+      break
     case 'attachment.opened':
     case 'attachment.detached':
     case 'attachment.resumed':
     case 'attachment.ended':
-      return evolveAttachment(next, event)
+      foldAttachment(next, event)
+      break
     default:
-      return evolveTurn(next, event)
+      foldTurn(next, event)
   }
+  return next
 }

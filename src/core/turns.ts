@@ -2,7 +2,7 @@
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import type { Reply } from './runner.ts'
-import type { Draft, Session, SessionEvent } from './session.ts'
+import type { Draft, Folding, Session, SessionEvent } from './session.ts'
 import { withdrawAsks } from './asks.ts'
 
 /** What a turn is given: a text, or an object with a text and whatever else its agent understands. */
@@ -262,24 +262,28 @@ function optionalKeys(keys: readonly RequestKey[]): { keys?: readonly RequestKey
   return keys.length === 0 ? {} : { keys }
 }
 
-export function evolveTurn(session: Session, event: TurnEvent): Session {
+export function foldTurn(session: Folding, event: TurnEvent): void {
   switch (event.type) {
     case 'turn.queued':
-      return { ...session, queued: [...session.queued, turnOf(event)] }
+      session.queued = [...session.queued, turnOf(event)]
+      break
     case 'turn.joined':
-      return { ...session, queued: session.queued.map((turn) => joinTurn(turn, event)) }
+      session.queued = session.queued.map((turn) => joinTurn(turn, event))
+      break
     case 'turn.started':
-      return {
-        ...session,
-        running: turnOf(event),
-        queued: session.queued.filter((turn) => turn.id !== event.turn),
-        turns: session.turns + 1,
-      }
+      session.running = turnOf(event)
+      session.queued = without(session.queued, event.turn)
+      session.turns += 1
+      break
     case 'message.added':
-      return session
+      break
     default:
-      return endTurn(session, event.turn)
+      foldEnd(session, event.turn)
   }
+}
+
+function without(queued: readonly Turn[], id: string): readonly Turn[] {
+  return queued.length === 0 ? queued : queued.filter((turn) => turn.id !== id)
 }
 
 function turnOf(event: TurnEvent & { type: 'turn.queued' | 'turn.started' }): Turn {
@@ -301,16 +305,13 @@ function joinTurn(turn: Turn, event: TurnEvent & { type: 'turn.joined' }): Turn 
   }
 }
 
-function endTurn(session: Session, id: string): Session {
-  const running = session.running?.id === id ? session.running : null
-  const ended = running ?? session.queued.find((turn) => turn.id === id)
+function foldEnd(session: Folding, id: string): void {
+  const { running, queued, recent } = session
+  const ended = running?.id === id ? running : queued.find((turn) => turn.id === id)
+  if (ended === running) session.running = null
+  else session.queued = without(queued, id)
   const keys = ended?.keys ?? []
-  return {
-    ...session,
-    running: running === null ? session.running : null,
-    queued: running === null ? session.queued.filter((turn) => turn.id !== id) : session.queued,
-    recent: keys.length === 0 ? session.recent : remember(session.recent, keys, id),
-  }
+  if (keys.length > 0) session.recent = remember(recent, keys, id)
 }
 
 function remember(

@@ -47,7 +47,9 @@ function agentContext(context: RunnerContext): AgentContext {
     get session() {
       return context.session
     },
-    signal: context.signal,
+    get signal() {
+      return context.signal
+    },
     bind: (backend) => context.bind(backend),
     history: () => context.history(),
     ask: ({ options, ...question }) =>

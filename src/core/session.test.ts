@@ -1,0 +1,288 @@
+import { describe, expect, it } from 'vitest'
+import type { Command, Draft, Session, SessionEvent } from './session.ts'
+import { createSession, decide, evolve, expiresAt } from './session.ts'
+import type { ReconnectPolicy } from './attachments.ts'
+import { STATE_LIMITS } from './limits.ts'
+
+const created = (reconnect: ReconnectPolicy = 'reopen'): Session =>
+  createSession({
+    type: 'session.created',
+    id: 's',
+    key: 'k',
+    agent: 'echo',
+    internal: false,
+    reconnect,
+    graceMs: 100,
+    ttlMs: 1_000,
+    labels: {},
+    seq: 1,
+    at: 0,
+  })
+
+/** Runs commands one after the other; returns the session and the events of the last one. */
+function run(session: Session, ...commands: Command[]): { session: Session; events: Draft[] } {
+  let events: Draft[] = []
+  let state = session
+  for (const command of commands) {
+    events = [...decide(state, command)]
+    for (const draft of events) {
+      state = evolve(state, { ...draft, seq: state.seq + 1, at: 10 } as SessionEvent)
+    }
+  }
+  return { session: state, events }
+}
+
+const after = (session: Session, ...commands: Command[]): Session =>
+  run(session, ...commands).session
+const types = (session: Session, ...commands: Command[]): string[] =>
+  run(session, ...commands).events.map(({ type }) => type)
+const refusal = (session: Session, ...commands: Command[]): string => {
+  try {
+    run(session, ...commands)
+  } catch (error) {
+    return (error as { code: string }).code
+  }
+  return 'none'
+}
+
+const submit = (input = 'hi', key?: string, collect = false): Command => ({
+  type: 'submit',
+  input,
+  keys: key === undefined ? [] : [{ key, digest: input }],
+  collect,
+  expiresAt: null,
+})
+const admit = (input = 'hi', key?: string): Command => ({
+  type: 'admit',
+  input,
+  keys: key === undefined ? [] : [{ key, digest: input }],
+})
+const finish = (turn: string): Command => ({
+  type: 'finish',
+  turn,
+  end: { state: 'done', reply: { text: 'yes' } },
+})
+const ask = (turn: string, onNobody: 'wait' | 'deny' = 'wait'): Command => ({
+  type: 'ask',
+  ask: {
+    turn,
+    kind: 'permission',
+    question: 'may I?',
+    options: [{ id: 'allow', label: 'Allow' }],
+    deadline: 50,
+    onNobody,
+  },
+})
+const attach = (attachment: string, answers: string[] = []): Command => ({
+  type: 'attach',
+  attachment,
+  answers,
+})
+
+describe('turns', () => {
+  it('names a turn by the place in the log where it was admitted', () => {
+    expect(after(created(), admit()).running?.id).toBe('t2')
+    expect(after(created(), submit(), submit()).queued.map(({ id }) => id)).toEqual(['t2', 't3'])
+  })
+
+  it('starts no turn while another runs (I2)', () => {
+    expect(refusal(created(), admit(), admit())).toBe('session_busy')
+    expect(refusal(created(), submit(), admit(), { type: 'start', turn: 't2' })).toBe(
+      'session_busy',
+    )
+  })
+
+  it('records the reply and the end together', () => {
+    expect(types(created(), admit(), finish('t2'))).toEqual(['message.added', 'turn.done'])
+  })
+
+  it('ends a turn once: a second end, and output after it, is refused (I3)', () => {
+    const ended = after(created(), admit(), finish('t2'))
+    expect(refusal(ended, finish('t2'))).toBe('turn_over')
+    expect(refusal(ended, { type: 'message', turn: 't2', reply: { text: 'late' } })).toBe(
+      'turn_over',
+    )
+    expect(refusal(ended, ask('t2'))).toBe('turn_over')
+  })
+
+  it('gives a repeated request key the turn it has, waiting, running or over (I11)', () => {
+    const commands = [submit('a', 'k1'), { type: 'start', turn: 't2' } as const, finish('t2')]
+    for (const length of [1, 2, 3]) {
+      const session = after(created(), ...commands.slice(0, length))
+      expect(types(session, submit('a', 'k1'))).toEqual([])
+      expect(types(session, admit('a', 'k1'))).toEqual([])
+      expect(refusal(session, submit('b', 'k1'))).toBe('idempotency_mismatch')
+    }
+  })
+
+  it('remembers a bounded number of finished request keys, the newest', () => {
+    let session = created()
+    for (let n = 0; n <= STATE_LIMITS.idempotencyKeysMax; n += 1) {
+      session = after(session, admit('x', `k${n}`))
+      session = after(session, finish(session.running?.id ?? ''))
+    }
+    expect(session.recent).toHaveLength(STATE_LIMITS.idempotencyKeysMax)
+    expect(session.recent.at(0)?.key).toBe('k1')
+  })
+
+  it('collects only into the last turn that waits and was collected itself', () => {
+    const collected = after(created(), submit('a', 'k1', true), submit('b', 'k2', true))
+    expect(collected.queued).toMatchObject([{ id: 't2', input: 'a\n\nb' }])
+    expect(collected.queued[0]?.keys.map(({ key }) => key)).toEqual(['k1', 'k2'])
+    expect(types(created(), submit('a'), submit('b', undefined, true))).toEqual(['turn.queued'])
+  })
+
+  it('expires a turn that waits, and leaves one that runs alone', () => {
+    const expire = { type: 'finish', turn: 't2', end: { state: 'expired' } } as const
+    expect(types(created(), submit(), expire)).toEqual(['turn.expired'])
+    expect(types(created(), submit(), { type: 'start', turn: 't2' }, expire)).toEqual([])
+  })
+
+  it('binds a backend session once', () => {
+    const bind = (backend: string): Command => ({ type: 'bind', backend })
+    expect(types(created(), bind('x'))).toEqual(['session.bound'])
+    expect(types(created(), bind('x'), bind('x'))).toEqual([])
+    expect(refusal(created(), bind('x'), bind('y'))).toBe('backend_bound')
+  })
+})
+
+describe('asks (I8)', () => {
+  const running = after(created(), admit())
+  const answer = (value: unknown): Command => ({
+    type: 'answer',
+    ask: 'a3',
+    answer: value,
+    by: null,
+  })
+
+  it('takes the first valid answer and no other', () => {
+    expect(refusal(running, ask('t2'), answer('perhaps'))).toBe('invalid_answer')
+    expect(run(running, ask('t2'), answer('allow')).events).toMatchObject([
+      { type: 'ask.settled', outcome: 'answered', answer: 'allow' },
+    ])
+    expect(refusal(running, ask('t2'), answer('allow'), answer('allow'))).toBe('ask_settled')
+    expect(refusal(running, answer('allow'))).toBe('ask_unknown')
+  })
+
+  it('gives a deadline an outcome of its own, and only to an ask that still waits', () => {
+    const timeout = { type: 'timeout', ask: 'a3' } as const
+    expect(run(running, ask('t2'), timeout).events).toMatchObject([{ outcome: 'timed_out' }])
+    expect(types(running, ask('t2'), answer('allow'), timeout)).toEqual([])
+  })
+
+  it('withdraws what is open when its turn ends', () => {
+    expect(types(running, ask('t2'), finish('t2'))).toEqual([
+      'ask.settled',
+      'message.added',
+      'turn.done',
+    ])
+  })
+
+  it('settles at once when nobody can answer and that means no', () => {
+    expect(types(running, ask('t2', 'deny'))).toEqual(['ask.opened', 'ask.settled'])
+    const watched = after(created(), attach('p', ['permission']), admit())
+    expect(types(watched, ask('t3', 'deny'))).toEqual(['ask.opened'])
+  })
+
+  it('waits for a client within its grace time, and settles when the last one is gone', () => {
+    const asked = after(created(), attach('p', ['permission']), admit(), ask('t3', 'deny'))
+    const lost = after(asked, { type: 'lose', attachment: 'p', at: 10 })
+    expect(lost.asks).toHaveLength(1)
+    expect(run(lost, { type: 'lapse', attachment: 'p' }).events).toMatchObject([
+      { type: 'attachment.ended', reason: 'grace_over' },
+      { type: 'ask.settled', outcome: 'nobody_to_ask' },
+    ])
+  })
+})
+
+describe('reconnect policies', () => {
+  const lose = { type: 'lose', attachment: 'p', at: 10 } as const
+  const resume = { type: 'resume', attachment: 'p' } as const
+  const lapse = { type: 'lapse', attachment: 'p' } as const
+  const idle = (policy: ReconnectPolicy): Session => after(created(policy), attach('p'))
+  const working = (policy: ReconnectPolicy): Session => after(idle(policy), admit())
+
+  it.each([
+    ['none', ['attachment.ended', 'session.closed']],
+    ['early', ['attachment.detached']],
+    ['resume', ['attachment.detached']],
+    ['reopen', ['attachment.detached']],
+  ] as const)('%s: a connection lost before any work', (policy, expected) => {
+    expect(types(idle(policy), lose)).toEqual(expected)
+  })
+
+  it.each([
+    ['none', ['attachment.ended', 'turn.cancelled', 'session.closed']],
+    ['early', ['attachment.ended', 'turn.cancelled', 'session.closed']],
+    ['resume', ['attachment.detached']],
+    ['reopen', ['attachment.detached']],
+  ] as const)('%s: a connection lost in the middle of a turn', (policy, expected) => {
+    expect(types(working(policy), lose)).toEqual(expected)
+  })
+
+  it.each([
+    ['early', ['attachment.ended', 'session.closed']],
+    ['resume', ['attachment.ended', 'session.closed']],
+    ['reopen', ['attachment.ended']],
+  ] as const)('%s: the grace time of the last holder ends', (policy, expected) => {
+    expect(types(idle(policy), lose, lapse)).toEqual(expected)
+    expect(types(idle(policy), lose, resume, lapse)).toEqual([])
+  })
+
+  it('early refuses to come back once work has started', () => {
+    expect(refusal(idle('early'), lose, admit(), resume)).toBe('work_started')
+  })
+
+  it('closes with its last holder, not before', () => {
+    const two = after(created('none'), attach('p'), attach('q'))
+    expect(types(two, lose)).toEqual(['attachment.ended'])
+    expect(types(two, lose, { type: 'leave', attachment: 'q', reason: 'bye' })).toEqual([
+      'attachment.ended',
+      'session.closed',
+    ])
+  })
+})
+
+describe('the end', () => {
+  it('settles all that is pending in one step, and then refuses (I9)', () => {
+    const session = after(created(), attach('p'), admit(), submit(), ask('t3'))
+    expect(types(session, { type: 'close', reason: 'bye' })).toEqual([
+      'ask.settled',
+      'turn.cancelled',
+      'turn.cancelled',
+      'attachment.ended',
+      'session.closed',
+    ])
+    const closed = after(session, { type: 'close', reason: 'bye' })
+    expect(closed).toMatchObject({ running: null, queued: [], asks: [], attachments: [] })
+    expect(types(closed, { type: 'close', reason: 'again' })).toEqual([])
+    for (const command of [
+      submit(),
+      admit(),
+      attach('q'),
+      { type: 'bind', backend: 'x' },
+    ] as const) {
+      expect(refusal(closed, command)).toBe('session_closed')
+    }
+  })
+
+  it('after a crash the running turn is interrupted, queued ones stay, asks are withdrawn', () => {
+    const session = after(created(), attach('p'), admit(), submit(), ask('t3'))
+    const recovered = run(session, { type: 'recover', at: 20, reason: 'node_lost' })
+    expect(recovered.events.map(({ type }) => type)).toEqual([
+      'ask.settled',
+      'turn.interrupted',
+      'attachment.detached',
+    ])
+    expect(recovered.session).toMatchObject({ running: null, asks: [], queued: [{ id: 't4' }] })
+  })
+
+  it('expires only when idle, unattached and past its time to live', () => {
+    const expire = (at: number): Command => ({ type: 'expire', at })
+    expect(types(created(), expire(999))).toEqual([])
+    expect(types(created(), expire(1_000))).toEqual(['session.closed'])
+    expect(expiresAt(after(created(), attach('p')))).toBeNull()
+    expect(expiresAt(after(created(), admit()))).toBeNull()
+    expect(types(after(created(), submit()), expire(9_999))).toEqual([])
+  })
+})

@@ -1,0 +1,193 @@
+/**
+ * The reference store: what every other store must do, in the fewest lines. Nothing outlives the
+ * process. Each method's body is synchronous, and that alone makes it one atomic step.
+ */
+import type { Clock } from '../core/clock.ts'
+import { HoldfastError } from '../core/errors.ts'
+import type {
+  Append,
+  AppendOutcome,
+  Claim,
+  ListPage,
+  ListQuery,
+  ReadResult,
+  Reservation,
+  Reserved,
+  SessionRow,
+  Store,
+  StoredEvent,
+} from '../core/store.ts'
+import { cursorAfter, numberBelow } from './cursor.ts'
+import { Watchers, type Listener } from './watchers.ts'
+
+type Entry = {
+  readonly number: number
+  row: SessionRow
+  epoch: number
+  owner: string | null
+  pending: boolean
+  expiresAt: number | null
+  snapshot: { readonly seq: number; readonly body: string } | null
+  events: StoredEvent[]
+}
+
+export class MemoryStore implements Store {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #sessions = new Map<string, Entry>()
+  readonly #keys = new Map<string, string>()
+  readonly #leases = new Map<string, number>()
+  readonly #watchers = new Watchers()
+  #closed = false
+
+  constructor({ clock = { monotonic: () => performance.now() } }: MemoryStoreOptions = {}) {
+    this.#clock = clock
+  }
+
+  async reserve(reservation: Reservation): Promise<Reserved> {
+    this.#mustBeOpen()
+    const { id, explicit, key } = reservation
+    const existing = this.#sessions.get(id)
+    const holder = key === null ? undefined : this.#keys.get(key)
+    if (explicit && existing !== undefined) return foundExplicit(existing.row, key, holder)
+    if (holder !== undefined) return { type: explicit ? 'taken' : 'found', id: holder }
+    if (existing !== undefined) throw new HoldfastError('internal', `session id ${id} is in use`)
+    return this.#create(reservation)
+  }
+
+  #create({ id, key, agent, internal, labels, node, at, expiresAt, body }: Reservation): Reserved {
+    const times = { createdAt: at, updatedAt: at }
+    this.#sessions.set(id, {
+      number: this.#sessions.size + 1,
+      row: { id, key, agent, internal, labels: { ...labels }, state: 'open', seq: 1, ...times },
+      epoch: 1,
+      owner: node,
+      pending: false,
+      expiresAt,
+      snapshot: null,
+      events: [{ seq: 1, body }],
+    })
+    if (key !== null) this.#keys.set(key, id)
+    return { type: 'created', id, epoch: 1 }
+  }
+
+  async claim(session: string, node: string): Promise<Claim> {
+    this.#mustBeOpen()
+    const entry = this.#sessions.get(session)
+    if (entry === undefined) return { type: 'unknown' }
+    if (entry.row.state === 'erased') return { type: 'erased' }
+    const { row, owner, snapshot } = entry
+    const tail = entry.events.slice(snapshot?.seq ?? 0)
+    const loaded = { type: 'claimed', row, snapshot: snapshot?.body ?? null, tail } as const
+    if (row.state === 'closed') return { ...loaded, epoch: null }
+    if (owner !== null && owner !== node && this.#isAlive(owner)) {
+      return { type: 'owned', node: owner }
+    }
+    entry.owner = node
+    entry.epoch += 1
+    return { ...loaded, epoch: entry.epoch }
+  }
+
+  async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
+    this.#mustBeOpen()
+    const outcomes = appends.map((append) => this.#append(append))
+    this.#watchers.tell(appends, outcomes)
+    return outcomes
+  }
+
+  #append({ session, epoch, after, events, snapshot, at, ...flags }: Append): AppendOutcome {
+    const entry = this.#sessions.get(session)
+    if (entry === undefined || entry.row.state !== 'open') return 'stale'
+    if (entry.epoch !== epoch || entry.row.seq !== after) return 'stale'
+    const seq = after + events.length
+    const state = flags.closed ? 'closed' : 'open'
+    events.forEach((body, index) => entry.events.push({ seq: after + 1 + index, body }))
+    entry.row = { ...entry.row, seq, updatedAt: at, state }
+    if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
+    entry.pending = flags.pending && !flags.closed
+    entry.expiresAt = flags.closed ? null : flags.expiresAt
+    if (flags.closed && entry.row.key !== null) this.#keys.delete(entry.row.key)
+    return 'appended'
+  }
+
+  async read(session: string, after: number, limit: number): Promise<ReadResult> {
+    this.#mustBeOpen()
+    const entry = this.#sessions.get(session)
+    const from = Math.max(0, after)
+    return { row: entry?.row ?? null, events: entry?.events.slice(from, from + limit) ?? [] }
+  }
+
+  async list(query: ListQuery): Promise<ListPage> {
+    this.#mustBeOpen()
+    const below = numberBelow(query.cursor)
+    const found = [...this.#sessions.values()]
+      .reverse()
+      .filter((entry) => entry.number < below && this.#isListed(entry, query))
+    const page = found.slice(0, query.limit)
+    const last = page.at(-1)
+    const isMore = last !== undefined && found.length > page.length
+    return {
+      sessions: page.map(({ row }) => row),
+      nextCursor: isMore ? cursorAfter(last.number) : null,
+    }
+  }
+
+  #isListed(entry: Entry, query: ListQuery): boolean {
+    const { row } = entry
+    const { state, key, label, stranded, expiredAt, closedBefore } = query
+    const sweeps = stranded === true || expiredAt !== undefined || closedBefore !== undefined
+    if (row.state === 'erased' || (row.internal && !sweeps)) return false
+    if (state !== undefined && row.state !== state) return false
+    if (key !== undefined && row.key !== key) return false
+    if (label !== undefined && row.labels[label.name] !== label.value) return false
+    if (stranded === true && !this.#isStranded(entry)) return false
+    if (expiredAt !== undefined && (entry.expiresAt ?? Infinity) > expiredAt) return false
+    if (closedBefore === undefined) return true
+    return row.state === 'closed' && row.updatedAt <= closedBefore
+  }
+
+  #isStranded({ pending, owner }: Entry): boolean {
+    return pending && (owner === null || !this.#isAlive(owner))
+  }
+
+  async beat(node: string, leaseMs: number): Promise<void> {
+    this.#mustBeOpen()
+    if (leaseMs > 0) this.#leases.set(node, this.#clock.monotonic() + leaseMs)
+    else this.#leases.delete(node)
+  }
+
+  #isAlive(node: string): boolean {
+    return (this.#leases.get(node) ?? -Infinity) > this.#clock.monotonic()
+  }
+
+  async erase(session: string): Promise<boolean> {
+    this.#mustBeOpen()
+    const entry = this.#sessions.get(session)
+    if (entry?.row.state !== 'closed') return false
+    entry.row = { ...entry.row, state: 'erased', key: null, labels: {} }
+    entry.snapshot = null
+    entry.events = []
+    return true
+  }
+
+  watch(listener: Listener): () => void {
+    return this.#watchers.add(listener)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#watchers.clear()
+  }
+
+  #mustBeOpen(): void {
+    if (this.#closed) throw new HoldfastError('store_unavailable', 'the store is closed')
+  }
+}
+
+export type MemoryStoreOptions = { readonly clock?: Pick<Clock, 'monotonic'> }
+
+function foundExplicit(row: SessionRow, key: string | null, holder: string | undefined): Reserved {
+  const { id, state } = row
+  if (state !== 'open') return { type: 'closed', id, state }
+  if (key === null || row.key === key) return { type: 'found', id }
+  return { type: 'taken', id: holder ?? id }
+}

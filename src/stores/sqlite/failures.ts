@@ -1,0 +1,56 @@
+/**
+ * What SQLite's errors mean for a caller. `store_failed` and `store_corrupt` are for good: after a
+ * failed fsync a second one may lie, and what is damaged must not be written to.
+ */
+import { HoldfastError, type ErrorCode } from '../../core/errors.ts'
+
+const SQLITE_IOERR_SHMSIZE = 4874
+
+const CODES: Readonly<Record<number, ErrorCode>> = {
+  5: 'store_locked', // SQLITE_BUSY
+  6: 'store_locked', // SQLITE_LOCKED
+  8: 'store_unavailable', // SQLITE_READONLY
+  10: 'store_failed', // SQLITE_IOERR
+  11: 'store_corrupt', // SQLITE_CORRUPT
+  13: 'store_full', // SQLITE_FULL
+  14: 'store_unavailable', // SQLITE_CANTOPEN
+  26: 'store_corrupt', // SQLITE_NOTADB
+}
+
+/** Whatever was thrown while `file` was used, as an error with a code and a sentence for people. */
+export function storeError(thrown: unknown, file: string): HoldfastError {
+  if (thrown instanceof HoldfastError) return thrown
+  const reason = (thrown instanceof Error ? thrown.message : String(thrown)).replaceAll(/\s+/g, ' ')
+  const code = codeOf(thrown)
+  return new HoldfastError(code, sentence(code, file, reason))
+}
+
+function codeOf(thrown: unknown): ErrorCode {
+  const { errcode } = thrown as { errcode?: unknown }
+  if (typeof errcode !== 'number') return 'internal'
+  // No room to grow the WAL's index is a full disk, not a broken one: nothing was synced.
+  if (errcode === SQLITE_IOERR_SHMSIZE) return 'store_full'
+  return CODES[errcode & 0xff] ?? 'internal'
+}
+
+function sentence(code: ErrorCode, file: string, reason: string): string {
+  switch (code) {
+    case 'store_full':
+      return `no room to write to ${file}: free some space, and Holdfast goes on by itself`
+    case 'store_failed':
+      return `the disk failed under ${file} (${reason}): check the disk, then start Holdfast again`
+    case 'store_corrupt':
+      return `${file} is damaged or not a Holdfast file (${reason}): move it away and restore a backup`
+    case 'store_locked':
+      return `${file} is locked by another process (${reason})`
+    case 'store_unavailable':
+      return `cannot open ${file} for writing (${reason}): check that its folder exists and is writable`
+    default:
+      return reason
+  }
+}
+
+/** After these the store answers nothing more until the process starts anew. */
+export function isForGood({ code }: HoldfastError): boolean {
+  return code === 'store_failed' || code === 'store_corrupt'
+}

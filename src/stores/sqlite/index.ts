@@ -1,0 +1,159 @@
+/**
+ * The embedded default: one SQLite file, written by a thread of its own so that a slow disk never
+ * holds up the caller's event loop.
+ *
+ * I4 an append is answered after it was synced. Whatever is under way when the thread ends is rejected:
+ * no promise of this store stays open.
+ */
+import { Worker } from 'node:worker_threads'
+import { HoldfastError } from '../../core/errors.ts'
+import type {
+  Append,
+  AppendOutcome,
+  Claim,
+  ListPage,
+  ListQuery,
+  ReadResult,
+  Reservation,
+  Reserved,
+  Store,
+} from '../../core/store.ts'
+import { Watchers, type Listener } from '../watchers.ts'
+import type { Answers, Operation, WriterOptions } from './operations.ts'
+
+export { backupSqlite, type BackupOptions } from './backup.ts'
+
+export type SqliteStoreOptions = WriterOptions
+
+/** Opens the file, or creates it. One process has it at a time: a second gets `store_locked`. */
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
+  const worker = new Worker(new URL('./worker.js', import.meta.url), {
+    name: 'holdfast-sqlite',
+    workerData: options,
+    // The caller's own flags (`--eval`, loaders) are not for this thread.
+    execArgv: [],
+  })
+  const store = new SqliteStore(worker)
+  await store.opened
+  return store
+}
+
+type Asked = {
+  readonly operation: Operation
+  readonly resolve: (value: unknown) => void
+  readonly reject: (error: HoldfastError) => void
+}
+
+class SqliteStore implements Store {
+  /** Settles when the file is open, or could not be opened. */
+  readonly opened: Promise<unknown>
+  readonly #worker: Worker
+  readonly #watchers = new Watchers()
+  /** What was posted and waits for its answer, in order. */
+  readonly #waiting: Asked[] = []
+  #outbox: Asked[] = []
+  #ended: HoldfastError | null = null
+  #closing: Promise<void> | null = null
+
+  constructor(worker: Worker) {
+    this.#worker = worker
+    this.opened = new Promise((resolve, reject) => {
+      this.#waiting.push({ operation: ['open'], resolve, reject })
+    })
+    worker.on('message', (answers: Answers) => this.#settle(answers))
+    worker.on('error', (error) => this.#end(`the SQLite thread failed: ${error.message}`))
+    worker.on('exit', () => this.#end('the SQLite thread has ended'))
+  }
+
+  reserve(reservation: Reservation): Promise<Reserved> {
+    return this.#ask(['reserve', reservation])
+  }
+
+  claim(session: string, node: string): Promise<Claim> {
+    return this.#ask(['claim', session, node])
+  }
+
+  async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
+    const stale = await this.#ask<readonly number[]>(['append', appends])
+    const outcomes = appends.map((): AppendOutcome => 'appended')
+    for (const index of stale) outcomes[index] = 'stale'
+    this.#watchers.tell(appends, outcomes)
+    return outcomes
+  }
+
+  read(session: string, after: number, limit: number): Promise<ReadResult> {
+    return this.#ask(['read', session, after, limit])
+  }
+
+  list(query: ListQuery): Promise<ListPage> {
+    return this.#ask(['list', query])
+  }
+
+  async beat(node: string, leaseMs: number): Promise<void> {
+    await this.#ask(['beat', node, leaseMs])
+  }
+
+  erase(session: string): Promise<boolean> {
+    return this.#ask(['erase', session])
+  }
+
+  watch(listener: Listener): () => void {
+    return this.#watchers.add(listener)
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    this.#watchers.clear()
+    if (this.#ended !== null) return
+    const exited = new Promise((resolve) => this.#worker.once('exit', resolve))
+    const closed = this.#ask(['close'])
+    this.#ended = new HoldfastError('store_unavailable', 'the store is closed')
+    await closed
+    await exited
+  }
+
+  #ask<Answer>(operation: Operation): Promise<Answer> {
+    return new Promise<Answer>((resolve, reject) => {
+      if (this.#ended !== null) return reject(this.#ended)
+      const asked = { operation, resolve: resolve as Asked['resolve'], reject }
+      // After the microtasks: everything that this turn of the loop asks for travels together.
+      if (this.#outbox.push(asked) === 1) process.nextTick(() => this.#flush())
+    })
+  }
+
+  #flush(): void {
+    const asked = this.#outbox
+    this.#outbox = []
+    this.#post(asked)
+  }
+
+  /** What cannot be copied to the other thread is refused by itself, and the rest still goes. */
+  #post(asked: readonly Asked[]): void {
+    try {
+      const operations = asked.map(({ operation }) => operation)
+      this.#worker.postMessage(operations, [])
+      this.#waiting.push(...asked)
+    } catch (thrown) {
+      if (asked.length > 1) for (const one of asked) this.#post([one])
+      else asked[0]?.reject(new HoldfastError('internal', String(thrown)))
+    }
+  }
+
+  #settle({ values, failures }: Answers): void {
+    const answered = this.#waiting.splice(0, values.length)
+    for (const [position, code, message, details] of failures) {
+      answered[position]?.reject(new HoldfastError(code, message, details))
+    }
+    for (const [position, asked] of answered.entries()) asked.resolve(values[position])
+  }
+
+  #end(reason: string): void {
+    this.#ended ??= new HoldfastError('store_failed', reason)
+    for (const asked of this.#waiting.splice(0)) asked.reject(this.#ended)
+    for (const asked of this.#outbox.splice(0)) asked.reject(this.#ended)
+  }
+}

@@ -1,0 +1,37 @@
+/**
+ * What crosses between the caller's thread and the writer's. Operations are answered in the order in
+ * which they were posted, so no message carries an id.
+ */
+import type { ErrorCode } from '../../core/errors.ts'
+import type { Append, ListQuery, Reservation } from '../../core/store.ts'
+
+export type WriteOperation =
+  | readonly ['reserve', Reservation]
+  | readonly ['claim', session: string, node: string]
+  | readonly ['append', readonly Append[]]
+  | readonly ['beat', node: string, leaseMs: number]
+  | readonly ['erase', session: string]
+
+export type ReadOperation =
+  | readonly ['read', session: string, after: number, limit: number]
+  | readonly ['list', ListQuery]
+
+/** `open` is never posted: the writer answers it when it has started. */
+export type Operation = WriteOperation | ReadOperation | readonly ['open'] | readonly ['close']
+
+export type Failure = readonly [
+  position: number,
+  code: ErrorCode,
+  message: string,
+  details: Readonly<Record<string, unknown>>,
+]
+
+/** One value per operation, in order; the positions in `failures` have none. */
+export type Answers = { readonly values: unknown[]; readonly failures: Failure[] }
+
+/** What the writer's thread is started with. */
+export type WriterOptions = {
+  readonly file: string
+  /** The file may not grow past this many pages: a quota, and how a full disk is tried out. */
+  readonly pagesMax?: number
+}
