@@ -1,6 +1,6 @@
 /**
- * How a request becomes a turn: at once and durable (`submitTurn`), or by waiting in the lane until it
- * runs (`enterLane`). I11: a refusal with 429 means that nothing happened.
+ * How a request becomes a turn: at once and durable (`submitTurn`), or by waiting in the lane
+ * until it runs (`enterLane`). I11: a refusal with 429 means that nothing happened.
  */
 import { HoldfastError } from './errors.ts'
 import { newMember, type Member, type QueuedEntry, type WaitingEntry } from './lanes.ts'
@@ -16,13 +16,19 @@ export type TurnRequest = {
   readonly input: Input
   readonly keys: readonly RequestKey[]
   readonly busy: BusyPolicy
-  /** How long it may wait for the lane; null: the default, or for an admitted turn as long as it takes. */
+  /**
+   * How long it may wait for the lane; null: the default, or for an admitted turn as long as it
+   * takes.
+   */
   readonly waitMs: number | null
   /** Aborted when the caller goes away: a request that was not admitted leaves the lane. */
   readonly signal?: AbortSignal
 }
 
-/** Waits for the lane and returns the turn's id once it has started, or was there already by its key. */
+/**
+ * Waits for the lane and returns the turn's id once it has started, or was there already by its
+ * key.
+ */
 export async function enterLane(live: LiveSession, request: TurnRequest): Promise<string> {
   live.assertHeld()
   const known = turnOfKeys(live.session, request.keys)
@@ -119,7 +125,9 @@ function waitFor(
   })
 }
 
-/** The last caller of a request takes it along; the last request of an entry takes its place along. */
+/**
+ * The last caller of a request takes it along; the last request of an entry takes its place along.
+ */
 function leaveLane(live: LiveSession, entry: WaitingEntry, member: Member): void {
   member.callers -= 1
   if (member.callers > 0) return

@@ -12,7 +12,9 @@ export type Question = {
   readonly question: string
   readonly options?: readonly AskOption[]
   readonly timeoutMs?: number
-  /** When no client is there that answers this kind: wait for one (the default), or settle at once. */
+  /**
+   * When no client is there that answers this kind: wait for one (the default), or settle at once.
+   */
   readonly onNobody?: 'wait' | 'deny'
   readonly data?: unknown
 }

@@ -1,4 +1,6 @@
-/** Attachments: who holds a session, and what a lost connection means under each reconnect policy. */
+/**
+ * Attachments: who holds a session, and what a lost connection means under each reconnect policy.
+ */
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { settleUnanswerable } from './asks.ts'

@@ -1,9 +1,10 @@
 /**
- * The authority: the one place that knows which sessions there are and which of them this node holds.
- * Each held session then runs the main path for itself (`ledger.ts`).
+ * The authority: the one place that knows which sessions there are and which of them this node
+ * holds. Each held session then runs the main path for itself (`ledger.ts`).
  *
- * I1: whoever asks for a key gets the id that the store reserved for it. I5: a node writes only while
- * it can prove its lease. Memory is bounded: idle sessions are let go and loaded again when needed.
+ * I1: whoever asks for a key gets the id that the store reserved for it. I5: a node writes only
+ * while it can prove its lease. Memory is bounded: idle sessions are let go and loaded again when
+ * needed.
  */
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { GroupCommit } from './commits.ts'
@@ -189,7 +190,10 @@ export class Authority implements Holder {
     }
   }
 
-  /** The open session, loaded if it is not held. Throws if it is unknown, closed, or another node's. */
+  /**
+   * The open session, loaded if it is not held. Throws if it is unknown, closed, or another
+   * node's.
+   */
   async open(id: string): Promise<LiveSession> {
     for (;;) {
       this.#lease.assertHeld()

@@ -1,4 +1,7 @@
-/** Time, randomness and digests as the core sees them: always passed in, so that a test can own them. */
+/**
+ * Time, randomness and digests as the core sees them: always passed in, so that a test can own
+ * them.
+ */
 export interface Clock {
   /** Milliseconds since 1970, for records. May jump. */
   now(): number
@@ -13,5 +16,8 @@ export interface Entropy {
   id(): string
 }
 
-/** A collision-free fingerprint of a text: two requests with one idempotency key are compared by it. */
+/**
+ * A collision-free fingerprint of a text: two requests with one idempotency key are compared by
+ * it.
+ */
 export type Digest = (text: string) => string

@@ -2,8 +2,9 @@
  * Following a session from a position: what is in the log, then the running turn's output so far,
  * then live; no gap and no repeat (I4).
  *
- * A follower is only a position. It is never sent anything: it reads on when woken, from the tail in
- * memory if that reaches back far enough and from the store if not. So a slow one costs nothing.
+ * A follower is only a position. It is never sent anything: it reads on when woken, from the tail
+ * in memory if that reaches back far enough and from the store if not. So a slow one costs
+ * nothing.
  */
 import { parseEvent, readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
@@ -22,7 +23,10 @@ export type Delta = {
 /** Where a follower stands: after event `seq`, and after delta `delta` of the turn then running. */
 export type Position = { readonly seq: number; readonly delta: number }
 
-/** One thing to tell a follower, and the position after it. Its JSON is made once for all who follow. */
+/**
+ * One thing to tell a follower, and the position after it. Its JSON is made once for all who
+ * follow.
+ */
 export class FeedItem {
   readonly seq: number
   /** 0 for an event. */
@@ -101,7 +105,9 @@ export class Feed {
     this.#wakeAll()
   }
 
-  /** What follows `from`, in batches of all that is ready; ends with the session, or by `signal`. */
+  /**
+   * What follows `from`, in batches of all that is ready; ends with the session, or by `signal`.
+   */
   async *follow(from: Position, signal?: AbortSignal): AsyncGenerator<readonly FeedItem[]> {
     let position = from
     let cursor: Cursor | null = null

@@ -2,7 +2,7 @@
  * Holdfast as a program uses it: sessions by key or id, turns, events, asks. The library hands this
  * out, and every door translates to it.
  */
-import { enterLane } from './admission.ts'
+import { enterLane, submitTurn } from './admission.ts'
 import { Authority, type AuthorityOptions } from './authority.ts'
 import { HoldfastError } from './errors.ts'
 import type { LiveSession } from './live.ts'
@@ -17,7 +17,7 @@ import {
 import { SessionHandle } from './session-handle.ts'
 import type { ListPage, ListQuery } from './store.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
-import type { Input } from './turns.ts'
+import type { Input, TurnRecord } from './turns.ts'
 
 export type HoldfastOptions = AuthorityOptions & {
   /** The agent of sessions that do not name one; without it the first of `runners`. */
@@ -53,6 +53,22 @@ export class Holdfast {
     return new TurnHandle(this.#enterByKey(options, input, turnOptions), turnOptions)
   }
 
+  /**
+   * Like `turn`, but records the turn in the queue and returns at once: it survives a crash there.
+   */
+  async submit(
+    options: ResolveOptions,
+    input: Input,
+    turnOptions: TurnOptions = {},
+  ): Promise<{ readonly session: string; readonly turn: TurnRecord }> {
+    const request = turnRequest(input, turnOptions, this.authority)
+    const { live, turn } = await this.#inSession(options, async (live) => ({
+      live,
+      turn: await submitTurn(live, request),
+    }))
+    return { session: live.id, turn: await live.readTurn(turn) }
+  }
+
   /** Sessions by a filter, newest first; internal ones are never listed. */
   async list(query: Partial<ListQuery> = {}): Promise<ListPage> {
     const { listMax } = this.authority.limits
@@ -64,7 +80,9 @@ export class Holdfast {
     return this.authority.store.list({ ...query, limit })
   }
 
-  /** Lets running turns end for `drainMs`, records the rest as interrupted, and closes the store. */
+  /**
+   * Lets running turns end for `drainMs`, records the rest as interrupted, and closes the store.
+   */
   async close({ drainMs = 0 }: { readonly drainMs?: number } = {}): Promise<void> {
     await this.authority.drain(drainMs)
     await this.authority.stop()
@@ -87,10 +105,20 @@ export class Holdfast {
     turnOptions: TurnOptions,
   ): Promise<Admission> {
     const request = turnRequest(input, turnOptions, this.authority)
+    return this.#inSession(options, async (live) => ({
+      live,
+      turn: await enterLane(live, request),
+    }))
+  }
+
+  async #inSession<Result>(
+    options: ResolveOptions,
+    work: (live: LiveSession) => Promise<Result>,
+  ): Promise<Result> {
     for (let attempt = 1; ; attempt += 1) {
       const { live } = await this.#resolve(options)
       try {
-        return { live, turn: await enterLane(live, request) }
+        return await work(live)
       } catch (error) {
         // Closed before it was admitted: the key is free again, and nothing happened.
         const closed = error instanceof HoldfastError && error.code === 'session_closed'

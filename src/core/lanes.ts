@@ -1,6 +1,7 @@
 /**
  * A session's lane: the one FIFO in which its turns wait, whether they are in the log already
- * (`queued`) or still leave without a trace if their time is up (`waiting`). I3: first come, first run.
+ * (`queued`) or still leave without a trace if their time is up (`waiting`). I3: first come, first
+ * run.
  */
 import { joinInputs, type Input, type RequestKey } from './turns.ts'
 

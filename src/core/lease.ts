@@ -17,7 +17,10 @@ export type LeaseHolder = {
 export class Lease {
   readonly #holder: LeaseHolder
   readonly #lost: (error: HoldfastError) => void
-  /** On the monotonic clock, counted from before the beat was sent: never later than the store thinks. */
+  /**
+   * On the monotonic clock, counted from before the beat was sent: never later than the store
+   * thinks.
+   */
   #heldUntil = 0
   #cancelTimer: () => void = () => undefined
 

@@ -1,11 +1,11 @@
 /**
  * THE MAIN PATH of one session: commands wait -> decide -> append (durable) -> act, in order.
  *
- * All commands that wait when the last append is durable are decided together and appended together.
- * Nobody is told anything, and nothing is done, before the events that say so are durable; that goes
- * for refusals too, which may rest on an event of the same step. If an append fails its outcome is
- * unknown, so the ledger is lost as a whole: whoever needs the session next loads it anew, under a
- * new epoch that fences the unknown append (I4, I5).
+ * All commands that wait when the last append is durable are decided together and appended
+ * together. Nobody is told anything, and nothing is done, before the events that say so are
+ * durable; that goes for refusals too, which may rest on an event of the same step. If an append
+ * fails its outcome is unknown, so the ledger is lost as a whole: whoever needs the session next
+ * loads it anew, under a new epoch that fences the unknown append (I4, I5).
  */
 import type { Clock } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
@@ -16,6 +16,7 @@ import {
   expiresAt,
   isPending,
   type Command,
+  type Draft,
   type Session,
   type SessionEvent,
 } from './session.ts'
@@ -54,7 +55,7 @@ export class Batch {
     const drafts = decide(this.session, command)
     const events: SessionEvent[] = []
     for (const draft of drafts) {
-      const event: SessionEvent = { ...draft, seq: this.session.seq + 1, at: this.#at }
+      const event = place(draft, this.session.seq + 1, this.#at)
       this.session = evolve(this.session, event)
       events.push(event)
       this.events.push(event)
@@ -198,6 +199,14 @@ export class Ledger {
     this.#owner.settled()
     this.pump()
   }
+}
+
+/** Gives a draft its place in the log. `decide` made it for this alone, so no copy is taken. */
+function place(draft: Draft, seq: number, at: number): SessionEvent {
+  const event = draft as Draft & { seq: number; at: number }
+  event.seq = seq
+  event.at = at
+  return event
 }
 
 function decideOne(batch: Batch, { command, settle, refuse, decided }: Envelope): void {

@@ -1,6 +1,9 @@
 /** Every bound of the core, in one place, each named with its unit. */
 
-/** Bounds of what a session's state may hold. Fixed, so that a log folds to the same state everywhere. */
+/**
+ * Bounds of what a session's state may hold. Fixed, so that a log folds to the same state
+ * everywhere.
+ */
 export const STATE_LIMITS = {
   /** A session key, in UTF-8 bytes. */
   keyBytesMax: 512,
@@ -62,7 +65,10 @@ export const LIMITS = {
   listMax: 500,
   /** How often expired sessions are closed, old ones erased and stranded ones picked up. */
   sweepMs: 30_000,
-  /** A node's lease: others take over its sessions when it ends. Infinity where only one node can be. */
+  /**
+   * A node's lease: others take over its sessions when it ends. Infinity where only one node can
+   * be.
+   */
   leaseMs: Number.POSITIVE_INFINITY,
 } as const
 

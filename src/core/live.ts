@@ -1,9 +1,10 @@
 /**
- * A session as its owner holds it: its lane, its running turn, its asks and its followers. The ledger
- * decides and records; this does what the recorded events say.
+ * A session as its owner holds it: its lane, its running turn, its asks and its followers. The
+ * ledger decides and records; this does what the recorded events say.
  *
- * I2, I3: only `decideMore` starts turns, first come, first run. I8: an ask's promise settles with its
- * `ask.settled`, or with the hold. I9: `session.closed` settles all there is, and the hold ends.
+ * I2, I3: only `decideMore` starts turns, first come, first run. I8: an ask's promise settles with
+ * its `ask.settled`, or with the hold. I9: `session.closed` settles all there is, and the hold
+ * ends.
  */
 import type { AskOutcome, Question } from './asks.ts'
 import type { Clock } from './clock.ts'
@@ -92,7 +93,9 @@ export class LiveSession implements LedgerOwner, RunHost {
     return this.#ledger.post(command)
   }
 
-  /** Records a turn that has its place in the lane; one that joined another gives the place back. */
+  /**
+   * Records a turn that has its place in the lane; one that joined another gives the place back.
+   */
   submit(command: Command & { type: 'submit' }, entry: QueuedEntry): Promise<string> {
     return new Promise((resolve, reject) => {
       const placed = (decision: Decision): void => resolve(this.#turnOf(decision, command.keys))

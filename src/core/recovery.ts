@@ -1,6 +1,6 @@
 /**
- * Keeping the house in order: sessions that a dead node left with work to do are picked up, idle ones
- * past their time are closed, and the logs of long closed ones erased.
+ * Keeping the house in order: sessions that a dead node left with work to do are picked up, idle
+ * ones past their time are closed, and the logs of long closed ones erased.
  */
 import type { Clock } from './clock.ts'
 import { HoldfastError } from './errors.ts'
@@ -98,7 +98,9 @@ export class Sweeper {
     await Promise.all(Array.from({ length: PICK_UPS }, work))
   }
 
-  /** One that cannot be opened for now is owed another try, unless it is closed or somebody else's. */
+  /**
+   * One that cannot be opened for now is owed another try, unless it is closed or somebody else's.
+   */
   async #tryOpen(id: string): Promise<void> {
     try {
       await this.#house.open(id)

@@ -4,8 +4,8 @@ import type { Input } from './turns.ts'
 
 export interface Runner {
   /**
-   * Carries out one turn. The iterator's end is the turn's end, a throw its failure. Whatever is said
-   * after that, or after `signal` and the grace time, is dropped and counted.
+   * Carries out one turn. The iterator's end is the turn's end, a throw its failure. Whatever is
+   * said after that, or after `signal` and the grace time, is dropped and counted.
    */
   run(turn: RunnerTurn, context: RunnerContext): AsyncIterator<RunnerOutput, RunnerResult>
 }

@@ -72,7 +72,9 @@ export class Run {
     this.#stopWith({ state: 'cancelled', reason })
   }
 
-  /** The turn is over, or the session is no longer ours: whatever is said from now on is dropped. */
+  /**
+   * The turn is over, or the session is no longer ours: whatever is said from now on is dropped.
+   */
   abandon(): void {
     if (this.#over) return
     this.#over = true
@@ -140,7 +142,8 @@ export class Run {
       this.#end({ ...stop, reply: this.#last() }),
     )
     this.#abort?.abort(this.#overError())
-    // A runner that waits for an answer would not hear the signal. If the hold is lost, so is the ask.
+    // A runner that waits for an answer would not hear the signal. If the hold is lost, so is the
+    // ask.
     this.#host.post({ type: 'withdraw', turn: this.turn.id }).catch(() => undefined)
   }
 

@@ -40,7 +40,10 @@ export class SessionHandle {
     return this.#authority.view(this.id)
   }
 
-  /** Waits for the lane, then runs. Await it for the result, or iterate it for the answer as it comes. */
+  /**
+   * Waits for the lane, then runs. Await it for the result, or iterate it for the answer as it
+   * comes.
+   */
   turn(input: Input, options: TurnOptions = {}): TurnHandle {
     return new TurnHandle(this.#enter(input, options), options)
   }
@@ -78,7 +81,9 @@ export class SessionHandle {
     return (await this.#authority.open(this.id)).cancel(turn, reason)
   }
 
-  /** What is in the log after a position, then what happens, as it happens, until the session ends. */
+  /**
+   * What is in the log after a position, then what happens, as it happens, until the session ends.
+   */
   async *events(options: FollowOptions = {}): AsyncGenerator<SessionEvent | Delta> {
     for await (const items of this.feed(options)) for (const { event } of items) yield event
   }

@@ -1,12 +1,12 @@
 /**
  * What a session is: its state, folded from its log, and what may happen to it.
  *
- * `decide(session, command)` says which events a command makes, or refuses; `evolve(session, event)`
- * says what an event does to the state. Both are pure: no clock, no I/O, no identity but what they
- * are given. Everything else in Holdfast exists to call these two in the right order.
+ * `decide(session, command)` says which events a command makes, or refuses; `evolve(session,
+ * event)` says what an event does to the state. Both are pure: no clock, no I/O, no identity but
+ * what they are given. Everything else in Holdfast exists to call these two in the right order.
  *
- * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask that ends does so
- * once. I9 closing settles all that is pending, in one step.
+ * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask that ends
+ * does so once. I9 closing settles all that is pending, in one step.
  */
 import {
   decideAsk,
@@ -169,7 +169,9 @@ export function closeSession(session: Session, reason: string): readonly Draft[]
   ]
 }
 
-/** I2, I3, I8: the turn that ran is told to be interrupted, its asks withdrawn, its clients lost. */
+/**
+ * I2, I3, I8: the turn that ran is told to be interrupted, its asks withdrawn, its clients lost.
+ */
 function recoverSession(
   session: Session,
   { at, reason }: LifeCommand & { type: 'recover' },

@@ -5,8 +5,8 @@
  * I4 `append` extends a log only at its end, whole or not at all, and answers after it is durable.
  * I5 `append` under any epoch but the latest changes nothing.
  *
- * A rejected promise means that the outcome is unknown: the caller must claim again before it goes on.
- * `holdfast/testing` holds the conformance suite that every store passes.
+ * A rejected promise means that the outcome is unknown: the caller must claim again before it goes
+ * on. `holdfast/testing` holds the conformance suite that every store passes.
  */
 export interface Store {
   /** Finds the open session of a key, or creates it (log, key and ownership) in the same step. */
@@ -21,9 +21,15 @@ export interface Store {
   list(query: ListQuery): Promise<ListPage>
   /** Renews a node's lease for `leaseMs` from now on the store's clock; 0 gives it up. */
   beat(node: string, leaseMs: number): Promise<void>
-  /** Removes a closed session's log for ever and leaves a tombstone. False if there is nothing to erase. */
+  /**
+   * Removes a closed session's log for ever and leaves a tombstone. False if there is nothing to
+   * erase.
+   */
   erase(session: string): Promise<boolean>
-  /** Tells of appends, perhaps late or never: a hint, not the truth. The returned function stops it. */
+  /**
+   * Tells of appends, perhaps late or never: a hint, not the truth. The returned function stops
+   * it.
+   */
   watch(listener: (session: string, seq: number) => void): () => void
   /** Settles all that is under way and lets go of files and connections. */
   close(): Promise<void>
@@ -103,7 +109,10 @@ export type Append = {
   readonly expiresAt: number | null
 }
 
-/** `stale`: another epoch owns the session, or the log does not end at `after`; nothing was changed. */
+/**
+ * `stale`: another epoch owns the session, or the log does not end at `after`; nothing was
+ * changed.
+ */
 export type AppendOutcome = 'appended' | 'stale'
 
 export type ReadResult = {
@@ -121,7 +130,9 @@ export type ListQuery = {
   readonly stranded?: boolean
   /** Only open sessions whose `expiresAt` is at or before this time. Internal ones too. */
   readonly expiredAt?: number
-  /** Only closed, not yet erased sessions last changed at or before this time. Internal ones too. */
+  /**
+   * Only closed, not yet erased sessions last changed at or before this time. Internal ones too.
+   */
   readonly closedBefore?: number
 }
 

@@ -8,7 +8,9 @@ export type Admission = { readonly live: LiveSession; readonly turn: string }
 
 export type CallerPresence = {
   readonly signal?: AbortSignal
-  /** What the caller's going away does to an admitted turn. I10: nothing, unless it asked for that. */
+  /**
+   * What the caller's going away does to an admitted turn. I10: nothing, unless it asked for that.
+   */
   readonly onDisconnect?: 'continue' | 'cancel'
 }
 

@@ -5,10 +5,15 @@ import type { Reply } from './runner.ts'
 import type { Draft, Folding, Session, SessionEvent } from './session.ts'
 import { withdrawAsks } from './asks.ts'
 
-/** What a turn is given: a text, or an object with a text and whatever else its agent understands. */
+/**
+ * What a turn is given: a text, or an object with a text and whatever else its agent understands.
+ */
 export type Input = string | { readonly text: string; readonly [field: string]: unknown }
 
-/** A caller's name for a request, and a digest of its body: the same key with another body is a mistake. */
+/**
+ * A caller's name for a request, and a digest of its body: the same key with another body is a
+ * mistake.
+ */
 export type RequestKey = { readonly key: string; readonly digest: string }
 
 /** A turn that waits or runs. Its id is `t` and the seq of the event that admitted it. */
@@ -206,7 +211,9 @@ function admitTurn(
   return [{ type: 'turn.started', turn: nextTurnId(session), input, ...optionalKeys(keys) }]
 }
 
-/** I2: the lane admits one at a time; `decide` refuses whatever the lane's bookkeeping may think. */
+/**
+ * I2: the lane admits one at a time; `decide` refuses whatever the lane's bookkeeping may think.
+ */
 function assertLaneFree(session: Session): void {
   if (session.running === null) return
   throw new HoldfastError('session_busy', `turn ${session.running.id} runs`)

@@ -32,13 +32,25 @@ export function functionRunner(agent: Agent): Runner {
   return {
     async *run(turn, context): AsyncGenerator<RunnerOutput, RunnerResult> {
       const work = agent(turn, agentContext(context))
-      if (!(Symbol.asyncIterator in work)) return replyOf(await work)
-      for (;;) {
-        const step = await work.next()
-        if (step.done === true) return replyOf(step.value)
-        yield typeof step.value === 'string' ? { type: 'delta', text: step.value } : step.value
-      }
+      return Symbol.asyncIterator in work ? yield* outputs(work) : replyOf(await work)
     },
+  }
+}
+
+/** A generator's texts as deltas. One that is let go in the middle gets to run its own clean-up. */
+async function* outputs(
+  work: Exclude<ReturnType<Agent>, Promise<AgentResult>>,
+): AsyncGenerator<RunnerOutput, RunnerResult> {
+  let ended = false
+  try {
+    for (;;) {
+      const step = await work.next()
+      ended = step.done === true
+      if (step.done === true) return replyOf(step.value)
+      yield typeof step.value === 'string' ? { type: 'delta', text: step.value } : step.value
+    }
+  } finally {
+    if (!ended) await work.return(undefined)
   }
 }
 

@@ -1,0 +1,419 @@
+/**
+ * The project's own rules, as an ordinary test. Each rule is a pure function from files to
+ * violations, and each is shown a planted violation first: a check that cannot fail is no check.
+ */
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs'
+import { posix } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseSync } from 'vite'
+import { describe, expect, it } from 'vitest'
+import { ERRORS } from '../src/core/errors.ts'
+
+type File = { readonly path: string; readonly text: string }
+
+describe('the layers', () => {
+  it('may import only along the arrows', () => {
+    expect(layerViolations(sources())).toEqual([])
+  })
+
+  it.each([
+    ['src/core/a.ts', `import { b } from '../wire/b.ts'`, 'core may not import wire'],
+    ['src/core/a.ts', `import type { b } from 'node:fs'`, 'core may not import package node:fs'],
+    ['src/core/a.ts', `export * from 'ws'`, 'core may not import package ws'],
+    ['src/core/a.ts', `type B = import('../stores/b.ts').B`, 'core may not import stores'],
+    ['src/stores/sqlite/a.ts', `import '../../runners/b.ts'`, 'stores may not import runners'],
+    ['src/wire/a.ts', `const b = await import('../doors/b.ts')`, 'wire may not import doors'],
+    ['src/doors/native/a.ts', `import '../../server/b.ts'`, 'doors may not import server'],
+    ['src/server/a.ts', `import '../cli/main.ts'`, 'server may not import cli'],
+    ['src/server/a.ts', `import '../stores/memory.ts'`, 'server may not import stores'],
+    ['src/testing/a.ts', `import '../server/index.ts'`, 'testing may not import server'],
+    ['src/index.ts', `export { serve } from './server/index.ts'`, 'library may not import server'],
+    ['src/cli/a.ts', `import '../../test/b.ts'`, 'cli may not import ../../test/b.ts'],
+    ['src/cli/a.ts', `import '../things/b.ts'`, 'cli may not import things'],
+  ])('%s may not say: %s', (path, text, problem) => {
+    expect(layerViolations([{ path, text }])).toEqual([`${path}: ${problem}`])
+  })
+
+  it('are all known', () => {
+    const problems = layerViolations([{ path: 'src/things/a.ts', text: '' }])
+    expect(problems).toEqual(['src/things/a.ts: things is no layer'])
+  })
+
+  it('may import along the arrows and inside themselves', () => {
+    const text = `import './b.ts'; import '../../wire/b.ts'; import type { E } from '../../core/b.ts'`
+    expect(layerViolations([{ path: 'src/doors/native/a.ts', text }])).toEqual([])
+  })
+})
+
+describe('the core', () => {
+  it('uses no clock, no randomness, no timers, no console and no process', () => {
+    expect(impurities(sources())).toEqual([])
+  })
+
+  it.each([
+    ['const at = Date.now()', 'Date'],
+    ['const at = new Date()', 'Date'],
+    ['const id = Math.random()', 'Math.random'],
+    ['setTimeout(() => {}, 1)', 'setTimeout'],
+    ['const stop = setInterval', 'setInterval'],
+    ['const text = `${process.pid}`', 'process'],
+    ['console.log(1)', 'console'],
+    ['performance.now()', 'performance'],
+    ['const id = crypto.randomUUID()', 'crypto'],
+    ['globalThis.fetch', 'globalThis'],
+  ])('may not say: %s', (text, name) => {
+    expect(impurities([{ path: 'src/core/a.ts', text }])).toEqual([`src/core/a.ts: uses ${name}`])
+  })
+
+  it('may name such a thing in a comment, a text, a property or a regular expression', () => {
+    const text = `/* process */ const a = 'console'; b.crypto = { process: /Date'/ }.process`
+    expect(impurities([{ path: 'src/core/a.ts', text }])).toEqual([])
+  })
+})
+
+describe('names and sizes', () => {
+  it('gives every file in src a noun', () => {
+    expect(emptyNames(sources())).toEqual([])
+  })
+
+  it.each([
+    'src/core/utils.ts',
+    'src/helpers/a.ts',
+    'src/wire/types.ts',
+    'src/core/laneManager.ts',
+  ])('does not accept %s', (path) => {
+    expect(emptyNames([{ path, text: '' }])).toEqual([`${path}: what has no noun has no file`])
+  })
+
+  it('keeps lines within 100 characters and files within 400 lines', () => {
+    expect(oversizes(sources())).toEqual([])
+  })
+
+  it('reports a long line and a long file, but no long test', () => {
+    const long = 'x\n'.repeat(401)
+    const files = [
+      { path: 'src/a.ts', text: `${'é'.repeat(100)}\n${'x'.repeat(101)}\n` },
+      { path: 'src/b.ts', text: long },
+      { path: 'src/b.test.ts', text: long },
+    ]
+    expect(oversizes(files)).toEqual(['src/a.ts:2: 101 characters', 'src/b.ts: 401 lines'])
+  })
+})
+
+describe('logging', () => {
+  it('happens through a logger that is passed in, except in the command line', () => {
+    expect(consoleUses(sources())).toEqual([])
+  })
+
+  it('is reported where it does not belong', () => {
+    const text = 'console.error(1)'
+    const files = ['src/server/a.ts', 'src/cli/a.ts'].map((path) => ({ path, text }))
+    expect(consoleUses(files)).toEqual(['src/server/a.ts: uses console'])
+  })
+})
+
+describe('the documentation', () => {
+  it('lists every error code with its status, and no other', () => {
+    expect(errorTableProblems(read('docs/reference/errors.md'), ERRORS)).toEqual([])
+  })
+
+  it('is caught when its error table is wrong', () => {
+    const table = [
+      '| Code | Status | Retry | Meaning |',
+      '| `a` | 404 | no | right |',
+      '| `b` | 400 | no | another status |',
+      '| `c` | 429 | no | another retry |',
+      '| `x` | 500 | no | not in the code |',
+    ].join('\n')
+    const errors = {
+      a: { status: 404, retry: false },
+      b: { status: 409, retry: false },
+      c: { status: 429, retry: true },
+      d: { status: 500, retry: false },
+    }
+    expect(errorTableProblems(table, errors)).toEqual([
+      'b: | 409 | no | expected, found | 400 | no |',
+      'c: | 429 | yes | expected, found | 429 | no |',
+      'd: | 500 | no | expected, found nothing',
+      'x: not in the table of the code',
+    ])
+  })
+
+  it('has no relative link to a file that is not there', () => {
+    expect(brokenLinks(documents(), exists)).toEqual([])
+  })
+
+  it('is caught with a broken link', () => {
+    const text = [
+      '[good](guide.md#part) [bad](../gone.md) [web](https://example.com) [here](#part)',
+      '`[code](no.md)` and ![picture](picture.png "title")',
+      '```\n[block](no.md)\n```',
+      '[reference]: ./lost.md',
+    ].join('\n')
+    const problems = brokenLinks([{ path: 'docs/a.md', text }], (path) => path === 'docs/guide.md')
+    expect(problems).toEqual([
+      'docs/a.md: ../gone.md',
+      'docs/a.md: picture.png',
+      'docs/a.md: ./lost.md',
+    ])
+  })
+})
+
+describe('the package', () => {
+  it('exports only files that are built', () => {
+    expect(missingExports(read('package.json'), exists)).toEqual([])
+  })
+
+  it('is caught when it exports a file that is not there', () => {
+    const manifest = {
+      bin: { a: './dist/main.js' },
+      exports: {
+        '.': './dist/index.js',
+        './b': { types: './dist/b.d.ts', default: './dist/b.js' },
+      },
+    }
+    const built = (path: string): boolean => path === 'dist/index.js' || path === 'dist/b.js'
+    expect(missingExports(JSON.stringify(manifest), built)).toEqual([
+      './dist/main.js',
+      './dist/b.d.ts',
+    ])
+  })
+})
+
+describe('the tests', () => {
+  it('are all run', () => {
+    expect(unrunTests([...sources(), ...files('test', '.ts')])).toEqual([])
+  })
+
+  it.each([
+    'it.skip',
+    'it.only',
+    'test.todo',
+    'describe.only',
+    'it.concurrent.skip',
+    'it.skip.each',
+  ])('may not say %s', (call) => {
+    const file = { path: 'test/a.test.ts', text: `${call}('a claim', () => {})` }
+    expect(unrunTests([file])).toHaveLength(1)
+  })
+})
+
+/** Which layer may import which, besides itself. Only the core may import no package either. */
+const LAYERS: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  wire: ['core'],
+  stores: ['core'],
+  runners: ['core'],
+  testing: ['core', 'stores'],
+  library: ['core', 'stores', 'runners', 'wire'],
+  doors: ['wire', 'core'],
+  server: ['doors', 'wire', 'core'],
+  cli: ['library', 'server', 'doors', 'wire', 'core', 'stores', 'runners'],
+}
+
+function layerViolations(all: readonly File[]): string[] {
+  return all.filter(isNoTest).flatMap((file) => {
+    const layer = layerOf(file.path)
+    const allowed = LAYERS[layer]
+    if (allowed === undefined) return [`${file.path}: ${layer} is no layer`]
+    return imports(file)
+      .map((specifier) => importedLayer(file.path, specifier))
+      .filter((name) => name !== layer && !allowed.includes(name))
+      .filter((name) => layer === 'core' || !isPackage(name))
+      .map((name) => `${file.path}: ${layer} may not import ${name}`)
+  })
+}
+
+/** The layer of what is imported; a package, or a file outside src, stands for itself. */
+function importedLayer(from: string, specifier: string): string {
+  if (!specifier.startsWith('.')) return `package ${specifier}`
+  const path = posix.join(posix.dirname(from), specifier)
+  return path.startsWith('src/') ? layerOf(path) : specifier
+}
+
+function isPackage(name: string): boolean {
+  return name.startsWith('package ')
+}
+
+/** `src/stores/sqlite/log.ts` belongs to `stores`; what lies in src itself is the library's door. */
+function layerOf(path: string): string {
+  return /^src\/([^/]+)\//.exec(path)?.[1] ?? 'library'
+}
+
+function imports(file: File): string[] {
+  return [...nodes(syntax(file))]
+    .filter(({ type }) =>
+      /^(Import|Export\w+)Declaration$|^(ImportExpression|TSImportType)$/.test(type),
+    )
+    .flatMap(({ source }) => (isNode(source) ? [String(source['value'])] : []))
+}
+
+const IMPURE_NAMES = new Set([
+  'Date',
+  'setTimeout',
+  'setInterval',
+  'setImmediate',
+  'console',
+  'process',
+  'performance',
+  'crypto',
+  'globalThis',
+  'Buffer',
+])
+
+function impurities(all: readonly File[]): string[] {
+  return all
+    .filter(({ path }) => path.startsWith('src/core/'))
+    .filter(isNoTest)
+    .flatMap((file) =>
+      [...nodes(syntax(file))]
+        .map((node) => (node.type === 'MemberExpression' ? chain(node).join('.') : nameOf(node)))
+        .filter((name) => IMPURE_NAMES.has(name) || name === 'Math.random')
+        .map((name) => `${file.path}: uses ${name}`),
+    )
+}
+
+function consoleUses(all: readonly File[]): string[] {
+  return all
+    .filter(({ path }) => !path.startsWith('src/cli/'))
+    .filter((file) => [...nodes(syntax(file))].some((node) => nameOf(node) === 'console'))
+    .map(({ path }) => `${path}: uses console`)
+}
+
+function unrunTests(all: readonly File[]): string[] {
+  return all.flatMap((file) =>
+    [...nodes(syntax(file))]
+      .filter(({ type }) => type === 'MemberExpression')
+      .map(chain)
+      .filter(([root = '']) => ['it', 'test', 'describe', 'suite', 'bench'].includes(root))
+      .filter((names) => ['skip', 'only', 'todo'].includes(names.at(-1) ?? ''))
+      .map((names) => `${file.path}: ${names.join('.')}`),
+  )
+}
+
+const EMPTY_NAMES = /^(utils?|helpers?|common|types|impl|managers?|services?)$/i
+
+function emptyNames(all: readonly File[]): string[] {
+  return all
+    .filter(({ path }) =>
+      path.split(/[/._-]|(?<=[a-z])(?=[A-Z])/).some((word) => EMPTY_NAMES.test(word)),
+    )
+    .map(({ path }) => `${path}: what has no noun has no file`)
+}
+
+function oversizes(all: readonly File[]): string[] {
+  return all.flatMap((file) => {
+    const lines = file.text.trimEnd().split('\n')
+    const wide = lines.flatMap((line, index) => {
+      const width = Array.from(line).length
+      return width > 100 ? [`${file.path}:${index + 1}: ${width} characters`] : []
+    })
+    const isLong = lines.length > 400 && isNoTest(file)
+    return isLong ? [...wide, `${file.path}: ${lines.length} lines`] : wide
+  })
+}
+
+type ErrorTable = Readonly<Record<string, { readonly status: number; readonly retry: boolean }>>
+
+function errorTableProblems(markdown: string, errors: ErrorTable): string[] {
+  const rows = new Map(
+    Array.from(markdown.matchAll(/^\| +`(\w+)` +\| +(\d+) +\| +(yes|no) +\|/gm), (row) => [
+      row[1] ?? '',
+      `| ${row[2]} | ${row[3]} |`,
+    ]),
+  )
+  const wrong = Object.entries(errors).flatMap(([code, { status, retry }]) => {
+    const expected = `| ${status} | ${retry ? 'yes' : 'no'} |`
+    const found = rows.get(code) ?? 'nothing'
+    return found === expected ? [] : [`${code}: ${expected} expected, found ${found}`]
+  })
+  const unknown = [...rows.keys()].filter((code) => !Object.hasOwn(errors, code))
+  return [...wrong, ...unknown.map((code) => `${code}: not in the table of the code`)]
+}
+
+function brokenLinks(all: readonly File[], isThere: (path: string) => boolean): string[] {
+  return all.flatMap(({ path, text }) => {
+    const prose = text.replace(/^```.*?^```/gms, '').replace(/`[^`\n]*`/g, '')
+    const links = prose.matchAll(/\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]: +(\S+)/gm)
+    return Array.from(links, (link) => link[1] ?? link[2] ?? '')
+      .filter((link) => !/^([a-z][a-z\d+.-]*:|#)/i.test(link))
+      .filter((link) => !isThere(posix.join(posix.dirname(path), link.replace(/#.*/, ''))))
+      .map((link) => `${path}: ${link}`)
+  })
+}
+
+function missingExports(manifest: string, isThere: (path: string) => boolean): string[] {
+  const { bin, exports } = JSON.parse(manifest) as { bin: unknown; exports: unknown }
+  return [...leaves(bin), ...leaves(exports)].filter((path) => !isThere(posix.normalize(path)))
+}
+
+function leaves(value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(leaves) : []
+}
+
+type Node = { readonly type: string; readonly [field: string]: unknown }
+
+function isNode(value: unknown): value is Node {
+  return typeof value === 'object' && value !== null && 'type' in value
+}
+
+function syntax({ path, text }: File): unknown {
+  const { program, errors } = parseSync(path, text)
+  if (errors[0] !== undefined) throw new Error(`${path}: ${errors[0].message}`)
+  return program
+}
+
+/** Every node of a syntax tree, except the names of properties: they name nothing in scope. */
+function* nodes(value: unknown): Generator<Node> {
+  if (Array.isArray(value)) {
+    for (const item of value) yield* nodes(item)
+  } else if (isNode(value)) {
+    yield value
+    for (const [field, child] of Object.entries(value)) {
+      const isName = field === 'key' || (field === 'property' && value.type === 'MemberExpression')
+      if (!isName || value['computed'] === true) yield* nodes(child)
+    }
+  }
+}
+
+function nameOf(node: unknown): string {
+  return isNode(node) && node.type === 'Identifier' ? String(node['name']) : ''
+}
+
+/** `a.b.c` as its names; whatever else it is made of is an empty name. */
+function chain(node: unknown): string[] {
+  if (!isNode(node) || node.type !== 'MemberExpression') return [nameOf(node)]
+  return [...chain(node['object']), nameOf(node['property'])]
+}
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+
+function sources(): File[] {
+  return files('src', '.ts')
+}
+
+function documents(): File[] {
+  const roots = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md'].filter(exists)
+  return [...roots.map((path) => ({ path, text: read(path) })), ...files('docs', '.md')]
+}
+
+function files(folder: string, ending: string): File[] {
+  const paths = readdirSync(ROOT + folder, { recursive: true, encoding: 'utf8' })
+    .map((name) => posix.join(folder, name.replaceAll('\\', '/')))
+    .filter((path) => path.endsWith(ending) && statSync(ROOT + path).isFile())
+  if (paths.length === 0) throw new Error(`no ${ending} files in ${folder}: nothing is checked`)
+  return paths.map((path) => ({ path, text: read(path) }))
+}
+
+function read(path: string): string {
+  return readFileSync(ROOT + path, 'utf8')
+}
+
+function exists(path: string): boolean {
+  return existsSync(ROOT + path)
+}
+
+function isNoTest({ path }: File): boolean {
+  return !path.endsWith('.test.ts')
+}
