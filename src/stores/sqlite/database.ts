@@ -8,7 +8,7 @@ import { closeSync, existsSync, mkdirSync, openSync, realpathSync, statSync } fr
 import { basename, dirname, join } from 'node:path'
 import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
-import { storeError } from './failures.ts'
+import { DamageError, storeError } from './failures.ts'
 import type { WriterOptions } from './operations.ts'
 import { migrate } from './schema.ts'
 
@@ -109,10 +109,10 @@ function checkVersion(database: DatabaseSyncInstance): void {
   throw new HoldfastError('store_unavailable', `SQLite ${version} is older than ${least}`)
 }
 
-function checkPages(database: DatabaseSyncInstance): void {
+/** Reads every page; a backup is checked by it too. */
+export function checkPages(database: DatabaseSyncInstance): void {
   const { quick_check: found } = database.prepare('PRAGMA quick_check(1)').get()
-  if (found === 'ok') return
-  throw Object.assign(new Error(String(found)), { errcode: 11 })
+  if (found !== 'ok') throw new DamageError(String(found))
 }
 
 /** Drivers have been seen to lower `synchronous` in WAL mode, so it is set after it and read back. */

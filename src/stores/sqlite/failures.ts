@@ -4,6 +4,7 @@
  */
 import { HoldfastError, type ErrorCode } from '../../core/errors.ts'
 
+const SQLITE_CORRUPT = 11
 const SQLITE_IOERR_SHMSIZE = 4874
 
 const CODES: Readonly<Record<number, ErrorCode>> = {
@@ -11,10 +12,15 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
   6: 'store_locked', // SQLITE_LOCKED
   8: 'store_unavailable', // SQLITE_READONLY
   10: 'store_failed', // SQLITE_IOERR
-  11: 'store_corrupt', // SQLITE_CORRUPT
+  [SQLITE_CORRUPT]: 'store_corrupt',
   13: 'store_full', // SQLITE_FULL
   14: 'store_unavailable', // SQLITE_CANTOPEN
   26: 'store_corrupt', // SQLITE_NOTADB
+}
+
+/** Damage that we saw ourselves; SQLite's own code for it. */
+export class DamageError extends Error {
+  readonly errcode = SQLITE_CORRUPT
 }
 
 /** Whatever was thrown while `file` was used, as an error with a code and a sentence for people. */

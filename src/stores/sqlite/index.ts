@@ -136,7 +136,7 @@ class SqliteStore implements Store {
     try {
       const operations = asked.map(({ operation }) => operation)
       this.#worker.postMessage(operations, [])
-      this.#waiting.push(...asked)
+      for (const one of asked) this.#waiting.push(one)
     } catch (thrown) {
       if (asked.length > 1) for (const one of asked) this.#post([one])
       else asked[0]?.reject(new HoldfastError('internal', String(thrown)))

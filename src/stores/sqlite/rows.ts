@@ -3,7 +3,7 @@ import type { SessionRow } from '../../core/store.ts'
 import { nameFrom } from './names.ts'
 
 export const ROW_COLUMNS =
-  'number, id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at'
+  'number, id, key, agent, internal, labels, state, epoch, owner, seq, last_event, created_at, updated_at'
 
 export type StoredRow = {
   readonly number: number
@@ -16,6 +16,7 @@ export type StoredRow = {
   readonly epoch: number
   readonly owner: string | null
   readonly seq: number
+  readonly last_event: number
   readonly created_at: number
   readonly updated_at: number
 }

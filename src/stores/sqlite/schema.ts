@@ -4,8 +4,7 @@
  *
  * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index but `pending`'s,
  * which holds only sessions with work. `due_at` stands in for `expires_at` in its index: it is a lower
- * bound that most turns need not touch. Rowid tables with a unique index, because `WITHOUT ROWID`
- * costs logs that grow side by side twice the time and several times the bytes.
+ * bound that most turns need not touch. `log.ts` says why so few events are indexed.
  */
 import { createHash } from 'node:crypto'
 import type { DatabaseSyncInstance } from '@photostructure/sqlite'
@@ -23,6 +22,7 @@ const STEPS: readonly string[] = [
     epoch INTEGER NOT NULL,
     owner TEXT,
     seq INTEGER NOT NULL,
+    last_event INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     pending INTEGER NOT NULL,
@@ -37,8 +37,14 @@ const STEPS: readonly string[] = [
   CREATE INDEX sessions_pending ON sessions (number) WHERE pending = 1;
   CREATE INDEX sessions_due ON sessions (due_at) WHERE due_at IS NOT NULL;
   CREATE INDEX sessions_closed ON sessions (closed_at) WHERE closed_at IS NOT NULL;
-  CREATE TABLE events (session INTEGER NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL);
-  CREATE UNIQUE INDEX events_by_seq ON events (session, seq);
+  CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    previous INTEGER NOT NULL,
+    body TEXT NOT NULL
+  );
+  CREATE UNIQUE INDEX events_marked ON events (session, seq) WHERE seq % 64 = 0;
   CREATE TABLE snapshots (session INTEGER PRIMARY KEY, seq INTEGER NOT NULL, body TEXT NOT NULL);
   CREATE TABLE labels (
     name TEXT NOT NULL, value TEXT NOT NULL, session INTEGER NOT NULL,

@@ -15,53 +15,49 @@ import type {
   StoredEvent,
 } from '../../core/store.ts'
 import type { Leases } from './leases.ts'
+import { EventLog, type LogEnd } from './log.ts'
 import { nameFrom, storedName } from './names.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
 /** Places that are remembered: looking one up again costs about as much as an append's fence. */
 const PLACES_MAX = 20_000
 
-/** Events inserted by one statement. */
-const INSERT_EVENTS_MAX = 8
-
-const EVERY_EVENT = -1
-
 const SQL = {
-  place: 'SELECT number, due_at AS dueAt FROM sessions WHERE id = ?',
+  place: 'SELECT number, due_at AS dueAt, last_event AS last FROM sessions WHERE id = ?',
   rowById: `SELECT ${ROW_COLUMNS} FROM sessions WHERE id = ?`,
   openByKey: `SELECT id FROM sessions WHERE key = ? AND state = 'open'`,
   create: `INSERT INTO sessions
     (id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at, pending,
-     expires_at, due_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8)`,
+     expires_at, due_at, last_event)
+    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9)`,
   label: 'INSERT INTO labels (name, value, session) VALUES (?, ?, ?)',
   claim: 'UPDATE sessions SET epoch = epoch + 1, owner = ? WHERE number = ?',
-  advance: `UPDATE sessions SET seq = ?, updated_at = ?, pending = ?, expires_at = ?
+  advance: `UPDATE sessions SET seq = ?, last_event = ?, updated_at = ?, pending = ?,
+    expires_at = ?
     WHERE number = ? AND epoch = ? AND seq = ? AND state = 'open'`,
-  advanceAndClose: `UPDATE sessions SET seq = ?1, updated_at = ?2, closed_at = ?2, state = 'closed',
-    owner = NULL, pending = 0, expires_at = NULL, due_at = NULL
-    WHERE number = ?3 AND epoch = ?4 AND seq = ?5 AND state = 'open'`,
+  advanceAndClose: `UPDATE sessions SET seq = ?1, last_event = ?2, updated_at = ?3,
+    closed_at = ?3, state = 'closed', owner = NULL, pending = 0, expires_at = NULL, due_at = NULL
+    WHERE number = ?4 AND epoch = ?5 AND seq = ?6 AND state = 'open'`,
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
-  events: 'SELECT seq, body FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?',
-  erase: `UPDATE sessions SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL
+  erase: `UPDATE sessions SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL,
+    last_event = 0
     WHERE number = ? AND state = 'closed'`,
-  dropEvents: 'DELETE FROM events WHERE session = ?',
   dropSnapshot: 'DELETE FROM snapshots WHERE session = ?',
   dropLabels: 'DELETE FROM labels WHERE session = ?',
 } as const
 
 type Statement = StatementSyncInstance
 
-/** Where a session's rows are: its creation number, and its entry in the index of expiry. */
-type Place = { readonly number: number; dueAt: number | null }
+/** Where a session's rows are: its creation number, its entry in the index of expiry, its last event. */
+type Place = { readonly number: number; dueAt: number | null; last: number }
 
 export class Statements {
   readonly #database: DatabaseSyncInstance
   readonly #leases: Leases
   readonly #sql: Readonly<Record<keyof typeof SQL, Statement>>
-  readonly #insertEvents: readonly Statement[]
+  readonly #log: EventLog
   readonly #places = new Map<string, Place>()
 
   constructor(database: DatabaseSyncInstance, leases: Leases) {
@@ -69,14 +65,7 @@ export class Statements {
     this.#leases = leases
     const entries = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)])
     this.#sql = Object.fromEntries(entries) as Record<keyof typeof SQL, Statement>
-    this.#insertEvents = Array.from({ length: INSERT_EVENTS_MAX }, (_, index) =>
-      database.prepare(`INSERT INTO events VALUES ${'(?, ?, ?), '.repeat(index)}(?, ?, ?)`),
-    )
-  }
-
-  /** What was remembered may have been rolled back. */
-  forget(): void {
-    this.#places.clear()
+    this.#log = new EventLog(database)
   }
 
   reserve(reservation: Reservation): Reserved {
@@ -96,6 +85,7 @@ export class Statements {
   }
 
   #create({ id, key, agent, internal, labels, node, at, expiresAt, body }: Reservation): Reserved {
+    const last = this.#log.numberAfter(1)
     const { lastInsertRowid } = this.#sql.create.run(
       storedName(id),
       key === null ? null : storedName(key),
@@ -105,13 +95,14 @@ export class Statements {
       storedName(node),
       at,
       expiresAt,
+      last,
     )
     const number = Number(lastInsertRowid)
-    this.#insert(number, 0, [body])
+    this.#log.insert({ session: number, last: 0, seq: 0 }, [body])
     for (const [name, value] of Object.entries(labels)) {
       this.#sql.label.run(storedName(name), storedName(value), number)
     }
-    this.#remember(id, { number, dueAt: expiresAt })
+    this.#remember(id, { number, dueAt: expiresAt, last })
     return { type: 'created', id, epoch: 1 }
   }
 
@@ -129,9 +120,8 @@ export class Statements {
   }
 
   #load(stored: StoredRow, epoch: number | null): Claim {
-    const { number } = stored
-    const snapshot = this.#sql.snapshot.get(number) as StoredEvent | undefined
-    const tail = this.#sql.events.all(number, snapshot?.seq ?? 0, EVERY_EVENT) as StoredEvent[]
+    const snapshot = this.#sql.snapshot.get(stored.number) as StoredEvent | undefined
+    const tail = this.#log.after(logEnd(stored), snapshot?.seq ?? 0, stored.seq)
     const row = sessionRow(stored)
     return { type: 'claimed', row, epoch, snapshot: snapshot?.body ?? null, tail }
   }
@@ -147,24 +137,26 @@ export class Statements {
 
   #append(append: Append): boolean {
     const place = this.#place(append.session)
-    if (place === null || !this.#advance(place, append)) return false
+    if (place === null) return false
     const { after, events, snapshot } = append
-    this.#insert(place.number, after, events)
+    const last = events.length === 0 ? place.last : this.#log.numberAfter(events.length)
+    if (!this.#advance(place, append, last)) return false
+    this.#log.insert({ session: place.number, last: place.last, seq: after }, events)
+    place.last = last
     if (snapshot !== null) {
       this.#sql.setSnapshot.run(place.number, after + events.length, snapshot)
     }
     return true
   }
 
-  #advance(place: Place, append: Append): boolean {
+  #advance(place: Place, append: Append, last: number): boolean {
     const { number } = place
     const { epoch, after, events, at, closed, pending, expiresAt } = append
     const seq = after + events.length
-    if (closed) {
-      return this.#sql.advanceAndClose.run(seq, at, number, epoch, after).changes > 0
-    }
-    const { advance } = this.#sql
-    const { changes } = advance.run(seq, at, pending ? 1 : 0, expiresAt, number, epoch, after)
+    const { advance, advanceAndClose } = this.#sql
+    if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after).changes > 0
+    const flag = pending ? 1 : 0
+    const { changes } = advance.run(seq, last, at, flag, expiresAt, number, epoch, after)
     if (changes > 0 && expiresAt !== null) this.#keepDue(place, expiresAt, at)
     return changes > 0
   }
@@ -176,25 +168,18 @@ export class Statements {
     place.dueAt = expiresAt
   }
 
-  #insert(number: number, after: number, events: readonly string[]): void {
-    for (let from = 0; from < events.length; from += INSERT_EVENTS_MAX) {
-      const some = events.slice(from, from + INSERT_EVENTS_MAX)
-      const values = some.flatMap((body, index) => [number, after + from + index + 1, body])
-      this.#insertEvents[some.length - 1]!.run(...values)
-    }
-  }
-
   read(session: string, after: number, limit: number): ReadResult {
     const stored = this.#row(session)
     if (stored === null) return { row: null, events: [] }
-    const events = this.#sql.events.all(stored.number, after, limit) as StoredEvent[]
-    return { row: sessionRow(stored), events }
+    const row = sessionRow(stored)
+    if (row.state === 'erased') return { row, events: [] }
+    return { row, events: this.#log.after(logEnd(stored), after, limit) }
   }
 
   erase(session: string): boolean {
     const place = this.#place(session)
     if (place === null || this.#sql.erase.run(place.number).changes === 0) return false
-    this.#sql.dropEvents.run(place.number)
+    this.#log.drop({ session: place.number, last: place.last })
     this.#sql.dropSnapshot.run(place.number)
     this.#sql.dropLabels.run(place.number)
     return true
@@ -225,11 +210,19 @@ export class Statements {
     this.#database.exec('COMMIT')
   }
 
-  /** A full disk has rolled back already, and a second rollback would throw. */
+  /**
+   * A full disk has rolled back already, and a second rollback would throw. What was remembered may
+   * be gone with it.
+   */
   rollBack(): void {
-    this.forget()
     if (this.#database.isTransaction) this.#database.exec('ROLLBACK')
+    this.#places.clear()
+    this.#log.forget()
   }
+}
+
+function logEnd({ number, last_event: last, seq }: StoredRow): LogEnd {
+  return { session: number, last, seq }
 }
 
 function foundExplicit(

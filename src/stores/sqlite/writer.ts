@@ -70,7 +70,7 @@ export class Writer {
       this.#statements.commit()
       return null
     } catch (thrown) {
-      return this.#judge(thrown)
+      return this.#rollBack(thrown)
     }
   }
 
@@ -101,15 +101,20 @@ export class Writer {
     }
   }
 
-  /** Rolls back, and remembers what is for good. */
-  #judge(thrown: unknown): HoldfastError {
-    let error = storeError(thrown, this.#open.file)
+  #rollBack(thrown: unknown): HoldfastError {
+    const error = this.#judge(thrown)
     try {
       this.#statements.rollBack()
+      return error
     } catch (worse) {
-      error = storeError(worse, this.#open.file)
+      return this.#judge(worse)
     }
-    if (isForGood(error)) this.#failure = error
+  }
+
+  /** What is for good is remembered. */
+  #judge(thrown: unknown): HoldfastError {
+    const error = storeError(thrown, this.#open.file)
+    if (isForGood(error)) this.#failure ??= error
     return error
   }
 

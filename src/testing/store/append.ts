@@ -131,6 +131,20 @@ export const appendClaims: Claims = {
     assert.deepEqual((await store.read(id, 99, 10)).events, [])
   },
 
+  'reads any page of long logs that grew side by side': async (store) => {
+    const ids = [await create(store), await create(store), await create(store)]
+    for (let after = 1; after < 400; after += 3) {
+      const events = eventsFrom(after + 1, after + 3).map(({ body }) => body)
+      await store.append(ids.map((id) => sampleAppend(id, { after, events })))
+    }
+    for (let after = 0; after < 400; after += 9) {
+      const pages = await Promise.all(ids.map((id) => store.read(id, after, 70)))
+      for (const { events } of pages) {
+        assert.deepEqual(events, eventsFrom(after + 1, Math.min(after + 70, 400)))
+      }
+    }
+  },
+
   'keeps bodies of a megabyte, and every character of them': async (store) => {
     const id = await create(store)
     const odd = JSON.stringify({ text: 'e\u0301 é 🪸 \0 \ud800 \u2028 "\\' })

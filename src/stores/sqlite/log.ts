@@ -1,0 +1,107 @@
+/**
+ * The events of all sessions, in one table that only grows at its end.
+ *
+ * An index on (session, seq) would be written to at one place per session and commit, and that costs
+ * more than all the rest. So each event points to the one before it in its log, the session's row to
+ * the last one, and only every 64th event is indexed: a page of a log is found by going back from the
+ * nearest mark after it, or from the end. Numbers are given out here: nobody else writes to the file.
+ */
+import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
+import type { StoredEvent } from '../../core/store.ts'
+import { DamageError } from './failures.ts'
+
+/** Events inserted by one statement. */
+const INSERT_MAX = 8
+
+/** Must be the same as in the index `events_marked`. */
+const IS_MARKED = 'seq % 64 = 0'
+
+const SQL = {
+  lastNumber: 'SELECT coalesce(max(number), 0) AS number FROM events',
+  after: `WITH RECURSIVE chain (number, seq, previous, body) AS (
+      SELECT number, seq, previous, body FROM events
+        WHERE seq > ?3 AND session = ?1 AND number = coalesce(
+          (SELECT number FROM events INDEXED BY events_marked
+            WHERE session = ?1 AND seq >= ?4 AND ${IS_MARKED} ORDER BY seq LIMIT 1), ?2)
+      UNION ALL
+      SELECT events.number, events.seq, events.previous, events.body
+        FROM chain JOIN events ON events.number = chain.previous
+        WHERE events.seq > ?3 AND events.session = ?1
+    )
+    SELECT seq, body FROM chain WHERE seq <= ?4 ORDER BY seq`,
+  drop: `DELETE FROM events WHERE number IN (
+    WITH RECURSIVE chain (number, previous) AS (
+      SELECT number, previous FROM events WHERE number = ?1 AND session = ?2
+      UNION ALL
+      SELECT events.number, events.previous
+        FROM chain JOIN events ON events.number = chain.previous
+        WHERE events.session = ?2
+    )
+    SELECT number FROM chain)`,
+} as const
+
+/** A log's place in the table: its session, its last event's number, and how many events it has. */
+export type LogEnd = { readonly session: number; readonly last: number; readonly seq: number }
+
+export class EventLog {
+  readonly #sql: Readonly<Record<keyof typeof SQL, StatementSyncInstance>>
+  readonly #inserts: readonly StatementSyncInstance[]
+  #lastNumber: number
+
+  constructor(database: DatabaseSyncInstance) {
+    const entries = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)])
+    this.#sql = Object.fromEntries(entries) as Record<keyof typeof SQL, StatementSyncInstance>
+    this.#inserts = Array.from({ length: INSERT_MAX }, (_, index) =>
+      database.prepare(insertSql(index + 1)),
+    )
+    this.#lastNumber = this.#readLastNumber()
+  }
+
+  /** Numbers that were given out may have been rolled back. */
+  forget(): void {
+    this.#lastNumber = this.#readLastNumber()
+  }
+
+  #readLastNumber(): number {
+    return (this.#sql.lastNumber.get() as { number: number }).number
+  }
+
+  /** The number that the last of `count` events will have if they are inserted next. */
+  numberAfter(count: number): number {
+    return this.#lastNumber + count
+  }
+
+  insert({ session, last, seq }: LogEnd, bodies: readonly string[]): void {
+    let previous = last
+    for (let from = 0; from < bodies.length; from += INSERT_MAX) {
+      const some = bodies.length <= INSERT_MAX ? bodies : bodies.slice(from, from + INSERT_MAX)
+      const insert = this.#inserts[some.length - 1]!
+      insert.run(this.#lastNumber + 1, session, seq + from + 1, previous, ...some)
+      this.#lastNumber += some.length
+      previous = this.#lastNumber
+    }
+  }
+
+  /** Up to `limit` events after a position, oldest first. I4: a gap is damage, never an answer. */
+  after({ session, last, seq }: LogEnd, after: number, limit: number): readonly StoredEvent[] {
+    const from = Math.max(0, after)
+    const until = Math.min(from + limit, seq)
+    if (until <= from) return []
+    const events = this.#sql.after.all(session, last, from, until) as StoredEvent[]
+    if (events.length === until - from) return events
+    throw new DamageError(`the log of session number ${session} has a gap after ${from}`)
+  }
+
+  drop({ session, last }: Pick<LogEnd, 'session' | 'last'>): void {
+    this.#sql.drop.run(last, session)
+  }
+}
+
+/** ?1 first number, ?2 session, ?3 first seq, ?4 the number before, then the bodies. */
+function insertSql(count: number): string {
+  const rows = Array.from({ length: count }, (_, index) => {
+    const previous = index === 0 ? '?4' : `?1 + ${index - 1}`
+    return `(?1 + ${index}, ?2, ?3 + ${index}, ${previous}, ?${index + 5})`
+  })
+  return `INSERT INTO events (number, session, seq, previous, body) VALUES ${rows.join(', ')}`
+}
