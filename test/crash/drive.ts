@@ -1,0 +1,91 @@
+/**
+ * Callers that do not care whether the server is up: each request has an idempotency key and is sent
+ * again until it is answered. What was acknowledged is written down, to be looked for in the logs.
+ */
+export type Acknowledged = {
+  readonly key: string
+  readonly session: string
+  readonly turn: string
+  readonly nonce: string
+  /** The turn's state in the answer: over, or (202) only admitted. */
+  readonly state: string
+  readonly reply: string | null
+}
+
+export type Plan = {
+  readonly keys: number
+  readonly callers: number
+  readonly random: () => number
+}
+
+export class Callers {
+  readonly acknowledged: Acknowledged[] = []
+  readonly #plan: Plan
+  readonly #name: string
+  #url: string | null = null
+  #awake: (() => void)[] = []
+  #stopping = false
+  #sent = 0
+
+  constructor(plan: Plan, name: string) {
+    this.#plan = plan
+    this.#name = name
+  }
+
+  /** The server is here, or (null) gone. */
+  serverAt(url: string | null): void {
+    this.#url = url
+    if (url === null) return
+    for (const wake of this.#awake.splice(0)) wake()
+  }
+
+  /** Runs until `stop`; then every caller ends after the answer it waits for. */
+  async run(): Promise<void> {
+    await Promise.all(Array.from({ length: this.#plan.callers }, () => this.#call()))
+  }
+
+  stop(): void {
+    this.#stopping = true
+  }
+
+  async #call(): Promise<void> {
+    while (!this.#stopping) {
+      this.#sent += 1
+      const nonce = `${this.#name}-${this.#sent}`
+      const key = `key-${Math.floor(this.#plan.random() * this.#plan.keys)}`
+      const async = this.#plan.random() < 0.3
+      for (let answer = null; answer === null;) {
+        answer = await this.#request(key, nonce, async)
+        if (answer !== null) this.acknowledged.push(answer)
+      }
+    }
+  }
+
+  async #request(key: string, nonce: string, async: boolean): Promise<Acknowledged | null> {
+    const url = this.#url
+    if (url === null) {
+      await new Promise<void>((wake) => this.#awake.push(wake))
+      return null
+    }
+    try {
+      const response = await fetch(`${url}/v1/keys/${key}/turns`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'idempotency-key': nonce,
+          ...(async ? { prefer: 'respond-async' } : {}),
+        },
+        body: JSON.stringify({ input: nonce }),
+      })
+      const body = (await response.json()) as any
+      if (response.status !== 200 && response.status !== 202) return null
+      const { id, state, reply } = body.turn
+      const session = typeof body.session === 'string' ? body.session : body.session.id
+      return { key, session, turn: id, nonce, state, reply: reply?.text ?? null }
+    } catch {
+      // The server is gone, perhaps after it did it all: the same key asks again.
+      if (this.#url === url) this.#url = null
+      return null
+    }
+  }
+}

@@ -1,0 +1,55 @@
+/** Drives the real server, kills it at random moments, starts it again, and checks what is left. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { checkServer, type Verdict } from './check.ts'
+import { Callers } from './drive.ts'
+import { ServerProcess } from './server.ts'
+
+export type KillOptions = {
+  readonly kills: number
+  readonly seed: number
+  readonly keys?: number
+  readonly callers?: number
+  readonly onKill?: (kill: number, acknowledged: number) => void
+}
+
+export type KillReport = Verdict & { readonly kills: number; readonly acknowledged: number }
+
+/** A small seeded generator: the moments repeat, as far as a real server lets them. */
+export function seeded(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+export async function killLoop(options: KillOptions): Promise<KillReport> {
+  const { kills, seed, keys = 12, callers = 16 } = options
+  const random = seeded(seed)
+  const data = await mkdtemp(join(tmpdir(), 'holdfast-crash-'))
+  const crowd = new Callers({ keys, callers, random }, `n${seed}`)
+  const running = crowd.run()
+  try {
+    for (let kill = 1; kill <= kills; kill += 1) {
+      const server = await ServerProcess.start(data)
+      crowd.serverAt(server.url)
+      await new Promise((resolve) => setTimeout(resolve, 10 + random() * 190))
+      await server.kill()
+      crowd.serverAt(null)
+      options.onKill?.(kill, crowd.acknowledged.length)
+    }
+    const server = await ServerProcess.start(data)
+    crowd.stop()
+    crowd.serverAt(server.url)
+    await running
+    const verdict = await checkServer(server.url, crowd.acknowledged)
+    await server.stop()
+    return { ...verdict, kills, acknowledged: crowd.acknowledged.length }
+  } finally {
+    await rm(data, { recursive: true, force: true })
+  }
+}

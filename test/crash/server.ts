@@ -1,0 +1,57 @@
+/** The real server as a process that can be killed, and the folder that outlives it. */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+/** The repository's root, from `test/crash` as well as from `.build/test/crash`. */
+function root(): string {
+  const { pathname } = new URL(import.meta.url)
+  return fileURLToPath(
+    new URL(pathname.includes('/.build/') ? '../../../' : '../../', import.meta.url),
+  )
+}
+
+export class ServerProcess {
+  readonly url: string
+  readonly exited: Promise<number | null>
+  readonly output: string[]
+  readonly #process: ChildProcess
+
+  private constructor(url: string, process: ChildProcess, output: string[]) {
+    this.url = url
+    this.output = output
+    this.#process = process
+    this.exited = once(process, 'exit').then(([code]) => code as number | null)
+  }
+
+  /** Starts it on a folder, under another program (`strace …`) if asked to. */
+  static async start(data: string, under: readonly string[] = []): Promise<ServerProcess> {
+    const cli = `${root()}dist/cli/main.js`
+    const command = [...under, process.execPath, cli, 'serve', '--port', '0', '--data', data]
+    const [program = '', ...args] = command
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+    const output: string[] = []
+    child.stderr.on('data', (chunk: Buffer) => output.push(chunk.toString()))
+    const lines = createInterface({ input: child.stdout })
+    for await (const line of lines) {
+      output.push(`${line}\n`)
+      const url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
+      if (url !== undefined) {
+        child.stdout.on('data', (chunk: Buffer) => output.push(chunk.toString()))
+        return new ServerProcess(url, child, output)
+      }
+    }
+    throw new Error(`the server did not start:\n${output.join('')}`)
+  }
+
+  async kill(): Promise<void> {
+    this.#process.kill('SIGKILL')
+    await this.exited
+  }
+
+  async stop(): Promise<number | null> {
+    this.#process.kill('SIGTERM')
+    return this.exited
+  }
+}

@@ -1,0 +1,213 @@
+/** I2, I3 and I11 as runners and callers saw them. */
+import { inputText, isTerminal } from '../../src/core/turns.ts'
+import type { SessionEvent } from '../../src/core/session.ts'
+import type { Violation } from './checker.ts'
+import { grouped, wanted, type Done, type Facts, type Log, type RunFacts } from './facts.ts'
+import type { History } from './history.ts'
+
+type Request = Done<'turn' | 'submit'>
+
+/** Of two runs of one session the first was over, or had been told so, before the second began. */
+export function* checkRuns(facts: Facts): Generator<Violation> {
+  const frozen = frozenTimes(facts.history)
+  const bySession = grouped(facts.runs, ({ begun }) => begun.session)
+  for (const [session, runs] of bySession) {
+    for (const [index, second] of runs.entries()) {
+      const first = runs.slice(0, index).find((run) => overlaps(run, second, frozen))
+      if (first !== undefined) {
+        const names = [first, second].map(({ begun }) => `${begun.turn} on ${begun.node}`)
+        yield { invariant: 'I2', message: `${session}: ${names.join(' runs while ')} begins` }
+      }
+      const again = runs.slice(0, index).some(({ begun }) => begun.turn === second.begun.turn)
+      if (again) yield { invariant: 'I11', message: `${session}: ${second.begun.turn} runs twice` }
+    }
+  }
+  yield* checkBegun(facts)
+}
+
+function overlaps(first: RunFacts, { begun }: RunFacts, frozen: readonly Span[]): boolean {
+  if (first.overAt < begun.stamp) return false
+  return !frozen.some(
+    ({ node, from, to }) => node === first.begun.node && from < begun.stamp && begun.stamp < to,
+  )
+}
+
+type Span = { readonly node: string; readonly from: number; to: number }
+
+function frozenTimes(history: History): readonly Span[] {
+  const spans: Span[] = []
+  for (const { type, stamp, ...rest } of history.happenings) {
+    if (type === 'node.frozen' && 'node' in rest) {
+      spans.push({ node: rest.node, from: stamp, to: Infinity })
+    } else if (type === 'node.thawed' && 'node' in rest) {
+      const span = spans.findLast(({ node }) => node === rest.node)
+      if (span !== undefined) span.to = stamp
+    }
+  }
+  return spans
+}
+
+/** A run begins only after its `turn.started` is in the log, with the input that the log has. */
+function* checkBegun({ runs, logs }: Facts): Generator<Violation> {
+  for (const { begun } of runs) {
+    const started = logs
+      .get(begun.session)
+      ?.events.find((event) => event.type === 'turn.started' && event.turn === begun.turn)
+    const what = `${begun.session}: ${begun.turn} runs on ${begun.node}`
+    if (started?.type !== 'turn.started') {
+      yield { invariant: 'I2', message: `${what} without having started in the log` }
+    } else if (inputText(started.input) !== begun.text) {
+      yield { invariant: 'I3', message: `${what} with another input than its own` }
+    }
+  }
+}
+
+export function* checkRequests(facts: Facts): Generator<Violation> {
+  const requests = wanted(facts, 'turn', 'submit')
+  for (const request of requests) {
+    yield* checkAnswer(facts, request)
+    yield* checkRefusal(facts, request, requests)
+  }
+  for (const log of facts.logs.values()) yield* checkKeys(log)
+  yield* checkArrivals(facts, requests)
+  for (const { operation, outcome } of wanted(facts, 'cancel')) {
+    if (outcome?.ok !== true) continue
+    const state = stateOf(facts.logs.get(operation.session), operation.turn)
+    if (state !== outcome.state) {
+      const what = `cancel of ${operation.turn} in ${operation.session}`
+      yield { invariant: 'I3', message: `${what} was told ${outcome.state}, the log says ${state}` }
+    }
+  }
+}
+
+/** I3, I4: what a caller was told is in the log, and is about its own request. */
+function* checkAnswer({ logs }: Facts, { operation, outcome, op }: Request): Generator<Violation> {
+  if (outcome?.ok !== true) return
+  const { nonce, kind } = operation
+  const log = logs.get(outcome.session ?? '')
+  const events = log?.events.filter((event) => isOf(event, outcome.turn ?? '')) ?? []
+  const what = `${kind} ${op} (${nonce}) in ${outcome.session}`
+  if (!events.some((event) => inputOf(event).includes(nonce))) {
+    yield { invariant: 'I3', message: `${what} was given ${outcome.turn}, which is not its own` }
+  }
+  if (kind === 'submit') return
+  const state = stateOf(log, outcome.turn ?? '')
+  if (state !== outcome.state) {
+    yield { invariant: 'I4', message: `${what} was told ${outcome.state}, the log says ${state}` }
+  }
+  const messages = events.flatMap((event) => (event.type === 'message.added' ? [event.text] : []))
+  if ((messages.at(-1) ?? null) !== outcome.reply) {
+    yield { invariant: 'I3', message: `${what} was told ${outcome.reply}, the log has another` }
+  }
+  if (state === 'done' && !messages.some((text) => text.includes(nonce))) {
+    yield { invariant: 'I3', message: `${what} got the reply ${messages.join(' + ')}` }
+  }
+  if (typeof outcome.iterated === 'string' && outcome.iterated !== messages.join('')) {
+    const heard = JSON.stringify(outcome.iterated)
+    const said = JSON.stringify(messages.join(''))
+    yield { invariant: 'I4', message: `${what} heard ${heard}, but the turn said ${said}` }
+  }
+}
+
+/** I11: a request that was refused with 429, and nothing but that, left no trace. */
+function* checkRefusal(
+  { logs }: Facts,
+  { operation, outcome, op, codes }: Request,
+  all: readonly Request[],
+): Generator<Violation> {
+  const { nonce, kind } = operation
+  if (outcome?.ok !== false || outcome.code !== 'session_busy') return
+  const others = all.some((other) => other.op !== op && other.operation.nonce === nonce)
+  if (others || codes.some((code) => code !== 'session_busy' && code !== 'not_owner')) return
+  for (const { id, events } of logs.values()) {
+    const trace = events.find((event) => inputOf(event).includes(nonce))
+    if (trace === undefined) continue
+    const message = `${kind} ${op} (${nonce}) was refused with 429, but ${id} has it at ${trace.seq}`
+    yield { invariant: 'I11', message }
+  }
+}
+
+/** I11: in one session an idempotency key has one turn and one body. */
+function* checkKeys({ id, events }: Log): Generator<Violation> {
+  const known = new Map<string, { turn: string; digest: string }>()
+  for (const event of events) {
+    if (!('keys' in event)) continue
+    for (const { key, digest } of event.keys ?? []) {
+      const first = known.get(key)
+      known.set(key, { turn: event.turn, digest })
+      if (first === undefined) continue
+      if (first.turn !== event.turn || first.digest !== digest) {
+        const turns = `${first.turn} and ${event.turn}`
+        yield { invariant: 'I11', message: `${id}: key ${key} has the turns ${turns}` }
+      }
+    }
+  }
+}
+
+/**
+ * I3: requests that reach a held session one after the other start in that order. Only such pairs are
+ * judged of which the first was certainly in the lane when the second came.
+ */
+function* checkArrivals(facts: Facts, requests: readonly Request[]): Generator<Violation> {
+  const placed = requests.flatMap((request) => placeOf(facts, request) ?? [])
+  for (const [session, all] of grouped(placed, (place) => place.session)) {
+    const holds = holdsOf(facts.history, session)
+    for (const first of all) {
+      const hold = holds.findLast(({ from }) => from < first.stamp)
+      if (hold === undefined || hold.node !== first.node || hold.until < first.stamp) continue
+      const late = all.find(
+        (second) =>
+          second.at > first.at + 1 &&
+          second.stamp < hold.until &&
+          second.node === first.node &&
+          second.startedAt < first.startedAt,
+      )
+      if (late === undefined) continue
+      const message = `${session}: ${late.nonce} came after ${first.nonce}, but started first`
+      yield { invariant: 'I3', message }
+    }
+  }
+}
+
+/** Where a request that was made once, and has its own turn, came in. */
+function placeOf({ logs }: Facts, { operation, begun, outcome, tries }: Request) {
+  const [only, more] = tries
+  if (outcome?.ok !== true || only === undefined || more !== undefined) return null
+  if (operation.idempotencyKey !== null || operation.session === null) return null
+  const events = logs.get(operation.session)?.events ?? []
+  const started = events.find((event) => event.type === 'turn.started' && isOf(event, outcome.turn ?? ''))
+  if (started === undefined) return null
+  const { nonce, session } = operation
+  return { session, nonce, node: only.node, stamp: only.stamp, at: begun.at, startedAt: started.seq }
+}
+
+/** From when to when a node held a session for certain: no other claim was under way. */
+function holdsOf(history: History, session: string) {
+  const holds: { node: string; from: number; until: number }[] = []
+  const arriving = new Set<number>()
+  for (const happening of history.happenings) {
+    const { stamp } = happening
+    if (happening.type === 'store.sent' && happening.session === session) {
+      if (happening.what !== 'claim' && happening.what !== 'reserve') continue
+      const hold = holds.at(-1)
+      if (hold !== undefined) hold.until = Math.min(hold.until, stamp)
+      arriving.add(happening.call)
+    } else if (happening.type === 'store.replied' && arriving.has(happening.call)) {
+      if (!happening.failed) holds.push({ node: happening.node, from: stamp, until: Infinity })
+    }
+  }
+  return holds
+}
+
+function isOf(event: SessionEvent, turn: string): boolean {
+  return 'turn' in event && event.turn === turn
+}
+
+function inputOf(event: SessionEvent): string {
+  return 'input' in event ? inputText(event.input) : ''
+}
+
+function stateOf(log: Log | undefined, turn: string): string | null {
+  const end = log?.events.find((event) => isOf(event, turn) && isTerminal(event))
+  return end === undefined ? null : end.type.slice('turn.'.length)
+}

@@ -1,0 +1,417 @@
+/**
+ * The clients of a world: they want things, at any node, and try again as clients do: elsewhere if the
+ * session is another node's, later if nobody answers.
+ */
+import type { Holdfast, ReconnectPolicy, TurnOptions } from '../../src/core/index.ts'
+import { Follower } from './follower.ts'
+import type { History, Operation } from './history.ts'
+import type { Modules } from './modules.ts'
+import type { Node } from './node.ts'
+import type { Random } from './random.ts'
+import type { Timeline } from './timeline.ts'
+
+/** What came of an operation. */
+export type Outcome =
+  | {
+      readonly ok: true
+      readonly session?: string
+      readonly isNew?: boolean
+      readonly turn?: string
+      readonly state?: string
+      readonly reply?: string | null
+      /** What came of iterating the turn; null if that was cut short. */
+      readonly iterated?: string | null
+      readonly attachment?: string
+      readonly listed?: readonly string[]
+    }
+  | { readonly ok: false; readonly code: string }
+
+type Facts = Omit<Outcome & { ok: true }, 'ok'>
+
+const KEYS = ['alice', 'bob', 'carol'] as const
+const EXPLICIT_IDS = ['own-1', 'own-2'] as const
+const TRIES = 8
+
+/** Codes after which the same request may be made again, because it carries a key or changes nothing. */
+const TRANSIENT = new Set([
+  'connection_lost',
+  'draining',
+  'internal',
+  'lease_lost',
+  'stale_epoch',
+  'store_unavailable',
+  'thrown',
+])
+
+const WISHES = {
+  turnByKey: 20,
+  turn: 16,
+  submit: 14,
+  resolve: 12,
+  resolveTogether: 5,
+  burst: 5,
+  cancel: 6,
+  attach: 10,
+  follow: 8,
+  close: 5,
+  erase: 1,
+  view: 2,
+  list: 2,
+} as const
+
+export type ClientsOptions = {
+  readonly modules: Modules
+  readonly timeline: Timeline
+  readonly random: Random
+  readonly history: History
+  readonly nodes: () => readonly Node[]
+}
+
+export class Clients {
+  readonly #options: ClientsOptions
+  readonly #policies = new Map<string, { reconnect: ReconnectPolicy; ttlMs: number | null }>()
+  readonly #sessions: string[] = []
+  readonly #turns: { session: string; turn: string }[] = []
+  readonly #attachments: { session: string; attachment: string }[] = []
+  readonly #followers: Follower[] = []
+  #operations = 0
+  #nonces = 0
+  /** Operations that have not come to an end. */
+  pending = 0
+  /** No new wishes: the world comes to rest. */
+  resting = false
+
+  constructor(options: ClientsOptions) {
+    this.#options = options
+    const { random } = options
+    for (const name of [...KEYS, ...EXPLICIT_IDS]) {
+      const reconnect = random.weighted({ reopen: 4, resume: 2, early: 1, none: 1 })
+      const ttlMs = random.chance(0.3) ? random.between(5_000, 30_000) : null
+      this.#policies.set(name, { reconnect, ttlMs })
+    }
+  }
+
+  get followersPending(): readonly Follower[] {
+    return this.#followers.filter((follower) => !follower.over)
+  }
+
+  /** Somebody wants something. */
+  wish(): void {
+    const { random } = this.#options
+    const session = this.#sessions.length === 0 ? null : this.#likelySession()
+    const wish = random.weighted(WISHES)
+    if (wish === 'turnByKey' || session === null) return void this.#turn(null, random.pick(KEYS))
+    switch (wish) {
+      case 'turn':
+        return void this.#turn(session, null)
+      case 'submit':
+        return void this.#turn(session, null, 'submit')
+      case 'resolve':
+        return void this.#resolve(random.pick(['key', 'key', 'explicit', 'both', 'internal']))
+      case 'resolveTogether':
+        return this.#resolveTogether()
+      case 'burst':
+        return this.#burst(session)
+      case 'cancel':
+        return void this.#cancel()
+      case 'attach':
+        return void this.#attach(session)
+      case 'follow':
+        return this.#follow(session)
+      default:
+        return void this.#simple(wish, session)
+    }
+  }
+
+  /** Mostly one of the newest, so that sessions are shared and open. */
+  #likelySession(): string {
+    const { random } = this.#options
+    return random.pick(random.chance(0.8) ? this.#sessions.slice(-4) : this.#sessions)
+  }
+
+  #resolveTogether(): void {
+    const { random } = this.#options
+    const key = random.pick(KEYS)
+    const kind = random.chance(0.8) ? 'key' : 'explicit'
+    for (let count = random.between(2, 4); count > 0; count -= 1) void this.#resolve(kind, key)
+  }
+
+  /** Many at one session at once. */
+  #burst(session: string): void {
+    const { random } = this.#options
+    const kind = random.chance(0.5) ? 'turn' : 'submit'
+    for (let count = random.between(2, 6); count > 0; count -= 1) {
+      void this.#turn(session, null, random.chance(0.7) ? kind : 'turn')
+    }
+  }
+
+  async #resolve(
+    kind: 'key' | 'explicit' | 'both' | 'internal',
+    wanted: string = this.#options.random.pick(KEYS),
+  ): Promise<void> {
+    const internal = kind === 'internal'
+    const key = kind === 'key' || kind === 'both' ? wanted : null
+    const id = kind === 'explicit' || kind === 'both' ? this.#explicitId() : null
+    const options = {
+      ...this.#policies.get(id ?? key ?? ''),
+      ...(key === null ? {} : { key }),
+      ...(id === null ? {} : { id }),
+      internal,
+    }
+    await this.#perform({ kind: 'resolve', key, id, internal }, true, async (holdfast) => {
+      const { id: session, isNew } = await holdfast.resolve(options)
+      return { session, isNew }
+    })
+  }
+
+  /** Old ones are closed some day: then there are new ones too. */
+  #explicitId(): string {
+    const { random, timeline } = this.#options
+    return `${random.pick(EXPLICIT_IDS)}.${Math.floor(timeline.now / 20_000)}`
+  }
+
+  async #turn(
+    session: string | null,
+    key: string | null,
+    kind: 'turn' | 'submit' = 'turn',
+  ): Promise<void> {
+    const { random } = this.#options
+    this.#nonces += 1
+    const nonce = `n${this.#nonces}.`
+    const idempotencyKey = random.chance(0.5) ? `i${this.#nonces}` : null
+    const busy = random.weighted({ queue: 6, collect: 3, interrupt: 2, reject: 1 })
+    const waitMs = random.weighted({ none: 4, short: 2, long: 2 })
+    const leaves = kind === 'turn' && random.chance(0.15)
+    const iterates = kind === 'turn' && random.chance(0.3)
+    const turnOptions: TurnOptions = {
+      busy,
+      ...(waitMs === 'none' ? {} : { waitMs: waitMs === 'short' ? random.between(0, 300) : 5_000 }),
+      ...(idempotencyKey === null ? {} : { idempotencyKey }),
+    }
+    const operation = { kind, session, key, nonce, busy, idempotencyKey, iterates, leaves } as const
+    const work = this.#turnWork(operation, turnOptions)
+    const first = this.#perform(operation, idempotencyKey !== null, work)
+    if (idempotencyKey !== null && random.chance(0.4)) this.#repeat(operation, turnOptions)
+    await first
+  }
+
+  /** The same key again, with the same body or, by mistake, with another. */
+  #repeat(operation: Operation & { kind: 'turn' | 'submit' }, options: TurnOptions): void {
+    const { random, timeline } = this.#options
+    const isSame = random.chance(0.6)
+    const kind = operation.kind === 'submit' && random.chance(0.5) ? 'turn' : operation.kind
+    const nonce = isSame ? operation.nonce : `${operation.nonce}x.`
+    const again = { ...operation, kind, nonce, leaves: false } as const
+    timeline.after(random.chance(0.5) ? 0 : random.between(1, 6_000), () => {
+      void this.#perform(again, true, this.#turnWork(again, options))
+    })
+  }
+
+  #turnWork(
+    { kind, session, key, nonce, iterates, leaves }: Operation & { kind: 'turn' | 'submit' },
+    options: TurnOptions,
+  ): (holdfast: Holdfast, node: Node) => Promise<Facts> {
+    if (kind === 'submit') {
+      return async (holdfast) => {
+        const id = session ?? ''
+        const { id: turn } = await holdfast.session(id).submit(nonce, options)
+        return { session: id, turn }
+      }
+    }
+    return async (holdfast, node) => {
+      const presence = leaves ? this.#leaveLater(node) : {}
+      const all = { ...options, ...presence }
+      const handle =
+        session === null
+          ? holdfast.turn({ key: key ?? '', ...this.#policies.get(key ?? '') }, nonce, all)
+          : holdfast.session(session).turn(nonce, all)
+      const { live, turn } = await handle.admission
+      this.#turns.push({ session: live.id, turn })
+      const iterated = iterates ? await together(handle) : null
+      const { state, reply } = await handle
+      return { session: live.id, turn, state, reply: reply?.text ?? null, iterated }
+    }
+  }
+
+  #leaveLater(node: Node): TurnOptions {
+    const { random, timeline } = this.#options
+    const controller = new AbortController()
+    timeline.after(random.between(0, 3_000), () =>
+      node.process.deliver('message', () => controller.abort()),
+    )
+    return {
+      signal: controller.signal,
+      onDisconnect: random.chance(0.5) ? 'continue' : 'cancel',
+    }
+  }
+
+  async #cancel(): Promise<void> {
+    const known = this.#turns.slice(-5)
+    if (known.length === 0) return
+    const { session, turn } = this.#options.random.pick(known)
+    await this.#perform({ kind: 'cancel', session, turn }, true, async (holdfast) => {
+      const { state } = await holdfast.session(session).cancelTurn(turn)
+      return { session, turn, state }
+    })
+  }
+
+  async #simple(kind: 'close' | 'erase' | 'view' | 'list', session: string): Promise<void> {
+    const operation: Operation = kind === 'list' ? { kind } : { kind, session }
+    await this.#perform(operation, true, async (holdfast) => {
+      const handle = holdfast.session(session)
+      if (kind === 'close') await handle.close()
+      else if (kind === 'erase') await handle.erase()
+      else if (kind === 'view') await handle.state()
+      else return { listed: (await holdfast.list({ limit: 3 })).sessions.map(({ id }) => id) }
+      return { session }
+    })
+  }
+
+  /** A client attaches, loses its connection or says goodbye, and perhaps comes back. */
+  async #attach(session: string): Promise<void> {
+    const { random, timeline } = this.#options
+    const answers = random.pick([[], ['permission'], ['permission', 'choice']])
+    let at: Node | null = null
+    const outcome = await this.#perform({ kind: 'attach', session }, false, async (holdfast, node) => {
+      at = node
+      const { id: attachment } = await holdfast.session(session).attach({ answers })
+      return { session, attachment }
+    })
+    const attachment = outcome.ok ? outcome.attachment : undefined
+    if (attachment === undefined || at === null) return
+    this.#attachments.push({ session, attachment })
+    await timeline.sleep(random.between(0, 8_000))
+    if (random.chance(0.3)) return void this.#hold('leave', session, attachment)
+    // Only the node that had the connection notices that it is gone, if the node is still there.
+    const losing = this.#hold('lose', session, attachment, at)
+    if (random.chance(0.5)) return
+    await losing
+    await timeline.sleep(random.between(0, 4_000))
+    const resumed = await this.#hold('resume', session, attachment)
+    await timeline.sleep(random.between(0, 4_000))
+    if (resumed.ok) await this.#hold(random.pick(['lose', 'leave']), session, attachment)
+  }
+
+  #hold(
+    kind: 'lose' | 'resume' | 'leave',
+    session: string,
+    attachment: string,
+    at: Node | null = null,
+  ): Promise<Outcome> {
+    const { AttachmentHandle } = this.#options.modules.core
+    const work = async (holdfast: Holdfast): Promise<Facts> => {
+      await new AttachmentHandle(holdfast.authority, session, attachment)[kind]()
+      return { session, attachment }
+    }
+    return this.#perform({ kind, session, attachment }, at === null, work, at)
+  }
+
+  /** Called by a runner that asks: one client answers, or two, or nobody does. */
+  asked(session: string, ask: string): void {
+    const { random, timeline } = this.#options
+    for (let count = random.between(0, 2); count > 0; count -= 1) {
+      const answer = `${ask} yes ${count}`
+      timeline.after(random.between(10, 2_500), () => void this.#answer(session, ask, answer))
+    }
+  }
+
+  async #answer(session: string, ask: string, answer: string): Promise<void> {
+    const { AttachmentHandle } = this.#options.modules.core
+    const held = this.#attachments.findLast((known) => known.session === session)
+    const by = this.#options.random.chance(0.5) ? held : undefined
+    await this.#perform({ kind: 'answer', session, ask, answer }, false, async (holdfast) => {
+      const handle = holdfast.session(session)
+      const open = (await handle.asks()).find(({ question }) => question === ask)
+      if (open === undefined) throw Object.assign(new Error('it is gone'), { code: 'ask_gone' })
+      if (by === undefined) await handle.answer(open.id, answer)
+      else await new AttachmentHandle(holdfast.authority, session, by.attachment).answer(open.id, answer)
+      return { session }
+    })
+  }
+
+  #follow(session: string): void {
+    const follower = new Follower(this.#options, this, this.#followers.length + 1, session)
+    this.#followers.push(follower)
+    void follower.follow()
+  }
+
+  async #perform(
+    operation: Operation,
+    retries: boolean,
+    work: (holdfast: Holdfast, node: Node) => Promise<Facts>,
+    only: Node | null = null,
+  ): Promise<Outcome> {
+    const { history } = this.#options
+    this.#operations += 1
+    const op = this.#operations
+    this.pending += 1
+    history.record({ type: 'op.begun', op, ...operation })
+    const outcome = await this.#try(op, retries, work, only)
+    history.record({ type: 'op.ended', op, outcome })
+    this.pending -= 1
+    if (outcome.ok) this.#learn(outcome)
+    return outcome
+  }
+
+  #learn({ session, turn }: Outcome & { ok: true }): void {
+    if (session !== undefined && !this.#sessions.includes(session)) this.#sessions.push(session)
+    if (session !== undefined && turn !== undefined) this.#turns.push({ session, turn })
+  }
+
+  async #try(
+    op: number,
+    retries: boolean,
+    work: (holdfast: Holdfast, node: Node) => Promise<Facts>,
+    only: Node | null,
+  ): Promise<Outcome> {
+    const { history } = this.#options
+    let node = only ?? (await this.anyNode())
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const at = node
+        history.record({ type: 'op.tried', op, node: at.name })
+        return { ok: true, ...(await at.request((holdfast) => work(holdfast, at))) }
+      } catch (error) {
+        const code = codeOf(error)
+        history.record({ type: 'op.failed', op, node: node.name, code })
+        const again = code === 'not_owner' || (retries && TRANSIENT.has(code))
+        if (!again || only !== null || attempt === TRIES) return { ok: false, code }
+        node = await this.nodeAfter(error)
+      }
+    }
+  }
+
+  /** Where to try again: with the owner if the error names one that is there, or later, anywhere. */
+  async nodeAfter(error: unknown): Promise<Node> {
+    const { random, timeline, nodes } = this.#options
+    const owner = (error as { details?: { node?: unknown } }).details?.node
+    const found = nodes().find(({ name, reachable }) => name === owner && reachable)
+    if (found !== undefined && random.chance(0.8)) return found
+    await timeline.sleep(random.between(100, 3_000))
+    return this.anyNode()
+  }
+
+  async anyNode(): Promise<Node> {
+    const { random, timeline, nodes } = this.#options
+    for (;;) {
+      const reachable = nodes().filter((node) => node.reachable)
+      if (reachable.length > 0) return random.pick(reachable)
+      await timeline.sleep(500)
+    }
+  }
+}
+
+export function codeOf(error: unknown): string {
+  const code = (error as { code?: unknown } | null)?.code
+  return typeof code === 'string' ? code : 'thrown'
+}
+
+async function together(parts: AsyncIterable<string>): Promise<string | null> {
+  let text = ''
+  try {
+    for await (const part of parts) text += part
+  } catch {
+    return null
+  }
+  return text
+}

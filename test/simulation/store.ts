@@ -1,0 +1,183 @@
+/**
+ * The store as it looks over a network: every call takes its time, answers overtake each other, a call
+ * fails before it is applied, or is applied and its answer lost or late. One shared `MemoryStore`
+ * stands behind; a second, simpler set of books is kept beside it, by which it is judged.
+ */
+import type { Append, Store } from '../../src/core/index.ts'
+import type { History } from './history.ts'
+import type { Modules } from './modules.ts'
+import type { Process } from './process.ts'
+import type { Random } from './random.ts'
+import type { Timeline } from './timeline.ts'
+
+export type Weather = {
+  readonly failBefore: number
+  readonly loseReply: number
+  readonly lateReply: number
+  readonly slow: number
+}
+
+export const FINE: Weather = { failBefore: 0, loseReply: 0, lateReply: 0, slow: 0 }
+
+/** Crash whoever makes this call of the world, before or after it is applied. */
+export type CrashPoint = { readonly call: number; readonly when: 'before' | 'after' }
+
+type Books = { epoch: number; seq: number; closed: boolean; pending: boolean }
+
+export class SharedStore {
+  weather: Weather = FINE
+  calls = 0
+  /** What the store should have, by session. */
+  readonly books = new Map<string, Books>()
+  readonly inner: Store
+  readonly #modules: Modules
+  readonly #timeline: Timeline
+  readonly #random: Random
+  readonly #history: History
+  readonly #crashPoint: CrashPoint | null
+  readonly #crash: (process: Process) => void
+
+  constructor(options: {
+    modules: Modules
+    timeline: Timeline
+    random: Random
+    history: History
+    crashPoint: CrashPoint | null
+    crash: (process: Process) => void
+  }) {
+    this.#modules = options.modules
+    this.#timeline = options.timeline
+    this.#random = options.random
+    this.#history = options.history
+    this.#crashPoint = options.crashPoint
+    this.#crash = options.crash
+    const monotonic = (): number => 5_000_000 + options.timeline.now
+    this.inner = new options.modules.MemoryStore({ clock: { monotonic } })
+  }
+
+  /** The store as this process reaches it. */
+  connect(process: Process): Store {
+    const { inner } = this
+    const call = <Result>(
+      what: string,
+      session: string,
+      apply: () => Promise<Result>,
+      note: (result: Result, call: number) => void = () => undefined,
+    ): Promise<Result> => this.#call(process, { what, session, apply, note })
+    return {
+      reserve: (reservation) =>
+        call('reserve', reservation.id, () => inner.reserve(reservation), (reserved, number) => {
+          if (reserved.type === 'created') this.#noteCreated(reservation, reserved.epoch, number)
+        }),
+      claim: (session, node) =>
+        call('claim', session, () => inner.claim(session, node), (claim, number) => {
+          if (claim.type === 'claimed') this.#noteClaimed(session, node, claim.epoch, number)
+        }),
+      append: (appends) =>
+        call('append', appends.map(({ session }) => session).join(), () => inner.append(appends), (outcomes, number) => {
+          appends.forEach((append, index) => {
+            if (outcomes[index] === 'appended') this.#noteAppended(append, process.name, number)
+          })
+        }),
+      read: (session, after, limit) =>
+        call('read', session, () => inner.read(session, after, limit)),
+      list: (query) => call('list', '', () => inner.list(query)),
+      beat: (node, leaseMs) => call('beat', '', () => inner.beat(node, leaseMs)),
+      erase: (session) =>
+        call('erase', session, () => inner.erase(session), (erased) => {
+          if (erased) this.#history.record({ type: 'store.erased', session })
+        }),
+      watch: (listener) => inner.watch(listener),
+      // One node's end is not the end of the store.
+      close: async () => undefined,
+    }
+  }
+
+  #call<Result>(
+    process: Process,
+    { what, session, apply, note }: {
+      readonly what: string
+      readonly session: string
+      readonly apply: () => Promise<Result>
+      readonly note: (result: Result, call: number) => void
+    },
+  ): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      if (process.state === 'dead') return
+      this.calls += 1
+      const call = this.calls
+      const crash = this.#crashPoint?.call === call ? this.#crashPoint.when : null
+      if (crash === 'before') return this.#crash(process)
+      const random = this.#random
+      const fails = random.chance(this.weather.failBefore)
+      const loses = random.chance(this.weather.loseReply)
+      const replyMs = random.chance(this.weather.lateReply) ? random.between(9_000, 25_000) : this.#delayMs()
+      this.#history.record({ type: 'store.sent', call, node: process.name, what, session })
+      const reply = (failed: boolean, tell: () => void): void => {
+        this.#timeline.after(replyMs, () =>
+          process.deliver('message', () => {
+            this.#history.record({ type: 'store.replied', call, node: process.name, failed })
+            tell()
+          }),
+        )
+      }
+      this.#timeline.after(this.#delayMs(), () => {
+        if (fails) return reply(true, () => reject(this.#failure()))
+        apply().then(
+          (result) => {
+            note(result, call)
+            if (crash === 'after') return this.#crash(process)
+            if (loses) return reply(true, () => reject(this.#failure()))
+            reply(false, () => resolve(result))
+          },
+          (error: unknown) => reply(true, () => reject(error as Error)),
+        )
+      })
+    })
+  }
+
+  #delayMs(): number {
+    const random = this.#random
+    return random.chance(this.weather.slow) ? random.between(50, 1_500) : random.between(1, 10)
+  }
+
+  /** Drivers throw their own errors too. */
+  #failure(): Error {
+    return this.#random.chance(0.3)
+      ? new Error('the connection was reset')
+      : new this.#modules.core.HoldfastError('store_unavailable', 'the store does not answer')
+  }
+
+  #noteCreated(
+    { id, key, internal, node, body }: Parameters<Store['reserve']>[0],
+    epoch: number,
+    call: number,
+  ): void {
+    this.books.set(id, { epoch, seq: 1, closed: false, pending: false })
+    this.#history.logs.set(id, { events: [{ seq: 1, body }], snapshots: [] })
+    this.#history.record({ type: 'store.created', call, node, session: id, key, internal, epoch })
+  }
+
+  #noteClaimed(session: string, node: string, epoch: number | null, call: number): void {
+    const books = this.books.get(session)
+    if (epoch === null || books === undefined) return
+    const lastEpoch = books.epoch
+    books.epoch = epoch
+    this.#history.record({ type: 'store.claimed', call, node, session, epoch, lastEpoch })
+  }
+
+  #noteAppended(append: Append, node: string, call: number): void {
+    const { session, epoch, after, events, snapshot, closed, pending } = append
+    const books = this.books.get(session) ?? { epoch: 0, seq: 0, closed: false, pending: false }
+    const latest = { epoch: books.epoch, seq: books.seq, closed: books.closed }
+    const count = events.length
+    const facts = { call, node, session, epoch, after, count, closed, latest }
+    this.#history.record({ type: 'store.appended', ...facts })
+    const log = this.#history.logs.get(session)
+    events.forEach((body, index) => log?.events.push({ seq: after + 1 + index, body }))
+    books.seq = after + count
+    books.closed = closed
+    books.pending = pending
+    if (snapshot !== null) log?.snapshots.push({ seq: books.seq, body: snapshot })
+  }
+}

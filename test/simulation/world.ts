@@ -1,0 +1,262 @@
+/**
+ * A world: a few nodes on one store, clients who want things, and everything that goes wrong, all drawn
+ * from one seed. Then it heals, comes to rest and is shut down. Its history is what the checker gets.
+ */
+import type { Limits } from '../../src/core/index.ts'
+import { Clients } from './clients.ts'
+import { openAttachments } from './checker.ts'
+import { History } from './history.ts'
+import type { Modules } from './modules.ts'
+import { Node } from './node.ts'
+import { Process } from './process.ts'
+import { Random } from './random.ts'
+import { Runners } from './runners.ts'
+import { FINE, SharedStore, type CrashPoint, type Weather } from './store.ts'
+import { Timeline } from './timeline.ts'
+
+export type WorldOptions = {
+  readonly seed: number
+  readonly modules: Modules
+  /** A small world has few wishes and no mishaps but this one. */
+  readonly crashPoint?: CrashPoint | null
+  readonly isSmall?: boolean
+}
+
+/** Bounds so tight that every path is taken. */
+const LIMITS: Partial<Limits> = {
+  queuedTurnsMax: 4,
+  waitMs: 3_000,
+  turnMs: 8_000,
+  cancelGraceMs: 500,
+  askMs: 3_000,
+  graceMs: 2_500,
+  reopenGraceMs: 4_000,
+  snapshotEvery: 5,
+  idleSessionsMax: 2,
+  tailItemsMax: 4,
+  pageEvents: 3,
+  commitAppendsMax: 2,
+  listMax: 3,
+  sweepMs: 4_000,
+  leaseMs: 10_000,
+}
+
+const HOUR_MS = 3_600_000
+/** How long a healed world may take to come to rest. */
+const REST_MS_MAX = 240_000
+
+const WEATHERS: Readonly<Record<string, Weather>> = {
+  fine: FINE,
+  slow: { failBefore: 0, loseReply: 0, lateReply: 0, slow: 0.3 },
+  flaky: { failBefore: 0.03, loseReply: 0.03, lateReply: 0.002, slow: 0.1 },
+  storm: { failBefore: 0.15, loseReply: 0.15, lateReply: 0.01, slow: 0.3 },
+}
+
+export async function runWorld(options: WorldOptions): Promise<History> {
+  const world = new World(options)
+  const unhandled = (reason: unknown): void => world.noteUnhandled(reason)
+  process.on('unhandledRejection', unhandled)
+  try {
+    await world.run()
+  } finally {
+    process.off('unhandledRejection', unhandled)
+  }
+  return world.history
+}
+
+export class World {
+  readonly history: History
+  readonly store: SharedStore
+  readonly #options: WorldOptions
+  readonly #timeline = new Timeline()
+  readonly #random: Random
+  readonly #clients: Clients
+  readonly #runners: Runners
+  readonly #nodesWanted: number
+  readonly #limits: Partial<Limits>
+  #nodes: Node[] = []
+  #named = 0
+  #isHealed = false
+
+  constructor(options: WorldOptions) {
+    const { seed, modules, crashPoint = null } = options
+    const random = new Random(seed)
+    this.#options = options
+    this.#random = random
+    const wallJumps = options.isSmall !== true && random.chance(0.4)
+    this.history = new History(seed, wallJumps, () => this.#timeline.now)
+    const shared = { modules, timeline: this.#timeline, random, history: this.history }
+    const crash = (process: Process): void => this.#crash(process)
+    this.store = new SharedStore({ ...shared, crashPoint, crash })
+    this.#clients = new Clients({ ...shared, nodes: () => this.#nodes })
+    const asked = (session: string, ask: string): void => this.#clients.asked(session, ask)
+    this.#runners = new Runners({ random, history: this.history, asked })
+    this.#nodesWanted = random.between(1, options.isSmall === true ? 2 : 3)
+    const retainMs = random.chance(0.1) ? 10_000 : 30 * 24 * HOUR_MS
+    this.#limits = { ...LIMITS, retainMs }
+  }
+
+  async run(): Promise<void> {
+    const { isSmall = false } = this.#options
+    const lastsMs = isSmall ? 6_000 : this.#random.between(10_000, 40_000)
+    for (let count = 0; count < this.#nodesWanted; count += 1) this.#addNode()
+    this.#planWishes(isSmall ? 8 : this.#random.between(12, 45), lastsMs)
+    if (!isSmall) this.#planMishaps(lastsMs)
+    await this.#timeline.advance(lastsMs)
+    this.#heal()
+    await this.#rest()
+    await this.#shutDown()
+  }
+
+  noteUnhandled(reason: unknown): void {
+    this.history.record({ type: 'unhandled', message: String(reason) })
+  }
+
+  #planWishes(count: number, lastsMs: number): void {
+    for (let wish = 0; wish < count; wish += 1) {
+      this.#timeline.after(this.#random.between(50, lastsMs), () => this.#clients.wish())
+    }
+  }
+
+  #planMishaps(lastsMs: number): void {
+    const random = this.#random
+    this.store.weather = WEATHERS[random.pick(['fine', 'slow', 'flaky', 'flaky'])] ?? FINE
+    for (let count = random.between(0, 5); count > 0; count -= 1) {
+      this.#timeline.after(random.between(0, lastsMs), () => this.#mishap())
+    }
+  }
+
+  #mishap(): void {
+    const random = this.#random
+    const alive = this.#nodes.filter(({ process }) => process.state !== 'dead')
+    if (alive.length === 0) return
+    const node = random.pick(alive)
+    switch (random.weighted({ crash: 3, freeze: 3, stop: 2, jump: this.history.wallJumps ? 4 : 0, storm: 1 })) {
+      case 'crash':
+        return this.#crash(node.process)
+      case 'freeze':
+        return this.#freeze(node)
+      case 'stop':
+        return void this.#stop(node, random.pick([0, 500, 5_000]))
+      case 'jump':
+        return this.#jump(node.process)
+      case 'storm':
+        return this.#storm()
+    }
+  }
+
+  #addNode(): void {
+    this.#named += 1
+    const random = this.#random
+    const process = new Process(`node${this.#named}`, this.#timeline, random)
+    const { modules } = this.#options
+    const runners = { main: this.#runners.on(process) }
+    const shared = { modules, store: this.store, random, history: this.history }
+    const node = new Node({ process, runners, limits: this.#limits, ...shared })
+    this.#nodes.push(node)
+    // One that cannot start is stopped, and another takes its place.
+    node.start().catch(() => this.#stop(node, 0))
+  }
+
+  #addNodeLater(): void {
+    const afterMs = this.#isHealed ? 1_000 : this.#random.between(100, 15_000)
+    this.#timeline.after(afterMs, () => {
+      if (this.#nodes.length < this.#nodesWanted) this.#addNode()
+    })
+  }
+
+  #crash(process: Process): void {
+    if (process.state === 'dead') return
+    this.history.record({ type: 'node.crashed', node: process.name })
+    this.#nodes = this.#nodes.filter((node) => node.process !== process)
+    process.crash()
+    this.#addNodeLater()
+  }
+
+  /** Mostly longer than the lease, so that another node takes over meanwhile. */
+  #freeze(node: Node): void {
+    const { process } = node
+    if (process.state !== 'up') return
+    this.history.record({ type: 'node.frozen', node: node.name })
+    process.freeze()
+    this.#timeline.after(this.#random.between(500, 25_000), () => this.#thaw(node))
+  }
+
+  #thaw({ process, name }: Node): void {
+    if (process.state !== 'frozen') return
+    this.history.record({ type: 'node.thawed', node: name })
+    process.thaw()
+  }
+
+  async #stop(node: Node, drainMs: number): Promise<void> {
+    if (node.stopping) return
+    await node.stop(drainMs)
+    this.#nodes = this.#nodes.filter((other) => other !== node)
+    if (!this.#clients.resting) this.#addNodeLater()
+  }
+
+  #jump(process: Process): void {
+    const ms = this.#random.between(-5 * HOUR_MS, 5 * HOUR_MS)
+    process.wallMs += ms
+    this.history.record({ type: 'wall.jumped', node: process.name, ms })
+  }
+
+  #storm(): void {
+    const { weather } = this.store
+    this.store.weather = WEATHERS['storm'] ?? FINE
+    this.#timeline.after(this.#random.between(1_000, 12_000), () => {
+      if (!this.#isHealed) this.store.weather = weather
+    })
+  }
+
+  #heal(): void {
+    this.#isHealed = true
+    this.store.weather = FINE
+    this.history.record({ type: 'world.healed' })
+    for (const node of this.#nodes) this.#thaw(node)
+    while (this.#nodes.length < this.#nodesWanted) this.#addNode()
+  }
+
+  async #rest(): Promise<void> {
+    const until = this.#timeline.now + REST_MS_MAX
+    let why = this.#unrest()
+    while (why !== null && this.#timeline.now < until) {
+      await this.#timeline.advance(this.#timeline.now + 2_000)
+      why = this.#unrest()
+    }
+    // A late answer may still be on its way to where it must do no harm.
+    await this.#timeline.advance(this.#timeline.now + 3_000)
+    if (why !== null) this.history.record({ type: 'world.stuck', why })
+    for (const node of this.#nodes.filter(({ reachable }) => reachable)) {
+      this.history.record({ type: 'node.quiet', node: node.name, ...node.inHand() })
+    }
+    this.history.record({ type: 'world.quiet' })
+  }
+
+  /** Why the world is not at rest, or null. */
+  #unrest(): string | null {
+    if (this.#clients.pending > 0) return `${this.#clients.pending} operations are pending`
+    for (const [session, books] of this.store.books) {
+      if (books.pending && !books.closed) return `session ${session} has turns that do not end`
+    }
+    for (const { session, place } of this.#clients.followersPending) {
+      const seq = this.store.books.get(session)?.seq ?? 0
+      if (place.seq < seq) return `a follower of ${session} waits at ${place.seq} of ${seq}`
+    }
+    if (this.history.wallJumps) return null
+    const held = openAttachments(this.history)
+    return held.length === 0 ? null : `attachments do not end: ${held.join(', ')}`
+  }
+
+  async #shutDown(): Promise<void> {
+    this.#clients.resting = true
+    for (const node of this.#nodes) void this.#stop(node, 0)
+    await this.#timeline.advance(this.#timeline.now + 60_000)
+    if (this.#clients.pending > 0 || this.#clients.followersPending.length > 0) {
+      this.history.record({ type: 'world.stuck', why: 'somebody waits for nodes that have stopped' })
+    }
+    if (this.#nodes.length > 0) {
+      this.history.record({ type: 'world.stuck', why: `${this.#nodes.length} nodes do not stop` })
+    }
+  }
+}
