@@ -47,8 +47,8 @@ export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
 /** How often a resolve starts over when what it found was closed meanwhile. */
 const RESOLVE_ATTEMPTS = 8
 /** A session used so recently is not let go, however many there are. */
-const IDLE_MS = 1_000
-/** How many of the longest unused sessions are looked at when there are too many. */
+const IDLE_MS = 100
+/** How many of the longest unused sessions are looked at when one more is held. */
 const EVICTION_LOOKS = 8
 
 export class Authority implements Holder {
@@ -81,7 +81,7 @@ export class Authority implements Holder {
     this.limits = { ...LIMITS, ...options.limits }
     this.#runners = options.runners
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
-    this.commits = new GroupCommit(this.store, this.limits, this.counters, () => this.#lease.held)
+    this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
   }
 
@@ -222,7 +222,10 @@ export class Authority implements Holder {
     const held = this.#held.get(id)
     if (held !== undefined) return held.live.session
     const { row } = await this.store.read(id, 0, 0)
-    if (readableRow(row, id).state === 'open') return (await this.open(id)).session
+    if (readableRow(row, id).state === 'open') {
+      const live = await this.open(id).catch(nullIfClosed)
+      if (live !== null) return live.session
+    }
     return foldClaim(id, await this.store.claim(id, this.node)).session
   }
 
@@ -290,10 +293,12 @@ export class Authority implements Holder {
   }
 
   #hold(state: { session: Session; epoch: number; snapshotSeq: number }): LiveSession {
+    // The lease may have ended, or been given up, while the store was asked.
+    this.#lease.assertHeld()
     const live = new LiveSession(this, state)
     this.#held.set(live.id, { live, usedAt: this.clock.monotonic() })
     if (state.session.key !== null) this.#keys.set(state.session.key, live)
-    if (this.#held.size > this.limits.idleSessionsMax) this.#evict()
+    this.trim(EVICTION_LOOKS)
     return live
   }
 
@@ -305,10 +310,13 @@ export class Authority implements Holder {
     return held.live
   }
 
-  #evict(): void {
+  /** Lets go of idle sessions beyond the bound, the longest unused first. */
+  trim(looks = Number.POSITIVE_INFINITY): void {
     const before = this.clock.monotonic() - IDLE_MS
-    for (const { live, usedAt } of [...this.#held.values()].slice(0, EVICTION_LOOKS)) {
-      if (usedAt > before) return
+    let left = Math.min(looks, this.#held.size)
+    for (const { live, usedAt } of this.#held.values()) {
+      if (left === 0 || usedAt > before || this.#held.size <= this.limits.idleSessionsMax) return
+      left -= 1
       if (live.idle) this.#letGo(live)
       else this.#touch(live.id)
     }
@@ -323,6 +331,12 @@ export class Authority implements Holder {
   #releaseAll(error: HoldfastError): void {
     for (const { live } of [...this.#held.values()]) live.release(error)
   }
+}
+
+/** For whom a session that was closed meanwhile is an answer, not a failure. */
+function nullIfClosed(error: unknown): null {
+  if (error instanceof HoldfastError && error.code === 'session_closed') return null
+  throw error
 }
 
 function erasedError(id: string): HoldfastError {

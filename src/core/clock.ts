@@ -7,7 +7,10 @@ export interface Clock {
   now(): number
   /** Milliseconds that only go forward, for deadlines and leases. */
   monotonic(): number
-  /** Runs once after `ms` of monotonic time; the returned function cancels it. */
+  /**
+   * Runs once after `ms` of monotonic time; 0 means after all that is ready now. The returned
+   * function cancels it.
+   */
   after(ms: number, run: () => void): () => void
 }
 

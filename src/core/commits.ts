@@ -3,10 +3,18 @@
  * There is no timer: whatever waits when the store is free goes together. A session has at most one
  * append under way, so the order within a session is its own.
  */
+import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
 import { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Append, AppendOutcome, Store } from './store.ts'
+
+export type CommitContext = {
+  readonly store: Store
+  readonly clock: Clock
+  readonly limits: Limits
+  readonly counters: Counters
+}
 
 type Waiting = {
   readonly append: Append
@@ -20,11 +28,14 @@ export class GroupCommit {
   readonly #counters: Counters
   /** I5: whether this node may still write; asked right before each commit. */
   readonly #mayWrite: () => boolean
+  readonly #clock: Clock
   #waiting: Waiting[] = []
   #inFlight = 0
+  #due = false
 
-  constructor(store: Store, limits: Limits, counters: Counters, mayWrite: () => boolean) {
+  constructor({ store, clock, limits, counters }: CommitContext, mayWrite: () => boolean) {
     this.#store = store
+    this.#clock = clock
     this.#limits = limits
     this.#counters = counters
     this.#mayWrite = mayWrite
@@ -34,8 +45,18 @@ export class GroupCommit {
     const promise = new Promise<AppendOutcome>((settle, fail) => {
       this.#waiting.push({ append, settle, fail })
     })
-    this.#flush()
+    this.#flushSoon()
     return promise
+  }
+
+  /** When all that is ready now has come this far. */
+  #flushSoon(): void {
+    if (this.#due || this.#inFlight >= this.#limits.commitsInFlightMax) return
+    this.#due = true
+    this.#clock.after(0, () => {
+      this.#due = false
+      this.#flush()
+    })
   }
 
   #flush(): void {
@@ -57,7 +78,7 @@ export class GroupCommit {
       for (const { fail } of batch) fail(error)
     } finally {
       this.#inFlight -= 1
-      this.#flush()
+      if (this.#waiting.length > 0) this.#flushSoon()
     }
   }
 }

@@ -86,7 +86,9 @@ export class Feed {
   publish(event: SessionEvent, json: string): void {
     this.#seq = event.seq
     if (event.type === 'turn.started') this.#deltas = 0
-    if (event.type === 'message.added' || isTerminal(event)) this.#replaceDeltas()
+    if ('turn' in event && (event.type === 'message.added' || isTerminal(event))) {
+      this.#replaceDeltas(event.turn)
+    }
     if (this.#followers === 0) this.#floor = event.seq
     else this.#tail.push(new FeedItem(event.seq, event, json))
     if (this.#tail.length > this.#limits.tailItemsMax) this.#trim()
@@ -156,10 +158,13 @@ export class Feed {
     return { build: this.#build, index: this.#dropped + this.#tail.length }
   }
 
-  /** A message has all of the deltas before it; whoever has not read them does not need them. */
-  #replaceDeltas(): void {
-    const events = this.#tail.filter(({ delta }) => delta === 0)
-    if (events.length !== this.#tail.length) this.#rebuild(events)
+  /**
+   * A message has all of the deltas before it; whoever has not read them does not need them. Turns
+   * that end while they wait replace nothing.
+   */
+  #replaceDeltas(turn: string): void {
+    const left = this.#tail.filter(({ event }) => event.type !== 'delta' || event.turn !== turn)
+    if (left.length !== this.#tail.length) this.#rebuild(left)
   }
 
   /** With nobody following, what is in the log need not be in memory. */

@@ -23,6 +23,7 @@ export class Lease {
    */
   #heldUntil = 0
   #cancelTimer: () => void = () => undefined
+  #stopped = false
 
   constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
     this.#holder = holder
@@ -30,7 +31,8 @@ export class Lease {
   }
 
   get held(): boolean {
-    return this.#holder.clock.monotonic() < this.#heldUntil
+    // A beat may still be under way when the lease is given up: its answer changes nothing.
+    return !this.#stopped && this.#holder.clock.monotonic() < this.#heldUntil
   }
 
   /** Lets go of everything and throws if the lease cannot be proved. */
@@ -47,8 +49,8 @@ export class Lease {
   }
 
   async stop(): Promise<void> {
+    this.#stopped = true
     this.#cancelTimer()
-    this.#heldUntil = 0
     const { store, node } = this.#holder
     // A store that cannot be told lets the lease run out by itself.
     await store.beat(node, 0).catch(() => undefined)
@@ -64,7 +66,7 @@ export class Lease {
 
   #beatLater(): void {
     const { clock, limits } = this.#holder
-    if (!Number.isFinite(limits.leaseMs)) return
+    if (!Number.isFinite(limits.leaseMs) || this.#stopped) return
     this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
       this.#beatLater()
       if (!this.held) this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))

@@ -50,17 +50,23 @@ export class Batch {
     this.#at = at
   }
 
-  /** Decides one more command on top of those before it, or throws its refusal. */
+  /**
+   * Decides one more command on top of those before it, or throws its refusal. Whole or not at all:
+   * a runner may hand over what cannot be written as JSON.
+   */
   decide(command: Command): readonly SessionEvent[] {
-    const drafts = decide(this.session, command)
+    let { session } = this
     const events: SessionEvent[] = []
-    for (const draft of drafts) {
-      const event = place(draft, this.session.seq + 1, this.#at)
-      this.session = evolve(this.session, event)
+    const bodies: string[] = []
+    for (const draft of decide(session, command)) {
+      const event = place(draft, session.seq + 1, this.#at)
+      session = evolve(session, event)
       events.push(event)
-      this.events.push(event)
-      this.bodies.push(JSON.stringify(event))
+      bodies.push(JSON.stringify(event))
     }
+    this.session = session
+    this.events.push(...events)
+    this.bodies.push(...bodies)
     return events
   }
 

@@ -59,8 +59,8 @@ export const LIMITS = {
   /** Events read from the store at once. */
   pageEvents: 256,
   /** Appends in one group commit, and group commits under way. */
-  commitAppendsMax: 1_000,
-  commitsInFlightMax: 2,
+  commitAppendsMax: 32,
+  commitsInFlightMax: 4,
   /** Sessions on one page of a list. */
   listMax: 500,
   /** How often expired sessions are closed, old ones erased and stranded ones picked up. */

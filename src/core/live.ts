@@ -17,7 +17,7 @@ import { combine, Lane, type Member, type QueuedEntry } from './lanes.ts'
 import { Ledger, type Batch, type Decision, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
 import type { Runner } from './runner.ts'
-import { Run, type RunHost } from './runs.ts'
+import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
 import { isTerminal, recordTurn, turnOfKeys, type RequestKey, type TurnRecord } from './turns.ts'
@@ -283,9 +283,15 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#feed.delta(turn, text)
   }
 
-  /** A run's last word. If it cannot be recorded the hold is lost, and with it the run. */
+  /** A run's last word. If it cannot be recorded the hold is lost, or the turn ends without it. */
   finish(command: Command & { type: 'finish' }): void {
-    this.post(command).catch(() => (this.holder.counters.outputsLate += 1))
+    const { turn } = command
+    this.post(command).catch((refusal: unknown) => {
+      this.holder.counters.outputsLate += 1
+      if (this.#released !== null || this.session.running?.id !== turn) return
+      const end = { state: 'failed', error: turnError(refusal), reply: null } as const
+      this.finish({ type: 'finish', turn, end })
+    })
   }
 
   /** Asks the session's clients for the running turn; always settles. */
@@ -296,12 +302,11 @@ export class LiveSession implements LedgerOwner, RunHost {
     const asked = { turn, kind, question: text, options: options ?? null, deadline }
     const ask = { ...asked, onNobody: onNobody ?? 'wait', ...(data === undefined ? {} : { data }) }
     return new Promise((resolve, reject) => {
-      const settle = ({ events }: Decision): void => {
-        const [opened, settled] = events
-        if (settled?.type === 'ask.settled') resolve(outcomeOf(settled))
-        else if (opened?.type === 'ask.opened') this.#asking.set(opened.ask, resolve)
+      // Known before it is durable: it may be settled in the very step that opens it.
+      const opened = ([event]: readonly SessionEvent[]): void => {
+        if (event?.type === 'ask.opened') this.#asking.set(event.ask, resolve)
       }
-      this.#ledger.send({ type: 'ask', ask }, settle, reject)
+      this.#ledger.send({ type: 'ask', ask }, () => undefined, reject, opened)
     })
   }
 

@@ -13,6 +13,8 @@ export interface SweptHouse {
   readonly clock: Clock
   readonly limits: Limits
   open(id: string): Promise<LiveSession>
+  /** Lets go of idle sessions beyond the bound. */
+  trim(): void
 }
 
 /** How soon a session that was lost with work in it is tried again. */
@@ -71,6 +73,7 @@ export class Sweeper {
 
   async #sweep(): Promise<void> {
     const { store, clock, limits } = this.#house
+    this.#house.trim()
     await this.#pickUpStranded()
     const at = clock.now()
     await this.#each({ expiredAt: at }, async ({ id }) => {

@@ -212,7 +212,7 @@ export class Run {
 }
 
 /** A failure as the log keeps it: a code and a sentence, never a stack. */
-function turnError(thrown: unknown): TurnError {
+export function turnError(thrown: unknown): TurnError {
   if (thrown instanceof HoldfastError) return { code: thrown.code, message: thrown.message }
   const message = thrown instanceof Error ? thrown.message : String(thrown)
   return { code: 'runner_failed', message: message.slice(0, 2_000) }

@@ -9,6 +9,10 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(ms, run) {
+    if (ms === 0) {
+      const immediate = setImmediate(run)
+      return () => clearImmediate(immediate)
+    }
     let timer: NodeJS.Timeout
     const arm = (left: number): void => {
       const step = Math.min(left, TIMER_MS_MAX)

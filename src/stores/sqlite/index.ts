@@ -32,6 +32,8 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
     workerData: options,
     // The caller's own flags (`--eval`, loaders) are not for this thread.
     execArgv: [],
+    // What it handles lives for one group: a small nursery is as fast and keeps memory down.
+    resourceLimits: { maxYoungGenerationSizeMb: 8 },
   })
   const store = new SqliteStore(worker)
   await store.opened

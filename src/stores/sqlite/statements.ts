@@ -20,7 +20,7 @@ import { nameFrom, storedName } from './names.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
 /** Places that are remembered: looking one up again costs about as much as an append's fence. */
-const PLACES_MAX = 20_000
+const PLACES_MAX = 5_000
 
 const SQL = {
   place: 'SELECT number, due_at AS dueAt, last_event AS last FROM sessions WHERE id = ?',

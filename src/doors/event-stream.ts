@@ -1,0 +1,46 @@
+/**
+ * An answer that is a stream of server-sent events. It reads on only when the reader has taken what
+ * there was, so a slow reader costs nothing but its socket.
+ */
+import { asHoldfastError, type FeedItem } from '../core/index.ts'
+import {
+  EVENT_STREAM_TYPE,
+  HEARTBEAT,
+  STREAM_PREAMBLE,
+  encodeItems,
+  encodeNotice,
+} from '../wire/server-sent-events.ts'
+import type { Exchange, Headers } from './exchange.ts'
+
+export type StreamOptions = {
+  readonly headers?: Headers
+  /** What is said after the feed's own end, if anything. */
+  readonly lastWords?: () => Promise<string>
+}
+
+/** Sends a feed to its end. If it breaks off, `ending` tells the reader that it may come back, and why. */
+export async function streamFeed(
+  exchange: Exchange,
+  feed: AsyncIterable<readonly FeedItem[]>,
+  { headers = [], lastWords = async () => '' }: StreamOptions = {},
+): Promise<void> {
+  exchange.begin(EVENT_STREAM_TYPE, headers)
+  const stopBeating = beat(exchange)
+  try {
+    await exchange.write(STREAM_PREAMBLE)
+    for await (const items of feed) await exchange.write(encodeItems(items))
+    exchange.response.end(exchange.signal.aborted ? '' : await lastWords())
+  } catch (error) {
+    exchange.response.end(encodeNotice('ending', { code: asHoldfastError(error).code }))
+  } finally {
+    stopBeating()
+  }
+}
+
+function beat({ response, premises }: Exchange): () => void {
+  const timer = setInterval(() => {
+    if (!response.destroyed && !response.writableNeedDrain) response.write(HEARTBEAT)
+  }, premises.heartbeatMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}

@@ -1,0 +1,149 @@
+/**
+ * One request and its answer, in a door's hand. Every answer leaves through here, so that all carry the
+ * same headers and are counted.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { type HoldfastError, invalid, type Holdfast } from '../core/index.ts'
+import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
+import { discardBody, readJson } from './body.ts'
+
+/** What all exchanges of a server share. */
+export type Premises = {
+  readonly holdfast: Holdfast
+  readonly bodyBytesMax: number
+  /** Between two signs of life on a stream that has nothing to say. */
+  readonly heartbeatMs: number
+  /** Answers given, by status. */
+  readonly answered: Map<number, number>
+}
+
+/** Header names and values in turn, as Node takes them without copying. */
+export type Headers = readonly string[]
+
+const JSON_TYPE = 'application/json'
+
+export class Exchange {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly premises: Premises
+  /** What the path had in place of the route's parameters, decoded. */
+  readonly params: readonly string[]
+  readonly #search: string
+  #presence: AbortController | null = null
+
+  constructor(
+    { request, response }: { request: IncomingMessage; response: ServerResponse },
+    premises: Premises,
+    { params, search }: { readonly params: readonly string[]; readonly search: string },
+  ) {
+    this.request = request
+    this.response = response
+    this.premises = premises
+    this.params = params
+    this.#search = search
+  }
+
+  get holdfast(): Holdfast {
+    return this.premises.holdfast
+  }
+
+  header(name: string): string | undefined {
+    const value = this.request.headers[name]
+    return Array.isArray(value) ? value.join(', ') : value
+  }
+
+  /** The query, in which only these names may be, each once. */
+  query<Name extends string>(names: readonly Name[]): Partial<Record<Name, string>> {
+    const query: Partial<Record<string, string>> = {}
+    if (this.#search === '') return query
+    for (const [name, value] of new URLSearchParams(this.#search)) {
+      if (!names.some((known) => known === name)) {
+        throw invalid(name, `is no query parameter here; there are: ${names.join(', ') || 'none'}`)
+      }
+      if (Object.hasOwn(query, name)) throw invalid(name, 'must be there only once')
+      query[name] = value
+    }
+    return query
+  }
+
+  json(): Promise<unknown> {
+    return readJson(this.request, this.premises.bodyBytesMax)
+  }
+
+  /** Aborted when the caller goes away before it has its whole answer. */
+  get signal(): AbortSignal {
+    if (this.#presence !== null) return this.#presence.signal
+    const presence = new AbortController()
+    this.#presence = presence
+    const { response } = this
+    if (response.destroyed) presence.abort()
+    response.once('close', () => {
+      if (!response.writableFinished) presence.abort()
+    })
+    return presence.signal
+  }
+
+  reply(status: number, body: unknown, headers: Headers = []): void {
+    this.send(status, JSON_TYPE, JSON.stringify(body), headers)
+  }
+
+  /** The whole answer, in one write. */
+  send(status: number, type: string, text: string, headers: Headers = []): void {
+    const length = ['Content-Length', String(Buffer.byteLength(text))]
+    this.#writeHead(status, type, [...length, ...headers])
+    this.response.end(text)
+  }
+
+  /** The answer's head; its body follows by and by, through `write`. */
+  begin(type: string, headers: Headers = []): void {
+    this.#writeHead(200, type, headers)
+  }
+
+  /** Resolves when the reader has taken so much that more may be written, or has gone. */
+  write(text: string): Promise<void> | void {
+    const { response } = this
+    if (response.destroyed || response.write(text)) return
+    return new Promise((resolve) => {
+      const ready = (): void => {
+        response.off('drain', ready).off('close', ready)
+        resolve()
+      }
+      response.on('drain', ready).on('close', ready)
+    })
+  }
+
+  /** Refuses; if the answer has begun already, cuts it off so that nobody takes it for whole. */
+  refuse(error: HoldfastError, headers: Headers = []): void {
+    const { response } = this
+    if (response.destroyed) return
+    if (response.headersSent) return void response.destroy()
+    const retryAfter = retryAfterSeconds(error)
+    const retry = retryAfter === null ? [] : ['Retry-After', String(retryAfter)]
+    const text = JSON.stringify(problemOf(error))
+    if (error.code !== 'body_too_large') {
+      return this.send(error.status, PROBLEM_TYPE, text, [...retry, ...headers])
+    }
+    const length = String(Buffer.byteLength(text))
+    this.#writeHead(error.status, PROBLEM_TYPE, ['Content-Length', length, 'Connection', 'close'])
+    response.write(text)
+    discardBody(this.request, () => response.end())
+  }
+
+  #writeHead(status: number, type: string, headers: Headers): void {
+    const { answered, holdfast } = this.premises
+    answered.set(status, (answered.get(status) ?? 0) + 1)
+    const all = [
+      'Content-Type',
+      type,
+      'Cache-Control',
+      'no-store',
+      'X-Content-Type-Options',
+      'nosniff',
+      ...headers,
+    ]
+    if (holdfast.authority.draining && !headers.includes('Connection')) {
+      all.push('Connection', 'close')
+    }
+    this.response.writeHead(status, all)
+  }
+}

@@ -1,0 +1,54 @@
+/** A session's log: page by page as JSON, or as it happens as server-sent events. */
+import { invalid, type Position, type SessionHandle } from '../../core/index.ts'
+import { EVENT_STREAM_TYPE, encodeNotice, parsePosition } from '../../wire/server-sent-events.ts'
+import { negotiate } from '../accept.ts'
+import { streamFeed } from '../event-stream.ts'
+import type { Exchange } from '../exchange.ts'
+import { wholeNumber } from './queries.ts'
+
+export async function getEvents(exchange: Exchange): Promise<void> {
+  const [id = ''] = exchange.params
+  const session = exchange.holdfast.session(id)
+  const type = negotiate(exchange.header('accept'), ['application/json', EVENT_STREAM_TYPE])
+  if (type === EVENT_STREAM_TYPE) await streamEvents(exchange, session)
+  else await replyPage(exchange, session)
+}
+
+async function replyPage(exchange: Exchange, session: SessionHandle): Promise<void> {
+  const { pageEvents } = exchange.holdfast.authority.limits
+  const query = exchange.query(['after', 'limit'])
+  const after = wholeNumber('after', query.after ?? '0')
+  const limit = wholeNumber('limit', query.limit ?? String(pageEvents))
+  if (limit < 1 || limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
+  const { row, events } = await session.read(after, limit)
+  const nextAfter = events.at(-1)?.seq ?? after
+  const hasMore = nextAfter < (row?.seq ?? 0)
+  // The log holds JSON already.
+  const bodies = events.map(({ body }) => body).join(',')
+  const page = `{"events":[${bodies}],"nextAfter":${nextAfter},"hasMore":${hasMore}}`
+  exchange.send(200, 'application/json', page)
+}
+
+async function streamEvents(exchange: Exchange, session: SessionHandle): Promise<void> {
+  const { seq, delta } = positionOf(exchange)
+  // While a refusal can still be a status: is there such a log, and does it reach that far?
+  await session.read(seq, 0)
+  const { signal } = exchange
+  const feed = session.feed({ after: seq, afterDelta: delta, signal })
+  await streamFeed(exchange, feed, { lastWords: () => farewell(session) })
+}
+
+/** What a browser sends by itself when it reconnects counts more than the address it began with. */
+function positionOf(exchange: Exchange): Position {
+  const { after } = exchange.query(['after'])
+  const lastEventId = exchange.header('last-event-id')
+  if (lastEventId !== undefined && lastEventId !== '') {
+    return parsePosition('Last-Event-ID', lastEventId)
+  }
+  return parsePosition('after', after ?? '0')
+}
+
+async function farewell(session: SessionHandle): Promise<string> {
+  const { closed } = await session.state()
+  return encodeNotice('end', { code: 'session_closed', reason: closed?.reason ?? null })
+}

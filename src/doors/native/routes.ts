@@ -1,0 +1,191 @@
+/** The native contract, route by route. */
+import { LIMITS } from '../../core/index.ts'
+import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
+import { json, reference, type Answer, type Parameter, type Route } from '../route.ts'
+import { answerAsk, getAsks } from './asks.ts'
+import { getEvents } from './events.ts'
+import { closeSession, createSession, getSession, listSessions } from './sessions.ts'
+import { getTranscript, TRANSCRIPT_TYPE } from './transcript.ts'
+import { cancelTurn, getTurn, postKeyTurn, postSessionTurn } from './turns.ts'
+
+const text = { type: 'string' } as const
+const events = { type: 'string', description: 'Server-sent events.' } as const
+
+function query(name: string, description: string, schema: Parameter['schema'] = text): Parameter {
+  return { name, in: 'query', description, schema }
+}
+
+function header(name: string, description: string): Parameter {
+  return { name, in: 'header', description, schema: text }
+}
+
+const turnHeaders: readonly Parameter[] = [
+  header('Idempotency-Key', 'The same key and input join the same turn.'),
+  header('Prefer', 'respond-async: answer with 202 as soon as the turn is recorded.'),
+]
+
+const turnAnswers: Readonly<Record<number, Answer>> = {
+  200: {
+    description: 'The turn when it is over, or its events as they happen.',
+    content: { 'application/json': reference('TurnOfSession'), [EVENT_STREAM_TYPE]: events },
+  },
+  202: json('The turn is recorded; Location says where.', reference('TurnOfSession')),
+}
+
+const sessionRoutes: readonly Route[] = [
+  {
+    method: 'POST',
+    path: '/v1/sessions',
+    name: 'createSession',
+    summary: 'Find the session of a key or an id, or create it',
+    body: reference('SessionRequest'),
+    answers: {
+      200: json('It was there.', reference('ResolvedSession')),
+      201: json('It was created by this very request.', reference('ResolvedSession')),
+    },
+    refusals: [409, 410, 413, 415, 429],
+    handle: createSession,
+  },
+  {
+    method: 'GET',
+    path: '/v1/sessions',
+    name: 'listSessions',
+    summary: 'List sessions, newest first; internal ones are never listed',
+    parameters: [
+      query('state', 'Only open, or only closed ones.', { enum: ['open', 'closed'] }),
+      query('key', 'Only those of this key.'),
+      query('label', 'Only those with this label, as name:value.'),
+      query('limit', 'How many.', { type: 'integer', minimum: 1, maximum: LIMITS.listMax }),
+      query('cursor', 'The nextCursor of the page before.'),
+    ],
+    answers: { 200: json('One page.', reference('SessionPage')) },
+    handle: listSessions,
+  },
+  {
+    method: 'GET',
+    path: '/v1/sessions/:id',
+    name: 'getSession',
+    summary: 'A session as it is now, open or closed',
+    answers: { 200: json('The session.', reference('Session')) },
+    refusals: [404, 410],
+    handle: getSession,
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/sessions/:id',
+    name: 'closeSession',
+    summary: 'Close a session for good; closing it again changes nothing',
+    parameters: [query('erase', 'Also erase its log for ever.', { type: 'boolean' })],
+    answers: { 200: json('It is closed.', reference('ClosedSession')) },
+    refusals: [404],
+    handle: closeSession,
+  },
+]
+
+const turnRoutes: readonly Route[] = [
+  {
+    method: 'POST',
+    path: '/v1/sessions/:id/turns',
+    name: 'postSessionTurn',
+    summary: 'Run a turn in a session',
+    parameters: turnHeaders,
+    body: reference('TurnRequest'),
+    answers: turnAnswers,
+    refusals: [404, 406, 410, 413, 415, 429],
+    handle: postSessionTurn,
+  },
+  {
+    method: 'POST',
+    path: '/v1/keys/:key/turns',
+    name: 'postKeyTurn',
+    summary: 'Run a turn in the session of a key, creating the session in the same step if need be',
+    parameters: turnHeaders,
+    body: reference('KeyTurnRequest'),
+    answers: turnAnswers,
+    refusals: [406, 409, 413, 415, 429],
+    handle: postKeyTurn,
+  },
+  {
+    method: 'GET',
+    path: '/v1/sessions/:id/turns/:turn',
+    name: 'getTurn',
+    summary: 'A turn as it is now',
+    answers: { 200: json('The turn.', reference('TurnOfSession')) },
+    refusals: [404, 410],
+    handle: getTurn,
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/sessions/:id/turns/:turn',
+    name: 'cancelTurn',
+    summary: 'Cancel a turn that waits or runs; answered when it is over',
+    answers: { 200: json('The turn, which is over.', reference('TurnOfSession')) },
+    refusals: [404, 410],
+    handle: cancelTurn,
+  },
+]
+
+const logRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/sessions/:id/events',
+    name: 'getEvents',
+    summary: "A session's events: one page, or from a position on as they happen",
+    parameters: [
+      query('after', 'The last event that is known: SEQ, on a stream SEQ.N too.'),
+      query('limit', 'How many events on a page.', { type: 'integer', minimum: 1 }),
+      header('Last-Event-ID', 'On a stream: the id of the last event that was seen.'),
+    ],
+    answers: {
+      200: {
+        description: 'A page, or the stream.',
+        content: { 'application/json': reference('EventPage'), [EVENT_STREAM_TYPE]: events },
+      },
+    },
+    refusals: [404, 406, 410],
+    handle: getEvents,
+  },
+  {
+    method: 'GET',
+    path: '/v1/sessions/:id/transcript',
+    name: 'getTranscript',
+    summary: 'The conversation, one message per line',
+    answers: {
+      200: {
+        description: 'JSON lines.',
+        content: { [TRANSCRIPT_TYPE]: reference('Message') },
+      },
+    },
+    refusals: [404, 406, 410],
+    handle: getTranscript,
+  },
+]
+
+const askRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/sessions/:id/asks',
+    name: 'getAsks',
+    summary: 'The questions that wait for an answer',
+    answers: { 200: json('The asks.', reference('AskList')) },
+    refusals: [404, 410],
+    handle: getAsks,
+  },
+  {
+    method: 'POST',
+    path: '/v1/sessions/:id/asks/:ask',
+    name: 'answerAsk',
+    summary: 'Answer a question; the first valid answer wins',
+    body: reference('AnswerRequest'),
+    answers: { 200: json('It is answered.', reference('AnsweredAsk')) },
+    refusals: [404, 409, 410, 413, 415],
+    handle: answerAsk,
+  },
+]
+
+export const NATIVE_ROUTES: readonly Route[] = [
+  ...sessionRoutes,
+  ...turnRoutes,
+  ...logRoutes,
+  ...askRoutes,
+]

@@ -1,0 +1,28 @@
+/** The conversation as JSON lines, read and written piece by piece however long it is. */
+import type { Exchange } from '../exchange.ts'
+import { negotiate } from '../accept.ts'
+
+export const TRANSCRIPT_TYPE = 'application/jsonl'
+
+/** Lines are gathered to writes of about this size. */
+const WRITE_CHARS = 16_384
+
+export async function getTranscript(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const [id = ''] = exchange.params
+  const type = negotiate(exchange.header('accept'), [TRANSCRIPT_TYPE, 'application/x-ndjson'])
+  const messages = exchange.holdfast.session(id).messages()
+  // The first step tells whether there is such a session, while a refusal can still be a status.
+  let step = await messages.next()
+  exchange.begin(type)
+  let lines = ''
+  while (step.done !== true && !exchange.response.destroyed) {
+    lines += `${JSON.stringify(step.value)}\n`
+    if (lines.length >= WRITE_CHARS) {
+      await exchange.write(lines)
+      lines = ''
+    }
+    step = await messages.next()
+  }
+  exchange.response.end(lines)
+}

@@ -1,0 +1,45 @@
+/** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
+import type { Exchange } from './exchange.ts'
+
+export const METHODS = ['GET', 'POST', 'DELETE'] as const
+export type Method = (typeof METHODS)[number]
+
+/** A JSON Schema, as OpenAPI 3.1 takes it. */
+export type Schema = { readonly [keyword: string]: unknown }
+
+export type Parameter = {
+  readonly name: string
+  readonly in: 'query' | 'header'
+  readonly description: string
+  readonly schema: Schema
+}
+
+/** An answer: what it means, and its body by media type. */
+export type Answer = {
+  readonly description: string
+  readonly content?: Readonly<Record<string, Schema>>
+}
+
+export type Route = {
+  readonly method: Method
+  /** `:name` stands for one part of the path, in which anything may be percent-encoded. */
+  readonly path: string
+  /** Names the operation in the OpenAPI document. */
+  readonly name: string
+  readonly summary: string
+  readonly parameters?: readonly Parameter[]
+  readonly body?: Schema
+  readonly answers: Readonly<Record<number, Answer>>
+  /** The statuses it refuses with, besides those that every route has. */
+  readonly refusals?: readonly number[]
+  readonly handle: (exchange: Exchange) => Promise<void> | void
+}
+
+export function reference(schema: string): Schema {
+  return { $ref: `#/components/schemas/${schema}` }
+}
+
+/** An answer that is JSON. */
+export function json(description: string, schema: Schema): Answer {
+  return { description, content: { 'application/json': schema } }
+}

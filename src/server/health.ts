@@ -1,0 +1,28 @@
+/** Whether the store answers: for `/ready`, and to notice a store that has failed for good. */
+import { HoldfastError, asHoldfastError, type Holdfast } from '../core/index.ts'
+import { SERVER_LIMITS } from './limits.ts'
+
+/** Why no work can be taken, or null if it can. Costs one read of a row that is not there. */
+export async function unreadiness(holdfast: Holdfast): Promise<HoldfastError | null> {
+  if (holdfast.authority.draining) {
+    return new HoldfastError('draining', 'the server is about to stop')
+  }
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    const error = new HoldfastError('store_unavailable', 'the store does not answer')
+    timer = setTimeout(() => reject(error), SERVER_LIMITS.storeAnswerMs)
+  })
+  try {
+    await Promise.race([holdfast.authority.store.read('', 0, 0), late])
+    return null
+  } catch (error) {
+    return asHoldfastError(error)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** Nothing but a new start helps. */
+export function isForGood({ code }: HoldfastError): boolean {
+  return code === 'store_failed' || code === 'store_corrupt'
+}

@@ -1,0 +1,92 @@
+/** What `/metrics` says, in the Prometheus text format. No label names a session: their number is open. */
+import type { IntervalHistogram } from 'node:perf_hooks'
+import type { Premises } from '../doors/exchange.ts'
+import { VERSION } from '../wire/version.ts'
+
+export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+
+type Metric = {
+  readonly name: string
+  readonly type: 'counter' | 'gauge'
+  readonly help: string
+  /** By its labels, written out; an empty text for none. */
+  readonly values: Readonly<Record<string, number>>
+}
+
+/** The event loop's delay is that since the last time it was asked for. */
+export function renderMetrics(premises: Premises, delay: IntervalHistogram): string {
+  const metrics = [
+    ...counters(premises),
+    ...gauges(premises),
+    answers(premises),
+    loopDelay(delay),
+    buildInfo(),
+  ]
+  delay.reset()
+  return metrics.map(render).join('')
+}
+
+function counters({ holdfast }: Premises): readonly Metric[] {
+  return Object.entries(holdfast.authority.counters).map(([name, value]) => ({
+    name: `holdfast_${snakeCase(name)}_total`,
+    type: 'counter',
+    help: `${snakeCase(name).replaceAll('_', ' ')} since the start`,
+    values: { '': Number(value) },
+  }))
+}
+
+function gauges({ holdfast }: Premises): readonly Metric[] {
+  const { rss, heapUsed } = process.memoryUsage()
+  return [
+    gauge('holdfast_sessions_held', 'sessions held in memory', holdfast.authority.heldCount),
+    gauge('holdfast_draining', '1 while the server is about to stop', draining(holdfast)),
+    gauge('process_resident_memory_bytes', 'resident memory', rss),
+    gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use', heapUsed),
+    gauge('process_uptime_seconds', 'how long the process has run', process.uptime()),
+  ]
+}
+
+function draining(holdfast: Premises['holdfast']): number {
+  return holdfast.authority.draining ? 1 : 0
+}
+
+function gauge(name: string, help: string, value: number): Metric {
+  return { name, type: 'gauge', help, values: { '': value } }
+}
+
+function answers({ answered }: Premises): Metric {
+  const counts = Array.from(answered, ([status, count]) => [`{status="${status}"}`, count])
+  const values = Object.fromEntries(counts) as Record<string, number>
+  const help = 'HTTP answers begun, by status'
+  return { name: 'holdfast_http_answers_total', type: 'counter', help, values }
+}
+
+function loopDelay(delay: IntervalHistogram): Metric {
+  const seconds = (nanoseconds: number): number =>
+    Number.isFinite(nanoseconds) ? nanoseconds / 1e9 : 0
+  return {
+    name: 'holdfast_event_loop_delay_seconds',
+    type: 'gauge',
+    help: 'delay of the event loop since the last scrape',
+    values: {
+      '{quantile="0.5"}': seconds(delay.percentile(50)),
+      '{quantile="0.99"}': seconds(delay.percentile(99)),
+      '{quantile="1"}': seconds(delay.max),
+    },
+  }
+}
+
+function buildInfo(): Metric {
+  const labels = `{version="${VERSION}",node="${process.version}"}`
+  const help = 'which version this is'
+  return { name: 'holdfast_build_info', type: 'gauge', help, values: { [labels]: 1 } }
+}
+
+function render({ name, type, help, values }: Metric): string {
+  const samples = Object.entries(values).map(([labels, value]) => `${name}${labels} ${value}\n`)
+  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${samples.join('')}`
+}
+
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}

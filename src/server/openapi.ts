@@ -1,0 +1,82 @@
+/** The OpenAPI 3.1 document, made from the very table that routes requests. */
+import { NATIVE_SCHEMAS } from '../doors/native/schemas.ts'
+import { reference, type Answer, type Parameter, type Route, type Schema } from '../doors/route.ts'
+import { PROBLEM_TYPE } from '../wire/problem.ts'
+import { VERSION } from '../wire/version.ts'
+
+/** The statuses that any route may refuse with. */
+const COMMON_REFUSALS = [400, 403, 422, 500, 503] as const
+
+const problem: Schema = {
+  type: 'object',
+  required: ['type', 'title', 'status', 'code', 'detail'],
+  properties: {
+    type: { type: 'string' },
+    title: { type: 'string' },
+    status: { type: 'integer' },
+    code: { type: 'string', description: 'What programs branch on.' },
+    detail: { type: 'string', description: 'One sentence for people.' },
+    position: { type: 'integer', description: 'With session_busy: the place in the queue.' },
+    retryAfterMs: { type: 'integer' },
+  },
+}
+
+export function openApiDocument(routes: readonly Route[]): Schema {
+  const paths: Record<string, Record<string, Schema>> = {}
+  for (const route of routes) {
+    const path = route.path.replace(/:(\w+)/g, '{$1}')
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) }
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Holdfast',
+      version: VERSION,
+      description: 'The session authority: sessions, turns, events and asks.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    paths,
+    components: { schemas: { ...NATIVE_SCHEMAS, Problem: problem } },
+  }
+}
+
+function operation(route: Route): Schema {
+  const { name, summary, body, answers, refusals = [] } = route
+  const statuses = [...new Set([...COMMON_REFUSALS, ...refusals])]
+  const refused = statuses.map((status) => [status, refusal(status)] as const)
+  const answered = Object.entries(answers).map(([status, answer]) => [status, response(answer)])
+  return {
+    operationId: name,
+    summary,
+    parameters: [...pathParameters(route.path), ...(route.parameters ?? []).map(parameter)],
+    ...(body === undefined ? {} : { requestBody: requestBody(body) }),
+    responses: Object.fromEntries([...refused, ...answered]) as Schema,
+  }
+}
+
+function pathParameters(path: string): readonly Schema[] {
+  return Array.from(path.matchAll(/:(\w+)/g), ([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }))
+}
+
+function parameter({ name, in: place, description, schema }: Parameter): Schema {
+  return { name, in: place, description, required: false, schema }
+}
+
+function requestBody(schema: Schema): Schema {
+  return { required: true, content: { 'application/json': { schema } } }
+}
+
+function response({ description, content = {} }: Answer): Schema {
+  const media = Object.entries(content).map(([type, schema]) => [type, { schema }])
+  return { description, content: Object.fromEntries(media) as Schema }
+}
+
+function refusal(status: number): Schema {
+  const schema = reference('Problem')
+  return { description: `Refused with ${status}.`, content: { [PROBLEM_TYPE]: { schema } } }
+}

@@ -1,0 +1,89 @@
+/** All routes of a server: the doors', and the few about the server itself. */
+import type { IntervalHistogram } from 'node:perf_hooks'
+import { NATIVE_ROUTES } from '../doors/native/routes.ts'
+import type { Exchange } from '../doors/exchange.ts'
+import { json, reference, type Route, type Schema } from '../doors/route.ts'
+import { unreadiness } from './health.ts'
+import { LANDING_POLICY, landingPage } from './landing.ts'
+import { METRICS_TYPE, renderMetrics } from './metrics.ts'
+import { openApiDocument } from './openapi.ts'
+
+const status: Schema = { type: 'object', properties: { status: { type: 'string' } } }
+
+export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
+  const routes: Route[] = [...NATIVE_ROUTES, ...statusRoutes(delay)]
+  let document = ''
+  routes.push({
+    method: 'GET',
+    path: '/openapi.json',
+    name: 'getOpenApi',
+    summary: 'This document',
+    answers: { 200: json('An OpenAPI 3.1 document.', { type: 'object' }) },
+    handle: (exchange) => {
+      document ||= JSON.stringify(openApiDocument(routes))
+      exchange.send(200, 'application/json', document)
+    },
+  })
+  return routes
+}
+
+function statusRoutes(delay: IntervalHistogram): readonly Route[] {
+  return [
+    {
+      method: 'GET',
+      path: '/',
+      name: 'getLanding',
+      summary: 'A page for people',
+      answers: { 200: { description: 'HTML.', content: { 'text/html': { type: 'string' } } } },
+      handle: sendLanding,
+    },
+    {
+      method: 'GET',
+      path: '/health',
+      name: 'getHealth',
+      summary: 'Whether the process lives',
+      answers: { 200: json('It does.', status) },
+      handle: (exchange) => exchange.reply(200, { status: 'ok' }),
+    },
+    {
+      method: 'GET',
+      path: '/ready',
+      name: 'getReady',
+      summary: 'Whether it takes work: not while it drains, nor when its store has failed',
+      answers: { 200: json('It does.', status), 503: notReady },
+      handle: sendReady,
+    },
+    {
+      method: 'GET',
+      path: '/metrics',
+      name: 'getMetrics',
+      summary: 'Numbers for Prometheus',
+      answers: {
+        200: { description: 'Prometheus text.', content: { 'text/plain': { type: 'string' } } },
+      },
+      handle: (exchange) =>
+        exchange.send(200, METRICS_TYPE, renderMetrics(exchange.premises, delay)),
+    },
+  ]
+}
+
+const notReady = {
+  description: 'It does not; the problem says why.',
+  content: { 'application/problem+json': reference('Problem') },
+}
+
+function sendLanding(exchange: Exchange): void {
+  const page = landingPage(exchange.header('host') ?? '')
+  exchange.send(200, 'text/html; charset=utf-8', page, [
+    'Content-Security-Policy',
+    LANDING_POLICY,
+    'Referrer-Policy',
+    'no-referrer',
+  ])
+}
+
+async function sendReady(exchange: Exchange): Promise<void> {
+  const reason = await unreadiness(exchange.holdfast)
+  if (reason === null) exchange.reply(200, { status: 'ready' })
+  else exchange.refuse(reason)
+}

@@ -1,0 +1,165 @@
+/**
+ * The HTTP server: lets a request in, finds its route, and answers whatever its handler threw.
+ *
+ * It goes in order: first no new turn is taken while those that run may end, then every stream is told
+ * and the store is closed, then what is left of the connections is cut.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { asHoldfastError, invalid, type Holdfast, type HoldfastError } from '../core/index.ts'
+import { Exchange, type Premises } from '../doors/exchange.ts'
+import { checkAccess, isLoopback, urlHost } from './access.ts'
+import { isForGood, unreadiness } from './health.ts'
+import { SERVER_LIMITS } from './limits.ts'
+import { silentLogger, type Logger } from './logger.ts'
+import { Router } from './router.ts'
+import { serverRoutes } from './routes.ts'
+
+export type ServerOptions = {
+  readonly holdfast: Holdfast
+  /** 0, the default: any that is free. */
+  readonly port?: number
+  /** A loopback address: 127.0.0.1 by default. */
+  readonly host?: string
+  readonly log?: Logger
+  /** Between two signs of life on a stream that has nothing to say. */
+  readonly heartbeatMs?: number
+  /** Called once, when the store has failed for good and only a new start helps. */
+  readonly onStoreFailed?: (error: HoldfastError) => void
+}
+
+const NO_MATCH = { params: [], search: '' } as const
+
+/** Listens, and resolves when requests can come. */
+export async function startServer(options: ServerOptions): Promise<HoldfastServer> {
+  const { host = '127.0.0.1', port = 0 } = options
+  if (!isLoopback(host)) {
+    throw invalid('host', `must be a loopback address, not ${host}: there are no tokens yet`)
+  }
+  const server = new HoldfastServer(options, host)
+  await server.listen(port)
+  return server
+}
+
+export class HoldfastServer {
+  readonly #server: Server
+  readonly #premises: Premises
+  readonly #router: Router
+  readonly #log: Logger
+  readonly #boundHost: string
+  readonly #delay = monitorEventLoopDelay({ resolution: 20 })
+  readonly #onStoreFailed: (error: HoldfastError) => void
+  #storeTimer: NodeJS.Timeout | undefined
+  #hasFailed = false
+  #closing: Promise<void> | null = null
+
+  constructor(options: ServerOptions, boundHost: string) {
+    const { holdfast, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
+    const bodyBytesMax = holdfast.authority.limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra
+    this.#premises = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map() }
+    this.#boundHost = boundHost
+    this.#log = options.log ?? silentLogger
+    this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
+    this.#router = new Router(serverRoutes(this.#delay))
+    this.#server = newServer((request, response) => this.#serve(request, response))
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo | null)?.port ?? 0
+  }
+
+  get url(): string {
+    return `http://${urlHost(this.#boundHost)}:${this.port}`
+  }
+
+  async listen(port: number): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject)
+      this.#server.listen({ port, host: this.#boundHost }, () => {
+        this.#server.off('error', reject)
+        resolve()
+      })
+    })
+    this.#delay.enable()
+    this.#storeTimer = setInterval(() => void this.#checkStore(), SERVER_LIMITS.storeCheckMs)
+    this.#storeTimer.unref()
+  }
+
+  /** Lets running turns end for `drainMs`, then closes everything, the store too. */
+  close({ drainMs = 0 }: { readonly drainMs?: number } = {}): Promise<void> {
+    this.#closing ??= this.#close(drainMs)
+    return this.#closing
+  }
+
+  async #close(drainMs: number): Promise<void> {
+    clearInterval(this.#storeTimer)
+    try {
+      // Still listening: who comes now is told that this server drains, and may go elsewhere.
+      await this.#premises.holdfast.close({ drainMs })
+    } finally {
+      await this.#disconnect()
+      this.#delay.disable()
+    }
+  }
+
+  async #disconnect(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
+    this.#server.closeIdleConnections()
+    const cut = setTimeout(() => this.#server.closeAllConnections(), SERVER_LIMITS.farewellMs)
+    await closed
+    clearTimeout(cut)
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse): void {
+    const ends = { request, response }
+    try {
+      checkAccess(request.headers, this.#boundHost)
+      const match = this.#router.match(request.method ?? '', request.url ?? '')
+      const exchange = new Exchange(ends, this.#premises, match)
+      // A handler that does not wait for anything has answered already.
+      match.route.handle(exchange)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
+    } catch (thrown) {
+      this.#refuse(new Exchange(ends, this.#premises, NO_MATCH), thrown)
+    }
+  }
+
+  #refuse(exchange: Exchange, thrown: unknown): void {
+    const error = asHoldfastError(thrown)
+    if (error.code === 'internal') {
+      const { method = '' } = exchange.request
+      this.#log.error('a request failed unexpectedly', { method, error: error.message })
+    }
+    if (isForGood(error)) this.#storeFailed(error)
+    const allowed = error.details['allowed']
+    exchange.refuse(error, Array.isArray(allowed) ? ['Allow', allowed.join(', ')] : [])
+  }
+
+  async #checkStore(): Promise<void> {
+    const error = await unreadiness(this.#premises.holdfast)
+    if (error !== null && isForGood(error)) this.#storeFailed(error)
+  }
+
+  #storeFailed(error: HoldfastError): void {
+    if (this.#hasFailed) return
+    this.#hasFailed = true
+    this.#onStoreFailed(error)
+  }
+}
+
+function newServer(serve: (request: IncomingMessage, response: ServerResponse) => void): Server {
+  const limits = SERVER_LIMITS
+  const server = createServer(
+    {
+      maxHeaderSize: limits.headerBytesMax,
+      headersTimeout: limits.headersMs,
+      requestTimeout: limits.requestMs,
+      keepAliveTimeout: limits.keepAliveMs,
+      connectionsCheckingInterval: limits.headersMs / 2,
+    },
+    serve,
+  )
+  server.maxHeadersCount = limits.headersMax
+  server.maxConnections = limits.connectionsMax
+  return server
+}

@@ -1,0 +1,55 @@
+/** A refusal as it crosses the wire: a problem document (RFC 9457) with our code in it, never a stack. */
+import type { HoldfastError } from '../core/index.ts'
+
+export type Problem = {
+  readonly type: 'about:blank'
+  /** What the status is called. */
+  readonly title: string
+  readonly status: number
+  /** What programs branch on. */
+  readonly code: string
+  /** One sentence for people. */
+  readonly detail: string
+  readonly [fact: string]: unknown
+}
+
+export const PROBLEM_TYPE = 'application/problem+json'
+
+const TITLES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  406: 'Not Acceptable',
+  409: 'Conflict',
+  410: 'Gone',
+  413: 'Content Too Large',
+  415: 'Unsupported Media Type',
+  422: 'Unprocessable Content',
+  429: 'Too Many Requests',
+  500: 'Internal Server Error',
+  503: 'Service Unavailable',
+  507: 'Insufficient Storage',
+}
+
+/** What was not foreseen may say anything, so its own message stays on the server. */
+const INTERNAL_DETAIL = 'something went wrong inside Holdfast; its log says what'
+
+export function problemOf(error: HoldfastError): Problem {
+  const { code, status, message, details } = error
+  return {
+    ...details,
+    type: 'about:blank',
+    title: TITLES[status] ?? 'Error',
+    status,
+    code,
+    detail: code === 'internal' ? INTERNAL_DETAIL : message,
+  }
+}
+
+/** In how many seconds to try again (at least one), or null where trying again does not help. */
+export function retryAfterSeconds({ retry, details }: HoldfastError): number | null {
+  if (!retry) return null
+  const ms = details['retryAfterMs']
+  return typeof ms === 'number' ? Math.max(1, Math.ceil(ms / 1_000)) : 1
+}

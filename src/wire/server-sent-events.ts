@@ -1,0 +1,39 @@
+/**
+ * Server-sent events: how a session's feed is written to a text/event-stream, and how a reader says
+ * where it stands. An event's id is its `SEQ`, a delta's is `SEQ.N`.
+ */
+import { invalid, type FeedItem, type Position } from '../core/index.ts'
+
+export const EVENT_STREAM_TYPE = 'text/event-stream'
+
+/** Begins every stream: how long a browser waits before it connects again. */
+export const STREAM_PREAMBLE = 'retry: 1000\n\n'
+
+/** A comment: keeps the connection from looking dead. */
+export const HEARTBEAT = ': heartbeat\n\n'
+
+/** All that is ready as one text, so that it goes out in one write. */
+export function encodeItems(items: readonly FeedItem[]): string {
+  let text = ''
+  for (const item of items) text += encodeItem(item)
+  return text
+}
+
+function encodeItem({ seq, delta, event, json }: FeedItem): string {
+  const id = delta === 0 ? seq : `${seq}.${delta}`
+  return `event: ${event.type}\nid: ${id}\ndata: ${json}\n\n`
+}
+
+/** Something about the stream itself: it has no id, so that the reader's position stays. */
+export function encodeNotice(event: 'end' | 'ending', data: Readonly<Record<string, unknown>>) {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
+}
+
+const POSITION = /^(\d{1,15})(?:\.(\d{1,15}))?$/
+
+/** Reads `SEQ` or `SEQ.N`; `field` is what the text came in. */
+export function parsePosition(field: string, text: string): Position {
+  const [, seq, delta = '0'] = POSITION.exec(text) ?? []
+  if (seq === undefined) throw invalid(field, 'must be SEQ or SEQ.N, as in the id of an event')
+  return { seq: Number(seq), delta: Number(delta) }
+}
