@@ -23,10 +23,11 @@ const alone = await session.turn('notes.txt')
 console.log(alone.reply.text) // left alone: nobody_to_ask
 
 const client = await session.attach({ answers: ['permission'] })
+const { seq } = await session.state()
 const turn = session.turn('notes.txt')
-for await (const event of session.events()) {
-  if (event.type === 'ask.opened') await client.answer(event.ask, 'allow').catch(() => undefined)
-  if (event.type === 'turn.done' && event.turn === (await turn).id) break
+for await (const event of session.events({ after: seq })) {
+  if (event.type === 'ask.opened') await client.answer(event.ask, 'allow')
+  if (event.type === 'turn.done') break
 }
 console.log((await turn).reply.text) // deleted notes.txt
 await hold.close()

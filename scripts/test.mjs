@@ -5,6 +5,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { prepareMachine } from './machine.mjs'
 import { checkNode, compile, endWithNpm, PACKAGE, prepare, PROGRAMS, runTool } from './prepare.mjs'
 
 const total = { passed: 0, failed: 0 }
@@ -21,6 +22,7 @@ async function runSteps() {
   const built = await prepare([PACKAGE])
   await step('format', () => check(runTool('oxfmt', ['--check', '.'], { quiet: true })))
   await step('lint', () => check(runTool('oxlint', ['--type-aware'], { quiet: true })))
+  await step('machine', () => check(prepareMachine()))
   await step('types', () => check(compile(PROGRAMS)))
   await step('tests', () => (built ? runTests() : noTests()))
 }

@@ -21,6 +21,11 @@ export type TurnRequest = {
    * takes.
    */
   readonly waitMs: number | null
+  /** Looked at only if it has to wait: most do not. */
+  readonly caller: CallerPresence
+}
+
+export type CallerPresence = {
   /** Aborted when the caller goes away: a request that was not admitted leaves the lane. */
   readonly signal?: AbortSignal
 }
@@ -100,9 +105,10 @@ function waitFor(
   live: LiveSession,
   entry: WaitingEntry,
   member: Member,
-  { waitMs, signal }: TurnRequest,
+  { waitMs, caller }: TurnRequest,
 ): Promise<string> {
   if (!live.lane.has(entry)) return member.admitted
+  const { signal } = caller
   const { clock, limits } = live.holder
   return new Promise((resolve, reject) => {
     const leave = (error: HoldfastError): void => {

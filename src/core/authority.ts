@@ -39,8 +39,8 @@ export type AuthorityOptions = {
   readonly limits?: Partial<Limits>
 }
 
-/** What to find or create. With `explicit` the id is the caller's own and decides. */
-export type ResolveRequest = SessionOptions & { readonly explicit: boolean }
+/** What to find or create. An id is the caller's own and decides; without one it is minted. */
+export type ResolveRequest = Omit<SessionOptions, 'id'> & { readonly id: string | null }
 
 export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
 
@@ -120,9 +120,9 @@ export class Authority implements Holder {
   }
 
   /** The steady state: a session that is held is found without asking anybody. */
-  #known({ id, key, explicit }: ResolveRequest): LiveSession | null {
+  #known({ id, key }: ResolveRequest): LiveSession | null {
     this.#lease.assertHeld()
-    if (!explicit) return key === null ? null : this.#touch(this.#keys.get(key)?.id ?? '')
+    if (id === null) return key === null ? null : this.#touch(this.#keys.get(key)?.id ?? '')
     const live = this.#touch(id)
     return live !== null && (key === null || live.session.key === key) ? live : null
   }
@@ -130,8 +130,8 @@ export class Authority implements Holder {
   /** Null: somebody else was at it, or what was found is closed by now; look again. */
   async #reserveOnce(request: ResolveRequest): Promise<Resolved | null> {
     const { id, key } = request
-    const name = JSON.stringify(request.explicit ? { id } : { key })
-    const underWay = request.explicit || key !== null ? this.#reserving.get(name) : undefined
+    const name = JSON.stringify(id === null ? { key } : { id })
+    const underWay = id === null && key === null ? undefined : this.#reserving.get(name)
     if (underWay !== undefined) {
       await underWay
       return null
@@ -142,11 +142,12 @@ export class Authority implements Holder {
   }
 
   async #reserve(request: ResolveRequest): Promise<Resolved | null> {
-    const { explicit, ...options } = request
+    const explicit = request.id !== null
+    const id = request.id ?? this.entropy.id()
     const at = this.clock.now()
-    const event: SessionEvent = { type: 'session.created', ...options, seq: 1, at }
+    const event: SessionEvent = { type: 'session.created', ...request, id, seq: 1, at }
     const session = createSession(event)
-    const { id, key, agent, internal, labels } = options
+    const { key, agent, internal, labels } = request
     const reservation = { id, explicit, key, agent, internal, labels, node: this.node, at }
     const body = JSON.stringify(event)
     const reserved = this.store.reserve({ ...reservation, expiresAt: expiresAt(session), body })

@@ -120,7 +120,7 @@ export class Feed {
       while (signal?.aborted !== true) {
         const replay: boolean = !this.#reaches(cursor) && position.seq < this.#floor
         const items = replay ? await this.#replay(position) : this.#after(position, cursor)
-        cursor = replay ? null : this.#cursor()
+        cursor = replay || position.seq > this.#seq ? null : this.#cursor()
         position = positionAfter(position, items)
         if (items.length > 0) yield items
         else if (this.#end === null) await new Promise<void>((woken) => this.#wake.push(woken))
@@ -144,6 +144,8 @@ export class Feed {
   }
 
   #after(position: Position, cursor: Cursor | null): readonly FeedItem[] {
+    // It has read in the store what is durable, but not published yet.
+    if (position.seq > this.#seq) return []
     if (cursor !== null && this.#reaches(cursor)) {
       return this.#tail.slice(cursor.index - this.#dropped)
     }

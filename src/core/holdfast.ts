@@ -90,8 +90,8 @@ export class Holdfast {
   }
 
   async #resolve(options: ResolveOptions): Promise<{ live: LiveSession; isNew: boolean }> {
-    const { limits, entropy } = this.authority
-    const request = resolveRequest(options, { limits, entropy, agent: this.#defaultAgent })
+    const { limits } = this.authority
+    const request = resolveRequest(options, { limits, agent: this.#defaultAgent })
     this.#assertAgent(request.agent)
     const resolved = await this.authority.resolve(request)
     const { id, agent } = resolved.live.session

@@ -59,8 +59,8 @@ export const LIMITS = {
   /** Events read from the store at once. */
   pageEvents: 256,
   /** Appends in one group commit, and group commits under way. */
-  commitAppendsMax: 32,
-  commitsInFlightMax: 4,
+  commitAppendsMax: 64,
+  commitsInFlightMax: 1,
   /** Sessions on one page of a list. */
   listMax: 500,
   /** How often expired sessions are closed, old ones erased and stranded ones picked up. */

@@ -108,7 +108,8 @@ export class Sweeper {
     try {
       await this.#house.open(id)
     } catch (error) {
-      const later = error instanceof HoldfastError && error.retry && error.code !== 'not_owner'
+      // What a store throws of its own may pass too, and nobody else picks up what this node owns.
+      const later = !(error instanceof HoldfastError) || (error.retry && error.code !== 'not_owner')
       if (later && !this.#stopped) this.pickUp(id)
     }
   }

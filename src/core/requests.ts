@@ -2,7 +2,7 @@
 import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './admission.ts'
 import type { ResolveRequest } from './authority.ts'
 import { RECONNECT_POLICIES, type ReconnectPolicy } from './attachments.ts'
-import type { Digest, Entropy } from './clock.ts'
+import type { Digest } from './clock.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { Input } from './turns.ts'
@@ -41,15 +41,14 @@ export function invalid(field: string, problem: string): HoldfastError {
 
 export function resolveRequest(
   options: ResolveOptions,
-  { agent, limits, entropy }: { agent: string; limits: Limits; entropy: Entropy },
+  { agent, limits }: { agent: string; limits: Limits },
 ): ResolveRequest {
   const reconnect = oneOf('reconnect', options.reconnect ?? 'reopen', RECONNECT_POLICIES)
   const graceMs = reconnect === 'reopen' ? limits.reopenGraceMs : limits.graceMs
   const internal = options.internal ?? false
   const key = options.key === undefined ? null : checkKey(options.key)
   return {
-    id: options.id === undefined ? entropy.id() : checkId(options.id),
-    explicit: options.id !== undefined,
+    id: options.id === undefined ? null : checkId(options.id),
     key: internal ? null : key,
     agent: options.agent ?? agent,
     internal,
@@ -66,14 +65,14 @@ export function turnRequest(
   { limits, digest }: { limits: Limits; digest: Digest },
 ): TurnRequest {
   const json = checkInput(input, limits)
-  const { idempotencyKey, signal, waitMs } = options
+  const { idempotencyKey, waitMs } = options
   oneOf('onDisconnect', options.onDisconnect ?? 'continue', ['continue', 'cancel'])
   return {
     input,
     keys: idempotencyKey === undefined ? [] : [requestKey(idempotencyKey, digest(json))],
     busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
     waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
-    ...(signal === undefined ? {} : { signal }),
+    caller: options,
   }
 }
 

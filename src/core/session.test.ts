@@ -26,7 +26,7 @@ function run(session: Session, ...commands: Command[]): { session: Session; even
   for (const command of commands) {
     events = [...decide(state, command)]
     for (const draft of events) {
-      state = evolve(state, { ...draft, seq: state.seq + 1, at: 10 } as SessionEvent)
+      state = evolve(state, { ...draft, seq: state.seq + 1, at: 10 })
     }
   }
   return { session: state, events }

@@ -192,7 +192,7 @@ function recoverSession(
 /** When an idle session may be closed, or null while something holds it. */
 export function expiresAt(session: Session): number | null {
   if (session.ttlMs === null || session.closed !== null || isPending(session)) return null
-  return session.attachments.length > 0 ? null : session.updatedAt + session.ttlMs
+  return session.updatedAt + session.ttlMs
 }
 
 function isExpired(session: Session, at: number): boolean {
@@ -200,9 +200,12 @@ function isExpired(session: Session, at: number): boolean {
   return expires !== null && expires <= at
 }
 
-/** Turns run or wait. */
-export function isPending(session: Session): boolean {
-  return session.running !== null || session.queued.length > 0
+/**
+ * Something is due although nobody asks for it: turns run or wait, clients are there or may come
+ * back.
+ */
+export function isPending({ running, queued, attachments }: Session): boolean {
+  return running !== null || queued.length > 0 || attachments.length > 0
 }
 
 /** The state after `session.created`, the first event of every log. */

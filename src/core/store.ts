@@ -104,7 +104,7 @@ export type Append = {
   readonly snapshot: string | null
   readonly at: number
   readonly closed: boolean
-  /** Turns run or wait: a node that starts picks such sessions up by itself. */
+  /** Something is due in it: if its owner is gone, another node picks it up by itself. */
   readonly pending: boolean
   readonly expiresAt: number | null
 }

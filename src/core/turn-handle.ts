@@ -34,9 +34,10 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
     return this.#finished.then(onfulfilled, onrejected)
   }
 
-  async #finish({ signal, onDisconnect }: CallerPresence): Promise<TurnRecord> {
+  async #finish(presence: CallerPresence): Promise<TurnRecord> {
     const { live, turn } = await this.admission
-    if (signal === undefined || onDisconnect !== 'cancel') return live.finished(turn)
+    const signal = presence.onDisconnect === 'cancel' ? presence.signal : undefined
+    if (signal === undefined) return live.finished(turn)
     const cancel = (): void => void live.cancel(turn, 'caller_gone').catch(() => undefined)
     if (signal.aborted) cancel()
     signal.addEventListener('abort', cancel)

@@ -40,7 +40,9 @@ function readBytes(request: IncomingMessage, bytesMax: number): Promise<Buffer> 
       chunks.length = 0
       reject(tooLarge(bytesMax))
     })
-    const cut = (): void => reject(new HoldfastError('bad_request', 'the body was cut short'))
+    const cut = (): void => {
+      if (!request.complete) reject(new HoldfastError('bad_request', 'the body was cut short'))
+    }
     request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
     request.on('error', cut)
     request.on('close', cut)

@@ -80,15 +80,16 @@ function* checkKeys(all: readonly Life[]): Generator<Violation> {
 }
 
 /** A healed world comes to rest, nobody waits for ever, and nothing is left in hand. */
-function* checkRest({ history, logs }: Facts): Generator<Violation> {
+function* checkRest({ history }: Facts): Generator<Violation> {
   for (const { why } of history.of('world.stuck')) {
     yield { invariant: 'rest', message: `the world does not come to rest: ${why}` }
   }
   for (const { message } of history.of('unhandled')) {
     yield { invariant: 'rest', message: `unhandled rejection: ${message}` }
   }
-  const open = [...logs.values()].filter(({ last }) => last?.closed === null).length
-  for (const { node, timers, held } of history.of('node.quiet')) {
+  const known = [...lives(history).values()]
+  for (const { node, timers, held, stamp } of history.of('node.quiet')) {
+    const open = known.filter(({ closedAt }) => closedAt > stamp).length
     // The lease and the sweep go on.
     if (timers > 2 && !history.wallJumps) {
       yield { invariant: 'I9', message: `${node} has ${timers} timers although nothing happens` }

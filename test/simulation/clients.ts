@@ -200,7 +200,7 @@ export class Clients {
     const { random, timeline } = this.#options
     const isSame = random.chance(0.6)
     const kind = operation.kind === 'submit' && random.chance(0.5) ? 'turn' : operation.kind
-    const nonce = isSame ? operation.nonce : `${operation.nonce}x.`
+    const nonce = isSame ? operation.nonce : operation.nonce.replace('.', 'x.')
     const again = { ...operation, kind, nonce, leaves: false } as const
     timeline.after(random.chance(0.5) ? 0 : random.between(1, 6_000), () => {
       void this.#perform(again, true, this.#turnWork(again, options))
@@ -342,6 +342,7 @@ export class Clients {
     only: Node | null = null,
   ): Promise<Outcome> {
     const { history } = this.#options
+    if (this.resting) return { ok: false, code: 'resting' }
     this.#operations += 1
     const op = this.#operations
     this.pending += 1
@@ -367,6 +368,7 @@ export class Clients {
     const { history } = this.#options
     let node = only ?? (await this.anyNode())
     for (let attempt = 1; ; attempt += 1) {
+      if (node === null) return { ok: false, code: 'resting' }
       try {
         const at = node
         history.record({ type: 'op.tried', op, node: at.name })
@@ -382,7 +384,7 @@ export class Clients {
   }
 
   /** Where to try again: with the owner if the error names one that is there, or later, anywhere. */
-  async nodeAfter(error: unknown): Promise<Node> {
+  async nodeAfter(error: unknown): Promise<Node | null> {
     const { random, timeline, nodes } = this.#options
     const owner = (error as { details?: { node?: unknown } }).details?.node
     const found = nodes().find(({ name, reachable }) => name === owner && reachable)
@@ -391,11 +393,13 @@ export class Clients {
     return this.anyNode()
   }
 
-  async anyNode(): Promise<Node> {
+  /** A node that can be reached, sooner or later; null when the world has come to rest. */
+  async anyNode(): Promise<Node | null> {
     const { random, timeline, nodes } = this.#options
     for (;;) {
       const reachable = nodes().filter((node) => node.reachable)
       if (reachable.length > 0) return random.pick(reachable)
+      if (this.resting) return null
       await timeline.sleep(500)
     }
   }

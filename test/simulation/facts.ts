@@ -18,7 +18,7 @@ export type Done<Kind extends Operation['kind'] = Operation['kind']> = {
   readonly begun: Recorded
   readonly ended: Recorded | null
   readonly outcome: Outcome | null
-  readonly tries: readonly { readonly stamp: number; readonly node: string }[]
+  readonly tries: readonly Recorded<Happening & { type: 'op.tried' }>[]
   /** The codes of tries that failed. */
   readonly codes: readonly string[]
 }
@@ -58,13 +58,14 @@ function foldLog(id: string, events: readonly SessionEvent[]): Log {
 
 function gatherOperations(history: History): Done[] {
   const operations = new Map<number, Done & { outcome: Outcome | null; ended: Recorded | null }>()
-  const tries = new Map<number, { stamp: number; node: string }[]>()
+  const tries = new Map<number, Recorded<Happening & { type: 'op.tried' }>[]>()
   const codes = new Map<number, string[]>()
   for (const happening of history.happenings) {
     switch (happening.type) {
       case 'op.begun': {
         const { op } = happening
-        const [tried, failed]: [{ stamp: number; node: string }[], string[]] = [[], []]
+        const tried: Recorded<Happening & { type: 'op.tried' }>[] = []
+        const failed: string[] = []
         tries.set(op, tried)
         codes.set(op, failed)
         const done = { op, operation: happening, begun: happening, ended: null, outcome: null }
@@ -72,7 +73,7 @@ function gatherOperations(history: History): Done[] {
         break
       }
       case 'op.tried':
-        tries.get(happening.op)?.push({ stamp: happening.stamp, node: happening.node })
+        tries.get(happening.op)?.push(happening)
         break
       case 'op.failed':
         codes.get(happening.op)?.push(happening.code)

@@ -36,6 +36,7 @@ export class Follower {
     history.record({ type: 'follow.begun', follower, session: this.session, from: this.#place })
     let node = await this.#clients.anyNode()
     for (;;) {
+      if (node === null) return this.#end('left')
       try {
         const at = node
         history.record({ type: 'follow.on', follower, node: at.name, from: this.#place })
@@ -72,7 +73,9 @@ export class Follower {
       if (node.process.state === 'dead') return false
       for (const { seq, delta, event } of items) {
         const turn = 'turn' in event ? event.turn : null
-        this.#place = { seq, delta }
+        // Deltas are counted within a turn: events that come between them do not count.
+        const counted = event.type === 'turn.started' ? 0 : this.#place.delta
+        this.#place = { seq, delta: delta > 0 ? delta : counted }
         const facts = { follower: this.#number, seq, delta, what: event.type, turn }
         history.record({ type: 'follow.item', ...facts })
       }

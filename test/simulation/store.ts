@@ -4,6 +4,7 @@
  * stands behind; a second, simpler set of books is kept beside it, by which it is judged.
  */
 import type { Append, Store } from '../../src/core/index.ts'
+import { isTerminal } from '../../src/core/turns.ts'
 import type { History } from './history.ts'
 import type { Modules } from './modules.ts'
 import type { Process } from './process.ts'
@@ -15,14 +16,30 @@ export type Weather = {
   readonly loseReply: number
   readonly lateReply: number
   readonly slow: number
+  /** A machine fails just when its call was applied. */
+  readonly freezeAfter: number
+  readonly crashAfter: number
 }
 
-export const FINE: Weather = { failBefore: 0, loseReply: 0, lateReply: 0, slow: 0 }
+export const FINE: Weather = {
+  failBefore: 0,
+  loseReply: 0,
+  lateReply: 0,
+  slow: 0,
+  freezeAfter: 0,
+  crashAfter: 0,
+}
 
 /** Crash whoever makes this call of the world, before or after it is applied. */
 export type CrashPoint = { readonly call: number; readonly when: 'before' | 'after' }
 
-type Books = { epoch: number; seq: number; closed: boolean; pending: boolean }
+type Books = {
+  epoch: number
+  seq: number
+  closed: boolean
+  /** Turns that were admitted and are not over. */
+  readonly turns: Set<string>
+}
 
 export class SharedStore {
   weather: Weather = FINE
@@ -36,6 +53,7 @@ export class SharedStore {
   readonly #history: History
   readonly #crashPoint: CrashPoint | null
   readonly #crash: (process: Process) => void
+  readonly #freeze: (process: Process) => void
 
   constructor(options: {
     modules: Modules
@@ -44,6 +62,7 @@ export class SharedStore {
     history: History
     crashPoint: CrashPoint | null
     crash: (process: Process) => void
+    freeze: (process: Process) => void
   }) {
     this.#modules = options.modules
     this.#timeline = options.timeline
@@ -51,6 +70,7 @@ export class SharedStore {
     this.#history = options.history
     this.#crashPoint = options.crashPoint
     this.#crash = options.crash
+    this.#freeze = options.freeze
     const monotonic = (): number => 5_000_000 + options.timeline.now
     this.inner = new options.modules.MemoryStore({ clock: { monotonic } })
   }
@@ -106,9 +126,11 @@ export class SharedStore {
       if (process.state === 'dead') return
       this.calls += 1
       const call = this.calls
-      const crash = this.#crashPoint?.call === call ? this.#crashPoint.when : null
-      if (crash === 'before') return this.#crash(process)
       const random = this.#random
+      const planned = this.#crashPoint?.call === call ? this.#crashPoint.when : null
+      if (planned === 'before') return this.#crash(process)
+      const crashes = random.chance(this.weather.crashAfter) || planned === 'after'
+      const freezes = what === 'append' && random.chance(this.weather.freezeAfter)
       const fails = random.chance(this.weather.failBefore)
       const loses = random.chance(this.weather.loseReply)
       const replyMs = random.chance(this.weather.lateReply) ? random.between(9_000, 25_000) : this.#delayMs()
@@ -126,7 +148,8 @@ export class SharedStore {
         apply().then(
           (result) => {
             note(result, call)
-            if (crash === 'after') return this.#crash(process)
+            if (crashes) return this.#crash(process)
+            if (freezes) this.#freeze(process)
             if (loses) return reply(true, () => reject(this.#failure()))
             reply(false, () => resolve(result))
           },
@@ -153,7 +176,7 @@ export class SharedStore {
     epoch: number,
     call: number,
   ): void {
-    this.books.set(id, { epoch, seq: 1, closed: false, pending: false })
+    this.books.set(id, { epoch, seq: 1, closed: false, turns: new Set() })
     this.#history.logs.set(id, { events: [{ seq: 1, body }], snapshots: [] })
     this.#history.record({ type: 'store.created', call, node, session: id, key, internal, epoch })
   }
@@ -167,8 +190,9 @@ export class SharedStore {
   }
 
   #noteAppended(append: Append, node: string, call: number): void {
-    const { session, epoch, after, events, snapshot, closed, pending } = append
-    const books = this.books.get(session) ?? { epoch: 0, seq: 0, closed: false, pending: false }
+    const { session, epoch, after, events, snapshot, closed } = append
+    const books = this.books.get(session)
+    if (books === undefined) throw new Error(`an append to ${session}, which was never created`)
     const latest = { epoch: books.epoch, seq: books.seq, closed: books.closed }
     const count = events.length
     const facts = { call, node, session, epoch, after, count, closed, latest }
@@ -177,7 +201,14 @@ export class SharedStore {
     events.forEach((body, index) => log?.events.push({ seq: after + 1 + index, body }))
     books.seq = after + count
     books.closed = closed
-    books.pending = pending
+    for (const body of events) noteTurn(books.turns, body)
     if (snapshot !== null) log?.snapshots.push({ seq: books.seq, body: snapshot })
   }
+}
+
+function noteTurn(turns: Set<string>, body: string): void {
+  if (!body.startsWith('{"type":"turn.')) return
+  const event = JSON.parse(body) as { readonly type: string; readonly turn: string }
+  if (isTerminal(event)) turns.delete(event.turn)
+  else turns.add(event.turn)
 }

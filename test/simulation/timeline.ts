@@ -8,6 +8,8 @@ type Task = {
   run: (() => void) | null
 }
 
+const STEPS_PER_ROUND = 50
+
 export class Timeline {
   now = 0
   readonly #heap: Task[] = []
@@ -27,16 +29,28 @@ export class Timeline {
   }
 
   /** Lets things happen until the time comes, `done` says so, or nothing is left. */
-  async advance(untilMs: number, done: () => boolean = () => false): Promise<void> {
-    await settle()
-    while (!done()) {
-      const task = this.#pop(untilMs)
-      if (task === null) break
-      this.now = task.at
-      task.run?.()
-      await settle()
-    }
-    if (!done() && Number.isFinite(untilMs)) this.now = Math.max(this.now, untilMs)
+  advance(untilMs: number, done: () => boolean = () => false): Promise<void> {
+    return new Promise((resolve) => {
+      let isOver = false
+      const step = (): void => {
+        if (isOver) return
+        const task = done() ? null : this.#pop(untilMs)
+        if (task !== null) {
+          this.now = task.at
+          return task.run?.()
+        }
+        isOver = true
+        if (Number.isFinite(untilMs) && !done()) this.now = Math.max(this.now, untilMs)
+        resolve()
+      }
+      // Between two immediates every promise that can go on does; many at once spare the event loop.
+      const round = (): void => {
+        if (isOver) return
+        for (let count = 0; count < STEPS_PER_ROUND; count += 1) setImmediate(step)
+        setImmediate(round)
+      }
+      round()
+    })
   }
 
   #push(task: Task): void {
@@ -83,9 +97,4 @@ export class Timeline {
 
 function isBefore(first: Task, second: Task): boolean {
   return first.at < second.at || (first.at === second.at && first.order < second.order)
-}
-
-/** All promises that can go on have gone on when the event loop comes round again. */
-function settle(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve))
 }

@@ -47,18 +47,23 @@ const REST_MS_MAX = 240_000
 
 const WEATHERS: Readonly<Record<string, Weather>> = {
   fine: FINE,
-  slow: { failBefore: 0, loseReply: 0, lateReply: 0, slow: 0.3 },
-  flaky: { failBefore: 0.03, loseReply: 0.03, lateReply: 0.002, slow: 0.1 },
-  storm: { failBefore: 0.15, loseReply: 0.15, lateReply: 0.01, slow: 0.3 },
+  slow: { ...FINE, slow: 0.3 },
+  flaky: { ...FINE, failBefore: 0.03, loseReply: 0.03, lateReply: 0.002, slow: 0.1 },
+  faint: { ...FINE, slow: 0.05, freezeAfter: 0.02, crashAfter: 0.003 },
+  storm: { ...FINE, failBefore: 0.15, loseReply: 0.15, lateReply: 0.01, slow: 0.3 },
 }
 
 export async function runWorld(options: WorldOptions): Promise<History> {
   const world = new World(options)
   const unhandled = (reason: unknown): void => world.noteUnhandled(reason)
+  const { stackTraceLimit } = Error
   process.on('unhandledRejection', unhandled)
+  // Refusals are ordinary here, and nobody reads their stacks.
+  Error.stackTraceLimit = 0
   try {
     await world.run()
   } finally {
+    Error.stackTraceLimit = stackTraceLimit
     process.off('unhandledRejection', unhandled)
   }
   return world.history
@@ -87,7 +92,8 @@ export class World {
     this.history = new History(seed, wallJumps, () => this.#timeline.now)
     const shared = { modules, timeline: this.#timeline, random, history: this.history }
     const crash = (process: Process): void => this.#crash(process)
-    this.store = new SharedStore({ ...shared, crashPoint, crash })
+    const freeze = (process: Process): void => this.#freeze(process)
+    this.store = new SharedStore({ ...shared, crashPoint, crash, freeze })
     this.#clients = new Clients({ ...shared, nodes: () => this.#nodes })
     const asked = (session: string, ask: string): void => this.#clients.asked(session, ask)
     this.#runners = new Runners({ random, history: this.history, asked })
@@ -120,7 +126,7 @@ export class World {
 
   #planMishaps(lastsMs: number): void {
     const random = this.#random
-    this.store.weather = WEATHERS[random.pick(['fine', 'slow', 'flaky', 'flaky'])] ?? FINE
+    this.store.weather = WEATHERS[random.pick(['fine', 'slow', 'faint', 'flaky'])] ?? FINE
     for (let count = random.between(0, 5); count > 0; count -= 1) {
       this.#timeline.after(random.between(0, lastsMs), () => this.#mishap())
     }
@@ -135,7 +141,7 @@ export class World {
       case 'crash':
         return this.#crash(node.process)
       case 'freeze':
-        return this.#freeze(node)
+        return this.#freeze(node.process)
       case 'stop':
         return void this.#stop(node, random.pick([0, 500, 5_000]))
       case 'jump':
@@ -161,7 +167,8 @@ export class World {
   #addNodeLater(): void {
     const afterMs = this.#isHealed ? 1_000 : this.#random.between(100, 15_000)
     this.#timeline.after(afterMs, () => {
-      if (this.#nodes.length < this.#nodesWanted) this.#addNode()
+      const wanted = this.#clients.resting ? 0 : this.#nodesWanted
+      if (this.#nodes.length < wanted) this.#addNode()
     })
   }
 
@@ -174,17 +181,16 @@ export class World {
   }
 
   /** Mostly longer than the lease, so that another node takes over meanwhile. */
-  #freeze(node: Node): void {
-    const { process } = node
+  #freeze(process: Process): void {
     if (process.state !== 'up') return
-    this.history.record({ type: 'node.frozen', node: node.name })
+    this.history.record({ type: 'node.frozen', node: process.name })
     process.freeze()
-    this.#timeline.after(this.#random.between(500, 25_000), () => this.#thaw(node))
+    this.#timeline.after(this.#random.between(500, 25_000), () => this.#thaw(process))
   }
 
-  #thaw({ process, name }: Node): void {
+  #thaw(process: Process): void {
     if (process.state !== 'frozen') return
-    this.history.record({ type: 'node.thawed', node: name })
+    this.history.record({ type: 'node.thawed', node: process.name })
     process.thaw()
   }
 
@@ -192,7 +198,7 @@ export class World {
     if (node.stopping) return
     await node.stop(drainMs)
     this.#nodes = this.#nodes.filter((other) => other !== node)
-    if (!this.#clients.resting) this.#addNodeLater()
+    this.#addNodeLater()
   }
 
   #jump(process: Process): void {
@@ -213,7 +219,7 @@ export class World {
     this.#isHealed = true
     this.store.weather = FINE
     this.history.record({ type: 'world.healed' })
-    for (const node of this.#nodes) this.#thaw(node)
+    for (const { process } of this.#nodes) this.#thaw(process)
     while (this.#nodes.length < this.#nodesWanted) this.#addNode()
   }
 
@@ -224,6 +230,7 @@ export class World {
       await this.#timeline.advance(this.#timeline.now + 2_000)
       why = this.#unrest()
     }
+    this.#clients.resting = true
     // A late answer may still be on its way to where it must do no harm.
     await this.#timeline.advance(this.#timeline.now + 3_000)
     if (why !== null) this.history.record({ type: 'world.stuck', why })
@@ -237,7 +244,7 @@ export class World {
   #unrest(): string | null {
     if (this.#clients.pending > 0) return `${this.#clients.pending} operations are pending`
     for (const [session, books] of this.store.books) {
-      if (books.pending && !books.closed) return `session ${session} has turns that do not end`
+      if (books.turns.size > 0) return `session ${session} has turns that do not end`
     }
     for (const { session, place } of this.#clients.followersPending) {
       const seq = this.store.books.get(session)?.seq ?? 0
@@ -249,7 +256,6 @@ export class World {
   }
 
   async #shutDown(): Promise<void> {
-    this.#clients.resting = true
     for (const node of this.#nodes) void this.#stop(node, 0)
     await this.#timeline.advance(this.#timeline.now + 60_000)
     if (this.#clients.pending > 0 || this.#clients.followersPending.length > 0) {
