@@ -42,7 +42,7 @@ async function readLog(url: string, id: string): Promise<LoggedEvent[]> {
   const events: LoggedEvent[] = []
   for (let more = true; more;) {
     const after = events.at(-1)?.seq ?? 0
-    const response = await fetch(`${url}/v1/sessions/${id}/events?after=${after}&limit=500`)
+    const response = await fetch(`${url}/v1/sessions/${id}/events?after=${after}`)
     const page = (await response.json()) as any
     events.push(...page.events)
     more = page.events.length > 0 && page.hasMore

@@ -30,7 +30,8 @@ export async function traceSyncs(turns: number): Promise<SyncReport> {
 
 export async function recordTrace(folder: string, turns: number): Promise<readonly string[]> {
   const file = join(folder, 'trace')
-  const under = ['strace', '-f', '-y', '-s', '6000', '-e', `trace=${CALLS}`, '-o', file]
+  // `-D`: the server is our own child, and the signal that stops it reaches it.
+  const under = ['strace', '-D', '-f', '-y', '-s', '6000', '-e', `trace=${CALLS}`, '-o', file]
   const server = await ServerProcess.start(join(folder, 'data'), under)
   let next = 0
   const call = async (): Promise<void> => {
@@ -41,7 +42,11 @@ export async function recordTrace(folder: string, turns: number): Promise<readon
   }
   await Promise.all(Array.from({ length: 8 }, call))
   await server.stop()
-  return (await readFile(file, 'latin1')).split('\n')
+  for (;;) {
+    const trace = await readFile(file, 'latin1')
+    // strace itself ends a little later than what it traces.
+    if (trace.trimEnd().endsWith('+++')) return trace.split('\n')
+  }
 }
 
 export async function postTurn(url: string, key: string, input: string): Promise<Response> {
