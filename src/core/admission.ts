@@ -57,9 +57,11 @@ export async function submitTurn(live: LiveSession, request: TurnRequest): Promi
   assertRoom(live, busy)
   if (busy === 'interrupt') interruptRunning(live)
   const entry: QueuedEntry = { type: 'queued', turn: null }
+  const { last } = live.lane
   live.lane.push(entry)
   const expiresAt = waitMs === null ? null : live.holder.clock.now() + waitMs
-  return live.submit({ type: 'submit', input, keys, collect: busy === 'collect', expiresAt }, entry)
+  const collect = busy === 'collect'
+  return live.submit({ type: 'submit', input, keys, collect, expiresAt }, entry, last)
 }
 
 function sameRequest(live: LiveSession, keys: readonly RequestKey[]) {

@@ -132,8 +132,10 @@ export class Authority implements Holder {
     const { id, key } = request
     const name = JSON.stringify(id === null ? { key } : { id })
     const underWay = id === null && key === null ? undefined : this.#reserving.get(name)
-    if (underWay !== undefined) {
-      await underWay
+    // I2: what is being loaded must not be loaded a second time; whether that succeeds is not ours.
+    const arriving = id === null ? undefined : this.#arriving.get(id)?.catch(() => null)
+    if (underWay !== undefined || arriving !== undefined) {
+      await (underWay ?? arriving)
       return null
     }
     const reserving = this.#reserve(request)
@@ -198,9 +200,12 @@ export class Authority implements Holder {
   async open(id: string): Promise<LiveSession> {
     for (;;) {
       this.#lease.assertHeld()
-      const live = this.#touch(id) ?? (await this.#arriving.get(id))
-      if (live === undefined) break
-      if (live !== null && this.#touch(id) === live) return live
+      const live = this.#touch(id)
+      if (live !== null) return live
+      const arriving = this.#arriving.get(id)
+      // I2: nothing may be awaited from here until the load is known to those who ask meanwhile.
+      if (arriving === undefined) break
+      await arriving
     }
     const live = await this.#arrive(id, this.#load(id))
     if (live === null) throw closedError(await this.view(id))

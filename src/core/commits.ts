@@ -26,7 +26,7 @@ export class GroupCommit {
   readonly #store: Store
   readonly #limits: Limits
   readonly #counters: Counters
-  /** I5: whether this node may still write; asked right before each commit. */
+  /** I5: whether this node may still write; asked right before each commit, and after it. */
   readonly #mayWrite: () => boolean
   readonly #clock: Clock
   #waiting: Waiting[] = []
@@ -69,8 +69,10 @@ export class GroupCommit {
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
     try {
-      if (!this.#mayWrite()) throw new HoldfastError('lease_lost', 'this node has lost its lease')
+      this.#assertMayWrite()
       const outcomes = await this.#store.append(batch.map(({ append }) => append))
+      // Who was frozen meanwhile must not act on what it wrote: others may have gone on from there.
+      this.#assertMayWrite()
       this.#counters.commits += 1
       this.#counters.appends += batch.length
       batch.forEach(({ settle }, index) => settle(outcomes[index] ?? 'stale'))
@@ -80,5 +82,9 @@ export class GroupCommit {
       this.#inFlight -= 1
       if (this.#waiting.length > 0) this.#flushSoon()
     }
+  }
+
+  #assertMayWrite(): void {
+    if (!this.#mayWrite()) throw new HoldfastError('lease_lost', 'this node has lost its lease')
   }
 }

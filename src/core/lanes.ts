@@ -16,7 +16,7 @@ export type Member = {
   readonly refuse: (error: unknown) => void
 }
 
-/** A turn of the log; `turn` is null until its `turn.queued` is decided. */
+/** A turn of the log; `turn` is null until it is decided which. */
 export type QueuedEntry = { readonly type: 'queued'; turn: string | null }
 
 /** Requests that will be one turn: one, or several that were collected. */
@@ -61,6 +61,10 @@ export class Lane {
   /** How many entries stand before this one. */
   position(entry: LaneEntry): number {
     return Math.max(0, this.#entries.indexOf(entry))
+  }
+
+  get last(): LaneEntry | null {
+    return this.#entries.at(-1) ?? null
   }
 
   /** The entry that a `collect` request may join: the last one, so that nobody is overtaken. */

@@ -86,7 +86,8 @@ export class Batch {
 }
 
 type Envelope = {
-  readonly command: Command
+  /** Or how to make it once those before it are decided. */
+  readonly command: Command | (() => Command)
   readonly settle: (decision: Decision) => void
   readonly refuse: (error: unknown) => void
   /** Told as soon as it is decided, before it is durable: for the owner's own books only. */
@@ -138,7 +139,7 @@ export class Ledger {
 
   /** Like `post`, but the callbacks run in the very step in which the events are acted on. */
   send(
-    command: Command,
+    command: Envelope['command'],
     settle: Envelope['settle'],
     refuse: Envelope['refuse'],
     decided: Envelope['decided'] = () => undefined,
@@ -217,7 +218,7 @@ function place(draft: Draft, seq: number, at: number): SessionEvent {
 
 function decideOne(batch: Batch, { command, settle, refuse, decided }: Envelope): void {
   try {
-    const events = batch.decide(command)
+    const events = batch.decide(typeof command === 'function' ? command() : command)
     const { session } = batch
     decided(events)
     batch.whenKnown(() => settle({ events, session }), refuse)

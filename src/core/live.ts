@@ -13,7 +13,7 @@ import type { Counters } from './counters.ts'
 import { type HoldfastError } from './errors.ts'
 import { Feed, type FeedItem, type Position } from './feed.ts'
 import { readTurn } from './history.ts'
-import { combine, Lane, type Member, type QueuedEntry } from './lanes.ts'
+import { combine, Lane, type LaneEntry, type Member, type QueuedEntry } from './lanes.ts'
 import { Ledger, type Batch, type Decision, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
 import type { Runner } from './runner.ts'
@@ -94,15 +94,21 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   /**
-   * Records a turn that has its place in the lane; one that joined another gives the place back.
+   * Records a turn that has its place in the lane, behind `last`; one that joined another gives the
+   * place back.
    */
-  submit(command: Command & { type: 'submit' }, entry: QueuedEntry): Promise<string> {
+  submit(
+    command: Command & { type: 'submit' },
+    entry: QueuedEntry,
+    last: LaneEntry | null,
+  ): Promise<string> {
+    // Which turn stands before it may be known only when those before it are decided.
+    const placed = (): Command => ({ ...command, joins: last?.type === 'queued' ? last.turn : null })
     return new Promise((resolve, reject) => {
-      const placed = (decision: Decision): void => resolve(this.#turnOf(decision, command.keys))
-      this.#ledger.send(command, placed, reject, (events) => {
-        const [event] = events
-        if (event?.type === 'turn.queued') entry.turn = event.turn
-        else this.lane.remove(entry)
+      const settle = (decision: Decision): void => resolve(this.#turnOf(decision, command.keys))
+      this.#ledger.send(placed, settle, reject, ([event]) => {
+        if (event !== undefined && 'turn' in event) entry.turn = event.turn
+        if (event?.type !== 'turn.queued') this.lane.remove(entry)
       })
     })
   }

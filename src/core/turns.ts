@@ -87,6 +87,8 @@ export type TurnCommand =
       readonly input: Input
       readonly keys: readonly RequestKey[]
       readonly collect: boolean
+      /** The only turn that it may join: to join another would be to overtake somebody. */
+      readonly joins?: string | null
       readonly expiresAt: number | null
     }
   /** Run a turn of the queue. */
@@ -176,11 +178,11 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
 
 function submitTurn(
   session: Session,
-  { input, keys, collect, expiresAt }: TurnCommand & { type: 'submit' },
+  { input, keys, collect, joins, expiresAt }: TurnCommand & { type: 'submit' },
 ): readonly Draft[] {
   if (turnOfKeys(session, keys) !== null) return []
   const last = session.queued.at(-1)
-  if (collect && last?.collect === true) {
+  if (collect && last?.collect === true && (joins === undefined || joins === last.id)) {
     return [{ type: 'turn.joined', turn: last.id, input, ...optionalKeys(keys) }]
   }
   return [

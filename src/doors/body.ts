@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { HoldfastError } from '../core/index.ts'
 
-/** How long the rest of a refused body is read and thrown away, so that its sender reads the refusal. */
+/** How long the rest of a refused body is thrown away, so that its sender reads the refusal. */
 const DISCARD_MS = 2_000
 
 /** A body that is JSON; an empty one is an object without fields. */

@@ -18,7 +18,7 @@ export type StreamOptions = {
   readonly lastWords?: () => Promise<string>
 }
 
-/** Sends a feed to its end. If it breaks off, `ending` tells the reader that it may come back, and why. */
+/** Sends a feed to its end. If it breaks off, `ending` tells the reader why, and to come back. */
 export async function streamFeed(
   exchange: Exchange,
   feed: AsyncIterable<readonly FeedItem[]>,
@@ -28,7 +28,9 @@ export async function streamFeed(
   const stopBeating = beat(exchange)
   try {
     await exchange.write(STREAM_PREAMBLE)
-    for await (const items of feed) await exchange.write(encodeItems(items))
+    for await (const items of feed) {
+      for (const text of encodeItems(items)) await exchange.write(text)
+    }
     exchange.response.end(exchange.signal.aborted ? '' : await lastWords())
   } catch (error) {
     exchange.response.end(encodeNotice('ending', { code: asHoldfastError(error).code }))

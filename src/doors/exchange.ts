@@ -1,6 +1,6 @@
 /**
- * One request and its answer, in a door's hand. Every answer leaves through here, so that all carry the
- * same headers and are counted.
+ * One request and its answer, in a door's hand. Every answer leaves through here, so that all carry
+ * the same headers and are counted.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type HoldfastError, invalid, type Holdfast } from '../core/index.ts'

@@ -1,5 +1,5 @@
 /**
- * Who may talk to a server without tokens: programs on this machine, and pages that it served itself.
+ * Who may talk to a server without tokens: programs on this machine, and pages it served itself.
  * A web page elsewhere can make a browser send requests here, by a name of its own that leads to
  * loopback (refused by `Host`) or across origins (refused by `Origin`).
  */

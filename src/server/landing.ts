@@ -1,10 +1,11 @@
-/** The page at `/`: what this is and where to go from here. It loads nothing, from here or elsewhere. */
+/** The page at `/`: what this is, and where to go from here. It loads nothing. */
 import { createHash } from 'node:crypto'
 import { VERSION } from '../wire/version.ts'
 
 const STYLE = `
   :root { color-scheme: light dark; }
-  body { font: 1rem/1.6 system-ui, sans-serif; max-width: 44rem; margin: 3rem auto; padding: 0 1rem; }
+  body { font: 1rem/1.6 system-ui, sans-serif; max-width: 44rem; margin: 3rem auto; }
+  body { padding: 0 1rem; }
   pre { overflow-x: auto; padding: 1rem; border: 1px solid; border-radius: 0.4rem; }
   code { font-family: ui-monospace, monospace; }
 `

@@ -1,4 +1,4 @@
-/** What `/metrics` says, in the Prometheus text format. No label names a session: their number is open. */
+/** What `/metrics` says, as Prometheus text. No label names a session: their number is open. */
 import type { IntervalHistogram } from 'node:perf_hooks'
 import type { Premises } from '../doors/exchange.ts'
 import { VERSION } from '../wire/version.ts'

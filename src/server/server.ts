@@ -1,8 +1,8 @@
 /**
  * The HTTP server: lets a request in, finds its route, and answers whatever its handler threw.
  *
- * It goes in order: first no new turn is taken while those that run may end, then every stream is told
- * and the store is closed, then what is left of the connections is cut.
+ * It stops in order: first no new turn is taken while those that run may end, then every stream is
+ * told and the store is closed, then what is left of the connections is cut.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,6 +1,6 @@
 /**
- * Request bodies: JSON that could be anything, read as what the core takes. A field that is not known
- * is refused, so that a misspelt one is not silently ignored. Bounds and values are the core's to check.
+ * Request bodies: JSON that could be anything, read as what the core takes. A field that is not
+ * known is refused, so that a misspelt one is not silently ignored. Values are the core's to check.
  */
 import {
   HoldfastError,
@@ -20,7 +20,7 @@ export type TurnBody = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect'> & {
 
 export type KeyTurnBody = { readonly turn: TurnBody; readonly session: ResolveOptions }
 
-/** How deep what a caller sends along may nest: more would overflow the stack of whoever writes it. */
+/** How deep what a caller sends may nest: more would overflow the stack of whoever writes it. */
 const NESTING_MAX = 64
 
 const text: Check = (value) => (typeof value === 'string' ? null : 'must be a text')

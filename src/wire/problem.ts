@@ -1,4 +1,4 @@
-/** A refusal as it crosses the wire: a problem document (RFC 9457) with our code in it, never a stack. */
+/** A refusal as it crosses the wire: a problem document (RFC 9457) with our code, never a stack. */
 import type { HoldfastError } from '../core/index.ts'
 
 export type Problem = {

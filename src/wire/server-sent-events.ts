@@ -12,11 +12,19 @@ export const STREAM_PREAMBLE = 'retry: 1000\n\n'
 /** A comment: keeps the connection from looking dead. */
 export const HEARTBEAT = ': heartbeat\n\n'
 
-/** All that is ready as one text, so that it goes out in one write. */
-export function encodeItems(items: readonly FeedItem[]): string {
+/** A larger text than this is not put together, however much is ready. */
+const TEXT_CHARS_MAX = 262_144
+
+/** All that is ready as one text, so that it goes out in one write; if it is large, as several. */
+export function* encodeItems(items: readonly FeedItem[]): Generator<string> {
   let text = ''
-  for (const item of items) text += encodeItem(item)
-  return text
+  for (const item of items) {
+    text += encodeItem(item)
+    if (text.length < TEXT_CHARS_MAX) continue
+    yield text
+    text = ''
+  }
+  if (text !== '') yield text
 }
 
 function encodeItem({ seq, delta, event, json }: FeedItem): string {

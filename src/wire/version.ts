@@ -1,2 +1,2 @@
-/** The version of this package, as it is told to people and programs; a test holds it to package.json. */
+/** The version of this package, as people and programs are told; a test holds it to package.json. */
 export const VERSION = '0.1.0'

@@ -1,4 +1,4 @@
-/** Sessions and turns as JSON shows them. Times are milliseconds since 1970; nothing secret is shown. */
+/** Sessions and turns as JSON. Times are milliseconds since 1970; nothing secret is shown. */
 import type { Session, SessionRow, TurnRecord } from '../core/index.ts'
 
 export type SessionView = ReturnType<typeof sessionView>

@@ -1,6 +1,6 @@
 /** I8, I9 and I10: asks, attachments and the end of a session, as those outside saw them. */
 import type { Violation } from './checker.ts'
-import { grouped, lives, wanted, type Facts } from './facts.ts'
+import { grouped, lives, wanted, type Facts, type Log } from './facts.ts'
 
 /** I8: what a runner asked came back to it, once, and as the log has it. */
 export function* checkAsks(facts: Facts): Generator<Violation> {
@@ -31,6 +31,10 @@ export function* checkAsks(facts: Facts): Generator<Violation> {
       settled.outcome === 'answered'
         ? `answered ${JSON.stringify(settled.answer)}`
         : settled.outcome
+    const actedAt = answeredAt(facts, session, settled.seq, node)
+    if (actedAt !== null && first.at > actedAt) {
+      yield { invariant: 'I8', message: `${ask} came back later than ${node} knew the answer` }
+    }
     // A node that lost the session tells its runner that the question is withdrawn.
     const lost = isLost(facts, node, session, stamp)
     const excused = lost && (first.outcome === 'withdrawn' || first.outcome === 'refused')
@@ -39,6 +43,16 @@ export function* checkAsks(facts: Facts): Generator<Violation> {
     }
   }
   yield* checkAnswers(facts)
+}
+
+/** When this node knew that its append with this event was durable, or null if it never did. */
+function answeredAt({ history }: Facts, session: string, seq: number, node: string): number | null {
+  const append = history
+    .of('store.appended')
+    .find(({ session: id, after, count }) => id === session && after < seq && seq <= after + count)
+  if (append === undefined || append.node !== node) return null
+  const reply = history.of('store.replied').find(({ call }) => call === append.call)
+  return reply === undefined || reply.failed ? null : reply.at
 }
 
 /** Somebody claimed the session later, or the node was stopped. */
@@ -86,10 +100,28 @@ export function* checkAttachments(facts: Facts): Generator<Violation> {
       yield { invariant: 'I4', message: `${kind} of ${attachment} in ${session} is not in the log` }
     }
   }
+  for (const log of facts.logs.values()) yield* checkPolicy(log)
   for (const { begun, boundBackends } of bound(facts)) {
     const backend = facts.logs.get(begun.session)?.last?.backend
     for (const told of boundBackends.filter((told) => told !== backend)) {
       yield { invariant: 'I4', message: `${begun.session} was bound to ${told}, but has ${backend}` }
+    }
+  }
+}
+
+/** I10: what a lost connection means is what the session's policy says. */
+function* checkPolicy({ id, events, states }: Log): Generator<Violation> {
+  for (const [index, event] of events.entries()) {
+    const before = states[index - 1]
+    if (before === undefined) continue
+    const { reconnect, turns } = before
+    const isFinal = reconnect === 'none' || (reconnect === 'early' && turns > 0)
+    if (event.type === 'attachment.detached' && isFinal) {
+      yield { invariant: 'I10', message: `${id}: detached at ${event.seq} under ${reconnect}` }
+    }
+    if (event.type !== 'session.closed' || event.reason !== 'last_holder_left') continue
+    if (reconnect === 'reopen') {
+      yield { invariant: 'I10', message: `${id}: closed with its last holder under ${reconnect}` }
     }
   }
 }

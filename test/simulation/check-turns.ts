@@ -10,11 +10,12 @@ type Request = Done<'turn' | 'submit'>
 /** Of two runs of one session the first was over, or had been told so, before the second began. */
 export function* checkRuns(facts: Facts): Generator<Violation> {
   const frozen = frozenTimes(facts.history)
+  if (!facts.history.forgetsLeases) yield* checkLeases(facts, frozen)
   const bySession = grouped(facts.runs, ({ begun }) => begun.session)
   for (const [session, runs] of bySession) {
     for (const [index, second] of runs.entries()) {
       const first = runs.slice(0, index).find((run) => overlaps(run, second, frozen))
-      if (first !== undefined) {
+      if (first !== undefined && !facts.history.forgetsLeases) {
         const names = [first, second].map(({ begun }) => `${begun.turn} on ${begun.node}`)
         yield { invariant: 'I2', message: `${session}: ${names.join(' runs while ')} begins` }
       }
@@ -28,23 +29,51 @@ export function* checkRuns(facts: Facts): Generator<Violation> {
 function overlaps(first: RunFacts, { begun }: RunFacts, frozen: readonly Span[]): boolean {
   if (first.overAt < begun.stamp) return false
   return !frozen.some(
-    ({ node, from, to }) => node === first.begun.node && from < begun.stamp && begun.stamp < to,
+    ({ node, from, untilMs }) =>
+      node === first.begun.node && from < begun.stamp && begun.at <= untilMs,
   )
 }
 
-type Span = { readonly node: string; readonly from: number; to: number }
+/** A node was frozen from a stamp on, until it had had a moment to come to its senses. */
+type Span = {
+  readonly node: string
+  readonly from: number
+  readonly fromMs: number
+  untilMs: number
+}
 
 function frozenTimes(history: History): readonly Span[] {
   const spans: Span[] = []
-  for (const { type, stamp, ...rest } of history.happenings) {
-    if (type === 'node.frozen' && 'node' in rest) {
-      spans.push({ node: rest.node, from: stamp, to: Infinity })
-    } else if (type === 'node.thawed' && 'node' in rest) {
-      const span = spans.findLast(({ node }) => node === rest.node)
-      if (span !== undefined) span.to = stamp
+  for (const happening of history.happenings) {
+    if (happening.type === 'node.frozen') {
+      const { node, stamp: from, at: fromMs } = happening
+      spans.push({ node, from, fromMs, untilMs: Infinity })
+    } else if (happening.type === 'node.thawed') {
+      const span = spans.findLast(({ node }) => node === happening.node)
+      if (span !== undefined) span.untilMs = happening.at
     }
   }
   return spans
+}
+
+/** I5: what runs on a node is told to stop before the node's lease ends, or when it can think again. */
+function* checkLeases({ history, runs }: Facts, frozen: readonly Span[]): Generator<Violation> {
+  const beats = history.of('store.leased')
+  for (const { begun, overAt } of runs) {
+    const own = beats.filter(({ node }) => node === begun.node)
+    const overMs = history.happenings[overAt - 1]?.at ?? Infinity
+    let untilMs = -Infinity
+    for (const beat of own.filter(({ at }) => at <= overMs)) {
+      if (beat.at > untilMs && beat.at > begun.at) break
+      untilMs = beat.untilMs
+    }
+    const isFrozen = frozen.some(
+      (span) => span.node === begun.node && span.fromMs <= untilMs && overMs <= span.untilMs,
+    )
+    if (Math.max(begun.at, overMs === Infinity ? begun.at : overMs) <= untilMs || isFrozen) continue
+    const what = `${begun.session}: ${begun.turn} runs on ${begun.node}`
+    yield { invariant: 'I5', message: `${what}, whose lease ended at ${untilMs} ms` }
+  }
 }
 
 /** A run begins only after its `turn.started` is in the log, with the input that the log has. */
@@ -155,7 +184,10 @@ function* checkKeys({ id, events }: Log): Generator<Violation> {
  * judged of which the first was certainly in the lane when the second came.
  */
 function* checkArrivals(facts: Facts, requests: readonly Request[]): Generator<Violation> {
-  const placed = requests.flatMap((request) => placeOf(facts, request) ?? [])
+  const keys = grouped(requests, ({ operation }) => operation.idempotencyKey)
+  const placed = requests
+    .filter(({ operation: { idempotencyKey: key } }) => key === null || keys.get(key)?.length === 1)
+    .flatMap((request) => placeOf(facts, request) ?? [])
   for (const [session, all] of grouped(placed, (place) => place.session)) {
     const holds = holdsOf(facts.history, session)
     for (const first of all) {
@@ -175,16 +207,17 @@ function* checkArrivals(facts: Facts, requests: readonly Request[]): Generator<V
   }
 }
 
-/** Where a request that was made once, and has its own turn, came in. */
-function placeOf({ logs }: Facts, { operation, outcome, tries }: Request) {
-  const [only, more] = tries
-  if (outcome?.ok !== true || only === undefined || more !== undefined) return null
-  if (operation.idempotencyKey !== null || operation.session === null) return null
+/** Where a request that was sent on at most, and has its own turn, came in. */
+function placeOf({ logs }: Facts, { operation, outcome, tries, codes }: Request) {
+  const last = tries.at(-1)
+  if (outcome?.ok !== true || last === undefined) return null
+  if (codes.some((code) => code !== 'not_owner')) return null
+  if (operation.session === null) return null
   const events = logs.get(operation.session)?.events ?? []
   const started = events.find((event) => event.type === 'turn.started' && isOf(event, outcome.turn ?? ''))
   if (started === undefined) return null
   const { nonce, session } = operation
-  return { session, nonce, node: only.node, stamp: only.stamp, at: only.at, startedAt: started.seq }
+  return { session, nonce, node: last.node, stamp: last.stamp, at: last.at, startedAt: started.seq }
 }
 
 /** From when to when a node held a session for certain: no other claim was under way. */

@@ -30,13 +30,20 @@ export function check(history: History): readonly Violation[] {
 /** I1: everybody who asked for a key during one session's life got that session. */
 function* checkResolves(facts: Facts): Generator<Violation> {
   const known = lives(facts.history)
+  const forgets = facts.history.forgetsLeases
   const created = new Set<string>()
   for (const { operation, begun, ended, outcome } of wanted(facts, 'resolve')) {
     const { id, key, internal } = operation
-    if (outcome === null || ended === null || !outcome.ok) continue
+    const who = `resolve of ${JSON.stringify({ id, key })} at ${begun.stamp}`
+    if (outcome === null || ended === null) continue
+    if (!outcome.ok) {
+      if (id === null && (outcome.code === 'too_many' || outcome.code === 'session_closed')) {
+        yield { invariant: 'I1', message: `${who} was refused: ${outcome.code}` }
+      }
+      continue
+    }
     const session = outcome.session ?? ''
     const life = known.get(session)
-    const who = `resolve of ${JSON.stringify({ id, key })} at ${begun.stamp}`
     if (outcome.isNew === true) {
       if (created.has(session)) yield { invariant: 'I1', message: `${who}: ${session} is new twice` }
       created.add(session)
@@ -44,7 +51,7 @@ function* checkResolves(facts: Facts): Generator<Violation> {
     if (id !== null && session !== id) yield { invariant: 'I1', message: `${who} got ${session}` }
     if (life === undefined) {
       yield { invariant: 'I1', message: `${who} got ${session}, which is not in the store` }
-    } else if (life.from > ended.stamp || life.knownAt < begun.stamp) {
+    } else if (life.from > ended.stamp || (life.knownAt < begun.stamp && !forgets)) {
       yield { invariant: 'I1', message: `${who} got ${session}, closed at ${life.knownAt}` }
     } else if (key !== null && life.key !== key) {
       yield { invariant: 'I1', message: `${who} got ${session}, which has the key ${life.key}` }
@@ -94,7 +101,7 @@ function* checkRest({ history }: Facts): Generator<Violation> {
     if (timers > 2 && !history.wallJumps) {
       yield { invariant: 'I9', message: `${node} has ${timers} timers although nothing happens` }
     }
-    if (held > open) {
+    if (held > open && !history.forgetsLeases) {
       yield { invariant: 'I9', message: `${node} holds ${held} sessions, ${open} are open` }
     }
   }

@@ -2,7 +2,7 @@
  * The clients of a world: they want things, at any node, and try again as clients do: elsewhere if the
  * session is another node's, later if nobody answers.
  */
-import type { Holdfast, ReconnectPolicy, TurnOptions } from '../../src/core/index.ts'
+import type { BusyPolicy, Holdfast, ReconnectPolicy, TurnOptions } from '../../src/core/index.ts'
 import { Follower } from './follower.ts'
 import type { History, Operation } from './history.ts'
 import type { Modules } from './modules.ts'
@@ -49,7 +49,7 @@ const WISHES = {
   submit: 14,
   resolve: 12,
   resolveTogether: 5,
-  burst: 5,
+  burst: 12,
   cancel: 6,
   attach: 10,
   follow: 8,
@@ -136,12 +136,14 @@ export class Clients {
     for (let count = random.between(2, 4); count > 0; count -= 1) void this.#resolve(kind, key)
   }
 
-  /** Many at one session at once. */
+  /** Many at one session, at once or shortly after each other. */
   #burst(session: string): void {
-    const { random } = this.#options
-    const kind = random.chance(0.5) ? 'turn' : 'submit'
+    const { random, timeline } = this.#options
+    const spacingMs = random.pick([0, 30, 30])
+    const busy = random.chance(0.6) ? 'collect' : undefined
     for (let count = random.between(2, 6); count > 0; count -= 1) {
-      void this.#turn(session, null, random.chance(0.7) ? kind : 'turn')
+      const kind = random.pick(['turn', 'submit'] as const)
+      timeline.after(count * spacingMs, () => void this.#turn(session, null, kind, busy))
     }
   }
 
@@ -174,12 +176,14 @@ export class Clients {
     session: string | null,
     key: string | null,
     kind: 'turn' | 'submit' = 'turn',
+    usual?: BusyPolicy,
   ): Promise<void> {
     const { random } = this.#options
     this.#nonces += 1
     const nonce = `n${this.#nonces}.`
     const idempotencyKey = random.chance(0.5) ? `i${this.#nonces}` : null
-    const busy = random.weighted({ queue: 6, collect: 3, interrupt: 2, reject: 1 })
+    const any = random.weighted({ queue: 6, collect: 3, interrupt: 2, reject: 1 })
+    const busy = usual !== undefined && random.chance(0.6) ? usual : any
     const waitMs = random.weighted({ none: 4, short: 2, long: 2 })
     const leaves = kind === 'turn' && random.chance(0.15)
     const iterates = kind === 'turn' && random.chance(0.3)
@@ -371,8 +375,11 @@ export class Clients {
       if (node === null) return { ok: false, code: 'resting' }
       try {
         const at = node
-        history.record({ type: 'op.tried', op, node: at.name })
-        return { ok: true, ...(await at.request((holdfast) => work(holdfast, at))) }
+        const facts = await at.request((holdfast) => {
+          history.record({ type: 'op.tried', op, node: at.name })
+          return work(holdfast, at)
+        })
+        return { ok: true, ...facts }
       } catch (error) {
         const code = codeOf(error)
         history.record({ type: 'op.failed', op, node: node.name, code })

@@ -7,6 +7,8 @@ export type Happening =
   | { readonly type: 'node.crashed'; readonly node: string }
   | { readonly type: 'node.frozen'; readonly node: string }
   | { readonly type: 'node.thawed'; readonly node: string }
+  | { readonly type: 'node.parted'; readonly node: string }
+  | { readonly type: 'node.rejoined'; readonly node: string }
   | { readonly type: 'node.stopping'; readonly node: string }
   /** Everything has been done that there is to do; what does the node still have in hand? */
   | { readonly type: 'node.quiet'; readonly node: string; readonly timers: number; readonly held: number }
@@ -46,9 +48,14 @@ export type Happening =
       readonly latest: { readonly epoch: number; readonly seq: number; readonly closed: boolean }
     }
   | { readonly type: 'store.erased'; readonly session: string }
+  /** A node's lease, as the store has it: it ends then, or has ended. */
+  | { readonly type: 'store.leased'; readonly node: string; readonly untilMs: number }
+  /** The store forgot a node's lease, and the node does not know. */
+  | { readonly type: 'store.forgot'; readonly node: string }
   | { readonly type: 'store.sent'; readonly call: number; readonly node: string; readonly what: string; readonly session: string }
   | { readonly type: 'store.replied'; readonly call: number; readonly node: string; readonly failed: boolean }
   | ({ readonly type: 'op.begun'; readonly op: number } & Operation)
+  /** It has reached the node. */
   | { readonly type: 'op.tried'; readonly op: number; readonly node: string }
   | { readonly type: 'op.failed'; readonly op: number; readonly node: string; readonly code: string }
   | { readonly type: 'op.ended'; readonly op: number; readonly outcome: Outcome }
@@ -147,6 +154,11 @@ export class History {
     const stamp = this.happenings.length + 1
     this.happenings.push({ stamp, at: this.#now(), ...happening })
     return stamp
+  }
+
+  /** Nodes may believe in leases that nobody else does: then only the fence is left. */
+  get forgetsLeases(): boolean {
+    return this.happenings.some(({ type }) => type === 'store.forgot')
   }
 
   of<Type extends Happening['type']>(type: Type): Recorded<Happening & { type: Type }>[] {

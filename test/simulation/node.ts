@@ -18,6 +18,9 @@ export class Node {
   /** Set once it has told that it is ready. */
   ready = false
   readonly #history: History
+  readonly #random: Random
+  /** Requests that arrive together. */
+  #packet: (() => void)[] = []
 
   constructor(options: {
     process: Process
@@ -31,6 +34,7 @@ export class Node {
     const { process, modules, store, runners, limits, random, history } = options
     this.process = process
     this.#history = history
+    this.#random = random
     this.holdfast = new modules.core.Holdfast({
       store: store.connect(process),
       runners,
@@ -69,11 +73,21 @@ export class Node {
     try {
       return await new Promise<Result>((resolve, reject) => {
         forget = this.process.whenDead(() => reject(new ConnectionLost('the node is gone')))
-        this.process.after(1, () => void work(this.holdfast).then(resolve, reject))
+        this.#send(() => void work(this.holdfast).then(resolve, reject))
       })
     } finally {
       forget()
     }
+  }
+
+  /** What is sent at the same time is often read at the same time too. */
+  #send(arrive: () => void): void {
+    if (this.#packet.length > 0 && this.#random.chance(0.6)) return void this.#packet.push(arrive)
+    const packet = [arrive]
+    this.#packet = packet
+    this.process.after(1, () => {
+      for (const next of packet.splice(0)) next()
+    })
   }
 
   /** A proper end. What is left afterwards has leaked. */

@@ -38,20 +38,27 @@ export class Process {
     }
   }
 
-  /** Timers that were set through the clock, and have neither run nor been cancelled. */
+  /** Timers of the core that have neither run nor been cancelled; what is due now is none. */
   get timers(): number {
     return this.#timers.size
   }
 
   #setTimer(ms: number, run: () => void): () => void {
-    const timer = {}
     if (this.state === 'dead') return () => undefined
-    this.#timers.add(timer)
+    const timer = { isSet: true }
+    const end = (): void => {
+      timer.isSet = false
+      this.#timers.delete(timer)
+    }
+    if (ms > 0) this.#timers.add(timer)
     const cancel = this.after(ms, () => {
-      if (this.#timers.delete(timer)) run()
+      // One that is due in a frozen process can still be cancelled when it thaws.
+      if (!timer.isSet) return
+      end()
+      run()
     })
     return () => {
-      this.#timers.delete(timer)
+      end()
       cancel()
     }
   }

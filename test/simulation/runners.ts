@@ -20,6 +20,7 @@ const MODES = {
   failAtOnce: 1,
   endless: 2,
   deaf: 2,
+  stone: 1,
   unwritable: 1,
 } as const
 
@@ -156,10 +157,13 @@ class SimulatedRun {
         await this.#untilTold()
         break
       case 'deaf':
-        yield* this.#say(this.#answer)
-        await this.#process.sleep(20_000)
-        yield { type: 'delta', text: 'too late' }
-        return { text: 'far too late' }
+        for (let count = 0; count < 12; count += 1) {
+          yield* this.#say(count === 0 ? this.#answer : ' and on')
+          await this.#process.sleep(this.#runners.random.between(200, 1_500))
+        }
+        return undefined
+      case 'stone':
+        return new Promise(() => undefined)
       case 'unwritable':
         return { text: this.#answer, data: 1n }
       case 'echo':

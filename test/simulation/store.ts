@@ -16,6 +16,8 @@ export type Weather = {
   readonly loseReply: number
   readonly lateReply: number
   readonly slow: number
+  /** The caller is told that it failed, and then it is applied. */
+  readonly ghost: number
   /** A machine fails just when its call was applied. */
   readonly freezeAfter: number
   readonly crashAfter: number
@@ -26,6 +28,7 @@ export const FINE: Weather = {
   loseReply: 0,
   lateReply: 0,
   slow: 0,
+  ghost: 0,
   freezeAfter: 0,
   crashAfter: 0,
 }
@@ -43,6 +46,8 @@ type Books = {
 
 export class SharedStore {
   weather: Weather = FINE
+  /** Nodes that do not reach the store at all. */
+  readonly cutOff = new Set<string>()
   calls = 0
   /** What the store should have, by session. */
   readonly books = new Map<string, Books>()
@@ -102,7 +107,11 @@ export class SharedStore {
       read: (session, after, limit) =>
         call('read', session, () => inner.read(session, after, limit)),
       list: (query) => call('list', '', () => inner.list(query)),
-      beat: (node, leaseMs) => call('beat', '', () => inner.beat(node, leaseMs)),
+      beat: (node, leaseMs) =>
+        call('beat', '', () => inner.beat(node, leaseMs), () => {
+          const untilMs = this.#timeline.now + leaseMs
+          this.#history.record({ type: 'store.leased', node, untilMs })
+        }),
       erase: (session) =>
         call('erase', session, () => inner.erase(session), (erased) => {
           if (erased) this.#history.record({ type: 'store.erased', session })
@@ -131,9 +140,10 @@ export class SharedStore {
       if (planned === 'before') return this.#crash(process)
       const crashes = random.chance(this.weather.crashAfter) || planned === 'after'
       const freezes = what === 'append' && random.chance(this.weather.freezeAfter)
-      const fails = random.chance(this.weather.failBefore)
+      const isCutOff = this.cutOff.has(process.name)
+      const fails = isCutOff || random.chance(this.weather.failBefore)
       const loses = random.chance(this.weather.loseReply)
-      const replyMs = random.chance(this.weather.lateReply) ? random.between(9_000, 25_000) : this.#delayMs()
+      const replyMs = isCutOff ? random.between(10, 3_000) : this.#replyMs()
       this.#history.record({ type: 'store.sent', call, node: process.name, what, session })
       const reply = (failed: boolean, tell: () => void): void => {
         this.#timeline.after(replyMs, () =>
@@ -142,6 +152,10 @@ export class SharedStore {
             tell()
           }),
         )
+      }
+      if (random.chance(this.weather.ghost)) {
+        this.#timeline.after(random.between(300, 4_000), () => void apply().then((result) => note(result, call)))
+        return reply(true, () => reject(this.#failure()))
       }
       this.#timeline.after(this.#delayMs(), () => {
         if (fails) return reply(true, () => reject(this.#failure()))
@@ -157,6 +171,17 @@ export class SharedStore {
         )
       })
     })
+  }
+
+  /** The store loses a node's lease: others may take its sessions while it believes to own them. */
+  forget(node: string): void {
+    void this.inner.beat(node, 0)
+    this.#history.record({ type: 'store.forgot', node })
+  }
+
+  #replyMs(): number {
+    const isLate = this.#random.chance(this.weather.lateReply)
+    return isLate ? this.#random.between(9_000, 25_000) : this.#delayMs()
   }
 
   #delayMs(): number {

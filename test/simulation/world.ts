@@ -26,7 +26,6 @@ export type WorldOptions = {
 const LIMITS: Partial<Limits> = {
   queuedTurnsMax: 4,
   waitMs: 3_000,
-  turnMs: 8_000,
   cancelGraceMs: 500,
   askMs: 3_000,
   graceMs: 2_500,
@@ -48,9 +47,9 @@ const REST_MS_MAX = 240_000
 const WEATHERS: Readonly<Record<string, Weather>> = {
   fine: FINE,
   slow: { ...FINE, slow: 0.3 },
-  flaky: { ...FINE, failBefore: 0.03, loseReply: 0.03, lateReply: 0.002, slow: 0.1 },
-  faint: { ...FINE, slow: 0.05, freezeAfter: 0.02, crashAfter: 0.003 },
-  storm: { ...FINE, failBefore: 0.15, loseReply: 0.15, lateReply: 0.01, slow: 0.3 },
+  flaky: { ...FINE, failBefore: 0.03, loseReply: 0.03, lateReply: 0.002, slow: 0.1, ghost: 0.01 },
+  faint: { ...FINE, slow: 0.05, freezeAfter: 0.05, crashAfter: 0.003 },
+  storm: { ...FINE, failBefore: 0.15, loseReply: 0.15, lateReply: 0.01, slow: 0.3, ghost: 0.05 },
 }
 
 export async function runWorld(options: WorldOptions): Promise<History> {
@@ -79,6 +78,7 @@ export class World {
   readonly #runners: Runners
   readonly #nodesWanted: number
   readonly #limits: Partial<Limits>
+  readonly #forgetsLeases: boolean
   #nodes: Node[] = []
   #named = 0
   #isHealed = false
@@ -88,6 +88,7 @@ export class World {
     const random = new Random(seed)
     this.#options = options
     this.#random = random
+    this.#forgetsLeases = random.chance(0.15)
     const wallJumps = options.isSmall !== true && random.chance(0.4)
     this.history = new History(seed, wallJumps, () => this.#timeline.now)
     const shared = { modules, timeline: this.#timeline, random, history: this.history }
@@ -99,7 +100,8 @@ export class World {
     this.#runners = new Runners({ random, history: this.history, asked })
     this.#nodesWanted = random.between(1, options.isSmall === true ? 2 : 3)
     const retainMs = random.chance(0.1) ? 10_000 : 30 * 24 * HOUR_MS
-    this.#limits = { ...LIMITS, retainMs }
+    const turnMs = random.chance(0.3) ? 25_000 : 6_000
+    this.#limits = { ...LIMITS, retainMs, turnMs }
   }
 
   async run(): Promise<void> {
@@ -137,7 +139,9 @@ export class World {
     const alive = this.#nodes.filter(({ process }) => process.state !== 'dead')
     if (alive.length === 0) return
     const node = random.pick(alive)
-    switch (random.weighted({ crash: 3, freeze: 3, stop: 2, jump: this.history.wallJumps ? 4 : 0, storm: 1 })) {
+    const jump = this.history.wallJumps ? 4 : 0
+    const forget = this.#forgetsLeases ? 4 : 0
+    switch (random.weighted({ crash: 3, freeze: 3, stop: 2, storm: 1, part: 3, jump, forget })) {
       case 'crash':
         return this.#crash(node.process)
       case 'freeze':
@@ -148,6 +152,10 @@ export class World {
         return this.#jump(node.process)
       case 'storm':
         return this.#storm()
+      case 'part':
+        return this.#part(node.name)
+      case 'forget':
+        return this.store.forget(node.name)
     }
   }
 
@@ -185,7 +193,7 @@ export class World {
     if (process.state !== 'up') return
     this.history.record({ type: 'node.frozen', node: process.name })
     process.freeze()
-    this.#timeline.after(this.#random.between(500, 25_000), () => this.#thaw(process))
+    this.#timeline.after(this.#random.between(500, 30_000), () => this.#thaw(process))
   }
 
   #thaw(process: Process): void {
@@ -207,6 +215,18 @@ export class World {
     this.history.record({ type: 'wall.jumped', node: process.name, ms })
   }
 
+  /** A node is parted from the store, mostly for so long that its lease ends. */
+  #part(name: string): void {
+    this.history.record({ type: 'node.parted', node: name })
+    this.store.cutOff.add(name)
+    this.#timeline.after(this.#random.between(2_000, 20_000), () => this.#rejoin(name))
+  }
+
+  #rejoin(name: string): void {
+    if (!this.store.cutOff.delete(name)) return
+    this.history.record({ type: 'node.rejoined', node: name })
+  }
+
   #storm(): void {
     const { weather } = this.store
     this.store.weather = WEATHERS['storm'] ?? FINE
@@ -219,6 +239,7 @@ export class World {
     this.#isHealed = true
     this.store.weather = FINE
     this.history.record({ type: 'world.healed' })
+    for (const name of this.store.cutOff) this.#rejoin(name)
     for (const { process } of this.#nodes) this.#thaw(process)
     while (this.#nodes.length < this.#nodesWanted) this.#addNode()
   }
@@ -248,7 +269,8 @@ export class World {
     }
     for (const { session, place } of this.#clients.followersPending) {
       const seq = this.store.books.get(session)?.seq ?? 0
-      if (place.seq < seq) return `a follower of ${session} waits at ${place.seq} of ${seq}`
+      // Who follows at a node that has lost the session and does not know waits until it knows.
+      if (place.seq < seq && !this.history.forgetsLeases) return `a follower of ${session} waits at ${place.seq} of ${seq}`
     }
     if (this.history.wallJumps) return null
     const held = openAttachments(this.history)

@@ -1,7 +1,7 @@
 /**
  * Turns: by a session's id or by a key, answered when they are over, as they happen, or at once.
  *
- * I10: a caller that goes away leaves the queue, but an admitted turn goes on unless it asked otherwise.
+ * I10: a caller that goes away leaves the queue; an admitted turn goes on unless it asked otherwise.
  * I11: headers are sent after admission only, so a refusal is a status and never half a stream.
  */
 import type { Input, TurnHandle, TurnOptions, TurnRecord } from '../../core/index.ts'
@@ -48,17 +48,37 @@ export async function postKeyTurn(exchange: Exchange): Promise<void> {
 
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
   exchange.query([])
-  const { input, ...given } = body
-  const idempotencyKey = exchange.header('idempotency-key')
-  const options = idempotencyKey === undefined ? given : { ...given, idempotencyKey }
   const type = negotiate(exchange.header('accept'), ['application/json', EVENT_STREAM_TYPE])
+  const caller = new Caller(exchange, body)
   if (type === 'application/json' && prefersAsync(exchange)) {
-    return replyQueued(exchange, await target.submit(input, options))
+    return replyQueued(exchange, await target.submit(body.input, caller))
   }
-  const turn = target.turn(input, { ...options, signal: exchange.signal })
+  const turn = target.turn(body.input, caller)
   if (type === EVENT_STREAM_TYPE) return streamTurn(exchange, turn)
   const { live } = await turn.admission
   exchange.reply(200, turnView(live.id, await turn))
+}
+
+/** What the caller wants, and whether it is still there. */
+class Caller implements TurnOptions {
+  readonly busy: TurnOptions['busy']
+  readonly waitMs: TurnOptions['waitMs']
+  readonly onDisconnect: TurnOptions['onDisconnect']
+  readonly idempotencyKey: TurnOptions['idempotencyKey']
+  readonly #exchange: Exchange
+
+  constructor(exchange: Exchange, { busy, waitMs, onDisconnect }: TurnBody) {
+    this.#exchange = exchange
+    this.busy = busy
+    this.waitMs = waitMs
+    this.onDisconnect = onDisconnect
+    this.idempotencyKey = exchange.header('idempotency-key')
+  }
+
+  /** Asked for only by a turn that has to wait, or is to be cancelled when its caller goes. */
+  get signal(): AbortSignal {
+    return this.#exchange.signal
+  }
 }
 
 function prefersAsync(exchange: Exchange): boolean {

@@ -1,0 +1,175 @@
+/** `holdfast serve`: opens the store, listens, and goes in order when it is told to. */
+import { createServer } from 'node:net'
+import { builtinAgents, LIMITS, openHoldfast, type Holdfast } from '../index.ts'
+import { startServer, type HoldfastServer, type Logger } from '../server/index.ts'
+import { isLoopback } from '../server/access.ts'
+import { tryLine } from '../server/landing.ts'
+import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
+import { jsonLogger, quiet, textLogger } from './log.ts'
+import { STORE_FLAGS, storeName } from './store-flags.ts'
+
+const DAY_MS = 86_400_000
+
+type Settings = {
+  readonly host: string
+  readonly port: number
+  readonly store: string
+  readonly drainMs: number
+  readonly limits: { waitMs: number; queuedTurnsMax: number; turnMs: number }
+  readonly log: Logger
+  /** Told to people at the start. */
+  readonly isBanner: boolean
+}
+
+export const serve: Command = {
+  name: 'serve',
+  usage: 'serve [flags]',
+  summary: 'Runs the server until it gets SIGINT or SIGTERM.',
+  flags: {
+    ...STORE_FLAGS,
+    port: { type: 'string' },
+    host: { type: 'string' },
+    'wait-ms': { type: 'string' },
+    queue: { type: 'string' },
+    'turn-ms': { type: 'string' },
+    'drain-ms': { type: 'string' },
+    quiet: { type: 'boolean' },
+    'json-log': { type: 'boolean' },
+  },
+  help: [
+    ['--port N', 'the port to listen on; 0: any that is free (7420)'],
+    ['--host ADDRESS', 'a loopback address (127.0.0.1)'],
+    ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
+    ['--store NAME', 'memory: or sqlite:FILE, instead of --data'],
+    ['--wait-ms N', 'how long a turn waits for its session before it is refused (30000)'],
+    ['--queue N', 'how many turns of one session may wait (256)'],
+    ['--turn-ms N', 'how long one turn may run (3600000)'],
+    ['--drain-ms N', 'how long running turns may go on at shutdown (10000)'],
+    ['--quiet', 'say nothing but errors'],
+    ['--json-log', 'one JSON object per line, for programs'],
+  ],
+  run: (values, words) => runServer(readSettings(values, words)),
+}
+
+function readSettings(values: Values, words: readonly string[]): Settings {
+  if (words[0] !== undefined) throw new UsageError(`serve takes no ${words[0]}: flags only`)
+  const logger = values['json-log'] === true ? jsonLogger : textLogger
+  const isQuiet = values['quiet'] === true
+  const number = (name: string, fallback: number, min: number, max: number): number =>
+    numberFlag(values, name, { fallback, min, max })
+  return {
+    host: loopbackHost(values),
+    port: number('port', 7420, 0, 65_535),
+    store: storeName(values),
+    drainMs: number('drain-ms', 10_000, 0, DAY_MS),
+    limits: {
+      waitMs: number('wait-ms', LIMITS.waitMs, 0, LIMITS.waitMsMax),
+      queuedTurnsMax: number('queue', LIMITS.queuedTurnsMax, 1, 1_000_000),
+      turnMs: number('turn-ms', LIMITS.turnMs, 1, 365 * DAY_MS),
+    },
+    log: isQuiet ? quiet(logger) : logger,
+    isBanner: !isQuiet && logger === textLogger,
+  }
+}
+
+function loopbackHost(values: Values): string {
+  const host = textFlag(values, 'host') ?? '127.0.0.1'
+  if (isLoopback(host)) return host
+  throw new UsageError(`--host must be a loopback address: ${host} would be open to others`)
+}
+
+async function runServer(settings: Settings): Promise<number> {
+  const { store, limits, log } = settings
+  // Before the store is opened: that alone goes on with turns that wait in it.
+  await checkPort(settings)
+  const holdfast = await openHoldfast({ store, limits, agents: builtinAgents })
+  return new Promise((exit) => {
+    listen(settings, holdfast, exit).catch(async (error: unknown) => {
+      await holdfast.close()
+      log.error(listenProblem(error, settings))
+      exit(1)
+    })
+  })
+}
+
+/** Throws if the port is taken, or the host is not this machine's. */
+async function checkPort({ host, port }: Settings): Promise<void> {
+  const probe = createServer()
+  await new Promise<void>((resolve, reject) => {
+    probe.once('error', (error) => reject(new Error(listenProblem(error, { host, port }))))
+    probe.listen({ host, port }, () => probe.close(() => resolve()))
+  })
+}
+
+function listenProblem(error: unknown, { host, port }: Pick<Settings, 'host' | 'port'>): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  switch (code) {
+    case 'EADDRINUSE':
+      return `port ${port} is in use on ${host}: stop what uses it, or choose another with --port`
+    case 'EACCES':
+      return `port ${port} may not be used by this user: choose one above 1023 with --port`
+    case 'EADDRNOTAVAIL':
+    case 'ENOTFOUND':
+      return `${host} is not an address of this machine`
+    default:
+      return message
+  }
+}
+
+async function listen(
+  settings: Settings,
+  holdfast: Holdfast,
+  exit: (code: number) => void,
+): Promise<void> {
+  const { host, port, drainMs, log } = settings
+  const server = await startServer({
+    holdfast,
+    host,
+    port,
+    log,
+    onStoreFailed: (failure) => {
+      log.error(`stopping, for the store has failed: ${failure.message}`)
+      void stop(server, 0, log).finally(() => exit(1))
+    },
+  })
+  greet(settings, server, holdfast)
+  onSignals(
+    (signal) => {
+      log.info(`${signal}: draining for up to ${drainMs} ms; once more to stop at once`)
+      void stop(server, drainMs, log).then(exit)
+    },
+    () => process.exit(1),
+  )
+}
+
+/** Resolves with the exit code. */
+async function stop(server: HoldfastServer, drainMs: number, log: Logger): Promise<number> {
+  try {
+    await server.close({ drainMs })
+    log.info('stopped')
+    return 0
+  } catch (error) {
+    log.error(`stopped, but not cleanly: ${(error as Error).message}`)
+    return 1
+  }
+}
+
+function onSignals(first: (signal: string) => void, second: () => void): void {
+  let isFirst = true
+  const onSignal = (signal: string): void => {
+    if (!isFirst) return second()
+    isFirst = false
+    first(signal)
+  }
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
+}
+
+function greet({ log, store, isBanner }: Settings, server: HoldfastServer, holdfast: Holdfast) {
+  const { url } = server
+  const agents = holdfast.authority.agents.join(', ')
+  if (!isBanner) return log.info('listening', { url, store, agents })
+  log.info(`listening on ${url}`)
+  log.info(`store ${store}; agents ${agents}`)
+  log.info(`try: ${tryLine(url)}`)
+}

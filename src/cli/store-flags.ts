@@ -1,0 +1,24 @@
+/** Where the store is: `--store`, or a file in the folder `--data`. */
+import { join } from 'node:path'
+import { textFlag, UsageError, type Flags, type Values } from './command.ts'
+
+export const STORE_FLAGS: Flags = { data: { type: 'string' }, store: { type: 'string' } }
+
+const DEFAULT_FOLDER = './.holdfast'
+
+/** The store's name, as `openHoldfast` takes it. */
+export function storeName(values: Values): string {
+  const data = textFlag(values, 'data')
+  const store = textFlag(values, 'store')
+  if (store === null) return `sqlite:${join(data ?? DEFAULT_FOLDER, 'holdfast.db')}`
+  if (data !== null) throw new UsageError('--data and --store exclude each other')
+  if (store === 'memory:' || /^sqlite:./.test(store)) return store
+  throw new UsageError(`--store must be memory: or sqlite:FILE, not ${store}`)
+}
+
+/** The file of a store, for what works on files only. */
+export function storeFile(values: Values): string {
+  const name = storeName(values)
+  if (name === 'memory:') throw new UsageError('--store memory: has no file')
+  return name.slice('sqlite:'.length)
+}

@@ -1,0 +1,76 @@
+/** `npm run simulate -- --help`: worlds on demand, one seed in detail, or the planted bugs. */
+import { parseArgs } from 'node:util'
+import { check, type Violation } from './checker.ts'
+import { readable, type History } from './history.ts'
+import { REAL } from './modules.ts'
+import { MUTANTS, SEEDS_MAX, hunt } from './mutants.ts'
+import { report } from './report.ts'
+import { runWorld } from './world.ts'
+
+const HELP = `Runs Holdfast in simulated worlds and checks the invariants of what happened.
+
+  npm run simulate -- [options]
+
+  --seed N      the first seed (1)
+  --runs N      how many worlds, one seed each (1,000; with --seed alone: 1)
+  --trace       print what happened in each world
+  --mutants     plant bugs instead, and see that each is caught within ${SEEDS_MAX} seeds
+  --part N/M    only every M-th mutant, from the N-th on
+  --help        this text
+
+Exit code 1: an invariant was violated, or a planted bug was not noticed.
+`
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: 'string' },
+    runs: { type: 'string' },
+    trace: { type: 'boolean', default: false },
+    mutants: { type: 'boolean', default: false },
+    part: { type: 'string', default: '1/1' },
+    help: { type: 'boolean', default: false },
+  },
+})
+
+if (values.help) process.stdout.write(HELP)
+else if (values.mutants) process.exitCode = (await runMutants(values.part)) ? 0 : 1
+else process.exitCode = (await runWorlds()) ? 0 : 1
+
+async function runWorlds(): Promise<boolean> {
+  const seed = Number(values.seed ?? 1)
+  const runs = Number(values.runs ?? (values.seed === undefined ? 1_000 : 1))
+  if (!Number.isSafeInteger(seed) || !Number.isSafeInteger(runs)) throw new Error(HELP)
+  const startedAt = performance.now()
+  let violated = 0
+  for (let run = 0; run < runs; run += 1) {
+    const history = await runWorld({ seed: seed + run, modules: REAL })
+    const violations = check(history)
+    if (violations.length > 0) violated += 1
+    print(history, violations)
+    if ((run + 1) % 1_000 === 0) console.log(`${run + 1} worlds, ${violated} violated`)
+  }
+  const seconds = (performance.now() - startedAt) / 1_000
+  const speed = Math.round(runs / seconds)
+  console.log(`${runs} worlds from seed ${seed} on, ${violated} violated, ${speed} worlds/s`)
+  return violated === 0
+}
+
+function print(history: History, violations: readonly Violation[]): void {
+  if (values.trace) for (const line of readable(history)) console.log(line)
+  if (violations.length > 0) console.log(report(history, violations))
+}
+
+async function runMutants(part: string): Promise<boolean> {
+  const [first = 1, step = 1] = part.split('/').map(Number)
+  let missed = 0
+  for (const mutant of MUTANTS.filter((_, index) => index % step === first - 1)) {
+    const caught = await hunt(mutant)
+    if (caught === null) missed += 1
+    const how =
+      caught === null
+        ? `NOT CAUGHT in ${SEEDS_MAX} seeds`
+        : `caught by ${mutant.catches} in ${caught.seeds} seeds: ${caught.message}`
+    console.log(`${mutant.name}: ${how}`)
+  }
+  return missed === 0
+}

@@ -1,0 +1,412 @@
+/**
+ * Planted bugs: each is one small change of the compiled code that breaks one invariant, and each must
+ * be noticed. A check that cannot fail is no check.
+ */
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { check } from './checker.ts'
+import type { Modules } from './modules.ts'
+import { runWorld } from './world.ts'
+
+export type Mutant = {
+  readonly name: string
+  /** Below the compiled `src`. */
+  readonly file: string
+  /** Must be there exactly once: if it is not, the code has moved on and the mutant has to follow. */
+  readonly find: string
+  readonly replace: string
+  /** The invariant whose check must object. */
+  readonly catches: string
+}
+
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: 'the store takes appends under any epoch',
+    file: 'stores/memory.js',
+    find: 'entry.epoch !== epoch || entry.row.seq !== after',
+    replace: 'entry.row.seq !== after',
+    catches: 'I5',
+  },
+  {
+    name: 'a claim gives out the old epoch',
+    file: 'stores/memory.js',
+    find: 'entry.epoch += 1;',
+    replace: '',
+    catches: 'I5',
+  },
+  {
+    name: 'a claim takes a session from a living node',
+    file: 'stores/memory.js',
+    find: 'owner !== null && owner !== node && this.#isAlive(owner)',
+    replace: 'false',
+    catches: 'I2',
+  },
+  {
+    name: 'a key is reserved without looking whether it is taken',
+    file: 'stores/memory.js',
+    find: 'if (holder !== undefined)',
+    replace: 'if (explicit && holder !== undefined)',
+    catches: 'I1',
+  },
+  {
+    name: 'a closed session keeps its key',
+    file: 'stores/memory.js',
+    find: 'this.#keys.delete(entry.row.key);',
+    replace: '{}',
+    catches: 'I1',
+  },
+  {
+    name: 'internal sessions are listed',
+    file: 'stores/memory.js',
+    find: '(row.internal && !sweeps)',
+    replace: 'false',
+    catches: 'I1',
+  },
+  {
+    name: 'effects do not wait for the append',
+    file: 'core/ledger.js',
+    find: 'const outcome = await this.#commits.append(this.#appendOf(batch));',
+    replace: `void this.#commits.append(this.#appendOf(batch)).catch(() => undefined);
+            const outcome = await 'appended';`,
+    catches: 'I4',
+  },
+  {
+    name: 'callers are told before the append is durable',
+    file: 'core/ledger.js',
+    find: 'batch.whenKnown(() => settle({ events, session }), refuse);',
+    replace: 'settle({ events, session });',
+    catches: 'I4',
+  },
+  {
+    name: 'a failed append is taken for a good one',
+    file: 'core/ledger.js',
+    find: 'this.lose(asHoldfastError(error));',
+    replace: 'this.#committed(batch);',
+    catches: 'I4',
+  },
+  {
+    name: 'a stale append is taken for a good one',
+    file: 'core/ledger.js',
+    find: `outcome === 'appended'`,
+    replace: `outcome !== 'never'`,
+    catches: 'I4',
+  },
+  {
+    name: 'a snapshot is of the state before its events',
+    file: 'core/ledger.js',
+    find: 'due ? JSON.stringify(session) : null',
+    replace: 'due ? JSON.stringify(this.#session) : null',
+    catches: 'I4',
+  },
+  {
+    name: 'the lane is last in, first out',
+    file: 'core/lanes.js',
+    find: 'return this.#entries.shift();',
+    replace: 'return this.#entries.pop();',
+    catches: 'I3',
+  },
+  {
+    name: 'a collected request joins one that others stand behind',
+    file: 'core/lanes.js',
+    find: 'const last = this.#entries.at(-1);',
+    replace: `const last = this.#entries.find((entry) => entry.type === 'waiting' && entry.collect);`,
+    catches: 'I3',
+  },
+  {
+    name: 'the lane does not look whether a turn runs',
+    file: 'core/live.js',
+    find: 'while (batch.session.running === null && batch.session.closed === null)',
+    replace: 'while (batch.session.closed === null)',
+    catches: 'rest',
+  },
+  {
+    name: 'a request is refused with 429 although it was admitted',
+    file: 'core/admission.js',
+    find: `            if (!live.lane.has(entry))
+                return;
+            settle();`,
+    replace: '            settle();',
+    catches: 'I11',
+  },
+  {
+    name: 'requests that wait are forgotten when the hold ends',
+    file: 'core/live.js',
+    find: `        this.#timers.clear();
+        for (const member of this.lane.clearWaiting())
+            member.refuse(error);`,
+    replace: `        this.#timers.clear();
+        this.lane.clearWaiting();`,
+    catches: 'rest',
+  },
+  {
+    name: 'callers of a turn are forgotten when the hold ends',
+    file: 'core/live.js',
+    find: `        for (const { reject } of [...this.#waiters.values()].flat())
+            reject(error);`,
+    replace: '',
+    catches: 'rest',
+  },
+  {
+    name: 'a runner that asks is forgotten when the hold ends',
+    file: 'core/live.js',
+    find: `        for (const settle of this.#asking.values())
+            settle({ outcome: 'withdrawn' });`,
+    replace: '',
+    catches: 'I8',
+  },
+  {
+    name: 'an ask is remembered only after it is durable',
+    file: 'core/live.js',
+    find: `this.#ledger.send({ type: 'ask', ask }, () => undefined, reject, opened);`,
+    replace: `this.#ledger.send({ type: 'ask', ask }, ({ events }) => opened(events), reject);`,
+    catches: 'I8',
+  },
+  {
+    name: 'timers outlive the hold',
+    file: 'core/live.js',
+    find: `        for (const cancel of this.#timers.values())
+            cancel();`,
+    replace: '',
+    catches: 'rest',
+  },
+  {
+    name: 'a run is not told that the session is lost',
+    file: 'core/live.js',
+    find: `        this.#released = error;
+        this.#run?.abandon();`,
+    replace: '        this.#released = error;',
+    catches: 'I2',
+  },
+  {
+    name: 'a new owner forgets the grace times that run',
+    file: 'core/live.js',
+    find: `        for (const { id, graceUntil } of this.session.attachments)
+            this.#lapseLater(id, graceUntil, at);`,
+    replace: '',
+    catches: 'rest',
+  },
+  {
+    name: 'requests that waited do not look for their key again',
+    file: 'core/live.js',
+    find: 'const fresh = members.filter((member) => !this.#adopt(batch, member));',
+    replace: 'const fresh = members;',
+    catches: 'I3',
+  },
+  {
+    name: 'the idempotency key of a turn is forgotten when it ends',
+    file: 'core/turns.js',
+    find: 'session.recent = remember(recent, keys, id);',
+    replace: '{}',
+    catches: 'I11',
+  },
+  {
+    name: 'idempotency keys are not looked up',
+    file: 'core/turns.js',
+    find: 'return known.turn;',
+    replace: 'return null;',
+    catches: 'I11',
+  },
+  {
+    name: 'asks outlive their turn',
+    file: 'core/turns.js',
+    find: 'return [...asks, ...message, terminalEvent(id, end)];',
+    replace: 'return [...message, terminalEvent(id, end)];',
+    catches: 'I8',
+  },
+  {
+    name: 'asks outlive their owner',
+    file: 'core/session.js',
+    find: '...withdrawAsks(session, running.id),',
+    replace: '',
+    catches: 'I8',
+  },
+  {
+    name: 'an ask can be answered again',
+    file: 'core/asks.js',
+    find: 'session.asks = session.asks.filter((ask) => ask.id !== event.ask);',
+    replace: '',
+    catches: 'I8',
+  },
+  {
+    name: 'a new owner does not interrupt what ran',
+    file: 'core/session.js',
+    find: `{ type: 'turn.interrupted', turn: running.id, reason },`,
+    replace: '',
+    catches: 'I3',
+  },
+  {
+    name: 'a session closes without its queue',
+    file: 'core/session.js',
+    find: 'running === null ? queued : [running, ...queued]',
+    replace: 'running === null ? [] : [running]',
+    catches: 'I9',
+  },
+  {
+    name: 'a session always closes with its last holder',
+    file: 'core/attachments.js',
+    find: `left.length === 0 && session.reconnect !== 'reopen'`,
+    replace: 'left.length === 0',
+    catches: 'I10',
+  },
+  {
+    name: 'a client may come back early although work has started',
+    file: 'core/attachments.js',
+    find: 'return session.turns === 0;',
+    replace: 'return true;',
+    catches: 'I10',
+  },
+  {
+    name: 'a follower misses the event at the floor of the tail',
+    file: 'core/feed.js',
+    find: 'position.seq < this.#floor',
+    replace: 'position.seq + 1 < this.#floor',
+    catches: 'I4',
+  },
+  {
+    name: 'a follower sees the last event of a replay again',
+    file: 'core/feed.js',
+    find: 'item.seq <= position.seq)',
+    replace: 'item.seq < position.seq)',
+    catches: 'I4',
+  },
+  {
+    name: 'the floor stays behind when nobody follows',
+    file: 'core/feed.js',
+    find: `        if (this.#followers === 0)
+            this.#floor = event.seq;`,
+    replace: `        if (this.#followers === 0)
+            ;`,
+    catches: 'I4',
+  },
+  {
+    name: 'deltas are forgotten when others start to follow',
+    file: 'core/feed.js',
+    find: 'this.#rebuild(this.#tail.filter(({ delta }) => delta > 0));',
+    replace: 'this.#rebuild([]);',
+    catches: 'I4',
+  },
+  {
+    name: 'what a runner says after the end is heard',
+    file: 'core/runs.js',
+    find: `            return;
+        this.#over = true;`,
+    replace: '            return;',
+    catches: 'I3',
+  },
+  {
+    name: 'a runner that does not listen is waited for',
+    file: 'core/runs.js',
+    find: 'this.#cancelTimer = clock.after(limits.cancelGraceMs, () => this.#end({ ...stop, reply: this.#last() }));',
+    replace: '',
+    catches: 'I3',
+  },
+  {
+    name: 'a node trusts its lease for ever',
+    file: 'core/lease.js',
+    find: 'this.#holder.clock.monotonic() < this.#heldUntil',
+    replace: 'this.#heldUntil > 0',
+    catches: 'I5',
+  },
+  {
+    name: 'a lease is counted from its answer',
+    file: 'core/lease.js',
+    find: 'sentAt + limits.leaseMs * 0.8',
+    replace: 'clock.monotonic() + limits.leaseMs * 3',
+    catches: 'I5',
+  },
+  {
+    name: 'a node that lost its lease goes on',
+    file: 'core/lease.js',
+    find: `            if (!this.held)
+                this.#lost(`,
+    replace: `            if (!this.held && this.#stopped)
+                this.#lost(`,
+    catches: 'I5',
+  },
+  {
+    name: 'a node acts on what it wrote although its lease has ended',
+    file: 'core/commits.js',
+    find: `            // Who was frozen meanwhile must not act on what it wrote: others may have gone on from there.
+            this.#assertMayWrite();`,
+    replace: '',
+    catches: 'I5',
+  },
+  {
+    name: 'an asynchronous request joins a turn that others wait behind',
+    file: 'core/turns.js',
+    find: '(joins === undefined || joins === last.id)',
+    replace: 'true',
+    catches: 'I3',
+  },
+  {
+    name: 'a session is loaded twice at once',
+    file: 'core/authority.js',
+    find: 'this.#arriving.set(id, coming);',
+    replace: '',
+    catches: 'I2',
+  },
+  {
+    name: 'a busy session is let go',
+    file: 'core/authority.js',
+    find: 'if (live.idle)',
+    replace: 'if (live.session !== null)',
+    catches: 'I3',
+  },
+  {
+    name: 'a session that was lost with work in it is not picked up',
+    file: 'core/authority.js',
+    find: 'this.#sweeper.pickUp(live.id);',
+    replace: '',
+    catches: 'I3',
+  },
+  {
+    name: 'sessions of dead nodes are not picked up',
+    file: 'stores/memory.js',
+    find: 'return pending && (owner === null || !this.#isAlive(owner));',
+    replace: 'return false;',
+    catches: 'I3',
+  },
+]
+
+/** A mutant is caught within so many seeds, or the checks are too weak. */
+export const SEEDS_MAX = 100
+
+export type Caught = { readonly name: string; readonly seeds: number; readonly message: string }
+
+/** The compiled `src` beside this file, which must be compiled too. */
+const COMPILED = fileURLToPath(new URL('../../src', import.meta.url))
+
+/** Runs worlds on the mutant until the right check objects; null if none does. */
+export async function hunt(mutant: Mutant): Promise<Caught | null> {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-mutant-'))
+  try {
+    const modules = await plant(mutant, folder)
+    for (let seed = 1; seed <= SEEDS_MAX; seed += 1) {
+      const violations = check(await runWorld({ seed, modules }))
+      const found = violations.find(({ invariant }) => invariant === mutant.catches)
+      if (found !== undefined) return { name: mutant.name, seeds: seed, message: found.message }
+    }
+    return null
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+export async function plant({ name, file, find, replace }: Mutant, folder: string): Promise<Modules> {
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
+  for (const part of ['core', 'stores']) {
+    cpSync(join(COMPILED, part), join(folder, part), { recursive: true })
+  }
+  const path = join(folder, file)
+  const source = readFileSync(path, 'utf8')
+  const count = source.split(find).length - 1
+  if (count !== 1) throw new Error(`"${name}": found ${count} times in ${file}, not once`)
+  writeFileSync(path, source.replace(find, () => replace))
+  const load = (module: string): Promise<unknown> => import(pathToFileURL(join(folder, module)).href)
+  const core = (await load('core/index.js')) as Modules['core']
+  const { MemoryStore } = (await load('stores/memory.js')) as Pick<Modules, 'MemoryStore'>
+  return { core, MemoryStore }
+}
