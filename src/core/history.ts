@@ -26,10 +26,10 @@ export async function* readEvents(
   let position = after
   for (;;) {
     const { row, events } = await store.read(id, position, pageEvents)
-    readableRow(row, id)
+    const { seq } = readableRow(row, id)
     if (events.length > 0) yield events
-    if (events.length < pageEvents) return
-    position = events.at(-1)?.seq ?? position
+    position = events.at(-1)?.seq ?? seq
+    if (position >= seq) return
   }
 }
 

@@ -20,6 +20,7 @@ import {
   type Session,
   type SessionEvent,
 } from './session.ts'
+import type { Limits } from './limits.ts'
 import type { Append } from './store.ts'
 
 /** What a command came to: its events, and the session after them. */
@@ -99,9 +100,11 @@ export class Ledger {
   readonly #owner: LedgerOwner
   readonly #commits: GroupCommit
   readonly #clock: Clock
-  readonly #snapshotEvery: number
+  readonly #limits: Limits
   #session: Session
   #snapshotSeq: number
+  /** Characters of events since the last snapshot. */
+  #tailChars = 0
   #mailbox: Envelope[] = []
   #committing: Batch | null = null
   #lost: HoldfastError | null = null
@@ -109,17 +112,13 @@ export class Ledger {
   constructor(
     owner: LedgerOwner,
     { session, epoch, snapshotSeq }: { session: Session; epoch: number; snapshotSeq: number },
-    {
-      commits,
-      clock,
-      snapshotEvery,
-    }: { commits: GroupCommit; clock: Clock; snapshotEvery: number },
+    { commits, clock, limits }: { commits: GroupCommit; clock: Clock; limits: Limits },
   ) {
     this.epoch = epoch
     this.#owner = owner
     this.#commits = commits
     this.#clock = clock
-    this.#snapshotEvery = snapshotEvery
+    this.#limits = limits
     this.#session = session
     this.#snapshotSeq = snapshotSeq
   }
@@ -182,8 +181,7 @@ export class Ledger {
   }
 
   #appendOf({ session, events, bodies }: Batch): Append {
-    const due = session.seq - this.#snapshotSeq >= this.#snapshotEvery
-    if (due) this.#snapshotSeq = session.seq
+    const due = this.#snapshotDue(session.seq, bodies)
     return {
       session: session.id,
       epoch: this.epoch,
@@ -195,6 +193,15 @@ export class Ledger {
       pending: isPending(session),
       expiresAt: expiresAt(session),
     }
+  }
+
+  #snapshotDue(seq: number, bodies: readonly string[]): boolean {
+    const { snapshotEvery, snapshotChars } = this.#limits
+    for (const { length } of bodies) this.#tailChars += length
+    if (seq - this.#snapshotSeq < snapshotEvery && this.#tailChars < snapshotChars) return false
+    this.#snapshotSeq = seq
+    this.#tailChars = 0
+    return true
   }
 
   #committed(batch: Batch): void {

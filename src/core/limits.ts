@@ -52,6 +52,8 @@ export const LIMITS = {
   retainMs: 30 * 86_400_000,
   /** Events between two snapshots of a session: what opening it has to read at most. */
   snapshotEvery: 200,
+  /** Or so many characters of events. */
+  snapshotChars: 4_194_304,
   /** Sessions held in memory although nothing happens in them. */
   idleSessionsMax: 2_000,
   /** Recent events held in memory for the followers of one session. */

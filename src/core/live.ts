@@ -65,7 +65,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.id = state.session.id
     this.holder = holder
     this.#feed = new Feed(this.id, state.session.seq, store, limits)
-    this.#ledger = new Ledger(this, state, { commits, clock, snapshotEvery: limits.snapshotEvery })
+    this.#ledger = new Ledger(this, state, { commits, clock, limits })
     for (const turn of state.session.queued) this.lane.push({ type: 'queued', turn: turn.id })
   }
 
@@ -103,7 +103,10 @@ export class LiveSession implements LedgerOwner, RunHost {
     last: LaneEntry | null,
   ): Promise<string> {
     // Which turn stands before it may be known only when those before it are decided.
-    const placed = (): Command => ({ ...command, joins: last?.type === 'queued' ? last.turn : null })
+    const placed = (): Command => ({
+      ...command,
+      joins: last?.type === 'queued' ? last.turn : null,
+    })
     return new Promise((resolve, reject) => {
       const settle = (decision: Decision): void => resolve(this.#turnOf(decision, command.keys))
       this.#ledger.send(placed, settle, reject, ([event]) => {

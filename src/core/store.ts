@@ -15,7 +15,10 @@ export interface Store {
   claim(session: string, node: string): Promise<Claim>
   /** Extends many logs in one durable step; each is judged by itself, in order. */
   append(appends: readonly Append[]): Promise<readonly AppendOutcome[]>
-  /** The session's row, and its events after a position, oldest first. */
+  /**
+   * The session's row, and its events after a position, oldest first: at most `limit`, or fewer if
+   * they are large, but one at least. The row's seq says whether there are more.
+   */
   read(session: string, after: number, limit: number): Promise<ReadResult>
   /** Sessions by a filter, newest first. */
   list(query: ListQuery): Promise<ListPage>

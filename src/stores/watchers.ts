@@ -1,4 +1,7 @@
-/** Who wants to hear of appends. A listener that throws fails by itself, never the append it hears of. */
+/**
+ * Who wants to hear of appends. A listener that throws fails by itself, never the append it hears
+ * of.
+ */
 import type { Append, AppendOutcome, Store } from '../core/store.ts'
 
 export type Listener = Parameters<Store['watch']>[0]

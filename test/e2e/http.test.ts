@@ -1,7 +1,14 @@
 /** The native HTTP contract, from outside: a real server on a real port, with the memory store. */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { builtinAgents, openHoldfast, type Agent, type Holdfast } from 'holdfast'
+import {
+  builtinAgents,
+  HoldfastError,
+  MemoryStore,
+  openHoldfast,
+  type Agent,
+  type Holdfast,
+} from 'holdfast'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 
 type Json = Record<string, any>
@@ -457,6 +464,26 @@ describe('the server itself', () => {
 
   it('does not listen where others could reach it', async () => {
     await expect(startServer({ holdfast, host: '0.0.0.0' })).rejects.toThrow('loopback')
+  })
+})
+
+describe('a store that failed for good', () => {
+  it('is told once to who runs the server, and makes it unready', async () => {
+    const store = new MemoryStore()
+    const own = await openHoldfast({ store, agents })
+    const failures: string[] = []
+    const failing = await startServer({
+      holdfast: own,
+      onStoreFailed: ({ code }) => failures.push(code),
+    })
+    store.read = () => Promise.reject(new HoldfastError('store_failed', 'the disk failed'))
+    for (const _ of [1, 2]) {
+      await refused(fetch(`${failing.url}/v1/sessions/any`), 503, 'store_failed')
+    }
+    await refused(fetch(`${failing.url}/ready`), 503, 'store_failed')
+    expect((await fetch(`${failing.url}/health`)).status).toBe(200)
+    expect(failures).toEqual(['store_failed'])
+    await failing.close()
   })
 })
 

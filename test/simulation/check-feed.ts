@@ -8,7 +8,9 @@ type Item = Recorded<Happening & { type: 'follow.item' }>
 export function* checkFollowers(facts: Facts): Generator<Violation> {
   const items = grouped(facts.history.of('follow.item'), ({ follower }) => follower)
   const over = new Set(
-    facts.history.of('follow.ended').flatMap(({ follower, how }) => (how === 'over' ? follower : [])),
+    facts.history
+      .of('follow.ended')
+      .flatMap(({ follower, how }) => (how === 'over' ? follower : [])),
   )
   for (const { follower, session, from } of facts.history.of('follow.begun')) {
     const log = facts.logs.get(session)
@@ -19,7 +21,10 @@ export function* checkFollowers(facts: Facts): Generator<Violation> {
     yield* checkDeltas(who, facts, log, seen)
     const lastSeq = seen.at(-1)?.seq ?? from.seq
     if (over.has(follower) && lastSeq !== log.events.length) {
-      yield { invariant: 'I4', message: `${who} was told the end at ${lastSeq} of ${log.events.length}` }
+      yield {
+        invariant: 'I4',
+        message: `${who} was told the end at ${lastSeq} of ${log.events.length}`,
+      }
     }
     if (over.has(follower) && log.last?.closed === null) {
       yield { invariant: 'I4', message: `${who} was told the end, but the session is open` }

@@ -12,7 +12,8 @@ export function* checkAsks(facts: Facts): Generator<Violation> {
     if (outcomes.length > 1) yield { invariant: 'I8', message: `${ask} came back twice` }
     const [first] = outcomes
     if (first === undefined) {
-      if (!dead.has(node)) yield { invariant: 'I8', message: `${ask} in ${session} never came back` }
+      if (!dead.has(node))
+        yield { invariant: 'I8', message: `${ask} in ${session} never came back` }
       continue
     }
     const events = logs.get(session)?.events ?? []
@@ -75,7 +76,9 @@ function* checkAnswers(facts: Facts): Generator<Violation> {
     accepted.add(ask)
     const isThere = facts.logs
       .get(session)
-      ?.events.some((event) => event.type === 'ask.settled' && 'answer' in event && event.answer === answer)
+      ?.events.some(
+        (event) => event.type === 'ask.settled' && 'answer' in event && event.answer === answer,
+      )
     if (isThere !== true) {
       yield { invariant: 'I4', message: `answer ${answer} was accepted, but is not in the log` }
     }
@@ -96,7 +99,11 @@ export function* checkAttachments(facts: Facts): Generator<Violation> {
     ids.add(attachment)
     const type = `attachment.${expected[kind]}`
     const events = facts.logs.get(session)?.events ?? []
-    if (!events.some((event) => event.type === type && 'attachment' in event && event.attachment === attachment)) {
+    if (
+      !events.some(
+        (event) => event.type === type && 'attachment' in event && event.attachment === attachment,
+      )
+    ) {
       yield { invariant: 'I4', message: `${kind} of ${attachment} in ${session} is not in the log` }
     }
   }
@@ -104,7 +111,10 @@ export function* checkAttachments(facts: Facts): Generator<Violation> {
   for (const { begun, boundBackends } of bound(facts)) {
     const backend = facts.logs.get(begun.session)?.last?.backend
     for (const told of boundBackends.filter((told) => told !== backend)) {
-      yield { invariant: 'I4', message: `${begun.session} was bound to ${told}, but has ${backend}` }
+      yield {
+        invariant: 'I4',
+        message: `${begun.session} was bound to ${told}, but has ${backend}`,
+      }
     }
   }
 }
@@ -153,7 +163,8 @@ export function* checkClosing(facts: Facts): Generator<Violation> {
     if (outcome?.ok !== true || !('session' in operation) || operation.session === null) continue
     if ((closedAt.get(operation.session) ?? Infinity) > begun.stamp) continue
     if (['turn', 'submit'].includes(operation.kind) && isKnown(facts, operation)) continue
-    if (!['turn', 'submit', 'attach', 'resume', 'lose', 'leave', 'answer'].includes(operation.kind)) continue
+    if (!['turn', 'submit', 'attach', 'resume', 'lose', 'leave', 'answer'].includes(operation.kind))
+      continue
     const message = `${operation.kind} ${op} in ${operation.session} came after its end`
     yield { invariant: 'I9', message }
   }
@@ -162,5 +173,7 @@ export function* checkClosing(facts: Facts): Generator<Violation> {
 /** A turn that the session had before. */
 function isKnown({ logs }: Facts, operation: { nonce?: string; session?: string | null }): boolean {
   const events = logs.get(operation.session ?? '')?.events ?? []
-  return events.some((event) => 'input' in event && JSON.stringify(event.input).includes(operation.nonce ?? ''))
+  return events.some(
+    (event) => 'input' in event && JSON.stringify(event.input).includes(operation.nonce ?? ''),
+  )
 }

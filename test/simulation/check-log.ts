@@ -10,13 +10,19 @@ export function* checkStore({ history }: Facts): Generator<Violation> {
   for (const happening of history.happenings) {
     if (happening.type === 'store.claimed' && happening.epoch <= happening.lastEpoch) {
       const { session, node, epoch, lastEpoch } = happening
-      yield { invariant: 'I5', message: `${node} got epoch ${epoch} of ${session} after ${lastEpoch}` }
+      yield {
+        invariant: 'I5',
+        message: `${node} got epoch ${epoch} of ${session} after ${lastEpoch}`,
+      }
     }
     if (happening.type !== 'store.appended') continue
     const { session, node, epoch, after, latest } = happening
     const what = `append to ${session} by ${node} after ${after}`
     if (epoch !== latest.epoch) {
-      yield { invariant: 'I5', message: `${what} under epoch ${epoch}, the latest is ${latest.epoch}` }
+      yield {
+        invariant: 'I5',
+        message: `${what} under epoch ${epoch}, the latest is ${latest.epoch}`,
+      }
     }
     if (after !== latest.seq) {
       yield { invariant: 'I4', message: `${what}, but the log ends at ${latest.seq}` }
@@ -104,7 +110,8 @@ function* checkAskEvents({ id, events, states }: Log): Generator<Violation> {
       }
     }
   }
-  for (const ask of open.keys()) yield { invariant: 'I8', message: `${id}: ${ask} is never settled` }
+  for (const ask of open.keys())
+    yield { invariant: 'I8', message: `${id}: ${ask} is never settled` }
 }
 
 /** A snapshot is what the log folds to. */

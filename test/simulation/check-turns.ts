@@ -68,7 +68,8 @@ function* checkLeases({ history, runs }: Facts, frozen: readonly Span[]): Genera
       untilMs = beat.untilMs
     }
     const isFrozen = frozen.some(
-      (span) => span.node === begun.node && span.fromMs <= untilMs && overMs <= span.untilMs,
+      ({ node, from, fromMs, untilMs: thawedMs }) =>
+        node === begun.node && begun.stamp < from && fromMs <= untilMs && overMs <= thawedMs,
     )
     if (Math.max(begun.at, overMs === Infinity ? begun.at : overMs) <= untilMs || isFrozen) continue
     const what = `${begun.session}: ${begun.turn} runs on ${begun.node}`
@@ -214,25 +215,35 @@ function placeOf({ logs }: Facts, { operation, outcome, tries, codes }: Request)
   if (codes.some((code) => code !== 'not_owner')) return null
   if (operation.session === null) return null
   const events = logs.get(operation.session)?.events ?? []
-  const started = events.find((event) => event.type === 'turn.started' && isOf(event, outcome.turn ?? ''))
+  const started = events.find(
+    (event) => event.type === 'turn.started' && isOf(event, outcome.turn ?? ''),
+  )
   if (started === undefined) return null
   const { nonce, session } = operation
   return { session, nonce, node: last.node, stamp: last.stamp, at: last.at, startedAt: started.seq }
 }
 
-/** From when to when a node held a session for certain: no other claim was under way. */
+/** From when to when a node held a session for certain: from the answer to its claim to the next. */
 function holdsOf(history: History, session: string) {
   const holds: { node: string; from: number; until: number }[] = []
-  const arriving = new Set<number>()
+  const granted = new Set<number>()
+  const end = (stamp: number): void => {
+    const hold = holds.at(-1)
+    if (hold !== undefined) hold.until = Math.min(hold.until, stamp)
+  }
   for (const happening of history.happenings) {
-    const { stamp } = happening
-    if (happening.type === 'store.sent' && happening.session === session) {
-      if (happening.what !== 'claim' && happening.what !== 'reserve') continue
-      const hold = holds.at(-1)
-      if (hold !== undefined) hold.until = Math.min(hold.until, stamp)
-      arriving.add(happening.call)
-    } else if (happening.type === 'store.replied' && arriving.has(happening.call)) {
-      if (!happening.failed) holds.push({ node: happening.node, from: stamp, until: Infinity })
+    const { type, stamp } = happening
+    if (type === 'store.replied') {
+      if (!granted.has(happening.call) || happening.failed) continue
+      holds.push({ node: happening.node, from: stamp, until: Infinity })
+    } else if (!('session' in happening) || happening.session !== session) {
+      continue
+    } else if (type === 'store.created' || type === 'store.claimed') {
+      granted.add(happening.call)
+      end(stamp)
+    } else if (type === 'store.sent' && holds.at(-1)?.node === happening.node) {
+      // Its own new claim: it has let go of the session, whatever comes of that.
+      if (happening.what === 'claim' || happening.what === 'reserve') end(stamp)
     }
   }
   return holds

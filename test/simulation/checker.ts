@@ -45,7 +45,8 @@ function* checkResolves(facts: Facts): Generator<Violation> {
     const session = outcome.session ?? ''
     const life = known.get(session)
     if (outcome.isNew === true) {
-      if (created.has(session)) yield { invariant: 'I1', message: `${who}: ${session} is new twice` }
+      if (created.has(session))
+        yield { invariant: 'I1', message: `${who}: ${session} is new twice` }
       created.add(session)
     }
     if (id !== null && session !== id) yield { invariant: 'I1', message: `${who} got ${session}` }

@@ -43,7 +43,10 @@ const TRANSIENT = new Set([
   'thrown',
 ])
 
-const WISHES = {
+export type Wishes = Readonly<Record<keyof typeof WISHES, number>>
+
+/** What is wanted how often. */
+export const WISHES = {
   turnByKey: 20,
   turn: 16,
   submit: 14,
@@ -59,12 +62,29 @@ const WISHES = {
   list: 2,
 } as const
 
+/** Everybody talks at once. */
+export const CROWDED: Wishes = {
+  ...WISHES,
+  turnByKey: 10,
+  turn: 6,
+  submit: 6,
+  resolve: 2,
+  resolveTogether: 2,
+  burst: 50,
+  attach: 2,
+  close: 1,
+  erase: 0,
+}
+
 export type ClientsOptions = {
   readonly modules: Modules
   readonly timeline: Timeline
   readonly random: Random
   readonly history: History
+  readonly wishes: Wishes
   readonly nodes: () => readonly Node[]
+  /** Sessions in which a turn runs. */
+  readonly busySessions: () => readonly string[]
 }
 
 export class Clients {
@@ -99,7 +119,7 @@ export class Clients {
   wish(): void {
     const { random } = this.#options
     const session = this.#sessions.length === 0 ? null : this.#likelySession()
-    const wish = random.weighted(WISHES)
+    const wish = random.weighted(this.#options.wishes)
     if (wish === 'turnByKey' || session === null) return void this.#turn(null, random.pick(KEYS))
     switch (wish) {
       case 'turn':
@@ -138,12 +158,17 @@ export class Clients {
 
   /** Many at one session, at once or shortly after each other. */
   #burst(session: string): void {
-    const { random, timeline } = this.#options
+    const { random, timeline, busySessions } = this.#options
+    const busySession = busySessions().at(-1) ?? session
+    const target = random.chance(0.7) ? busySession : session
     const spacingMs = random.pick([0, 30, 30])
-    const busy = random.chance(0.6) ? 'collect' : undefined
+    const collects = random.chance(0.6)
+    const waiting = random.pick([0.5, 0.9])
     for (let count = random.between(2, 6); count > 0; count -= 1) {
-      const kind = random.pick(['turn', 'submit'] as const)
-      timeline.after(count * spacingMs, () => void this.#turn(session, null, kind, busy))
+      const kind = random.chance(waiting) ? 'turn' : 'submit'
+      const busy = random.chance(0.5) ? 'collect' : 'queue'
+      const wait = (): void => void this.#turn(target, null, kind, collects ? busy : null)
+      timeline.after(count * spacingMs, wait)
     }
   }
 
@@ -176,15 +201,15 @@ export class Clients {
     session: string | null,
     key: string | null,
     kind: 'turn' | 'submit' = 'turn',
-    usual?: BusyPolicy,
+    only: BusyPolicy | null = null,
   ): Promise<void> {
     const { random } = this.#options
     this.#nonces += 1
     const nonce = `n${this.#nonces}.`
-    const idempotencyKey = random.chance(0.5) ? `i${this.#nonces}` : null
+    const idempotencyKey = random.chance(only === null ? 0.5 : 0.2) ? `i${this.#nonces}` : null
     const any = random.weighted({ queue: 6, collect: 3, interrupt: 2, reject: 1 })
-    const busy = usual !== undefined && random.chance(0.6) ? usual : any
-    const waitMs = random.weighted({ none: 4, short: 2, long: 2 })
+    const busy = only ?? any
+    const waitMs = random.weighted({ none: 4, short: only === null ? 2 : 0, long: 2 })
     const leaves = kind === 'turn' && random.chance(0.15)
     const iterates = kind === 'turn' && random.chance(0.3)
     const turnOptions: TurnOptions = {
@@ -276,11 +301,15 @@ export class Clients {
     const { random, timeline } = this.#options
     const answers = random.pick([[], ['permission'], ['permission', 'choice']])
     let at: Node | null = null
-    const outcome = await this.#perform({ kind: 'attach', session }, false, async (holdfast, node) => {
-      at = node
-      const { id: attachment } = await holdfast.session(session).attach({ answers })
-      return { session, attachment }
-    })
+    const outcome = await this.#perform(
+      { kind: 'attach', session },
+      false,
+      async (holdfast, node) => {
+        at = node
+        const { id: attachment } = await holdfast.session(session).attach({ answers })
+        return { session, attachment }
+      },
+    )
     const attachment = outcome.ok ? outcome.attachment : undefined
     if (attachment === undefined || at === null) return
     this.#attachments.push({ session, attachment })
@@ -328,7 +357,11 @@ export class Clients {
       const open = (await handle.asks()).find(({ question }) => question === ask)
       if (open === undefined) throw Object.assign(new Error('it is gone'), { code: 'ask_gone' })
       if (by === undefined) await handle.answer(open.id, answer)
-      else await new AttachmentHandle(holdfast.authority, session, by.attachment).answer(open.id, answer)
+      else
+        await new AttachmentHandle(holdfast.authority, session, by.attachment).answer(
+          open.id,
+          answer,
+        )
       return { session }
     })
   }

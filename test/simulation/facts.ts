@@ -41,7 +41,13 @@ export type Facts = {
 export function gather(history: History): Facts {
   const logs = new Map<string, Log>()
   for (const [id, { events }] of history.logs) {
-    logs.set(id, foldLog(id, events.map(({ body }) => JSON.parse(body) as SessionEvent)))
+    logs.set(
+      id,
+      foldLog(
+        id,
+        events.map(({ body }) => JSON.parse(body) as SessionEvent),
+      ),
+    )
   }
   return { history, logs, operations: gatherOperations(history), runs: gatherRuns(history) }
 }
@@ -80,7 +86,8 @@ function gatherOperations(history: History): Done[] {
         break
       case 'op.ended': {
         const done = operations.get(happening.op)
-        if (done !== undefined) Object.assign(done, { ended: happening, outcome: happening.outcome })
+        if (done !== undefined)
+          Object.assign(done, { ended: happening, outcome: happening.outcome })
         break
       }
       default:

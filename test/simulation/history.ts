@@ -11,8 +11,18 @@ export type Happening =
   | { readonly type: 'node.rejoined'; readonly node: string }
   | { readonly type: 'node.stopping'; readonly node: string }
   /** Everything has been done that there is to do; what does the node still have in hand? */
-  | { readonly type: 'node.quiet'; readonly node: string; readonly timers: number; readonly held: number }
-  | { readonly type: 'node.stopped'; readonly node: string; readonly timers: number; readonly held: number }
+  | {
+      readonly type: 'node.quiet'
+      readonly node: string
+      readonly timers: number
+      readonly held: number
+    }
+  | {
+      readonly type: 'node.stopped'
+      readonly node: string
+      readonly timers: number
+      readonly held: number
+    }
   | { readonly type: 'wall.jumped'; readonly node: string; readonly ms: number }
   | { readonly type: 'world.healed' }
   | { readonly type: 'world.stuck'; readonly why: string }
@@ -52,12 +62,28 @@ export type Happening =
   | { readonly type: 'store.leased'; readonly node: string; readonly untilMs: number }
   /** The store forgot a node's lease, and the node does not know. */
   | { readonly type: 'store.forgot'; readonly node: string }
-  | { readonly type: 'store.sent'; readonly call: number; readonly node: string; readonly what: string; readonly session: string }
-  | { readonly type: 'store.replied'; readonly call: number; readonly node: string; readonly failed: boolean }
+  | {
+      readonly type: 'store.sent'
+      readonly call: number
+      readonly node: string
+      readonly what: string
+      readonly session: string
+    }
+  | {
+      readonly type: 'store.replied'
+      readonly call: number
+      readonly node: string
+      readonly failed: boolean
+    }
   | ({ readonly type: 'op.begun'; readonly op: number } & Operation)
   /** It has reached the node. */
   | { readonly type: 'op.tried'; readonly op: number; readonly node: string }
-  | { readonly type: 'op.failed'; readonly op: number; readonly node: string; readonly code: string }
+  | {
+      readonly type: 'op.failed'
+      readonly op: number
+      readonly node: string
+      readonly code: string
+    }
   | { readonly type: 'op.ended'; readonly op: number; readonly outcome: Outcome }
   | {
       readonly type: 'run.begun'
@@ -80,8 +106,18 @@ export type Happening =
       readonly turn: string
     }
   | { readonly type: 'ask.ended'; readonly ask: string; readonly outcome: string }
-  | { readonly type: 'follow.begun'; readonly follower: number; readonly session: string; readonly from: Place }
-  | { readonly type: 'follow.on'; readonly follower: number; readonly node: string; readonly from: Place }
+  | {
+      readonly type: 'follow.begun'
+      readonly follower: number
+      readonly session: string
+      readonly from: Place
+    }
+  | {
+      readonly type: 'follow.on'
+      readonly follower: number
+      readonly node: string
+      readonly from: Place
+    }
   | {
       readonly type: 'follow.item'
       readonly follower: number
@@ -120,7 +156,12 @@ export type Operation =
       readonly session: string
       readonly attachment: string
     }
-  | { readonly kind: 'answer'; readonly session: string; readonly ask: string; readonly answer: string }
+  | {
+      readonly kind: 'answer'
+      readonly session: string
+      readonly ask: string
+      readonly answer: string
+    }
   | { readonly kind: 'list' }
 
 export type Recorded<What extends Happening = Happening> = What & {

@@ -317,15 +317,6 @@ export const MUTANTS: readonly Mutant[] = [
     catches: 'I5',
   },
   {
-    name: 'a node that lost its lease goes on',
-    file: 'core/lease.js',
-    find: `            if (!this.held)
-                this.#lost(`,
-    replace: `            if (!this.held && this.#stopped)
-                this.#lost(`,
-    catches: 'I5',
-  },
-  {
     name: 'a node acts on what it wrote although its lease has ended',
     file: 'core/commits.js',
     find: `            // Who was frozen meanwhile must not act on what it wrote: others may have gone on from there.
@@ -394,7 +385,10 @@ export async function hunt(mutant: Mutant): Promise<Caught | null> {
   }
 }
 
-export async function plant({ name, file, find, replace }: Mutant, folder: string): Promise<Modules> {
+export async function plant(
+  { name, file, find, replace }: Mutant,
+  folder: string,
+): Promise<Modules> {
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
   for (const part of ['core', 'stores']) {
@@ -404,8 +398,12 @@ export async function plant({ name, file, find, replace }: Mutant, folder: strin
   const source = readFileSync(path, 'utf8')
   const count = source.split(find).length - 1
   if (count !== 1) throw new Error(`"${name}": found ${count} times in ${file}, not once`)
-  writeFileSync(path, source.replace(find, () => replace))
-  const load = (module: string): Promise<unknown> => import(pathToFileURL(join(folder, module)).href)
+  writeFileSync(
+    path,
+    source.replace(find, () => replace),
+  )
+  const load = (module: string): Promise<unknown> =>
+    import(pathToFileURL(join(folder, module)).href)
   const core = (await load('core/index.js')) as Modules['core']
   const { MemoryStore } = (await load('stores/memory.js')) as Pick<Modules, 'MemoryStore'>
   return { core, MemoryStore }

@@ -8,7 +8,8 @@ import type { History } from './history.ts'
 import type { Process } from './process.ts'
 import type { Random } from './random.ts'
 
-const MODES = {
+/** What agents do how often. */
+export const MODES = {
   echo: 10,
   message: 4,
   ask: 6,
@@ -24,6 +25,17 @@ const MODES = {
   unwritable: 1,
 } as const
 
+/** Turns take long. */
+export const PATIENT: Readonly<Record<Mode, number>> = {
+  ...MODES,
+  echo: 3,
+  endless: 8,
+  stone: 6,
+}
+
+/** Turns take their time, but not more. */
+export const STEADY: Readonly<Record<Mode, number>> = { ...MODES, message: 12, deaf: 6, stone: 0 }
+
 type Mode = keyof typeof MODES
 
 type Output = AsyncGenerator<RunnerOutput, { text: string; data?: unknown } | undefined>
@@ -31,18 +43,23 @@ type Output = AsyncGenerator<RunnerOutput, { text: string; data?: unknown } | un
 export class Runners {
   readonly #history: History
   readonly #random: Random
+  readonly #modes: Readonly<Record<Mode, number>>
   readonly #asked: (session: string, ask: string) => void
+  /** What runs now, by the number of its run. */
+  readonly active = new Map<number, { readonly node: string; readonly session: string }>()
   #runs = 0
   #asks = 0
 
   constructor(options: {
     history: History
     random: Random
+    modes: Readonly<Record<Mode, number>>
     /** A question was put to the session's clients. */
     asked: (session: string, ask: string) => void
   }) {
     this.#history = options.history
     this.#random = options.random
+    this.#modes = options.modes
     this.#asked = options.asked
   }
 
@@ -53,7 +70,7 @@ export class Runners {
         this.#runs += 1
         const run = new SimulatedRun(this, process, {
           number: this.#runs,
-          mode: this.#random.weighted(MODES),
+          mode: this.#random.weighted(this.#modes),
           turn: id,
           text,
           context,
@@ -109,9 +126,14 @@ class SimulatedRun {
     const { session, signal } = this.#context
     const facts = { node: this.#process.name, session: session.id, turn: this.#turn }
     const run = this.#number
+    this.#runners.active.set(run, facts)
     this.#record({ type: 'run.begun', run, ...facts, text: this.#text, mode: this.#mode })
-    signal.addEventListener('abort', () => this.#record({ type: 'run.told', run }))
+    signal.addEventListener('abort', () => {
+      this.#runners.active.delete(run)
+      this.#record({ type: 'run.told', run })
+    })
     if (this.#mode === 'failAtOnce') {
+      this.#runners.active.delete(run)
       this.#record({ type: 'run.ended', run })
       throw new Error('this agent does not even begin')
     }
@@ -122,6 +144,7 @@ class SimulatedRun {
     try {
       return yield* this.#script()
     } finally {
+      this.#runners.active.delete(this.#number)
       this.#record({ type: 'run.ended', run: this.#number })
     }
   }

@@ -91,31 +91,56 @@ export class SharedStore {
     ): Promise<Result> => this.#call(process, { what, session, apply, note })
     return {
       reserve: (reservation) =>
-        call('reserve', reservation.id, () => inner.reserve(reservation), (reserved, number) => {
-          if (reserved.type === 'created') this.#noteCreated(reservation, reserved.epoch, number)
-        }),
+        call(
+          'reserve',
+          reservation.id,
+          () => inner.reserve(reservation),
+          (reserved, number) => {
+            if (reserved.type === 'created') this.#noteCreated(reservation, reserved.epoch, number)
+          },
+        ),
       claim: (session, node) =>
-        call('claim', session, () => inner.claim(session, node), (claim, number) => {
-          if (claim.type === 'claimed') this.#noteClaimed(session, node, claim.epoch, number)
-        }),
+        call(
+          'claim',
+          session,
+          () => inner.claim(session, node),
+          (claim, number) => {
+            if (claim.type === 'claimed') this.#noteClaimed(session, node, claim.epoch, number)
+          },
+        ),
       append: (appends) =>
-        call('append', appends.map(({ session }) => session).join(), () => inner.append(appends), (outcomes, number) => {
-          appends.forEach((append, index) => {
-            if (outcomes[index] === 'appended') this.#noteAppended(append, process.name, number)
-          })
-        }),
+        call(
+          'append',
+          appends.map(({ session }) => session).join(),
+          () => inner.append(appends),
+          (outcomes, number) => {
+            appends.forEach((append, index) => {
+              if (outcomes[index] === 'appended') this.#noteAppended(append, process.name, number)
+            })
+          },
+        ),
       read: (session, after, limit) =>
         call('read', session, () => inner.read(session, after, limit)),
       list: (query) => call('list', '', () => inner.list(query)),
       beat: (node, leaseMs) =>
-        call('beat', '', () => inner.beat(node, leaseMs), () => {
-          const untilMs = this.#timeline.now + leaseMs
-          this.#history.record({ type: 'store.leased', node, untilMs })
-        }),
+        call(
+          'beat',
+          '',
+          () => inner.beat(node, leaseMs),
+          () => {
+            const untilMs = this.#timeline.now + leaseMs
+            this.#history.record({ type: 'store.leased', node, untilMs })
+          },
+        ),
       erase: (session) =>
-        call('erase', session, () => inner.erase(session), (erased) => {
-          if (erased) this.#history.record({ type: 'store.erased', session })
-        }),
+        call(
+          'erase',
+          session,
+          () => inner.erase(session),
+          (erased) => {
+            if (erased) this.#history.record({ type: 'store.erased', session })
+          },
+        ),
       watch: (listener) => inner.watch(listener),
       // One node's end is not the end of the store.
       close: async () => undefined,
@@ -124,7 +149,12 @@ export class SharedStore {
 
   #call<Result>(
     process: Process,
-    { what, session, apply, note }: {
+    {
+      what,
+      session,
+      apply,
+      note,
+    }: {
       readonly what: string
       readonly session: string
       readonly apply: () => Promise<Result>
@@ -139,7 +169,7 @@ export class SharedStore {
       const planned = this.#crashPoint?.call === call ? this.#crashPoint.when : null
       if (planned === 'before') return this.#crash(process)
       const crashes = random.chance(this.weather.crashAfter) || planned === 'after'
-      const freezes = what === 'append' && random.chance(this.weather.freezeAfter)
+      const freezes = what === 'start' && random.chance(this.weather.freezeAfter)
       const isCutOff = this.cutOff.has(process.name)
       const fails = isCutOff || random.chance(this.weather.failBefore)
       const loses = random.chance(this.weather.loseReply)
@@ -154,7 +184,10 @@ export class SharedStore {
         )
       }
       if (random.chance(this.weather.ghost)) {
-        this.#timeline.after(random.between(300, 4_000), () => void apply().then((result) => note(result, call)))
+        this.#timeline.after(
+          random.between(300, 4_000),
+          () => void apply().then((result) => note(result, call)),
+        )
         return reply(true, () => reject(this.#failure()))
       }
       this.#timeline.after(this.#delayMs(), () => {

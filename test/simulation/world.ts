@@ -3,14 +3,14 @@
  * from one seed. Then it heals, comes to rest and is shut down. Its history is what the checker gets.
  */
 import type { Limits } from '../../src/core/index.ts'
-import { Clients } from './clients.ts'
+import { Clients, CROWDED, WISHES } from './clients.ts'
 import { openAttachments } from './checker.ts'
 import { History } from './history.ts'
 import type { Modules } from './modules.ts'
 import { Node } from './node.ts'
 import { Process } from './process.ts'
 import { Random } from './random.ts'
-import { Runners } from './runners.ts'
+import { MODES, PATIENT, Runners, STEADY } from './runners.ts'
 import { FINE, SharedStore, type CrashPoint, type Weather } from './store.ts'
 import { Timeline } from './timeline.ts'
 
@@ -79,6 +79,8 @@ export class World {
   readonly #nodesWanted: number
   readonly #limits: Partial<Limits>
   readonly #forgetsLeases: boolean
+  /** Anything goes; or many at once; or hardly anybody, and long turns. */
+  readonly #kind: 'any' | 'crowded' | 'lonely'
   #nodes: Node[] = []
   #named = 0
   #isHealed = false
@@ -88,19 +90,24 @@ export class World {
     const random = new Random(seed)
     this.#options = options
     this.#random = random
+    this.#kind = random.weighted({ any: 5, crowded: 3, lonely: 2 })
     this.#forgetsLeases = random.chance(0.15)
     const wallJumps = options.isSmall !== true && random.chance(0.4)
     this.history = new History(seed, wallJumps, () => this.#timeline.now)
     const shared = { modules, timeline: this.#timeline, random, history: this.history }
     const crash = (process: Process): void => this.#crash(process)
-    const freeze = (process: Process): void => this.#freeze(process)
+    const freeze = (process: Process): void => this.#freeze(process, 11_000)
     this.store = new SharedStore({ ...shared, crashPoint, crash, freeze })
-    this.#clients = new Clients({ ...shared, nodes: () => this.#nodes })
+    const busySessions = (): string[] =>
+      [...this.#runners.active.values()].map((run) => run.session)
+    const wishes = this.#kind === 'crowded' ? CROWDED : WISHES
+    this.#clients = new Clients({ ...shared, wishes, nodes: () => this.#nodes, busySessions })
     const asked = (session: string, ask: string): void => this.#clients.asked(session, ask)
-    this.#runners = new Runners({ random, history: this.history, asked })
+    const modes = { any: MODES, crowded: STEADY, lonely: PATIENT }[this.#kind]
+    this.#runners = new Runners({ random, history: this.history, modes, asked })
     this.#nodesWanted = random.between(1, options.isSmall === true ? 2 : 3)
     const retainMs = random.chance(0.1) ? 10_000 : 30 * 24 * HOUR_MS
-    const turnMs = random.chance(0.3) ? 25_000 : 6_000
+    const turnMs = random.chance(this.#kind === 'lonely' ? 0.8 : 0.2) ? 25_000 : 6_000
     this.#limits = { ...LIMITS, retainMs, turnMs }
   }
 
@@ -108,7 +115,9 @@ export class World {
     const { isSmall = false } = this.#options
     const lastsMs = isSmall ? 6_000 : this.#random.between(10_000, 40_000)
     for (let count = 0; count < this.#nodesWanted; count += 1) this.#addNode()
-    this.#planWishes(isSmall ? 8 : this.#random.between(12, 45), lastsMs)
+    const wishes = { any: [10, 45], crowded: [8, 20], lonely: [3, 8] } as const
+    const [fewest, most] = isSmall ? [8, 8] : wishes[this.#kind]
+    this.#planWishes(this.#random.between(fewest, most), lastsMs)
     if (!isSmall) this.#planMishaps(lastsMs)
     await this.#timeline.advance(lastsMs)
     this.#heal()
@@ -138,10 +147,13 @@ export class World {
     const random = this.#random
     const alive = this.#nodes.filter(({ process }) => process.state !== 'dead')
     if (alive.length === 0) return
-    const node = random.pick(alive)
+    const busy = new Set([...this.#runners.active.values()].map((run) => run.node))
+    const likely = alive.filter(({ name }) => busy.has(name))
+    const node = random.pick(likely.length > 0 && random.chance(0.7) ? likely : alive)
     const jump = this.history.wallJumps ? 4 : 0
     const forget = this.#forgetsLeases ? 4 : 0
-    switch (random.weighted({ crash: 3, freeze: 3, stop: 2, storm: 1, part: 3, jump, forget })) {
+    const part = this.#kind === 'lonely' ? 9 : 3
+    switch (random.weighted({ crash: 3, freeze: 3, stop: 2, storm: 1, part, jump, forget })) {
       case 'crash':
         return this.#crash(node.process)
       case 'freeze':
@@ -189,11 +201,11 @@ export class World {
   }
 
   /** Mostly longer than the lease, so that another node takes over meanwhile. */
-  #freeze(process: Process): void {
+  #freeze(process: Process, atLeastMs = 500): void {
     if (process.state !== 'up') return
     this.history.record({ type: 'node.frozen', node: process.name })
     process.freeze()
-    this.#timeline.after(this.#random.between(500, 30_000), () => this.#thaw(process))
+    this.#timeline.after(this.#random.between(atLeastMs, 25_000), () => this.#thaw(process))
   }
 
   #thaw(process: Process): void {
@@ -219,7 +231,7 @@ export class World {
   #part(name: string): void {
     this.history.record({ type: 'node.parted', node: name })
     this.store.cutOff.add(name)
-    this.#timeline.after(this.#random.between(2_000, 20_000), () => this.#rejoin(name))
+    this.#timeline.after(this.#random.between(3_000, 25_000), () => this.#rejoin(name))
   }
 
   #rejoin(name: string): void {
@@ -270,7 +282,8 @@ export class World {
     for (const { session, place } of this.#clients.followersPending) {
       const seq = this.store.books.get(session)?.seq ?? 0
       // Who follows at a node that has lost the session and does not know waits until it knows.
-      if (place.seq < seq && !this.history.forgetsLeases) return `a follower of ${session} waits at ${place.seq} of ${seq}`
+      if (place.seq < seq && !this.history.forgetsLeases)
+        return `a follower of ${session} waits at ${place.seq} of ${seq}`
     }
     if (this.history.wallJumps) return null
     const held = openAttachments(this.history)
@@ -281,7 +294,10 @@ export class World {
     for (const node of this.#nodes) void this.#stop(node, 0)
     await this.#timeline.advance(this.#timeline.now + 60_000)
     if (this.#clients.pending > 0 || this.#clients.followersPending.length > 0) {
-      this.history.record({ type: 'world.stuck', why: 'somebody waits for nodes that have stopped' })
+      this.history.record({
+        type: 'world.stuck',
+        why: 'somebody waits for nodes that have stopped',
+      })
     }
     if (this.#nodes.length > 0) {
       this.history.record({ type: 'world.stuck', why: `${this.#nodes.length} nodes do not stop` })

@@ -1,7 +1,7 @@
 /**
  * Turns: by a session's id or by a key, answered when they are over, as they happen, or at once.
  *
- * I10: a caller that goes away leaves the queue; an admitted turn goes on unless it asked otherwise.
+ * I10: a caller that goes away leaves the queue; an admitted turn goes on unless told otherwise.
  * I11: headers are sent after admission only, so a refusal is a status and never half a stream.
  */
 import type { Input, TurnHandle, TurnOptions, TurnRecord } from '../../core/index.ts'

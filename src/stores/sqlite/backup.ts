@@ -1,6 +1,6 @@
 /**
- * Copies a store's file while a server uses it. The copy is one moment of the original: SQLite reads
- * it in a single transaction, beside the writer and without holding it up.
+ * Copies a store's file while a server uses it. The copy is one moment of the original: SQLite
+ * reads it in a single transaction, beside the writer and without holding it up.
  */
 import { closeSync, existsSync, openSync, rmSync } from 'node:fs'
 import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'

@@ -1,8 +1,8 @@
 /**
  * Opens the file: one process at a time, synced in full, and only if it is sound.
  *
- * Whoever has the file open holds a transaction on `<file>.lock` beside it; the kernel lets go of that
- * lock however the process ends, and the file itself stays readable for a backup.
+ * Whoever has the file open holds a transaction on `<file>.lock` beside it; the kernel lets go of
+ * that lock however the process ends, and the file itself stays readable for a backup.
  */
 import { closeSync, existsSync, mkdirSync, openSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
@@ -15,7 +15,10 @@ import { migrate } from './schema.ts'
 /** Below this the WAL-reset bug could damage a file. */
 const SQLITE_VERSION_MIN = [3, 51, 3] as const
 
-/** Files up to this size are checked in full when opened; in larger ones damage is met when it is read. */
+/**
+ * Files up to this size are checked in full when opened; in larger ones damage is met when it is
+ * read.
+ */
 const CHECK_BYTES_MAX = 64 * 1_048_576
 
 /** The WAL is checkpointed by the writer, which sees a failed sync; SQLite's own way hides it. */
@@ -115,7 +118,9 @@ export function checkPages(database: DatabaseSyncInstance): void {
   if (found !== 'ok') throw new DamageError(String(found))
 }
 
-/** Drivers have been seen to lower `synchronous` in WAL mode, so it is set after it and read back. */
+/**
+ * Drivers have been seen to lower `synchronous` in WAL mode, so it is set after it and read back.
+ */
 function setDurable(database: DatabaseSyncInstance): void {
   const { journal_mode: journal } = database.prepare('PRAGMA journal_mode = WAL').get()
   database.exec('PRAGMA synchronous = FULL')

@@ -2,8 +2,8 @@
  * The embedded default: one SQLite file, written by a thread of its own so that a slow disk never
  * holds up the caller's event loop.
  *
- * I4 an append is answered after it was synced. Whatever is under way when the thread ends is rejected:
- * no promise of this store stays open.
+ * I4 an append is answered after it was synced. Whatever is under way when the thread ends is
+ * rejected: no promise of this store stays open.
  */
 import { Worker } from 'node:worker_threads'
 import { HoldfastError } from '../../core/errors.ts'

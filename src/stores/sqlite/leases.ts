@@ -1,6 +1,6 @@
 /**
- * The nodes that live. One process has the file, so its leases need not outlive it: whoever opens the
- * file knows that every node before it is dead.
+ * The nodes that live. One process has the file, so its leases need not outlive it: whoever opens
+ * the file knows that every node before it is dead.
  */
 export class Leases {
   readonly #until = new Map<string, number>()

@@ -1,10 +1,11 @@
 /**
  * The events of all sessions, in one table that only grows at its end.
  *
- * An index on (session, seq) would be written to at one place per session and commit, and that costs
- * more than all the rest. So each event points to the one before it in its log, the session's row to
- * the last one, and only every 64th event is indexed: a page of a log is found by going back from the
- * nearest mark after it, or from the end. Numbers are given out here: nobody else writes to the file.
+ * An index on (session, seq) would be written to at one place per session and commit, and that
+ * costs more than all the rest. So each event points to the one before it in its log, the
+ * session's row to the last one, and only every 64th event is indexed: a page of a log is found by
+ * going back from the nearest mark after it, or from the end. Numbers are given out here: nobody
+ * else writes to the file.
  */
 import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
 import type { StoredEvent } from '../../core/store.ts'
@@ -18,17 +19,18 @@ const IS_MARKED = 'seq % 64 = 0'
 
 const SQL = {
   lastNumber: 'SELECT coalesce(max(number), 0) AS number FROM events',
-  after: `WITH RECURSIVE chain (number, seq, previous, body) AS (
-      SELECT number, seq, previous, body FROM events
+  after: `WITH RECURSIVE chain (number, seq, previous) AS (
+      SELECT number, seq, previous FROM events
         WHERE seq > ?3 AND session = ?1 AND number = coalesce(
           (SELECT number FROM events INDEXED BY events_marked
             WHERE session = ?1 AND seq >= ?4 AND ${IS_MARKED} ORDER BY seq LIMIT 1), ?2)
       UNION ALL
-      SELECT events.number, events.seq, events.previous, events.body
+      SELECT events.number, events.seq, events.previous
         FROM chain JOIN events ON events.number = chain.previous
         WHERE events.seq > ?3 AND events.session = ?1
-    )
-    SELECT seq, body FROM chain WHERE seq <= ?4 ORDER BY seq`,
+    ),
+    page AS MATERIALIZED (SELECT number, seq FROM chain WHERE seq <= ?4 ORDER BY seq)
+    SELECT page.seq, events.body FROM page CROSS JOIN events ON events.number = page.number`,
   drop: `DELETE FROM events WHERE number IN (
     WITH RECURSIVE chain (number, previous) AS (
       SELECT number, previous FROM events WHERE number = ?1 AND session = ?2
@@ -82,12 +84,28 @@ export class EventLog {
     }
   }
 
-  /** Up to `limit` events after a position, oldest first. I4: a gap is damage, never an answer. */
-  after({ session, last, seq }: LogEnd, after: number, limit: number): readonly StoredEvent[] {
+  /**
+   * Up to `limit` events after a position, oldest first, but not many more characters than
+   * `charsMax`. I4: a gap is damage, never an answer.
+   */
+  after(
+    { session, last, seq }: LogEnd,
+    after: number,
+    limit: number,
+    charsMax = Number.POSITIVE_INFINITY,
+  ): readonly StoredEvent[] {
     const from = Math.max(0, after)
     const until = Math.min(from + limit, seq)
-    if (until <= from) return []
-    const events = this.#sql.after.all(session, last, from, until) as StoredEvent[]
+    const events: StoredEvent[] = []
+    if (until <= from) return events
+    let chars = 0
+    for (const row of this.#sql.after.iterate(session, last, from, until)) {
+      const event = row as StoredEvent
+      if (event.seq !== from + events.length + 1) break
+      events.push(event)
+      chars += event.body.length
+      if (chars >= charsMax) return events
+    }
     if (events.length === until - from) return events
     throw new DamageError(`the log of session number ${session} has a gap after ${from}`)
   }

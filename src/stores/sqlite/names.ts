@@ -1,7 +1,8 @@
 /**
- * Names as SQLite can hold them. The driver cuts a text at U+0000 and replaces a lone surrogate, so
- * that two names could become one: such names are stored as JSON strings instead, which begin with a
- * quotation mark, and so are those that begin with one themselves. Different names stay different.
+ * Names as SQLite can hold them. The driver cuts a text at U+0000 and replaces a lone surrogate,
+ * so that two names could become one: such names are stored as JSON strings instead, which begin
+ * with a quotation mark, and so are those that begin with one themselves. Different names stay
+ * different.
  */
 const UNSAFE = /^"|[\0\p{Surrogate}]/u
 

@@ -1,6 +1,6 @@
 /**
- * What crosses between the caller's thread and the writer's. Operations are answered in the order in
- * which they were posted, so no message carries an id.
+ * What crosses between the caller's thread and the writer's. Operations are answered in the order
+ * in which they were posted, so no message carries an id.
  */
 import type { ErrorCode } from '../../core/errors.ts'
 import type { Append, ListQuery, Reservation } from '../../core/store.ts'

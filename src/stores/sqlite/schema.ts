@@ -2,9 +2,10 @@
  * The tables, as numbered steps that only go forward. A step that was released never changes: its
  * checksum is stored, and a file whose steps are not exactly ours is refused, not guessed at.
  *
- * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index but `pending`'s,
- * which holds only sessions with work. `due_at` stands in for `expires_at` in its index: it is a lower
- * bound that most turns need not touch. `log.ts` says why so few events are indexed.
+ * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index but
+ * `pending`'s, which holds only sessions with work. `due_at` stands in for `expires_at` in its
+ * index: it is a lower bound that most turns need not touch. `log.ts` says why so few events are
+ * indexed.
  */
 import { createHash } from 'node:crypto'
 import type { DatabaseSyncInstance } from '@photostructure/sqlite'

@@ -1,9 +1,9 @@
 /**
  * The store's steps as SQL, run inside the transaction that the writer has begun.
  *
- * I1 a key is unique among open sessions by an index. I4, I5 the first statement of an append is its
- * fence: it changes the session's row only under the right epoch and position, and if it changes
- * nothing then nothing else is written.
+ * I1 a key is unique among open sessions by an index. I4, I5 the first statement of an append is
+ * its fence: it changes the session's row only under the right epoch and position, and if it
+ * changes nothing then nothing else is written.
  */
 import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
 import type {
@@ -18,6 +18,9 @@ import type { Leases } from './leases.ts'
 import { EventLog, type LogEnd } from './log.ts'
 import { nameFrom, storedName } from './names.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
+
+/** A page of a log ends when it has so much text, however few events that is. */
+const PAGE_CHARS = 1_048_576
 
 /** Places that are remembered: looking one up again costs about as much as an append's fence. */
 const PLACES_MAX = 5_000
@@ -50,7 +53,10 @@ const SQL = {
 
 type Statement = StatementSyncInstance
 
-/** Where a session's rows are: its creation number, its entry in the index of expiry, its last event. */
+/**
+ * Where a session's rows are: its creation number, its entry in the index of expiry, its last
+ * event.
+ */
 type Place = { readonly number: number; dueAt: number | null; last: number }
 
 export class Statements {
@@ -161,7 +167,10 @@ export class Statements {
     return changes > 0
   }
 
-  /** Keeps `due_at` at or before `expires_at`, and ahead of the clock so that sweeps find few in vain. */
+  /**
+   * Keeps `due_at` at or before `expires_at`, and ahead of the clock so that sweeps find few in
+   * vain.
+   */
   #keepDue(place: Place, expiresAt: number, at: number): void {
     if (place.dueAt !== null && place.dueAt <= expiresAt && place.dueAt > at) return
     this.#sql.setDue.run(expiresAt, place.number)
@@ -173,7 +182,7 @@ export class Statements {
     if (stored === null) return { row: null, events: [] }
     const row = sessionRow(stored)
     if (row.state === 'erased') return { row, events: [] }
-    return { row, events: this.#log.after(logEnd(stored), after, limit) }
+    return { row, events: this.#log.after(logEnd(stored), after, limit, PAGE_CHARS) }
   }
 
   erase(session: string): boolean {

@@ -1,9 +1,11 @@
 /**
- * Group commit: all writes that wait share one transaction and one sync, and all are answered after it.
+ * Group commit: all writes that wait share one transaction and one sync, and all are answered
+ * after it.
  *
- * An operation that fails by its own fault is found by running each of the group in a transaction of
- * its own, so that it harms nobody else. A full disk refuses the group's writes and nothing more. After
- * a failed sync or on a damaged file everything is refused for good (see `failures.ts`).
+ * An operation that fails by its own fault is found by running each of the group in a transaction
+ * of its own, so that it harms nobody else. A full disk refuses the group's writes and nothing
+ * more. After a failed sync or on a damaged file everything is refused for good (see
+ * `failures.ts`).
  */
 import type { StatementSyncInstance } from '@photostructure/sqlite'
 import type { HoldfastError } from '../../core/errors.ts'
@@ -14,7 +16,10 @@ import { Listing } from './listing.ts'
 import type { Answers, Operation, ReadOperation, WriteOperation } from './operations.ts'
 import { Statements } from './statements.ts'
 
-/** The WAL is copied into the file when it holds this many pages: small, so that opening stays fast. */
+/**
+ * The WAL is copied into the file when it holds this many pages: small, so that opening stays
+ * fast.
+ */
 const CHECKPOINT_PAGES = 1_000
 
 type Placed<Kind> = { readonly position: number; readonly operation: Kind }

@@ -1,6 +1,6 @@
 /**
- * The contract of `Store`, one claim per case. Each case opens a store of its own, closes it whatever
- * happens, and knows nothing of the test runner.
+ * The contract of `Store`, one claim per case. Each case opens a store of its own, closes it
+ * whatever happens, and knows nothing of the test runner.
  */
 import type { Store } from '../../core/store.ts'
 import { appendClaims } from './append.ts'

@@ -15,7 +15,10 @@ import {
   sampleReservation,
 } from './samples.ts'
 
-/** Composed and decomposed é, emoji, U+0000 beside its absence, lone surrogates, quotation marks, spaces. */
+/**
+ * Composed and decomposed é, emoji, U+0000 beside its absence, lone surrogates, quotation marks,
+ * spaces.
+ */
 const ODD_KEYS = [
   '\u00e9',
   'e\u0301',

@@ -1,4 +1,7 @@
-/** Reservations and appends to try a store with: ordinary ones, of which a case changes what it is about. */
+/**
+ * Reservations and appends to try a store with: ordinary ones, of which a case changes what it is
+ * about.
+ */
 import assert from 'node:assert/strict'
 import type { Append, Claim, Reservation, Reserved, Store } from '../../core/store.ts'
 
