@@ -1,49 +1,104 @@
 /**
  * Attachments: who holds a session, and what a lost connection means under each reconnect policy.
+ *
+ * I6: an attachment's id is fresh and unguessable, and so is each of its resume tokens, of which only
+ * digests are kept. A token is good until the client has confirmed the one that replaced it. Each
+ * connection of an attachment has an epoch; what an older one says is dropped.
  */
+import { settleUnanswerable } from './asks.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
-import { settleUnanswerable } from './asks.ts'
+import { foldLinkUse } from './links.ts'
 import { closeSession, type Draft, type Folding, type Session } from './session.ts'
 
 export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
 export type ReconnectPolicy = (typeof RECONNECT_POLICIES)[number]
 
+/** A driver takes turns; an exclusive session has at most one. A watcher only looks on. */
+export const ROLES = ['driver', 'watcher'] as const
+export type Role = (typeof ROLES)[number]
+
 /** One client's hold on a session. A detached one has lost its connection and may come back. */
 export type Attachment = {
   readonly id: string
+  readonly role: Role
   /** The kinds of ask it answers. */
   readonly answers: readonly string[]
   readonly state: 'live' | 'detached'
   /** When a detached one ends for good. */
   readonly graceUntil: number | null
+  /** How often it has connected. */
+  readonly epoch: number
+  /** Digests of the resume tokens that are good: the newest, and the one before it until confirmed. */
+  readonly tokens: readonly string[]
+  /** The digest that was good last: whoever shows it has an old copy. */
+  readonly retired: string | null
+}
+
+/** An attachment that ended: its holder may learn why. */
+export type Tombstone = {
+  readonly id: string
+  readonly tokens: readonly string[]
+  readonly reason: string
 }
 
 export type AttachmentEvent =
   | {
       readonly type: 'attachment.opened'
       readonly attachment: string
+      readonly role: Role
       readonly answers: readonly string[]
+      readonly token?: string
+      readonly link?: string
     }
   | {
       readonly type: 'attachment.detached'
       readonly attachment: string
       readonly graceUntil: number
     }
-  | { readonly type: 'attachment.resumed'; readonly attachment: string }
+  | {
+      readonly type: 'attachment.resumed'
+      readonly attachment: string
+      readonly epoch: number
+      readonly answers?: readonly string[]
+      /** The new token's digest, and that of the one shown. */
+      readonly token?: string
+      readonly shown?: string
+    }
+  | { readonly type: 'attachment.confirmed'; readonly attachment: string }
   | { readonly type: 'attachment.ended'; readonly attachment: string; readonly reason: string }
 
 export type AttachmentCommand =
-  /** `attachment` is a fresh unguessable id (I6). */
   | {
       readonly type: 'attach'
+      /** Fresh and unguessable (I6). */
       readonly attachment: string
+      readonly role: Role
       readonly answers: readonly string[]
+      readonly token: string | null
+      readonly link: string | null
+      /** Take an exclusive session over from its live driver. */
+      readonly take: boolean
     }
-  /** The connection is gone without a goodbye. */
-  | { readonly type: 'lose'; readonly attachment: string; readonly at: number }
-  | { readonly type: 'resume'; readonly attachment: string }
-  /** Ends for good: a goodbye, or the grace time is over. */
+  /** A connection is gone without a goodbye; an older one than the present changes nothing. */
+  | {
+      readonly type: 'lose'
+      readonly attachment: string
+      readonly epoch: number
+      readonly at: number
+    }
+  | {
+      readonly type: 'resume'
+      readonly attachment: string
+      /** Null: the same kinds as before. */
+      readonly answers: readonly string[] | null
+      /** Digests of the token shown and of the next one; null for a holder without tokens. */
+      readonly shown: string | null
+      readonly token: string | null
+    }
+  /** The client has the token of this connection. */
+  | { readonly type: 'confirm'; readonly attachment: string; readonly epoch: number }
+  /** Ends for good, with a goodbye. */
   | { readonly type: 'leave'; readonly attachment: string; readonly reason: string }
   /** The grace time is over; nothing happens if it came back meanwhile. */
   | { readonly type: 'lapse'; readonly attachment: string }
@@ -52,10 +107,18 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
   switch (command.type) {
     case 'attach':
       return openAttachment(session, command)
-    case 'lose':
-      return loseConnections(session, [find(session, command.attachment)], command.at)
+    case 'lose': {
+      const { attachment: id, epoch, at } = command
+      const lost = session.attachments.filter((held) => held.id === id && held.epoch === epoch)
+      return loseConnections(session, lost, at)
+    }
     case 'resume':
-      return resumeAttachment(session, find(session, command.attachment))
+      return resumeAttachment(session, command)
+    case 'confirm': {
+      const { epoch, tokens } = find(session, command.attachment)
+      const due = epoch === command.epoch && tokens.length > 1
+      return due ? [{ type: 'attachment.confirmed', attachment: command.attachment }] : []
+    }
     case 'leave':
       return endAttachments(session, [find(session, command.attachment)], command.reason)
     case 'lapse': {
@@ -69,16 +132,34 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
 
 function openAttachment(
   session: Session,
-  { attachment, answers }: AttachmentCommand & { type: 'attach' },
+  { attachment, role, answers, token, link, take }: AttachmentCommand & { type: 'attach' },
 ): readonly Draft[] {
   if (session.attachments.length >= STATE_LIMITS.attachmentsMax) {
     throw new HoldfastError('too_many', `session ${session.id} has too many attachments`)
   }
-  return [{ type: 'attachment.opened', attachment, answers }]
+  const others = session.exclusive && role === 'driver' ? drivers(session) : []
+  if (!take && others.some(({ state }) => state === 'live')) {
+    throw new HoldfastError('in_use', `session ${session.id} is in use elsewhere`)
+  }
+  return [
+    ...others.map((other) => ended(other, 'superseded')),
+    {
+      type: 'attachment.opened',
+      attachment,
+      role,
+      answers,
+      ...(token === null ? {} : { token }),
+      ...(link === null ? {} : { link }),
+    },
+  ]
+}
+
+function drivers(session: Session): readonly Attachment[] {
+  return session.attachments.filter(({ role }) => role === 'driver')
 }
 
 /** The policy table: what a lost connection does to its attachment. */
-function mayComeBack(session: Session): boolean {
+export function mayComeBack(session: Session): boolean {
   switch (session.reconnect) {
     case 'none':
       return false
@@ -106,11 +187,45 @@ export function loseConnections(
     }))
 }
 
-function resumeAttachment(session: Session, attachment: Attachment): readonly Draft[] {
+function resumeAttachment(
+  session: Session,
+  command: AttachmentCommand & { type: 'resume' },
+): readonly Draft[] {
+  const { attachment: id, shown, token, answers } = command
+  const attachment = findByToken(session, id, shown)
   if (attachment.state === 'detached' && !mayComeBack(session)) {
     throw new HoldfastError('work_started', 'work has started: this attachment cannot come back')
   }
-  return [{ type: 'attachment.resumed', attachment: attachment.id }]
+  return [
+    {
+      type: 'attachment.resumed',
+      attachment: id,
+      epoch: attachment.epoch + 1,
+      ...(answers === null ? {} : { answers }),
+      ...(token === null ? {} : { token }),
+      ...(shown === null ? {} : { shown }),
+    },
+  ]
+}
+
+/** Unknown, and known by a wrong token, are the same answer; only an old token's holder learns more. */
+function findByToken(session: Session, id: string, shown: string | null): Attachment {
+  const tombstone = session.ended.find((gone) => gone.id === id)
+  if (tombstone !== undefined && fits(tombstone.tokens, shown)) {
+    throw new HoldfastError('attachment_ended', `the attachment is over: ${tombstone.reason}`, {
+      reason: tombstone.reason,
+    })
+  }
+  const attachment = find(session, id)
+  if (fits(attachment.tokens, shown)) return attachment
+  if (shown !== null && shown === attachment.retired) {
+    throw new HoldfastError('token_reused', 'the resume token was replaced by a newer one')
+  }
+  throw unknownAttachment(session)
+}
+
+function fits(tokens: readonly string[], shown: string | null): boolean {
+  return shown === null ? tokens.length === 0 : tokens.includes(shown)
 }
 
 function endAttachments(
@@ -120,50 +235,68 @@ function endAttachments(
 ): readonly Draft[] {
   if (gone.length === 0) return []
   const left = session.attachments.filter((attachment) => !gone.includes(attachment))
-  const ended: Draft[] = gone.map(({ id }) => ({
-    type: 'attachment.ended',
-    attachment: id,
-    reason,
-  }))
+  const events = gone.map((attachment) => ended(attachment, reason))
   if (left.length === 0 && session.reconnect !== 'reopen') {
-    return [...ended, ...closeSession({ ...session, attachments: [] }, 'last_holder_left')]
+    return [...events, ...closeSession({ ...session, attachments: [] }, 'last_holder_left')]
   }
-  return [...ended, ...settleUnanswerable(session, left)]
+  return [...events, ...settleUnanswerable(session, left)]
+}
+
+function ended({ id }: Attachment, reason: string): Draft {
+  return { type: 'attachment.ended', attachment: id, reason }
 }
 
 function find(session: Session, id: string): Attachment {
   const attachment = session.attachments.find((candidate) => candidate.id === id)
   if (attachment !== undefined) return attachment
-  throw new HoldfastError('attachment_unknown', `session ${session.id} has no such attachment`)
+  throw unknownAttachment(session)
+}
+
+function unknownAttachment({ id }: Session): HoldfastError {
+  return new HoldfastError('attachment_unknown', `session ${id} has no such attachment`)
 }
 
 export function foldAttachment(session: Folding, event: AttachmentEvent): void {
   const { attachment: id } = event
-  const others = session.attachments.filter((attachment) => attachment.id !== id)
-  switch (event.type) {
-    case 'attachment.opened': {
-      const { answers } = event
-      session.attachments = [...others, { id, answers, state: 'live', graceUntil: null }]
-      break
-    }
-    case 'attachment.detached':
-      session.attachments = changed(session, id, 'detached', event.graceUntil)
-      break
-    case 'attachment.resumed':
-      session.attachments = changed(session, id, 'live', null)
-      break
-    case 'attachment.ended':
-      session.attachments = others
+  if (event.type === 'attachment.opened') return foldOpened(session, event)
+  const attachment = session.attachments.find((held) => held.id === id)
+  if (attachment === undefined) return
+  if (event.type === 'attachment.ended') {
+    const { tokens } = attachment
+    session.attachments = session.attachments.filter((held) => held !== attachment)
+    session.ended = [...session.ended, { id, tokens, reason: event.reason }].slice(
+      -STATE_LIMITS.tombstonesMax,
+    )
+    return
   }
+  const next = { ...attachment, ...changes(attachment, event) }
+  session.attachments = session.attachments.map((held) => (held === attachment ? next : held))
 }
 
-function changed(
-  session: Session,
-  id: string,
-  state: Attachment['state'],
-  graceUntil: number | null,
-): readonly Attachment[] {
-  return session.attachments.map((attachment) =>
-    attachment.id === id ? { ...attachment, state, graceUntil } : attachment,
-  )
+function foldOpened(
+  session: Folding,
+  event: AttachmentEvent & { type: 'attachment.opened' },
+): void {
+  const { attachment: id, role, answers, token, link } = event
+  const tokens = token === undefined ? [] : [token]
+  const fresh = { state: 'live', graceUntil: null, epoch: 1, tokens, retired: null } as const
+  session.attachments = [...session.attachments, { id, role, answers, ...fresh }]
+  if (link !== undefined) foldLinkUse(session, link)
+}
+
+function changes(
+  { tokens, answers: before }: Attachment,
+  event: Exclude<AttachmentEvent, { type: 'attachment.opened' | 'attachment.ended' }>,
+): Partial<Attachment> {
+  switch (event.type) {
+    case 'attachment.detached':
+      return { state: 'detached', graceUntil: event.graceUntil }
+    case 'attachment.resumed': {
+      const { epoch, answers = before, token, shown } = event
+      const good = [token, shown].filter((digest) => digest !== undefined)
+      return { state: 'live', graceUntil: null, epoch, answers, tokens: good }
+    }
+    case 'attachment.confirmed':
+      return { tokens: tokens.slice(0, 1), retired: tokens[1] ?? null }
+  }
 }

@@ -1,13 +1,21 @@
 /** The core's front door, for stores, runners, doors and the library. */
 export { BUSY_POLICIES, type BusyPolicy } from './admission.ts'
 export type { Ask, AskOption, AskOutcome, Question } from './asks.ts'
-export { RECONNECT_POLICIES, type Attachment, type ReconnectPolicy } from './attachments.ts'
+export {
+  RECONNECT_POLICIES,
+  ROLES,
+  mayComeBack,
+  type Attachment,
+  type ReconnectPolicy,
+  type Role,
+} from './attachments.ts'
 export { Authority, type AuthorityOptions } from './authority.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { Counters } from './counters.ts'
 export { ERRORS, HoldfastError, asHoldfastError, type ErrorCode } from './errors.ts'
 export { FeedItem, type Delta, type Position } from './feed.ts'
 export { Holdfast, type HoldfastOptions } from './holdfast.ts'
+export { LINK_SCOPES, type Link, type LinkScope } from './links.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { invalid, type ResolveOptions, type TurnOptions } from './requests.ts'
 export type {
@@ -20,7 +28,13 @@ export type {
   RunnerTurn,
 } from './runner.ts'
 export { decide, evolve, type Command, type Session, type SessionEvent } from './session.ts'
-export { AttachmentHandle, SessionHandle, type FollowOptions } from './session-handle.ts'
+export {
+  AttachmentHandle,
+  SessionHandle,
+  type AttachOptions,
+  type FollowOptions,
+  type LinkOptions,
+} from './session-handle.ts'
 export type {
   Append,
   AppendOutcome,

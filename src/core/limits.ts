@@ -19,6 +19,9 @@ export const STATE_LIMITS = {
   /** Asks that wait for an answer, and attachments, per session. */
   asksMax: 64,
   attachmentsMax: 1_024,
+  /** Ended attachments whose reason is remembered, and links, per session. */
+  tombstonesMax: 32,
+  linksMax: 64,
 } as const
 
 /** Bounds of behaviour: each can be set when Holdfast is opened. */

@@ -5,6 +5,8 @@ import { RECONNECT_POLICIES, type ReconnectPolicy } from './attachments.ts'
 import type { Digest } from './clock.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
+import { LINK_SCOPES } from './links.ts'
+import type { LinkOptions } from './session-handle.ts'
 import type { Input } from './turns.ts'
 
 /** How to find or create a session. All but `key` and `id` count only when it is created. */
@@ -15,6 +17,8 @@ export type ResolveOptions = {
   readonly id?: string
   readonly agent?: string
   readonly reconnect?: ReconnectPolicy
+  /** At most one attachment drives it at a time; others may watch. */
+  readonly exclusive?: boolean
   readonly graceMs?: number
   /** How long it may be idle; null: for ever. */
   readonly ttlMs?: number | null
@@ -53,6 +57,7 @@ export function resolveRequest(
     agent: options.agent ?? agent,
     internal,
     reconnect,
+    exclusive: options.exclusive ?? false,
     graceMs: milliseconds('graceMs', options.graceMs ?? graceMs, limits.graceMsMax),
     ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? limits.ttlMs, limits),
     labels: checkLabels(options.labels ?? {}),
@@ -124,6 +129,18 @@ function checkLabels(labels: Readonly<Record<string, string>>): Readonly<Record<
 
 function isLabelValue(value: unknown): boolean {
   return typeof value === 'string' && value.length <= STATE_LIMITS.labelCharsMax
+}
+
+/** At least one scope, an end in the future or none, a count of uses or none. */
+export function checkLink(options: LinkOptions): LinkOptions {
+  const { scopes, expiresAt = null, uses = null } = options
+  if (!Array.isArray(scopes) || scopes.length === 0) throw invalid('scopes', 'must not be empty')
+  for (const scope of scopes) oneOf('scopes', scope, LINK_SCOPES)
+  if (expiresAt !== null) milliseconds('expiresAt', expiresAt, Number.MAX_SAFE_INTEGER)
+  if (uses !== null && (!Number.isInteger(uses) || uses < 1)) {
+    throw invalid('uses', 'must be a whole number from 1 on, or null')
+  }
+  return options
 }
 
 function timeToLive(ttlMs: number, limits: Limits): number {

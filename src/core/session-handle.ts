@@ -1,14 +1,18 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
 import { enterLane, submitTurn } from './admission.ts'
 import type { Ask } from './asks.ts'
+import type { Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { HoldfastError } from './errors.ts'
 import { FeedItem, type Delta, type Position } from './feed.ts'
 import { parseEvent, readEvents, readMessages, readTurn, readableRow } from './history.ts'
-import { invalid, turnRequest, type TurnOptions } from './requests.ts'
+import { usableLink, type Link, type LinkScope } from './links.ts'
+import type { LiveSession } from './live.ts'
+import { checkLink, invalid, turnRequest, type TurnOptions } from './requests.ts'
 import type { Message } from './runner.ts'
 import type { Session, SessionEvent } from './session.ts'
 import type { ReadResult } from './store.ts'
+import { newToken, tokenDigest } from './tokens.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
 import type { Input, TurnRecord } from './turns.ts'
 
@@ -132,11 +136,58 @@ export class SessionHandle {
   }
 
   /** Holds the session open for a client and says which kinds of ask it answers. */
-  async attach({ answers = [] }: { readonly answers?: readonly string[] } = {}) {
-    const attachment = this.#authority.entropy.id()
+  async attach(options: AttachOptions = {}): Promise<AttachmentHandle> {
+    const { role = 'driver', answers = [], take = false, resumable = false, link } = options
     const live = await this.#authority.open(this.id)
-    await live.post({ type: 'attach', attachment, answers })
-    return new AttachmentHandle(this.#authority, this.id, attachment)
+    const attachment = this.#authority.entropy.id()
+    const token = resumable ? newToken(this.#authority) : null
+    const now = this.#authority.clock.now()
+    const digest = link === undefined ? null : tokenDigest(this.#authority, 'link', this.id, link)
+    const used = digest === null ? null : usableLink(live.session, digest, now).id
+    const shown = token === null ? null : tokenDigest(this.#authority, 'resume', this.id, token)
+    await live.post({ type: 'attach', attachment, role, answers, take, token: shown, link: used })
+    return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch: 1, token })
+  }
+
+  /** Takes a lost attachment up again, by the token of its last connection; it gets a new one. */
+  async resume(
+    attachment: string,
+    token: string,
+    { answers = null }: { readonly answers?: readonly string[] | null } = {},
+  ): Promise<AttachmentHandle> {
+    const live = await this.#authority.open(this.id)
+    const next = newToken(this.#authority)
+    const [shown, fresh] = [token, next].map((text) =>
+      tokenDigest(this.#authority, 'resume', this.id, text),
+    ) as [string, string]
+    const decision = await live.post({ type: 'resume', attachment, answers, shown, token: fresh })
+    const [event] = decision.events
+    const epoch = event?.type === 'attachment.resumed' ? event.epoch : 0
+    return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch, token: next })
+  }
+
+  /** Makes a capability for this session. Its token is told once and only its digest kept. */
+  async createLink(options: LinkOptions): Promise<Link & { readonly token: string }> {
+    const live = await this.#authority.open(this.id)
+    const token = newToken(this.#authority)
+    const digest = tokenDigest(this.#authority, 'link', this.id, token)
+    const { scopes, expiresAt = null, uses = null } = checkLink(options)
+    const link = { id: this.#authority.entropy.id(), digest, scopes, expiresAt, uses }
+    await live.post({ type: 'link', link })
+    return { ...link, token }
+  }
+
+  /** The link of a token, if it is good; throws `unauthorized` if not. */
+  async link(token: string): Promise<Link> {
+    const { session } = await this.#authority.open(this.id)
+    const digest = tokenDigest(this.#authority, 'link', this.id, token)
+    return usableLink(session, digest, this.#authority.clock.now())
+  }
+
+  /** Nobody can attach by this link any more; attachments made with it stay. */
+  async revokeLink(link: string): Promise<void> {
+    const live = await this.#authority.open(this.id)
+    await live.post({ type: 'unlink', link })
   }
 
   /** Closes the session for good: what is pending is settled, nothing is delivered any more. */
@@ -151,27 +202,69 @@ export class SessionHandle {
   }
 }
 
+export type AttachOptions = {
+  readonly role?: Role
+  readonly answers?: readonly string[]
+  /** Take an exclusive session over from its live driver. */
+  readonly take?: boolean
+  /** It can be taken up again by a token, as a client over a socket does. */
+  readonly resumable?: boolean
+  /** The token of the link that lets it in. */
+  readonly link?: string
+}
+
+export type LinkOptions = {
+  readonly scopes: readonly LinkScope[]
+  /** Milliseconds since 1970. */
+  readonly expiresAt?: number | null
+  readonly uses?: number | null
+}
+
 /** One client's hold on a session. */
 export class AttachmentHandle {
   readonly id: string
   readonly session: string
+  /** What it can be taken up again with. */
+  readonly token: string | null
   readonly #authority: Authority
+  #epoch: number
 
-  constructor(authority: Authority, session: string, id: string) {
+  constructor(
+    authority: Authority,
+    session: string,
+    { id, epoch, token }: { id: string; epoch: number; token: string | null },
+  ) {
     this.#authority = authority
     this.session = session
     this.id = id
+    this.token = token
+    this.#epoch = epoch
+  }
+
+  /** Which of its connections this is. */
+  get epoch(): number {
+    return this.#epoch
   }
 
   /** The connection was lost: what that means is the session's reconnect policy. */
   async lose(): Promise<void> {
     const at = this.#authority.clock.now()
-    await (await this.#live()).post({ type: 'lose', attachment: this.id, at })
+    const { id, epoch } = this
+    await (await this.#live()).post({ type: 'lose', attachment: id, epoch, at })
   }
 
-  /** The client is back within the grace time. */
+  /** The client is back within the grace time. For one without a token. */
   async resume(): Promise<void> {
-    await (await this.#live()).post({ type: 'resume', attachment: this.id })
+    const live = await this.#live()
+    const { id: attachment } = this
+    const back = { type: 'resume', attachment, answers: null, shown: null, token: null } as const
+    const [event] = (await live.post(back)).events
+    if (event?.type === 'attachment.resumed') this.#epoch = event.epoch
+  }
+
+  /** The client has its token. */
+  async confirm(): Promise<void> {
+    await (await this.#live()).post({ type: 'confirm', attachment: this.id, epoch: this.epoch })
   }
 
   /** The client said goodbye. */
@@ -183,7 +276,7 @@ export class AttachmentHandle {
     await (await this.#live()).post({ type: 'answer', ask, answer, by: this.id })
   }
 
-  #live() {
+  #live(): Promise<LiveSession> {
     return this.#authority.open(this.session)
   }
 }

@@ -12,6 +12,7 @@ const created = (reconnect: ReconnectPolicy = 'reopen'): Session =>
     agent: 'echo',
     internal: false,
     reconnect,
+    exclusive: false,
     graceMs: 100,
     ttlMs: 1_000,
     labels: {},
@@ -76,7 +77,11 @@ const ask = (turn: string, onNobody: 'wait' | 'deny' = 'wait'): Command => ({
 const attach = (attachment: string, answers: string[] = []): Command => ({
   type: 'attach',
   attachment,
+  role: 'driver',
   answers,
+  token: null,
+  link: null,
+  take: false,
 })
 
 describe('turns', () => {
@@ -186,7 +191,7 @@ describe('asks (I8)', () => {
 
   it('waits for a client within its grace time, and settles when the last one is gone', () => {
     const asked = after(created(), attach('p', ['permission']), admit(), ask('t3', 'deny'))
-    const lost = after(asked, { type: 'lose', attachment: 'p', at: 10 })
+    const lost = after(asked, { type: 'lose', attachment: 'p', epoch: 1, at: 10 })
     expect(lost.asks).toHaveLength(1)
     expect(run(lost, { type: 'lapse', attachment: 'p' }).events).toMatchObject([
       { type: 'attachment.ended', reason: 'grace_over' },
@@ -196,8 +201,14 @@ describe('asks (I8)', () => {
 })
 
 describe('reconnect policies', () => {
-  const lose = { type: 'lose', attachment: 'p', at: 10 } as const
-  const resume = { type: 'resume', attachment: 'p' } as const
+  const lose = { type: 'lose', attachment: 'p', epoch: 1, at: 10 } as const
+  const resume = {
+    type: 'resume',
+    attachment: 'p',
+    answers: [],
+    shown: null,
+    token: null,
+  } as const
   const lapse = { type: 'lapse', attachment: 'p' } as const
   const idle = (policy: ReconnectPolicy): Session => after(created(policy), attach('p'))
   const working = (policy: ReconnectPolicy): Session => after(idle(policy), admit())

@@ -24,8 +24,10 @@ import {
   type AttachmentCommand,
   type AttachmentEvent,
   type ReconnectPolicy,
+  type Tombstone,
 } from './attachments.ts'
 import { HoldfastError } from './errors.ts'
+import { decideLink, foldLink, type Link, type LinkCommand, type LinkEvent } from './links.ts'
 import {
   decideTurn,
   foldTurn,
@@ -41,6 +43,8 @@ export type Session = {
   readonly agent: string
   readonly internal: boolean
   readonly reconnect: ReconnectPolicy
+  /** At most one driver at a time. */
+  readonly exclusive: boolean
   readonly graceMs: number
   /** How long it may be idle, or null for ever. */
   readonly ttlMs: number | null
@@ -59,6 +63,9 @@ export type Session = {
   readonly turns: number
   readonly asks: readonly Ask[]
   readonly attachments: readonly Attachment[]
+  /** The attachments that ended last. */
+  readonly ended: readonly Tombstone[]
+  readonly links: readonly Link[]
   /** Request keys of finished turns, oldest first. */
   readonly recent: readonly (RequestKey & { readonly turn: string })[]
 }
@@ -66,7 +73,7 @@ export type Session = {
 /** What a session is created with. */
 export type SessionOptions = Pick<
   Session,
-  'id' | 'key' | 'agent' | 'internal' | 'reconnect' | 'graceMs' | 'ttlMs' | 'labels'
+  'id' | 'key' | 'agent' | 'internal' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels'
 >
 
 export type LifeEvent =
@@ -75,7 +82,7 @@ export type LifeEvent =
   | { readonly type: 'session.closed'; readonly reason: string }
 
 /** An event before it has its place in the log. */
-export type Draft = LifeEvent | TurnEvent | AskEvent | AttachmentEvent
+export type Draft = LifeEvent | TurnEvent | AskEvent | AttachmentEvent | LinkEvent
 
 /** An event in the log: `seq` is its place, `at` its time in milliseconds since 1970. */
 export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
@@ -88,7 +95,7 @@ export type LifeCommand =
   /** A new owner took over: whatever depended on the last one is over. */
   | { readonly type: 'recover'; readonly at: number; readonly reason: string }
 
-export type Command = LifeCommand | TurnCommand | AskCommand | AttachmentCommand
+export type Command = LifeCommand | TurnCommand | AskCommand | AttachmentCommand | LinkCommand
 
 export function decide(session: Session, command: Command): readonly Draft[] {
   if (session.closed !== null) return decideClosed(session, command)
@@ -116,9 +123,13 @@ export function decide(session: Session, command: Command): readonly Draft[] {
     case 'attach':
     case 'lose':
     case 'resume':
+    case 'confirm':
     case 'leave':
     case 'lapse':
       return decideAttachment(session, command)
+    case 'link':
+    case 'unlink':
+      return decideLink(session, command)
   }
 }
 
@@ -131,7 +142,10 @@ function decideClosed(session: Session, command: Command): readonly Draft[] {
     case 'cancel':
     case 'timeout':
     case 'withdraw':
+    case 'lose':
+    case 'confirm':
     case 'lapse':
+    case 'unlink':
       return []
     default:
       throw closedError(session)
@@ -210,13 +224,15 @@ export function isPending({ running, queued, attachments }: Session): boolean {
 
 /** The state after `session.created`, the first event of every log. */
 export function createSession(event: SessionEvent & { type: 'session.created' }): Session {
-  const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, at } = event
+  const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs } = event
+  const { labels, at } = event
   return {
     id,
     key,
     agent,
     internal,
     reconnect,
+    exclusive,
     graceMs,
     ttlMs,
     labels,
@@ -230,6 +246,8 @@ export function createSession(event: SessionEvent & { type: 'session.created' })
     turns: 0,
     asks: [],
     attachments: [],
+    ended: [],
+    links: [],
     recent: [],
   }
 }
@@ -254,8 +272,13 @@ export function evolve(session: Session, event: SessionEvent): Session {
     case 'attachment.opened':
     case 'attachment.detached':
     case 'attachment.resumed':
+    case 'attachment.confirmed':
     case 'attachment.ended':
       foldAttachment(next, event)
+      break
+    case 'link.created':
+    case 'link.revoked':
+      foldLink(next, event)
       break
     default:
       foldTurn(next, event)

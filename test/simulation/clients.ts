@@ -59,7 +59,7 @@ export const WISHES = {
   close: 5,
   erase: 1,
   view: 2,
-  list: 2,
+  list: 5,
 } as const
 
 /** Everybody talks at once. */
@@ -127,7 +127,7 @@ export class Clients {
       case 'submit':
         return void this.#turn(session, null, 'submit')
       case 'resolve':
-        return void this.#resolve(random.pick(['key', 'key', 'explicit', 'both', 'internal']))
+        return void this.#resolve(random.pick(['key', 'explicit', 'both', 'internal']))
       case 'resolveTogether':
         return this.#resolveTogether()
       case 'burst':

@@ -82,7 +82,7 @@ export class Node {
 
   /** What is sent at the same time is often read at the same time too. */
   #send(arrive: () => void): void {
-    if (this.#packet.length > 0 && this.#random.chance(0.6)) return void this.#packet.push(arrive)
+    if (this.#packet.length > 0 && this.#random.chance(0.8)) return void this.#packet.push(arrive)
     const packet = [arrive]
     this.#packet = packet
     this.process.after(1, () => {

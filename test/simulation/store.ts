@@ -18,7 +18,7 @@ export type Weather = {
   readonly slow: number
   /** The caller is told that it failed, and then it is applied. */
   readonly ghost: number
-  /** A machine fails just when its call was applied. */
+  /** A machine stands still just when it started a turn, or fails just when a call was applied. */
   readonly freezeAfter: number
   readonly crashAfter: number
 }
@@ -35,6 +35,16 @@ export const FINE: Weather = {
 
 /** Crash whoever makes this call of the world, before or after it is applied. */
 export type CrashPoint = { readonly call: number; readonly when: 'before' | 'after' }
+
+type CallFacts = {
+  readonly what: string
+  readonly session: string
+  /** It starts a turn. */
+  readonly starts?: boolean
+}
+
+/** Enters in the books what the store did. */
+type Note<Result> = (result: Result, call: number) => void
 
 type Books = {
   epoch: number
@@ -83,17 +93,12 @@ export class SharedStore {
   /** The store as this process reaches it. */
   connect(process: Process): Store {
     const { inner } = this
-    const call = <Result>(
-      what: string,
-      session: string,
-      apply: () => Promise<Result>,
-      note: (result: Result, call: number) => void = () => undefined,
-    ): Promise<Result> => this.#call(process, { what, session, apply, note })
+    const call = <Result>(facts: CallFacts, apply: () => Promise<Result>, note?: Note<Result>) =>
+      this.#call(process, facts, apply, note ?? (() => undefined))
     return {
       reserve: (reservation) =>
         call(
-          'reserve',
-          reservation.id,
+          { what: 'reserve', session: reservation.id },
           () => inner.reserve(reservation),
           (reserved, number) => {
             if (reserved.type === 'created') this.#noteCreated(reservation, reserved.epoch, number)
@@ -101,8 +106,7 @@ export class SharedStore {
         ),
       claim: (session, node) =>
         call(
-          'claim',
-          session,
+          { what: 'claim', session },
           () => inner.claim(session, node),
           (claim, number) => {
             if (claim.type === 'claimed') this.#noteClaimed(session, node, claim.epoch, number)
@@ -110,8 +114,7 @@ export class SharedStore {
         ),
       append: (appends) =>
         call(
-          'append',
-          appends.map(({ session }) => session).join(),
+          appendFacts(appends),
           () => inner.append(appends),
           (outcomes, number) => {
             appends.forEach((append, index) => {
@@ -120,12 +123,11 @@ export class SharedStore {
           },
         ),
       read: (session, after, limit) =>
-        call('read', session, () => inner.read(session, after, limit)),
-      list: (query) => call('list', '', () => inner.list(query)),
+        call({ what: 'read', session }, () => inner.read(session, after, limit)),
+      list: (query) => call({ what: 'list', session: '' }, () => inner.list(query)),
       beat: (node, leaseMs) =>
         call(
-          'beat',
-          '',
+          { what: 'beat', session: '' },
           () => inner.beat(node, leaseMs),
           () => {
             const untilMs = this.#timeline.now + leaseMs
@@ -134,8 +136,7 @@ export class SharedStore {
         ),
       erase: (session) =>
         call(
-          'erase',
-          session,
+          { what: 'erase', session },
           () => inner.erase(session),
           (erased) => {
             if (erased) this.#history.record({ type: 'store.erased', session })
@@ -149,61 +150,66 @@ export class SharedStore {
 
   #call<Result>(
     process: Process,
-    {
-      what,
-      session,
-      apply,
-      note,
-    }: {
-      readonly what: string
-      readonly session: string
-      readonly apply: () => Promise<Result>
-      readonly note: (result: Result, call: number) => void
-    },
+    { what, session, starts = false }: CallFacts,
+    apply: () => Promise<Result>,
+    note: Note<Result>,
   ): Promise<Result> {
     return new Promise((resolve, reject) => {
       if (process.state === 'dead') return
       this.calls += 1
       const call = this.calls
-      const random = this.#random
-      const planned = this.#crashPoint?.call === call ? this.#crashPoint.when : null
-      if (planned === 'before') return this.#crash(process)
-      const crashes = random.chance(this.weather.crashAfter) || planned === 'after'
-      const freezes = what === 'start' && random.chance(this.weather.freezeAfter)
-      const isCutOff = this.cutOff.has(process.name)
-      const fails = isCutOff || random.chance(this.weather.failBefore)
-      const loses = random.chance(this.weather.loseReply)
-      const replyMs = isCutOff ? random.between(10, 3_000) : this.#replyMs()
+      const fate = this.#fate(process, starts)
+      if (fate.crash === 'before') return this.#crash(process)
       this.#history.record({ type: 'store.sent', call, node: process.name, what, session })
-      const reply = (failed: boolean, tell: () => void): void => {
-        this.#timeline.after(replyMs, () =>
-          process.deliver('message', () => {
-            this.#history.record({ type: 'store.replied', call, node: process.name, failed })
-            tell()
-          }),
-        )
-      }
-      if (random.chance(this.weather.ghost)) {
-        this.#timeline.after(
-          random.between(300, 4_000),
-          () => void apply().then((result) => note(result, call)),
-        )
-        return reply(true, () => reject(this.#failure()))
-      }
-      this.#timeline.after(this.#delayMs(), () => {
-        if (fails) return reply(true, () => reject(this.#failure()))
+      const reply = (failed: boolean, tell: () => void): void =>
+        this.#reply(process, fate.replyMs, { call, failed }, tell)
+      const fail = (): void => reply(true, () => reject(this.#failure()))
+      if (fate.isGhost) fail()
+      this.#timeline.after(fate.sendMs, () => {
+        if (fate.fails) return fail()
         apply().then(
           (result) => {
             note(result, call)
-            if (crashes) return this.#crash(process)
-            if (freezes) this.#freeze(process)
-            if (loses) return reply(true, () => reject(this.#failure()))
-            reply(false, () => resolve(result))
+            if (fate.crash === 'after') return this.#crash(process)
+            if (fate.freezes) this.#freeze(process)
+            if (fate.loses) return fail()
+            if (!fate.isGhost) reply(false, () => resolve(result))
           },
           (error: unknown) => reply(true, () => reject(error as Error)),
         )
       })
     })
+  }
+
+  #fate(process: Process, starts: boolean) {
+    const random = this.#random
+    const { failBefore, loseReply, ghost, crashAfter, freezeAfter } = this.weather
+    const isCutOff = this.cutOff.has(process.name)
+    const isGhost = random.chance(ghost)
+    const planned = this.#crashPoint?.call === this.calls ? this.#crashPoint.when : null
+    return {
+      crash: planned ?? (random.chance(crashAfter) ? 'after' : null),
+      freezes: starts && random.chance(freezeAfter),
+      fails: isCutOff || (!isGhost && random.chance(failBefore)),
+      loses: !isGhost && random.chance(loseReply),
+      isGhost: isGhost && !isCutOff,
+      sendMs: isGhost ? random.between(300, 4_000) : this.#delayMs(),
+      replyMs: isCutOff ? random.between(10, 3_000) : this.#replyMs(),
+    }
+  }
+
+  #reply(
+    process: Process,
+    ms: number,
+    facts: { readonly call: number; readonly failed: boolean },
+    tell: () => void,
+  ): void {
+    this.#timeline.after(ms, () =>
+      process.deliver('message', () => {
+        this.#history.record({ type: 'store.replied', node: process.name, ...facts })
+        tell()
+      }),
+    )
   }
 
   /** The store loses a node's lease: others may take its sessions while it believes to own them. */
@@ -262,6 +268,13 @@ export class SharedStore {
     for (const body of events) noteTurn(books.turns, body)
     if (snapshot !== null) log?.snapshots.push({ seq: books.seq, body: snapshot })
   }
+}
+
+function appendFacts(appends: readonly Append[]): CallFacts {
+  const starts = appends.some(({ events }) =>
+    events.some((body) => body.startsWith('{"type":"turn.started"')),
+  )
+  return { what: 'append', session: appends.map(({ session }) => session).join(), starts }
 }
 
 function noteTurn(turns: Set<string>, body: string): void {

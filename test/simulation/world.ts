@@ -31,7 +31,7 @@ const LIMITS: Partial<Limits> = {
   graceMs: 2_500,
   reopenGraceMs: 4_000,
   snapshotEvery: 5,
-  idleSessionsMax: 2,
+  idleSessionsMax: 1,
   tailItemsMax: 4,
   pageEvents: 3,
   commitAppendsMax: 2,
@@ -47,8 +47,8 @@ const REST_MS_MAX = 240_000
 const WEATHERS: Readonly<Record<string, Weather>> = {
   fine: FINE,
   slow: { ...FINE, slow: 0.3 },
-  flaky: { ...FINE, failBefore: 0.03, loseReply: 0.03, lateReply: 0.002, slow: 0.1, ghost: 0.01 },
-  faint: { ...FINE, slow: 0.05, freezeAfter: 0.05, crashAfter: 0.003 },
+  flaky: { ...FINE, failBefore: 0.03, loseReply: 0.03, lateReply: 0.002, slow: 0.1, ghost: 0.03 },
+  faint: { ...FINE, slow: 0.05, freezeAfter: 0.15, crashAfter: 0.003 },
   storm: { ...FINE, failBefore: 0.15, loseReply: 0.15, lateReply: 0.01, slow: 0.3, ghost: 0.05 },
 }
 
@@ -91,7 +91,7 @@ export class World {
     this.#options = options
     this.#random = random
     this.#kind = random.weighted({ any: 5, crowded: 3, lonely: 2 })
-    this.#forgetsLeases = random.chance(0.15)
+    this.#forgetsLeases = random.chance(0.2)
     const wallJumps = options.isSmall !== true && random.chance(0.4)
     this.history = new History(seed, wallJumps, () => this.#timeline.now)
     const shared = { modules, timeline: this.#timeline, random, history: this.history }
@@ -151,7 +151,7 @@ export class World {
     const likely = alive.filter(({ name }) => busy.has(name))
     const node = random.pick(likely.length > 0 && random.chance(0.7) ? likely : alive)
     const jump = this.history.wallJumps ? 4 : 0
-    const forget = this.#forgetsLeases ? 4 : 0
+    const forget = this.#forgetsLeases ? 8 : 0
     const part = this.#kind === 'lonely' ? 9 : 3
     switch (random.weighted({ crash: 3, freeze: 3, stop: 2, storm: 1, part, jump, forget })) {
       case 'crash':
