@@ -209,7 +209,7 @@ function resumeAttachment(
 }
 
 /** Unknown, and known by a wrong token, are the same answer; only an old token's holder learns more. */
-function findByToken(session: Session, id: string, shown: string | null): Attachment {
+export function findByToken(session: Session, id: string, shown: string | null): Attachment {
   const tombstone = session.ended.find((gone) => gone.id === id)
   if (tombstone !== undefined && fits(tombstone.tokens, shown)) {
     throw new HoldfastError('attachment_ended', `the attachment is over: ${tombstone.reason}`, {

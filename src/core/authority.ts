@@ -94,6 +94,10 @@ export class Authority implements Holder {
     return this.#held.size
   }
 
+  holds(id: string): boolean {
+    return this.#held.has(id)
+  }
+
   get agents(): readonly string[] {
     return Object.keys(this.#runners)
   }

@@ -68,6 +68,8 @@ export class Feed {
   #seq: number
   #deltas = 0
   #followers = 0
+  /** What was handed out last. */
+  #slice: (Cursor & { readonly end: number; readonly items: readonly FeedItem[] }) | null = null
   #wake: (() => void)[] = []
   #end: { readonly error: unknown } | null = null
 
@@ -121,7 +123,7 @@ export class Feed {
         const replay: boolean = !this.#reaches(cursor) && position.seq < this.#floor
         const items = replay ? await this.#replay(position) : this.#after(position, cursor)
         cursor = replay || position.seq > this.#seq ? null : this.#cursor()
-        position = positionAfter(position, items)
+        position = items.reduce(positionAfter, position)
         if (items.length > 0) yield items
         else if (this.#end === null) await new Promise<void>((woken) => this.#wake.push(woken))
         else if (this.#end.error === null) return
@@ -146,10 +148,18 @@ export class Feed {
   #after(position: Position, cursor: Cursor | null): readonly FeedItem[] {
     // It has read in the store what is durable, but not published yet.
     if (position.seq > this.#seq) return []
-    if (cursor !== null && this.#reaches(cursor)) {
-      return this.#tail.slice(cursor.index - this.#dropped)
-    }
+    if (cursor !== null && this.#reaches(cursor)) return this.#since(cursor.index)
     return itemsAfter(this.#tail, position)
+  }
+
+  /** One array for all who stand at the same place, so that it is encoded once for all of them. */
+  #since(index: number): readonly FeedItem[] {
+    const [build, end] = [this.#build, this.#dropped + this.#tail.length]
+    const last = this.#slice
+    if (last?.build === build && last.index === index && last.end === end) return last.items
+    const items = this.#tail.slice(index - this.#dropped)
+    this.#slice = { build, index, end, items }
+    return items
   }
 
   #reaches(cursor: Cursor | null): boolean {
@@ -210,18 +220,14 @@ function itemsAfter(tail: readonly FeedItem[], from: Position): readonly FeedIte
     if (isDelta ? item.delta <= position.delta : item.seq <= position.seq) continue
     const next = isDelta ? item.after(Math.max(item.seq, position.seq)) : item
     items.push(next)
-    position = positionAfter(position, [next])
+    position = positionAfter(position, next)
   }
   return items
 }
 
-/** Deltas are counted anew with every turn. */
-function positionAfter(position: Position, items: readonly FeedItem[]): Position {
-  let { seq, delta } = position
-  for (const item of items) {
-    seq = item.seq
-    if (item.delta > 0) delta = item.delta
-    else if (item.event.type === 'turn.started') delta = 0
-  }
-  return { seq, delta }
+/** Where a follower stands after one more item. Deltas are counted anew with every turn. */
+export function positionAfter({ delta }: Position, item: FeedItem): Position {
+  const { seq, event } = item
+  if (event.type === 'delta') return { seq, delta: event.n }
+  return { seq, delta: event.type === 'turn.started' ? 0 : delta }
 }

@@ -9,10 +9,12 @@ import type { LiveSession } from './live.ts'
 import type { ListQuery, SessionRow, Store } from './store.ts'
 
 export interface SweptHouse {
+  readonly node: string
   readonly store: Store
   readonly clock: Clock
   readonly limits: Limits
   open(id: string): Promise<LiveSession>
+  holds(id: string): boolean
   /** Lets go of idle sessions beyond the bound. */
   trim(): void
 }
@@ -35,7 +37,7 @@ export class Sweeper {
   }
 
   async start(): Promise<void> {
-    await this.#pickUpStranded()
+    await this.#pickUpPending()
     this.#sweepLater()
   }
 
@@ -74,7 +76,7 @@ export class Sweeper {
   async #sweep(): Promise<void> {
     const { store, clock, limits } = this.#house
     this.#house.trim()
-    await this.#pickUpStranded()
+    await this.#pickUpPending()
     const at = clock.now()
     await this.#each({ expiredAt: at }, async ({ id }) => {
       const live = await this.#house.open(id)
@@ -83,12 +85,18 @@ export class Sweeper {
     await this.#each({ closedBefore: at - limits.retainMs }, ({ id }) => store.erase(id))
   }
 
-  async #pickUpStranded(): Promise<void> {
+  /**
+   * What dead nodes left, and what this node owns without holding it, because the answer to a claim
+   * was lost.
+   */
+  async #pickUpPending(): Promise<void> {
+    const { node, store, limits } = this.#house
     let cursor: string | null = ''
     while (cursor !== null) {
-      const query: ListQuery = { stranded: true, limit: this.#house.limits.listMax }
-      const page = await this.#house.store.list(cursor === '' ? query : { ...query, cursor })
-      await this.#openAll(page.sessions.map(({ id }) => id))
+      const query: ListQuery = { pendingFor: node, limit: limits.listMax }
+      const page = await store.list(cursor === '' ? query : { ...query, cursor })
+      const ids = page.sessions.map(({ id }) => id)
+      await this.#openAll(ids.filter((id) => !this.#house.holds(id)))
       cursor = page.nextCursor
     }
   }
@@ -108,9 +116,7 @@ export class Sweeper {
     try {
       await this.#house.open(id)
     } catch (error) {
-      // What a store throws of its own may pass too, and nobody else picks up what this node owns.
-      const later = !(error instanceof HoldfastError) || (error.retry && error.code !== 'not_owner')
-      if (later && !this.#stopped) this.pickUp(id)
+      if (mayPass(error) && !this.#stopped) this.pickUp(id)
     }
   }
 
@@ -127,4 +133,9 @@ export class Sweeper {
       await work(row).catch(() => undefined)
     }
   }
+}
+
+/** Whether opening a session again may succeed here. What a store throws itself may pass too. */
+function mayPass(error: unknown): boolean {
+  return !(error instanceof HoldfastError) || (error.retry && error.code !== 'not_owner')
 }

@@ -1,7 +1,7 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
 import { enterLane, submitTurn } from './admission.ts'
 import type { Ask } from './asks.ts'
-import type { Role } from './attachments.ts'
+import { findByToken, type Attachment, type Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { HoldfastError } from './errors.ts'
 import { FeedItem, type Delta, type Position } from './feed.ts'
@@ -164,6 +164,12 @@ export class SessionHandle {
     const [event] = decision.events
     const epoch = event?.type === 'attachment.resumed' ? event.epoch : 0
     return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch, token: next })
+  }
+
+  /** The attachment that this token is good for; throws as `resume` would. */
+  async attachmentOf(attachment: string, token: string): Promise<Attachment> {
+    const { session } = await this.#authority.open(this.id)
+    return findByToken(session, attachment, tokenDigest(this.#authority, 'resume', this.id, token))
   }
 
   /** Makes a capability for this session. Its token is told once and only its digest kept. */

@@ -129,8 +129,11 @@ export type ListQuery = {
   readonly state?: 'open' | 'closed'
   readonly key?: string
   readonly label?: { readonly name: string; readonly value: string }
-  /** Only sessions with work to pick up that no living node owns. Internal ones too. */
-  readonly stranded?: boolean
+  /**
+   * Only sessions with something due in them that no living node but this one owns. Internal ones
+   * too.
+   */
+  readonly pendingFor?: string
   /** Only open sessions whose `expiresAt` is at or before this time. Internal ones too. */
   readonly expiredAt?: number
   /**

@@ -2,7 +2,7 @@
  * An answer that is a stream of server-sent events. It reads on only when the reader has taken what
  * there was, so a slow reader costs nothing but its socket.
  */
-import { asHoldfastError, type FeedItem } from '../core/index.ts'
+import { asHoldfastError, positionAfter, type FeedItem, type Position } from '../core/index.ts'
 import {
   EVENT_STREAM_TYPE,
   HEARTBEAT,
@@ -13,6 +13,8 @@ import {
 import type { Exchange, Headers } from './exchange.ts'
 
 export type StreamOptions = {
+  /** Where the reader stands before it. */
+  readonly from?: Position
   readonly headers?: Headers
   /** What is said after the feed's own end, if anything. */
   readonly lastWords?: () => Promise<string>
@@ -22,14 +24,16 @@ export type StreamOptions = {
 export async function streamFeed(
   exchange: Exchange,
   feed: AsyncIterable<readonly FeedItem[]>,
-  { headers = [], lastWords = async () => '' }: StreamOptions = {},
+  { from = { seq: 0, delta: 0 }, headers = [], lastWords = async () => '' }: StreamOptions = {},
 ): Promise<void> {
   exchange.begin(EVENT_STREAM_TYPE, headers)
   const stopBeating = beat(exchange)
   try {
     await exchange.write(STREAM_PREAMBLE)
+    let position = from
     for await (const items of feed) {
-      for (const text of encodeItems(items)) await exchange.write(text)
+      for (const text of encodeItems(items, position)) await exchange.write(text)
+      position = items.reduce(positionAfter, position)
     }
     exchange.response.end(exchange.signal.aborted ? '' : await lastWords())
   } catch (error) {

@@ -133,20 +133,20 @@ export class MemoryStore implements Store {
 
   #isListed(entry: Entry, query: ListQuery): boolean {
     const { row } = entry
-    const { state, key, label, stranded, expiredAt, closedBefore } = query
-    const sweeps = stranded === true || expiredAt !== undefined || closedBefore !== undefined
+    const { state, key, label, pendingFor, expiredAt, closedBefore } = query
+    const sweeps = pendingFor !== undefined || expiredAt !== undefined || closedBefore !== undefined
     if (row.state === 'erased' || (row.internal && !sweeps)) return false
     if (state !== undefined && row.state !== state) return false
     if (key !== undefined && row.key !== key) return false
     if (label !== undefined && row.labels[label.name] !== label.value) return false
-    if (stranded === true && !this.#isStranded(entry)) return false
+    if (pendingFor !== undefined && !this.#isPendingFor(entry, pendingFor)) return false
     if (expiredAt !== undefined && (entry.expiresAt ?? Infinity) > expiredAt) return false
     if (closedBefore === undefined) return true
     return row.state === 'closed' && row.updatedAt <= closedBefore
   }
 
-  #isStranded({ pending, owner }: Entry): boolean {
-    return pending && (owner === null || !this.#isAlive(owner))
+  #isPendingFor({ pending, owner }: Entry, node: string): boolean {
+    return pending && (owner === null || owner === node || !this.#isAlive(owner))
   }
 
   async beat(node: string, leaseMs: number): Promise<void> {

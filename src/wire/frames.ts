@@ -45,6 +45,8 @@ export type Hello = {
   readonly after?: Seen
   /** A person has decided to take an exclusive session over from whoever has it. */
   readonly take?: boolean
+  /** Events about attachments and links come too; most clients have no use for them. */
+  readonly presence?: boolean
 }
 
 export type ClientFrame =

@@ -1,8 +1,8 @@
 /**
  * Server-sent events: how a session's feed is written to a text/event-stream, and how a reader says
- * where it stands. An event's id is its `SEQ`, a delta's is `SEQ.N`.
+ * where it stands. An id is `SEQ`, or `SEQ.N` once the turn that runs has sent N deltas.
  */
-import { invalid, type FeedItem, type Position } from '../core/index.ts'
+import { invalid, positionAfter, type FeedItem, type Position } from '../core/index.ts'
 
 export const EVENT_STREAM_TYPE = 'text/event-stream'
 
@@ -15,11 +15,16 @@ export const HEARTBEAT = ': heartbeat\n\n'
 /** A larger text than this is not put together, however much is ready. */
 const TEXT_CHARS_MAX = 262_144
 
-/** All that is ready as one text, so that it goes out in one write; if it is large, as several. */
-export function* encodeItems(items: readonly FeedItem[]): Generator<string> {
+/**
+ * All that is ready as one text, so that it goes out in one write; if it is large, as several.
+ * `from` is where the reader stands before it.
+ */
+export function* encodeItems(items: readonly FeedItem[], from: Position): Generator<string> {
   let text = ''
+  let position = from
   for (const item of items) {
-    text += encodeItem(item)
+    position = positionAfter(position, item)
+    text += encodeItem(item, position)
     if (text.length < TEXT_CHARS_MAX) continue
     yield text
     text = ''
@@ -27,7 +32,7 @@ export function* encodeItems(items: readonly FeedItem[]): Generator<string> {
   if (text !== '') yield text
 }
 
-function encodeItem({ seq, delta, event, json }: FeedItem): string {
+function encodeItem({ event, json }: FeedItem, { seq, delta }: Position): string {
   const id = delta === 0 ? seq : `${seq}.${delta}`
   return `event: ${event.type}\nid: ${id}\ndata: ${json}\n\n`
 }

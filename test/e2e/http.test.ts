@@ -163,8 +163,8 @@ describe('turns', () => {
       ['turn.started', '2'],
       ['delta', '2.1'],
       ['delta', '2.2'],
-      ['message.added', '3'],
-      ['turn.done', '4'],
+      ['message.added', '3.2'],
+      ['turn.done', '4.2'],
     ])
   })
 })
@@ -286,9 +286,9 @@ describe('events', () => {
       ['turn.started', '3'],
       ['delta', '3.1'],
       ['delta', '3.2'],
-      ['message.added', '4'],
-      ['turn.done', '5'],
-      ['session.closed', '6'],
+      ['message.added', '4.2'],
+      ['turn.done', '5.2'],
+      ['session.closed', '6.2'],
       ['end', null],
     ])
     expect(events.at(-1)?.data).toEqual({ code: 'session_closed', reason: 'closed' })
@@ -557,7 +557,7 @@ function send(
 
 function raw(path: string, body: string | Uint8Array, type = 'application/json') {
   const headers = { 'content-type': type }
-  return fetch(server.url + path, { method: 'POST', body, headers })
+  return fetch(server.url + path, { method: 'POST', body: body as BodyInit, headers })
 }
 
 async function unknownTurn(turn: string): Promise<Answer> {

@@ -58,7 +58,8 @@ describe('Trinity #779', () => {
 
   it('runs two concurrent first POSTs one after the other, on one backend session', async () => {
     const { body: session } = await server.post('/v1/sessions', {})
-    const post = (input: string) => server.post(`/v1/sessions/${session.id}/turns`, { input })
+    const post = (input: string) =>
+      server.post(`/v1/sessions/${session.id}/turns`, { input, waitMs: 20_000 })
     const [first, second] = await Promise.all([
       post('cold concurrent 1'),
       post('cold concurrent 2'),

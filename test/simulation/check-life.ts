@@ -124,7 +124,11 @@ function* checkPolicy({ id, events, states }: Log): Generator<Violation> {
   for (const [index, event] of events.entries()) {
     const before = states[index - 1]
     if (before === undefined) continue
-    const { reconnect, turns } = before
+    const { reconnect, turns, exclusive, attachments } = before
+    const drivers = attachments.filter(({ role, state }) => role === 'driver' && state === 'live')
+    if (exclusive && drivers.length > 1) {
+      yield { invariant: 'I7', message: `${id}: ${drivers.length} drivers at ${event.seq - 1}` }
+    }
     const isFinal = reconnect === 'none' || (reconnect === 'early' && turns > 0)
     if (event.type === 'attachment.detached' && isFinal) {
       yield { invariant: 'I10', message: `${id}: detached at ${event.seq} under ${reconnect}` }

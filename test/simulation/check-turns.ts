@@ -56,7 +56,9 @@ function frozenTimes(history: History): readonly Span[] {
   return spans
 }
 
-/** I5: what runs on a node is told to stop before the node's lease ends, or when it can think again. */
+/**
+ * I5: what runs on a node is told to stop before the node's lease ends, or when it can think again.
+ */
 function* checkLeases({ history, runs }: Facts, frozen: readonly Span[]): Generator<Violation> {
   const beats = history.of('store.leased')
   for (const { begun, overAt } of runs) {
@@ -101,7 +103,8 @@ export function* checkRequests(facts: Facts): Generator<Violation> {
   for (const log of facts.logs.values()) yield* checkKeys(log)
   yield* checkArrivals(facts, requests)
   for (const { operation, outcome } of wanted(facts, 'cancel')) {
-    if (outcome?.ok !== true) continue
+    // Who believes in a lease that is forgotten may answer from what it knew.
+    if (outcome?.ok !== true || facts.history.forgetsLeases) continue
     const state = stateOf(facts.logs.get(operation.session), operation.turn)
     if (state !== outcome.state) {
       const what = `cancel of ${operation.turn} in ${operation.session}`
@@ -181,8 +184,8 @@ function* checkKeys({ id, events }: Log): Generator<Violation> {
 }
 
 /**
- * I3: requests that reach a held session one after the other start in that order. Only such pairs are
- * judged of which the first was certainly in the lane when the second came.
+ * I3: requests that reach a held session one after the other start in that order. Only such pairs
+ * are judged of which the first was certainly in the lane when the second came.
  */
 function* checkArrivals(facts: Facts, requests: readonly Request[]): Generator<Violation> {
   const keys = grouped(requests, ({ operation }) => operation.idempotencyKey)
@@ -223,7 +226,9 @@ function placeOf({ logs }: Facts, { operation, outcome, tries, codes }: Request)
   return { session, nonce, node: last.node, stamp: last.stamp, at: last.at, startedAt: started.seq }
 }
 
-/** From when to when a node held a session for certain: from the answer to its claim to the next. */
+/**
+ * From when to when a node held a session for certain: from the answer to its claim to the next.
+ */
 function holdsOf(history: History, session: string) {
   const holds: { node: string; from: number; until: number }[] = []
   const granted = new Set<number>()

@@ -1,6 +1,6 @@
 /**
- * The invariants of the design, as pure functions from what happened to what was wrong. Each violation
- * carries the number of the invariant that it breaks.
+ * The invariants of the design, as pure functions from what happened to what was wrong. Each
+ * violation carries the number of the invariant that it breaks.
  */
 import { checkAsks, checkAttachments, checkClosing } from './check-life.ts'
 import { checkFollowers } from './check-feed.ts'
@@ -97,7 +97,7 @@ function* checkRest({ history }: Facts): Generator<Violation> {
   }
   const known = [...lives(history).values()]
   for (const { node, timers, held, stamp } of history.of('node.quiet')) {
-    const open = known.filter(({ closedAt }) => closedAt > stamp).length
+    const open = known.filter(({ knownAt }) => knownAt > stamp).length
     // The lease and the sweep go on.
     if (timers > 2 && !history.wallJumps && !history.forgetsLeases) {
       yield { invariant: 'I9', message: `${node} has ${timers} timers although nothing happens` }

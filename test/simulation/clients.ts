@@ -1,10 +1,11 @@
 /**
- * The clients of a world: they want things, at any node, and try again as clients do: elsewhere if the
- * session is another node's, later if nobody answers.
+ * The clients of a world: they want things, at any node, and try again as clients do: elsewhere if
+ * the session is another node's, later if nobody answers.
  */
 import type { BusyPolicy, Holdfast, ReconnectPolicy, TurnOptions } from '../../src/core/index.ts'
 import { Follower } from './follower.ts'
 import type { History, Operation } from './history.ts'
+import { Holder } from './holder.ts'
 import type { Modules } from './modules.ts'
 import type { Node } from './node.ts'
 import type { Random } from './random.ts'
@@ -26,13 +27,17 @@ export type Outcome =
     }
   | { readonly ok: false; readonly code: string }
 
-type Facts = Omit<Outcome & { ok: true }, 'ok'>
+/** What came of one that succeeded. */
+export type Facts = Omit<Outcome & { ok: true }, 'ok'>
 
 const KEYS = ['alice', 'bob', 'carol'] as const
 const EXPLICIT_IDS = ['own-1', 'own-2'] as const
 const TRIES = 8
 
-/** Codes after which the same request may be made again, because it carries a key or changes nothing. */
+/**
+ * Codes after which the same request may be made again, because it carries a key or changes
+ * nothing.
+ */
 const TRANSIENT = new Set([
   'connection_lost',
   'draining',
@@ -87,12 +92,18 @@ export type ClientsOptions = {
   readonly busySessions: () => readonly string[]
 }
 
+type Policy = {
+  readonly reconnect: ReconnectPolicy
+  readonly ttlMs: number | null
+  readonly exclusive: boolean
+}
+
 export class Clients {
   readonly #options: ClientsOptions
-  readonly #policies = new Map<string, { reconnect: ReconnectPolicy; ttlMs: number | null }>()
+  readonly #policies = new Map<string, Policy>()
   readonly #sessions: string[] = []
   readonly #turns: { session: string; turn: string }[] = []
-  readonly #attachments: { session: string; attachment: string }[] = []
+  readonly #holders: Holder[] = []
   readonly #followers: Follower[] = []
   #operations = 0
   #nonces = 0
@@ -107,7 +118,7 @@ export class Clients {
     for (const name of [...KEYS, ...EXPLICIT_IDS]) {
       const reconnect = random.weighted({ reopen: 4, resume: 2, early: 1, none: 1 })
       const ttlMs = random.chance(0.3) ? random.between(5_000, 30_000) : null
-      this.#policies.set(name, { reconnect, ttlMs })
+      this.#policies.set(name, { reconnect, ttlMs, exclusive: random.chance(0.15) })
     }
   }
 
@@ -185,7 +196,7 @@ export class Clients {
       ...(id === null ? {} : { id }),
       internal,
     }
-    await this.#perform({ kind: 'resolve', key, id, internal }, true, async (holdfast) => {
+    await this.perform({ kind: 'resolve', key, id, internal }, true, async (holdfast) => {
       const { id: session, isNew } = await holdfast.resolve(options)
       return { session, isNew }
     })
@@ -219,7 +230,7 @@ export class Clients {
     }
     const operation = { kind, session, key, nonce, busy, idempotencyKey, iterates, leaves } as const
     const work = this.#turnWork(operation, turnOptions)
-    const first = this.#perform(operation, idempotencyKey !== null, work)
+    const first = this.perform(operation, idempotencyKey !== null, work)
     if (idempotencyKey !== null && random.chance(0.4)) this.#repeat(operation, turnOptions)
     await first
   }
@@ -232,7 +243,7 @@ export class Clients {
     const nonce = isSame ? operation.nonce : operation.nonce.replace('.', 'x.')
     const again = { ...operation, kind, nonce, leaves: false } as const
     timeline.after(random.chance(0.5) ? 0 : random.between(1, 6_000), () => {
-      void this.#perform(again, true, this.#turnWork(again, options))
+      void this.perform(again, true, this.#turnWork(again, options))
     })
   }
 
@@ -278,7 +289,7 @@ export class Clients {
     const known = this.#turns.slice(-5)
     if (known.length === 0) return
     const { session, turn } = this.#options.random.pick(known)
-    await this.#perform({ kind: 'cancel', session, turn }, true, async (holdfast) => {
+    await this.perform({ kind: 'cancel', session, turn }, true, async (holdfast) => {
       const { state } = await holdfast.session(session).cancelTurn(turn)
       return { session, turn, state }
     })
@@ -286,7 +297,7 @@ export class Clients {
 
   async #simple(kind: 'close' | 'erase' | 'view' | 'list', session: string): Promise<void> {
     const operation: Operation = kind === 'list' ? { kind } : { kind, session }
-    await this.#perform(operation, true, async (holdfast) => {
+    await this.perform(operation, true, async (holdfast) => {
       const handle = holdfast.session(session)
       if (kind === 'close') await handle.close()
       else if (kind === 'erase') await handle.erase()
@@ -296,47 +307,10 @@ export class Clients {
     })
   }
 
-  /** A client attaches, loses its connection or says goodbye, and perhaps comes back. */
   async #attach(session: string): Promise<void> {
-    const { random, timeline } = this.#options
-    const answers = random.pick([[], ['permission'], ['permission', 'choice']])
-    let at: Node | null = null
-    const outcome = await this.#perform(
-      { kind: 'attach', session },
-      false,
-      async (holdfast, node) => {
-        at = node
-        const { id: attachment } = await holdfast.session(session).attach({ answers })
-        return { session, attachment }
-      },
-    )
-    const attachment = outcome.ok ? outcome.attachment : undefined
-    if (attachment === undefined || at === null) return
-    this.#attachments.push({ session, attachment })
-    await timeline.sleep(random.between(0, 8_000))
-    if (random.chance(0.3)) return void this.#hold('leave', session, attachment)
-    // Only the node that had the connection notices that it is gone, if the node is still there.
-    const losing = this.#hold('lose', session, attachment, at)
-    if (random.chance(0.5)) return
-    await losing
-    await timeline.sleep(random.between(0, 4_000))
-    const resumed = await this.#hold('resume', session, attachment)
-    await timeline.sleep(random.between(0, 4_000))
-    if (resumed.ok) await this.#hold(random.pick(['lose', 'leave']), session, attachment)
-  }
-
-  #hold(
-    kind: 'lose' | 'resume' | 'leave',
-    session: string,
-    attachment: string,
-    at: Node | null = null,
-  ): Promise<Outcome> {
-    const { AttachmentHandle } = this.#options.modules.core
-    const work = async (holdfast: Holdfast): Promise<Facts> => {
-      await new AttachmentHandle(holdfast.authority, session, attachment)[kind]()
-      return { session, attachment }
-    }
-    return this.#perform({ kind, session, attachment }, at === null, work, at)
+    const holder = new Holder(this.#options, this, session)
+    this.#holders.push(holder)
+    await holder.hold()
   }
 
   /** Called by a runner that asks: one client answers, or two, or nobody does. */
@@ -349,19 +323,14 @@ export class Clients {
   }
 
   async #answer(session: string, ask: string, answer: string): Promise<void> {
-    const { AttachmentHandle } = this.#options.modules.core
-    const held = this.#attachments.findLast((known) => known.session === session)
-    const by = this.#options.random.chance(0.5) ? held : undefined
-    await this.#perform({ kind: 'answer', session, ask, answer }, false, async (holdfast) => {
+    const holder = this.#holders.findLast((known) => known.session === session)
+    const by = this.#options.random.chance(0.5) ? holder : undefined
+    await this.perform({ kind: 'answer', session, ask, answer }, false, async (holdfast) => {
       const handle = holdfast.session(session)
       const open = (await handle.asks()).find(({ question }) => question === ask)
       if (open === undefined) throw Object.assign(new Error('it is gone'), { code: 'ask_gone' })
-      if (by === undefined) await handle.answer(open.id, answer)
-      else
-        await new AttachmentHandle(holdfast.authority, session, by.attachment).answer(
-          open.id,
-          answer,
-        )
+      const isHeld = await by?.answer(holdfast, open.id, answer)
+      if (isHeld !== true) await handle.answer(open.id, answer)
       return { session }
     })
   }
@@ -372,7 +341,8 @@ export class Clients {
     void follower.follow()
   }
 
-  async #perform(
+  /** Tries until it succeeds, is refused for good, or is given up. */
+  async perform(
     operation: Operation,
     retries: boolean,
     work: (holdfast: Holdfast, node: Node) => Promise<Facts>,
@@ -423,7 +393,9 @@ export class Clients {
     }
   }
 
-  /** Where to try again: with the owner if the error names one that is there, or later, anywhere. */
+  /**
+   * Where to try again: with the owner if the error names one that is there, or later, anywhere.
+   */
   async nodeAfter(error: unknown): Promise<Node | null> {
     const { random, timeline, nodes } = this.#options
     const owner = (error as { details?: { node?: unknown } }).details?.node

@@ -1,4 +1,6 @@
-/** A history in the form in which it is judged: logs parsed and folded, operations with their ends. */
+/**
+ * A history in the form in which it is judged: logs parsed and folded, operations with their ends.
+ */
 import { createSession, evolve, type Session, type SessionEvent } from '../../src/core/session.ts'
 import type { Outcome } from './clients.ts'
 import type { Happening, History, Operation, Recorded } from './history.ts'

@@ -1,4 +1,7 @@
-/** A client that follows a session from some place on, reconnects where it was cut off, and may be slow. */
+/**
+ * A client that follows a session from some place on, reconnects where it was cut off, and may be
+ * slow.
+ */
 import { codeOf, type Clients, type ClientsOptions } from './clients.ts'
 import type { Place } from './history.ts'
 import type { Node } from './node.ts'

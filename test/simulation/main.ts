@@ -13,6 +13,7 @@ const HELP = `Runs Holdfast in simulated worlds and checks the invariants of wha
 
   --seed N      the first seed (1)
   --runs N      how many worlds, one seed each (1,000; with --seed alone: 1)
+  --large       worlds that last three times as long
   --trace       print what happened in each world
   --mutants     plant bugs instead, and see that each is caught within ${SEEDS_MAX} seeds
   --part N/M    only every M-th mutant, from the N-th on
@@ -25,6 +26,7 @@ const { values } = parseArgs({
   options: {
     seed: { type: 'string' },
     runs: { type: 'string' },
+    large: { type: 'boolean', default: false },
     trace: { type: 'boolean', default: false },
     mutants: { type: 'boolean', default: false },
     part: { type: 'string', default: '1/1' },
@@ -40,10 +42,11 @@ async function runWorlds(): Promise<boolean> {
   const seed = Number(values.seed ?? 1)
   const runs = Number(values.runs ?? (values.seed === undefined ? 1_000 : 1))
   if (!Number.isSafeInteger(seed) || !Number.isSafeInteger(runs)) throw new Error(HELP)
+  const size = values.large ? ({ size: 'large' } as const) : {}
   const startedAt = performance.now()
   let violated = 0
   for (let run = 0; run < runs; run += 1) {
-    const history = await runWorld({ seed: seed + run, modules: REAL })
+    const history = await runWorld({ seed: seed + run, modules: REAL, ...size })
     const violations = check(history)
     if (violations.length > 0) violated += 1
     print(history, violations)

@@ -1,4 +1,7 @@
-/** All chance of a world: a small generator that gives the same numbers for the same seed everywhere. */
+/**
+ * All chance of a world: a small generator that gives the same numbers for the same seed
+ * everywhere.
+ */
 export class Random {
   #state: number
 

@@ -1,4 +1,6 @@
-/** What went wrong in a world, with enough of its history to begin looking, and how to see it all. */
+/**
+ * What went wrong in a world, with enough of its history to begin looking, and how to see it all.
+ */
 import type { Violation } from './checker.ts'
 import { readable, type History } from './history.ts'
 

@@ -1,7 +1,7 @@
 /**
- * Agents as they are: some answer, some throw, some never end, some do not listen, some speak when it
- * is over. Each run is recorded from its beginning to its end, because what the log says about turns
- * and what is really being done are two things (I2).
+ * Agents as they are: some answer, some throw, some never end, some do not listen, some speak when
+ * it is over. Each run is recorded from its beginning to its end, because what the log says about
+ * turns and what is really being done are two things (I2).
  */
 import type { AskOutcome, Runner, RunnerContext, RunnerOutput } from '../../src/core/index.ts'
 import type { History } from './history.ts'

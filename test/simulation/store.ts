@@ -1,7 +1,8 @@
 /**
- * The store as it looks over a network: every call takes its time, answers overtake each other, a call
- * fails before it is applied, or is applied and its answer lost or late. One shared `MemoryStore`
- * stands behind; a second, simpler set of books is kept beside it, by which it is judged.
+ * The store as it looks over a network: every call takes its time, answers overtake each other, a
+ * call fails before it is applied, or is applied and its answer lost or late. One shared
+ * `MemoryStore` stands behind; a second, simpler set of books is kept beside it, by which it is
+ * judged.
  */
 import type { Append, Store } from '../../src/core/index.ts'
 import { isTerminal } from '../../src/core/turns.ts'
@@ -175,7 +176,7 @@ export class SharedStore {
             if (fate.loses) return fail()
             if (!fate.isGhost) reply(false, () => resolve(result))
           },
-          (error: unknown) => reply(true, () => reject(error as Error)),
+          (error: Error) => reply(true, () => reject(error)),
         )
       })
     })

@@ -1,6 +1,7 @@
 /**
- * A world: a few nodes on one store, clients who want things, and everything that goes wrong, all drawn
- * from one seed. Then it heals, comes to rest and is shut down. Its history is what the checker gets.
+ * A world: a few nodes on one store, clients who want things, and everything that goes wrong, all
+ * drawn from one seed. Then it heals, comes to rest and is shut down. Its history is what the
+ * checker gets.
  */
 import type { Limits } from '../../src/core/index.ts'
 import { Clients, CROWDED, WISHES } from './clients.ts'
@@ -17,9 +18,9 @@ import { Timeline } from './timeline.ts'
 export type WorldOptions = {
   readonly seed: number
   readonly modules: Modules
-  /** A small world has few wishes and no mishaps but this one. */
   readonly crashPoint?: CrashPoint | null
-  readonly isSmall?: boolean
+  /** A small one has few wishes and no mishaps but a planned crash; a large one lasts long. */
+  readonly size?: 'small' | 'large'
 }
 
 /** Bounds so tight that every path is taken. */
@@ -92,7 +93,7 @@ export class World {
     this.#random = random
     this.#kind = random.weighted({ any: 5, crowded: 3, lonely: 2 })
     this.#forgetsLeases = random.chance(0.2)
-    const wallJumps = options.isSmall !== true && random.chance(0.4)
+    const wallJumps = options.size !== 'small' && random.chance(0.4)
     this.history = new History(seed, wallJumps, () => this.#timeline.now)
     const shared = { modules, timeline: this.#timeline, random, history: this.history }
     const crash = (process: Process): void => this.#crash(process)
@@ -105,20 +106,21 @@ export class World {
     const asked = (session: string, ask: string): void => this.#clients.asked(session, ask)
     const modes = { any: MODES, crowded: STEADY, lonely: PATIENT }[this.#kind]
     this.#runners = new Runners({ random, history: this.history, modes, asked })
-    this.#nodesWanted = random.between(1, options.isSmall === true ? 2 : 3)
+    this.#nodesWanted = random.between(1, options.size === 'small' ? 2 : 3)
     const retainMs = random.chance(0.1) ? 10_000 : 30 * 24 * HOUR_MS
     const turnMs = random.chance(this.#kind === 'lonely' ? 0.8 : 0.2) ? 25_000 : 6_000
     this.#limits = { ...LIMITS, retainMs, turnMs }
   }
 
   async run(): Promise<void> {
-    const { isSmall = false } = this.#options
-    const lastsMs = isSmall ? 6_000 : this.#random.between(10_000, 40_000)
+    const isSmall = this.#options.size === 'small'
+    const times = this.#options.size === 'large' ? 3 : 1
+    const lastsMs = isSmall ? 6_000 : times * this.#random.between(10_000, 40_000)
     for (let count = 0; count < this.#nodesWanted; count += 1) this.#addNode()
     const wishes = { any: [10, 45], crowded: [8, 20], lonely: [3, 8] } as const
     const [fewest, most] = isSmall ? [8, 8] : wishes[this.#kind]
-    this.#planWishes(this.#random.between(fewest, most), lastsMs)
-    if (!isSmall) this.#planMishaps(lastsMs)
+    this.#planWishes(times * this.#random.between(fewest, most), lastsMs)
+    if (!isSmall) this.#planMishaps(times * this.#random.between(0, 5), lastsMs)
     await this.#timeline.advance(lastsMs)
     this.#heal()
     await this.#rest()
@@ -135,10 +137,10 @@ export class World {
     }
   }
 
-  #planMishaps(lastsMs: number): void {
+  #planMishaps(mishaps: number, lastsMs: number): void {
     const random = this.#random
     this.store.weather = WEATHERS[random.pick(['fine', 'slow', 'faint', 'flaky'])] ?? FINE
-    for (let count = random.between(0, 5); count > 0; count -= 1) {
+    for (let count = mishaps; count > 0; count -= 1) {
       this.#timeline.after(random.between(0, lastsMs), () => this.#mishap())
     }
   }

@@ -35,7 +35,7 @@ async function streamEvents(exchange: Exchange, session: SessionHandle): Promise
   await session.read(seq, 0)
   const { signal } = exchange
   const feed = session.feed({ after: seq, afterDelta: delta, signal })
-  await streamFeed(exchange, feed, { lastWords: () => farewell(session) })
+  await streamFeed(exchange, feed, { from: { seq, delta }, lastWords: () => farewell(session) })
 }
 
 /** What a browser sends by itself when it reconnects counts more than the address it began with. */

@@ -39,25 +39,25 @@ export class Listing {
   }
 
   *#conditions(query: ListQuery): Generator<Condition> {
-    const { state, key, label, stranded, expiredAt, closedBefore } = query
+    const { state, key, label, pendingFor, expiredAt, closedBefore } = query
     yield { sql: 'number < ?', values: [numberBelow(query.cursor)] }
     if (!isSweep(query)) yield { sql: 'internal = 0', values: [] }
     if (state === undefined) yield { sql: `state <> 'erased'`, values: [] }
     else yield { sql: state === 'open' ? `state = 'open'` : `state = 'closed'`, values: [] }
     if (key !== undefined) yield { sql: 'key = ?', values: [storedName(key)] }
     if (label !== undefined) yield labelled(label.name, label.value)
-    if (stranded === true) yield this.#stranded()
+    if (pendingFor !== undefined) yield this.#pendingFor(pendingFor)
     if (expiredAt !== undefined) {
       yield { sql: 'due_at <= ? AND expires_at <= ?', values: [expiredAt, expiredAt] }
     }
     if (closedBefore !== undefined) yield { sql: 'closed_at <= ?', values: [closedBefore] }
   }
 
-  #stranded(): Condition {
-    const alive = JSON.stringify(this.#leases.alive().map(storedName))
+  #pendingFor(node: string): Condition {
+    const others = this.#leases.alive().filter((alive) => alive !== node)
     return {
       sql: `pending = 1 AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?)))`,
-      values: [alive],
+      values: [JSON.stringify(others.map(storedName))],
     }
   }
 
@@ -78,12 +78,12 @@ function labelled(name: string, value: string): Condition {
 }
 
 /** Sweeps see internal sessions too. */
-function isSweep({ stranded, expiredAt, closedBefore }: ListQuery): boolean {
-  return stranded === true || expiredAt !== undefined || closedBefore !== undefined
+function isSweep({ pendingFor, expiredAt, closedBefore }: ListQuery): boolean {
+  return pendingFor !== undefined || expiredAt !== undefined || closedBefore !== undefined
 }
 
 function indexFor(query: ListQuery): string {
-  if (query.stranded === true) return 'INDEXED BY sessions_pending'
+  if (query.pendingFor !== undefined) return 'INDEXED BY sessions_pending'
   if (query.expiredAt !== undefined) return 'INDEXED BY sessions_due'
   if (query.closedBefore !== undefined) return 'INDEXED BY sessions_closed'
   if (query.key !== undefined) return 'INDEXED BY sessions_by_key'

@@ -88,18 +88,19 @@ export const listClaims: Claims = {
     }
   },
 
-  'finds work that no living node owns': async (store) => {
+  'finds work that no other living node owns': async (store) => {
     const [stranded, held, idle, done] = await createMany(store, 4)
     const hidden = await create(store, { internal: true })
     await pend(store, [stranded!, held!, hidden])
     await store.append([sampleAppend(done!, { closed: true, pending: true })])
     await store.claim(held!, OTHER_NODE)
-    const find = () => idsOf(store.list({ stranded: true, limit: 9 }))
+    const find = (pendingFor = 'third') => idsOf(store.list({ pendingFor, limit: 9 }))
     assert.deepEqual(await find(), [hidden, held, stranded])
     await store.beat(OTHER_NODE, 60_000)
     assert.deepEqual(await find(), [hidden, stranded])
     await store.beat(NODE, 60_000)
     assert.deepEqual(await find(), [])
+    assert.deepEqual(await find(NODE), [hidden, stranded])
     await store.beat(OTHER_NODE, 0)
     assert.deepEqual(await find(), [held])
     assert.ok(idle !== undefined)
@@ -109,7 +110,7 @@ export const listClaims: Claims = {
     const id = await create(store)
     await pend(store, [id])
     await store.append([sampleAppend(id, { after: 2 })])
-    assert.deepEqual(await idsOf(store.list({ stranded: true, limit: 9 })), [])
+    assert.deepEqual(await idsOf(store.list({ pendingFor: NODE, limit: 9 })), [])
   },
 
   'finds open sessions that have expired, internal ones too': async (store) => {
@@ -163,8 +164,8 @@ export const listClaims: Claims = {
   'pages through what a sweep finds': async (store) => {
     const ids = await createMany(store, 5)
     await pend(store, ids)
-    const first = await store.list({ stranded: true, limit: 3 })
-    const second = await store.list({ stranded: true, limit: 3, cursor: first.nextCursor! })
+    const first = await store.list({ pendingFor: NODE, limit: 3 })
+    const second = await store.list({ pendingFor: NODE, limit: 3, cursor: first.nextCursor! })
     const listed = [...first.sessions, ...second.sessions].map(({ id }) => id)
     assert.deepEqual(listed, ids.toReversed())
   },

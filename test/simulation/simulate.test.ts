@@ -1,0 +1,107 @@
+/**
+ * The invariants over seeded worlds: reordered and lost answers, crashes, freezes, partitions,
+ * jumping clocks, up to three nodes. A failure prints its seed, and the command that shows it in
+ * full.
+ */
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { check } from './checker.ts'
+import { readable, type History } from './history.ts'
+import { REAL } from './modules.ts'
+import { MUTANTS, SEEDS_MAX } from './mutants.ts'
+import { report } from './report.ts'
+import { runWorld, type WorldOptions } from './world.ts'
+
+const WORLDS = 1_000
+const WORLDS_PER_TEST = 250
+const run = promisify(execFile)
+
+describe('a simulated world', () => {
+  for (let first = 1; first <= WORLDS; first += WORLDS_PER_TEST) {
+    const last = first + WORLDS_PER_TEST - 1
+    it(`keeps the invariants: seeds ${first} to ${last}`, { timeout: 120_000 }, async () => {
+      for (let seed = first; seed <= last; seed += 1) await expectNoViolation({ seed })
+    })
+  }
+
+  it('has the same history every time it is run from the same seed', async () => {
+    for (const seed of [7, 11, 13]) {
+      const [first, second] = [await world({ seed }), await world({ seed })]
+      expect(fingerprint(first)).toBe(fingerprint(second))
+    }
+    expect(fingerprint(await world({ seed: 1 }))).not.toBe(fingerprint(await world({ seed: 2 })))
+  })
+})
+
+describe('a crash', () => {
+  it.each([1, 2, 3])('may come at any call of the store: small world %i', async (seed) => {
+    const calls = (await world({ seed, size: 'small' })).of('store.sent').length
+    expect(calls).toBeGreaterThan(20)
+    for (let call = 1; call <= calls; call += 1) {
+      for (const when of ['before', 'after'] as const) {
+        await expectNoViolation({ seed, size: 'small', crashPoint: { call, when } })
+      }
+    }
+  })
+})
+
+/** Planted in the compiled code, which is compiled for this, and run by Node alone. */
+describe('a planted bug', () => {
+  const root = fileURLToPath(new URL('../..', import.meta.url))
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-simulation-'))
+  const lines = new Map<string, string>()
+
+  beforeAll(async () => {
+    const compiler = join(root, 'node_modules/typescript/bin/tsc')
+    writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
+    // What is wrong with the types is for the compiler's own check to say.
+    await run(process.execPath, [compiler, '-p', root, '--outDir', folder]).catch(() => undefined)
+    const main = join(folder, 'test/simulation/main.js')
+    const hunt = (part: string) => run(process.execPath, [main, '--mutants', '--part', part])
+    for (const { stdout } of await Promise.all(['1/2', '2/2'].map(huntOutput(hunt)))) {
+      for (const line of stdout.split('\n')) lines.set(line.split(': ')[0] ?? '', line)
+    }
+  }, 240_000)
+
+  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+  it.each(MUTANTS)('is noticed: $name ($catches)', ({ name, catches }) => {
+    const line = lines.get(name) ?? 'it was never run'
+    expect(line).toContain(`caught by ${catches} in `)
+  })
+
+  it(`is one of at least 20, and each has ${SEEDS_MAX} seeds`, () => {
+    expect(MUTANTS.length).toBeGreaterThanOrEqual(20)
+    expect(new Set(MUTANTS.map(({ name }) => name)).size).toBe(MUTANTS.length)
+  })
+})
+
+type Output = { readonly stdout: string }
+
+/** One that is not caught makes the exit code 1; what was printed tells which. */
+function huntOutput(hunt: (part: string) => Promise<Output>): (part: string) => Promise<Output> {
+  return (part) => hunt(part).catch((failure: Output & { stderr: string }) => failure)
+}
+
+function world(options: Omit<WorldOptions, 'modules'>): Promise<History> {
+  return runWorld({ modules: REAL, ...options })
+}
+
+async function expectNoViolation(options: Omit<WorldOptions, 'modules'>): Promise<void> {
+  const history = await world(options)
+  const violations = check(history)
+  if (violations.length === 0) return
+  expect.fail(`${JSON.stringify(options)}\n${report(history, violations)}`)
+}
+
+function fingerprint(history: History): string {
+  const hash = createHash('sha256')
+  for (const line of readable(history)) hash.update(`${line}\n`)
+  return hash.digest('hex')
+}
