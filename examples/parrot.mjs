@@ -4,7 +4,7 @@ import { openHoldfast } from 'holdfast'
 const hold = await openHoldfast({
   store: `sqlite:${process.argv[2] ?? './parrot.db'}`,
   agents: {
-    async *parrot(turn, context) {
+    async *parrot(turn) {
       for (const word of turn.text.split(' ')) yield `${word} `
     },
   },

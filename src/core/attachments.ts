@@ -1,9 +1,9 @@
 /**
  * Attachments: who holds a session, and what a lost connection means under each reconnect policy.
  *
- * I6: an attachment's id is fresh and unguessable, and so is each of its resume tokens, of which only
- * digests are kept. A token is good until the client has confirmed the one that replaced it. Each
- * connection of an attachment has an epoch; what an older one says is dropped.
+ * I6: an attachment's id is fresh and unguessable, and so is each of its resume tokens, of which
+ * only digests are kept. A token is good until the client has confirmed the one that replaced it.
+ * Each connection of an attachment has an epoch; what an older one says is dropped.
  */
 import { settleUnanswerable } from './asks.ts'
 import { HoldfastError } from './errors.ts'
@@ -29,7 +29,9 @@ export type Attachment = {
   readonly graceUntil: number | null
   /** How often it has connected. */
   readonly epoch: number
-  /** Digests of the resume tokens that are good: the newest, and the one before it until confirmed. */
+  /**
+   * Digests of the resume tokens that are good: the newest, and the one before it until confirmed.
+   */
   readonly tokens: readonly string[]
   /** The digest that was good last: whoever shows it has an old copy. */
   readonly retired: string | null
@@ -208,7 +210,10 @@ function resumeAttachment(
   ]
 }
 
-/** Unknown, and known by a wrong token, are the same answer; only an old token's holder learns more. */
+/**
+ * Unknown, and known by a wrong token, are the same answer; only an old token's holder learns
+ * more.
+ */
 export function findByToken(session: Session, id: string, shown: string | null): Attachment {
   const tombstone = session.ended.find((gone) => gone.id === id)
   if (tombstone !== undefined && fits(tombstone.tokens, shown)) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Command, Draft, Session, SessionEvent } from './session.ts'
+import type { Command, Draft, Session } from './session.ts'
 import { createSession, decide, evolve, expiresAt } from './session.ts'
 import type { ReconnectPolicy } from './attachments.ts'
 import { STATE_LIMITS } from './limits.ts'

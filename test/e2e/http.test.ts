@@ -557,7 +557,7 @@ function send(
 
 function raw(path: string, body: string | Uint8Array, type = 'application/json') {
   const headers = { 'content-type': type }
-  return fetch(server.url + path, { method: 'POST', body: body as BodyInit, headers })
+  return fetch(server.url + path, { method: 'POST', body: body as string, headers })
 }
 
 async function unknownTurn(turn: string): Promise<Answer> {

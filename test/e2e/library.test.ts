@@ -20,7 +20,7 @@ describe('the library', () => {
       await Promise.race([
         hold.opened,
         new Promise((_resolve, reject) =>
-          signal.addEventListener('abort', () => reject(signal.reason)),
+          signal.addEventListener('abort', () => reject(signal.reason as Error)),
         ),
       ])
       return text

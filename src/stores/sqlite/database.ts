@@ -128,7 +128,8 @@ function setDurable(database: DatabaseSyncInstance): void {
   if (journal === 'wal' && synchronous === 2) return
   throw new HoldfastError(
     'store_unavailable',
-    `this file system cannot hold a durable store (journal_mode ${journal}, synchronous ${synchronous})`,
+    'this file system cannot hold a durable store ' +
+      `(journal_mode ${journal}, synchronous ${synchronous})`,
   )
 }
 

@@ -46,11 +46,11 @@ function sentence(code: ErrorCode, file: string, reason: string): string {
     case 'store_failed':
       return `the disk failed under ${file} (${reason}): check the disk, then start Holdfast again`
     case 'store_corrupt':
-      return `${file} is damaged or not a Holdfast file (${reason}): move it away and restore a backup`
+      return `${file} is damaged or not Holdfast's (${reason}): move it away, restore a backup`
     case 'store_locked':
       return `${file} is locked by another process (${reason})`
     case 'store_unavailable':
-      return `cannot open ${file} for writing (${reason}): check that its folder exists and is writable`
+      return `cannot open ${file} for writing (${reason}): is its folder there, and writable?`
     default:
       return reason
   }

@@ -3,7 +3,8 @@ import type { SessionRow } from '../../core/store.ts'
 import { nameFrom } from './names.ts'
 
 export const ROW_COLUMNS =
-  'number, id, key, agent, internal, labels, state, epoch, owner, seq, last_event, created_at, updated_at'
+  'number, id, key, agent, internal, labels, state, epoch, owner, seq, last_event, ' +
+  'created_at, updated_at'
 
 export type StoredRow = {
   readonly number: number

@@ -86,14 +86,16 @@ function checkSteps(done: readonly string[], file: string): void {
   if (done.length > STEPS.length) {
     throw new HoldfastError(
       'store_unavailable',
-      `${file} was written by a newer Holdfast (schema ${done.length}, this one knows ${STEPS.length}): update Holdfast`,
+      `${file} was written by a newer Holdfast (schema ${done.length}, ` +
+        `this one knows ${STEPS.length}): update Holdfast`,
     )
   }
   const changed = done.findIndex((checksum, index) => checksum !== checksumOf(STEPS[index]!))
   if (changed === -1) return
   throw new HoldfastError(
     'store_unavailable',
-    `${file} has another schema than this Holdfast makes (step ${changed + 1} differs): use the Holdfast that wrote it`,
+    `${file} has another schema than this Holdfast makes (step ${changed + 1} differs): ` +
+      'use the Holdfast that wrote it',
   )
 }
 
