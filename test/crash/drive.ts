@@ -18,6 +18,9 @@ export type Plan = {
   readonly random: () => number
 }
 
+/** Between two tries of a caller whose connection broke. */
+const RETRY_MS = 10
+
 export class Callers {
   readonly acknowledged: Acknowledged[] = []
   readonly #plan: Plan
@@ -84,7 +87,7 @@ export class Callers {
       return { key, session, turn: id, nonce, state, reply: reply?.text ?? null }
     } catch {
       // The server is gone, perhaps after it did it all: the same key asks again.
-      if (this.#url === url) this.#url = null
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
       return null
     }
   }
