@@ -20,6 +20,13 @@ export type Plan = {
 
 /** Between two tries of a caller whose connection broke. */
 const RETRY_MS = 10
+/** A request to a server that was killed may never be told so. */
+const REQUEST_MS = 10_000
+
+async function pause(): Promise<null> {
+  await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+  return null
+}
 
 export class Callers {
   readonly acknowledged: Acknowledged[] = []
@@ -79,16 +86,16 @@ export class Callers {
           ...(async ? { prefer: 'respond-async' } : {}),
         },
         body: JSON.stringify({ input: nonce }),
+        signal: AbortSignal.timeout(REQUEST_MS),
       })
       const body = (await response.json()) as any
-      if (response.status !== 200 && response.status !== 202) return null
+      if (response.status !== 200 && response.status !== 202) return pause()
       const { id, state, reply } = body.turn
       const session = typeof body.session === 'string' ? body.session : body.session.id
       return { key, session, turn: id, nonce, state, reply: reply?.text ?? null }
     } catch {
       // The server is gone, perhaps after it did it all: the same key asks again.
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
-      return null
+      return pause()
     }
   }
 }
