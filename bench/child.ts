@@ -21,7 +21,7 @@ export class Child {
     return message as Message
   }
 
-  async ask<Message>(question: string): Promise<Message> {
+  async ask<Message>(question: string | object): Promise<Message> {
     const answer = this.next<Message>()
     this.#process.send(question)
     return answer

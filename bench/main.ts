@@ -11,9 +11,13 @@ import { Child } from './child.ts'
 import { embedded } from './embedded.ts'
 import { describeLoad, median, perSecond, type Load, type Usage } from './measure.ts'
 import { idleSessions, openLong } from './size.ts'
+import { benchSockets } from './sockets.ts'
 
-const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only http|embedded|size] [--sessions N] [--events N]
-Measures durable turns over HTTP and in process, memory of idle sessions, and opening a long one.`
+const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only http|embedded|size|sockets] [--part PART]
+    [--sessions N] [--events N] [--sockets N] [--idle N]
+Measures durable turns over HTTP and in process, memory of idle sessions, opening a long one, and
+sockets (parts: fanout, recovery, idle) against bare ws and Socket.IO, which are installed into
+bench/peers for it. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
 
 const CALLERS = 64
 const verdicts: string[] = []
@@ -130,7 +134,10 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '3' },
     sessions: { type: 'string', default: '100000' },
     events: { type: 'string', default: '1000000' },
+    sockets: { type: 'string', default: '1000' },
+    idle: { type: 'string', default: '10000' },
     only: { type: 'string' },
+    part: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
 })
@@ -145,6 +152,10 @@ if (values.help) {
     if (wanted('http')) await benchHttp(folder, seconds, rounds)
     if (wanted('embedded')) await benchEmbedded(folder, seconds, rounds)
     if (wanted('size')) await benchSize(folder, Number(values.sessions), Number(values.events))
+    if (wanted('sockets')) {
+      const counts = { sockets: Number(values.sockets), idleSockets: Number(values.idle) }
+      await benchSockets({ folder, rounds, verdict, ...counts }, values.part)
+    }
     console.log(`\n${verdicts.join('\n')}`)
   } finally {
     await rm(folder, { recursive: true })

@@ -1,12 +1,27 @@
-/** What the tests need from the machine beyond Node: on Linux, strace to see the disk's syncs. */
+/**
+ * What the tests need from the machine beyond Node: on Linux, strace to see the disk's syncs; and
+ * Chromium, for the inspector and the client in a real browser.
+ */
 import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+
+const NEEDED = [
+  { name: 'strace', isThere: () => hasProgram('strace') },
+  // Its tests start this very file. Its `--version` would be slow.
+  { name: 'chromium', isThere: () => existsSync('/usr/bin/chromium') },
+]
 
 /** True if all of it is there, or could be installed. */
 export function prepareMachine() {
-  if (process.platform !== 'linux' || hasProgram('strace')) return true
-  console.log('installing strace …')
-  if (apt('strace')) return true
-  console.log('strace is missing and could not be installed: install it with your package manager')
+  if (process.platform !== 'linux') return true
+  return NEEDED.map(provide).every(Boolean)
+}
+
+function provide({ name, isThere }) {
+  if (isThere()) return true
+  console.log(`installing ${name} …`)
+  if (apt(name) && isThere()) return true
+  console.log(`${name} is missing and could not be installed: install it with your package manager`)
   return false
 }
 

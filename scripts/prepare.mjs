@@ -7,11 +7,17 @@ import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { copyStatic } from './static.mjs'
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 /** What tsc makes: the package itself, and the package with its tests and measurements. */
-export const PACKAGE = { config: 'tsconfig.build.json', output: 'dist', sources: ['src'] }
+export const PACKAGE = {
+  config: 'tsconfig.build.json',
+  output: 'dist',
+  sources: ['src'],
+  hasStatic: true,
+}
 export const PROGRAMS = {
   config: 'tsconfig.json',
   output: '.build',
@@ -92,9 +98,10 @@ function isFresh({ output, sources }) {
 }
 
 /** Compiles whole or not at all, and removes what an earlier build left behind. */
-export async function compile({ config, output }) {
+export async function compile({ config, output, hasStatic = false }) {
   const startedAt = Date.now()
   if (!(await runTool('tsc', ['-p', config, '--noEmitOnError'], { quiet: true }))) return false
+  if (hasStatic) copyStatic()
   for (const { path, isFile } of entries(join(ROOT, output))) {
     if (isFile && modifiedAt(path) < startedAt) rmSync(path)
   }

@@ -209,6 +209,9 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   doors: ['wire', 'core'],
   server: ['doors', 'wire', 'core'],
   cli: ['library', 'server', 'doors', 'wire', 'core', 'stores', 'runners'],
+  client: ['wire'],
+  inspector: ['client', 'wire'],
+  vitest: ['library', 'core'],
 }
 
 function layerViolations(all: readonly File[]): string[] {

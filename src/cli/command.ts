@@ -2,7 +2,7 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 
 export type Flags = NonNullable<ParseArgsConfig['options']>
-export type Values = Readonly<Record<string, string | boolean | undefined>>
+export type Values = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
 export type Command = {
   readonly name: string
@@ -54,9 +54,9 @@ export function numberFlag(
   name: string,
   { fallback, min, max }: { readonly fallback: number; readonly min: number; readonly max: number },
 ): number {
-  const text = values[name]
-  if (text === undefined) return fallback
-  const value = /^\d{1,15}$/.test(String(text)) ? Number(text) : Number.NaN
+  const text = textFlag(values, name)
+  if (text === null) return fallback
+  const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
   if (value >= min && value <= max) return value
   throw new UsageError(`--${name} must be a whole number from ${min} to ${max}, not ${text}`)
 }
@@ -65,6 +65,14 @@ export function textFlag(values: Values, name: string): string | null {
   const text = values[name]
   if (text === '') throw new UsageError(`--${name} must not be empty`)
   return typeof text === 'string' ? text : null
+}
+
+/** Every value of a flag that may be repeated. */
+export function listFlag(values: Values, name: string): readonly string[] {
+  const texts = values[name]
+  if (!Array.isArray(texts)) return []
+  if (texts.includes('')) throw new UsageError(`--${name} must not be empty`)
+  return texts as readonly string[]
 }
 
 export function commandHelp({ usage, summary, help }: Command): string {

@@ -1,17 +1,22 @@
 /** `holdfast serve`: opens the store, listens, and goes in order when it is told to. */
 import { createServer } from 'node:net'
 import { builtinAgents, LIMITS, openHoldfast, type Holdfast } from '../index.ts'
-import { startServer, type HoldfastServer, type Logger } from '../server/index.ts'
-import { isLoopback } from '../server/access.ts'
+import {
+  openTokenFile,
+  startServer,
+  type HoldfastServer,
+  type Logger,
+  type TokenFile,
+} from '../server/index.ts'
 import { tryLine } from '../server/landing.ts'
-import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
+import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
+import { numberFlag, UsageError, type Command, type Values } from './command.ts'
 import { jsonLogger, quiet, textLogger } from './log.ts'
 import { STORE_FLAGS, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
-type Settings = {
-  readonly host: string
+type Settings = AccessSettings & {
   readonly port: number
   readonly store: string
   readonly drainMs: number
@@ -27,8 +32,8 @@ export const serve: Command = {
   summary: 'Runs the server until it gets SIGINT or SIGTERM.',
   flags: {
     ...STORE_FLAGS,
+    ...ACCESS_FLAGS,
     port: { type: 'string' },
-    host: { type: 'string' },
     'wait-ms': { type: 'string' },
     queue: { type: 'string' },
     'turn-ms': { type: 'string' },
@@ -38,7 +43,7 @@ export const serve: Command = {
   },
   help: [
     ['--port N', 'the port to listen on; 0: any that is free (7420)'],
-    ['--host ADDRESS', 'a loopback address (127.0.0.1)'],
+    ...ACCESS_HELP,
     ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
     ['--store NAME', 'memory: or sqlite:FILE, instead of --data'],
     ['--wait-ms N', 'how long a turn waits for its session before it is refused (30000)'],
@@ -58,7 +63,7 @@ function readSettings(values: Values, words: readonly string[]): Settings {
   const number = (name: string, fallback: number, min: number, max: number): number =>
     numberFlag(values, name, { fallback, min, max })
   return {
-    host: loopbackHost(values),
+    ...readAccess(values),
     port: number('port', 7420, 0, 65_535),
     store: storeName(values),
     drainMs: number('drain-ms', 10_000, 0, DAY_MS),
@@ -72,19 +77,14 @@ function readSettings(values: Values, words: readonly string[]): Settings {
   }
 }
 
-function loopbackHost(values: Values): string {
-  const host = textFlag(values, 'host') ?? '127.0.0.1'
-  if (isLoopback(host)) return host
-  throw new UsageError(`--host must be a loopback address: ${host} would be open to others`)
-}
-
 async function runServer(settings: Settings): Promise<number> {
-  const { store, limits, log } = settings
+  const { store, limits, log, tokensFile } = settings
   // Before the store is opened: that alone goes on with turns that wait in it.
   await checkPort(settings)
+  const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log)
   const holdfast = await openHoldfast({ store, limits, agents: builtinAgents })
   return new Promise((exit) => {
-    listen(settings, holdfast, exit).catch(async (error: unknown) => {
+    listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
       log.error(listenProblem(error, settings))
       exit(1)
@@ -118,11 +118,13 @@ function listenProblem(error: unknown, { host, port }: Pick<Settings, 'host' | '
 
 async function listen(
   settings: Settings,
-  holdfast: Holdfast,
+  { holdfast, tokens }: { readonly holdfast: Holdfast; readonly tokens?: TokenFile },
   exit: (code: number) => void,
 ): Promise<void> {
-  const { host, port, drainMs, log } = settings
+  const { host, port, allowHosts, allowOrigins, trustProxy, rates, drainMs, log } = settings
+  const access = { tokens, allowHosts, allowOrigins, trustProxy, rates }
   const server = await startServer({
+    ...access,
     holdfast,
     host,
     port,
@@ -165,11 +167,15 @@ function onSignals(first: (signal: string) => void, second: () => void): void {
   process.on('SIGTERM', onSignal)
 }
 
-function greet({ log, store, isBanner }: Settings, server: HoldfastServer, holdfast: Holdfast) {
+function greet(
+  { log, store, isBanner, tokensFile }: Settings,
+  server: HoldfastServer,
+  holdfast: Holdfast,
+) {
   const { url } = server
   const agents = holdfast.authority.agents.join(', ')
   if (!isBanner) return log.info('listening', { url, store, agents })
   log.info(`listening on ${url}`)
   log.info(`store ${store}; agents ${agents}`)
-  log.info(`try: ${tryLine(url)}`)
+  log.info(`try: ${tryLine(url, tokensFile !== null)}`)
 }

@@ -4,12 +4,13 @@
  *
  * A follower is only a position. It is never sent anything: it reads on when woken, from the tail
  * in memory if that reaches back far enough and from the store if not. So a slow one costs
- * nothing.
+ * nothing. Those who stand at the same place are handed the same array, so that whoever encodes it
+ * does so once for all of them; and they are woken once for all that became ready together.
  */
 import { parseEvent, readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
 import type { SessionEvent } from './session.ts'
-import type { Store } from './store.ts'
+import type { Store, StoredEvent } from './store.ts'
 import { isTerminal } from './turns.ts'
 
 /** A part of the running turn's answer. `n` counts within the turn; the next message has it all. */
@@ -25,24 +26,32 @@ export type Position = { readonly seq: number; readonly delta: number }
 
 /**
  * One thing to tell a follower, and the position after it. Its JSON is made once for all who
- * follow.
+ * follow, and read only if somebody looks inside.
  */
 export class FeedItem {
   readonly seq: number
+  readonly type: (SessionEvent | Delta)['type']
   /** 0 for an event. */
   readonly delta: number
-  readonly event: SessionEvent | Delta
+  #event: SessionEvent | Delta | null
   #json: string | null
 
-  constructor(seq: number, event: SessionEvent | Delta, json: string | null = null) {
+  constructor(seq: number, event: SessionEvent | Delta | StoredEvent, json: string | null = null) {
+    const isStored = 'body' in event
     this.seq = seq
-    this.delta = event.type === 'delta' ? event.n : 0
-    this.event = event
-    this.#json = json
+    this.type = isStored ? typeOf(event) : event.type
+    this.delta = !isStored && event.type === 'delta' ? event.n : 0
+    this.#event = isStored ? null : event
+    this.#json = isStored ? event.body : json
+  }
+
+  get event(): SessionEvent | Delta {
+    this.#event ??= parseEvent({ seq: this.seq, body: this.#json ?? '' })
+    return this.#event
   }
 
   get json(): string {
-    this.#json ??= JSON.stringify(this.event)
+    this.#json ??= JSON.stringify(this.#event)
     return this.#json
   }
 
@@ -52,162 +61,289 @@ export class FeedItem {
   }
 }
 
+const TYPE = /^\{"type":"([\w.]+)"/
+
+/** Events are written with their type first. */
+function typeOf(stored: StoredEvent): SessionEvent['type'] {
+  const [, type] = TYPE.exec(stored.body) ?? []
+  return (type as SessionEvent['type'] | undefined) ?? parseEvent(stored).type
+}
+
+/** Who is attached and by which links: many events that most followers have no use for. */
+export function isPresence(type: string): boolean {
+  return type.startsWith('attachment.') || type.startsWith('link.')
+}
+
 /** Where a follower stands in the tail; good as long as the tail was not rebuilt. */
 type Cursor = { readonly build: number; readonly index: number }
 
-export class Feed {
-  readonly #session: string
-  readonly #store: Store
-  readonly #limits: Limits
-  /** Every event after `#floor`, and every delta that no message has replaced yet, as they came. */
-  #tail: FeedItem[] = []
+/** Events read from the store: those to tell, and the position after all of them. */
+type Page = { readonly items: readonly FeedItem[]; readonly seq: number }
+
+/** Pages kept for those who read the same, and how large one may be. */
+const PAGES_MAX = 8
+const PAGE_CHARS_MAX = 262_144
+
+/** What followers of one kind are told: the newest of it, in memory. */
+class Tail {
+  /** Whether attachments and links are told. */
+  readonly presence: boolean
+  /** Every event after this is in the tail. */
+  floor: number
+  followers = 0
+  readonly waiting = new Set<() => void>()
+  /** They will be woken. */
+  isDue = false
+  readonly pages = new Map<number, Promise<Page>>()
+  /** Events, and every delta that no message has replaced yet, as they came. */
+  #items: FeedItem[] = []
   /** How many items have left the front of this build of the tail. */
   #dropped = 0
   #build = 0
-  #floor: number
-  #seq: number
-  #deltas = 0
-  #followers = 0
-  /** What was handed out last. */
+  /** What was handed out last, to one who stood there. */
   #slice: (Cursor & { readonly end: number; readonly items: readonly FeedItem[] }) | null = null
-  #wake: (() => void)[] = []
-  #end: { readonly error: unknown } | null = null
+  #catchUp: (Position & Cursor & { readonly items: readonly FeedItem[] }) | null = null
 
-  constructor(session: string, seq: number, store: Store, limits: Limits) {
-    this.#session = session
-    this.#store = store
-    this.#limits = limits
-    this.#floor = seq
-    this.#seq = seq
+  constructor(presence: boolean, floor: number) {
+    this.presence = presence
+    this.floor = floor
   }
 
-  get followers(): number {
-    return this.#followers
-  }
-
-  publish(event: SessionEvent, json: string): void {
-    this.#seq = event.seq
-    if (event.type === 'turn.started') this.#deltas = 0
-    if ('turn' in event && (event.type === 'message.added' || isTerminal(event))) {
-      this.#replaceDeltas(event.turn)
-    }
-    if (this.#followers === 0) this.#floor = event.seq
-    else this.#tail.push(new FeedItem(event.seq, event, json))
-    if (this.#tail.length > this.#limits.tailItemsMax) this.#trim()
-    this.#wakeAll()
-  }
-
-  delta(turn: string, text: string): void {
-    this.#deltas += 1
-    this.#tail.push(new FeedItem(this.#seq, { type: 'delta', turn, n: this.#deltas, text }))
-    this.#wakeAll()
-  }
-
-  /** Nothing more will come: followers end after what there is, or fail with `error`. */
-  end(error: unknown = null): void {
-    this.#end ??= { error }
-    this.#wakeAll()
+  get cursor(): Cursor {
+    return { build: this.#build, index: this.#dropped + this.#items.length }
   }
 
   /**
-   * What follows `from`, in batches of all that is ready; ends with the session, or by `signal`.
+   * An event that happened; true if there is somebody to tell. With nobody following, what is in
+   * the log need not be in memory.
    */
-  async *follow(from: Position, signal?: AbortSignal): AsyncGenerator<readonly FeedItem[]> {
-    let position = from
-    let cursor: Cursor | null = null
-    const wake = (): void => this.#wakeAll()
-    this.#followers += 1
-    signal?.addEventListener('abort', wake)
-    try {
-      while (signal?.aborted !== true) {
-        const replay: boolean = !this.#reaches(cursor) && position.seq < this.#floor
-        const items = replay ? await this.#replay(position) : this.#after(position, cursor)
-        cursor = replay || position.seq > this.#seq ? null : this.#cursor()
-        position = items.reduce(positionAfter, position)
-        if (items.length > 0) yield items
-        else if (this.#end === null) await new Promise<void>((woken) => this.#wake.push(woken))
-        else if (this.#end.error === null) return
-        else throw this.#end.error
-      }
-    } finally {
-      signal?.removeEventListener('abort', wake)
-      this.#followers -= 1
-      if (this.#followers === 0) this.#forgetEvents()
-    }
+  add(item: FeedItem, itemsMax: number): boolean {
+    if (this.followers === 0) this.floor = item.seq
+    if (this.followers === 0 || (!this.presence && isPresence(item.type))) return false
+    this.#items.push(item)
+    if (this.#items.length > itemsMax) this.#trim(itemsMax / 2)
+    return true
   }
 
-  async #replay({ seq }: Position): Promise<readonly FeedItem[]> {
-    const { row, events } = await this.#store.read(this.#session, seq, this.#limits.pageEvents)
-    readableRow(row, this.#session)
-    // What is durable but not yet published comes with its own publication.
-    return events
-      .filter((stored) => stored.seq <= this.#seq)
-      .map((stored) => new FeedItem(stored.seq, parseEvent(stored), stored.body))
+  addDelta(item: FeedItem): void {
+    this.#items.push(item)
   }
 
-  #after(position: Position, cursor: Cursor | null): readonly FeedItem[] {
-    // It has read in the store what is durable, but not published yet.
-    if (position.seq > this.#seq) return []
-    if (cursor !== null && this.#reaches(cursor)) return this.#since(cursor.index)
-    return itemsAfter(this.#tail, position)
+  reaches(cursor: Cursor | null): cursor is Cursor {
+    return cursor !== null && cursor.build === this.#build && cursor.index >= this.#dropped
   }
 
-  /** One array for all who stand at the same place, so that it is encoded once for all of them. */
+  /** What came after a cursor, or after a position if there is no cursor that is good. */
+  after(position: Position, cursor: Cursor | null): readonly FeedItem[] {
+    return this.reaches(cursor) ? this.#since(cursor.index) : this.#afterPosition(position)
+  }
+
   #since(index: number): readonly FeedItem[] {
-    const [build, end] = [this.#build, this.#dropped + this.#tail.length]
+    const { build, index: end } = this.cursor
     const last = this.#slice
     if (last?.build === build && last.index === index && last.end === end) return last.items
-    const items = this.#tail.slice(index - this.#dropped)
+    const items = this.#items.slice(index - this.#dropped)
     this.#slice = { build, index, end, items }
     return items
   }
 
-  #reaches(cursor: Cursor | null): boolean {
-    return cursor !== null && cursor.build === this.#build && cursor.index >= this.#dropped
-  }
-
-  #cursor(): Cursor {
-    return { build: this.#build, index: this.#dropped + this.#tail.length }
+  #afterPosition({ seq, delta }: Position): readonly FeedItem[] {
+    const { build, index } = this.cursor
+    const last = this.#catchUp
+    const isSame = last?.build === build && last.index === index
+    if (isSame && last.seq === seq && last.delta === delta) return last.items
+    const items = itemsAfter(this.#items, { seq, delta })
+    this.#catchUp = { seq, delta, build, index, items }
+    return items
   }
 
   /**
    * A message has all of the deltas before it; whoever has not read them does not need them. Turns
    * that end while they wait replace nothing.
    */
-  #replaceDeltas(turn: string): void {
-    const left = this.#tail.filter(({ event }) => event.type !== 'delta' || event.turn !== turn)
-    if (left.length !== this.#tail.length) this.#rebuild(left)
+  replaceDeltas(turn: string): void {
+    const isReplaced = ({ delta, event }: FeedItem): boolean =>
+      delta > 0 && 'turn' in event && event.turn === turn
+    if (this.#items.some(isReplaced)) this.#rebuild(this.#items.filter((item) => !isReplaced(item)))
   }
 
-  /** With nobody following, what is in the log need not be in memory. */
-  #forgetEvents(): void {
-    this.#floor = this.#seq
-    this.#rebuild(this.#tail.filter(({ delta }) => delta > 0))
+  /** Nobody follows any more. */
+  forget(seq: number): void {
+    this.floor = seq
+    this.pages.clear()
+    this.#rebuild(this.#items.filter(({ delta }) => delta > 0))
   }
 
-  #rebuild(tail: FeedItem[]): void {
-    this.#tail = tail
+  wake(): void {
+    if (this.waiting.size === 0) return
+    const waiting = [...this.waiting]
+    this.waiting.clear()
+    for (const woken of waiting) woken()
+  }
+
+  #rebuild(items: FeedItem[]): void {
+    this.#items = items
     this.#build += 1
     this.#dropped = 0
+    this.#slice = null
+    this.#catchUp = null
   }
 
-  /** Drops the older half of the events; deltas are all there is of them, and stay. */
-  #trim(): void {
-    const keep = this.#limits.tailItemsMax / 2
+  /** Drops the older events; deltas are all there is of them, and stay. */
+  #trim(keep: number): void {
     let drop = 0
-    while (this.#tail.length - drop > keep && this.#tail[drop]?.delta === 0) {
-      this.#floor = this.#tail[drop]?.seq ?? this.#floor
+    while (this.#items.length - drop > keep && this.#items[drop]?.delta === 0) {
+      this.floor = this.#items[drop]?.seq ?? this.floor
       drop += 1
     }
-    this.#tail.splice(0, drop)
+    this.#items.splice(0, drop)
     this.#dropped += drop
   }
+}
 
-  #wakeAll(): void {
-    if (this.#wake.length === 0) return
-    const wake = this.#wake
-    this.#wake = []
-    for (const wakeOne of wake) wakeOne()
+/** Runs something after all that is ready now; at once where there is no such thing. */
+type Soon = (run: () => void) => void
+
+export class Feed {
+  readonly #session: string
+  readonly #store: Store
+  readonly #limits: Limits
+  readonly #soon: Soon
+  readonly #all: Tail
+  readonly #withoutPresence: Tail
+  #seq: number
+  #deltas = 0
+  #end: { readonly error: unknown } | null = null
+
+  constructor(
+    session: string,
+    seq: number,
+    store: Store,
+    limits: Limits,
+    soon: Soon = (run) => run(),
+  ) {
+    this.#session = session
+    this.#store = store
+    this.#limits = limits
+    this.#soon = soon
+    this.#all = new Tail(true, seq)
+    this.#withoutPresence = new Tail(false, seq)
+    this.#seq = seq
+  }
+
+  get followers(): number {
+    return this.#all.followers + this.#withoutPresence.followers
+  }
+
+  publish(event: SessionEvent, json: string): void {
+    this.#seq = event.seq
+    const item = new FeedItem(event.seq, event, json)
+    const replaces = 'turn' in event && (event.type === 'message.added' || isTerminal(event))
+    for (const tail of [this.#all, this.#withoutPresence]) {
+      if (replaces && this.#deltas > 0) tail.replaceDeltas(event.turn)
+      if (tail.add(item, this.#limits.tailItemsMax)) this.#wakeSoon(tail)
+    }
+    if (event.type === 'turn.started') this.#deltas = 0
+  }
+
+  delta(turn: string, text: string): void {
+    this.#deltas += 1
+    const delta: Delta = { type: 'delta', turn, n: this.#deltas, text }
+    const item = new FeedItem(this.#seq, delta)
+    for (const tail of [this.#all, this.#withoutPresence]) {
+      tail.addDelta(item)
+      this.#wakeSoon(tail)
+    }
+  }
+
+  /** Nothing more will come: followers end after what there is, or fail with `error`. */
+  end(error: unknown = null): void {
+    this.#end ??= { error }
+    this.#all.wake()
+    this.#withoutPresence.wake()
+  }
+
+  /**
+   * What follows `from`, in batches of all that is ready; ends with the session, or by `signal`.
+   */
+  async *follow(
+    from: Position,
+    signal?: AbortSignal,
+    { presence = true }: { readonly presence?: boolean } = {},
+  ): AsyncGenerator<readonly FeedItem[]> {
+    const tail = presence ? this.#all : this.#withoutPresence
+    let position = from
+    let cursor: Cursor | null = null
+    let woken = (): void => undefined
+    const wake = (): void => woken()
+    tail.followers += 1
+    signal?.addEventListener('abort', wake)
+    try {
+      while (signal?.aborted !== true) {
+        if (!tail.reaches(cursor) && position.seq < tail.floor) {
+          const { items, seq }: Page = await this.#replay(position.seq, tail)
+          cursor = null
+          const isNew = seq > position.seq
+          position = { ...items.reduce(positionAfter, position), seq }
+          if (items.length > 0) yield items
+          if (isNew) continue
+        }
+        // It may have read in the store what is durable, but not published yet.
+        const isAhead = position.seq > this.#seq
+        const items: readonly FeedItem[] = isAhead ? [] : tail.after(position, cursor)
+        cursor = isAhead ? null : tail.cursor
+        position = items.reduce(positionAfter, position)
+        if (items.length > 0) yield items
+        else if (this.#end === null) {
+          await new Promise<void>((resolve) => tail.waiting.add((woken = resolve)))
+        } else if (this.#end.error === null) return
+        else throw this.#end.error
+      }
+    } finally {
+      signal?.removeEventListener('abort', wake)
+      tail.waiting.delete(woken)
+      tail.followers -= 1
+      if (tail.followers === 0) tail.forget(this.#seq)
+    }
+  }
+
+  /** A page that many read is read once. */
+  #replay(after: number, tail: Tail): Promise<Page> {
+    const known = tail.pages.get(after)
+    if (known !== undefined) return known
+    const page = this.#read(after, tail)
+    tail.pages.set(after, page)
+    const [oldest] = tail.pages.keys()
+    if (tail.pages.size > PAGES_MAX && oldest !== undefined) tail.pages.delete(oldest)
+    return page
+  }
+
+  async #read(after: number, tail: Tail): Promise<Page> {
+    let keeps = false
+    try {
+      const { pageEvents } = this.#limits
+      const { row, events } = await this.#store.read(this.#session, after, pageEvents)
+      readableRow(row, this.#session)
+      // What is durable but not yet published comes with its own publication.
+      const published = events.filter((stored) => stored.seq <= this.#seq)
+      const items = published.map((stored) => new FeedItem(stored.seq, stored))
+      const chars = events.reduce((sum, { body }) => sum + body.length, 0)
+      keeps = published.length === pageEvents && chars <= PAGE_CHARS_MAX
+      const told = tail.presence ? items : items.filter(({ type }) => !isPresence(type))
+      return { items: told, seq: published.at(-1)?.seq ?? after }
+    } finally {
+      // One that is not full will have more in it the next time.
+      if (!keeps) tail.pages.delete(after)
+    }
+  }
+
+  #wakeSoon(tail: Tail): void {
+    if (tail.isDue || tail.waiting.size === 0) return
+    tail.isDue = true
+    this.#soon(() => {
+      tail.isDue = false
+      tail.wake()
+    })
   }
 }
 
@@ -227,7 +363,7 @@ function itemsAfter(tail: readonly FeedItem[], from: Position): readonly FeedIte
 
 /** Where a follower stands after one more item. Deltas are counted anew with every turn. */
 export function positionAfter({ delta }: Position, item: FeedItem): Position {
-  const { seq, event } = item
-  if (event.type === 'delta') return { seq, delta: event.n }
-  return { seq, delta: event.type === 'turn.started' ? 0 : delta }
+  const { seq, type, delta: n } = item
+  if (n > 0) return { seq, delta: n }
+  return { seq, delta: type === 'turn.started' ? 0 : delta }
 }

@@ -64,7 +64,8 @@ export class LiveSession implements LedgerOwner, RunHost {
     const { store, commits, clock, limits } = holder
     this.id = state.session.id
     this.holder = holder
-    this.#feed = new Feed(this.id, state.session.seq, store, limits)
+    const soon = (run: () => void): void => void clock.after(0, run)
+    this.#feed = new Feed(this.id, state.session.seq, store, limits, soon)
     this.#ledger = new Ledger(this, state, { commits, clock, limits })
     for (const turn of state.session.queued) this.lane.push({ type: 'queued', turn: turn.id })
   }
@@ -135,8 +136,12 @@ export class LiveSession implements LedgerOwner, RunHost {
     await this.post({ type: 'recover', at, reason })
   }
 
-  follow(from: Position, signal?: AbortSignal): AsyncGenerator<readonly FeedItem[]> {
-    return this.#feed.follow(from, signal)
+  follow(
+    from: Position,
+    signal?: AbortSignal,
+    options?: { readonly presence?: boolean },
+  ): AsyncGenerator<readonly FeedItem[]> {
+    return this.#feed.follow(from, signal, options)
   }
 
   /** The turn when it is over. */

@@ -4,8 +4,8 @@ import type { Ask } from './asks.ts'
 import { findByToken, type Attachment, type Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { HoldfastError } from './errors.ts'
-import { FeedItem, type Delta, type Position } from './feed.ts'
-import { parseEvent, readEvents, readMessages, readTurn, readableRow } from './history.ts'
+import { FeedItem, isPresence, type Delta, type Position } from './feed.ts'
+import { readEvents, readMessages, readTurn, readableRow } from './history.ts'
 import { usableLink, type Link, type LinkScope } from './links.ts'
 import type { LiveSession } from './live.ts'
 import { checkLink, invalid, turnRequest, type TurnOptions } from './requests.ts'
@@ -22,6 +22,8 @@ export type FollowOptions = {
   /** And after this delta of the turn then running. */
   readonly afterDelta?: number
   readonly signal?: AbortSignal
+  /** Events about attachments and links too, as is usual. */
+  readonly presence?: boolean
 }
 
 export class SessionHandle {
@@ -94,16 +96,28 @@ export class SessionHandle {
 
   /** Like `events`, in batches of all that is ready, each with its JSON. For doors. */
   async *feed(options: FollowOptions = {}): AsyncGenerator<readonly FeedItem[]> {
-    const { after = 0, afterDelta = 0, signal } = options
-    const { row } = await this.read(after, 0)
-    if (row?.state === 'open') {
+    const { after = 0, afterDelta = 0, signal, presence = true } = options
+    const live = await this.#openUnlessClosed()
+    // The log may be ahead of what is known here; it alone can tell that there is no such place.
+    if (live === null || after > live.session.seq) await this.read(after, 0)
+    if (live !== null) {
       const position: Position = { seq: after, delta: afterDelta }
-      yield* (await this.#authority.open(this.id)).follow(position, signal)
+      yield* live.follow(position, signal, { presence })
       return
     }
     const { store, limits } = this.#authority
     for await (const page of readEvents(store, this.id, after, limits.pageEvents)) {
-      yield page.map((stored) => new FeedItem(stored.seq, parseEvent(stored), stored.body))
+      const items = page.map((stored) => new FeedItem(stored.seq, stored))
+      yield presence ? items : items.filter(({ type }) => !isPresence(type))
+    }
+  }
+
+  async #openUnlessClosed(): Promise<LiveSession | null> {
+    try {
+      return await this.#authority.open(this.id)
+    } catch (error) {
+      if (error instanceof HoldfastError && error.code === 'session_closed') return null
+      throw error
     }
   }
 
@@ -170,6 +184,19 @@ export class SessionHandle {
   async attachmentOf(attachment: string, token: string): Promise<Attachment> {
     const { session } = await this.#authority.open(this.id)
     return findByToken(session, attachment, tokenDigest(this.#authority, 'resume', this.id, token))
+  }
+
+  /** Whether this token was good for an attachment that ended not long ago. */
+  async wasAttached({
+    attachment,
+    token,
+  }: {
+    attachment: string
+    token: string
+  }): Promise<boolean> {
+    const { ended } = await this.state()
+    const digest = tokenDigest(this.#authority, 'resume', this.id, token)
+    return ended.some(({ id, tokens }) => id === attachment && tokens.includes(digest))
   }
 
   /** Makes a capability for this session. Its token is told once and only its digest kept. */

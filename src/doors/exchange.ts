@@ -22,6 +22,23 @@ export type Headers = readonly string[]
 
 const JSON_TYPE = 'application/json'
 
+/** Nothing of an answer is kept, guessed at, framed, or named to the next site. */
+const SAFETY: Headers = [
+  'Cache-Control',
+  'no-store',
+  'X-Content-Type-Options',
+  'nosniff',
+  'X-Frame-Options',
+  'DENY',
+  'Referrer-Policy',
+  'no-referrer',
+  'Cross-Origin-Resource-Policy',
+  'same-origin',
+]
+const POLICY = 'Content-Security-Policy'
+/** Of all that is no page: a browser that shows it loads and runs nothing. */
+const STRICTEST: Headers = [POLICY, "default-src 'none'; frame-ancestors 'none'"]
+
 export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -132,15 +149,8 @@ export class Exchange {
   #writeHead(status: number, type: string, headers: Headers): void {
     const { answered, holdfast } = this.premises
     answered.set(status, (answered.get(status) ?? 0) + 1)
-    const all = [
-      'Content-Type',
-      type,
-      'Cache-Control',
-      'no-store',
-      'X-Content-Type-Options',
-      'nosniff',
-      ...headers,
-    ]
+    const policy = headers.includes(POLICY) ? [] : STRICTEST
+    const all = ['Content-Type', type, ...SAFETY, ...policy, ...headers]
     if (holdfast.authority.draining && !headers.includes('Connection')) {
       all.push('Connection', 'close')
     }

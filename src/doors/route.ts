@@ -1,5 +1,6 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
 import type { Exchange } from './exchange.ts'
+import type { Scope } from './scopes.ts'
 
 export const METHODS = ['GET', 'POST', 'DELETE'] as const
 export type Method = (typeof METHODS)[number]
@@ -27,6 +28,8 @@ export type Route = {
   /** Names the operation in the OpenAPI document. */
   readonly name: string
   readonly summary: string
+  /** What a token must allow; null: open to everybody who reaches the server. */
+  readonly scope: Scope | null
   readonly parameters?: readonly Parameter[]
   readonly body?: Schema
   readonly answers: Readonly<Record<number, Answer>>

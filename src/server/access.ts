@@ -1,37 +1,182 @@
 /**
- * Who may talk to a server without tokens: programs on this machine, and pages it served itself.
- * A web page elsewhere can make a browser send requests here, by a name of its own that leads to
- * loopback (refused by `Host`) or across origins (refused by `Origin`).
+ * Who is let in. Without tokens: programs on this machine, and pages that this server served. With
+ * tokens: whoever shows a good one, each for what its scopes allow.
+ *
+ * A web page elsewhere can make a browser send requests here: by a name of its own that leads to
+ * this address (refused by `Host`), across origins (refused by `Origin`), or where a browser sends
+ * no origin, for pictures and the like (refused by `Sec-Fetch-Site`).
  */
-import type { IncomingHttpHeaders } from 'node:http'
-import { HoldfastError } from '../core/index.ts'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { HoldfastError, invalid, type Clock } from '../core/index.ts'
+import { SCOPES, type Scope } from '../doors/scopes.ts'
+import { hostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
+import { Rates, type RateLimits } from './rates.ts'
+import type { TokenSource } from './tokens.ts'
 
-const LOOPBACK_NAMES: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])
-
-/** Loopback as an address that a server may be bound to. */
-export function isLoopback(address: string): boolean {
-  return address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address)
+export type AccessOptions = {
+  /** Without them everything is allowed, and only loopback can be listened on. */
+  readonly tokens?: TokenSource
+  /** Names that this server is called by, besides its address and those of loopback. */
+  readonly allowHosts?: readonly string[]
+  /** Origins besides its own whose pages may use it, for example `https://app.example`. */
+  readonly allowOrigins?: readonly string[]
+  /** Every request comes through a proxy: a client's address is the last in `X-Forwarded-For`. */
+  readonly trustProxy?: boolean
+  readonly rates?: Partial<RateLimits>
 }
 
-export function checkAccess(headers: IncomingHttpHeaders, boundHost: string): void {
-  const { host, origin } = headers
-  const name = hostName(host ?? '')
-  if (!LOOPBACK_NAMES.has(name) && name !== boundHost) {
+const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'] as const
+
+/** Throws `invalid_field` unless a server with these options is safe where it listens. */
+export function checkAccessOptions(boundHost: string, options: AccessOptions): void {
+  const { tokens, allowHosts = [], allowOrigins = [] } = options
+  if (tokens === undefined && !isLoopback(boundHost)) {
+    throw invalid(
+      'host',
+      `must be a loopback address without tokens: ${boundHost} is open to others`,
+    )
+  }
+  if (tokens === undefined && allowHosts.length > 0) {
+    throw invalid('allowHosts', 'need tokens: without them only loopback is served')
+  }
+  if (isWildcard(boundHost) && allowHosts.length === 0) {
+    throw invalid('allowHosts', `must name at least one host that ${boundHost} is reached by`)
+  }
+  for (const name of allowHosts) {
+    if (isHostName(name)) continue
+    throw invalid('allowHosts', `must be names without scheme, port or *, not ${name}`)
+  }
+  for (const origin of allowOrigins) {
+    if (/^[a-z][a-z\d+.-]*:\/\/[^/?#@*\s]+$/.test(origin)) continue
+    throw invalid('allowOrigins', `must be like https://app.example, without path or *: ${origin}`)
+  }
+}
+
+function isHostName(name: string): boolean {
+  return /^([a-z\d_.-]+|\[[\da-f:.]+\])$/i.test(name)
+}
+
+export class AccessPolicy {
+  /** Everybody who gets through may do everything. */
+  readonly open: boolean
+  readonly rates: Rates
+  readonly #tokens: TokenSource | null
+  readonly #hosts: ReadonlySet<string>
+  readonly #origins: ReadonlySet<string>
+  readonly #trustProxy: boolean
+  readonly #clock: Clock
+
+  constructor(boundHost: string, clock: Clock, options: AccessOptions = {}) {
+    checkAccessOptions(boundHost, options)
+    const { tokens = null, allowHosts = [], allowOrigins = [], trustProxy = false } = options
+    this.open = tokens === null
+    this.rates = new Rates(clock, options.rates)
+    this.#tokens = tokens
+    this.#clock = clock
+    this.#trustProxy = trustProxy
+    const names = [...LOOPBACK_NAMES, urlHost(boundHost), ...allowHosts]
+    this.#hosts = new Set(names.map((name) => name.toLowerCase()))
+    this.#origins = new Set(allowOrigins)
+  }
+
+  /** The first look at any request: its rate, its `Host` and its `Origin`. */
+  check(request: IncomingMessage): void {
+    if (!this.open) this.rates.admit(this.addressOf(request))
+    this.#checkHost(request.headers)
+    this.#checkOrigin(request.headers)
+  }
+
+  /** The first look at a socket that is to be: its secret comes later, in its first message. */
+  checkUpgrade(request: IncomingMessage): void {
+    this.check(request)
+    this.assertMayTry(this.addressOf(request))
+  }
+
+  /** Throws unless the request may do what needs this scope; null is for everybody. */
+  authorize(request: IncomingMessage, scope: Scope | null): void {
+    if (this.open || scope === null) return
+    const token = bearerToken(request.headers)
+    const address = this.addressOf(request)
+    if (token !== undefined) this.rates.assertMayTry(address)
+    const scopes = this.grant(token)
+    if (scopes === null) {
+      if (token !== undefined) this.failed(address)
+      throw new HoldfastError('unauthorized', 'a good token is needed, as Authorization: Bearer')
+    }
+    if (!scopes.includes(scope)) {
+      throw new HoldfastError(
+        'forbidden',
+        `the token is good, but not for this: ${scope} is needed`,
+      )
+    }
+  }
+
+  /** What this token's holder may do, all included; null: nothing. Undefined: none was shown. */
+  grant(token: string | undefined): readonly Scope[] | null {
+    if (this.#tokens === null) return SCOPES
+    return token === undefined ? null : this.#tokens.scopesOf(token, this.#clock.now())
+  }
+
+  /** Throws `too_many` if this address has shown too many bad secrets to show another now. */
+  assertMayTry(address: string): void {
+    if (!this.open) this.rates.assertMayTry(address)
+  }
+
+  /** Somebody at this address showed a secret that is not good: a token, a link, a resume token. */
+  failed(address: string): void {
+    if (!this.open) this.rates.failed(address)
+  }
+
+  /** A connection was made; false if its client has too many. */
+  connected(address: string): boolean {
+    return this.open || this.#trustProxy || this.rates.connected(address)
+  }
+
+  disconnected(address: string): void {
+    if (!this.open && !this.#trustProxy) this.rates.disconnected(address)
+  }
+
+  /** Where the request comes from, for limits only. */
+  addressOf({ headers, socket }: IncomingMessage): string {
+    const forwarded = this.#trustProxy ? headers['x-forwarded-for'] : undefined
+    const last = String(forwarded ?? '')
+      .split(',')
+      .at(-1)
+      ?.trim()
+    return last || plainAddress(socket.remoteAddress ?? '')
+  }
+
+  /** A page of another origin that the operator allowed. */
+  isAllowedOrigin(origin: string): boolean {
+    return this.#origins.has(origin)
+  }
+
+  #checkHost({ host = '' }: IncomingHttpHeaders): void {
+    if (this.#hosts.has(hostName(host))) return
     throw new HoldfastError('host_refused', 'the Host header is not a name of this server')
   }
-  if (origin !== undefined && origin !== `http://${host}`) {
-    throw new HoldfastError('origin_refused', 'a page of another origin may not do this')
+
+  #checkOrigin(headers: IncomingHttpHeaders): void {
+    const { origin, host } = headers
+    if (origin === undefined) return checkFetchSite(headers)
+    if (origin === `http://${host}` || origin === `https://${host}`) return
+    if (this.#origins.has(origin)) return
+    throw originRefused()
   }
 }
 
-/** The host without its port. An IPv6 address has its brackets, and colons inside them. */
-function hostName(host: string): string {
-  const colon = host.lastIndexOf(':')
-  const name = colon === -1 || host.endsWith(']') ? host : host.slice(0, colon)
-  return name.toLowerCase()
+/** A browser tells when a page elsewhere embeds something of ours. Following a link is fine. */
+function checkFetchSite(headers: IncomingHttpHeaders): void {
+  const site = headers['sec-fetch-site']
+  const isForeign = site === 'cross-site' || site === 'same-site'
+  if (isForeign && headers['sec-fetch-mode'] !== 'navigate') throw originRefused()
 }
 
-/** An address as it stands in a URL. */
-export function urlHost(address: string): string {
-  return address.includes(':') ? `[${address}]` : address
+function originRefused(): HoldfastError {
+  return new HoldfastError('origin_refused', 'a page of another origin may not do this')
+}
+
+/** The token of `Authorization: Bearer TOKEN`, if there is one. */
+export function bearerToken({ authorization }: IncomingHttpHeaders): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
 }

@@ -1,3 +1,5 @@
 /** The server's front door: `holdfast/server`. */
+export type { AccessOptions } from './access.ts'
 export type { Facts, Logger } from './logger.ts'
 export { HoldfastServer, startServer, type ServerOptions } from './server.ts'
+export { openTokenFile, type TokenFile, type TokenSource } from './tokens.ts'

@@ -1,67 +1,77 @@
-/** The page at `/`: what this is, and where to go from here. It loads nothing. */
-import { createHash } from 'node:crypto'
-import { VERSION } from '../wire/version.ts'
+/**
+ * The inspector, at `/`: a page and the modules it is made of, from the build. Only what the page
+ * itself asks for is there to be had: its style, its first module, and what those import.
+ */
+import { readFileSync } from 'node:fs'
+import { posix } from 'node:path'
+import { HoldfastError, invalid } from '../core/index.ts'
 
-const STYLE = `
-  :root { color-scheme: light dark; }
-  body { font: 1rem/1.6 system-ui, sans-serif; max-width: 44rem; margin: 3rem auto; }
-  body { padding: 0 1rem; }
-  pre { overflow-x: auto; padding: 1rem; border: 1px solid; border-radius: 0.4rem; }
-  code { font-family: ui-monospace, monospace; }
-`
-
-const LINKS: readonly (readonly [path: string, meaning: string])[] = [
-  ['/v1/sessions', 'the sessions, newest first'],
-  ['/openapi.json', 'the whole HTTP interface'],
-  ['/metrics', 'numbers for Prometheus'],
-  ['/health', 'whether the process lives'],
-  ['/ready', 'whether it takes work'],
-]
-
-/** Only the style above may apply, and nothing may be loaded, sent or framed. */
-export const LANDING_POLICY = [
+/** Everything comes from this server, nothing is written into the page, and nobody may frame it. */
+export const PAGE_POLICY = [
   "default-src 'none'",
-  `style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`,
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data:",
   "base-uri 'none'",
   "form-action 'none'",
   "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
 ].join('; ')
 
-/** `host` is what the request called this server; it has passed the check of such names. */
-export function landingPage(host: string): string {
-  const links = LINKS.map(
-    ([path, meaning]) => `<li><a href="${path}"><code>${path}</code></a> ${meaning}</li>`,
-  )
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Holdfast</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<main>
-<h1>Holdfast</h1>
-<p>The session authority: one place that decides what a session is, whose turn it is, who is
-attached, and when it is over. Version ${VERSION}.</p>
-<p>Try a turn; the session of the key <code>demo</code> is made when it is first used:</p>
-<pre><code>${escape(tryLine(`http://${host}`))}</code></pre>
-<ul>
-${links.join('\n')}
-</ul>
-</main>
-</body>
-</html>
-`
+const BUILD = new URL('../', import.meta.url)
+const STYLE = 'inspector/inspector.css'
+const FIRST_MODULE = 'inspector/main.js'
+const TYPES = { css: 'text/css; charset=utf-8', js: 'text/javascript; charset=utf-8' } as const
+
+export type Asset = { readonly type: string; readonly text: string }
+
+let page: string | null = null
+let assets: ReadonlyMap<string, Asset> | null = null
+
+/** The page; the same for everybody, with no secret in it. */
+export function inspectorPage(): string {
+  page ??= readBuilt('inspector/index.html')
+  return page
+}
+
+/** One of the page's files, by its path in the build. */
+export function inspectorAsset(path: string): Asset {
+  assets ??= collectAssets()
+  const asset = assets.get(path)
+  if (asset === undefined) throw invalid('file', 'is no part of the inspector')
+  return asset
+}
+
+function collectAssets(): ReadonlyMap<string, Asset> {
+  const found = new Map<string, Asset>([[STYLE, { type: TYPES.css, text: readBuilt(STYLE) }]])
+  const wanted = [FIRST_MODULE]
+  for (let path = wanted.pop(); path !== undefined; path = wanted.pop()) {
+    if (found.has(path)) continue
+    const text = readBuilt(path)
+    found.set(path, { type: TYPES.js, text })
+    wanted.push(...importsOf(path, text))
+  }
+  return found
+}
+
+/** Static imports, as the compiler writes them: each on a line of its own, or at the end of one. */
+function importsOf(path: string, text: string): readonly string[] {
+  const specifiers = text.matchAll(/^(?:import|export|\})[^'"\n]*['"](\.{1,2}\/[^'"]+)['"];?$/gm)
+  return Array.from(specifiers, ([, to = '']) => posix.join(posix.dirname(path), to))
+}
+
+function readBuilt(path: string): string {
+  try {
+    return readFileSync(new URL(path, BUILD), 'utf8')
+  } catch {
+    throw new HoldfastError('route_unknown', 'the inspector is not part of this build')
+  }
 }
 
 /** A command that anybody can paste to see a turn. */
-export function tryLine(url: string): string {
-  const header = `-H 'content-type: application/json'`
+export function tryLine(url: string, needsToken = false): string {
+  const token = needsToken ? ' -H "authorization: Bearer $HOLDFAST_TOKEN"' : ''
+  const header = `-H 'content-type: application/json'${token}`
   return `curl -s ${url}/v1/keys/demo/turns ${header} -d '{"input":"hello"}'`
-}
-
-function escape(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;')
 }

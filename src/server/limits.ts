@@ -11,6 +11,20 @@ export const SERVER_LIMITS = {
   /** How long an idle connection is kept. */
   keepAliveMs: 60_000,
   connectionsMax: 10_000,
+  /** Of one client on another machine: connections, requests at once, and per second. */
+  connectionsPerClientMax: 256,
+  requestsBurst: 400,
+  requestsPerSecond: 200,
+  /** Bad tokens of one client. */
+  failuresPerMinute: 20,
+  /** How many clients are remembered for that. */
+  clientsMax: 10_000,
+  /** The tokens file: its size, how many it may hold, how often it is looked at. */
+  tokensBytesMax: 1_048_576,
+  tokensMax: 1_000,
+  tokensCheckMs: 2_000,
+  /** After a sign that it changed: whoever writes it may not be done. */
+  tokensSettleMs: 50,
   /** Between two signs of life on a stream. */
   heartbeatMs: 15_000,
   /** How often the store is looked at, and how long it may take to answer. */

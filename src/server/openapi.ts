@@ -5,7 +5,7 @@ import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
 
 /** The statuses that any route may refuse with. */
-const COMMON_REFUSALS = [400, 403, 422, 500, 503] as const
+const COMMON_REFUSALS = [400, 403, 422, 429, 500, 503] as const
 
 const problem: Schema = {
   type: 'object',
@@ -36,18 +36,24 @@ export function openApiDocument(routes: readonly Route[]): Schema {
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     paths,
-    components: { schemas: { ...NATIVE_SCHEMAS, Problem: problem } },
+    components: {
+      schemas: { ...NATIVE_SCHEMAS, Problem: problem },
+      securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
+    },
   }
 }
 
 function operation(route: Route): Schema {
-  const { name, summary, body, answers, refusals = [] } = route
-  const statuses = [...new Set([...COMMON_REFUSALS, ...refusals])]
+  const { name, summary, scope, body, answers, refusals = [] } = route
+  const guarded = scope === null ? [] : [401]
+  const statuses = [...new Set([...COMMON_REFUSALS, ...guarded, ...refusals])]
   const refused = statuses.map((status) => [status, refusal(status)] as const)
   const answered = Object.entries(answers).map(([status, answer]) => [status, response(answer)])
   return {
     operationId: name,
     summary,
+    // A server without tokens asks for none.
+    security: scope === null ? [] : [{ token: [scope] }, {}],
     parameters: [...pathParameters(route.path), ...(route.parameters ?? []).map(parameter)],
     ...(body === undefined ? {} : { requestBody: requestBody(body) }),
     responses: Object.fromEntries([...refused, ...answered]) as Schema,

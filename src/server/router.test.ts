@@ -3,7 +3,15 @@ import type { Route } from '../doors/route.ts'
 import { Router } from './router.ts'
 
 function route(method: Route['method'], path: string): Route {
-  return { method, path, name: path, summary: '', answers: {}, handle: () => undefined }
+  return {
+    method,
+    path,
+    name: path,
+    summary: '',
+    scope: null,
+    answers: {},
+    handle: () => undefined,
+  }
 }
 
 const router = new Router([

@@ -4,7 +4,7 @@ import { NATIVE_ROUTES } from '../doors/native/routes.ts'
 import type { Exchange } from '../doors/exchange.ts'
 import { json, reference, type Route, type Schema } from '../doors/route.ts'
 import { unreadiness } from './health.ts'
-import { LANDING_POLICY, landingPage } from './landing.ts'
+import { inspectorAsset, inspectorPage, PAGE_POLICY } from './landing.ts'
 import { METRICS_TYPE, renderMetrics } from './metrics.ts'
 import { openApiDocument } from './openapi.ts'
 
@@ -18,6 +18,7 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
     path: '/openapi.json',
     name: 'getOpenApi',
     summary: 'This document',
+    scope: null,
     answers: { 200: json('An OpenAPI 3.1 document.', { type: 'object' }) },
     handle: (exchange) => {
       document ||= JSON.stringify(openApiDocument(routes))
@@ -32,16 +33,27 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
     {
       method: 'GET',
       path: '/',
-      name: 'getLanding',
-      summary: 'A page for people',
+      name: 'getInspector',
+      summary: 'The inspector, a page for people',
+      scope: null,
       answers: { 200: { description: 'HTML.', content: { 'text/html': { type: 'string' } } } },
-      handle: sendLanding,
+      handle: sendInspector,
+    },
+    {
+      method: 'GET',
+      path: '/assets/:layer/:file',
+      name: 'getAsset',
+      summary: 'What the inspector is made of',
+      scope: null,
+      answers: { 200: { description: 'A module or a style sheet.' } },
+      handle: sendAsset,
     },
     {
       method: 'GET',
       path: '/health',
       name: 'getHealth',
       summary: 'Whether the process lives',
+      scope: null,
       answers: { 200: json('It does.', status) },
       handle: (exchange) => exchange.reply(200, { status: 'ok' }),
     },
@@ -50,6 +62,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       path: '/ready',
       name: 'getReady',
       summary: 'Whether it takes work: not while it drains, nor when its store has failed',
+      scope: null,
       answers: { 200: json('It does.', status), 503: notReady },
       handle: sendReady,
     },
@@ -58,6 +71,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       path: '/metrics',
       name: 'getMetrics',
       summary: 'Numbers for Prometheus',
+      scope: 'admin',
       answers: {
         200: { description: 'Prometheus text.', content: { 'text/plain': { type: 'string' } } },
       },
@@ -72,14 +86,14 @@ const notReady = {
   content: { 'application/problem+json': reference('Problem') },
 }
 
-function sendLanding(exchange: Exchange): void {
-  const page = landingPage(exchange.header('host') ?? '')
-  exchange.send(200, 'text/html; charset=utf-8', page, [
-    'Content-Security-Policy',
-    LANDING_POLICY,
-    'Referrer-Policy',
-    'no-referrer',
-  ])
+function sendInspector(exchange: Exchange): void {
+  const policy = ['Content-Security-Policy', PAGE_POLICY]
+  exchange.send(200, 'text/html; charset=utf-8', inspectorPage(), policy)
+}
+
+function sendAsset(exchange: Exchange): void {
+  const { type, text } = inspectorAsset(exchange.params.join('/'))
+  exchange.send(200, type, text)
 }
 
 async function sendReady(exchange: Exchange): Promise<void> {

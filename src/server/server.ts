@@ -5,26 +5,33 @@
  * told and the store is closed, then what is left of the connections is cut.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { asHoldfastError, invalid, type Holdfast, type HoldfastError } from '../core/index.ts'
-import { Exchange, type Premises } from '../doors/exchange.ts'
-import { checkAccess, isLoopback, urlHost } from './access.ts'
+import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/index.ts'
+import { Hub } from '../doors/connect/hub.ts'
+import type { ConnectLimits } from '../doors/connect/limits.ts'
+import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
+import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
+import { plainAddress, urlHost } from './addresses.ts'
+import { answerPreflight, isPreflight, letRead } from './cors.ts'
 import { isForGood, unreadiness } from './health.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { silentLogger, type Logger } from './logger.ts'
 import { Router } from './router.ts'
 import { serverRoutes } from './routes.ts'
+import { acceptSockets } from './upgrade.ts'
 
-export type ServerOptions = {
+export type ServerOptions = AccessOptions & {
   readonly holdfast: Holdfast
   /** 0, the default: any that is free. */
   readonly port?: number
-  /** A loopback address: 127.0.0.1 by default. */
+  /** 127.0.0.1 by default; without tokens only a loopback address. */
   readonly host?: string
   readonly log?: Logger
   /** Between two signs of life on a stream that has nothing to say. */
   readonly heartbeatMs?: number
+  /** Bounds of the sockets at `/v1/connect`. */
+  readonly connectLimits?: Partial<ConnectLimits>
   /** Called once, when the store has failed for good and only a new start helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
@@ -34,9 +41,7 @@ const NO_MATCH = { params: [], search: '' } as const
 /** Listens, and resolves when requests can come. */
 export async function startServer(options: ServerOptions): Promise<HoldfastServer> {
   const { host = '127.0.0.1', port = 0 } = options
-  if (!isLoopback(host)) {
-    throw invalid('host', `must be a loopback address, not ${host}: there are no tokens yet`)
-  }
+  checkAccessOptions(host, options)
   const server = new HoldfastServer(options, host)
   await server.listen(port)
   return server
@@ -46,6 +51,9 @@ export class HoldfastServer {
   readonly #server: Server
   readonly #premises: Premises
   readonly #router: Router
+  readonly #hub: Hub
+  readonly #access: AccessPolicy
+  readonly #closeTokens: () => void
   readonly #log: Logger
   readonly #boundHost: string
   readonly #delay = monitorEventLoopDelay({ resolution: 20 })
@@ -59,10 +67,20 @@ export class HoldfastServer {
     const bodyBytesMax = holdfast.authority.limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra
     this.#premises = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map() }
     this.#boundHost = boundHost
+    this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options)
+    this.#closeTokens = () => options.tokens?.close()
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
     this.#router = new Router(serverRoutes(this.#delay))
     this.#server = newServer((request, response) => this.#serve(request, response))
+    this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
+    const { connectLimits = {} } = options
+    this.#hub = new Hub({ holdfast, gate: this.#access, limits: connectLimits })
+    acceptSockets(this.#server, {
+      hub: this.#hub,
+      check: (request) => this.#access.checkUpgrade(request),
+      addressOf: (request) => this.#access.addressOf(request),
+    })
   }
 
   get port(): number {
@@ -104,6 +122,8 @@ export class HoldfastServer {
   }
 
   async #disconnect(): Promise<void> {
+    this.#hub.close()
+    this.#closeTokens()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
     const cut = setTimeout(() => this.#server.closeAllConnections(), SERVER_LIMITS.farewellMs)
@@ -114,14 +134,32 @@ export class HoldfastServer {
   #serve(request: IncomingMessage, response: ServerResponse): void {
     const ends = { request, response }
     try {
-      checkAccess(request.headers, this.#boundHost)
+      this.#access.check(request)
+      if (this.#answerPage(request, response)) return
       const match = this.#router.match(request.method ?? '', request.url ?? '')
+      this.#access.authorize(request, match.route.scope)
       const exchange = new Exchange(ends, this.#premises, match)
       // A handler that does not wait for anything has answered already.
       match.route.handle(exchange)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
     } catch (thrown) {
       this.#refuse(new Exchange(ends, this.#premises, NO_MATCH), thrown)
     }
+  }
+
+  /** Lets a page of an allowed origin read the answer; true if its browser asked for no more. */
+  #answerPage(request: IncomingMessage, response: ServerResponse): boolean {
+    const { origin } = request.headers
+    if (origin === undefined || !this.#access.isAllowedOrigin(origin)) return false
+    letRead(response, origin)
+    if (!isPreflight(request)) return false
+    answerPreflight(response)
+    return true
+  }
+
+  #serverOnConnection(socket: Socket): void {
+    const address = plainAddress(socket.remoteAddress ?? '')
+    if (!this.#access.connected(address)) return void socket.destroy()
+    socket.once('close', () => this.#access.disconnected(address))
   }
 
   #refuse(exchange: Exchange, thrown: unknown): void {
@@ -131,8 +169,7 @@ export class HoldfastServer {
       this.#log.error('a request failed unexpectedly', { method, error: error.message })
     }
     if (isForGood(error)) this.#storeFailed(error)
-    const allowed = error.details['allowed']
-    exchange.refuse(error, Array.isArray(allowed) ? ['Allow', allowed.join(', ')] : [])
+    exchange.refuse(error, refusalHeaders(error))
   }
 
   async #checkStore(): Promise<void> {
@@ -145,6 +182,11 @@ export class HoldfastServer {
     this.#hasFailed = true
     this.#onStoreFailed(error)
   }
+}
+
+function refusalHeaders({ status, details: { allowed } }: HoldfastError): Headers {
+  if (Array.isArray(allowed)) return ['Allow', allowed.join(', ')]
+  return status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
 }
 
 function newServer(serve: (request: IncomingMessage, response: ServerResponse) => void): Server {

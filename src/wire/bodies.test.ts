@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { readAnswerBody, readKeyTurnBody, readSessionBody, readTurnBody } from './bodies.ts'
+import {
+  readAnswerBody,
+  readKeyTurnBody,
+  readLinkBody,
+  readSessionBody,
+  readTurnBody,
+} from './bodies.ts'
 
 describe('a body', () => {
   it('of a turn by key is parted into the turn and its session', () => {
@@ -20,11 +26,14 @@ describe('a body', () => {
     [readSessionBody, { key: 1 }, 'key must be a text'],
     [readSessionBody, { graceMs: null }, 'graceMs must be a number'],
     [readSessionBody, { internal: 'yes' }, 'internal must be true or false'],
+    [readSessionBody, { exclusive: 1 }, 'exclusive must be true or false'],
     [readSessionBody, { labels: [] }, 'labels must be an object'],
     [readTurnBody, { input: 'x', agent: 'echo' }, 'agent is no field here'],
     [readTurnBody, { input: nest(66) }, 'input must not nest deeper than 64'],
     [readKeyTurnBody, { input: 'x', key: 'a' }, 'key is no field here'],
     [readAnswerBody, {}, 'answer is missing'],
+    [readLinkBody, { scopes: 'talk' }, 'scopes must be a list'],
+    [readLinkBody, { scopes: [], expiresInMs: 1, expiresAt: 1 }, 'exclude each other'],
     [readAnswerBody, [], 'must be a JSON object'],
     [readTurnBody, null, 'must be a JSON object'],
   ] as const)('read by %o is refused: %j', (read, body, problem) => {

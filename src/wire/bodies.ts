@@ -6,6 +6,7 @@ import {
   HoldfastError,
   invalid,
   type Input,
+  type LinkOptions,
   type ResolveOptions,
   type TurnOptions,
 } from '../core/index.ts'
@@ -18,6 +19,9 @@ export type TurnBody = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect'> & {
   readonly input: Input
 }
 
+/** When a link ends is told as a time, or as how long from now. */
+export type LinkBody = LinkOptions & { readonly expiresInMs?: number }
+
 export type KeyTurnBody = { readonly turn: TurnBody; readonly session: ResolveOptions }
 
 /** How deep what a caller sends may nest: more would overflow the stack of whoever writes it. */
@@ -27,6 +31,7 @@ const text: Check = (value) => (typeof value === 'string' ? null : 'must be a te
 const number: Check = (value) => (typeof value === 'number' ? null : 'must be a number')
 const numberOrNull: Check = (value) => (value === null ? null : number(value))
 const flag: Check = (value) => (typeof value === 'boolean' ? null : 'must be true or false')
+const list: Check = (value) => (Array.isArray(value) ? null : 'must be a list')
 const record: Check = (value) => (isRecord(value) ? null : 'must be an object')
 const shallow: Check = (value) =>
   nestsTooDeep(value) ? `must not nest deeper than ${NESTING_MAX}` : null
@@ -34,6 +39,7 @@ const shallow: Check = (value) =>
 const CREATION_FIELDS: Fields = new Map([
   ['agent', text],
   ['reconnect', text],
+  ['exclusive', flag],
   ['graceMs', number],
   ['ttlMs', numberOrNull],
   ['internal', flag],
@@ -47,6 +53,12 @@ const TURN_FIELDS: Fields = new Map([
   ['onDisconnect', text],
 ])
 const KEY_TURN_FIELDS: Fields = new Map([...TURN_FIELDS, ...CREATION_FIELDS])
+const LINK_FIELDS: Fields = new Map([
+  ['scopes', list],
+  ['expiresInMs', number],
+  ['expiresAt', numberOrNull],
+  ['uses', numberOrNull],
+])
 const ANSWER_FIELDS: Fields = new Map([['answer', shallow]])
 
 export function readSessionBody(body: unknown): ResolveOptions {
@@ -72,6 +84,12 @@ export function readAnswerBody(body: unknown): unknown {
   const fields = readFields(body, ANSWER_FIELDS)
   if (Object.hasOwn(fields, 'answer')) return fields['answer']
   throw invalid('answer', 'is missing')
+}
+
+export function readLinkBody(body: unknown): LinkBody {
+  const link = readFields(body, LINK_FIELDS)
+  if (link['expiresInMs'] === undefined || link['expiresAt'] === undefined) return link as LinkBody
+  throw invalid('expiresInMs', 'and expiresAt exclude each other')
 }
 
 function readFields(body: unknown, fields: Fields): Readonly<Record<string, unknown>> {

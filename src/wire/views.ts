@@ -1,11 +1,11 @@
 /** Sessions and turns as JSON. Times are milliseconds since 1970; nothing secret is shown. */
-import type { Session, SessionRow, TurnRecord } from '../core/index.ts'
+import type { Attachment, Link, Session, SessionRow, TurnRecord } from '../core/index.ts'
 
 export type SessionView = ReturnType<typeof sessionView>
 
 export function sessionView(session: Session) {
-  const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, seq, turns } = session
-  const { createdAt, updatedAt, closed, backend, running, queued } = session
+  const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
+  const { seq, turns, createdAt, updatedAt, closed, backend, running, queued } = session
   return {
     id,
     key,
@@ -13,6 +13,7 @@ export function sessionView(session: Session) {
     state: closed === null ? ('open' as const) : ('closed' as const),
     internal,
     reconnect,
+    exclusive,
     graceMs,
     ttlMs,
     labels,
@@ -22,12 +23,23 @@ export function sessionView(session: Session) {
     running: running?.id ?? null,
     queued: queued.map((turn) => turn.id),
     asks: session.asks.length,
-    attachments: session.attachments.length,
+    attachments: session.attachments.map(attachmentView),
     createdAt,
     updatedAt,
     closed,
     backend,
   }
+}
+
+/** Who holds a session, without what would let somebody else pass for them. */
+function attachmentView({ role, answers, state, graceUntil, epoch }: Attachment) {
+  return { role, answers, state, graceUntil, epoch }
+}
+
+export type LinkView = ReturnType<typeof linkView>
+
+export function linkView({ id, scopes, expiresAt, uses }: Link) {
+  return { id, scopes, expiresAt, uses }
 }
 
 export type SessionRowView = ReturnType<typeof rowView>

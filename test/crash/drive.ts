@@ -89,13 +89,13 @@ export class Callers {
         signal: AbortSignal.timeout(REQUEST_MS),
       })
       const body = (await response.json()) as any
-      if (response.status !== 200 && response.status !== 202) return pause()
+      if (response.status !== 200 && response.status !== 202) return await pause()
       const { id, state, reply } = body.turn
       const session = typeof body.session === 'string' ? body.session : body.session.id
       return { key, session, turn: id, nonce, state, reply: reply?.text ?? null }
     } catch {
       // The server is gone, perhaps after it did it all: the same key asks again.
-      return pause()
+      return await pause()
     }
   }
 }

@@ -19,7 +19,12 @@ describe('the examples', () => {
     const lines = await example('parrot.mjs', join(folder, 'parrot.db'))
     await rm(folder, { recursive: true })
     expect(lines[0]).toBe('hello there  | and again ')
-    expect(lines.slice(1, 4).map((line) => line.trim())).toEqual(['word', 'by', 'word'])
+    // In as many parts as there was time for, and nothing twice.
+    const parts = lines.slice(
+      1,
+      lines.findIndex((line) => line.startsWith('user: ')),
+    )
+    expect(parts.map((part) => part.trim()).join(' ')).toBe('word by word')
     expect(lines.filter((line) => line.startsWith('user: '))).toHaveLength(3)
     expect(lines.filter((line) => line.startsWith('assistant: '))).toHaveLength(3)
   })

@@ -4,6 +4,7 @@ import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import { json, reference, type Answer, type Parameter, type Route } from '../route.ts'
 import { answerAsk, getAsks } from './asks.ts'
 import { getEvents } from './events.ts'
+import { createLink, getLinks, revokeLink } from './links.ts'
 import { closeSession, createSession, getSession, listSessions } from './sessions.ts'
 import { getTranscript, TRANSCRIPT_TYPE } from './transcript.ts'
 import { cancelTurn, getTurn, postKeyTurn, postSessionTurn } from './turns.ts'
@@ -38,6 +39,7 @@ const sessionRoutes: readonly Route[] = [
     path: '/v1/sessions',
     name: 'createSession',
     summary: 'Find the session of a key or an id, or create it',
+    scope: 'talk',
     body: reference('SessionRequest'),
     answers: {
       200: json('It was there.', reference('ResolvedSession')),
@@ -51,6 +53,7 @@ const sessionRoutes: readonly Route[] = [
     path: '/v1/sessions',
     name: 'listSessions',
     summary: 'List sessions, newest first; internal ones are never listed',
+    scope: 'watch',
     parameters: [
       query('state', 'Only open, or only closed ones.', { enum: ['open', 'closed'] }),
       query('key', 'Only those of this key.'),
@@ -66,6 +69,7 @@ const sessionRoutes: readonly Route[] = [
     path: '/v1/sessions/:id',
     name: 'getSession',
     summary: 'A session as it is now, open or closed',
+    scope: 'watch',
     answers: { 200: json('The session.', reference('Session')) },
     refusals: [404, 410],
     handle: getSession,
@@ -75,6 +79,7 @@ const sessionRoutes: readonly Route[] = [
     path: '/v1/sessions/:id',
     name: 'closeSession',
     summary: 'Close a session for good; closing it again changes nothing',
+    scope: 'admin',
     parameters: [query('erase', 'Also erase its log for ever.', { type: 'boolean' })],
     answers: { 200: json('It is closed.', reference('ClosedSession')) },
     refusals: [404],
@@ -88,6 +93,7 @@ const turnRoutes: readonly Route[] = [
     path: '/v1/sessions/:id/turns',
     name: 'postSessionTurn',
     summary: 'Run a turn in a session',
+    scope: 'talk',
     parameters: turnHeaders,
     body: reference('TurnRequest'),
     answers: turnAnswers,
@@ -99,6 +105,7 @@ const turnRoutes: readonly Route[] = [
     path: '/v1/keys/:key/turns',
     name: 'postKeyTurn',
     summary: 'Run a turn in the session of a key, creating the session in the same step if need be',
+    scope: 'talk',
     parameters: turnHeaders,
     body: reference('KeyTurnRequest'),
     answers: turnAnswers,
@@ -110,6 +117,7 @@ const turnRoutes: readonly Route[] = [
     path: '/v1/sessions/:id/turns/:turn',
     name: 'getTurn',
     summary: 'A turn as it is now',
+    scope: 'watch',
     answers: { 200: json('The turn.', reference('TurnOfSession')) },
     refusals: [404, 410],
     handle: getTurn,
@@ -119,6 +127,7 @@ const turnRoutes: readonly Route[] = [
     path: '/v1/sessions/:id/turns/:turn',
     name: 'cancelTurn',
     summary: 'Cancel a turn that waits or runs; answered when it is over',
+    scope: 'talk',
     answers: { 200: json('The turn, which is over.', reference('TurnOfSession')) },
     refusals: [404, 410],
     handle: cancelTurn,
@@ -131,6 +140,7 @@ const logRoutes: readonly Route[] = [
     path: '/v1/sessions/:id/events',
     name: 'getEvents',
     summary: "A session's events: one page, or from a position on as they happen",
+    scope: 'watch',
     parameters: [
       query('after', 'The last event that is known: SEQ, on a stream SEQ.N too.'),
       query('limit', 'How many events on a page.', { type: 'integer', minimum: 1 }),
@@ -150,6 +160,7 @@ const logRoutes: readonly Route[] = [
     path: '/v1/sessions/:id/transcript',
     name: 'getTranscript',
     summary: 'The conversation, one message per line',
+    scope: 'watch',
     answers: {
       200: {
         description: 'JSON lines.',
@@ -167,6 +178,7 @@ const askRoutes: readonly Route[] = [
     path: '/v1/sessions/:id/asks',
     name: 'getAsks',
     summary: 'The questions that wait for an answer',
+    scope: 'watch',
     answers: { 200: json('The asks.', reference('AskList')) },
     refusals: [404, 410],
     handle: getAsks,
@@ -176,10 +188,45 @@ const askRoutes: readonly Route[] = [
     path: '/v1/sessions/:id/asks/:ask',
     name: 'answerAsk',
     summary: 'Answer a question; the first valid answer wins',
+    scope: 'answer',
     body: reference('AnswerRequest'),
     answers: { 200: json('It is answered.', reference('AnsweredAsk')) },
     refusals: [404, 409, 410, 413, 415],
     handle: answerAsk,
+  },
+]
+
+const linkRoutes: readonly Route[] = [
+  {
+    method: 'POST',
+    path: '/v1/sessions/:id/links',
+    name: 'createLink',
+    summary: 'Make a link that lets its holder into this one session',
+    scope: 'admin',
+    body: reference('LinkRequest'),
+    answers: { 201: json('The link, with its token.', reference('CreatedLink')) },
+    refusals: [404, 410, 413, 415, 429],
+    handle: createLink,
+  },
+  {
+    method: 'GET',
+    path: '/v1/sessions/:id/links',
+    name: 'getLinks',
+    summary: 'The links of a session, without their tokens',
+    scope: 'admin',
+    answers: { 200: json('The links.', reference('LinkList')) },
+    refusals: [404, 410],
+    handle: getLinks,
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/sessions/:id/links/:link',
+    name: 'revokeLink',
+    summary: 'Revoke a link; revoking it again changes nothing',
+    scope: 'admin',
+    answers: { 200: json('Nobody can attach by it any more.', reference('RevokedLink')) },
+    refusals: [404],
+    handle: revokeLink,
   },
 ]
 
@@ -188,4 +235,5 @@ export const NATIVE_ROUTES: readonly Route[] = [
   ...turnRoutes,
   ...logRoutes,
   ...askRoutes,
+  ...linkRoutes,
 ]

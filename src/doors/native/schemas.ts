@@ -2,7 +2,9 @@
 import {
   BUSY_POLICIES,
   LIMITS,
+  LINK_SCOPES,
   RECONNECT_POLICIES,
+  ROLES,
   STATE_LIMITS,
   type TurnState,
 } from '../../core/index.ts'
@@ -38,6 +40,7 @@ function atMost(properties: Readonly<Record<string, Schema>>, required: string[]
 const creation: Readonly<Record<string, Schema>> = {
   agent: { type: 'string', description: 'One that the server has; its first is the default.' },
   reconnect: { enum: RECONNECT_POLICIES, default: 'reopen' },
+  exclusive: { type: 'boolean', default: false, description: 'At most one client drives it.' },
   graceMs: { type: 'integer', minimum: 0, maximum: LIMITS.graceMsMax },
   ttlMs: {
     type: ['integer', 'null'],
@@ -85,6 +88,21 @@ const turn: Schema = exactly({
   endedAt: timeOrNull,
 })
 
+const attachment: Schema = exactly({
+  role: { enum: ROLES },
+  answers: { type: 'array', items: text, description: 'The kinds of ask it answers.' },
+  state: { enum: ['live', 'detached'] },
+  graceUntil: { ...timeOrNull, description: 'Until when a detached one may come back.' },
+  epoch: { type: 'integer', minimum: 1, description: 'How often it has connected.' },
+})
+
+const scopes: Schema = { type: 'array', items: { enum: LINK_SCOPES }, minItems: 1 }
+const uses: Schema = {
+  type: ['integer', 'null'],
+  description: 'How many more clients may attach by it; null: any number.',
+}
+const link: Readonly<Record<string, Schema>> = { id: text, scopes, expiresAt: timeOrNull, uses }
+
 export const NATIVE_SCHEMAS: Readonly<Record<string, Schema>> = {
   SessionRequest: atMost({
     key: { type: 'string', description: `At most ${STATE_LIMITS.keyBytesMax} bytes of UTF-8.` },
@@ -95,13 +113,14 @@ export const NATIVE_SCHEMAS: Readonly<Record<string, Schema>> = {
     ...row,
     internal: { type: 'boolean' },
     reconnect: { enum: RECONNECT_POLICIES },
+    exclusive: { type: 'boolean' },
     graceMs: whole,
     ttlMs: { type: ['integer', 'null'] },
     turns: { ...whole, description: 'How many have started.' },
     running: { ...textOrNull, description: 'The id of the turn that runs.' },
     queued: { type: 'array', items: text, description: 'The ids of the turns that wait.' },
     asks: { ...whole, description: 'How many questions wait for an answer.' },
-    attachments: { ...whole, description: 'How many clients hold it.' },
+    attachments: { type: 'array', items: attachment, description: 'The clients that hold it.' },
     closed: { type: ['object', 'null'], properties: { at: time, reason: text } },
     backend: { ...textOrNull, description: "The backend's own session id." },
   }),
@@ -148,4 +167,21 @@ export const NATIVE_SCHEMAS: Readonly<Record<string, Schema>> = {
     session: text,
     ask: exactly({ id: text, outcome: { const: 'answered' }, answer: {} }),
   }),
+  LinkRequest: atMost(
+    {
+      scopes,
+      expiresInMs: { type: 'integer', minimum: 1 },
+      expiresAt: timeOrNull,
+      uses: { ...uses, minimum: 1 },
+    },
+    ['scopes'],
+  ),
+  Link: exactly(link),
+  CreatedLink: exactly({
+    ...link,
+    token: { type: 'string', description: 'Told only now.' },
+    url: { type: 'string', description: 'The token is in its fragment, which is never sent.' },
+  }),
+  LinkList: exactly({ links: { type: 'array', items: reference('Link') } }),
+  RevokedLink: exactly({ id: text, state: { const: 'revoked' } }),
 }

@@ -1,0 +1,78 @@
+/**
+ * Answers on their way. One that was sent twice, because the connection was lost before its reply,
+ * may be refused as too late although it was the first of the two that settled the ask: the log
+ * says who did.
+ */
+import { deferred } from './deferred.ts'
+import type { HoldfastClientError } from './errors.ts'
+import type { Settle } from './requests.ts'
+
+class Answer {
+  readonly ask: string
+  readonly #done = deferred<void>()
+  readonly #forget: (answer: Answer) => void
+  /** Whether an answer of this client settled the ask; null until the log has said so. */
+  #own: boolean | null = null
+  #refusal: HoldfastClientError | null = null
+
+  constructor(ask: string, forget: (answer: Answer) => void) {
+    this.ask = ask
+    this.#forget = forget
+  }
+
+  get done(): Promise<void> {
+    return this.#done.promise
+  }
+
+  taken(): void {
+    this.#forget(this)
+    this.#done.resolve()
+  }
+
+  refused(error: HoldfastClientError, again: boolean): void {
+    const doubtful = again && error.code === 'ask_settled'
+    if (!doubtful || this.#own === false) this.#reject(error)
+    else if (this.#own === true) this.taken()
+    else this.#refusal = error
+  }
+
+  settled(own: boolean): void {
+    this.#own = own
+    if (this.#refusal === null) return
+    if (own) this.taken()
+    else this.#reject(this.#refusal)
+  }
+
+  /** The log will not say. */
+  end(): void {
+    if (this.#refusal !== null) this.#reject(this.#refusal)
+  }
+
+  #reject(error: HoldfastClientError): void {
+    this.#forget(this)
+    this.#done.reject(error)
+  }
+}
+
+export class Answers {
+  readonly #waiting = new Set<Answer>()
+
+  add(ask: string): { readonly done: Promise<void>; readonly settle: Settle } {
+    const answer = new Answer(ask, (over) => this.#waiting.delete(over))
+    this.#waiting.add(answer)
+    const settle: Settle = {
+      taken: () => answer.taken(),
+      refused: (error, again) => answer.refused(error, again),
+    }
+    return { done: answer.done, settle }
+  }
+
+  /** The log says who settled an ask. */
+  settled(ask: string, own: boolean): void {
+    for (const answer of [...this.#waiting]) if (answer.ask === ask) answer.settled(own)
+  }
+
+  end(): void {
+    for (const answer of [...this.#waiting]) answer.end()
+  }
+}

@@ -1,0 +1,23 @@
+/** The client's front door, for browsers and Node. */
+export type { Ask } from './asks.ts'
+export { Client, connect, type ConnectOptions } from './client.ts'
+export { HoldfastClientError } from './errors.ts'
+export type { ClientState } from './line.ts'
+export type { ClientMessage } from './messages.ts'
+export type {
+  ClientClock,
+  ClientSocket,
+  ClientSocketClass,
+  ClientSocketEvent,
+  ClientStorage,
+} from './platform.ts'
+export {
+  ClientSession,
+  type ClientSessionEvents,
+  type ClientSessionOptions,
+  type ClientTurnOptions,
+  type Input,
+  type SessionInfo,
+} from './session.ts'
+export { ClientTurn, type ClientTurnResult, type Delta, type SessionEvent } from './turns.ts'
+export type { Hint, Role, Seen } from '../wire/frames.ts'

@@ -1,0 +1,97 @@
+/** What the end of a connection means, and how long to wait before the next. Pure. */
+import type { Hint, Refuse } from '../wire/frames.ts'
+import type { Ending } from './errors.ts'
+
+/** Every time the client waits for something, named with its unit. */
+export const CLIENT_LIMITS = {
+  /** Between opening a socket and its welcome. */
+  welcomeMs: 10_000,
+  /** How long the first welcome is tried for; after it the session's grace time counts. */
+  firstWelcomeMs: 30_000,
+  /** A connection that held this long was good: the next loss starts with no wait again. */
+  stableMs: 5_000,
+  /** How long a connection has to show that it is alive when the network has changed. */
+  probeMs: 2_000,
+  /** How long to stay away from a server that asks for it without saying how long. */
+  laterMs: 1_000,
+  /** One message, as the server accepts it. */
+  messageBytesMax: 1_048_576,
+} as const
+
+const BACKOFF_MS = [0, 250, 500, 1_000, 2_000, 5_000] as const
+
+/** Full jitter: many clients that lost one server do not come back in step. */
+export function backoffMs(attempt: number, random: number): number {
+  return (BACKOFF_MS[Math.min(attempt, BACKOFF_MS.length) - 1] ?? 0) * random
+}
+
+/** Whether to come back, and if not, what to tell. */
+export type Verdict = Ending & { readonly back: boolean; readonly afterMs: number }
+
+const CODES: Readonly<Record<number, string>> = {
+  1000: 'left',
+  1012: 'not_owner',
+  4400: 'bad_request',
+  4401: 'unauthorized',
+  4403: 'forbidden',
+  4404: 'session_unknown',
+  4408: 'superseded',
+  4409: 'in_use',
+  4410: 'session_closed',
+  4412: 'ahead',
+  4413: 'too_slow',
+  4423: 'work_started',
+  4425: 'token_reused',
+  4426: 'version_unsupported',
+  4429: 'too_many',
+  4503: 'draining',
+}
+
+const HINTS: Readonly<Record<string, Hint>> = {
+  attachment_ended: 'start_new',
+  attachment_unknown: 'start_new',
+  session_closed: 'start_new',
+  session_erased: 'start_new',
+  session_unknown: 'start_new',
+  work_started: 'start_new',
+  ahead: 'reload',
+  connection_lost: 'reload',
+  token_reused: 'reload',
+  unreachable: 'reload',
+  version_unsupported: 'reload',
+  in_use: 'take_over',
+  superseded: 'take_over',
+  draining: 'wait',
+  too_many: 'wait',
+}
+
+/** The numbers below 4000 after which the same words would only fail again. */
+const FINAL_NUMBERS: ReadonlySet<number> = new Set([1000, 1002, 1003, 1007, 1008, 1009])
+const PASSING_NUMBERS: ReadonlySet<number> = new Set([4413, 4429, 4503])
+
+export function endingOf(code: string, reason: string, hint: Hint | null = null): Ending {
+  return { code, reason, hint: hint ?? HINTS[code] ?? null }
+}
+
+/** `said`: why, if the server said so before it closed. */
+export function readClose(
+  number: number,
+  reason: string,
+  said: { readonly code: string; readonly reason: string } | null,
+): Verdict {
+  const final = number < 4_000 ? FINAL_NUMBERS.has(number) : !PASSING_NUMBERS.has(number)
+  const code = said?.code ?? CODES[number] ?? (final ? 'bad_request' : 'connection_lost')
+  const words = said?.reason ?? (reason === '' ? `the connection was closed (${number})` : reason)
+  const afterMs = number === 4_429 ? CLIENT_LIMITS.laterMs : 0
+  return { ...endingOf(code, words), back: !final, afterMs }
+}
+
+/**
+ * Whoever is in the way of a person's own decision waits for that decision, whatever the server
+ * says.
+ */
+export function readRefusal({ code, reason, retry, afterMs, hint }: Refuse): Verdict {
+  const back = retry !== 'never' && code !== 'in_use' && code !== 'superseded'
+  const laterMs = afterMs ?? CLIENT_LIMITS.laterMs
+  return { ...endingOf(code, reason, hint), back, afterMs: retry === 'after' ? laterMs : 0 }
+}

@@ -1,0 +1,122 @@
+/**
+ * What was asked of the server and has no reply yet. Whatever connection it was sent on, it is sent
+ * again under the same id after the next welcome, so that it is done once; and it always settles:
+ * by its reply, or with the session's end.
+ */
+import type { ClientFrame, ServerFrame } from '../wire/frames.ts'
+import { HoldfastClientError, errorOf, type Ending } from './errors.ts'
+import { CLIENT_LIMITS } from './reconnect.ts'
+
+type RequestFrame = Extract<ClientFrame, { readonly id: string }>
+/** A request before it has its id. */
+export type RequestBody = RequestFrame extends infer Frame
+  ? Frame extends RequestFrame
+    ? Omit<Frame, 'id'>
+    : never
+  : never
+export type ReplyFrame = Extract<ServerFrame, { readonly type: 'reply' }>
+
+/** Called at once, in the order of what arrives: an event that follows a reply finds it done. */
+export type Settle = {
+  /** `turn` is empty where the request was not about a turn. */
+  readonly taken: (turn: string) => void
+  /** `again`: it had been sent before, so this may be the answer to what was done already. */
+  readonly refused: (error: HoldfastClientError, again: boolean) => void
+}
+
+type Pending = {
+  readonly type: RequestFrame['type']
+  readonly json: string
+  readonly settle: Settle
+  /** The attachment that it was sent for, and how often. */
+  attachment: string | null
+  sent: number
+}
+
+export class Requests {
+  readonly #send: (json: string) => void
+  readonly #prefix: string
+  readonly #pending = new Map<string, Pending>()
+  #count = 0
+  /** The attachment of the live connection. */
+  #attachment: string | null = null
+
+  /** `prefix` must be new: after a reload the same attachment goes on with other ids. */
+  constructor(send: (json: string) => void, prefix: string) {
+    this.#send = send
+    this.#prefix = prefix
+  }
+
+  /** Requests of this type that wait for their reply. */
+  waiting(type: RequestFrame['type']): number {
+    return [...this.#pending.values()].filter((pending) => pending.type === type).length
+  }
+
+  add(body: RequestBody, settle: Settle): void {
+    this.#count += 1
+    const id = `${this.#prefix}-${this.#count}`
+    const json = JSON.stringify({ ...body, id })
+    if (isTooLarge(json)) {
+      const { messageBytesMax } = CLIENT_LIMITS
+      const words = `a message has at most ${messageBytesMax} bytes`
+      return settle.refused(new HoldfastClientError('body_too_large', words), false)
+    }
+    const pending = { type: body.type, json, settle, attachment: null, sent: 0 }
+    this.#pending.set(id, pending)
+    if (this.#attachment !== null) this.#sendOne(pending, this.#attachment)
+  }
+
+  /** What another attachment sent cannot be sent again: it might be done twice. */
+  connected(attachment: string): void {
+    this.#attachment = attachment
+    for (const [id, pending] of this.#pending) {
+      if (pending.attachment === null || pending.attachment === attachment) {
+        this.#sendOne(pending, attachment)
+      } else {
+        this.#pending.delete(id)
+        const words = 'the connection was lost for good before the reply: it may have been done'
+        pending.settle.refused(new HoldfastClientError('attachment_ended', words), true)
+      }
+    }
+  }
+
+  disconnected(): void {
+    this.#attachment = null
+  }
+
+  reply(frame: ReplyFrame): void {
+    const pending = this.#pending.get(frame.id)
+    if (pending === undefined) return
+    this.#pending.delete(frame.id)
+    if (!('error' in frame)) return pending.settle.taken(frame.turn ?? '')
+    const { code, message, retry } = frame.error
+    const error = new HoldfastClientError(code, message, { retry })
+    pending.settle.refused(error, pending.sent > 1)
+  }
+
+  /** A session that is closed has nothing to close, and nothing to cancel, any more. */
+  end(ending: Ending): void {
+    const all = [...this.#pending.values()]
+    this.#pending.clear()
+    this.#attachment = null
+    for (const { type, settle, sent } of all) {
+      const reached = type === 'close' || type === 'cancel'
+      if (reached && ending.code === 'session_closed') settle.taken('')
+      else settle.refused(errorOf(ending), sent > 1)
+    }
+  }
+
+  #sendOne(pending: Pending, attachment: string): void {
+    pending.attachment = attachment
+    pending.sent += 1
+    this.#send(pending.json)
+  }
+}
+
+function isTooLarge(json: string): boolean {
+  const { messageBytesMax } = CLIENT_LIMITS
+  // A character has at most three bytes here: most messages need no counting.
+  return (
+    json.length * 3 > messageBytesMax && new TextEncoder().encode(json).length > messageBytesMax
+  )
+}

@@ -1,0 +1,378 @@
+/**
+ * One session as a page or a program sees it: its events as they come, its turns and asks, and
+ * whether it is there at all.
+ *
+ * 1. Every event and every delta is told once, in order: what was seen before is dropped by its
+ *    position.
+ * 2. Whatever is pending settles: by what the server says, or with the session's end.
+ * 3. Who has left hears nothing any more, whether or not the goodbye arrived.
+ */
+import {
+  WIRE_VERSION,
+  type ClientFrame,
+  type Hello,
+  type Resume,
+  type Role,
+  type Seen,
+  type ServerFrame,
+  type Welcome,
+} from '../wire/frames.ts'
+import { Answers } from './answers.ts'
+import { Asks, type Ask } from './asks.ts'
+import { Bookmark } from './bookmark.ts'
+import { deferred } from './deferred.ts'
+import { errorOf } from './errors.ts'
+import { Handlers } from './handlers.ts'
+import { Line, type ClientState, type LineOwner } from './line.ts'
+import { messageOf, type ClientMessage } from './messages.ts'
+import type { Platform } from './platform.ts'
+import { endingOf } from './reconnect.ts'
+import { Requests } from './requests.ts'
+import { ClientTurn, Turns, type Delta, type SessionEvent, type TurnTrack } from './turns.ts'
+
+type TurnFrame = Extract<ClientFrame, { readonly type: 'turn' }>
+export type Input = TurnFrame['input']
+export type ClientTurnOptions = Pick<TurnFrame, 'busy' | 'waitMs' | 'onDisconnect'>
+
+/** Which session, and as whom. What it is created with counts only if this creates it. */
+export type ClientSessionOptions = NonNullable<Hello['options']> & {
+  /** One of the two: the caller's own name for it, or the id of one that exists. */
+  readonly key?: string
+  readonly id?: string
+  readonly role?: Role
+  /** The kinds of ask that this client answers. */
+  readonly answers?: readonly string[]
+  /** The token of a link to this session. */
+  readonly link?: string
+  /** Begin after this, instead of at the beginning. */
+  readonly after?: Seen
+  /** After a reload: everything again (the default), or what the page had not seen yet. */
+  readonly history?: 'replay' | 'continue'
+  /** Be told of attachments and links too. */
+  readonly presence?: boolean
+  /** What the place of this page is remembered under, instead of the key or id. */
+  readonly name?: string
+}
+
+export type ClientSessionEvents = {
+  readonly event: SessionEvent
+  readonly delta: Delta
+  /** A question that waits for an answer, once. */
+  readonly ask: Ask
+  /** All that wait now, whenever that changes. */
+  readonly asks: readonly Ask[]
+  readonly state: ClientState
+  /** What was said: a turn's input, and every message of the answer. */
+  readonly message: ClientMessage
+}
+
+export type SessionInfo = Welcome['session']
+
+const BEGINNING: Seen = { seq: 0, delta: 0 }
+/** What a place remembered from before a reload may be refused with while its session goes on. */
+const PLACE_LOST = ['attachment_ended', 'attachment_unknown', 'unauthorized', 'token_reused']
+
+export class ClientSession {
+  readonly #options: ClientSessionOptions
+  readonly #token: string | undefined
+  readonly #handlers = new Handlers<ClientSessionEvents>()
+  readonly #bookmark: Bookmark
+  readonly #line: Line
+  readonly #requests: Requests
+  readonly #turns: Turns
+  readonly #asks: Asks
+  readonly #answers = new Answers()
+  #ready = deferred<void>()
+  #info: SessionInfo | null = null
+  #seen: Seen
+  /** Its id, once it is known. */
+  #id: string | undefined
+  #resume: Resume | null = null
+  #attachment: string | null = null
+  /** The asks that the last welcome brought. */
+  #brought: readonly Ask[] | null = null
+  #isRestored = false
+  #isRestarted = false
+  #isTaking = false
+  #hasLeft = false
+
+  constructor(
+    platform: Platform,
+    target: { readonly url: string; readonly token: string | undefined },
+    options: ClientSessionOptions,
+  ) {
+    const { key, id, name, answers = [], after = BEGINNING } = options
+    const { clock, random } = platform
+    this.#options = options
+    this.#token = target.token
+    this.#id = id
+    this.#seen = after
+    this.#bookmark = new Bookmark(platform.storage, name ?? key ?? id ?? '')
+    this.#asks = new Asks(answers)
+    const prefix = `${clock.now().toString(36)}${random().toString(36).slice(2, 10)}`
+    this.#requests = new Requests((json) => this.#line.sendText(json), prefix)
+    this.#turns = new Turns(() => this.#requests.waiting('turn') > 0)
+    this.#restore()
+    this.#line = new Line(platform, target.url, this.#lineOwner())
+    this.#line.start()
+  }
+
+  get state(): ClientState {
+    return this.#line.state
+  }
+
+  /** The session as it was at the last welcome; null before the first. */
+  get info(): SessionInfo | null {
+    return this.#info
+  }
+
+  /** The position after all that was told. */
+  get seen(): Seen {
+    return this.#seen
+  }
+
+  get asks(): readonly Ask[] {
+    return this.#asks.open
+  }
+
+  /** The first welcome; rejected if the session ends before it. */
+  get ready(): Promise<void> {
+    return this.#ready.promise
+  }
+
+  /** The returned function removes the handler. */
+  on<Name extends keyof ClientSessionEvents>(
+    name: Name,
+    handler: (value: ClientSessionEvents[Name]) => void,
+  ): () => void {
+    return this.#handlers.on(name, handler)
+  }
+
+  /** Await it for the result, or iterate it for the answer as it comes. */
+  turn(input: Input, options: ClientTurnOptions = {}): ClientTurn {
+    const { busy, waitMs, onDisconnect } = options
+    const track = deferred<TurnTrack>()
+    this.#request(
+      { type: 'turn', input, busy, waitMs, onDisconnect },
+      { taken: (turn) => track.resolve(this.#turns.take(turn)), refused: track.reject },
+    )
+    return new ClientTurn(track.promise)
+  }
+
+  /** Stops a turn; resolves when it is over. */
+  cancel(turn: string): Promise<void> {
+    const done = deferred<void>()
+    const taken = (): void => done.resolve()
+    this.#request({ type: 'cancel', turn }, { taken, refused: done.reject })
+    return done.promise
+  }
+
+  /** The first valid answer wins; a later one is refused with `ask_settled`. */
+  answer(ask: string, answer: unknown): Promise<void> {
+    const { done, settle } = this.#answers.add(ask)
+    this.#request({ type: 'answer', ask, answer: answer ?? null }, settle)
+    return done
+  }
+
+  /** Closes the session, for everybody. */
+  close(): Promise<void> {
+    if (isClosed(this.state)) return Promise.resolve()
+    const done = deferred<void>()
+    const taken = (): void => done.resolve()
+    this.#request({ type: 'close' }, { taken, refused: done.reject })
+    return done.promise
+  }
+
+  /** Says goodbye; the session goes on without this client. */
+  leave(): void {
+    this.#hasLeft = true
+    try {
+      this.#line.send({ type: 'bye' })
+    } finally {
+      this.#line.end(endingOf('left', 'this client has left'))
+      this.#handlers.clear()
+    }
+  }
+
+  /** Leaves without another word to any handler. */
+  dispose(): void {
+    this.#handlers.clear()
+    this.leave()
+  }
+
+  /** After an end with the hint `take_over`, by a person's decision: take the session over. */
+  takeOver(): Promise<void> {
+    const { state } = this
+    const may = state.name === 'ended' && state.hint === 'take_over' && !this.#hasLeft
+    if (!may) return this.ready
+    this.#isTaking = true
+    this.#isRestarted = false
+    this.#ready = deferred()
+    this.#line.start()
+    return this.ready
+  }
+
+  #request(...[body, settle]: Parameters<Requests['add']>): void {
+    const { state } = this
+    if (state.name === 'ended') settle.refused(errorOf(state), false)
+    else this.#requests.add(body, settle)
+  }
+
+  /**
+   * A reloaded page takes its attachment up again; what it shows is empty, so it reads all again.
+   */
+  #restore(): void {
+    const place = this.#bookmark.read()
+    const { id, after, history } = this.#options
+    if (place === null || (id !== undefined && id !== place.session)) return
+    this.#isRestored = true
+    this.#id = place.session
+    this.#resume = place.resume
+    if (after === undefined && history === 'continue') this.#seen = place.seen
+  }
+
+  #remember(): void {
+    if (this.#resume === null || this.#id === undefined) return
+    this.#bookmark.write({ session: this.#id, resume: this.#resume, seen: this.#seen })
+  }
+
+  #lineOwner(): LineOwner {
+    return {
+      hello: () => this.#hello(),
+      welcomed: (welcome) => this.#welcomed(welcome),
+      received: (frame) => this.#received(frame),
+      caughtUp: () => this.#remember(),
+      rethink: (code) => this.#rethink(code),
+      changed: (state) => this.#changed(state),
+    }
+  }
+
+  #hello(): Hello {
+    const { key, role, answers, presence } = this.#options
+    const { seq, delta } = this.#seen
+    const known = this.#id !== undefined
+    return {
+      type: 'hello',
+      v: WIRE_VERSION,
+      ...(known ? { session: this.#id } : { key, options: creation(this.#options) }),
+      auth: this.#auth(),
+      role,
+      answers,
+      presence,
+      after: seq > 0 || delta > 0 ? this.#seen : undefined,
+      take: this.#isTaking ? true : undefined,
+    }
+  }
+
+  /** Who comes back needs no link: it may be used up by now. */
+  #auth(): Hello['auth'] {
+    const token = this.#token
+    const { link } = this.#options
+    if (this.#resume !== null) return { token, resume: this.#resume }
+    return token === undefined && link === undefined ? undefined : { token, link }
+  }
+
+  #welcomed(welcome: Welcome): void {
+    const { session, attachment, resume, epoch } = welcome
+    this.#info = session
+    this.#id = session.id
+    this.#attachment = attachment
+    this.#resume = resume === null ? null : { attachment, token: resume }
+    this.#isTaking = false
+    this.#isRestored = false
+    this.#isRestarted = false
+    // Kept before it is confirmed: after that the token before it is good for nothing.
+    this.#remember()
+    this.#line.send({ type: 'ready', epoch })
+    this.#requests.connected(attachment)
+    this.#brought = this.#asks.welcome(welcome)
+    this.#ready.resolve()
+  }
+
+  #rethink(code: string): ReturnType<LineOwner['rethink']> {
+    if (code === 'ahead' && !this.#isRestarted) {
+      this.#isRestarted = true
+      this.#seen = BEGINNING
+      this.#turns.end(endingOf('ahead', 'the server has lost a part of the log'))
+      this.#answers.end()
+      return 'from the beginning'
+    }
+    if (!this.#isRestored || !PLACE_LOST.includes(code)) return 'no'
+    this.#isRestored = false
+    this.#resume = null
+    this.#bookmark.clear()
+    return 'yes'
+  }
+
+  #changed(state: ClientState): void {
+    if (state.name !== 'live') this.#requests.disconnected()
+    if (state.name === 'ended') this.#settleAll(state)
+    this.#handlers.emit('state', state)
+    if (state.name !== 'live' || this.#brought === null) return
+    const brought = this.#brought
+    this.#brought = null
+    for (const ask of brought) this.#handlers.emit('ask', ask)
+    this.#handlers.emit('asks', this.asks)
+  }
+
+  #settleAll(state: ClientState & { readonly name: 'ended' }): void {
+    this.#resume = null
+    this.#bookmark.clear()
+    this.#requests.end(state)
+    this.#turns.end(state)
+    this.#answers.end()
+    this.#ready.reject(errorOf(state))
+    if (this.#asks.end()) this.#handlers.emit('asks', [])
+  }
+
+  #received(frame: ServerFrame): void {
+    if ('seq' in frame) this.#event(frame)
+    else if (frame.type === 'delta') this.#delta(frame)
+    else if (frame.type === 'reply') this.#requests.reply(frame)
+  }
+
+  #event(event: SessionEvent): void {
+    if (event.seq <= this.#seen.seq) return
+    const delta = event.type === 'turn.started' ? 0 : this.#seen.delta
+    this.#seen = { seq: event.seq, delta }
+    this.#turns.event(event)
+    this.#handlers.emit('event', event)
+    const message = messageOf(event)
+    if (message !== null) this.#handlers.emit('message', message)
+    if (event.type === 'ask.opened' || event.type === 'ask.settled') this.#ask(event)
+    if (event.type === 'session.closed') {
+      this.#line.end(endingOf('session_closed', `the session is closed: ${event.reason}`))
+    }
+  }
+
+  #delta(delta: Delta): void {
+    if (delta.n <= this.#seen.delta) return
+    this.#seen = { seq: this.#seen.seq, delta: delta.n }
+    this.#turns.delta(delta)
+    this.#handlers.emit('delta', delta)
+  }
+
+  #ask(event: Extract<SessionEvent, { readonly type: 'ask.opened' | 'ask.settled' }>): void {
+    if (event.type === 'ask.opened') {
+      const ask = this.#asks.opened(event)
+      if (ask === null) return
+      this.#handlers.emit('ask', ask)
+    } else {
+      const own = event.outcome === 'answered' && event.by === this.#attachment
+      this.#answers.settled(event.ask, own)
+      if (!this.#asks.settled(event.ask)) return
+    }
+    this.#handlers.emit('asks', this.asks)
+  }
+}
+
+function isClosed(state: ClientState): boolean {
+  return state.name === 'ended' && state.code === 'session_closed'
+}
+
+/** What the session is created with, if anything was said about it. */
+function creation(options: ClientSessionOptions): Hello['options'] {
+  const { agent, reconnect, exclusive, graceMs, ttlMs, labels } = options
+  const said = { agent, reconnect, exclusive, graceMs, ttlMs, labels }
+  return Object.values(said).every((value) => value === undefined) ? undefined : said
+}

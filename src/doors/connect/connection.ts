@@ -1,0 +1,244 @@
+/**
+ * One socket's life: hello, welcome, and then requests one way and the log the other.
+ *
+ * I6: what comes from a connection that is no longer its attachment's own is dropped. I7: replies
+ * go to the connection that asked. I10: a lost connection is told to the session, whose policy
+ * decides.
+ */
+import {
+  HoldfastError,
+  asHoldfastError,
+  type AttachmentHandle,
+  type SessionHandle,
+} from '../../core/index.ts'
+import { readClientMessage, readHello } from '../../wire/client-frames.ts'
+import type { ClientFrame, Role, ServerFrame } from '../../wire/frames.ts'
+import { enter, type Entry } from './entry.ts'
+import type { Hub } from './hub.ts'
+import { closeCode, refusalOf } from './refusal.ts'
+import { Requests } from './requests.ts'
+import type { Socket } from './socket.ts'
+import { streamTo } from './stream.ts'
+
+/** What a small message costs until it has left, besides its text. */
+const MESSAGE_BYTES = 256
+
+export class Connection {
+  readonly socket: Socket
+  readonly #hub: Hub
+  #entry: Entry | null = null
+  #requests: Requests | null = null
+  #greeted = false
+  #over = false
+  /** Ends the stream when the socket is gone. */
+  readonly #gone = new AbortController()
+  #heardAt = performance.now()
+  #saidAt = performance.now()
+  /** What was said, besides the stream, and has not left this process. */
+  #unsentBytes = 0
+  #probes: ((alive: boolean) => void)[] = []
+
+  constructor(hub: Hub, socket: Socket) {
+    this.#hub = hub
+    this.socket = socket
+    hub.add(this)
+  }
+
+  get attachment(): AttachmentHandle | null {
+    return this.#entry?.attachment ?? null
+  }
+
+  get session(): SessionHandle | null {
+    return this.#entry?.session ?? null
+  }
+
+  get role(): Role | null {
+    return this.#entry?.role ?? null
+  }
+
+  drives(session: string): boolean {
+    return this.session?.id === session && this.role === 'driver'
+  }
+
+  /** A message arrived. */
+  receive(message: string): void {
+    if (this.#over) return
+    this.#heardAt = performance.now()
+    try {
+      if (this.#greeted) this.#frames(readClientMessage(message))
+      else this.#hello(message)
+    } catch (thrown) {
+      this.refuse(asHoldfastError(thrown))
+    }
+  }
+
+  /** The socket is closed. `goodbye`: by the client, on purpose. */
+  closed(): void {
+    if (this.#over) return
+    this.#end()
+    const { attachment } = this
+    if (attachment === null || this.#hub.connectionOf(attachment.id) !== this) {
+      return this.#hub.drop(this, null, 0)
+    }
+    this.#lost(attachment)
+  }
+
+  #lost(attachment: AttachmentHandle): void {
+    // A session that is gone meanwhile has ended its attachments already.
+    void this.#lose(attachment).catch(() => this.#hub.drop(this, attachment.id, 0))
+  }
+
+  async #lose(attachment: AttachmentHandle): Promise<void> {
+    await attachment.lose()
+    const state = await this.session?.state()
+    const back = state?.attachments.some(({ id }) => id === attachment.id) === true
+    this.#hub.drop(this, attachment.id, back ? state.graceMs : 0)
+  }
+
+  say(frame: ServerFrame): void {
+    if (this.#over) return
+    this.#saidAt = performance.now()
+    const text = JSON.stringify(frame)
+    const bytes = text.length + MESSAGE_BYTES
+    this.#unsentBytes += bytes
+    this.socket.send(text, () => {
+      this.#unsentBytes -= bytes
+    })
+  }
+
+  /** Says why, and closes. */
+  refuse(error: HoldfastError): void {
+    if (this.#over) return
+    if (this.#entry === null) this.say(refusalOf(error))
+    else this.say({ type: 'ending', code: error.code, reason: refusalOf(error).reason })
+    this.socket.close(closeCode(error.code), error.code)
+    this.closed()
+  }
+
+  /** Another connection has this attachment now. */
+  supersede(): void {
+    this.say({ type: 'superseded' })
+    this.refuse(new HoldfastError('superseded', 'continued in another connection'))
+  }
+
+  drain(): void {
+    this.refuse(new HoldfastError('draining', 'the server is about to stop'))
+  }
+
+  /** Whether it answers within the time to probe. */
+  async isAlive(): Promise<boolean> {
+    if (this.#over) return false
+    this.say({ type: 'ping' })
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(false), this.#hub.limits.probeMs)
+      this.#probes.push((alive) => {
+        clearTimeout(timer)
+        resolve(alive)
+      })
+    })
+  }
+
+  /** Called now and then: a silent connection is pinged, then given up. */
+  watch(now: number): void {
+    const { helloMs, pingMs, deadMs } = this.#hub.limits
+    const silence = now - this.#heardAt
+    if (this.#entry === null && !this.#greeted && silence > helloMs) {
+      return this.refuse(new HoldfastError('bad_request', 'hello did not come in time'))
+    }
+    if (silence > deadMs) {
+      this.socket.cut()
+      return this.closed()
+    }
+    if (this.#entry !== null && now - this.#saidAt >= pingMs) this.say({ type: 'ping' })
+  }
+
+  #hello(message: string): void {
+    if (message.length > this.#hub.limits.helloBytesMax) {
+      throw new HoldfastError('bad_request', 'hello is too large')
+    }
+    const hello = readHello(message)
+    this.#greeted = true
+    enter(this.#hub, this, hello).then(
+      (entry) => this.#welcome(entry),
+      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown)),
+    )
+  }
+
+  #turnAway(error: HoldfastError): void {
+    const { code } = error
+    if (code === 'unauthorized' || code === 'attachment_unknown' || code === 'token_reused') {
+      this.#hub.gate.failed(this.socket.address)
+    }
+    this.refuse(error)
+  }
+
+  #welcome(entry: Entry): void {
+    this.#entry = entry
+    const { attachment, session } = entry
+    this.#hub.take(attachment.id, this)?.supersede()
+    // The socket was lost while it was let in.
+    if (this.#over) return this.#lost(attachment)
+    this.#requests = new Requests(this.#hub, this, entry)
+    this.say(entry.welcome)
+    const { seq, delta } = entry.welcome.after
+    const { signal: gone } = this.#gone
+    const { presence } = entry
+    const feed = session.feed({ after: seq, afterDelta: delta, signal: gone, presence })
+    streamTo(this.socket, feed, { gone, limits: this.#hub.limits })
+      .then(() => this.#closeWithSession())
+      .catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
+  }
+
+  /** I9: with the session all that was asked of it is settled, and told before the end. */
+  async #closeWithSession(): Promise<void> {
+    await this.#requests?.settled()
+    this.refuse(new HoldfastError('session_closed', 'the session is closed'))
+  }
+
+  #frames(frames: readonly ClientFrame[]): void {
+    for (const frame of frames) {
+      // A goodbye may stand before it.
+      if (this.#over) return
+      if (this.#unsentBytes > this.#hub.limits.bufferedBytesMax) {
+        throw new HoldfastError('too_slow', 'the client does not read its answers')
+      }
+      this.#frame(frame)
+    }
+  }
+
+  #frame(frame: ClientFrame): void {
+    switch (frame.type) {
+      case 'hello':
+        throw new HoldfastError('bad_request', 'hello was said already')
+      case 'ping':
+        return this.say({ type: 'pong' })
+      case 'pong':
+        // Only this tells: anything else may have been on its way when the client was lost.
+        return this.#answerProbes(true)
+      case 'bye':
+        return this.#bye()
+      default:
+        if (this.#requests === null) throw new HoldfastError('bad_request', 'wait for the welcome')
+        this.#requests.take(frame)
+    }
+  }
+
+  #bye(): void {
+    const { attachment } = this
+    this.socket.close(1000, 'bye')
+    this.#end()
+    this.#hub.drop(this, attachment?.id ?? null, 0)
+    // One that ended meanwhile has nothing left to leave.
+    void attachment?.leave().catch(() => undefined)
+  }
+
+  #end(): void {
+    this.#over = true
+    this.#gone.abort()
+    this.#answerProbes(false)
+  }
+
+  #answerProbes(alive: boolean): void {
+    for (const answered of this.#probes.splice(0)) answered(alive)
+  }
+}

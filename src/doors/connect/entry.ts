@@ -1,0 +1,253 @@
+/**
+ * How a client is let in: who it is and what it may do, which session it means, and whether it is
+ * new or comes back. Two claimants of one place are told apart by asking the older one for a sign
+ * of life.
+ */
+import {
+  HoldfastError,
+  asHoldfastError,
+  type Attachment,
+  type AttachmentHandle,
+  type ResolveOptions,
+  type Session,
+  type SessionHandle,
+} from '../../core/index.ts'
+import {
+  WIRE_VERSION,
+  type Hello,
+  type Resume,
+  type Role,
+  type Welcome,
+} from '../../wire/frames.ts'
+import { sessionView } from '../../wire/views.ts'
+import type { Connection } from './connection.ts'
+import type { Hub } from './hub.ts'
+import type { Scope } from '../scopes.ts'
+
+/** A client that was let in. */
+export type Entry = {
+  readonly session: SessionHandle
+  readonly attachment: AttachmentHandle
+  readonly role: Role
+  readonly scopes: readonly Scope[]
+  readonly presence: boolean
+  readonly welcome: Welcome
+}
+
+export async function enter(hub: Hub, connection: Connection, hello: Hello): Promise<Entry> {
+  if (hello.v !== WIRE_VERSION) {
+    throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
+  }
+  if (hub.holdfast.authority.draining) {
+    throw new HoldfastError('draining', 'the server is about to stop')
+  }
+  const granted = await grantedScopes(hub, hello)
+  const session = await findSession(hub, hello, granted)
+  const place = await takePlace(hub, connection, { hello, session, granted })
+  const state = await session.state()
+  const { attachment, role, scopes } = place
+  const held = state.attachments.find(({ id }) => id === attachment.id)
+  if (held?.epoch !== attachment.epoch) {
+    throw new HoldfastError('superseded', 'continued in another connection')
+  }
+  const welcome = welcomeOf(hub, { hello, session, state, place })
+  return { session, attachment, role, scopes, presence: hello.presence ?? false, welcome }
+}
+
+/**
+ * What the hello's token or link may do; null if it has neither that is good, but a resume token.
+ */
+async function grantedScopes(hub: Hub, { auth, session }: Hello): Promise<readonly Scope[] | null> {
+  if (auth?.link !== undefined) return linkScopes(hub, session ?? '', auth.link)
+  const granted = hub.gate.grant(auth?.token)
+  if (granted !== null || auth?.resume !== undefined) return granted
+  throw new HoldfastError('unauthorized', 'a token or a link is needed')
+}
+
+/** Who shows nothing that is good is not told whether there is, or was, such a session. */
+async function linkScopes(hub: Hub, id: string, link: string): Promise<readonly Scope[]> {
+  try {
+    return (await hub.holdfast.session(id).link(link)).scopes
+  } catch (error) {
+    const { code } = asHoldfastError(error)
+    if (code !== 'session_unknown' && code !== 'session_erased') throw error
+    throw new HoldfastError('unauthorized', 'the link is unknown, used up or no longer valid')
+  }
+}
+
+function assertMay(granted: readonly Scope[] | null, needed: Scope): void {
+  const implied = needed === 'watch' && granted?.includes('talk') === true
+  if (implied || granted?.includes('admin') === true || granted?.includes(needed) === true) return
+  throw new HoldfastError('forbidden', `this needs the scope ${needed}`)
+}
+
+async function findSession(
+  hub: Hub,
+  { session, key, auth, options = {} }: Hello,
+  granted: readonly Scope[] | null,
+): Promise<SessionHandle> {
+  if (session === undefined) {
+    assertMay(granted, 'talk')
+    return hub.holdfast.resolve({ ...(options as ResolveOptions), key: key ?? '' })
+  }
+  const handle = hub.holdfast.session(session)
+  try {
+    await hub.holdfast.authority.open(session)
+  } catch (error) {
+    throw granted === null ? await whyToHolder(handle, error, auth?.resume) : error
+  }
+  return handle
+}
+
+/** That a session is closed is told to those who were part of it. */
+async function whyToHolder(
+  session: SessionHandle,
+  error: unknown,
+  resume: Resume | undefined,
+): Promise<unknown> {
+  const closed = asHoldfastError(error).code === 'session_closed'
+  const mine = closed && resume !== undefined && (await session.wasAttached(resume))
+  if (mine) return error
+  return new HoldfastError('attachment_unknown', 'there is no such attachment')
+}
+
+type Claim = {
+  readonly hello: Hello
+  readonly session: SessionHandle
+  readonly granted: readonly Scope[] | null
+}
+
+type Place = {
+  readonly attachment: AttachmentHandle
+  readonly role: Role
+  readonly answers: readonly string[]
+  readonly scopes: readonly Scope[]
+}
+
+async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promise<Place> {
+  const { hello, session, granted } = claim
+  const { role = 'driver', answers = [], auth } = hello
+  if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
+  assertMay(granted, role === 'driver' ? 'talk' : 'watch')
+  if (answers.length > 0) assertMay(granted, 'answer')
+  assertNotAhead(hello, await session.state())
+  const attachment = await attachFresh(hub, session, { hello, role, answers })
+  return { attachment, role, answers, scopes: granted ?? [] }
+}
+
+/**
+ * A resume token is a capability of its own: its holder may do what the attachment could, and more
+ * only by showing a token or link that allows it.
+ */
+async function comeBack(
+  hub: Hub,
+  connection: Connection,
+  { hello, session, granted }: Claim,
+  resume: Resume,
+): Promise<Place> {
+  const held = await session.attachmentOf(resume.attachment, resume.token)
+  if (granted !== null && (hello.answers ?? []).length > 0) assertMay(granted, 'answer')
+  const answers = granted === null ? held.answers : (hello.answers ?? held.answers)
+  assertNotAhead(hello, await session.state())
+  const { role } = held
+  const place = { role, answers, scopes: granted ?? scopesOf(held) }
+  const older = hub.connectionOf(resume.attachment)
+  const contested = older !== null && older !== connection && hello.take !== true
+  if (!contested || !(await older.isAlive())) {
+    // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
+    if (contested) await giveUp(older)
+    const attachment = await session.resume(resume.attachment, resume.token, { answers })
+    return { ...place, attachment }
+  }
+  const { exclusive } = await session.state()
+  if (exclusive) throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
+  // A copied tab: it may come in, but as somebody of its own.
+  return { ...place, attachment: await attachFresh(hub, session, { hello, role, answers }) }
+}
+
+/** Before it has a place: a refusal must leave nothing behind. */
+function assertNotAhead({ after }: Hello, { seq }: Session): void {
+  if ((after?.seq ?? 0) > seq) throw new HoldfastError('ahead', `the log ends at ${seq}`)
+}
+
+function scopesOf({ role, answers }: Attachment): readonly Scope[] {
+  const scopes: Scope[] = ['watch']
+  if (role === 'driver') scopes.push('talk')
+  if (answers.length > 0) scopes.push('answer')
+  return scopes
+}
+
+type Newcomer = {
+  readonly hello: Hello
+  readonly role: Role
+  readonly answers: readonly string[]
+}
+
+async function attachFresh(
+  hub: Hub,
+  session: SessionHandle,
+  newcomer: Newcomer,
+): Promise<AttachmentHandle> {
+  try {
+    return await attach(hub, session, newcomer)
+  } catch (error) {
+    if (!(error instanceof HoldfastError) || error.code !== 'in_use') throw error
+    // Perhaps only nobody has noticed yet that the other one is gone.
+    const drivers = hub.driversOf(session.id)
+    const alive = await Promise.all(drivers.map((driver) => driver.isAlive()))
+    if (alive.some(Boolean)) throw error
+    for (const driver of drivers) await giveUp(driver)
+    return attach(hub, session, newcomer)
+  }
+}
+
+/** The session must know of the loss before somebody else is let in. */
+async function giveUp(connection: Connection): Promise<void> {
+  connection.supersede()
+  await connection.attachment?.lose()
+}
+
+async function attach(
+  hub: Hub,
+  session: SessionHandle,
+  { hello, role, answers }: Newcomer,
+): Promise<AttachmentHandle> {
+  const { take = false, auth } = hello
+  const link = auth?.link === undefined ? {} : { link: auth.link }
+  const attachment = await session.attach({ role, answers, take, resumable: true, ...link })
+  const { exclusive } = await session.state()
+  // Never two drivers: whoever drove it before has lost its attachment with this step.
+  if (exclusive && role === 'driver') {
+    for (const driver of hub.driversOf(session.id)) driver.supersede()
+  }
+  return attachment
+}
+
+function welcomeOf(
+  hub: Hub,
+  parts: {
+    readonly hello: Hello
+    readonly session: SessionHandle
+    readonly state: Session
+    readonly place: Place
+  },
+): Welcome {
+  const { hello, session, state, place } = parts
+  const { attachment, role, answers } = place
+  const { pingMs, deadMs } = hub.limits
+  return {
+    type: 'welcome',
+    v: WIRE_VERSION,
+    // Who else is there is told to those who asked for presence, not to each of a thousand.
+    session: sessionView(hello.presence === true ? state : { ...state, attachments: [] }),
+    attachment: attachment.id,
+    role,
+    epoch: attachment.epoch,
+    resume: state.reconnect === 'none' ? null : attachment.token,
+    after: hello.after ?? { seq: 0, delta: 0 },
+    isNew: session.isNew,
+    asks: state.asks.filter(({ kind }) => answers.includes(kind)),
+    pingMs,
+    deadMs,
+  }
+}

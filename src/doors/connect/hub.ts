@@ -1,0 +1,107 @@
+/**
+ * All connections of this server. It knows which connection an attachment has now, looks for silent
+ * ones, and waits for those who may come back.
+ */
+import type { Holdfast } from '../../core/index.ts'
+import type { Connection } from './connection.ts'
+import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
+import { openGate, type Gatekeeper } from './socket.ts'
+
+export type HubOptions = {
+  readonly holdfast: Holdfast
+  readonly gate?: Gatekeeper
+  readonly limits?: Partial<ConnectLimits>
+}
+
+/** The requests of one attachment: they outlive its connections, and end with it. */
+type Presence = { readonly gone: AbortController; leaving: NodeJS.Timeout | null }
+
+export class Hub {
+  readonly holdfast: Holdfast
+  readonly gate: Gatekeeper
+  readonly limits: ConnectLimits
+  readonly #connections = new Set<Connection>()
+  readonly #byAttachment = new Map<string, Connection>()
+  readonly #presences = new Map<string, Presence>()
+  readonly #watch: NodeJS.Timeout
+
+  constructor({ holdfast, gate = openGate, limits = {} }: HubOptions) {
+    this.holdfast = holdfast
+    this.gate = gate
+    this.limits = { ...CONNECT_LIMITS, ...limits }
+    this.#watch = setInterval(() => this.#watchAll(), this.limits.watchMs)
+    this.#watch.unref()
+  }
+
+  get count(): number {
+    return this.#connections.size
+  }
+
+  add(connection: Connection): void {
+    this.#connections.add(connection)
+  }
+
+  /** The attachment's connection now, if there is one. */
+  connectionOf(attachment: string): Connection | null {
+    return this.#byAttachment.get(attachment) ?? null
+  }
+
+  /** The connections of a session that drive it. */
+  driversOf(session: string): readonly Connection[] {
+    return [...this.#byAttachment.values()].filter((connection) => connection.drives(session))
+  }
+
+  /** From now on this is the attachment's connection. Returns the one before it. */
+  take(attachment: string, connection: Connection): Connection | null {
+    const before = this.connectionOf(attachment)
+    this.#byAttachment.set(attachment, connection)
+    const presence = this.#presence(attachment)
+    if (presence.leaving !== null) clearTimeout(presence.leaving)
+    presence.leaving = null
+    return before
+  }
+
+  /** Aborted when the attachment is gone for good, as far as this server knows. */
+  presenceOf(attachment: string): AbortSignal {
+    return this.#presence(attachment).gone.signal
+  }
+
+  /** The connection is over; the attachment may come back within `graceMs`. */
+  drop(connection: Connection, attachment: string | null, graceMs: number): void {
+    this.#connections.delete(connection)
+    if (attachment === null || this.#byAttachment.get(attachment) !== connection) return
+    this.#byAttachment.delete(attachment)
+    const presence = this.#presence(attachment)
+    if (graceMs === 0) return this.#forget(attachment)
+    presence.leaving = setTimeout(() => this.#forget(attachment), graceMs)
+    presence.leaving.unref()
+  }
+
+  /** Tells everybody that the server is about to stop. */
+  close(): void {
+    clearInterval(this.#watch)
+    for (const connection of [...this.#connections]) connection.drain()
+    for (const attachment of [...this.#presences.keys()]) this.#forget(attachment)
+  }
+
+  #presence(attachment: string): Presence {
+    const known = this.#presences.get(attachment)
+    if (known !== undefined) return known
+    const presence = { gone: new AbortController(), leaving: null }
+    this.#presences.set(attachment, presence)
+    return presence
+  }
+
+  #forget(attachment: string): void {
+    const presence = this.#presences.get(attachment)
+    this.#presences.delete(attachment)
+    if (presence === undefined) return
+    if (presence.leaving !== null) clearTimeout(presence.leaving)
+    presence.gone.abort()
+  }
+
+  #watchAll(): void {
+    const now = performance.now()
+    for (const connection of [...this.#connections]) connection.watch(now)
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * What a client asks for over its socket: turns, cancels, answers. Each gets one reply, by its id.
+ */
+import { HoldfastError, asHoldfastError } from '../../core/index.ts'
+import type { ClientFrame } from '../../wire/frames.ts'
+import type { Connection } from './connection.ts'
+import type { Entry } from './entry.ts'
+import type { Hub } from './hub.ts'
+import { refusalOf } from './refusal.ts'
+import type { Scope } from '../scopes.ts'
+
+type Request = Extract<ClientFrame, { readonly id: string }>
+type RequestFrame = Request | (ClientFrame & { type: 'ready' })
+
+export class Requests {
+  readonly #hub: Hub
+  readonly #connection: Connection
+  readonly #entry: Entry
+  readonly #pending = new Set<Promise<void>>()
+
+  constructor(hub: Hub, connection: Connection, entry: Entry) {
+    this.#hub = hub
+    this.#connection = connection
+    this.#entry = entry
+  }
+
+  take(frame: RequestFrame): void {
+    if (frame.type === 'ready') {
+      // If it is lost, the token before it stays good a little longer.
+      if (frame.epoch === this.#entry.attachment.epoch) void this.#confirm()
+      return
+    }
+    if (this.#pending.size >= this.#hub.limits.requestsMax) {
+      return this.#fail(frame.id, new HoldfastError('too_many', 'too many requests wait'))
+    }
+    const { id } = frame
+    const replied = this.#carryOut(frame)
+      .then(
+        (turn) => this.#connection.say({ type: 'reply', id, ...(turn === null ? {} : { turn }) }),
+        (thrown: unknown) => this.#fail(id, asHoldfastError(thrown)),
+      )
+      .finally(() => this.#pending.delete(replied))
+    this.#pending.add(replied)
+  }
+
+  /** When all requests so far have their replies. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#pending)
+  }
+
+  async #confirm(): Promise<void> {
+    await this.#entry.attachment.confirm().catch(() => undefined)
+  }
+
+  async #carryOut(frame: Request): Promise<string | null> {
+    const { session, attachment } = this.#entry
+    switch (frame.type) {
+      case 'turn': {
+        this.#assertMay('talk')
+        return this.#turn(frame)
+      }
+      case 'cancel': {
+        this.#assertMay('talk')
+        return (await session.cancelTurn(frame.turn)).id
+      }
+      case 'answer': {
+        this.#assertMay('answer')
+        await attachment.answer(frame.ask, frame.answer)
+        return null
+      }
+      case 'close': {
+        this.#assertMay('admin')
+        await session.close('closed_by_client')
+        return null
+      }
+    }
+  }
+
+  /** The request's id is its idempotency key: sent again after a loss, it finds its turn. */
+  async #turn(frame: ClientFrame & { type: 'turn' }): Promise<string> {
+    const { session, attachment } = this.#entry
+    const { id, input, busy, waitMs, onDisconnect } = frame
+    const turn = session.turn(input, {
+      idempotencyKey: `${attachment.id}/${id}`,
+      signal: this.#hub.presenceOf(attachment.id),
+      ...(busy === undefined ? {} : { busy }),
+      ...(waitMs === undefined ? {} : { waitMs }),
+      ...(onDisconnect === undefined ? {} : { onDisconnect }),
+    })
+    return (await turn.admission).turn
+  }
+
+  #assertMay(scope: Scope): void {
+    const { role, scopes } = this.#entry
+    const watches = role === 'watcher' && (scope === 'talk' || scope === 'admin')
+    if (!watches && (scopes.includes('admin') || scopes.includes(scope))) return
+    throw new HoldfastError('forbidden', `this attachment may not do this: it needs ${scope}`)
+  }
+
+  #fail(id: string, error: HoldfastError): void {
+    const { code, retry } = error
+    const message = refusalOf(error).reason
+    this.#connection.say({ type: 'reply', id, error: { code, message, retry } })
+  }
+}

@@ -1,0 +1,31 @@
+import type { Scope } from '../scopes.ts'
+
+/**
+ * A connection as the door sees it. The framing is `ws`'s; a test may put a fake wire in its
+ * place.
+ */
+export interface Socket {
+  /** The peer's address, for limits only. */
+  readonly address: string
+  /** What was sent and has not left this process, in bytes. */
+  readonly bufferedBytes: number
+  /** `sent` is called when it has left, or cannot any more. */
+  send(data: string | Uint8Array, sent?: () => void): void
+  close(code: number, reason: string): void
+  /** Cuts the connection without a goodbye. */
+  cut(): void
+}
+
+/** Who may come in. */
+export interface Gatekeeper {
+  /** What this token may do; null: nothing. Undefined: no token was shown. */
+  grant(token: string | undefined): readonly Scope[] | null
+  /** Somebody at this address showed a secret that is not good. */
+  failed(address: string): void
+}
+
+/** A server on loopback without tokens: everybody may do everything. */
+export const openGate: Gatekeeper = {
+  grant: () => ['watch', 'talk', 'answer', 'admin'],
+  failed: () => undefined,
+}

@@ -1,0 +1,66 @@
+/**
+ * Links: capabilities for one session. The token is told once, to whoever made the link; in the URL
+ * it stands in the fragment, which a browser sends to nobody.
+ */
+import { HoldfastError, invalid } from '../../core/index.ts'
+import { readLinkBody, type LinkBody } from '../../wire/bodies.ts'
+import { linkView } from '../../wire/views.ts'
+import type { Exchange } from '../exchange.ts'
+import { sessionPath } from './sessions.ts'
+
+export async function createLink(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const [id = ''] = exchange.params
+  const { scopes, uses, ...end } = readLinkBody(await exchange.json())
+  const now = exchange.holdfast.authority.clock.now()
+  const options = { scopes: unique(scopes), uses, expiresAt: endOf(end, now) }
+  const { token, ...link } = await exchange.holdfast.session(id).createLink(options)
+  const url = `${originOf(exchange)}/#/link/${encodeURIComponent(id)}/${token}`
+  const location = `${sessionPath(id)}/links/${link.id}`
+  exchange.reply(201, { ...linkView(link), token, url }, ['Location', location])
+}
+
+function unique(scopes: LinkBody['scopes'] | undefined): LinkBody['scopes'] {
+  if (scopes === undefined) throw invalid('scopes', 'is missing')
+  return [...new Set(scopes)]
+}
+
+/** When the link ends. One that would be over already is a mistake. */
+function endOf({ expiresInMs, expiresAt }: Partial<LinkBody>, now: number): number | null {
+  if (expiresInMs !== undefined && !(Number.isInteger(expiresInMs) && expiresInMs >= 1)) {
+    throw invalid('expiresInMs', 'must be a whole number from 1 on')
+  }
+  if (typeof expiresAt === 'number' && expiresAt <= now) {
+    throw invalid('expiresAt', 'must be in the future')
+  }
+  return expiresInMs === undefined ? (expiresAt ?? null) : now + expiresInMs
+}
+
+/** Where the caller reached this server: its name has been checked. */
+function originOf(exchange: Exchange): string {
+  const host = exchange.header('host')
+  const isSecure =
+    exchange.header('x-forwarded-proto') === 'https' ||
+    exchange.header('origin') === `https://${host}`
+  return `${isSecure ? 'https' : 'http'}://${host}`
+}
+
+export async function getLinks(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const [id = ''] = exchange.params
+  const { links } = await exchange.holdfast.session(id).state()
+  exchange.reply(200, { links: links.map(linkView) })
+}
+
+/** The links of a session that is over are over with it. */
+export async function revokeLink(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const [id = '', link = ''] = exchange.params
+  await exchange.holdfast.session(id).revokeLink(link).catch(ignoreOver)
+  exchange.reply(200, { id: link, state: 'revoked' })
+}
+
+function ignoreOver(error: unknown): void {
+  const code = error instanceof HoldfastError ? error.code : null
+  if (code !== 'session_closed' && code !== 'session_erased') throw error
+}

@@ -1,0 +1,55 @@
+/** Why a session is over for this page, in one sentence, and the one thing to do about it. */
+import type { ClientState } from '../client/index.ts'
+
+export type Ended = Extract<ClientState, { name: 'ended' }>
+export type Remedy = 'start_new' | 'take_over' | 'reload' | 'token'
+
+const SENTENCES: Readonly<Record<string, string>> = {
+  attachment_ended: 'This page was away for longer than the session waits.',
+  attachment_unknown: 'The session no longer knows this page.',
+  connection_lost: 'The connection was lost and did not come back.',
+  in_use: 'This session is open in another tab or program, which drives it.',
+  session_erased: 'This session is over, and its log was erased.',
+  session_unknown: 'There is no such session.',
+  superseded: 'Continued in another tab.',
+  token_reused: 'This page has an old copy of its place in the session.',
+  unauthorized: 'The server does not let this page in: its token or link is not good.',
+  unreachable: 'The server cannot be reached.',
+  version_unsupported: 'The server speaks another version than this page.',
+  work_started: 'This session cannot be taken up again once work has started.',
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  closed: 'it was closed',
+  closed_by_client: 'it was closed',
+  connection_lost: 'its connection was lost',
+  expired: 'it was idle for too long',
+  last_holder_left: 'the last who held it has gone',
+}
+
+export function sentenceOf({ code, reason }: Ended): string {
+  if (code === 'session_closed') return closedSentence(reason.split(': ').at(-1) ?? reason)
+  return SENTENCES[code] ?? `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`
+}
+
+export function closedSentence(why: string): string {
+  return `This session is over: ${REASONS[why] ?? why.replaceAll('_', ' ')}.`
+}
+
+export function remedyOf({ code, hint }: Ended): Remedy {
+  if (code === 'unauthorized') return 'token'
+  return hint === 'start_new' || hint === 'take_over' ? hint : 'reload'
+}
+
+export function labelOf(remedy: Remedy, code: string): string {
+  switch (remedy) {
+    case 'start_new':
+      return 'Start a new session'
+    case 'take_over':
+      return code === 'superseded' ? 'Continue here' : 'Take over'
+    case 'reload':
+      return 'Reload'
+    case 'token':
+      return 'Enter a token'
+  }
+}

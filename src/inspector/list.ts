@@ -1,0 +1,145 @@
+/** The sessions, newest first, kept up to date while somebody looks. */
+import type { SessionRowView } from '../wire/views.ts'
+import { sessionHash } from './address.ts'
+import { ApiError, type Api } from './api.ts'
+import { choice, element, fill, say } from './element.ts'
+import { age, fullTime } from './moment.ts'
+
+const EVERY_MS = 2_000
+
+const STATES = [
+  ['open', 'Open'],
+  ['closed', 'Closed'],
+  ['', 'All'],
+] as const
+
+export class SessionList {
+  readonly #api: Api
+  readonly #status: HTMLElement
+  readonly #list = element('ul', { class: 'list' })
+  readonly #search = element('input', {
+    type: 'search',
+    placeholder: 'Key or id',
+    'aria-label': 'Show only sessions whose key or id has this in it',
+  })
+  readonly #state = choice('state', STATES, { 'aria-label': 'Show only sessions in this state' })
+  readonly #rows = new Map<string, Row>()
+  #sessions: readonly SessionRowView[] = []
+  #current: string | null = null
+  #timer: number | undefined
+  #wanted = false
+  #isLoaded = false
+
+  constructor(api: Api, place: HTMLElement, status: HTMLElement) {
+    this.#api = api
+    this.#status = status
+    const filters = element(
+      'form',
+      { class: 'filters', role: 'search', onsubmit: (event) => event.preventDefault() },
+      this.#search,
+      this.#state,
+      element('a', { class: 'button new', href: '#/new' }, 'New session'),
+    )
+    fill(place, filters, this.#list)
+    this.#search.addEventListener('input', () => void this.#load())
+    this.#state.addEventListener('change', () => void this.#load())
+    document.addEventListener('visibilitychange', () => this.#schedule(0))
+    window.addEventListener('online', () => this.#schedule(0))
+    window.addEventListener('offline', () => say(status, 'Offline'))
+  }
+
+  /** Begins or stops to look at the server. */
+  watch(wanted: boolean): void {
+    if (this.#wanted === wanted) return
+    this.#wanted = wanted
+    this.#schedule(0)
+  }
+
+  /** The session that is open beside the list. */
+  mark(id: string | null): void {
+    this.#current = id
+    this.#render()
+  }
+
+  /** Something has just changed: do not wait. */
+  refresh(): void {
+    this.#schedule(0)
+  }
+
+  #schedule(ms: number): void {
+    clearTimeout(this.#timer)
+    if (!this.#wanted || document.hidden || !navigator.onLine) return
+    this.#timer = setTimeout(() => void this.#load(), ms) as unknown as number
+  }
+
+  async #load(): Promise<void> {
+    clearTimeout(this.#timer)
+    try {
+      this.#sessions = await this.#find()
+      this.#isLoaded = true
+      say(this.#status, '')
+      this.#render()
+    } catch (error) {
+      const words = error instanceof ApiError ? error.message : 'the list could not be read'
+      say(this.#status, `${words.charAt(0).toUpperCase()}${words.slice(1)}`)
+    }
+    this.#schedule(EVERY_MS)
+  }
+
+  /** Those that fit by a part of their key or id; or, older than those, by the whole key. */
+  async #find(): Promise<readonly SessionRowView[]> {
+    const state = this.#state.value
+    const text = this.#search.value.trim()
+    const newest = await this.#api.sessions({ state, key: '' })
+    const fitting = newest.filter(({ id, key }) => id.includes(text) || key?.includes(text))
+    if (fitting.length > 0 || text === '') return fitting
+    return this.#api.sessions({ state, key: text })
+  }
+
+  #render(): void {
+    const shown = new Set(this.#sessions.map(({ id }) => id))
+    for (const id of [...this.#rows.keys()]) if (!shown.has(id)) this.#rows.delete(id)
+    const rows = this.#sessions.map((session) => this.#row(session))
+    // What is in its place already stays there, and keeps the focus.
+    rows.forEach((row, index) => {
+      const there = this.#list.children[index]
+      if (there !== row) this.#list.insertBefore(row, there ?? null)
+    })
+    while (this.#list.children.length > rows.length) this.#list.lastElementChild?.remove()
+    if (rows.length === 0 && this.#isLoaded) {
+      this.#list.append(element('li', { class: 'none' }, 'No sessions here.'))
+    }
+  }
+
+  #row(session: SessionRowView): HTMLElement {
+    const row = this.#rows.get(session.id) ?? new Row(session.id)
+    this.#rows.set(session.id, row)
+    row.show(session, session.id === this.#current)
+    return row.element
+  }
+}
+
+class Row {
+  readonly element: HTMLLIElement
+  readonly #link: HTMLAnchorElement
+  readonly #title = element('span', { class: 'title' })
+  readonly #facts = element('span')
+  readonly #age = element('span')
+
+  constructor(id: string) {
+    const facts = element('span', { class: 'facts' }, this.#facts, this.#age)
+    this.#link = element('a', { href: sessionHash(id) }, this.#title, facts)
+    this.element = element('li', { 'data-session': id }, this.#link)
+  }
+
+  show({ id, key, agent, state, seq, updatedAt }: SessionRowView, isCurrent: boolean): void {
+    this.element.dataset['state'] = state
+    say(this.#title, key ?? id)
+    this.#title.classList.toggle('mono', key === null)
+    say(this.#facts, `${agent} · ${seq} ${seq === 1 ? 'event' : 'events'}`)
+    say(this.#age, state === 'closed' ? 'closed' : age(Date.now() - updatedAt))
+    this.#age.title = fullTime(updatedAt)
+    if (isCurrent) this.#link.setAttribute('aria-current', 'true')
+    else this.#link.removeAttribute('aria-current')
+  }
+}

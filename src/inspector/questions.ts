@@ -1,0 +1,85 @@
+/** The questions that wait, each answered by a click; whoever is first settles it for all. */
+import type { SessionEvent } from '../client/index.ts'
+import { element, fill } from './element.ts'
+
+type AskOpened = Extract<SessionEvent, { type: 'ask.opened' }>
+
+export class Questions {
+  readonly element = element('div', { class: 'asks', 'aria-live': 'polite', hidden: true })
+  readonly #answer: (ask: string, answer: unknown) => Promise<void>
+  readonly #open = new Map<string, HTMLElement>()
+  #isAnswerable = true
+
+  constructor(answer: (ask: string, answer: unknown) => Promise<void>) {
+    this.#answer = answer
+  }
+
+  clear(): void {
+    this.#open.clear()
+    this.#render()
+  }
+
+  /** Whether this page could answer. */
+  show(isAnswerable: boolean): void {
+    this.#isAnswerable = isAnswerable
+    this.#render()
+  }
+
+  event(event: SessionEvent): void {
+    if (event.type === 'ask.opened') this.#open.set(event.ask, this.#card(event))
+    else if (event.type === 'ask.settled') this.#open.delete(event.ask)
+    else if (event.type === 'session.closed') this.#open.clear()
+    else return
+    this.#render()
+  }
+
+  #render(): void {
+    this.element.hidden = this.#open.size === 0 || !this.#isAnswerable
+    fill(this.element, ...this.#open.values())
+  }
+
+  #card({ ask, kind, question, options }: AskOpened): HTMLElement {
+    const problem = element('span', { class: 'problem' })
+    const card = element(
+      'section',
+      { class: 'ask', 'data-ask': ask, 'aria-label': `Question, ${kind}` },
+      element('p', {}, question, ' ', problem),
+    )
+    const answer = (value: unknown): void => {
+      card.querySelectorAll('button').forEach((button) => (button.disabled = true))
+      this.#answer(ask, value).catch((error: Error) => {
+        card.querySelectorAll('button').forEach((button) => (button.disabled = false))
+        problem.textContent = error.message
+      })
+    }
+    card.append(options === null ? freeAnswer(answer) : choices(options, answer))
+    return card
+  }
+}
+
+function choices(
+  options: NonNullable<AskOpened['options']>,
+  answer: (value: unknown) => void,
+): HTMLElement {
+  const buttons = options.map(({ id, label }) =>
+    element('button', { type: 'button', 'data-option': id, onclick: () => answer(id) }, label),
+  )
+  return element('div', { class: 'buttons' }, ...buttons)
+}
+
+/** A question without options takes any text. */
+function freeAnswer(answer: (value: unknown) => void): HTMLElement {
+  const input = element('input', { name: 'answer', 'aria-label': 'Answer', autocomplete: 'off' })
+  return element(
+    'form',
+    {
+      class: 'buttons',
+      onsubmit: (event) => {
+        event.preventDefault()
+        answer(input.value)
+      },
+    },
+    input,
+    element('button', {}, 'Answer'),
+  )
+}

@@ -1,0 +1,198 @@
+/**
+ * What a page may live through, and what each reconnect policy makes of it: for every policy the
+ * outcome that is expected, and how to bring it about with tabs in miniature.
+ */
+import type { Tab } from './tab.ts'
+
+export const POLICIES = ['none', 'early', 'resume', 'reopen'] as const
+export type Policy = (typeof POLICIES)[number]
+
+export const GRACE_MS = 1_500
+
+export type Trial = {
+  readonly name: string
+  readonly title: string
+  readonly does: string
+  readonly exclusive: boolean
+  readonly expected: Readonly<Record<Policy, string>>
+  /** Returns what was seen, in the words of what is expected. `tabs` are closed afterwards. */
+  readonly run: (tab: Tab, tabs: (tab: Tab) => Tab) => Promise<string>
+}
+
+const BACK = 'back, works'
+const ANEW = 'new place, works'
+const OVER = 'over, says so'
+const WHOLE = 'back, whole'
+const REFUSED = 'copy refused'
+const TAKEN = 'taken over'
+const BOTH = 'both work'
+
+const TEXT = 'one two three four five six seven eight'
+
+const beforeWork = { none: OVER, early: BACK, resume: BACK, reopen: BACK }
+const afterWork = { none: OVER, early: OVER, resume: BACK, reopen: BACK }
+const forAll = (outcome: string): Trial['expected'] => ({
+  none: outcome,
+  early: outcome,
+  resume: outcome,
+  reopen: outcome,
+})
+
+export const TRIALS: readonly Trial[] = [
+  {
+    name: 'reload',
+    title: 'Reload, before work',
+    does: 'The page is reloaded before any turn has run.',
+    exclusive: false,
+    expected: beforeWork,
+    run: async (tab, tabs) => look(tabs(tab.reload())),
+  },
+  {
+    name: 'reload-after-work',
+    title: 'Reload, after work',
+    does: 'A turn runs, then the page is reloaded and runs another.',
+    exclusive: false,
+    expected: afterWork,
+    run: async (tab, tabs) => {
+      await work(tab)
+      return look(tabs(tab.reload()))
+    },
+  },
+  {
+    name: 'reload-mid-turn',
+    title: 'Reload, in the middle of a turn',
+    does: 'The page is reloaded while an answer is coming.',
+    exclusive: false,
+    expected: { none: OVER, early: OVER, resume: WHOLE, reopen: WHOLE },
+    run: async (tab, tabs) => {
+      void tab.session.turn({ text: TEXT, ms: 900 }).catch(() => undefined)
+      await tab.until(() => tab.deltas.length > 1)
+      return lookForWhole(tabs(tab.reload()))
+    },
+  },
+  {
+    name: 'drop',
+    title: 'Drop',
+    does: 'A turn runs, then the network takes the socket away.',
+    exclusive: false,
+    expected: afterWork,
+    run: async (tab) => {
+      await work(tab)
+      tab.drop()
+      await tab.until(() => tab.state.name !== 'live')
+      return look(tab)
+    },
+  },
+  {
+    name: 'half-open',
+    title: 'Half-open',
+    does: 'Reloaded, but the old connection still seems open to the server.',
+    exclusive: true,
+    expected: beforeWork,
+    run: async (tab, tabs) => look(tabs(tab.reloadHalfOpen())),
+  },
+  {
+    name: 'clone',
+    title: 'Clone of an exclusive session',
+    does: 'A copied tab shows the same resume token while the first is live.',
+    exclusive: true,
+    expected: forAll(REFUSED),
+    run: async (tab, tabs) => {
+      const copy = tabs(tab.copy())
+      await copy.settled()
+      const refused = copy.state.name === 'ended' && copy.state.code === 'in_use'
+      return refused && (await works(tab)) ? REFUSED : describe(copy)
+    },
+  },
+  {
+    name: 'take-over',
+    title: 'Clone that takes over',
+    does: 'The copy is refused, and a person decides to take over.',
+    exclusive: true,
+    expected: forAll(TAKEN),
+    run: async (tab, tabs) => {
+      const copy = tabs(tab.copy())
+      await copy.settled()
+      await copy.session.takeOver()
+      await tab.until(() => tab.state.name === 'ended')
+      const told = tab.state.name === 'ended' && tab.state.code === 'superseded'
+      return told && (await works(copy)) ? TAKEN : `first: ${describe(tab)}`
+    },
+  },
+  {
+    name: 'clone-shared',
+    title: 'Clone of a shared session',
+    does: 'The same, where many may talk.',
+    exclusive: false,
+    expected: forAll(BOTH),
+    run: async (tab, tabs) => {
+      const copy = tabs(tab.copy())
+      await copy.settled()
+      const work = (await works(tab)) && (await works(copy))
+      return work && places(copy) === 2 ? BOTH : describe(copy)
+    },
+  },
+  {
+    name: 'close-and-reopen',
+    title: 'Close and reopen',
+    does: 'The page leaves for good; then its address is opened in a new tab.',
+    exclusive: false,
+    expected: { none: OVER, early: OVER, resume: OVER, reopen: ANEW },
+    run: async (tab, tabs) => {
+      await work(tab)
+      tab.close()
+      return look(tabs(tab.copy()))
+    },
+  },
+  {
+    name: 'past-grace',
+    title: 'Past the grace time',
+    does: `The page is away for longer than ${GRACE_MS / 1000} s, then comes back.`,
+    exclusive: false,
+    expected: { none: OVER, early: OVER, resume: OVER, reopen: ANEW },
+    run: async (tab, tabs) => {
+      const { again } = tab.unload()
+      await new Promise((resolve) => setTimeout(resolve, GRACE_MS + 500))
+      return look(tabs(again()))
+    },
+  },
+]
+
+async function work(tab: Tab): Promise<void> {
+  await tab.session.turn({ text: 'first', ms: 0 })
+}
+
+/** Whether a turn can be run: looking alive is not enough. */
+async function works(tab: Tab): Promise<boolean> {
+  if (tab.state.name === 'ended') return false
+  const { state, reply } = await tab.session.turn({ text: 'again', ms: 0 })
+  return state === 'done' && reply?.text === 'again'
+}
+
+async function look(tab: Tab): Promise<string> {
+  await tab.settled()
+  if (tab.state.name === 'ended') return describe(tab)
+  if (!(await works(tab))) return 'looks alive, but does not work'
+  return places(tab) === 1 ? BACK : ANEW
+}
+
+async function lookForWhole(tab: Tab): Promise<string> {
+  await tab.settled()
+  if (tab.state.name === 'ended') return describe(tab)
+  await tab.until(() => tab.events.some(({ type }) => type === 'turn.done'))
+  const messages = tab.events.filter(({ type }) => type === 'message.added')
+  const parts = tab.deltas.map(({ text }) => text).join('')
+  const isWhole = messages.length === 1 && parts === TEXT
+  return isWhole ? WHOLE : `${messages.length} messages, parts: ${parts}`
+}
+
+/** How many attachments the log knows. */
+function places(tab: Tab): number {
+  return tab.events.filter(({ type }) => type === 'attachment.opened').length
+}
+
+function describe({ state }: Tab): string {
+  if (state.name !== 'ended') return state.name
+  const isOver = ['session_closed', 'work_started', 'connection_lost'].includes(state.code)
+  return isOver ? OVER : `refused: ${state.reason}`
+}

@@ -1,0 +1,31 @@
+/** What a browser is told about a page of another origin that the operator has allowed. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { METHODS } from '../doors/route.ts'
+
+const REQUEST_HEADERS = 'authorization, content-type, idempotency-key, prefer, last-event-id'
+const ANSWER_HEADERS = 'Location, Content-Location, Retry-After'
+
+/** How long a browser may remember the answer to its question, in seconds. */
+const REMEMBER_S = 600
+
+/** Marks the answer as one that this page may read. Only for an origin that was found allowed. */
+export function letRead(response: ServerResponse, origin: string): void {
+  response.setHeader('Access-Control-Allow-Origin', origin)
+  response.setHeader('Access-Control-Expose-Headers', ANSWER_HEADERS)
+  response.setHeader('Vary', 'Origin')
+}
+
+/** A browser asks what a page may do, before it does it. */
+export function isPreflight({ method, headers }: IncomingMessage): boolean {
+  return method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
+}
+
+export function answerPreflight(response: ServerResponse): void {
+  response.writeHead(204, {
+    'Access-Control-Allow-Methods': METHODS.join(', '),
+    'Access-Control-Allow-Headers': REQUEST_HEADERS,
+    'Access-Control-Max-Age': REMEMBER_S,
+    'Cache-Control': 'no-store',
+  })
+  response.end()
+}

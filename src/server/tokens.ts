@@ -1,0 +1,242 @@
+/**
+ * Bearer tokens, from a file that holds only their digests:
+ * `{"tokens": [{"name", "sha256", "scopes", "expiresAt"?}]}`.
+ *
+ * 1. No token and no digest is ever in a message: what is wrong is told by its place alone.
+ * 2. A token is compared by its digest, with each of them and in constant time.
+ * 3. A new version of the file counts as a whole or not at all: the one before stays in force.
+ */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { watch, type FSWatcher } from 'node:fs'
+import { readFile, stat } from 'node:fs/promises'
+import { basename, dirname } from 'node:path'
+import { HoldfastError } from '../core/index.ts'
+import { SCOPES, withIncluded, type Scope } from '../doors/scopes.ts'
+import { SERVER_LIMITS } from './limits.ts'
+import type { Logger } from './logger.ts'
+
+/** A token as it stands in the file. */
+export type TokenEntry = {
+  readonly name: string
+  /** The digest of the whole token, in hexadecimal digits. */
+  readonly sha256: string
+  readonly scopes: readonly Scope[]
+  /** Milliseconds since 1970. */
+  readonly expiresAt?: number
+}
+
+/** Tells what a token lets its holder do. */
+export interface TokenSource {
+  /** All scopes of this token, included ones too; null if it is unknown or expired. */
+  scopesOf(token: string, now: number): readonly Scope[] | null
+  close(): void
+}
+
+const FIELDS: ReadonlySet<string> = new Set(['name', 'sha256', 'scopes', 'expiresAt'])
+const NAME = /^[\w.@:-]{1,64}$/
+
+/** A fresh token: 256 bits that nobody can guess, with a prefix that scanners for secrets find. */
+export function mintToken(): string {
+  return `hf_${randomBytes(32).toString('base64url')}`
+}
+
+export function tokenSha256(token: string): string {
+  return sha256(token).toString('hex')
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
+}
+
+/** Reads the file's text; throws an `Error` that says what is wrong, and shows nothing of it. */
+export function parseTokens(text: string): readonly TokenEntry[] {
+  const { tokens } = parse(text)
+  if (!Array.isArray(tokens)) throw new Error('it must have a list "tokens"')
+  if (tokens.length > SERVER_LIMITS.tokensMax) {
+    throw new Error(`it has more than ${SERVER_LIMITS.tokensMax} tokens`)
+  }
+  const entries = tokens.map((value: unknown, index) => entryOf(value, `tokens[${index}]`))
+  const names = new Set(entries.map(({ name }) => name))
+  if (names.size < entries.length) throw new Error('two of its tokens have the same name')
+  return entries
+}
+
+function parse(text: string): Readonly<Record<string, unknown>> {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    // The error's own message quotes what it could not read.
+    throw new Error('it is not JSON')
+  }
+  if (isRecord(value)) return value
+  throw new Error('it must be a JSON object')
+}
+
+function entryOf(value: unknown, place: string): TokenEntry {
+  if (!isRecord(value)) throw new Error(`${place} must be an object`)
+  if (Object.keys(value).some((field) => !FIELDS.has(field))) {
+    throw new Error(`${place} has an unknown field; there are: ${[...FIELDS].join(', ')}`)
+  }
+  const { name, sha256: digest, scopes, expiresAt } = value
+  if (!isTokenName(name)) throw new Error(`${place}.name ${NAME_RULE}`)
+  if (typeof digest !== 'string' || !/^[\da-f]{64}$/i.test(digest)) {
+    throw new Error(`${place}.sha256 must be 64 hexadecimal digits`)
+  }
+  if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) {
+    throw new Error(`${place}.scopes must be a list of ${SCOPES.join(', ')}`)
+  }
+  if (expiresAt !== undefined && !Number.isSafeInteger(expiresAt)) {
+    throw new Error(`${place}.expiresAt must be milliseconds since 1970`)
+  }
+  return value as TokenEntry
+}
+
+export const NAME_RULE = 'must have 1 to 64 of these characters: letters, digits, _ . @ : -'
+
+export function isTokenName(value: unknown): value is string {
+  return typeof value === 'string' && NAME.test(value)
+}
+
+export function isScope(value: unknown): value is Scope {
+  return SCOPES.some((scope) => scope === value)
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The tokens of one moment. */
+export class TokenList {
+  readonly #tokens: readonly (TokenEntry & { readonly digest: Buffer })[]
+
+  constructor(entries: readonly TokenEntry[]) {
+    this.#tokens = entries.map((entry) => ({
+      ...entry,
+      scopes: withIncluded(entry.scopes),
+      digest: Buffer.from(entry.sha256, 'hex'),
+    }))
+  }
+
+  scopesOf(token: string, now: number): readonly Scope[] | null {
+    const shown = sha256(token)
+    let scopes: readonly Scope[] | null = null
+    for (const { digest, scopes: granted, expiresAt = Infinity } of this.#tokens) {
+      if (timingSafeEqual(digest, shown) && now < expiresAt) scopes = granted
+    }
+    return scopes
+  }
+}
+
+/** Opens a tokens file and follows its changes until it is closed. Throws if it cannot be used. */
+export async function openTokenFile(path: string, log: Logger): Promise<TokenFile> {
+  const stamp = await stampOf(path)
+  if (stamp === null) throw unusable(path, 'it is not there')
+  try {
+    return new TokenFile(path, log, { stamp, list: await readTokens(path) })
+  } catch (error) {
+    throw unusable(path, problemOf(error))
+  }
+}
+
+function unusable(path: string, problem: string): HoldfastError {
+  return new HoldfastError('invalid_field', `the tokens file ${path} cannot be used: ${problem}`)
+}
+
+type Version = { readonly stamp: string; readonly list: TokenList }
+
+export class TokenFile implements TokenSource {
+  readonly #path: string
+  readonly #log: Logger
+  readonly #watcher: FSWatcher | null
+  readonly #check: NodeJS.Timeout
+  #settling: NodeJS.Timeout | null = null
+  #list: TokenList
+  /** Of the version that was looked at last, good or not: each is told about once. */
+  #stamp: string | null
+  #isClosed = false
+
+  constructor(path: string, log: Logger, { stamp, list }: Version) {
+    this.#path = path
+    this.#log = log
+    this.#stamp = stamp
+    this.#list = list
+    this.#watcher = watchFile(path, () => this.#changed())
+    // Not every file system tells of changes.
+    this.#check = setInterval(() => void this.#refresh(), SERVER_LIMITS.tokensCheckMs)
+    this.#check.unref()
+  }
+
+  scopesOf(token: string, now: number): readonly Scope[] | null {
+    return this.#list.scopesOf(token, now)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearInterval(this.#check)
+    if (this.#settling !== null) clearTimeout(this.#settling)
+    this.#watcher?.close()
+  }
+
+  #changed(): void {
+    if (this.#isClosed) return
+    this.#settling ??= setTimeout(() => {
+      this.#settling = null
+      void this.#refresh()
+    }, SERVER_LIMITS.tokensSettleMs).unref()
+  }
+
+  async #refresh(): Promise<void> {
+    const stamp = await stampOf(this.#path)
+    if (this.#isClosed || stamp === this.#stamp) return
+    this.#stamp = stamp
+    try {
+      if (stamp === null) throw new Error('it is not there')
+      const list = await readTokens(this.#path)
+      // Another version came meanwhile: that one counts.
+      if (this.#isClosed || stamp !== this.#stamp) return
+      this.#list = list
+      this.#log.info('the tokens file was read again', { file: this.#path })
+    } catch (error) {
+      const [file, problem] = [this.#path, problemOf(error)]
+      this.#log.error('the tokens file cannot be used, the tokens before stay', { file, problem })
+    }
+  }
+}
+
+/** The folder is watched: a file that is replaced is another file. */
+function watchFile(path: string, changed: () => void): FSWatcher | null {
+  try {
+    const watcher = watch(dirname(path), { persistent: false }, (_, name) => {
+      if (name === null || name === basename(path)) changed()
+    })
+    return watcher.on('error', () => watcher.close())
+  } catch {
+    return null
+  }
+}
+
+/** Differs between any two versions of a file; null if there is none. */
+async function stampOf(path: string): Promise<string | null> {
+  try {
+    const { ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true })
+    return [ino, size, mtimeNs, ctimeNs].join(' ')
+  } catch {
+    return null
+  }
+}
+
+async function readTokens(path: string): Promise<TokenList> {
+  const { mode, size } = await stat(path)
+  if (process.platform !== 'win32' && (mode & 0o022) !== 0) {
+    throw new Error('others may write to it (chmod 600 helps)')
+  }
+  if (size > SERVER_LIMITS.tokensBytesMax) throw new Error('it is too large')
+  return new TokenList(parseTokens(await readFile(path, 'utf8')))
+}
+
+/** What the system says has a code, and a message with the path once more. */
+function problemOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  return code ?? message
+}

@@ -1,0 +1,269 @@
+/**
+ * One browser session of Vitest: a session of Holdfast, and the page that holds it.
+ *
+ * 1. At most one connection holds a seat; the next is admitted after Vitest has let go of the last.
+ * 2. What a lost connection means is decided by the authority: the seat tells it and obeys.
+ * 3. Each call of Vitest to the page is a turn. A call that loses its page waits for the next one
+ *    and is made again there; it settles when the seat is over, at the latest.
+ */
+import type { Duplex } from 'node:stream'
+import { HoldfastError, type AttachmentHandle, type SessionHandle } from '../core/index.ts'
+import { answersPing, settlesWithin } from './connection.ts'
+import type { Orchestrator } from './internals.ts'
+
+/** How long a page may take from its HTML to its socket before another may have the seat. */
+const OPEN_MS = 5_000
+/** A page that is being reloaded has closed its socket by then. */
+const UNLOAD_MS = 250
+/** How long a connection may be silent after a ping before it counts as dead. */
+const PROBE_MS = 1_500
+/** A file that takes its page down every time is not run for ever. */
+const ATTEMPTS_MAX = 3
+
+/** Runs `work` as a turn of the session, and settles as it does. */
+export type RunTurn = (
+  session: SessionHandle,
+  text: string,
+  work: () => Promise<unknown>,
+) => Promise<unknown>
+
+const IN_USE =
+  'This test session is open in another tab. Go on there, or close that tab and try again.'
+
+/** What the authority calls it, and what it is for the person at the page. */
+const REASONS: Readonly<Record<string, string>> = {
+  connection_lost: 'its page went away, and its reconnect policy lets none come back',
+  grace_over: 'its page went away and did not come back in time',
+}
+
+export type SeatOptions = {
+  readonly session: Promise<SessionHandle>
+  readonly runTurn: RunTurn
+  /** Told once, when the session is closed. */
+  readonly onOver: (reason: string) => void
+}
+
+export class Seat {
+  readonly #options: SeatOptions
+  #attachment: AttachmentHandle | null = null
+  #socket: Duplex | null = null
+  #page: Orchestrator | null = null
+  /** Why the last page to hold it is gone for good. */
+  #gone: string | null = null
+  #over: string | null = null
+  #opening: Signal | null = null
+  #released = new Signal()
+  #returned = new Signal()
+  readonly #ended = new Signal()
+  /** What the authority is told, in order. */
+  #told: Promise<void>
+  /** Admissions, one at a time. */
+  #admissions: Promise<unknown> = Promise.resolve()
+
+  constructor(options: SeatOptions) {
+    this.#options = options
+    this.#told = options.session.then(
+      (session) => void this.#follow(session),
+      (error: Error) => this.#end(error.message),
+    )
+  }
+
+  /** Why the session is closed, or null. */
+  get over(): string | null {
+    return this.#over
+  }
+
+  /** A page holds it, or is expected back. */
+  get canServe(): boolean {
+    return this.#over === null && this.#attachment !== null
+  }
+
+  /** Somebody has it, or has just been given its page. */
+  get isTaken(): boolean {
+    return this.#socket !== null || this.#opening !== null
+  }
+
+  /** The page's HTML goes out: its socket is expected next. Returns what takes that back. */
+  open(): () => void {
+    const opening = new Signal()
+    const giveUp = (): void => {
+      clearTimeout(timer)
+      if (this.#opening === opening) this.#opening = null
+      opening.fire()
+    }
+    const timer = setTimeout(giveUp, OPEN_MS).unref()
+    this.#opening = opening
+    return giveUp
+  }
+
+  /** Resolves when nobody has the seat; throws if somebody keeps it. */
+  async claim(): Promise<void> {
+    await this.#opening?.fired
+    await this.#vacate()
+    await this.#told
+  }
+
+  /** Lets this connection have the seat; throws the refusal. */
+  admit(socket: Duplex): Promise<void> {
+    const admission = this.#admissions.then(() => this.#admit(socket))
+    this.#admissions = admission.catch(() => {})
+    return admission
+  }
+
+  async #admit(socket: Duplex): Promise<void> {
+    await this.#told
+    await this.#vacate()
+    await this.#told
+    if (this.#over !== null) throw closed(this.#over)
+    await this.#attach()
+    this.#opening?.fire()
+    this.#opening = null
+    this.#released = new Signal()
+    this.#socket = socket
+  }
+
+  /** Takes the attachment up again, or makes one; the authority may refuse either. */
+  async #attach(): Promise<void> {
+    try {
+      if (this.#attachment !== null) return await this.#attachment.resume()
+    } catch (error) {
+      if (!(error instanceof HoldfastError && error.code === 'attachment_ended')) throw error
+    }
+    this.#attachment = await (await this.#options.session).attach({ role: 'driver' })
+  }
+
+  /** Waits until nobody holds it. One that is alive stays, and the newcomer is refused. */
+  async #vacate(): Promise<void> {
+    const [socket, { fired: released }] = [this.#socket, this.#released]
+    if (socket === null || (await settlesWithin(released, UNLOAD_MS))) return
+    if (await answersPing(socket, PROBE_MS)) throw new HoldfastError('in_use', IN_USE)
+    socket.destroy()
+    await released
+  }
+
+  /** Vitest has set up the admitted connection, and this is the page behind it. */
+  connected(page: Orchestrator): void {
+    this.#page = page
+    this.#returned.fire()
+    this.#returned = new Signal()
+  }
+
+  /** Vitest has taken the admitted connection. */
+  get isConnected(): boolean {
+    return this.#page !== null
+  }
+
+  /** Vitest lets go: of a connection that is closed, or of the page as a whole. */
+  letGo(): void {
+    if (this.#socket !== null && !this.#socket.destroyed) return this.close('stopped by Vitest')
+    this.lost()
+  }
+
+  /** The connection is gone: what that means is the reconnect policy. */
+  lost(): void {
+    if (this.#socket === null) return
+    this.#release()
+    this.#page = null
+    const attachment = this.#attachment
+    this.#tell(async () => {
+      await attachment?.lose()
+      const { closed } = await (await this.#options.session).state()
+      if (closed !== null) await this.#ended.fired
+    })
+  }
+
+  /** Closes the page's own connection, if it has one. */
+  hangUp(error?: Error): void {
+    this.#page?.$close(error)
+  }
+
+  /** Closes the session for good. */
+  close(reason: string): void {
+    if (this.#over !== null) return
+    this.#release()
+    this.#end(reason)
+    this.#tell(async () => {
+      await (await this.#options.session).close(reason)
+    })
+  }
+
+  #release(): void {
+    this.#socket = null
+    this.#released.fire()
+  }
+
+  #tell(work: () => Promise<void>): void {
+    // Only a closed session or authority refuses: then the seat is over, and hears of it.
+    this.#told = this.#told.then(work).catch(() => {})
+  }
+
+  /** Obeys the log: an attachment that ended is gone, a closed session is over. */
+  async #follow(session: SessionHandle): Promise<void> {
+    try {
+      for await (const event of session.events()) {
+        if (event.type === 'attachment.ended') this.#leave(event.attachment, event.reason)
+        if (event.type === 'session.closed') this.#end(this.#gone ?? event.reason)
+      }
+    } catch (error) {
+      this.#end((error as Error).message)
+    }
+  }
+
+  #leave(attachment: string, reason: string): void {
+    if (this.#attachment?.id !== attachment) return
+    this.#attachment = null
+    this.#gone = REASONS[reason] ?? reason
+    this.#returned.fire()
+    this.#returned = new Signal()
+  }
+
+  #end(reason: string): void {
+    if (this.#over !== null) return
+    this.#over = reason
+    this.#attachment = null
+    this.#returned.fire()
+    this.#ended.fire()
+    this.#options.onOver(reason)
+  }
+
+  /** Makes a call to the page, whichever connection it has by then. */
+  async call(text: string, work: (page: Orchestrator) => Promise<unknown>): Promise<unknown> {
+    const { session, runTurn } = this.#options
+    return runTurn(await session, text, () => this.#perform(work))
+  }
+
+  async #perform(work: (page: Orchestrator) => Promise<unknown>): Promise<unknown> {
+    let lost: unknown = null
+    for (let attempt = 1; ; attempt += 1) {
+      const page = await this.#nextPage()
+      if (page === null) throw lost ?? closed(this.#over ?? this.#gone ?? 'it has no page')
+      try {
+        return await work(page)
+      } catch (error) {
+        if (!page.$closed || attempt === ATTEMPTS_MAX) throw error
+        lost = error
+      }
+    }
+  }
+
+  /** The page, or the one that takes its place; null if none will come. */
+  async #nextPage(): Promise<Orchestrator | null> {
+    while (this.canServe) {
+      if (this.#page !== null && !this.#page.$closed) return this.#page
+      await this.#returned.fired
+    }
+    return null
+  }
+}
+
+function closed(reason: string): HoldfastError {
+  return new HoldfastError('session_closed', `This test session is over: ${reason}.`)
+}
+
+/** Something that happens once. */
+class Signal {
+  fire: () => void = () => {}
+  readonly fired = new Promise<void>((resolve) => {
+    this.fire = resolve
+  })
+}

@@ -1,0 +1,34 @@
+/** What a page has to load. */
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import { build, type Rolldown } from 'vite'
+import { describe, expect, it } from 'vitest'
+
+const ENTRY = fileURLToPath(new URL('../../src/client/index.ts', import.meta.url))
+
+async function bundle(): Promise<Rolldown.OutputChunk> {
+  const result = (await build({
+    configFile: false,
+    logLevel: 'silent',
+    build: {
+      write: false,
+      minify: true,
+      lib: { entry: ENTRY, formats: ['es'], fileName: 'client' },
+      // Whatever is not in the bundle shows as an import.
+      rolldownOptions: { external: [/^node:/] },
+    },
+  })) as Rolldown.RolldownOutput[]
+  const [chunk, ...others] = result.flatMap(({ output }) => output)
+  expect(others).toEqual([])
+  return chunk as Rolldown.OutputChunk
+}
+
+describe('the client in a bundle', () => {
+  it('is under 12 kB, minified and compressed, and needs nothing else', async () => {
+    const { code, imports, dynamicImports, moduleIds } = await bundle()
+    expect([...imports, ...dynamicImports]).toEqual([])
+    const layers = moduleIds.map((id) => /src\/(\w+)\//.exec(id)?.[1])
+    expect(layers.filter((layer) => layer !== 'client' && layer !== 'wire')).toEqual([])
+    expect(gzipSync(code).length).toBeLessThan(12_000)
+  })
+})

@@ -1,0 +1,532 @@
+/** The inspector in a real Chromium, used as a person uses it. No test may leave an error in its console. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { openHoldfast } from 'holdfast'
+import { startServer, type HoldfastServer } from 'holdfast/server'
+import { serve, type Serving } from '../support/serving.ts'
+
+let browser: Browser
+let server: Serving
+let context: BrowserContext
+let complaints: Complaints
+let names = 0
+
+beforeAll(async () => {
+  browser = await launchChromium()
+  server = await serve()
+})
+afterAll(async () => {
+  await browser.close()
+  await server.close()
+})
+beforeEach(async () => {
+  context = await browser.newContext()
+  context.setDefaultTimeout(10_000)
+  complaints = new Complaints(context)
+})
+afterEach(async () => {
+  await context.close()
+  expect(complaints.own).toEqual([])
+})
+
+function newKey(): string {
+  names += 1
+  return `key ${names}`
+}
+
+async function create(options: object = {}): Promise<string> {
+  return (await server.post('/v1/sessions', options)).body.id as string
+}
+
+async function open(session: string): Promise<SessionTab> {
+  const tab = await SessionTab.open(context, server.url, session)
+  await tab.is('live')
+  return tab
+}
+
+async function visit(path: string): Promise<Page> {
+  const page = await context.newPage()
+  await page.goto(server.url + path)
+  return page
+}
+
+/** Nothing is wider than the window. */
+async function fits(page: Page): Promise<boolean> {
+  return page.evaluate<boolean>('document.documentElement.scrollWidth <= window.innerWidth')
+}
+
+describe('the page', () => {
+  it('comes with a policy that allows nothing from elsewhere, and nothing inline', async () => {
+    const { headers, body } = await server.get('/')
+    const policy = headers.get('content-security-policy') ?? ''
+    const parts = ["default-src 'none'", "script-src 'self'", "style-src 'self'"]
+    for (const part of [...parts, "connect-src 'self'", "frame-ancestors 'none'"]) {
+      expect(policy.split('; ')).toContain(part)
+    }
+    expect(policy).not.toContain('unsafe')
+    expect(headers.get('referrer-policy')).toBe('no-referrer')
+    expect(body).not.toMatch(/<style|style=|<script>|\son\w+=|https?:\/\/(?!www\.w3\.org)/)
+  })
+
+  it('has only its own files to give', async () => {
+    const paths = ['server/server.js', 'core/authority.js', 'inspector/main.ts', 'x/..%2Fmain.js']
+    for (const path of paths) {
+      expect((await server.get(`/assets/${path}`)).status, path).toBeGreaterThanOrEqual(400)
+    }
+    const module = await server.get('/assets/inspector/main.js')
+    expect(module.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
+  })
+
+  it('asks this server for everything, and no other', async () => {
+    const hosts = new Set<string>()
+    context.on('request', (request) => hosts.add(new URL(request.url()).host))
+    const tab = await open(await create())
+    await tab.say('hello')
+    expect([...hosts].filter((host) => host !== '')).toEqual([new URL(server.url).host])
+    expect(complaints.all).toEqual([])
+  })
+})
+
+describe('the list', () => {
+  it('shows sessions as they come and close, by state and by a part of the key', async () => {
+    const [kept, closed] = [newKey(), newKey()]
+    const page = await visit('/')
+    await create({ key: kept })
+    const id = await create({ key: closed })
+    const list = page.locator('.list')
+    await list.getByText(kept, { exact: true }).waitFor()
+    await list.getByText(closed, { exact: true }).waitFor()
+    await server.delete(`/v1/sessions/${id}`)
+    await list.getByText(closed, { exact: true }).waitFor({ state: 'detached' })
+    await page.getByLabel('in this state').selectOption('closed')
+    await list.getByText(closed, { exact: true }).waitFor()
+    await page.getByLabel('in this state').selectOption('')
+    await page.getByRole('searchbox').fill(kept.slice(1))
+    await list.getByText(closed, { exact: true }).waitFor({ state: 'detached' })
+    await list.getByText(kept, { exact: true }).click()
+    await new SessionTab(page).is('live')
+  })
+
+  it('leads to a form that creates a session as it is told', async () => {
+    const key = newKey()
+    const page = await visit('/')
+    await page.getByRole('link', { name: 'New session' }).click()
+    await page.getByRole('textbox', { name: 'Key' }).fill(key)
+    await page.getByLabel('Agent').fill('slow')
+    await page.getByLabel('When a connection is lost').selectOption('resume')
+    await page.getByLabel('Seconds').fill('12.5')
+    await page.getByLabel('Exclusive').check()
+    await page.getByRole('button', { name: 'Create' }).click()
+    await new SessionTab(page).is('live')
+    const { sessions } = (await server.get(`/v1/sessions?key=${encodeURIComponent(key)}`)).body
+    expect((await server.get(`/v1/sessions/${sessions[0].id}`)).body).toMatchObject({
+      agent: 'slow',
+      reconnect: 'resume',
+      graceMs: 12_500,
+      exclusive: true,
+    })
+  })
+
+  it('says what was wrong with a session that cannot be created', async () => {
+    const page = await visit('/#/new')
+    await page.getByLabel('Agent').fill('nobody')
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByRole('alert').filter({ hasText: 'nobody' }).waitFor()
+    // Chromium tells of every refused request; this one was meant.
+    expect(complaints.all).toHaveLength(1)
+    complaints.forgive(/422/)
+  })
+})
+
+describe('one session', () => {
+  it('streams the answer, stops it on request and shows how it ended', async () => {
+    const tab = await open(await create({ agent: 'slow' }))
+    await tab.write('one two three four five six')
+    await tab.page.locator('.bubble[data-live]', { hasText: 'one' }).waitFor()
+    await tab.press('Stop the turn')
+    await tab.page.locator('.turn[data-state=cancelled]').waitFor()
+    expect((await tab.bubbles())[1]).toMatch(/^one /)
+    expect(await tab.page.locator('.turn .state').textContent()).toContain('cancelled')
+  })
+
+  it('gives up a turn at once where the session is busy and it is told to', async () => {
+    const tab = await open(await create({ agent: 'slow' }))
+    await tab.write('one two three four five six')
+    await tab.page.locator('.bubble[data-live]').waitFor()
+    await tab.page.getByLabel('If a turn runs').selectOption('reject')
+    await tab.write('me too')
+    await tab.page.getByRole('alert').filter({ hasText: 'Not sent' }).waitFor()
+    await tab.done(1)
+    expect(await tab.bubbles()).toHaveLength(2)
+  })
+
+  it('shows its log, each event whole when it is opened', async () => {
+    const tab = await open(await create())
+    await tab.say('hello')
+    await tab.page.getByRole('tab', { name: 'Log' }).click()
+    const entry = tab.page.locator('.log [data-type="message.added"]')
+    await entry.click()
+    expect(JSON.parse((await entry.locator('pre').textContent()) ?? '')).toMatchObject({
+      type: 'message.added',
+      text: 'hello',
+    })
+    const seqs = await tab.page.locator('.log .seq').allTextContents()
+    expect(seqs).toEqual(seqs.map((_, index) => String(index + 1)))
+  })
+
+  it('shows who is attached, and who has gone', async () => {
+    const session = await create()
+    const tab = await open(session)
+    await tab.page.getByRole('tab', { name: 'Attachments' }).click()
+    const other = await open(session)
+    await tab.page.locator('.attachments li').nth(1).waitFor()
+    await other.page.close()
+    await tab.page.locator('.attachments .tag', { hasText: 'may come back' }).waitFor()
+    expect(await tab.page.locator('.attachments .tag[data-tone=good]').count()).toBe(1)
+  })
+
+  it('is closed by a second click, for everybody', async () => {
+    const session = await create()
+    const [one, two] = [await open(session), await open(session)]
+    await one.press('Close session')
+    await one.press('Close it for everybody?')
+    for (const tab of [one, two]) {
+      expect((await tab.banner()).sentence).toBe('This session is over: it was closed.')
+    }
+  })
+
+  it('shows a session that is over with its log and its conversation, to read', async () => {
+    const session = await create()
+    const writer = await open(session)
+    await writer.say('hello')
+    await server.delete(`/v1/sessions/${session}`)
+    const reader = await SessionTab.open(context, server.url, session)
+    expect((await reader.banner()).buttons).toEqual(['Start a new session'])
+    await reader.done(1)
+    expect(await reader.bubbles()).toEqual(['hello', 'hello'])
+  })
+
+  it('says so where there is none', async () => {
+    const tab = await SessionTab.open(context, server.url, 'invented')
+    expect((await tab.banner()).sentence).toBe('There is no such session.')
+    complaints.forgive(/404/)
+  })
+
+  it('keeps a question over a reload; answered in one tab, it is gone in the other', async () => {
+    const session = await create({ agent: 'ask' })
+    const [one, two] = [await open(session), await open(session)]
+    await one.write('open the door')
+    await one.page.locator('.ask').waitFor()
+    await one.page.reload()
+    for (const { page } of [one, two]) await page.locator('.ask').waitFor()
+    await one.page.locator('.ask').getByRole('button', { name: 'allow' }).click()
+    for (const tab of [one, two]) {
+      await tab.page.locator('.ask').waitFor({ state: 'detached' })
+      await tab.done(1)
+      expect(await tab.bubbles()).toEqual(['open the door', 'open the door'])
+    }
+  })
+})
+
+describe('a lost connection', () => {
+  it('is told with the time that is left, and what was sent meanwhile arrives', async () => {
+    const tab = await open(await create({ graceMs: 60_000 }))
+    await tab.say('before')
+    await context.setOffline(true)
+    await tab.is('reconnecting')
+    expect(await tab.page.locator('.badge').textContent()).toMatch(/^Reconnecting… \d+ s left$/)
+    await tab.write('meanwhile')
+    expect((await tab.banner()).sentence).toContain('The connection is lost.')
+    await context.setOffline(false)
+    await tab.is('live')
+    await tab.done(2)
+    expect(await tab.bubbles()).toEqual(['before', 'before', 'meanwhile', 'meanwhile'])
+    expect(await tab.page.locator('.banner').isHidden()).toBe(true)
+  })
+
+  it('that outlives the grace time is the end, and the page says so', async () => {
+    const tab = await open(await create({ reconnect: 'resume', graceMs: 3_000 }))
+    await context.setOffline(true)
+    await tab.is('ended')
+    expect((await tab.banner()).buttons).toEqual(['Reload'])
+  })
+})
+
+describe('a server that is started anew', () => {
+  let folder: string
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'holdfast-inspector-'))
+  })
+  afterEach(() => rm(folder, { recursive: true }))
+
+  const start = async (port: number): Promise<HoldfastServer> => {
+    const store = `sqlite:${join(folder, 'holdfast.db')}`
+    return startServer({ holdfast: await openHoldfast({ store }), port })
+  }
+
+  it('under the page is found again, and the session goes on where it was', async () => {
+    const first = await start(0)
+    const { url, port } = first
+    const answer = await fetch(`${url}/v1/sessions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ key: 'survivor' }),
+    })
+    const { id } = (await answer.json()) as { id: string }
+    const tab = await SessionTab.open(context, url, id)
+    await tab.is('live')
+    await tab.say('before')
+    await first.close()
+    await tab.is('reconnecting')
+    const second = await start(port)
+    await tab.is('live')
+    await tab.say('after')
+    expect(await tab.bubbles()).toEqual(['before', 'before', 'after', 'after'])
+    expect((await tab.places()).filter((type) => type === 'opened')).toHaveLength(1)
+    await tab.page.close()
+    await second.close()
+  })
+})
+
+describe('who is let in', () => {
+  const token = 'hf_for-this-test-alone'
+  let guarded: HoldfastServer
+  beforeAll(async () => {
+    const holdfast = await openHoldfast({ store: 'memory:' })
+    const tokens = {
+      scopesOf: (shown: string) =>
+        shown === token ? (['watch', 'talk', 'answer', 'admin'] as const) : null,
+      close: () => undefined,
+    }
+    guarded = await startServer({ holdfast, tokens })
+  })
+  afterAll(() => guarded.close())
+
+  const authorized = (path: string, body: object): Promise<any> =>
+    fetch(guarded.url + path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+      body: JSON.stringify(body),
+    }).then((answer) => answer.json())
+
+  it('asks for a token, and for another if it is wrong, and keeps it over a reload', async () => {
+    const { id } = await authorized('/v1/sessions', { key: 'guarded' })
+    const page = await context.newPage()
+    await page.goto(guarded.url)
+    await page.getByRole('textbox', { name: 'Token' }).fill('wrong')
+    await page.getByRole('button', { name: 'Go on' }).click()
+    await page.getByText('does not accept this token').waitFor()
+    await page.getByRole('textbox', { name: 'Token' }).fill(token)
+    await page.getByRole('button', { name: 'Go on' }).click()
+    await page.locator('.list').getByText('guarded').click()
+    const tab = new SessionTab(page)
+    await tab.say('hello')
+    await page.reload()
+    await tab.done(1)
+    expect(page.url()).toBe(`${guarded.url}/#/session/${id}`)
+    complaints.forgive(/401/)
+  })
+
+  it('lets a link in without a token, and takes it out of the address bar at once', async () => {
+    const { id } = await authorized('/v1/sessions', {})
+    const { url, token: link } = await authorized(`/v1/sessions/${id}/links`, { scopes: ['talk'] })
+    const addresses: string[] = []
+    context.on('request', (request) => addresses.push(request.url()))
+    const page = await context.newPage()
+    await page.goto(url)
+    const tab = new SessionTab(page)
+    await tab.is('live')
+    expect(page.url()).toBe(`${guarded.url}/#/session/${id}`)
+    await tab.say('by link')
+    await page.reload()
+    await tab.is('live')
+    await tab.say('again')
+    await page.goBack()
+    expect(page.url()).not.toContain(link)
+    expect(addresses.filter((address) => address.includes(link))).toEqual([])
+    expect(complaints.all).toEqual([])
+  })
+
+  it('lets a link that only looks on watch', async () => {
+    const { id } = await authorized('/v1/sessions', { key: 'watched' })
+    const { url } = await authorized(`/v1/sessions/${id}/links`, { scopes: ['watch'] })
+    const page = await context.newPage()
+    await page.goto(url)
+    await page.getByText('Live, watching').waitFor()
+    expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
+  })
+
+  it('makes a link for somebody else', async () => {
+    const tab = await open(await create())
+    await tab.press('Share')
+    await tab.page.getByLabel('Who has it may').selectOption('watch')
+    await tab.press('Make a link')
+    // It is hidden until the link is made.
+    const made = tab.page.getByLabel('The link')
+    await made.waitFor()
+    const link = await made.inputValue()
+    const guest = await context.newPage()
+    await guest.goto(link)
+    await guest.getByText('Live, watching').waitFor()
+  })
+})
+
+describe('a narrow window', () => {
+  it('of 380 pixels has room for everything, one thing at a time', async () => {
+    const session = await create({ key: newKey() })
+    const tab = await open(session)
+    await tab.page.setViewportSize({ width: 380, height: 720 })
+    await tab.say('a message that is long enough to need more than one line in a window like this')
+    expect(await fits(tab.page)).toBe(true)
+    for (const name of ['Log', 'Attachments']) {
+      await tab.page.getByRole('tab', { name }).click()
+      expect(await fits(tab.page)).toBe(true)
+    }
+    expect(await tab.page.locator('.list').isHidden()).toBe(true)
+    await tab.page.getByRole('link', { name: '← Sessions' }).click()
+    await tab.page.locator('.list').waitFor()
+    expect(await fits(tab.page)).toBe(true)
+    for (const place of ['#/new', '#/reload-test']) {
+      await tab.page.goto(`${server.url}/${place}`)
+      await tab.page.locator('.page').waitFor()
+      expect(await fits(tab.page)).toBe(true)
+    }
+  })
+})
+
+describe('the reload test', () => {
+  it('sees under every policy what it expects', { timeout: 90_000 }, async () => {
+    const page = await visit('/#/reload-test')
+    await page.getByRole('button', { name: 'Run' }).click()
+    await page.locator('[data-summary=passed], [data-summary=failed]').waitFor({ timeout: 80_000 })
+    const cells = await page.locator('.trials td[data-policy]').evaluateAll((all) =>
+      all.map((cell) => ({
+        trial: cell.parentElement?.dataset['trial'],
+        policy: cell.getAttribute('data-policy'),
+        expected: cell.querySelector('.expected')?.textContent,
+        seen: cell.querySelector('.seen')?.textContent,
+      })),
+    )
+    expect(cells).toHaveLength(40)
+    expect(cells.filter(({ expected, seen }) => expected !== seen)).toEqual([])
+    expect((await server.get('/v1/sessions')).body.sessions.length).toBeLessThan(40)
+    expect(complaints.all).toEqual([])
+  })
+})
+
+/** A machine's own Chromium, which talks to nobody by itself. */
+function launchChromium(): Promise<Browser> {
+  return chromium.launch({
+    executablePath: '/usr/bin/chromium',
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  })
+}
+
+/** What a test that breaks the network on purpose cannot help to see in the console. */
+const NETWORK = /net::ERR_|WebSocket connection to/
+
+/**
+ * Errors of all pages of a context, as they come: in the console, where violations of the content
+ * policy are told too, and those that nobody caught.
+ */
+class Complaints {
+  #all: string[] = []
+
+  constructor(context: BrowserContext) {
+    context.on('console', (message) => {
+      if (message.type() === 'error' || message.type() === 'warning') this.#all.push(message.text())
+    })
+    context.on('weberror', (error) => this.#all.push(error.error().message))
+  }
+
+  get all(): readonly string[] {
+    return this.#all
+  }
+
+  /** Those that the test brought about itself. */
+  forgive(expected: RegExp): void {
+    this.#all = this.#all.filter((line) => !expected.test(line))
+  }
+
+  /** Without those that a lost network makes. */
+  get own(): readonly string[] {
+    return this.#all.filter((line) => !NETWORK.test(line))
+  }
+}
+
+/** The inspector's page of one session. */
+class SessionTab {
+  readonly page: Page
+
+  constructor(page: Page) {
+    this.page = page
+  }
+
+  static async open(context: BrowserContext, url: string, session: string): Promise<SessionTab> {
+    const tab = new SessionTab(await context.newPage())
+    await tab.page.goto(`${url}/#/session/${session}`)
+    return tab
+  }
+
+  /** Waits until the connection is so. */
+  async is(state: 'live' | 'reconnecting' | 'ended'): Promise<void> {
+    await this.page.waitForSelector(`.badge[data-state=${state}]`)
+  }
+
+  async write(text: string): Promise<void> {
+    await this.page.getByLabel('What to say').fill(text)
+    await this.page.getByRole('button', { name: 'Send' }).click()
+  }
+
+  /** Sends it, and waits for the end of its turn. */
+  async say(text: string): Promise<void> {
+    const done = this.page.locator('.turn[data-turn][data-state=done]')
+    const before = await done.count()
+    await this.write(text)
+    await done.nth(before).waitFor()
+  }
+
+  /** Waits until so many turns are done. */
+  async done(turns: number): Promise<void> {
+    await this.page
+      .locator('.turn[data-turn][data-state=done]')
+      .nth(turns - 1)
+      .waitFor()
+  }
+
+  /** All bubbles, oldest first. */
+  async bubbles(): Promise<string[]> {
+    return this.page.locator('.turn[data-turn] .bubble').allTextContents()
+  }
+
+  /** The sentence and the buttons that the page offers, once it offers any. */
+  async banner(): Promise<{ readonly sentence: string; readonly buttons: string[] }> {
+    const banner = this.page.locator('.banner')
+    await banner.waitFor()
+    const sentence = (await banner.locator('p').textContent()) ?? ''
+    return { sentence, buttons: await banner.getByRole('button').allTextContents() }
+  }
+
+  async press(button: string): Promise<void> {
+    await this.page.getByRole('button', { name: button, exact: true }).click()
+  }
+
+  /** What the log tab shows of the attachments: `opened`, `resumed`, … */
+  async places(): Promise<string[]> {
+    const types = await this.page
+      .locator('.log [data-type^="attachment."]')
+      .evaluateAll((entries) => entries.map((entry) => entry.getAttribute('data-type') ?? ''))
+    return types.map((type) => type.slice('attachment.'.length))
+  }
+}

@@ -1,0 +1,25 @@
+/** What a client may say, at random, for seconds; `npm run fuzz` does the same for longer. */
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { endings, frames, hellos, messages, readsAll, readsSoundly } from './client-frames.ts'
+import { play, steps } from './connection.ts'
+
+describe('a message of a client', () => {
+  it('is refused as bad_request or has its shape, whatever it is', () => {
+    fc.assert(fc.property(messages, readsSoundly), { numRuns: 1_000 })
+  })
+
+  it('is read as what it says if it is right', () => {
+    const right = fc.array(fc.oneof(hellos, frames, endings), { minLength: 1, maxLength: 4 })
+    fc.assert(fc.property(right, readsAll), { numRuns: 300 })
+  })
+})
+
+describe('a connection', () => {
+  it('is welcomed at most once and hears nothing after its end, whatever is said', async () => {
+    const sound = fc.asyncProperty(steps, async (script) => {
+      expect(await play(script)).toEqual([])
+    })
+    await fc.assert(sound, { numRuns: 150 })
+  })
+})

@@ -1,0 +1,40 @@
+/** `npm run fuzz`: what clients may say, at random, until the time is up. Prints what breaks a property. */
+import { parseArgs } from 'node:util'
+import fc from 'fast-check'
+import { messages, readsSoundly } from './client-frames.ts'
+import { play, steps } from './connection.ts'
+
+const HELP = `npm run fuzz -- [--seconds N] [--seed N]
+Random messages to the reader, and random lives of connections, half of the time each.`
+
+const { values } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '60' },
+    seed: { type: 'string' },
+    help: { type: 'boolean', default: false },
+  },
+})
+
+if (values.help) {
+  console.log(HELP)
+} else {
+  const seed = values.seed === undefined ? Date.now() % 2 ** 31 : Number(values.seed)
+  const interruptAfterTimeLimit = (Number(values.seconds) * 1_000) / 2
+  const limits = { seed, numRuns: Number.MAX_SAFE_INTEGER, interruptAfterTimeLimit }
+  console.log(`seed ${seed}`)
+  const reading = fc.check(fc.property(messages, readsSoundly), limits)
+  report('messages read', reading)
+  const sound = fc.asyncProperty(steps, async (script) => {
+    const problems = await play(script)
+    if (problems.length > 0) throw new Error(problems.join('\n'))
+  })
+  report('lives of connections', await fc.check(sound, limits))
+}
+
+function report<Args>(what: string, details: fc.RunDetails<Args>): void {
+  console.log(`${details.numRuns.toLocaleString('en')} ${what}`)
+  // To be interrupted is how it ends.
+  if (details.counterexample === null) return
+  process.exitCode = 1
+  console.log(fc.defaultReportMessage(details), details.errorInstance)
+}

@@ -1,0 +1,275 @@
+/**
+ * Vitest #10537, by the report's own steps in a real browser: open the page, run, reload the tab, run
+ * again. There it showed the old result and looked alive, and the next run froze with "Invalid session
+ * ID": the live session was destroyed with its socket, while a second list still let the page in.
+ *
+ * The rule: a page that comes back works, and one that cannot come back says so at once and offers what
+ * to do. Chromium opens a reloaded page's socket before or after it closes the old one, as it happens.
+ */
+import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { serve, type Serving } from '../support/serving.ts'
+
+const WORDS = 'one two three four five six seven eight nine ten'
+
+describe('Vitest #10537 in Chromium', () => {
+  let browser: Browser
+  let server: Serving
+  let context: BrowserContext
+  let complaints: Complaints
+
+  beforeAll(async () => {
+    browser = await launchChromium()
+    server = await serve()
+  })
+  afterAll(async () => {
+    await browser.close()
+    await server.close()
+  })
+  beforeEach(async () => {
+    context = await browser.newContext()
+    context.setDefaultTimeout(10_000)
+    complaints = new Complaints(context)
+  })
+  afterEach(async () => {
+    await context.close()
+    expect(complaints.all).toEqual([])
+  })
+
+  const create = async (options: object): Promise<string> =>
+    (await server.post('/v1/sessions', options)).body.id as string
+  const open = async (session: string): Promise<SessionTab> => {
+    const tab = await SessionTab.open(context, server.url, session)
+    await tab.is('live')
+    return tab
+  }
+
+  it.each(['early', 'resume', 'reopen'])('runs after a reload before work: %s', async (policy) => {
+    const tab = await open(await create({ reconnect: policy }))
+    await tab.page.reload()
+    await tab.is('live')
+    await tab.say('run')
+    expect(await tab.bubbles()).toEqual(['run', 'run'])
+    expect(await tab.places()).toContain('resumed')
+  })
+
+  it.each(['resume', 'reopen'])('runs, is reloaded and runs again: %s', async (policy) => {
+    const tab = await open(await create({ reconnect: policy }))
+    await tab.say('run')
+    await tab.page.reload()
+    await tab.is('live')
+    await tab.done(1)
+    expect(await tab.bubbles()).toEqual(['run', 'run'])
+    await tab.say('re-run')
+    expect(await tab.bubbles()).toEqual(['run', 'run', 're-run', 're-run'])
+  })
+
+  it.each([
+    ['none', 'before work', 0],
+    ['none', 'after work', 1],
+    ['early', 'after work', 1],
+  ])('says at once that it is over, and starts anew: %s, %s', async (reconnect, _, turns) => {
+    const tab = await open(await create({ reconnect, key: `over ${reconnect} ${turns}` }))
+    for (let turn = 0; turn < turns; turn += 1) await tab.say('run')
+    await tab.page.reload()
+    await tab.is('ended')
+    const { sentence, buttons } = await tab.banner()
+    expect(sentence).toMatch(/^This session is over: |^This session cannot be taken up again/)
+    expect(buttons).toEqual(['Start a new session'])
+    expect(await tab.page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
+    await tab.press('Start a new session')
+    await tab.is('live')
+    await tab.say('re-run')
+    expect(await tab.bubbles()).toEqual(['re-run', 're-run'])
+    expect(
+      (await server.get(`/v1/sessions?state=open&key=over ${reconnect} ${turns}`)).body,
+    ).toMatchObject({ sessions: [{}] })
+  })
+
+  it.each(['resume', 'reopen'])(
+    'shows the whole answer once after a reload in it: %s',
+    async (p) => {
+      const tab = await open(await create({ reconnect: p, agent: 'slow' }))
+      await tab.write(WORDS)
+      await tab.page.locator('.bubble[data-live]', { hasText: 'two' }).waitFor()
+      await tab.page.reload()
+      const live = tab.page.locator('.bubble[data-live]')
+      await live.filter({ hasText: 'one two three' }).waitFor()
+      await tab.done(1)
+      expect(await tab.bubbles()).toEqual([WORDS, WORDS])
+    },
+  )
+
+  it('lets two tabs talk in one session, and both see everything', async () => {
+    const session = await create({})
+    const [one, two] = [await open(session), await open(session)]
+    await one.say('from one')
+    await two.done(1)
+    await two.say('from two')
+    await one.done(2)
+    const all = ['from one', 'from one', 'from two', 'from two']
+    expect(await one.bubbles()).toEqual(all)
+    expect(await two.bubbles()).toEqual(all)
+  })
+
+  it('refuses a copied address of an exclusive session, and takes over when told to', async () => {
+    const session = await create({ exclusive: true })
+    const one = await open(session)
+    await one.say('run')
+    const two = await SessionTab.open(context, server.url, session)
+    expect(await two.banner()).toEqual({
+      sentence: 'This session is open in another tab or program, which drives it.',
+      buttons: ['Take over', 'Watch only'],
+    })
+    await one.say('still mine')
+    await two.press('Take over')
+    await two.is('live')
+    expect(await one.banner()).toEqual({
+      sentence: 'Continued in another tab.',
+      buttons: ['Continue here'],
+    })
+    await two.say('now mine')
+    await one.press('Continue here')
+    await one.is('live')
+    await one.done(3)
+    expect((await two.banner()).sentence).toBe('Continued in another tab.')
+  })
+
+  it('refuses a cloned tab with the same resume token, which may watch', async () => {
+    const one = await open(await create({ exclusive: true, reconnect: 'resume' }))
+    const opened = context.waitForEvent('page')
+    // The new tab gets a copy of this one's session storage.
+    await one.page.evaluate('void window.open(location.href)')
+    const two = new SessionTab(await opened)
+    await two.is('ended')
+    expect((await two.banner()).buttons).toContain('Take over')
+    await two.press('Watch only')
+    await two.page.getByText('Live, watching').waitFor()
+    await one.say('run')
+    await two.done(1)
+    expect(await two.bubbles()).toEqual(['run', 'run'])
+  })
+
+  it('gives a cloned tab of a shared session a place of its own', async () => {
+    const one = await open(await create({ reconnect: 'resume' }))
+    const opened = context.waitForEvent('page')
+    await one.page.evaluate('void window.open(location.href)')
+    const two = new SessionTab(await opened)
+    await two.is('live')
+    await two.say('from the copy')
+    await one.say('from the first')
+    expect(await two.places()).toEqual(['opened', 'opened'])
+  })
+
+  it('survives reload after reload, whichever socket is the faster', async () => {
+    const tab = await open(await create({ reconnect: 'resume', exclusive: true }))
+    for (let round = 1; round <= 10; round += 1) {
+      await tab.page.reload()
+      await tab.is('live')
+      await tab.say(`round ${round}`)
+    }
+    expect((await tab.bubbles()).length).toBe(20)
+    expect((await tab.places()).filter((type) => type === 'opened')).toHaveLength(1)
+  })
+})
+
+/** A machine's own Chromium, which talks to nobody by itself. */
+function launchChromium(): Promise<Browser> {
+  return chromium.launch({
+    executablePath: '/usr/bin/chromium',
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  })
+}
+
+/**
+ * Errors of all pages of a context, as they come: in the console, where violations of the content
+ * policy are told too, and those that nobody caught.
+ */
+class Complaints {
+  readonly #all: string[] = []
+
+  constructor(context: BrowserContext) {
+    context.on('console', (message) => {
+      if (message.type() === 'error' || message.type() === 'warning') this.#all.push(message.text())
+    })
+    context.on('weberror', (error) => this.#all.push(error.error().message))
+  }
+
+  get all(): readonly string[] {
+    return this.#all
+  }
+}
+
+/** The inspector's page of one session. */
+class SessionTab {
+  readonly page: Page
+
+  constructor(page: Page) {
+    this.page = page
+  }
+
+  static async open(context: BrowserContext, url: string, session: string): Promise<SessionTab> {
+    const tab = new SessionTab(await context.newPage())
+    await tab.page.goto(`${url}/#/session/${session}`)
+    return tab
+  }
+
+  /** Waits until the connection is so. */
+  async is(state: 'live' | 'reconnecting' | 'ended'): Promise<void> {
+    await this.page.waitForSelector(`.badge[data-state=${state}]`)
+  }
+
+  async write(text: string): Promise<void> {
+    await this.page.getByLabel('What to say').fill(text)
+    await this.page.getByRole('button', { name: 'Send' }).click()
+  }
+
+  /** Sends it, and waits for the end of its turn. */
+  async say(text: string): Promise<void> {
+    const done = this.page.locator('.turn[data-turn][data-state=done]')
+    const before = await done.count()
+    await this.write(text)
+    await done.nth(before).waitFor()
+  }
+
+  /** Waits until so many turns are done. */
+  async done(turns: number): Promise<void> {
+    await this.page
+      .locator('.turn[data-turn][data-state=done]')
+      .nth(turns - 1)
+      .waitFor()
+  }
+
+  /** All bubbles, oldest first. */
+  async bubbles(): Promise<string[]> {
+    return this.page.locator('.turn[data-turn] .bubble').allTextContents()
+  }
+
+  /** The sentence and the buttons that the page offers, once it offers any. */
+  async banner(): Promise<{ readonly sentence: string; readonly buttons: string[] }> {
+    const banner = this.page.locator('.banner')
+    await banner.waitFor()
+    const sentence = (await banner.locator('p').textContent()) ?? ''
+    return { sentence, buttons: await banner.getByRole('button').allTextContents() }
+  }
+
+  async press(button: string): Promise<void> {
+    await this.page.getByRole('button', { name: button, exact: true }).click()
+  }
+
+  /** What the log tab shows of the attachments: `opened`, `resumed`, … */
+  async places(): Promise<string[]> {
+    const types = await this.page
+      .locator('.log [data-type^="attachment."]')
+      .evaluateAll((entries) => entries.map((entry) => entry.getAttribute('data-type') ?? ''))
+    return types.map((type) => type.slice('attachment.'.length))
+  }
+}
