@@ -226,12 +226,11 @@ function obey(order: ClientOrder): void {
     case 'open':
       return open(order.count)
     case 'await':
-      isCounting = true
+      isCounting = order.counts
       awaited = order.n
       atEnd = clients.filter(({ n }) => n >= order.n).length
       return answerWhen(() => atEnd >= clients.length, nowMs)
     case 'drop': {
-      isCounting = false
       const droppedAt = nowMs()
       for (const client of clients) {
         client.isBack = false

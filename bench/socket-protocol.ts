@@ -20,8 +20,8 @@ export type ServerUsage = { readonly cpuMicros: number; readonly rss: number }
 export type ClientOrder =
   /** Opens so many sockets; answers when all are in. */
   | { readonly type: 'open'; readonly count: number }
-  /** Answers, with the time, when every socket has message `n`. */
-  | { readonly type: 'await'; readonly n: number }
+  /** Answers, with the time, when every socket has message `n`. `counts`: most only look at numbers. */
+  | { readonly type: 'await'; readonly n: number; readonly counts: boolean }
   /** Drops all at once; answers when all are back and have heard something that is newer. */
   | { readonly type: 'drop' }
   /** What was heard since `open`: messages missed and doubled, by all sockets together. */

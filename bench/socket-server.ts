@@ -81,7 +81,9 @@ async function listening(server: Server): Promise<number> {
 /** Remembers what was sent durably, and sends what a client missed when it says where it stands. */
 async function bareServer(together: boolean): Promise<Broadcaster> {
   const server = createServer()
-  const sockets = new WebSocketServer({ server, perMessageDeflate: false })
+  const sockets = new WebSocketServer({ server, perMessageDeflate: false, clientTracking: false })
+  /** Who has said where it stands: from then on nothing is missed and nothing comes twice. */
+  const joined = new Set<WebSocket>()
   const past: { readonly n: number; readonly text: string }[] = []
   const tell = (socket: WebSocket, texts: readonly string[]): void => {
     if (!together) for (const text of texts) socket.send(text)
@@ -94,8 +96,9 @@ async function bareServer(together: boolean): Promise<Broadcaster> {
         socket,
         past.filter(({ n }) => n > after).map(({ text }) => text),
       )
-      socket.on('message', () => undefined)
+      joined.add(socket)
     })
+    socket.on('close', () => joined.delete(socket))
   })
   return {
     port: await listening(server),
@@ -103,11 +106,11 @@ async function bareServer(together: boolean): Promise<Broadcaster> {
       const texts = messages.map((message) => JSON.stringify(message))
       if (durable) messages.forEach(({ n }, index) => past.push({ n, text: texts[index] ?? '' }))
       if (!together) {
-        for (const text of texts) for (const socket of sockets.clients) socket.send(text)
+        for (const text of texts) for (const socket of joined) socket.send(text)
         return
       }
       const bytes = Buffer.from(`[${texts.join(',')}]`)
-      for (const socket of sockets.clients) socket.send(bytes, { binary: false })
+      for (const socket of joined) socket.send(bytes, { binary: false })
     },
   }
 }

@@ -70,11 +70,11 @@ async function fanOut(bench: SocketBench, kind: Kind) {
   const messages = MESSAGES[kind]
   return withPair(bench, kind, async ({ server, clients }) => {
     await clients.ask({ type: 'open', count: bench.sockets })
-    const warm = clients.ask({ type: 'await', n: BURST })
+    const warm = clients.ask({ type: 'await', n: BURST, counts: true })
     await server.ask({ type: 'produce', messages: BURST, burst: BURST })
     await warm
     await server.ask({ type: 'usage' })
-    const done = clients.ask<number>({ type: 'await', n: BURST + messages })
+    const done = clients.ask<number>({ type: 'await', n: BURST + messages, counts: true })
     const begin = await server.ask<number>({ type: 'produce', messages, burst: BURST })
     const seconds = ((await done) - begin) / 1_000
     const { cpuMicros } = await server.ask<ServerUsage>({ type: 'usage' })
@@ -88,11 +88,10 @@ async function recovery(bench: SocketBench, kind: Kind) {
   return withPair(bench, kind, async ({ server, clients }) => {
     await clients.ask({ type: 'open', count: bench.sockets })
     await server.ask({ type: 'flow', perSecond: 100 })
-    const first = clients.ask({ type: 'await', n: 100 })
-    await first
+    await clients.ask({ type: 'await', n: 100, counts: false })
     const ms = await clients.ask<number>({ type: 'drop' })
     const produced = await server.ask<number>({ type: 'stop' })
-    await clients.ask({ type: 'await', n: produced })
+    await clients.ask({ type: 'await', n: produced, counts: false })
     const { lost, doubled } = await clients.ask<Judgement>({ type: 'judge' })
     return { ms, lost, doubled }
   })

@@ -262,8 +262,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a follower misses the event at the floor of the tail',
     file: 'core/feed.js',
-    find: 'position.seq < this.#floor',
-    replace: 'position.seq + 1 < this.#floor',
+    find: 'position.seq < tail.floor',
+    replace: 'position.seq + 1 < tail.floor',
     catches: 'I4',
   },
   {
@@ -276,16 +276,16 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'the floor stays behind when nobody follows',
     file: 'core/feed.js',
-    find: `        if (this.#followers === 0)
-            this.#floor = event.seq;`,
-    replace: `        if (this.#followers === 0)
+    find: `        if (this.followers === 0)
+            this.floor = item.seq;`,
+    replace: `        if (this.followers === 0)
             ;`,
     catches: 'I4',
   },
   {
     name: 'deltas are forgotten when others start to follow',
     file: 'core/feed.js',
-    find: 'this.#rebuild(this.#tail.filter(({ delta }) => delta > 0));',
+    find: 'this.#rebuild(this.#items.filter(({ delta }) => delta > 0));',
     replace: 'this.#rebuild([]);',
     catches: 'I4',
   },
@@ -359,7 +359,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a turn that ends while it waits takes the deltas of another along',
     file: 'core/feed.js',
-    find: ` || event.turn !== turn`,
+    find: ` && 'turn' in event && event.turn === turn`,
     replace: '',
     catches: 'I4',
   },
@@ -387,7 +387,7 @@ export const MUTANTS: readonly Mutant[] = [
 ]
 
 /** A mutant is caught within so many seeds, or the checks are too weak. */
-export const SEEDS_MAX = 100
+export const SEEDS_MAX = 300
 
 export type Caught = { readonly name: string; readonly seeds: number; readonly message: string }
 
