@@ -23,6 +23,8 @@ export default defineConfig({
     browser: {
       enabled: true,
       headless: !isPreview,
+      // Said, because Vitest leaves its page's interface out where it finds CI in the environment.
+      ui: isPreview,
       provider: isPreview ? preview() : playwright({ launchOptions: chromium }),
       instances: [{ browser: 'chromium' }],
     },
