@@ -15,8 +15,8 @@ const collectGarbage = runInNewContext('gc') as () => void
 /** What sends messages to everybody who is connected. */
 type Broadcaster = {
   readonly port: number
-  /** Messages of one tick. `durable`: they must be there for those who come back later. */
-  send(messages: readonly Message[], durable: boolean): void
+  /** Messages of one tick. `kept`: they must be there for those who come back later. */
+  send(messages: readonly Message[], kept: boolean): void
 }
 
 const kind = process.argv[2] as Kind
@@ -74,11 +74,12 @@ function batch(count: number): Message[] {
 }
 
 async function listening(server: Server): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = { port: 0, host: '127.0.0.1', backlog: 4_096 }
+  await new Promise<void>((resolve) => server.listen(address, resolve))
   return (server.address() as AddressInfo).port
 }
 
-/** Remembers what was sent durably, and sends what a client missed when it says where it stands. */
+/** Remembers what is to be kept, and sends what a client missed when it says where it stands. */
 async function bareServer(together: boolean): Promise<Broadcaster> {
   const server = createServer()
   const sockets = new WebSocketServer({ server, perMessageDeflate: false, clientTracking: false })
@@ -102,9 +103,9 @@ async function bareServer(together: boolean): Promise<Broadcaster> {
   })
   return {
     port: await listening(server),
-    send(messages, durable) {
+    send(messages, kept) {
       const texts = messages.map((message) => JSON.stringify(message))
-      if (durable) messages.forEach(({ n }, index) => past.push({ n, text: texts[index] ?? '' }))
+      if (kept) messages.forEach(({ n }, index) => past.push({ n, text: texts[index] ?? '' }))
       if (!together) {
         for (const text of texts) for (const socket of joined) socket.send(text)
         return
@@ -138,9 +139,9 @@ async function socketIo(): Promise<Broadcaster> {
   }
 }
 
-/** One long turn says everything: deltas, or messages that are recorded. */
+/** One long turn says everything, in parts that are kept in memory, as all of the others do. */
 async function holdfastServer(file: string): Promise<Broadcaster> {
-  const waiting: (string | { type: 'message'; text: string })[] = []
+  const waiting: string[] = []
   let wake: () => void = () => undefined
   const speak: Agent = async function* () {
     for (;;) {
@@ -158,8 +159,8 @@ async function holdfastServer(file: string): Promise<Broadcaster> {
   session.turn('speak').then(undefined, () => undefined)
   return {
     port: server.port,
-    send(messages, durable) {
-      for (const { text } of messages) waiting.push(durable ? { type: 'message', text } : text)
+    send(messages) {
+      for (const { text } of messages) waiting.push(text)
       wake()
     },
   }

@@ -111,8 +111,8 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
       return openAttachment(session, command)
     case 'lose': {
       const { attachment: id, epoch, at } = command
-      const lost = session.attachments.filter((held) => held.id === id && held.epoch === epoch)
-      return loseConnections(session, lost, at)
+      const held = session.attachments[indexOf(session.attachments, id)]
+      return held?.epoch === epoch ? loseConnections(session, [held], at) : []
     }
     case 'resume':
       return resumeAttachment(session, command)
@@ -124,10 +124,8 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
     case 'leave':
       return endAttachments(session, [find(session, command.attachment)], command.reason)
     case 'lapse': {
-      const gone = session.attachments.filter(
-        ({ id, state }) => id === command.attachment && state === 'detached',
-      )
-      return endAttachments(session, gone, 'grace_over')
+      const held = session.attachments[indexOf(session.attachments, command.attachment)]
+      return held?.state === 'detached' ? endAttachments(session, [held], 'grace_over') : []
     }
   }
 }
@@ -252,9 +250,17 @@ function ended({ id }: Attachment, reason: string): Draft {
 }
 
 function find(session: Session, id: string): Attachment {
-  const attachment = session.attachments.find((candidate) => candidate.id === id)
+  const attachment = session.attachments[indexOf(session.attachments, id)]
   if (attachment !== undefined) return attachment
   throw unknownAttachment(session)
+}
+
+/** A plain loop: of a crowd that comes back at once, each is looked for several times. */
+function indexOf(attachments: readonly Attachment[], id: string): number {
+  for (let index = 0; index < attachments.length; index += 1) {
+    if (attachments[index]?.id === id) return index
+  }
+  return -1
 }
 
 function unknownAttachment({ id }: Session): HoldfastError {
@@ -264,18 +270,19 @@ function unknownAttachment({ id }: Session): HoldfastError {
 export function foldAttachment(session: Folding, event: AttachmentEvent): void {
   const { attachment: id } = event
   if (event.type === 'attachment.opened') return foldOpened(session, event)
-  const attachment = session.attachments.find((held) => held.id === id)
+  const index = indexOf(session.attachments, id)
+  const attachment = session.attachments[index]
   if (attachment === undefined) return
   if (event.type === 'attachment.ended') {
     const { tokens } = attachment
-    session.attachments = session.attachments.filter((held) => held !== attachment)
+    session.attachments = session.attachments.toSpliced(index, 1)
     session.ended = [...session.ended, { id, tokens, reason: event.reason }].slice(
       -STATE_LIMITS.tombstonesMax,
     )
     return
   }
   const next = { ...attachment, ...changes(attachment, event) }
-  session.attachments = session.attachments.map((held) => (held === attachment ? next : held))
+  session.attachments = session.attachments.with(index, next)
 }
 
 function foldOpened(

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { Feed, type FeedItem, type Position } from './feed.ts'
+import { Feed } from './feed.ts'
+import type { FeedItem, Position } from './feed-item.ts'
 import { LIMITS } from './limits.ts'
 import type { SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
 
 /** A feed over a log that the test writes; the store serves what was published. */
-function logged({ tailItemsMax = 4, pageEvents = 2 } = {}) {
+function logged({ tailItemsMax = 4, pageEvents = 2, clock = undefined as Hand | undefined } = {}) {
   const log: SessionEvent[] = []
   const store = {
     read: async (id: string, after: number, limit: number) => ({
@@ -15,13 +16,37 @@ function logged({ tailItemsMax = 4, pageEvents = 2 } = {}) {
         .map((event) => ({ seq: event.seq, body: JSON.stringify(event) })),
     }),
   } as unknown as Store
-  const feed = new Feed('s', 0, store, { ...LIMITS, tailItemsMax, pageEvents })
+  const feed = new Feed('s', 0, store, { ...LIMITS, tailItemsMax, pageEvents }, clock)
   const publish = (type: string, turn = 't1'): void => {
     const event = { type, turn, text: '', seq: log.length + 1, at: 0 } as unknown as SessionEvent
     log.push(event)
     feed.publish(event, JSON.stringify(event))
   }
   return { feed, publish }
+}
+
+/** A clock that the test moves. Telling a crowd takes it 10 ms. */
+class Hand {
+  #now = 0
+  #timers: { readonly at: number; readonly run: () => void }[] = []
+
+  monotonic(): number {
+    return this.#now
+  }
+
+  after(ms: number, run: () => void): () => void {
+    this.#timers.push({ at: this.#now + ms, run })
+    return () => undefined
+  }
+
+  /** Runs what is due now, and lets those who were woken go on. */
+  async go(ms: number): Promise<void> {
+    this.#now += ms
+    const due = this.#timers.filter(({ at }) => at <= this.#now)
+    this.#timers = this.#timers.filter(({ at }) => at > this.#now)
+    for (const { run } of due) run()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
 }
 
 /** Reads until `count` items came; returns them as `seq` or `seq.delta`. */
@@ -93,6 +118,32 @@ describe('a feed', () => {
     const lost = logged()
     lost.feed.end(new Error('moved'))
     await expect(take(lost.feed, start, 1)).rejects.toThrow('moved')
+  })
+
+  it('tells a crowd together, and everybody once, what happened while it rested', async () => {
+    const clock = new Hand()
+    const { feed, publish } = logged({ tailItemsMax: 100, clock })
+    const stop = new AbortController()
+    const heard = Array.from({ length: 64 }, (): string[] => [])
+    const crowd = heard.map(async (batches) => {
+      for await (const items of feed.follow(start, stop.signal)) {
+        batches.push(items.map(name).join(' '))
+      }
+    })
+    await clock.go(0)
+    publish('ask.opened')
+    await clock.go(0)
+    expect(heard.every((batches) => batches.join() === '1')).toBe(true)
+    await clock.go(10)
+    publish('ask.opened')
+    publish('ask.opened')
+    await clock.go(29)
+    publish('ask.opened')
+    expect(heard.every((batches) => batches.join() === '1')).toBe(true)
+    await clock.go(1)
+    expect(heard.every((batches) => batches.join() === '1,2 3 4')).toBe(true)
+    stop.abort()
+    await Promise.all(crowd)
   })
 
   it('lets go of a follower whose signal is aborted while it waits', async () => {

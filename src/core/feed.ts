@@ -7,71 +7,19 @@
  * nothing. Those who stand at the same place are handed the same array, so that whoever encodes it
  * does so once for all of them; and they are woken once for all that became ready together.
  */
-import { parseEvent, readableRow } from './history.ts'
+import type { Clock } from './clock.ts'
+import { FeedItem, isPresence, positionAfter, type Delta, type Position } from './feed-item.ts'
+import { readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
 import type { SessionEvent } from './session.ts'
-import type { Store, StoredEvent } from './store.ts'
+import type { Store } from './store.ts'
 import { isTerminal } from './turns.ts'
 
-/** A part of the running turn's answer. `n` counts within the turn; the next message has it all. */
-export type Delta = {
-  readonly type: 'delta'
-  readonly turn: string
-  readonly n: number
-  readonly text: string
-}
-
-/** Where a follower stands: after event `seq`, and after delta `delta` of the turn then running. */
-export type Position = { readonly seq: number; readonly delta: number }
-
-/**
- * One thing to tell a follower, and the position after it. Its JSON is made once for all who
- * follow, and read only if somebody looks inside.
- */
-export class FeedItem {
-  readonly seq: number
-  readonly type: (SessionEvent | Delta)['type']
-  /** 0 for an event. */
-  readonly delta: number
-  #event: SessionEvent | Delta | null
-  #json: string | null
-
-  constructor(seq: number, event: SessionEvent | Delta | StoredEvent, json: string | null = null) {
-    const isStored = 'body' in event
-    this.seq = seq
-    this.type = isStored ? typeOf(event) : event.type
-    this.delta = !isStored && event.type === 'delta' ? event.n : 0
-    this.#event = isStored ? null : event
-    this.#json = isStored ? event.body : json
-  }
-
-  get event(): SessionEvent | Delta {
-    this.#event ??= parseEvent({ seq: this.seq, body: this.#json ?? '' })
-    return this.#event
-  }
-
-  get json(): string {
-    this.#json ??= JSON.stringify(this.#event)
-    return this.#json
-  }
-
-  /** The same delta for a follower that has seen later events first. */
-  after(seq: number): FeedItem {
-    return seq === this.seq ? this : new FeedItem(seq, this.event, this.json)
-  }
-}
-
-const TYPE = /^\{"type":"([\w.]+)"/
-
-/** Events are written with their type first. */
-function typeOf(stored: StoredEvent): SessionEvent['type'] {
-  const [, type] = TYPE.exec(stored.body) ?? []
-  return (type as SessionEvent['type'] | undefined) ?? parseEvent(stored).type
-}
-
-/** Who is attached and by which links: many events that most followers have no use for. */
-export function isPresence(type: string): boolean {
-  return type.startsWith('attachment.') || type.startsWith('link.')
+/** Ends a follower: an `AbortSignal`, or something lighter where there are many. */
+export interface StopSignal {
+  readonly aborted: boolean
+  addEventListener(type: 'abort', listener: () => void): void
+  removeEventListener(type: 'abort', listener: () => void): void
 }
 
 /** Where a follower stands in the tail; good as long as the tail was not rebuilt. */
@@ -92,8 +40,12 @@ class Tail {
   floor: number
   followers = 0
   readonly waiting = new Set<() => void>()
-  /** They will be woken. */
+  /** They will be woken, or are just being told. */
   isDue = false
+  /** Something was added since they were woken. */
+  hasNews = false
+  /** Not before this, or 0. */
+  restUntil = 0
   readonly pages = new Map<number, Promise<Page>>()
   /** Events, and every delta that no message has replaced yet, as they came. */
   #items: FeedItem[] = []
@@ -201,14 +153,21 @@ class Tail {
   }
 }
 
-/** Runs something after all that is ready now; at once where there is no such thing. */
-type Soon = (run: () => void) => void
+/** A session that so many follow is told about in rounds; between two of them is a rest. */
+const CROWD = 64
+const REST_MS_MAX = 50
+
+/** Where there is no clock, everybody is told at once. */
+const AT_ONCE: Pick<Clock, 'after' | 'monotonic'> = {
+  monotonic: () => 0,
+  after: (_ms, run) => (run(), () => undefined),
+}
 
 export class Feed {
   readonly #session: string
   readonly #store: Store
   readonly #limits: Limits
-  readonly #soon: Soon
+  readonly #clock: Pick<Clock, 'after' | 'monotonic'>
   readonly #all: Tail
   readonly #withoutPresence: Tail
   #seq: number
@@ -220,12 +179,12 @@ export class Feed {
     seq: number,
     store: Store,
     limits: Limits,
-    soon: Soon = (run) => run(),
+    clock: Pick<Clock, 'after' | 'monotonic'> = AT_ONCE,
   ) {
     this.#session = session
     this.#store = store
     this.#limits = limits
-    this.#soon = soon
+    this.#clock = clock
     this.#all = new Tail(true, seq)
     this.#withoutPresence = new Tail(false, seq)
     this.#seq = seq
@@ -268,7 +227,7 @@ export class Feed {
    */
   async *follow(
     from: Position,
-    signal?: AbortSignal,
+    signal?: StopSignal,
     { presence = true }: { readonly presence?: boolean } = {},
   ): AsyncGenerator<readonly FeedItem[]> {
     const tail = presence ? this.#all : this.#withoutPresence
@@ -337,12 +296,32 @@ export class Feed {
     }
   }
 
+  /** Once for all that is ready, and for a crowd no sooner than it has rested. */
   #wakeSoon(tail: Tail): void {
+    tail.hasNews = true
     if (tail.isDue || tail.waiting.size === 0) return
     tail.isDue = true
-    this.#soon(() => {
+    const rest = tail.restUntil === 0 ? 0 : tail.restUntil - this.#clock.monotonic()
+    this.#clock.after(Math.max(0, rest), () => this.#wake(tail))
+  }
+
+  /**
+   * To tell a crowd takes long, and whoever comes in meanwhile has to wait. So it may take a
+   * quarter of the time, and no more: what happens in the rest of it is told together.
+   */
+  #wake(tail: Tail): void {
+    const isCrowd = tail.waiting.size >= CROWD
+    const begin = isCrowd ? this.#clock.monotonic() : 0
+    tail.hasNews = false
+    tail.isDue = isCrowd
+    tail.restUntil = 0
+    tail.wake()
+    if (!isCrowd) return
+    this.#clock.after(0, () => {
+      const end = this.#clock.monotonic()
       tail.isDue = false
-      tail.wake()
+      tail.restUntil = end + Math.min(3 * (end - begin), REST_MS_MAX)
+      if (tail.hasNews) this.#wakeSoon(tail)
     })
   }
 }
@@ -359,11 +338,4 @@ function itemsAfter(tail: readonly FeedItem[], from: Position): readonly FeedIte
     position = positionAfter(position, next)
   }
   return items
-}
-
-/** Where a follower stands after one more item. Deltas are counted anew with every turn. */
-export function positionAfter({ delta }: Position, item: FeedItem): Position {
-  const { seq, type, delta: n } = item
-  if (n > 0) return { seq, delta: n }
-  return { seq, delta: type === 'turn.started' ? 0 : delta }
 }

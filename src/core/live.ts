@@ -11,7 +11,8 @@ import type { Clock } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
 import type { Counters } from './counters.ts'
 import { type HoldfastError } from './errors.ts'
-import { Feed, type FeedItem, type Position } from './feed.ts'
+import { Feed, type StopSignal } from './feed.ts'
+import type { FeedItem, Position } from './feed-item.ts'
 import { readTurn } from './history.ts'
 import { combine, Lane, type LaneEntry, type Member, type QueuedEntry } from './lanes.ts'
 import { Ledger, type Batch, type Decision, type LedgerOwner } from './ledger.ts'
@@ -64,8 +65,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     const { store, commits, clock, limits } = holder
     this.id = state.session.id
     this.holder = holder
-    const soon = (run: () => void): void => void clock.after(0, run)
-    this.#feed = new Feed(this.id, state.session.seq, store, limits, soon)
+    this.#feed = new Feed(this.id, state.session.seq, store, limits, clock)
     this.#ledger = new Ledger(this, state, { commits, clock, limits })
     for (const turn of state.session.queued) this.lane.push({ type: 'queued', turn: turn.id })
   }
@@ -138,7 +138,7 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   follow(
     from: Position,
-    signal?: AbortSignal,
+    signal?: StopSignal,
     options?: { readonly presence?: boolean },
   ): AsyncGenerator<readonly FeedItem[]> {
     return this.#feed.follow(from, signal, options)

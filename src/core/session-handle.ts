@@ -4,7 +4,8 @@ import type { Ask } from './asks.ts'
 import { findByToken, type Attachment, type Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { HoldfastError } from './errors.ts'
-import { FeedItem, isPresence, type Delta, type Position } from './feed.ts'
+import type { StopSignal } from './feed.ts'
+import { FeedItem, isPresence, type Delta } from './feed-item.ts'
 import { readEvents, readMessages, readTurn, readableRow } from './history.ts'
 import { usableLink, type Link, type LinkScope } from './links.ts'
 import type { LiveSession } from './live.ts'
@@ -21,7 +22,7 @@ export type FollowOptions = {
   readonly after?: number
   /** And after this delta of the turn then running. */
   readonly afterDelta?: number
-  readonly signal?: AbortSignal
+  readonly signal?: StopSignal
   /** Events about attachments and links too, as is usual. */
   readonly presence?: boolean
 }
@@ -94,17 +95,22 @@ export class SessionHandle {
     for await (const items of this.feed(options)) for (const { event } of items) yield event
   }
 
-  /** Like `events`, in batches of all that is ready, each with its JSON. For doors. */
+  /** Like `events`, in batches of all that is ready, each with its JSON. */
   async *feed(options: FollowOptions = {}): AsyncGenerator<readonly FeedItem[]> {
+    yield* await this.openFeed(options)
+  }
+
+  /** The same, known to be there. For doors. */
+  async openFeed(options: FollowOptions = {}): Promise<AsyncGenerator<readonly FeedItem[]>> {
     const { after = 0, afterDelta = 0, signal, presence = true } = options
     const live = await this.#openUnlessClosed()
     // The log may be ahead of what is known here; it alone can tell that there is no such place.
     if (live === null || after > live.session.seq) await this.read(after, 0)
-    if (live !== null) {
-      const position: Position = { seq: after, delta: afterDelta }
-      yield* live.follow(position, signal, { presence })
-      return
-    }
+    if (live === null) return this.#closedFeed(after, presence)
+    return live.follow({ seq: after, delta: afterDelta }, signal, { presence })
+  }
+
+  async *#closedFeed(after: number, presence: boolean): AsyncGenerator<readonly FeedItem[]> {
     const { store, limits } = this.#authority
     for await (const page of readEvents(store, this.id, after, limits.pageEvents)) {
       const items = page.map((stored) => new FeedItem(stored.seq, stored))

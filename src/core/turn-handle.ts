@@ -1,5 +1,5 @@
 /** One turn in a caller's hand: await it for the result, iterate it for the answer as it comes. */
-import type { FeedItem } from './feed.ts'
+import type { FeedItem } from './feed-item.ts'
 import type { LiveSession } from './live.ts'
 import { isTerminal, turnSeq, type TurnRecord } from './turns.ts'
 

@@ -180,9 +180,10 @@ async function lookForWhole(tab: Tab): Promise<string> {
   await tab.settled()
   if (tab.state.name === 'ended') return describe(tab)
   await tab.until(() => tab.events.some(({ type }) => type === 'turn.done'))
-  const messages = tab.events.filter(({ type }) => type === 'message.added')
+  const messages = tab.events.flatMap((event) => (event.type === 'message.added' ? [event] : []))
   const parts = tab.deltas.map(({ text }) => text).join('')
-  const isWhole = messages.length === 1 && parts === TEXT
+  // The last parts are not told to whom the message reaches at the same time: it has them all.
+  const isWhole = messages.length === 1 && messages[0]?.text === TEXT && TEXT.startsWith(parts)
   return isWhole ? WHOLE : `${messages.length} messages, parts: ${parts}`
 }
 

@@ -11,6 +11,11 @@ export const SERVER_LIMITS = {
   /** How long an idle connection is kept. */
   keepAliveMs: 60_000,
   connectionsMax: 10_000,
+  /**
+   * Connections that wait to be accepted. When a network is back all clients come at once, and who
+   * finds no place waits for seconds.
+   */
+  backlog: 4_096,
   /** Of one client on another machine: connections, requests at once, and per second. */
   connectionsPerClientMax: 256,
   requestsBurst: 400,

@@ -94,7 +94,8 @@ export class HoldfastServer {
   async listen(port: number): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once('error', reject)
-      this.#server.listen({ port, host: this.#boundHost }, () => {
+      const { backlog } = SERVER_LIMITS
+      this.#server.listen({ port, host: this.#boundHost, backlog }, () => {
         this.#server.off('error', reject)
         resolve()
       })

@@ -20,6 +20,8 @@ export type UpgradeOptions = {
 
 export const CONNECT_PATH = '/v1/connect'
 
+const AS_TEXT = { binary: false }
+
 /** Takes over the server's upgrades. */
 export function acceptSockets(server: Server, { hub, check, addressOf }: UpgradeOptions): void {
   const sockets = new WebSocketServer({
@@ -29,7 +31,7 @@ export function acceptSockets(server: Server, { hub, check, addressOf }: Upgrade
     clientTracking: false,
   })
   server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
-    stream.on('error', () => stream.destroy())
+    stream.on('error', streamOnError)
     try {
       check(request)
     } catch (thrown) {
@@ -37,32 +39,64 @@ export function acceptSockets(server: Server, { hub, check, addressOf }: Upgrade
     }
     if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)
     sockets.handleUpgrade(request, stream, head, (socket) =>
-      connect(hub, socket, addressOf(request)),
+      connect(hub, new WebSocketEnd(socket, stream, addressOf(request)), socket),
     )
   })
 }
 
-function connect(hub: Hub, socket: WebSocket, address: string): void {
-  const connection = new Connection(hub, socketOf(socket, address))
+function connect(hub: Hub, end: WebSocketEnd, socket: WebSocket): void {
+  const connection = new Connection(hub, end)
   socket.on('message', (data: RawData, isBinary: boolean) => {
     if (isBinary) return connection.receive('')
     connection.receive((data as Buffer).toString())
   })
   socket.on('close', () => connection.closed())
   // A broken frame or a reset; the close event follows.
-  socket.on('error', () => undefined)
+  socket.on('error', socketOnError)
 }
 
-function socketOf(socket: WebSocket, address: string): Socket {
-  return {
-    address,
-    get bufferedBytes() {
-      return socket.bufferedAmount
-    },
-    send: (data, sent) => socket.send(data, { binary: false }, sent),
-    close: (code, reason) => socket.close(code, reason),
-    cut: () => socket.terminate(),
+function socketOnError(): void {}
+
+/** Not a closure: it would hold the request for as long as the socket lives. */
+function streamOnError(this: Duplex): void {
+  this.destroy()
+}
+
+/** All that is sent in one turn of the event loop leaves in one write. */
+class WebSocketEnd implements Socket {
+  readonly address: string
+  readonly #socket: WebSocket
+  readonly #stream: Duplex
+
+  constructor(socket: WebSocket, stream: Duplex, address: string) {
+    this.#socket = socket
+    this.#stream = stream
+    this.address = address
   }
+
+  get bufferedBytes(): number {
+    return this.#socket.bufferedAmount
+  }
+
+  send(data: string | Uint8Array, sent?: () => void): void {
+    if (this.#stream.writableCorked === 0) {
+      this.#stream.cork()
+      process.nextTick(uncork, this.#stream)
+    }
+    this.#socket.send(data, AS_TEXT, sent)
+  }
+
+  close(code: number, reason: string): void {
+    this.#socket.close(code, reason)
+  }
+
+  cut(): void {
+    this.#socket.terminate()
+  }
+}
+
+function uncork(stream: Duplex): void {
+  stream.uncork()
 }
 
 function refusePath(stream: Duplex): void {

@@ -13,12 +13,12 @@ import {
 } from '../../core/index.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
 import type { ClientFrame, Role, ServerFrame } from '../../wire/frames.ts'
-import { enter, type Entry } from './entry.ts'
+import { enter, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { closeCode, refusalOf } from './refusal.ts'
 import { Requests } from './requests.ts'
 import type { Socket } from './socket.ts'
-import { streamTo } from './stream.ts'
+import { Stop, streamTo } from './stream.ts'
 
 /** What a small message costs until it has left, besides its text. */
 const MESSAGE_BYTES = 256
@@ -31,7 +31,7 @@ export class Connection {
   #greeted = false
   #over = false
   /** Ends the stream when the socket is gone. */
-  readonly #gone = new AbortController()
+  readonly #gone = new Stop()
   #heardAt = performance.now()
   #saidAt = performance.now()
   /** What was said, besides the stream, and has not left this process. */
@@ -159,7 +159,7 @@ export class Connection {
     const hello = readHello(message)
     this.#greeted = true
     enter(this.#hub, this, hello).then(
-      (entry) => this.#welcome(entry),
+      (admitted) => this.#welcome(admitted),
       (thrown: unknown) => this.#turnAway(asHoldfastError(thrown)),
     )
   }
@@ -172,19 +172,19 @@ export class Connection {
     this.refuse(error)
   }
 
-  #welcome(entry: Entry): void {
+  #welcome({ entry, welcome, presence }: Admitted): void {
     this.#entry = entry
     const { attachment, session } = entry
     this.#hub.take(attachment.id, this)?.supersede()
     // The socket was lost while it was let in.
     if (this.#over) return this.#lost(attachment)
     this.#requests = new Requests(this.#hub, this, entry)
-    this.say(entry.welcome)
-    const { seq, delta } = entry.welcome.after
-    const { signal: gone } = this.#gone
-    const { presence } = entry
-    const feed = session.feed({ after: seq, afterDelta: delta, signal: gone, presence })
-    streamTo(this.socket, feed, { gone, limits: this.#hub.limits })
+    this.say(welcome)
+    const { seq, delta } = welcome.after
+    const gone = this.#gone
+    session
+      .openFeed({ after: seq, afterDelta: delta, signal: gone, presence })
+      .then((feed) => streamTo(this.socket, feed, { gone, limits: this.#hub.limits }))
       .then(() => this.#closeWithSession())
       .catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
   }
@@ -192,6 +192,7 @@ export class Connection {
   /** I9: with the session all that was asked of it is settled, and told before the end. */
   async #closeWithSession(): Promise<void> {
     await this.#requests?.settled()
+    if (this.#over) return
     this.refuse(new HoldfastError('session_closed', 'the session is closed'))
   }
 

@@ -30,11 +30,16 @@ export type Entry = {
   readonly attachment: AttachmentHandle
   readonly role: Role
   readonly scopes: readonly Scope[]
-  readonly presence: boolean
-  readonly welcome: Welcome
 }
 
-export async function enter(hub: Hub, connection: Connection, hello: Hello): Promise<Entry> {
+/** What it is told, and where and how it goes on from there. */
+export type Admitted = {
+  readonly entry: Entry
+  readonly welcome: Welcome
+  readonly presence: boolean
+}
+
+export async function enter(hub: Hub, connection: Connection, hello: Hello): Promise<Admitted> {
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
   }
@@ -51,7 +56,8 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
     throw new HoldfastError('superseded', 'continued in another connection')
   }
   const welcome = welcomeOf(hub, { hello, session, state, place })
-  return { session, attachment, role, scopes, presence: hello.presence ?? false, welcome }
+  const entry = { session, attachment, role, scopes }
+  return { entry, welcome, presence: hello.presence ?? false }
 }
 
 /**

@@ -13,7 +13,7 @@ export type HubOptions = {
   readonly limits?: Partial<ConnectLimits>
 }
 
-/** The requests of one attachment: they outlive its connections, and end with it. */
+/** The requests of an attachment that made any: they outlive its connections, and end with it. */
 type Presence = { readonly gone: AbortController; leaving: NodeJS.Timeout | null }
 
 export class Hub {
@@ -55,7 +55,8 @@ export class Hub {
   take(attachment: string, connection: Connection): Connection | null {
     const before = this.connectionOf(attachment)
     this.#byAttachment.set(attachment, connection)
-    const presence = this.#presence(attachment)
+    const presence = this.#presences.get(attachment)
+    if (presence === undefined) return before
     if (presence.leaving !== null) clearTimeout(presence.leaving)
     presence.leaving = null
     return before
@@ -71,8 +72,9 @@ export class Hub {
     this.#connections.delete(connection)
     if (attachment === null || this.#byAttachment.get(attachment) !== connection) return
     this.#byAttachment.delete(attachment)
-    const presence = this.#presence(attachment)
     if (graceMs === 0) return this.#forget(attachment)
+    const presence = this.#presences.get(attachment)
+    if (presence === undefined) return
     presence.leaving = setTimeout(() => this.#forget(attachment), graceMs)
     presence.leaving.unref()
   }

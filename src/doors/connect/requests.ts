@@ -16,7 +16,8 @@ export class Requests {
   readonly #hub: Hub
   readonly #connection: Connection
   readonly #entry: Entry
-  readonly #pending = new Set<Promise<void>>()
+  /** Made with the first request: most clients of a crowd only look on. */
+  #pending: Set<Promise<void>> | null = null
 
   constructor(hub: Hub, connection: Connection, entry: Entry) {
     this.#hub = hub
@@ -30,7 +31,9 @@ export class Requests {
       if (frame.epoch === this.#entry.attachment.epoch) void this.#confirm()
       return
     }
-    if (this.#pending.size >= this.#hub.limits.requestsMax) {
+    this.#pending ??= new Set()
+    const pending = this.#pending
+    if (pending.size >= this.#hub.limits.requestsMax) {
       return this.#fail(frame.id, new HoldfastError('too_many', 'too many requests wait'))
     }
     const { id } = frame
@@ -39,13 +42,13 @@ export class Requests {
         (turn) => this.#connection.say({ type: 'reply', id, ...(turn === null ? {} : { turn }) }),
         (thrown: unknown) => this.#fail(id, asHoldfastError(thrown)),
       )
-      .finally(() => this.#pending.delete(replied))
-    this.#pending.add(replied)
+      .finally(() => pending.delete(replied))
+    pending.add(replied)
   }
 
   /** When all requests so far have their replies. */
   async settled(): Promise<void> {
-    await Promise.all(this.#pending)
+    if (this.#pending !== null) await Promise.all(this.#pending)
   }
 
   async #confirm(): Promise<void> {

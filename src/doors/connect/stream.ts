@@ -2,7 +2,7 @@
  * The session's events to one socket: as fast as it reads, and no faster. What became ready
  * together leaves together, and is encoded once for all who follow.
  */
-import { HoldfastError, type FeedItem } from '../../core/index.ts'
+import { HoldfastError, type FeedItem, type StopSignal } from '../../core/index.ts'
 import type { ConnectLimits } from './limits.ts'
 import type { Socket } from './socket.ts'
 
@@ -42,10 +42,33 @@ function partsOf(items: readonly FeedItem[]): readonly (readonly FeedItem[])[] {
   return all
 }
 
+/** Ends one stream. An `AbortController` for each of a crowd's sockets would weigh too much. */
+export class Stop implements StopSignal {
+  #aborted = false
+  #listener: (() => void) | null = null
+
+  get aborted(): boolean {
+    return this.#aborted
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listener = listener
+  }
+
+  removeEventListener(): void {
+    this.#listener = null
+  }
+
+  abort(): void {
+    this.#aborted = true
+    this.#listener?.()
+  }
+}
+
 export type StreamOptions = {
   readonly limits: ConnectLimits
   /** Aborted when the socket is gone. */
-  readonly gone: AbortSignal
+  readonly gone: StopSignal
 }
 
 /** Sends all batches; ends with the feed, and throws what ends it badly. */
