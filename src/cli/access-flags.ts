@@ -64,7 +64,7 @@ const FLAG_OF: Readonly<Record<string, string>> = {
 }
 
 /** Stands for the tokens until their file is opened. */
-const SOME_TOKENS = { scopesOf: () => null, close: () => undefined }
+const SOME_TOKENS = { scopesOf: () => null, revision: () => 0, close: () => undefined }
 
 function checkNames({ host, tokensFile, ...options }: AccessSettings): void {
   try {

@@ -126,6 +126,11 @@ export class ClientSession {
     return this.#info
   }
 
+  /** The id of this client's hold on the session, as events name it; null before the welcome. */
+  get attachment(): string | null {
+    return this.#attachment
+  }
+
   /** The position after all that was told. */
   get seen(): Seen {
     return this.#seen

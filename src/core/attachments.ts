@@ -35,6 +35,8 @@ export type Attachment = {
   readonly tokens: readonly string[]
   /** The digest that was good last: whoever shows it has an old copy. */
   readonly retired: string | null
+  /** The link that it came in by, if any: they end together. */
+  readonly link?: string
 }
 
 /** An attachment that ended: its holder may learn why. */
@@ -231,7 +233,7 @@ function fits(tokens: readonly string[], shown: string | null): boolean {
   return shown === null ? tokens.length === 0 : tokens.includes(shown)
 }
 
-function endAttachments(
+export function endAttachments(
   session: Session,
   gone: readonly Attachment[],
   reason: string,
@@ -292,7 +294,8 @@ function foldOpened(
   const { attachment: id, role, answers, token, link } = event
   const tokens = token === undefined ? [] : [token]
   const fresh = { state: 'live', graceUntil: null, epoch: 1, tokens, retired: null } as const
-  session.attachments = [...session.attachments, { id, role, answers, ...fresh }]
+  const by = link === undefined ? {} : { link }
+  session.attachments = [...session.attachments, { id, role, answers, ...fresh, ...by }]
   if (link !== undefined) foldLinkUse(session, link)
 }
 

@@ -60,6 +60,8 @@ export class Authority implements Holder {
   readonly limits: Limits
   readonly node: string
   readonly counters = new Counters()
+  /** Told of every attachment that ends, and why: its connection is of no more use. */
+  readonly attachmentListeners = new Set<(attachment: string, reason: string) => void>()
   readonly #runners: Readonly<Record<string, Runner>>
   readonly #lease: Lease
   readonly #sweeper: Sweeper
@@ -285,6 +287,10 @@ export class Authority implements Holder {
     )
     this.#releaseAll(new HoldfastError('draining', 'the server has stopped'))
     await this.#lease.stop()
+  }
+
+  attachmentEnded(attachment: string, reason: string): void {
+    for (const tell of this.attachmentListeners) tell(attachment, reason)
   }
 
   released(live: LiveSession): void {

@@ -1,6 +1,7 @@
 /** Links: capabilities for one session, by a token of which only a digest is kept. */
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
+import { endAttachments } from './attachments.ts'
 import type { Draft, Folding, Session } from './session.ts'
 
 /** What a link lets its holder do: look on, take turns, answer asks. */
@@ -18,29 +19,52 @@ export type Link = {
 
 export type LinkEvent =
   | ({ readonly type: 'link.created'; readonly link: string } & Omit<Link, 'id'>)
-  | { readonly type: 'link.revoked'; readonly link: string }
+  | { readonly type: 'link.revoked'; readonly link: string; readonly reason?: 'expired' }
 
 export type LinkCommand =
-  | { readonly type: 'link'; readonly link: Link }
-  | { readonly type: 'unlink'; readonly link: string }
+  | { readonly type: 'link'; readonly link: Link; readonly at: number }
+  | { readonly type: 'unlink'; readonly link: string; readonly reason?: 'expired' }
 
 export function decideLink(session: Session, command: LinkCommand): readonly Draft[] {
   if (command.type === 'unlink') {
     const known = session.links.some(({ id }) => id === command.link)
-    return known ? [{ type: 'link.revoked', link: command.link }] : []
+    return known ? revoke(session, command.link, command.reason) : []
   }
-  if (session.links.length >= STATE_LIMITS.linksMax) {
-    throw new HoldfastError('too_many', `session ${session.id} has ${session.links.length} links`)
+  // One that somebody came in by ends by its own clock, and that client with it.
+  const inUse = (id: string): boolean => session.attachments.some(({ link }) => link === id)
+  const expired = session.links.filter((link) => isExpired(link, command.at) && !inUse(link.id))
+  const count = session.links.length - expired.length
+  if (count >= STATE_LIMITS.linksMax) {
+    throw new HoldfastError('too_many', `session ${session.id} has ${count} links`)
   }
   const { id, ...rest } = command.link
-  return [{ type: 'link.created', link: id, ...rest }]
+  return [
+    ...expired.map((link): Draft => ({ type: 'link.revoked', link: link.id, reason: 'expired' })),
+    { type: 'link.created', link: id, ...rest },
+  ]
 }
 
-/** The link of this digest, if it is good now; a stranger learns nothing about why it is not. */
-export function usableLink(session: Session, digest: string, at: number): Link {
-  const link = session.links.find((candidate) => candidate.digest === digest)
-  const expired = link !== undefined && link.expiresAt !== null && link.expiresAt <= at
-  if (link === undefined || expired || link.uses === 0) {
+/** With the link goes all that it opened: who came in by it is out. */
+function revoke(session: Session, link: string, reason?: 'expired'): readonly Draft[] {
+  const opened = session.attachments.filter((attachment) => attachment.link === link)
+  return [
+    { type: 'link.revoked', link, ...(reason === undefined ? {} : { reason }) },
+    ...endAttachments(session, opened, reason === undefined ? 'link_revoked' : 'link_expired'),
+  ]
+}
+
+function isExpired({ expiresAt }: Link, at: number): boolean {
+  return expiresAt !== null && expiresAt <= at
+}
+
+/** The link of this digest or id, if it is good now; a stranger does not learn why it is not. */
+export function usableLink(
+  session: Session,
+  { id, digest }: { readonly id?: string; readonly digest?: string },
+  at: number,
+): Link {
+  const link = session.links.find((link) => link.digest === digest || link.id === id)
+  if (link === undefined || isExpired(link, at) || link.uses === 0) {
     throw new HoldfastError('unauthorized', 'the link is unknown, used up or no longer valid')
   }
   return link

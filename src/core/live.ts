@@ -33,6 +33,8 @@ export interface Holder {
   /** No turn starts any more: the node is about to stop. */
   readonly draining: boolean
   runner(agent: string): Runner | null
+  /** A client's hold is over, whoever ended it. */
+  attachmentEnded(attachment: string, reason: string): void
   /** The hold is over: the session is closed, or this node may no longer speak for it. */
   released(session: LiveSession): void
 }
@@ -133,6 +135,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     const at = this.holder.clock.now()
     for (const { id, expiresAt } of this.session.queued) this.#expireLater(id, expiresAt, at)
     for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil, at)
+    for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt, at)
     await this.post({ type: 'recover', at, reason })
   }
 
@@ -228,8 +231,14 @@ export class LiveSession implements LedgerOwner, RunHost {
       case 'attachment.detached':
         return this.#lapseLater(event.attachment, event.graceUntil, event.at)
       case 'attachment.resumed':
-      case 'attachment.ended':
         return this.#cancelTimer(event.attachment)
+      case 'attachment.ended':
+        this.#cancelTimer(event.attachment)
+        return this.holder.attachmentEnded(event.attachment, event.reason)
+      case 'link.created':
+        return this.#unlinkLater(event.link, event.expiresAt, event.at)
+      case 'link.revoked':
+        return this.#cancelTimer(event.link)
       default:
         if ('turn' in event && isTerminal(event)) this.#endTurn(event.turn)
     }
@@ -343,6 +352,10 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   #lapseLater(attachment: string, at: number | null, now: number): void {
     if (at !== null) this.#later(attachment, at - now, { type: 'lapse', attachment })
+  }
+
+  #unlinkLater(link: string, at: number | null, now: number): void {
+    if (at !== null) this.#later(link, at - now, { type: 'unlink', link, reason: 'expired' })
   }
 
   /** Posts a command when its time has come. By then it may be moot: `decide` knows. */

@@ -157,16 +157,21 @@ export class SessionHandle {
 
   /** Holds the session open for a client and says which kinds of ask it answers. */
   async attach(options: AttachOptions = {}): Promise<AttachmentHandle> {
-    const { role = 'driver', answers = [], take = false, resumable = false, link } = options
+    const { role = 'driver', answers = [], take = false, resumable = false } = options
     const live = await this.#authority.open(this.id)
     const attachment = this.#authority.entropy.id()
     const token = resumable ? newToken(this.#authority) : null
     const now = this.#authority.clock.now()
-    const digest = link === undefined ? null : tokenDigest(this.#authority, 'link', this.id, link)
-    const used = digest === null ? null : usableLink(live.session, digest, now).id
+    const shownLink = this.#linkOf(options)
+    const link = shownLink === null ? null : usableLink(live.session, shownLink, now).id
     const shown = token === null ? null : tokenDigest(this.#authority, 'resume', this.id, token)
-    await live.post({ type: 'attach', attachment, role, answers, take, token: shown, link: used })
+    await live.post({ type: 'attach', attachment, role, answers, take, token: shown, link })
     return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch: 1, token })
+  }
+
+  #linkOf({ link, likewise }: AttachOptions): { id?: string; digest?: string } | null {
+    if (link !== undefined) return { digest: tokenDigest(this.#authority, 'link', this.id, link) }
+    return likewise?.link === undefined ? null : { id: likewise.link }
   }
 
   /** Takes a lost attachment up again, by the token of its last connection; it gets a new one. */
@@ -212,7 +217,7 @@ export class SessionHandle {
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
     const { scopes, expiresAt = null, uses = null } = checkLink(options)
     const link = { id: this.#authority.entropy.id(), digest, scopes, expiresAt, uses }
-    await live.post({ type: 'link', link })
+    await live.post({ type: 'link', link, at: this.#authority.clock.now() })
     return { ...link, token }
   }
 
@@ -220,10 +225,10 @@ export class SessionHandle {
   async link(token: string): Promise<Link> {
     const { session } = await this.#authority.open(this.id)
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
-    return usableLink(session, digest, this.#authority.clock.now())
+    return usableLink(session, { digest }, this.#authority.clock.now())
   }
 
-  /** Nobody can attach by this link any more; attachments made with it stay. */
+  /** Nobody can attach by this link any more, and who came in by it is out. */
   async revokeLink(link: string): Promise<void> {
     const live = await this.#authority.open(this.id)
     await live.post({ type: 'unlink', link })
@@ -250,6 +255,8 @@ export type AttachOptions = {
   readonly resumable?: boolean
   /** The token of the link that lets it in. */
   readonly link?: string
+  /** By the same link as this one, if it came in by a link. */
+  readonly likewise?: Pick<Attachment, 'link'>
 }
 
 export type LinkOptions = {

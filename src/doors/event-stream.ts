@@ -43,8 +43,10 @@ export async function streamFeed(
   }
 }
 
-function beat({ response, premises }: Exchange): () => void {
+function beat({ request, response, premises }: Exchange): () => void {
   const timer = setInterval(() => {
+    // Cut, not ended: the feed may be in the middle of a word.
+    if (!premises.mayStillWatch(request)) response.destroy()
     if (!response.destroyed && !response.writableNeedDrain) response.write(HEARTBEAT)
   }, premises.heartbeatMs)
   timer.unref()

@@ -15,6 +15,8 @@ export type Premises = {
   readonly heartbeatMs: number
   /** Answers given, by status. */
   readonly answered: Map<number, number>
+  /** Whether who asked may still look on: a token may be taken away meanwhile. */
+  readonly mayStillWatch: (request: IncomingMessage) => boolean
 }
 
 /** Header names and values in turn, as Node takes them without copying. */

@@ -117,6 +117,16 @@ export class AccessPolicy {
     return token === undefined ? null : this.#tokens.scopesOf(token, this.#clock.now())
   }
 
+  /** Another number than before: what was granted may be so no more. */
+  revision(): number {
+    return this.#tokens?.revision(this.#clock.now()) ?? 0
+  }
+
+  /** Whether who was let in may still look on. */
+  mayStillWatch({ headers }: IncomingMessage): boolean {
+    return this.open || this.grant(bearerToken(headers))?.includes('watch') === true
+  }
+
   /** Throws `too_many` if this address has shown too many bad secrets to show another now. */
   assertMayTry(address: string): void {
     if (!this.open) this.rates.assertMayTry(address)

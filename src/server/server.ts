@@ -65,9 +65,10 @@ export class HoldfastServer {
   constructor(options: ServerOptions, boundHost: string) {
     const { holdfast, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
     const bodyBytesMax = holdfast.authority.limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra
-    this.#premises = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map() }
     this.#boundHost = boundHost
     this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options)
+    const mayStillWatch = (request: IncomingMessage) => this.#access.mayStillWatch(request)
+    this.#premises = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map(), mayStillWatch }
     this.#closeTokens = () => options.tokens?.close()
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)

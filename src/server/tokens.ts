@@ -29,6 +29,8 @@ export type TokenEntry = {
 export interface TokenSource {
   /** All scopes of this token, included ones too; null if it is unknown or expired. */
   scopesOf(token: string, now: number): readonly Scope[] | null
+  /** Changes whenever a token may have lost what it was good for. */
+  revision(now: number): number
   close(): void
 }
 
@@ -126,6 +128,10 @@ export class TokenList {
     }
     return scopes
   }
+
+  expired(now: number): number {
+    return this.#tokens.filter(({ expiresAt = Infinity }) => expiresAt <= now).length
+  }
 }
 
 /** Opens a tokens file and follows its changes until it is closed. Throws if it cannot be used. */
@@ -154,6 +160,8 @@ export class TokenFile implements TokenSource {
   #list: TokenList
   /** Of the version that was looked at last, good or not: each is told about once. */
   #stamp: string | null
+  /** How often it was read again. */
+  #versions = 0
   #isClosed = false
 
   constructor(path: string, log: Logger, { stamp, list }: Version) {
@@ -169,6 +177,10 @@ export class TokenFile implements TokenSource {
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
     return this.#list.scopesOf(token, now)
+  }
+
+  revision(now: number): number {
+    return this.#versions * (SERVER_LIMITS.tokensMax + 1) + this.#list.expired(now)
   }
 
   close(): void {
@@ -196,6 +208,7 @@ export class TokenFile implements TokenSource {
       // Another version came meanwhile: that one counts.
       if (this.#isClosed || stamp !== this.#stamp) return
       this.#list = list
+      this.#versions += 1
       this.#log.info('the tokens file was read again', { file: this.#path })
     } catch (error) {
       const [file, problem] = [this.#path, problemOf(error)]

@@ -25,6 +25,7 @@ import {
   type HoldfastServer,
   type ServerOptions,
 } from 'holdfast/server'
+import { dial } from '../support/wire-client.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const TOKENS = {
@@ -445,6 +446,48 @@ describe('a socket', () => {
     }
     const [welcome] = await hello(server, { key: 'k', auth: { token: TOKENS.talker } })
     expect(welcome.type).toBe('welcome')
+  })
+
+  it('and a stream are over when their token is, and the way back with it', async () => {
+    const file = tokensFile()
+    const server = await serve(
+      { ...PATIENT, heartbeatMs: 50, connectLimits: { watchMs: 50 } },
+      file,
+    )
+    const mine = dial(server.url, { key: 'k', auth: { token: TOKENS.talker } })
+    const other = dial(server.url, { key: 'k', auth: { token: TOKENS.admin } })
+    const { session, attachment, resume } = await mine.frame('welcome')
+    await other.frame('welcome')
+    const stream = await fetch(`${server.url}/v1/sessions/${session.id}/events`, {
+      headers: { authorization: `Bearer ${TOKENS.talker}`, accept: 'text/event-stream' },
+    })
+    const cut = stream.text().then(
+      () => 'ended',
+      () => 'cut',
+    )
+    writeFileSync(file, tokensJson({ admin: TOKENS.admin }))
+    expect(await mine.closed).toEqual({ code: 4401, reason: 'unauthorized' })
+    expect(await cut).toBe('cut')
+    const auth = { resume: { attachment, token: resume } }
+    const back = dial(server.url, { session: session.id, auth })
+    expect((await back.closed).code).toBe(4410)
+    other.send({ type: 'turn', id: '1', input: 'x' })
+    expect(await other.reply('1')).toHaveProperty('turn')
+    other.socket.terminate()
+  })
+
+  it('that is lost comes back by its resume token only with the token it came in by', async () => {
+    const server = await serve()
+    const first = dial(server.url, { key: 'k', auth: { token: TOKENS.talker } })
+    const { session, attachment, resume } = await first.frame('welcome')
+    await first.cut()
+    const back = { attachment, token: resume }
+    const bare = dial(server.url, { session: session.id, auth: { resume: back } })
+    expect((await bare.closed).code).toBe(4401)
+    const both = { token: TOKENS.talker, resume: back }
+    const again = dial(server.url, { session: session.id, auth: both })
+    expect((await again.frame('welcome'))['attachment']).toBe(attachment)
+    again.socket.terminate()
   })
 
   it('is not opened for an address that has shown too many bad secrets', async () => {

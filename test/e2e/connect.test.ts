@@ -700,9 +700,42 @@ describe('a link', () => {
       const answer = await refusal(server.dial({ ...hello, role: 'watcher' }))
       expect(answer).toMatchObject({ code: 'unauthorized', close: 4401, retry: 'never' })
     }
-    // Who came in by it stays, and may come back.
+    // Who came in by one that is used up stays, and may come back.
     await lost(first)
     await comeBack(first)
+  })
+
+  it('takes along who came in by it, and nobody else, when it is revoked or expires', async () => {
+    const revoked = await linked(['talk'])
+    const expiring = await linked(['talk'], { expiresAt: Date.now() + 300 })
+    for (const { session, link, hello } of [revoked, expiring]) {
+      const other = await server.attach({ session: session.id })
+      const guest = await server.attach(hello)
+      const away = await server.attach(hello)
+      await lost(away)
+      if (link === revoked.link) await session.revokeLink(link.id)
+      expect(await guest.client.closed).toEqual({ code: 4410, reason: 'attachment_ended' })
+      expect(guest.client.of('ending')).toHaveLength(1)
+      for (const { welcome } of [guest, away]) {
+        const resume = { attachment: welcome['attachment'], token: welcome['resume'] }
+        const answer = await refusal(server.dial({ session: session.id, auth: { resume } }))
+        expect(answer).toMatchObject({ code: 'attachment_ended', close: 4410, retry: 'never' })
+      }
+      other.client.send({ type: 'turn', id: '1', input: 'x' })
+      expect(await other.client.reply('1')).toHaveProperty('turn')
+    }
+  })
+
+  it('counts a copied tab as one more use, which ends with it too', async () => {
+    const { session, link, hello } = await linked(['talk'], { uses: 2 })
+    const tab = await server.attach(hello)
+    const resume = { attachment: tab.welcome['attachment'], token: tab.welcome['resume'] }
+    const copied = { session: session.id, auth: { resume } }
+    const copy = await server.attach(copied)
+    expect(copy.welcome['attachment']).not.toBe(tab.welcome['attachment'])
+    expect(await refusal(server.dial(copied))).toMatchObject({ code: 'unauthorized' })
+    await session.revokeLink(link.id)
+    for (const { client } of [tab, copy]) expect((await client.closed).code).toBe(4410)
   })
 
   it('of another session, and of a session that does not exist, get the same answer', async () => {

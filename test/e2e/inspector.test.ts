@@ -299,6 +299,7 @@ describe('who is let in', () => {
     const tokens = {
       scopesOf: (shown: string) =>
         shown === token ? (['watch', 'talk', 'answer', 'admin'] as const) : null,
+      revision: () => 0,
       close: () => undefined,
     }
     guarded = await startServer({ holdfast, tokens })

@@ -8,6 +8,9 @@
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast, type Agent, type AskOutcome, type Holdfast } from 'holdfast'
+import { connect, type Client, type ClientSession } from 'holdfast/client'
+import { startServer, type HoldfastServer } from 'holdfast/server'
+import { WebSocket } from 'ws'
 import { gate, until, type Gate } from '../support/gate.ts'
 
 describe('Copilot SDK: disposed sessions and permission requests', () => {
@@ -73,10 +76,13 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
   })
 
   it('removes a closed session from memory, however many there were', async () => {
-    for (let n = 0; n < 1_000; n += 1) {
+    const dispose = async (n: number): Promise<void> => {
       const session = await holdfast.resolve({ key: `k${n}`, agent: 'denies' })
       if (n % 2 === 0) await session.turn('x')
       await session.close()
+    }
+    for (let n = 0; n < 10_000; n += 100) {
+      await Promise.all(Array.from({ length: 100 }, (_, index) => dispose(n + index)))
     }
     expect(holdfast.authority.heldCount).toBe(0)
   })
@@ -168,5 +174,96 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
     await until(async () => (await session.asks()).length === 1)
     await client.leave()
     expect((await turn).reply?.text).toBe('nobody_to_ask')
+  })
+
+  describe('as a client over a socket sees it', () => {
+    let server: HoldfastServer
+    let sockets: WebSocket[]
+    let client: Client
+
+    class Kept extends WebSocket {
+      constructor(url: string) {
+        super(url)
+        sockets.push(this)
+      }
+    }
+
+    const attachments = async (session: ClientSession): Promise<number> =>
+      (await holdfast.session(session.info?.id ?? '').state()).attachments.length
+
+    beforeEach(async () => {
+      sockets = []
+      server = await startServer({ holdfast, port: 0 })
+      client = connect({ url: server.url, webSocket: Kept, storage: null })
+    })
+    afterEach(() => server.close())
+
+    it('hears nothing any more once it is disposed of, though the turn goes on', async () => {
+      const session = client.session({ key: 'k', agent: 'stubborn' })
+      const heard: string[] = []
+      session.on('event', ({ type }) => heard.push(type))
+      session.on('delta', ({ type }) => heard.push(type))
+      session.on('state', ({ name }) => heard.push(name))
+      const turn = session.turn('go')
+      await until(() => heard.includes('delta'))
+      const { length } = heard
+      session.dispose()
+      await expect(turn).rejects.toMatchObject({ code: 'left' })
+      release.open()
+      await stubbornEnded.opened
+      await until(async () => (await attachments(session)) === 0)
+      expect(heard).toHaveLength(length)
+    })
+
+    it('settles all that is pending when it is disposed of while it reconnects', async () => {
+      const session = client.session({ key: 'k', agent: 'waits', answers: ['permission'] })
+      const heard: string[] = []
+      const turn = session.turn('x')
+      await until(() => session.asks.length === 1)
+      session.on('event', ({ type }) => heard.push(type))
+      sockets.at(-1)?.terminate()
+      await until(() => session.state.name === 'reconnecting')
+      const answer = session.answer(session.asks[0]?.id ?? '', 'allow')
+      const closing = session.close()
+      session.dispose()
+      for (const pending of [turn, answer, closing]) {
+        await expect(pending).rejects.toMatchObject({ code: 'left' })
+      }
+      await holdfast.session(session.info?.id ?? '').close()
+      expect(outcomes).toEqual([{ outcome: 'withdrawn' }])
+      expect(heard).toEqual([])
+    })
+
+    it('is not asked what it has no handler for: that settles as nobody_to_ask', async () => {
+      const session = client.session({ key: 'k', agent: 'denies' })
+      expect((await session.turn('x')).reply?.text).toBe('nobody_to_ask')
+      session.dispose()
+    })
+
+    it('leaves the question to another client when it goes, and that one answers', async () => {
+      const options = { key: 'k', agent: 'denies', answers: ['permission'] }
+      const [first, second] = [client.session(options), client.session({ ...options, name: '2' })]
+      await Promise.all([first.ready, second.ready])
+      const turn = second.turn('x')
+      await until(() => first.asks.length === 1 && second.asks.length === 1)
+      first.dispose()
+      await second.answer(second.asks[0]?.id ?? '', 'allow')
+      expect((await turn).reply?.text).toBe('answered')
+      expect(outcomes).toEqual([{ outcome: 'answered', answer: 'allow', by: second.attachment }])
+      second.dispose()
+    })
+
+    it('leaves nothing behind, however often it comes and goes', async () => {
+      for (let n = 0; n < 200; n += 1) {
+        const session = client.session({ key: `k${n}`, agent: 'denies', reconnect: 'resume' })
+        await session.ready
+        if (n % 2 === 0) await session.turn('x')
+        if (n % 4 === 0) sockets.at(-1)?.terminate()
+        session.dispose()
+        if (n % 4 === 0) await holdfast.session(session.info?.id ?? '').close()
+      }
+      await until(() => holdfast.authority.heldCount === 0)
+      await until(() => sockets.every(({ readyState }) => readyState === WebSocket.CLOSED))
+    })
   })
 })

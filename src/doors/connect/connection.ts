@@ -13,7 +13,7 @@ import {
 } from '../../core/index.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
 import type { ClientFrame, Role, ServerFrame } from '../../wire/frames.ts'
-import { enter, type Admitted, type Entry } from './entry.ts'
+import { enter, isStillGood, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { closeCode, refusalOf } from './refusal.ts'
 import { Requests } from './requests.ts'
@@ -119,6 +119,21 @@ export class Connection {
   supersede(): void {
     this.say({ type: 'superseded' })
     this.refuse(new HoldfastError('superseded', 'continued in another connection'))
+  }
+
+  /** The attachment is over by somebody else's doing; with its session, the log tells. */
+  attachmentEnded(reason: string): void {
+    if (reason === 'session_closed') return
+    if (reason === 'superseded') return this.supersede()
+    this.refuse(new HoldfastError('attachment_ended', `the attachment is over: ${reason}`))
+  }
+
+  /** Tokens were changed: whose token is no longer good for what it does is out, for good. */
+  checkAccess(): void {
+    const entry = this.#entry
+    if (this.#over || entry === null || isStillGood(this.#hub, entry)) return
+    void entry.attachment.leave('access_revoked').catch(() => undefined)
+    this.refuse(new HoldfastError('unauthorized', 'the token is no longer good for this'))
   }
 
   drain(): void {

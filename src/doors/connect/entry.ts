@@ -30,6 +30,8 @@ export type Entry = {
   readonly attachment: AttachmentHandle
   readonly role: Role
   readonly scopes: readonly Scope[]
+  /** The token that it came in by; null for a link, whose end the session tells. */
+  readonly token: string | undefined | null
 }
 
 /** What it is told, and where and how it goes on from there. */
@@ -56,7 +58,8 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
     throw new HoldfastError('superseded', 'continued in another connection')
   }
   const welcome = welcomeOf(hub, { hello, session, state, place })
-  const entry = { session, attachment, role, scopes }
+  const token = granted === null || hello.auth?.link !== undefined ? null : hello.auth?.token
+  const entry = { session, attachment, role, scopes, token }
   return { entry, welcome, presence: hello.presence ?? false }
 }
 
@@ -79,6 +82,13 @@ async function linkScopes(hub: Hub, id: string, link: string): Promise<readonly 
     if (code !== 'session_unknown' && code !== 'session_erased') throw error
     throw new HoldfastError('unauthorized', 'the link is unknown, used up or no longer valid')
   }
+}
+
+/** Whether its token still lets it do what it was let in for. */
+export function isStillGood({ gate }: Hub, { token, scopes }: Entry): boolean {
+  if (token === null) return true
+  const granted = gate.grant(token)
+  return granted !== null && scopes.every((scope) => granted.includes(scope))
 }
 
 function assertMay(granted: readonly Scope[] | null, needed: Scope): void {
@@ -152,6 +162,10 @@ async function comeBack(
   resume: Resume,
 ): Promise<Place> {
   const held = await session.attachmentOf(resume.attachment, resume.token)
+  // Else a token that was taken away would live on in the attachments made with it.
+  if (granted === null && held.link === undefined) {
+    throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
+  }
   if (granted !== null && (hello.answers ?? []).length > 0) assertMay(granted, 'answer')
   const answers = granted === null ? held.answers : (hello.answers ?? held.answers)
   assertNotAhead(hello, await session.state())
@@ -168,7 +182,8 @@ async function comeBack(
   const { exclusive } = await session.state()
   if (exclusive) throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
   // A copied tab: it may come in, but as somebody of its own.
-  return { ...place, attachment: await attachFresh(hub, session, { hello, role, answers }) }
+  const copy = { hello, role, answers, likewise: held }
+  return { ...place, attachment: await attachFresh(hub, session, copy) }
 }
 
 /** Before it has a place: a refusal must leave nothing behind. */
@@ -187,6 +202,8 @@ type Newcomer = {
   readonly hello: Hello
   readonly role: Role
   readonly answers: readonly string[]
+  /** The attachment that it has a copy of. */
+  readonly likewise?: Attachment
 }
 
 async function attachFresh(
@@ -195,7 +212,7 @@ async function attachFresh(
   newcomer: Newcomer,
 ): Promise<AttachmentHandle> {
   try {
-    return await attach(hub, session, newcomer)
+    return await attach(session, newcomer)
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code !== 'in_use') throw error
     // Perhaps only nobody has noticed yet that the other one is gone.
@@ -203,7 +220,7 @@ async function attachFresh(
     const alive = await Promise.all(drivers.map((driver) => driver.isAlive()))
     if (alive.some(Boolean)) throw error
     for (const driver of drivers) await giveUp(driver)
-    return attach(hub, session, newcomer)
+    return attach(session, newcomer)
   }
 }
 
@@ -213,20 +230,13 @@ async function giveUp(connection: Connection): Promise<void> {
   await connection.attachment?.lose()
 }
 
-async function attach(
-  hub: Hub,
-  session: SessionHandle,
-  { hello, role, answers }: Newcomer,
-): Promise<AttachmentHandle> {
+/** Whoever drove an exclusive session before loses its attachment with this step, and is told. */
+function attach(session: SessionHandle, newcomer: Newcomer): Promise<AttachmentHandle> {
+  const { hello, role, answers, likewise } = newcomer
   const { take = false, auth } = hello
   const link = auth?.link === undefined ? {} : { link: auth.link }
-  const attachment = await session.attach({ role, answers, take, resumable: true, ...link })
-  const { exclusive } = await session.state()
-  // Never two drivers: whoever drove it before has lost its attachment with this step.
-  if (exclusive && role === 'driver') {
-    for (const driver of hub.driversOf(session.id)) driver.supersede()
-  }
-  return attachment
+  const copied = likewise === undefined ? {} : { likewise }
+  return session.attach({ role, answers, take, resumable: true, ...link, ...copied })
 }
 
 function welcomeOf(

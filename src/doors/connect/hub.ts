@@ -2,6 +2,7 @@
  * All connections of this server. It knows which connection an attachment has now, looks for silent
  * ones, and waits for those who may come back.
  */
+import { setMaxListeners } from 'node:events'
 import type { Holdfast } from '../../core/index.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
@@ -24,11 +25,16 @@ export class Hub {
   readonly #byAttachment = new Map<string, Connection>()
   readonly #presences = new Map<string, Presence>()
   readonly #watch: NodeJS.Timeout
+  readonly #tellEnded = (attachment: string, reason: string): void =>
+    this.connectionOf(attachment)?.attachmentEnded(reason)
+  #revision: number
 
   constructor({ holdfast, gate = openGate, limits = {} }: HubOptions) {
     this.holdfast = holdfast
     this.gate = gate
     this.limits = { ...CONNECT_LIMITS, ...limits }
+    this.#revision = gate.revision()
+    holdfast.authority.attachmentListeners.add(this.#tellEnded)
     this.#watch = setInterval(() => this.#watchAll(), this.limits.watchMs)
     this.#watch.unref()
   }
@@ -82,6 +88,7 @@ export class Hub {
   /** Tells everybody that the server is about to stop. */
   close(): void {
     clearInterval(this.#watch)
+    this.holdfast.authority.attachmentListeners.delete(this.#tellEnded)
     for (const connection of [...this.#connections]) connection.drain()
     for (const attachment of [...this.#presences.keys()]) this.#forget(attachment)
   }
@@ -90,6 +97,8 @@ export class Hub {
     const known = this.#presences.get(attachment)
     if (known !== undefined) return known
     const presence = { gone: new AbortController(), leaving: null }
+    // As many as there are requests listen to it, which are bounded.
+    setMaxListeners(0, presence.gone.signal)
     this.#presences.set(attachment, presence)
     return presence
   }
@@ -104,6 +113,11 @@ export class Hub {
 
   #watchAll(): void {
     const now = performance.now()
-    for (const connection of [...this.#connections]) connection.watch(now)
+    const revision = this.gate.revision()
+    for (const connection of [...this.#connections]) {
+      if (revision !== this.#revision) connection.checkAccess()
+      connection.watch(now)
+    }
+    this.#revision = revision
   }
 }

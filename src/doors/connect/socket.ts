@@ -20,6 +20,8 @@ export interface Socket {
 export interface Gatekeeper {
   /** What this token may do; null: nothing. Undefined: no token was shown. */
   grant(token: string | undefined): readonly Scope[] | null
+  /** Another number than before: what was good may be so no more. */
+  revision(): number
   /** Somebody at this address showed a secret that is not good. */
   failed(address: string): void
 }
@@ -27,5 +29,6 @@ export interface Gatekeeper {
 /** A server on loopback without tokens: everybody may do everything. */
 export const openGate: Gatekeeper = {
   grant: () => ['watch', 'talk', 'answer', 'admin'],
+  revision: () => 0,
   failed: () => undefined,
 }
