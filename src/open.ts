@@ -1,6 +1,4 @@
 /** Opening Holdfast: the store by its name, the agents as runners, and the real clock. */
-import { mkdir } from 'node:fs/promises'
-import { dirname } from 'node:path'
 import { Holdfast, HoldfastError, LIMITS, type Limits, type Store } from './core/index.ts'
 import { ask, echo, slow } from './runners/builtin.ts'
 import { systemClock, systemDigest, systemEntropy } from './runners/clock.ts'
@@ -52,14 +50,7 @@ async function openStore(name: string): Promise<Store> {
   if (!name.startsWith('sqlite:') || name === 'sqlite:') {
     throw new HoldfastError('invalid_field', `store must be memory: or sqlite:FILE, not ${name}`)
   }
-  const file = name.slice('sqlite:'.length)
-  try {
-    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    throw new HoldfastError('store_unavailable', `cannot make the folder of ${file}: ${code}`)
-  }
-  return openSqliteStore({ file })
+  return openSqliteStore({ file: name.slice('sqlite:'.length) })
 }
 
 function checkLimits(limits: Partial<Limits>): void {

@@ -87,8 +87,11 @@ describe('serve', () => {
   it('says in one line that its folder cannot be used', async () => {
     const file = join(folder, 'file')
     writeFileSync(file, '')
-    const said = await fails(['serve', '--port', '0', '--data', join(file, 'below')], 1)
-    expect(said).toContain('cannot make the folder')
+    // The system's own folder, in which nobody can make another, not even root.
+    for (const data of [join(file, 'below'), '/proc/none/below']) {
+      const said = await fails(['serve', '--port', '0', '--data', data], 1)
+      expect(said).toContain('cannot make the folder')
+    }
   })
 
   it('says in one line that another process has the store, which goes on', async () => {

@@ -4,11 +4,12 @@
  * Whoever has the file open holds a transaction on `<file>.lock` beside it; the kernel lets go of
  * that lock however the process ends, and the file itself stays readable for a backup.
  */
-import { closeSync, existsSync, mkdirSync, openSync, realpathSync, statSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { closeSync, existsSync, openSync, realpathSync, statSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
 import { DamageError, storeError } from './failures.ts'
+import { makeFolder } from './folder.ts'
 import type { WriterOptions } from './operations.ts'
 import { migrate } from './schema.ts'
 
@@ -56,10 +57,16 @@ export function openFile({ file: given, pagesMax }: WriterOptions): OpenFile {
 
 /** One file has one lock, by whatever path it is opened. */
 function located(file: string): string {
+  const folder = resolve(dirname(file))
   try {
-    mkdirSync(dirname(file), { recursive: true })
+    makeFolder(folder)
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException
+    throw new HoldfastError('store_unavailable', `cannot make the folder of ${file}: ${code}`)
+  }
+  try {
     if (existsSync(file)) return realpathSync(file)
-    return join(realpathSync(dirname(file)), basename(file))
+    return join(realpathSync(folder), basename(file))
   } catch (thrown) {
     const { message } = thrown as Error
     throw new HoldfastError('store_unavailable', `cannot use ${file}: ${message}`)
