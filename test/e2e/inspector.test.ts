@@ -2,10 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast } from 'holdfast'
 import { startServer, type HoldfastServer } from 'holdfast/server'
+import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
 import { serve, type Serving } from '../support/serving.ts'
 
 let browser: Browser
@@ -417,117 +418,3 @@ describe('the reload test', () => {
     expect(complaints.all).toEqual([])
   })
 })
-
-/** A machine's own Chromium, which talks to nobody by itself. */
-function launchChromium(): Promise<Browser> {
-  return chromium.launch({
-    executablePath: '/usr/bin/chromium',
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  })
-}
-
-/** What a test that breaks the network on purpose cannot help to see in the console. */
-const NETWORK = /net::ERR_|WebSocket connection to/
-
-/**
- * Errors of all pages of a context, as they come: in the console, where violations of the content
- * policy are told too, and those that nobody caught.
- */
-class Complaints {
-  #all: string[] = []
-
-  constructor(context: BrowserContext) {
-    context.on('console', (message) => {
-      if (message.type() === 'error' || message.type() === 'warning') this.#all.push(message.text())
-    })
-    context.on('weberror', (error) => this.#all.push(error.error().message))
-  }
-
-  get all(): readonly string[] {
-    return this.#all
-  }
-
-  /** Those that the test brought about itself. */
-  forgive(expected: RegExp): void {
-    this.#all = this.#all.filter((line) => !expected.test(line))
-  }
-
-  /** Without those that a lost network makes. */
-  get own(): readonly string[] {
-    return this.#all.filter((line) => !NETWORK.test(line))
-  }
-}
-
-/** The inspector's page of one session. */
-class SessionTab {
-  readonly page: Page
-
-  constructor(page: Page) {
-    this.page = page
-  }
-
-  static async open(context: BrowserContext, url: string, session: string): Promise<SessionTab> {
-    const tab = new SessionTab(await context.newPage())
-    await tab.page.goto(`${url}/#/session/${session}`)
-    return tab
-  }
-
-  /** Waits until the connection is so. */
-  async is(state: 'live' | 'reconnecting' | 'ended'): Promise<void> {
-    await this.page.waitForSelector(`.badge[data-state=${state}]`)
-  }
-
-  async write(text: string): Promise<void> {
-    await this.page.getByLabel('What to say').fill(text)
-    await this.page.getByRole('button', { name: 'Send' }).click()
-  }
-
-  /** Sends it, and waits for the end of its turn. */
-  async say(text: string): Promise<void> {
-    const done = this.page.locator('.turn[data-turn][data-state=done]')
-    const before = await done.count()
-    await this.write(text)
-    await done.nth(before).waitFor()
-  }
-
-  /** Waits until so many turns are done. */
-  async done(turns: number): Promise<void> {
-    await this.page
-      .locator('.turn[data-turn][data-state=done]')
-      .nth(turns - 1)
-      .waitFor()
-  }
-
-  /** All bubbles, oldest first. */
-  async bubbles(): Promise<string[]> {
-    return this.page.locator('.turn[data-turn] .bubble').allTextContents()
-  }
-
-  /** The sentence and the buttons that the page offers, once it offers any. */
-  async banner(): Promise<{ readonly sentence: string; readonly buttons: string[] }> {
-    const banner = this.page.locator('.banner')
-    await banner.waitFor()
-    const sentence = (await banner.locator('p').textContent()) ?? ''
-    return { sentence, buttons: await banner.getByRole('button').allTextContents() }
-  }
-
-  async press(button: string): Promise<void> {
-    await this.page.getByRole('button', { name: button, exact: true }).click()
-  }
-
-  /** What the log tab shows of the attachments: `opened`, `resumed`, … */
-  async places(): Promise<string[]> {
-    const types = await this.page
-      .locator('.log [data-type^="attachment."]')
-      .evaluateAll((entries) => entries.map((entry) => entry.getAttribute('data-type') ?? ''))
-    return types.map((type) => type.slice('attachment.'.length))
-  }
-}

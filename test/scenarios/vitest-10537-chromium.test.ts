@@ -6,8 +6,11 @@
  * The rule: a page that comes back works, and one that cannot come back says so at once and offers what
  * to do. Chromium opens a reloaded page's socket before or after it closes the old one, as it happens.
  */
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+import type { Browser, BrowserContext } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { builtinAgents, type Agent } from 'holdfast'
+import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
+import { gate, type Gate } from '../support/gate.ts'
 import { serve, type Serving } from '../support/serving.ts'
 
 const WORDS = 'one two three four five six seven eight nine ten'
@@ -17,10 +20,19 @@ describe('Vitest #10537 in Chromium', () => {
   let server: Serving
   let context: BrowserContext
   let complaints: Complaints
+  /** The agent `halting` says the second half of what it says after this. */
+  let reloaded: Gate
+
+  const halting: Agent = async function* ({ text }) {
+    for (const [index, word] of text.split(/(?<=\s)/).entries()) {
+      if (index === 5) await reloaded.opened
+      yield word
+    }
+  }
 
   beforeAll(async () => {
     browser = await launchChromium()
-    server = await serve()
+    server = await serve({ agents: { ...builtinAgents, halting } })
   })
   afterAll(async () => {
     await browser.close()
@@ -89,12 +101,14 @@ describe('Vitest #10537 in Chromium', () => {
   it.each(['resume', 'reopen'])(
     'shows the whole answer once after a reload in it: %s',
     async (p) => {
-      const tab = await open(await create({ reconnect: p, agent: 'slow' }))
+      reloaded = gate()
+      const tab = await open(await create({ reconnect: p, agent: 'halting' }))
       await tab.write(WORDS)
-      await tab.page.locator('.bubble[data-live]', { hasText: 'two' }).waitFor()
+      const half = tab.page.locator('.bubble[data-live]', { hasText: 'one two three four five' })
+      await half.waitFor()
       await tab.page.reload()
-      const live = tab.page.locator('.bubble[data-live]')
-      await live.filter({ hasText: 'one two three' }).waitFor()
+      await half.waitFor()
+      reloaded.open()
       await tab.done(1)
       expect(await tab.bubbles()).toEqual([WORDS, WORDS])
     },
@@ -172,104 +186,3 @@ describe('Vitest #10537 in Chromium', () => {
     expect((await tab.places()).filter((type) => type === 'opened')).toHaveLength(1)
   })
 })
-
-/** A machine's own Chromium, which talks to nobody by itself. */
-function launchChromium(): Promise<Browser> {
-  return chromium.launch({
-    executablePath: '/usr/bin/chromium',
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  })
-}
-
-/**
- * Errors of all pages of a context, as they come: in the console, where violations of the content
- * policy are told too, and those that nobody caught.
- */
-class Complaints {
-  readonly #all: string[] = []
-
-  constructor(context: BrowserContext) {
-    context.on('console', (message) => {
-      if (message.type() === 'error' || message.type() === 'warning') this.#all.push(message.text())
-    })
-    context.on('weberror', (error) => this.#all.push(error.error().message))
-  }
-
-  get all(): readonly string[] {
-    return this.#all
-  }
-}
-
-/** The inspector's page of one session. */
-class SessionTab {
-  readonly page: Page
-
-  constructor(page: Page) {
-    this.page = page
-  }
-
-  static async open(context: BrowserContext, url: string, session: string): Promise<SessionTab> {
-    const tab = new SessionTab(await context.newPage())
-    await tab.page.goto(`${url}/#/session/${session}`)
-    return tab
-  }
-
-  /** Waits until the connection is so. */
-  async is(state: 'live' | 'reconnecting' | 'ended'): Promise<void> {
-    await this.page.waitForSelector(`.badge[data-state=${state}]`)
-  }
-
-  async write(text: string): Promise<void> {
-    await this.page.getByLabel('What to say').fill(text)
-    await this.page.getByRole('button', { name: 'Send' }).click()
-  }
-
-  /** Sends it, and waits for the end of its turn. */
-  async say(text: string): Promise<void> {
-    const done = this.page.locator('.turn[data-turn][data-state=done]')
-    const before = await done.count()
-    await this.write(text)
-    await done.nth(before).waitFor()
-  }
-
-  /** Waits until so many turns are done. */
-  async done(turns: number): Promise<void> {
-    await this.page
-      .locator('.turn[data-turn][data-state=done]')
-      .nth(turns - 1)
-      .waitFor()
-  }
-
-  /** All bubbles, oldest first. */
-  async bubbles(): Promise<string[]> {
-    return this.page.locator('.turn[data-turn] .bubble').allTextContents()
-  }
-
-  /** The sentence and the buttons that the page offers, once it offers any. */
-  async banner(): Promise<{ readonly sentence: string; readonly buttons: string[] }> {
-    const banner = this.page.locator('.banner')
-    await banner.waitFor()
-    const sentence = (await banner.locator('p').textContent()) ?? ''
-    return { sentence, buttons: await banner.getByRole('button').allTextContents() }
-  }
-
-  async press(button: string): Promise<void> {
-    await this.page.getByRole('button', { name: button, exact: true }).click()
-  }
-
-  /** What the log tab shows of the attachments: `opened`, `resumed`, … */
-  async places(): Promise<string[]> {
-    const types = await this.page
-      .locator('.log [data-type^="attachment."]')
-      .evaluateAll((entries) => entries.map((entry) => entry.getAttribute('data-type') ?? ''))
-    return types.map((type) => type.slice('attachment.'.length))
-  }
-}
