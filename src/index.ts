@@ -12,6 +12,7 @@ export {
   TurnHandle,
 } from './core/index.ts'
 export type {
+  Activity,
   Append,
   AppendOutcome,
   Ask,
@@ -36,7 +37,10 @@ export type {
   Reserved,
   ResolveOptions,
   Runner,
+  RunnerContext,
   RunnerOutput,
+  RunnerResult,
+  RunnerSession,
   RunnerTurn,
   Session,
   SessionEvent,

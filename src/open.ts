@@ -1,5 +1,12 @@
 /** Opening Holdfast: the store by its name, the agents as runners, and the real clock. */
-import { Holdfast, HoldfastError, LIMITS, type Limits, type Store } from './core/index.ts'
+import {
+  Holdfast,
+  HoldfastError,
+  LIMITS,
+  type Limits,
+  type Runner,
+  type Store,
+} from './core/index.ts'
 import { ask, echo, slow } from './runners/builtin.ts'
 import { systemClock, systemDigest, systemEntropy } from './runners/clock.ts'
 import { functionRunner, type Agent } from './runners/function.ts'
@@ -9,8 +16,8 @@ import { openSqliteStore } from './stores/sqlite/index.ts'
 export type OpenOptions = {
   /** `memory:`, `sqlite:FILE`, or a store of your own. */
   readonly store: string | Store
-  /** Agents by name. Without any: `echo`, `slow` and `ask`. */
-  readonly agents?: Readonly<Record<string, Agent>>
+  /** Agents by name, or runners of your own. Without any: `echo`, `slow` and `ask`. */
+  readonly agents?: Readonly<Record<string, Agent | Runner>>
   /** The agent of sessions that do not name one: else the first. */
   readonly defaultAgent?: string
   readonly limits?: Partial<Limits>
@@ -28,7 +35,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
     const holdfast = new Holdfast({
       store,
       runners: Object.fromEntries(
-        Object.entries(agents).map(([name, agent]) => [name, functionRunner(agent)]),
+        Object.entries(agents).map(([name, agent]) => [name, runnerOf(agent)]),
       ),
       clock: systemClock,
       entropy: systemEntropy,
@@ -43,6 +50,10 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
     await store.close()
     throw error
   }
+}
+
+function runnerOf(agent: Agent | Runner): Runner {
+  return typeof agent === 'function' ? functionRunner(agent) : agent
 }
 
 async function openStore(name: string): Promise<Store> {

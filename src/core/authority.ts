@@ -16,6 +16,7 @@ import { LIMITS, type Limits } from './limits.ts'
 import { LiveSession, type Holder } from './live.ts'
 import { Sweeper } from './recovery.ts'
 import type { Runner } from './runner.ts'
+import { RunnerTable } from './runner-table.ts'
 import {
   closedError,
   createSession,
@@ -62,7 +63,7 @@ export class Authority implements Holder {
   readonly counters = new Counters()
   /** Told of every attachment that ends, and why: its connection is of no more use. */
   readonly attachmentListeners = new Set<(attachment: string, reason: string) => void>()
-  readonly #runners: Readonly<Record<string, Runner>>
+  readonly #runners: RunnerTable
   readonly #lease: Lease
   readonly #sweeper: Sweeper
   /** Held sessions and when they were last used, the longest unused first. */
@@ -81,7 +82,7 @@ export class Authority implements Holder {
     this.digest = options.digest
     this.node = options.node
     this.limits = { ...LIMITS, ...options.limits }
-    this.#runners = options.runners
+    this.#runners = new RunnerTable(options.runners)
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
@@ -101,11 +102,11 @@ export class Authority implements Holder {
   }
 
   get agents(): readonly string[] {
-    return Object.keys(this.#runners)
+    return this.#runners.agents
   }
 
   runner(agent: string): Runner | null {
-    return Object.hasOwn(this.#runners, agent) ? (this.#runners[agent] ?? null) : null
+    return this.#runners.get(agent)
   }
 
   /** Takes the lease, picks up what earlier nodes left unfinished, and keeps the house in order. */
@@ -274,7 +275,7 @@ export class Authority implements Holder {
     })
   }
 
-  /** Records what still runs as interrupted, lets go of everything and gives the lease back. */
+  /** Records what still runs as interrupted, lets go of everything, and gives the lease back. */
   async stop(): Promise<void> {
     this.#draining = true
     this.#sweeper.stop()
@@ -286,6 +287,7 @@ export class Authority implements Holder {
       }),
     )
     this.#releaseAll(new HoldfastError('draining', 'the server has stopped'))
+    await this.#runners.close(this)
     await this.#lease.stop()
   }
 
@@ -294,6 +296,7 @@ export class Authority implements Holder {
   }
 
   released(live: LiveSession): void {
+    if (live.session.closed !== null) this.#runners.release(live.session)
     // Whoever lets go of a session on purpose has forgotten it before.
     if (!this.#forget(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1

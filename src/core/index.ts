@@ -1,4 +1,5 @@
 /** The core's front door, for stores, runners, doors and the library. */
+export type { Activity } from './activities.ts'
 export { BUSY_POLICIES, type BusyPolicy } from './admission.ts'
 export type { Ask, AskOption, AskOutcome, Question } from './asks.ts'
 export {
@@ -26,6 +27,7 @@ export type {
   RunnerContext,
   RunnerOutput,
   RunnerResult,
+  RunnerSession,
   RunnerTurn,
 } from './runner.ts'
 export { decide, evolve, type Command, type Session, type SessionEvent } from './session.ts'

@@ -22,6 +22,8 @@ export const STATE_LIMITS = {
   /** Ended attachments whose reason is remembered, and links, per session. */
   tombstonesMax: 32,
   linksMax: 64,
+  /** The backend's own session id, in characters. */
+  backendCharsMax: 512,
 } as const
 
 /** Bounds of behaviour: each can be set when Holdfast is opened. */
@@ -30,6 +32,9 @@ export const LIMITS = {
   inputBytesMax: 1_048_576,
   /** What one turn may answer before it has recorded a message, in characters. */
   replyCharsMax: 4_194_304,
+  /** One activity of a turn as JSON text, and how many of one turn are recorded. */
+  activityCharsMax: 65_536,
+  activitiesMax: 1_000,
   /** Turns of one session that wait, admitted or not. */
   queuedTurnsMax: 256,
   /** How long a request waits for the lane before it is refused with 429. */
@@ -39,6 +44,8 @@ export const LIMITS = {
   turnMs: 3_600_000,
   /** Between asking a runner to stop and going on without it. */
   cancelGraceMs: 5_000,
+  /** How long runners may take to end what they keep, when Holdfast is closed. */
+  runnerCloseMs: 10_000,
   /** How long an ask waits for an answer, unless it says otherwise. */
   askMs: 300_000,
   askMsMax: 86_400_000,

@@ -1,4 +1,5 @@
 /** What carries out a turn: the seam between the authority and any backend. */
+import type { Activity } from './activities.ts'
 import type { AskOutcome, Question } from './asks.ts'
 import type { Input } from './turns.ts'
 
@@ -8,7 +9,17 @@ export interface Runner {
    * said after that, or after `signal` and the grace time, is dropped and counted.
    */
   run(turn: RunnerTurn, context: RunnerContext): AsyncIterator<RunnerOutput, RunnerResult>
+  /**
+   * The session is closed for good: what is kept for it (a child, a folder) may go. A turn that was
+   * cut short by the closing may still be stopping. Failing harms nobody.
+   */
+  release?(session: RunnerSession): void | Promise<void>
+  /** Holdfast is being closed, no turn runs any more: end whatever still lives. */
+  close?(): Promise<void>
 }
+
+/** What a runner may keep something for. */
+export type RunnerSession = { readonly id: string; readonly backend: string | null }
 
 export type RunnerTurn = {
   readonly id: string
@@ -16,10 +27,14 @@ export type RunnerTurn = {
   readonly text: string
 }
 
-/** A part of the answer as it comes (live only), or a whole message that is recorded at once. */
+/**
+ * A part of the answer as it comes (live only), a whole message that is recorded at once, or
+ * something else worth recording: a tool that was used, what the turn cost.
+ */
 export type RunnerOutput =
   | { readonly type: 'delta'; readonly text: string }
   | ({ readonly type: 'message' } & Reply)
+  | ({ readonly type: 'activity' } & Activity)
 
 /** The turn's last message. Without one, what was said in deltas since the last message is it. */
 export type RunnerResult = Reply | undefined
@@ -51,7 +66,10 @@ export interface RunnerContext {
   readonly signal: AbortSignal
   /** Asks the session's clients; always settles (I8). */
   ask(question: Question): Promise<AskOutcome>
-  /** Records the backend's own session id, once; a second, different id is refused. */
+  /**
+   * Records the backend's own session id, once; a second, different id is refused. Durable when it
+   * resolves, so that an id may be reserved before the backend hears of it.
+   */
   bind(backend: string): Promise<void>
   /** The conversation before this turn, oldest first. */
   history(): AsyncIterable<Message>

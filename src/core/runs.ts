@@ -2,12 +2,13 @@
  * One turn being carried out by its runner. Whatever the runner does (throw, never end, speak after
  * the end), the turn ends once and its lane is released (I3).
  */
+import { boundActivity, DROPPED_KIND, type Activity } from './activities.ts'
 import type { AskOutcome, Question } from './asks.ts'
 import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
 import { HoldfastError } from './errors.ts'
 import { readMessages } from './history.ts'
-import type { Limits } from './limits.ts'
+import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { Message, Reply, Runner, RunnerContext, RunnerOutput } from './runner.ts'
 import type { Command, Session } from './session.ts'
 import type { Store } from './store.ts'
@@ -47,6 +48,7 @@ export class Run {
   #stop: Stop | null = null
   #over = false
   #outputs = 0
+  #activities = 0
   #cancelTimer: () => void
 
   constructor(host: RunHost, turn: Turn) {
@@ -103,6 +105,8 @@ export class Run {
     } catch (error) {
       if (this.#over) return this.#dropLate(iterator)
       this.#end({ state: 'failed', error: turnError(error), reply: this.#last() })
+      // If it was not the runner that threw, it gets to run its clean-up.
+      iterator?.return?.().catch(() => undefined)
     }
   }
 
@@ -111,6 +115,7 @@ export class Run {
     if (this.#outputs % OUTPUTS_PER_PAUSE === 0) await this.#pause()
     if (this.#over) throw this.#overError()
     if (output.type === 'message') return this.#message(output)
+    if (output.type === 'activity') return this.#activity(output)
     this.#text += output.text
     if (this.#text.length > this.#limits.replyCharsMax) throw this.#tooLong()
     if (output.text !== '') this.#host.delta(this.turn.id, output.text)
@@ -121,6 +126,25 @@ export class Run {
     this.#text = ''
     const reply = data === undefined ? { text } : { text, data }
     await this.#host.post({ type: 'message', turn: this.turn.id, reply })
+  }
+
+  /** Beyond the bound they are dropped, and how many is told at the turn's end. */
+  async #activity(activity: Activity): Promise<void> {
+    const bounded = boundActivity(activity, this.#limits)
+    this.#activities += 1
+    if (this.#activities > this.#limits.activitiesMax) {
+      this.#host.holder.counters.activitiesDropped += 1
+      return
+    }
+    await this.#host.post({ type: 'activity', turn: this.turn.id, activity: bounded })
+  }
+
+  #tellDropped(): void {
+    const count = this.#activities - this.#limits.activitiesMax
+    if (count <= 0) return
+    const activity = { kind: DROPPED_KIND, data: { count } }
+    // If the hold is lost, so is the count.
+    this.#host.post({ type: 'activity', turn: this.turn.id, activity }).catch(() => undefined)
   }
 
   #pause(): Promise<void> {
@@ -151,6 +175,7 @@ export class Run {
     if (this.#over) return
     const stop = this.#stop
     this.abandon()
+    this.#tellDropped()
     this.#host.finish({ type: 'finish', turn: this.turn.id, end: this.#outcome(end, stop) })
   }
 
@@ -174,6 +199,7 @@ export class Run {
       },
       ask: (question) => run.#whileRunning(() => host.ask(run.turn.id, question)),
       bind: async (backend) => {
+        checkBackend(backend)
         await run.#whileRunning(() => host.post({ type: 'bind', backend }))
       },
       history: () => run.#history(),
@@ -209,6 +235,12 @@ export class Run {
     const { replyCharsMax } = this.#limits
     return new HoldfastError('body_too_large', `the answer is over ${replyCharsMax} characters`)
   }
+}
+
+function checkBackend(backend: string): void {
+  const { backendCharsMax } = STATE_LIMITS
+  if (typeof backend === 'string' && backend !== '' && backend.length <= backendCharsMax) return
+  throw new TypeError(`a backend's session id must have 1 to ${backendCharsMax} characters`)
 }
 
 /** A failure as the log keeps it: a code and a sentence, never a stack. */

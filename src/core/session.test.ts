@@ -108,6 +108,8 @@ describe('turns', () => {
       'turn_over',
     )
     expect(refusal(ended, ask('t2'))).toBe('turn_over')
+    const activity = { kind: 'usage', data: 1 }
+    expect(refusal(ended, { type: 'activity', turn: 't2', activity })).toBe('turn_over')
   })
 
   it('gives a repeated request key the turn it has, waiting, running or over (I11)', () => {

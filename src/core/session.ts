@@ -8,6 +8,7 @@
  * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask that ends
  * does so once. I9 closing settles all that is pending, in one step.
  */
+import { decideActivity, type ActivityCommand, type ActivityEvent } from './activities.ts'
 import {
   decideAsk,
   foldAsk,
@@ -82,7 +83,7 @@ export type LifeEvent =
   | { readonly type: 'session.closed'; readonly reason: string }
 
 /** An event before it has its place in the log. */
-export type Draft = LifeEvent | TurnEvent | AskEvent | AttachmentEvent | LinkEvent
+export type Draft = LifeEvent | TurnEvent | ActivityEvent | AskEvent | AttachmentEvent | LinkEvent
 
 /** An event in the log: `seq` is its place, `at` its time in milliseconds since 1970. */
 export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
@@ -95,7 +96,13 @@ export type LifeCommand =
   /** A new owner took over: whatever depended on the last one is over. */
   | { readonly type: 'recover'; readonly at: number; readonly reason: string }
 
-export type Command = LifeCommand | TurnCommand | AskCommand | AttachmentCommand | LinkCommand
+export type Command =
+  | LifeCommand
+  | TurnCommand
+  | ActivityCommand
+  | AskCommand
+  | AttachmentCommand
+  | LinkCommand
 
 export function decide(session: Session, command: Command): readonly Draft[] {
   if (session.closed !== null) return decideClosed(session, command)
@@ -115,6 +122,8 @@ export function decide(session: Session, command: Command): readonly Draft[] {
     case 'cancel':
     case 'finish':
       return decideTurn(session, command)
+    case 'activity':
+      return decideActivity(session, command)
     case 'ask':
     case 'answer':
     case 'timeout':
@@ -264,6 +273,8 @@ export function evolve(session: Session, event: SessionEvent): Session {
       break
     case 'session.closed':
       next.closed = { at: event.at, reason: event.reason }
+      break
+    case 'turn.activity':
       break
     case 'ask.opened':
     case 'ask.settled':

@@ -77,7 +77,7 @@ function* checkTurns({ id, events }: Log): Generator<Violation> {
       if (queue.includes(turn) && first !== turn) yield bad('I3', event, `${first} waits longer`)
       running = turn
       queue = queue.filter((waiting) => waiting !== turn)
-    } else if (event.type === 'message.added') {
+    } else if (event.type === 'message.added' || event.type === 'turn.activity') {
       if (running !== turn) yield bad('I3', event, `${turn} does not run`)
     } else if (isTerminal(event)) {
       if (running !== turn && !queue.includes(turn)) yield bad('I3', event, `${turn} is unknown`)
