@@ -28,7 +28,14 @@ import { messageOf, type ClientMessage } from './messages.ts'
 import type { Platform } from './platform.ts'
 import { endingOf } from './reconnect.ts'
 import { Requests } from './requests.ts'
-import { ClientTurn, Turns, type Delta, type SessionEvent, type TurnTrack } from './turns.ts'
+import {
+  ClientTurn,
+  turnProblem,
+  Turns,
+  type Delta,
+  type SessionEvent,
+  type TurnTrack,
+} from './turns.ts'
 
 type TurnFrame = Extract<ClientFrame, { readonly type: 'turn' }>
 export type Input = TurnFrame['input']
@@ -157,10 +164,13 @@ export class ClientSession {
   turn(input: Input, options: ClientTurnOptions = {}): ClientTurn {
     const { busy, waitMs, onDisconnect } = options
     const track = deferred<TurnTrack>()
-    this.#request(
-      { type: 'turn', input, busy, waitMs, onDisconnect },
-      { taken: (turn) => track.resolve(this.#turns.take(turn)), refused: track.reject },
-    )
+    const problem = turnProblem(input, waitMs)
+    if (problem !== null) track.reject(problem)
+    else
+      this.#request(
+        { type: 'turn', input, busy, waitMs, onDisconnect },
+        { taken: (turn) => track.resolve(this.#turns.take(turn)), refused: track.reject },
+      )
     return new ClientTurn(track.promise)
   }
 

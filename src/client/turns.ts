@@ -7,7 +7,7 @@
  */
 import type { ServerFrame } from '../wire/frames.ts'
 import { deferred } from './deferred.ts'
-import { errorOf, type Ending, type HoldfastClientError } from './errors.ts'
+import { errorOf, HoldfastClientError, type Ending } from './errors.ts'
 
 /** An event of the session's log. */
 export type SessionEvent = Extract<ServerFrame, { readonly seq: number }>
@@ -26,6 +26,20 @@ export type ClientTurnResult = {
   readonly error: TurnFailed['error'] | null
   /** Why it was cancelled or interrupted. */
   readonly reason: string | null
+}
+
+/** What the server would take for a broken client, and hang up. */
+export function turnProblem(input: unknown, waitMs: unknown): HoldfastClientError | null {
+  const text =
+    typeof input === 'object' && input !== null ? (input as { text?: unknown }).text : input
+  if (typeof text !== 'string') {
+    return new HoldfastClientError(
+      'invalid_field',
+      'input must be a text, or an object with a text',
+    )
+  }
+  if (waitMs === undefined || (Number.isInteger(waitMs) && Number(waitMs) >= 0)) return null
+  return new HoldfastClientError('invalid_field', 'waitMs must be a whole number, not negative')
 }
 
 /** What is known of one turn. */

@@ -14,6 +14,8 @@ export type BusyPolicy = (typeof BUSY_POLICIES)[number]
 
 export type TurnRequest = {
   readonly input: Input
+  /** How large it is, as JSON text. */
+  readonly chars: number
   readonly keys: readonly RequestKey[]
   readonly busy: BusyPolicy
   /**
@@ -40,10 +42,9 @@ export async function enterLane(live: LiveSession, request: TurnRequest): Promis
   if (known !== null) return known
   const waiting = sameRequest(live, request.keys)
   if (waiting !== null) return waitFor(live, waiting.entry, waiting.member, request)
-  assertRoom(live, request.busy)
+  assertRoom(live, request)
   const entry = placeIn(live, request)
   const member = entry.members.at(-1) as Member
-  if (request.busy === 'interrupt') interruptRunning(live)
   live.pump()
   return waitFor(live, entry, member, request)
 }
@@ -54,9 +55,10 @@ export async function submitTurn(live: LiveSession, request: TurnRequest): Promi
   const { input, keys, busy, waitMs } = request
   const known = turnOfKeys(live.session, keys)
   if (known !== null) return known
-  assertRoom(live, busy)
-  if (busy === 'interrupt') interruptRunning(live)
-  const entry: QueuedEntry = { type: 'queued', turn: null }
+  assertFits(live, keys)
+  assertRoom(live, request)
+  const interrupts = busy === 'interrupt'
+  const entry: QueuedEntry = { type: 'queued', turn: null, chars: request.chars, interrupts }
   const { last } = live.lane
   live.lane.push(entry)
   const expiresAt = waitMs === null ? null : live.holder.clock.now() + waitMs
@@ -64,42 +66,49 @@ export async function submitTurn(live: LiveSession, request: TurnRequest): Promi
   return live.submit({ type: 'submit', input, keys, collect, expiresAt }, entry, last)
 }
 
+/** The request that waits under one of these keys; throws if it has another body. */
 function sameRequest(live: LiveSession, keys: readonly RequestKey[]) {
+  const found = assertFits(live, keys)
+  if (found !== null) found.member.callers += 1
+  return found
+}
+
+function assertFits(live: LiveSession, keys: readonly RequestKey[]) {
   for (const { key, digest } of keys) {
     const found = live.lane.member(key)
     if (found === null) continue
     if (found.member.keys.some((known) => known.key === key && known.digest !== digest)) {
       throw idempotencyMismatch(key)
     }
-    found.member.callers += 1
     return found
   }
   return null
 }
 
-function assertRoom(live: LiveSession, busy: BusyPolicy): void {
-  if (live.holder.draining) throw new HoldfastError('draining', 'the server is about to stop')
+function assertRoom(live: LiveSession, { busy, chars }: TurnRequest): void {
+  const { draining, limits } = live.holder
+  if (draining) throw new HoldfastError('draining', 'the server is about to stop')
   if (busy === 'reject' && live.busy) throw busyError(live, live.lane.length)
-  if (live.lane.length >= live.holder.limits.queuedTurnsMax) throw busyError(live, live.lane.length)
+  const { requests } = live.lane
+  const isFull = requests >= limits.queuedTurnsMax
+  // The first may be as large as it likes: it does not wait for room.
+  if (isFull || (requests > 0 && live.lane.chars + chars > limits.queuedCharsMax)) {
+    throw busyError(live, live.lane.length)
+  }
 }
 
-function placeIn(live: LiveSession, { input, keys, busy }: TurnRequest): WaitingEntry {
+function placeIn(live: LiveSession, { input, keys, busy, chars }: TurnRequest): WaitingEntry {
   const collect = busy === 'collect'
-  const member = newMember(input, keys)
-  const joined = collect ? live.lane.joinable() : null
+  const member = newMember(input, keys, chars)
+  const joined = collect ? live.lane.joinable(chars, live.holder.limits.inputBytesMax) : null
   if (joined !== null) {
     joined.members = [...joined.members, member]
     return joined
   }
-  const entry: WaitingEntry = { type: 'waiting', collect, members: [member] }
+  const interrupts = busy === 'interrupt'
+  const entry: WaitingEntry = { type: 'waiting', collect, interrupts, members: [member] }
   live.lane.push(entry)
   return entry
-}
-
-function interruptRunning(live: LiveSession): void {
-  const { running } = live.session
-  // Whoever waits for that turn learns of it there; here nobody waits for the answer.
-  if (running !== null) live.cancel(running.id, 'interrupted_by_newer').catch(() => undefined)
 }
 
 /** The member's admission, bounded by the caller's patience and presence. */
@@ -119,9 +128,10 @@ function waitFor(
       leaveLane(live, entry, member)
       reject(error)
     }
-    const cancelTimer = clock.after(waitMs ?? limits.waitMs, () =>
-      leave(busyError(live, live.lane.position(entry))),
-    )
+    const cancelTimer = clock.after(waitMs ?? limits.waitMs, () => {
+      // I11: what it has interrupted cannot be undone, so it is not refused any more.
+      if (!live.interruptsFor(entry)) leave(busyError(live, live.lane.position(entry)))
+    })
     const callerGone = (): void => leave(new HoldfastError('turn_over', 'the caller went away'))
     const settle = (): void => {
       cancelTimer()
@@ -141,6 +151,7 @@ function leaveLane(live: LiveSession, entry: WaitingEntry, member: Member): void
   if (member.callers > 0) return
   entry.members = entry.members.filter((other) => other !== member)
   if (entry.members.length === 0) live.lane.remove(entry)
+  live.interruptIfDue()
 }
 
 function busyError(live: LiveSession, ahead: number): HoldfastError {

@@ -1,6 +1,6 @@
 /** Asks: questions from a session to its clients. Every one gets exactly one outcome (I8). */
 import { HoldfastError } from './errors.ts'
-import { STATE_LIMITS } from './limits.ts'
+import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { Attachment } from './attachments.ts'
 import type { Draft, Folding, Session } from './session.ts'
 
@@ -53,6 +53,24 @@ export type AskCommand =
   | { readonly type: 'timeout'; readonly ask: string }
   /** The turn is about to stop: nobody waits for the answers any more. */
   | { readonly type: 'withdraw'; readonly turn: string }
+
+/** The ask that a question makes. Throws if it is too large. */
+export function askOf(
+  asked: Question,
+  { turn, at, limits }: { readonly turn: string; readonly at: number; readonly limits: Limits },
+): Omit<Ask, 'id'> {
+  const { kind, question, options = null, timeoutMs, onNobody = 'wait', data } = asked
+  const deadline = at + Math.min(timeoutMs ?? limits.askMs, limits.askMsMax)
+  const ask = { turn, kind, question, options, deadline, onNobody }
+  const whole = data === undefined ? ask : { ...ask, data }
+  checkAskSize('the question', whole, limits)
+  return whole
+}
+
+export function checkAskSize(what: string, value: unknown, { askBytesMax }: Limits): void {
+  if (JSON.stringify(value ?? null).length <= askBytesMax) return
+  throw new HoldfastError('body_too_large', `${what} is over ${askBytesMax} characters of JSON`)
+}
 
 export function decideAsk(session: Session, command: AskCommand): readonly Draft[] {
   switch (command.type) {
@@ -118,14 +136,14 @@ export function withdrawAsks(session: Session, turn: string): readonly Draft[] {
 /** The asks that nobody is left to answer once these attachments are all there is. */
 export function settleUnanswerable(
   session: Session,
-  attachments: readonly Attachment[],
+  attachments: readonly Pick<Attachment, 'answers'>[],
 ): readonly Draft[] {
   return session.asks
     .filter((ask) => ask.onNobody === 'deny' && !attachments.some(answers(ask.kind)))
     .map((ask) => settled(ask, { outcome: 'nobody_to_ask' }))
 }
 
-function answers(kind: string): (attachment: Attachment) => boolean {
+function answers(kind: string): (attachment: Pick<Attachment, 'answers'>) => boolean {
   return (attachment) => attachment.answers.includes(kind)
 }
 

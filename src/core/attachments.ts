@@ -8,7 +8,7 @@
 import { settleUnanswerable } from './asks.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
-import { foldLinkUse } from './links.ts'
+import { foldLinkUse, usableLink } from './links.ts'
 import { closeSession, type Draft, type Folding, type Session } from './session.ts'
 
 export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
@@ -80,7 +80,9 @@ export type AttachmentCommand =
       readonly role: Role
       readonly answers: readonly string[]
       readonly token: string | null
+      /** Looked at when this is decided: a link may be used up or revoked just before. */
       readonly link: string | null
+      readonly at: number
       /** Take an exclusive session over from its live driver. */
       readonly take: boolean
     }
@@ -134,17 +136,18 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
 
 function openAttachment(
   session: Session,
-  { attachment, role, answers, token, link, take }: AttachmentCommand & { type: 'attach' },
+  { attachment, role, answers, token, link, at, take }: AttachmentCommand & { type: 'attach' },
 ): readonly Draft[] {
-  if (session.attachments.length >= STATE_LIMITS.attachmentsMax) {
-    throw new HoldfastError('too_many', `session ${session.id} has too many attachments`)
-  }
+  if (link !== null) usableLink(session, { id: link }, at)
+  const crowded = makeRoom(session, link)
   const others = session.exclusive && role === 'driver' ? drivers(session) : []
   if (!take && others.some(({ state }) => state === 'live')) {
     throw new HoldfastError('in_use', `session ${session.id} is in use elsewhere`)
   }
+  const gone = [...crowded, ...others.filter((other) => !crowded.includes(other))]
+  const left = session.attachments.filter((held) => !gone.includes(held))
   return [
-    ...others.map((other) => ended(other, 'superseded')),
+    ...gone.map((other) => ended(other, 'superseded')),
     {
       type: 'attachment.opened',
       attachment,
@@ -153,7 +156,21 @@ function openAttachment(
       ...(token === null ? {} : { token }),
       ...(link === null ? {} : { link }),
     },
+    ...settleUnanswerable(session, [...left, { answers }]),
   ]
+}
+
+/**
+ * Those that have to go for one more. A link lets in only so many: who comes and goes by it again
+ * and again takes its own places, and never those of others.
+ */
+function makeRoom(session: Session, link: string | null): readonly Attachment[] {
+  const { attachmentsMax, attachmentsPerLinkMax } = STATE_LIMITS
+  const ours = link === null ? [] : session.attachments.filter((held) => held.link === link)
+  if (ours.length < attachmentsPerLinkMax && session.attachments.length < attachmentsMax) return []
+  const away = ours.find(({ state }) => state === 'detached')
+  if (away !== undefined) return [away]
+  throw new HoldfastError('too_many', `session ${session.id} has too many attachments`)
 }
 
 function drivers(session: Session): readonly Attachment[] {
@@ -198,6 +215,7 @@ function resumeAttachment(
   if (attachment.state === 'detached' && !mayComeBack(session)) {
     throw new HoldfastError('work_started', 'work has started: this attachment cannot come back')
   }
+  const others = session.attachments.filter((held) => held !== attachment)
   return [
     {
       type: 'attachment.resumed',
@@ -207,6 +225,8 @@ function resumeAttachment(
       ...(token === null ? {} : { token }),
       ...(shown === null ? {} : { shown }),
     },
+    // It may answer less than before.
+    ...(answers === null ? [] : settleUnanswerable(session, [...others, { answers }])),
   ]
 }
 
@@ -226,7 +246,7 @@ export function findByToken(session: Session, id: string, shown: string | null):
   if (shown !== null && shown === attachment.retired) {
     throw new HoldfastError('token_reused', 'the resume token was replaced by a newer one')
   }
-  throw unknownAttachment(session)
+  throw unknownAttachment()
 }
 
 function fits(tokens: readonly string[], shown: string | null): boolean {
@@ -254,7 +274,7 @@ function ended({ id }: Attachment, reason: string): Draft {
 function find(session: Session, id: string): Attachment {
   const attachment = session.attachments[indexOf(session.attachments, id)]
   if (attachment !== undefined) return attachment
-  throw unknownAttachment(session)
+  throw unknownAttachment()
 }
 
 /** A plain loop: of a crowd that comes back at once, each is looked for several times. */
@@ -265,8 +285,9 @@ function indexOf(attachments: readonly Attachment[], id: string): number {
   return -1
 }
 
-function unknownAttachment({ id }: Session): HoldfastError {
-  return new HoldfastError('attachment_unknown', `session ${id} has no such attachment`)
+/** The same words for everybody: a stranger does not learn whether there is such a session. */
+function unknownAttachment(): HoldfastError {
+  return new HoldfastError('attachment_unknown', 'there is no such attachment')
 }
 
 export function foldAttachment(session: Folding, event: AttachmentEvent): void {

@@ -137,7 +137,7 @@ export class Authority implements Holder {
   /** Null: somebody else was at it, or what was found is closed by now; look again. */
   async #reserveOnce(request: ResolveRequest): Promise<Resolved | null> {
     const { id, key } = request
-    const name = JSON.stringify(id === null ? { key } : { id })
+    const name = JSON.stringify([id, key])
     const underWay = id === null && key === null ? undefined : this.#reserving.get(name)
     // I2: what is being loaded must not be loaded a second time; whether that succeeds is not ours.
     const arriving = id === null ? undefined : this.#arriving.get(id)?.catch(() => null)
@@ -165,7 +165,7 @@ export class Authority implements Holder {
       reserved.then((answer) => this.#adopt(answer, session)),
     )
     if (created !== null) return { live: created, isNew: true }
-    return this.#found(await reserved, explicit)
+    return this.#found(await reserved, request)
   }
 
   #adopt(reserved: Reserved, session: Session): LiveSession | null {
@@ -174,10 +174,12 @@ export class Authority implements Holder {
     return this.#hold({ session, epoch: reserved.epoch, snapshotSeq: 0 })
   }
 
-  async #found(reserved: Reserved, explicit: boolean): Promise<Resolved | null> {
+  async #found(reserved: Reserved, request: ResolveRequest): Promise<Resolved | null> {
     const { type, id } = reserved
     if (type === 'taken') {
-      throw new HoldfastError('key_taken', 'the key belongs to another session', { session: id })
+      const whose =
+        id === request.id ? 'the session has another key' : 'it belongs to another session'
+      throw new HoldfastError('key_taken', `the key cannot be used: ${whose}`, { session: id })
     }
     if (type === 'closed' && reserved.state === 'erased') throw erasedError(id)
     if (type === 'closed') throw closedError(await this.view(id))
@@ -185,7 +187,7 @@ export class Authority implements Holder {
       return { live: await this.open(id), isNew: false }
     } catch (error) {
       const closed = error instanceof HoldfastError && error.code === 'session_closed'
-      if (closed && !explicit) return null
+      if (closed && request.id === null) return null
       throw error
     }
   }

@@ -77,6 +77,14 @@ export class HoldfastError extends Error {
 /** Whatever was thrown, as an error with a code; what we did not foresee is `internal`. */
 export function asHoldfastError(thrown: unknown): HoldfastError {
   if (thrown instanceof HoldfastError) return thrown
-  const message = thrown instanceof Error ? thrown.message : String(thrown)
-  return new HoldfastError('internal', message)
+  return new HoldfastError('internal', messageOf(thrown))
+}
+
+/** Anything can be thrown, also what cannot be told. */
+export function messageOf(thrown: unknown): string {
+  try {
+    return String(thrown instanceof Error ? thrown.message : thrown)
+  } catch {
+    return 'something was thrown that cannot be told'
+  }
 }

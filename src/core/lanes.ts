@@ -8,6 +8,8 @@ import { joinInputs, type Input, type RequestKey } from './turns.ts'
 /** One caller's request inside a waiting entry. */
 export type Member = {
   readonly input: Input
+  /** How large it is, as JSON text. */
+  readonly chars: number
   readonly keys: readonly RequestKey[]
   /** Callers that share it by its idempotency key; it leaves with the last of them. */
   callers: number
@@ -17,12 +19,19 @@ export type Member = {
 }
 
 /** A turn of the log; `turn` is null until it is decided which. */
-export type QueuedEntry = { readonly type: 'queued'; turn: string | null }
+export type QueuedEntry = {
+  readonly type: 'queued'
+  readonly interrupts?: boolean
+  readonly chars: number
+  turn: string | null
+}
 
 /** Requests that will be one turn: one, or several that were collected. */
 export type WaitingEntry = {
   readonly type: 'waiting'
   readonly collect: boolean
+  /** When it is next, what runs is told to stop. */
+  readonly interrupts?: boolean
   members: readonly Member[]
 }
 
@@ -33,6 +42,19 @@ export class Lane {
 
   get length(): number {
     return this.#entries.length
+  }
+
+  /** How many requests wait: several may have been collected in one entry. */
+  get requests(): number {
+    return this.#entries.reduce(
+      (sum, entry) => sum + (entry.type === 'waiting' ? entry.members.length : 1),
+      0,
+    )
+  }
+
+  /** How large they are together. */
+  get chars(): number {
+    return this.#entries.reduce((sum, entry) => sum + charsOf(entry), 0)
   }
 
   push(entry: LaneEntry): void {
@@ -63,14 +85,22 @@ export class Lane {
     return Math.max(0, this.#entries.indexOf(entry))
   }
 
+  get first(): LaneEntry | null {
+    return this.#entries[0] ?? null
+  }
+
   get last(): LaneEntry | null {
     return this.#entries.at(-1) ?? null
   }
 
-  /** The entry that a `collect` request may join: the last one, so that nobody is overtaken. */
-  joinable(): WaitingEntry | null {
+  /**
+   * The entry that a `collect` request of this size may join: the last one, so that nobody is
+   * overtaken, and only as long as all of it would do as one request.
+   */
+  joinable(chars: number, charsMax: number): WaitingEntry | null {
     const last = this.#entries.at(-1)
-    return last?.type === 'waiting' && last.collect ? last : null
+    if (last?.type !== 'waiting' || !last.collect) return null
+    return charsOf(last) + chars <= charsMax ? last : null
   }
 
   /** The waiting request with this key, if any. */
@@ -91,14 +121,19 @@ export class Lane {
   }
 }
 
-export function newMember(input: Input, keys: readonly RequestKey[]): Member {
+function charsOf(entry: LaneEntry): number {
+  if (entry.type === 'queued') return entry.chars
+  return entry.members.reduce((sum, { chars }) => sum + chars, 0)
+}
+
+export function newMember(input: Input, keys: readonly RequestKey[], chars: number): Member {
   let admit!: (turn: string) => void
   let refuse!: (error: unknown) => void
   const admitted = new Promise<string>((resolve, reject) => {
     admit = resolve
     refuse = reject
   })
-  return { input, keys, callers: 1, admitted, admit, refuse }
+  return { input, keys, chars, callers: 1, admitted, admit, refuse }
 }
 
 /** What the members of an entry ask for together. */

@@ -128,6 +128,11 @@ export class Ledger {
     return this.#session
   }
 
+  /** As it will be when what is being appended is durable. */
+  get ahead(): Session {
+    return this.#committing?.session ?? this.#session
+  }
+
   get idle(): boolean {
     return this.#committing === null && this.#mailbox.length === 0
   }
@@ -154,7 +159,11 @@ export class Ledger {
     const batch = new Batch(this.#session, this.#clock.now())
     this.#committing = batch
     for (const envelope of this.#mailbox.splice(0)) decideOne(batch, envelope)
-    this.#owner.decideMore(batch)
+    try {
+      this.#owner.decideMore(batch)
+    } catch (error) {
+      return this.lose(asHoldfastError(error))
+    }
     if (batch.events.length > 0) return void this.#append(batch)
     this.#committing = null
     batch.tellDurable()

@@ -22,6 +22,10 @@ export const STATE_LIMITS = {
   /** Ended attachments whose reason is remembered, and links, per session. */
   tombstonesMax: 32,
   linksMax: 64,
+  /** Attachments made by one link. */
+  attachmentsPerLinkMax: 64,
+  /** Inputs that were collected in one queued turn, in characters. */
+  collectedCharsMax: 1_048_576,
   /** The backend's own session id, in characters. */
   backendCharsMax: 512,
 } as const
@@ -37,6 +41,8 @@ export const LIMITS = {
   activitiesMax: 1_000,
   /** Turns of one session that wait, admitted or not. */
   queuedTurnsMax: 256,
+  /** Their inputs together, as JSON text. */
+  queuedCharsMax: 16_777_216,
   /** How long a request waits for the lane before it is refused with 429. */
   waitMs: 30_000,
   waitMsMax: 600_000,

@@ -6,7 +6,8 @@
  * its `ask.settled`, or with the hold. I9: `session.closed` settles all there is, and the hold
  * ends.
  */
-import type { AskOutcome, Question } from './asks.ts'
+import { askOf, type AskOutcome, type Question } from './asks.ts'
+import { Alarms } from './alarms.ts'
 import type { Clock } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
 import type { Counters } from './counters.ts'
@@ -21,7 +22,14 @@ import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
-import { isTerminal, recordTurn, turnOfKeys, type RequestKey, type TurnRecord } from './turns.ts'
+import {
+  inputText,
+  isTerminal,
+  recordTurn,
+  turnOfKeys,
+  type RequestKey,
+  type TurnRecord,
+} from './turns.ts'
 
 /** What a held session needs from its authority. */
 export interface Holder {
@@ -48,6 +56,8 @@ export class LiveSession implements LedgerOwner, RunHost {
   readonly id: string
   readonly lane = new Lane()
   readonly holder: Holder
+  /** What waits in front, and has told the turn that runs to stop. */
+  #interruptedBy: LaneEntry | null = null
   readonly #ledger: Ledger
   readonly #feed: Feed
   #run: Run | null = null
@@ -57,8 +67,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   readonly #records = new Map<string, TurnRecord>()
   readonly #waiters = new Map<string, Waiter[]>()
   readonly #asking = new Map<string, (outcome: AskOutcome) => void>()
-  /** Timers by the turn, ask or attachment that they are about. */
-  readonly #timers = new Map<string, () => void>()
+  readonly #alarms: Alarms
 
   constructor(
     holder: Holder,
@@ -68,8 +77,11 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.id = state.session.id
     this.holder = holder
     this.#feed = new Feed(this.id, state.session.seq, store, limits, clock)
+    this.#alarms = new Alarms(clock, (command) => this.post(command))
     this.#ledger = new Ledger(this, state, { commits, clock, limits })
-    for (const turn of state.session.queued) this.lane.push({ type: 'queued', turn: turn.id })
+    for (const { id: turn, input } of state.session.queued) {
+      this.lane.push({ type: 'queued', turn, chars: inputText(input).length })
+    }
   }
 
   /** The session as its log has it. */
@@ -79,12 +91,14 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   /** A turn runs or waits, or is about to. */
   get busy(): boolean {
-    return this.session.running !== null || this.lane.length > 0 || !this.#ledger.idle
+    const { session, ahead } = this.#ledger
+    return session.running !== null || ahead.running !== null || this.lane.length > 0
   }
 
   /** Nothing happens in it and nobody looks at it. */
   get idle(): boolean {
-    return !this.busy && this.session.attachments.length === 0 && this.#feed.followers === 0
+    if (this.busy || !this.#ledger.idle) return false
+    return this.session.attachments.length === 0 && this.#feed.followers === 0
   }
 
   /** Throws if nothing more can be asked of this hold. */
@@ -128,6 +142,22 @@ export class LiveSession implements LedgerOwner, RunHost {
   /** Starts what may start: called when something entered the lane. */
   pump(): void {
     this.#ledger.pump()
+    this.interruptIfDue()
+  }
+
+  /** Somebody who interrupts is next: what runs is told to stop. */
+  interruptIfDue(): void {
+    const { first } = this.lane
+    const { running } = this.session
+    if (first?.interrupts !== true || running === null || this.#interruptedBy === first) return
+    this.#interruptedBy = first
+    // Whoever waits for that turn learns of it there; here nobody waits for the answer.
+    this.cancel(running.id, 'interrupted_by_newer').catch(() => undefined)
+  }
+
+  /** Whether a turn was told to stop for its sake. */
+  interruptsFor(entry: LaneEntry): boolean {
+    return this.#interruptedBy === entry
   }
 
   /** Ends what the last owner left behind and sets its clocks going again. */
@@ -199,7 +229,12 @@ export class LiveSession implements LedgerOwner, RunHost {
   #admit(batch: Batch, members: readonly Member[]): void {
     const fresh = members.filter((member) => !this.#adopt(batch, member))
     if (fresh.length === 0) return
-    batch.decide({ type: 'admit', ...combine(fresh) })
+    try {
+      batch.decide({ type: 'admit', ...combine(fresh) })
+    } catch (refusal) {
+      for (const { refuse } of fresh) batch.whenKnown(() => refuse(refusal), refuse)
+      return
+    }
     const turn = batch.session.running?.id ?? ''
     for (const { admit, refuse } of fresh) batch.whenKnown(() => admit(turn), refuse)
   }
@@ -225,27 +260,31 @@ export class LiveSession implements LedgerOwner, RunHost {
       case 'turn.started':
         return this.#startRun(event.turn)
       case 'ask.opened':
-        return this.#timeOutLater(event.ask, event.deadline - event.at)
+        this.holder.counters.asksOpened += 1
+        return this.#alarms.set(event.ask, event.deadline - event.at, {
+          type: 'timeout',
+          ask: event.ask,
+        })
       case 'ask.settled':
         return this.#settleAsk(event.ask, event)
       case 'attachment.detached':
         return this.#lapseLater(event.attachment, event.graceUntil, event.at)
       case 'attachment.resumed':
-        return this.#cancelTimer(event.attachment)
+        return this.#alarms.cancel(event.attachment)
       case 'attachment.ended':
-        this.#cancelTimer(event.attachment)
+        this.#alarms.cancel(event.attachment)
         return this.holder.attachmentEnded(event.attachment, event.reason)
       case 'link.created':
         return this.#unlinkLater(event.link, event.expiresAt, event.at)
       case 'link.revoked':
-        return this.#cancelTimer(event.link)
+        return this.#alarms.cancel(event.link)
       default:
         if ('turn' in event && isTerminal(event)) this.#endTurn(event.turn)
     }
   }
 
   settled(): void {
-    if (this.session.closed === null) return
+    if (this.session.closed === null) return this.interruptIfDue()
     this.holder.counters.sessionsClosed += 1
     this.#feed.end()
     this.#ledger.lose(closedError(this.session))
@@ -255,8 +294,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#released = error
     this.#run?.abandon()
     this.#run = null
-    for (const cancel of this.#timers.values()) cancel()
-    this.#timers.clear()
+    this.#alarms.clear()
     for (const member of this.lane.clearWaiting()) member.refuse(error)
     for (const { reject } of [...this.#waiters.values()].flat()) reject(error)
     this.#waiters.clear()
@@ -275,7 +313,7 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   #startRun(turn: string): void {
     this.holder.counters.turnsStarted += 1
-    this.#cancelTimer(turn)
+    this.#alarms.cancel(turn)
     const { running, agent } = this.session
     // Started and over in the same step: there is nothing to carry out.
     if (running?.id !== turn) return
@@ -285,7 +323,7 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   #endTurn(turn: string): void {
     this.holder.counters.turnsEnded += 1
-    this.#cancelTimer(turn)
+    this.#alarms.cancel(turn)
     this.lane.removeTurn(turn)
     if (this.#run?.turn.id === turn) {
       this.#run.abandon()
@@ -320,11 +358,8 @@ export class LiveSession implements LedgerOwner, RunHost {
   /** Asks the session's clients for the running turn; always settles. */
   ask(turn: string, question: Question): Promise<AskOutcome> {
     const { clock, limits } = this.holder
-    const { kind, question: text, options, timeoutMs, onNobody, data } = question
-    const deadline = clock.now() + Math.min(timeoutMs ?? limits.askMs, limits.askMsMax)
-    const asked = { turn, kind, question: text, options: options ?? null, deadline }
-    const ask = { ...asked, onNobody: onNobody ?? 'wait', ...(data === undefined ? {} : { data }) }
     return new Promise((resolve, reject) => {
+      const ask = askOf(question, { turn, at: clock.now(), limits })
       // Known before it is durable: it may be settled in the very step that opens it.
       const opened = ([event]: readonly SessionEvent[]): void => {
         if (event?.type === 'ask.opened') this.#asking.set(event.ask, resolve)
@@ -335,39 +370,23 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   #settleAsk(ask: string, event: SessionEvent & { type: 'ask.settled' }): void {
     this.holder.counters.asksSettled += 1
-    this.#cancelTimer(ask)
+    this.#alarms.cancel(ask)
     this.#asking.get(ask)?.(outcomeOf(event))
     this.#asking.delete(ask)
   }
 
-  #timeOutLater(ask: string, ms: number): void {
-    this.holder.counters.asksOpened += 1
-    this.#later(ask, ms, { type: 'timeout', ask })
-  }
-
   #expireLater(turn: string, at: number | null, now: number): void {
-    if (at !== null)
-      this.#later(turn, at - now, { type: 'finish', turn, end: { state: 'expired' } })
+    const ms = at === null ? null : at - now
+    this.#alarms.set(turn, ms, { type: 'finish', turn, end: { state: 'expired' } })
   }
 
   #lapseLater(attachment: string, at: number | null, now: number): void {
-    if (at !== null) this.#later(attachment, at - now, { type: 'lapse', attachment })
+    this.#alarms.set(attachment, at === null ? null : at - now, { type: 'lapse', attachment })
   }
 
   #unlinkLater(link: string, at: number | null, now: number): void {
-    if (at !== null) this.#later(link, at - now, { type: 'unlink', link, reason: 'expired' })
-  }
-
-  /** Posts a command when its time has come. By then it may be moot: `decide` knows. */
-  #later(about: string, ms: number, command: Command): void {
-    this.#cancelTimer(about)
-    const run = (): void => void this.post(command).catch(() => undefined)
-    this.#timers.set(about, this.holder.clock.after(Math.max(0, ms), run))
-  }
-
-  #cancelTimer(about: string): void {
-    this.#timers.get(about)?.()
-    this.#timers.delete(about)
+    const ms = at === null ? null : at - now
+    this.#alarms.set(link, ms, { type: 'unlink', link, reason: 'expired' })
   }
 }
 

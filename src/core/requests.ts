@@ -74,6 +74,7 @@ export function turnRequest(
   oneOf('onDisconnect', options.onDisconnect ?? 'continue', ['continue', 'cancel'])
   return {
     input,
+    chars: json.length,
     keys: idempotencyKey === undefined ? [] : [requestKey(idempotencyKey, digest(json))],
     busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
     waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
@@ -104,12 +105,18 @@ export function checkKey(key: string): string {
 }
 
 function checkId(id: string): string {
-  if (typeof id === 'string' && id.length <= STATE_LIMITS.idCharsMax && /^[\w.:~-]+$/.test(id)) {
+  if (
+    typeof id === 'string' &&
+    id.length <= STATE_LIMITS.idCharsMax &&
+    /^[\w.:~-]+$/.test(id) &&
+    !/^\.\.?$/.test(id)
+  ) {
     return id
   }
   throw invalid(
     'id',
-    `must have 1 to ${STATE_LIMITS.idCharsMax} of these characters: letters, digits, _ . : ~ -`,
+    `must have 1 to ${STATE_LIMITS.idCharsMax} of these characters: letters, digits, _ . : ~ -` +
+      ', and be neither . nor ..',
   )
 }
 

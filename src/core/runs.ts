@@ -6,7 +6,7 @@ import { boundActivity, DROPPED_KIND, type Activity } from './activities.ts'
 import type { AskOutcome, Question } from './asks.ts'
 import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
-import { HoldfastError } from './errors.ts'
+import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { Message, Reply, Runner, RunnerContext, RunnerOutput } from './runner.ts'
@@ -114,6 +114,7 @@ export class Run {
     this.#outputs += 1
     if (this.#outputs % OUTPUTS_PER_PAUSE === 0) await this.#pause()
     if (this.#over) throw this.#overError()
+    checkOutput(output)
     if (output.type === 'message') return this.#message(output)
     if (output.type === 'activity') return this.#activity(output)
     this.#text += output.text
@@ -122,7 +123,7 @@ export class Run {
   }
 
   async #message({ text, data }: Reply): Promise<void> {
-    if (text.length > this.#limits.replyCharsMax) throw this.#tooLong()
+    if (this.#isTooLong({ text, data })) throw this.#tooLong()
     this.#text = ''
     const reply = data === undefined ? { text } : { text, data }
     await this.#host.post({ type: 'message', turn: this.turn.id, reply })
@@ -153,7 +154,7 @@ export class Run {
 
   /** The turn's last message: what the runner returned, or what it said since the last one. */
   #last(reply?: Reply): Reply | null {
-    if (reply !== undefined) return reply
+    if (reply !== undefined) return checkReply(reply)
     return this.#text === '' ? null : { text: this.#text }
   }
 
@@ -181,7 +182,7 @@ export class Run {
 
   #outcome(end: TurnEnd & { readonly reply: Reply | null }, stop: Stop | null): TurnEnd {
     const { reply } = end
-    if (reply !== null && reply.text.length > this.#limits.replyCharsMax) {
+    if (reply !== null && this.#isTooLong(reply)) {
       return { state: 'failed', error: turnError(this.#tooLong()), reply: null }
     }
     return stop === null ? end : { ...stop, reply }
@@ -231,9 +232,37 @@ export class Run {
     return new HoldfastError('turn_over', `turn ${this.turn.id} is over`)
   }
 
+  #isTooLong({ text, data }: Reply): boolean {
+    // What cannot be written as JSON fails where it is written.
+    return text.length + dataChars(data) > this.#limits.replyCharsMax
+  }
+
   #tooLong(): HoldfastError {
     const { replyCharsMax } = this.#limits
     return new HoldfastError('body_too_large', `the answer is over ${replyCharsMax} characters`)
+  }
+}
+
+/** A runner may be anybody's code: what it says is looked at before it is believed. */
+function checkOutput(output: RunnerOutput): void {
+  if (output?.type === 'activity') return
+  if (output?.type !== 'delta' && output?.type !== 'message') {
+    throw new TypeError('an agent may yield texts, deltas, messages and activities')
+  }
+  checkReply(output)
+}
+
+function checkReply<Said extends { readonly text: string }>(said: Said): Said {
+  if (typeof said?.text === 'string') return said
+  throw new TypeError('what an agent says must be a text, or an object with a text')
+}
+
+function dataChars(data: unknown): number {
+  if (data === undefined) return 0
+  try {
+    return JSON.stringify(data)?.length ?? 0
+  } catch {
+    return 0
   }
 }
 
@@ -246,6 +275,5 @@ function checkBackend(backend: string): void {
 /** A failure as the log keeps it: a code and a sentence, never a stack. */
 export function turnError(thrown: unknown): TurnError {
   if (thrown instanceof HoldfastError) return { code: thrown.code, message: thrown.message }
-  const message = thrown instanceof Error ? thrown.message : String(thrown)
-  return { code: 'runner_failed', message: message.slice(0, 2_000) }
+  return { code: 'runner_failed', message: messageOf(thrown).slice(0, 2_000) }
 }

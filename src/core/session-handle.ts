@@ -1,6 +1,6 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
 import { enterLane, submitTurn } from './admission.ts'
-import type { Ask } from './asks.ts'
+import { checkAskSize, type Ask, type AskCommand } from './asks.ts'
 import { findByToken, type Attachment, type Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { HoldfastError } from './errors.ts'
@@ -11,7 +11,7 @@ import { usableLink, type Link, type LinkScope } from './links.ts'
 import type { LiveSession } from './live.ts'
 import { checkLink, invalid, turnRequest, type TurnOptions } from './requests.ts'
 import type { Message } from './runner.ts'
-import type { Session, SessionEvent } from './session.ts'
+import { closedError, type Session, type SessionEvent } from './session.ts'
 import type { ReadResult } from './store.ts'
 import { newToken, tokenDigest } from './tokens.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
@@ -148,11 +148,7 @@ export class SessionHandle {
 
   /** Answers a question; the first valid answer wins, later ones are refused with `ask_settled`. */
   async answer(ask: string, answer: unknown): Promise<void> {
-    const live = await this.#authority.open(this.id)
-    if (JSON.stringify(answer ?? null).length > this.#authority.limits.askBytesMax) {
-      throw new HoldfastError('body_too_large', 'the answer is too large')
-    }
-    await live.post({ type: 'answer', ask, answer, by: null })
+    await postAnswer(this.#authority, this.id, { type: 'answer', ask, answer, by: null })
   }
 
   /** Holds the session open for a client and says which kinds of ask it answers. */
@@ -165,7 +161,16 @@ export class SessionHandle {
     const shownLink = this.#linkOf(options)
     const link = shownLink === null ? null : usableLink(live.session, shownLink, now).id
     const shown = token === null ? null : tokenDigest(this.#authority, 'resume', this.id, token)
-    await live.post({ type: 'attach', attachment, role, answers, take, token: shown, link })
+    await live.post({
+      type: 'attach',
+      attachment,
+      role,
+      answers,
+      take,
+      token: shown,
+      link,
+      at: now,
+    })
     return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch: 1, token })
   }
 
@@ -223,9 +228,12 @@ export class SessionHandle {
 
   /** The link of a token, if it is good; throws `unauthorized` if not. */
   async link(token: string): Promise<Link> {
-    const { session } = await this.#authority.open(this.id)
+    const session = await this.state()
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
-    return usableLink(session, { digest }, this.#authority.clock.now())
+    const link = usableLink(session, { digest }, this.#authority.clock.now())
+    // Only who holds a link is told that it is over with its session.
+    if (session.closed !== null) throw closedError(session)
+    return link
   }
 
   /** Nobody can attach by this link any more, and who came in by it is out. */
@@ -264,6 +272,16 @@ export type LinkOptions = {
   /** Milliseconds since 1970. */
   readonly expiresAt?: number | null
   readonly uses?: number | null
+}
+
+async function postAnswer(
+  authority: Authority,
+  session: string,
+  command: AskCommand & { type: 'answer' },
+): Promise<void> {
+  const live = await authority.open(session)
+  checkAskSize('the answer', command.answer, authority.limits)
+  await live.post(command)
 }
 
 /** One client's hold on a session. */
@@ -319,7 +337,8 @@ export class AttachmentHandle {
   }
 
   async answer(ask: string, answer: unknown): Promise<void> {
-    await (await this.#live()).post({ type: 'answer', ask, answer, by: this.id })
+    const command = { type: 'answer', ask, answer, by: this.id } as const
+    await postAnswer(this.#authority, this.session, command)
   }
 
   #live(): Promise<LiveSession> {

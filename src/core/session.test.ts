@@ -81,6 +81,7 @@ const attach = (attachment: string, answers: string[] = []): Command => ({
   answers,
   token: null,
   link: null,
+  at: 0,
   take: false,
 })
 

@@ -182,7 +182,8 @@ function submitTurn(
 ): readonly Draft[] {
   if (turnOfKeys(session, keys) !== null) return []
   const last = session.queued.at(-1)
-  if (collect && last?.collect === true && (joins === undefined || joins === last.id)) {
+  const next = last !== undefined && (joins === undefined || joins === last.id)
+  if (collect && next && last.collect && fitsIn(last, input)) {
     return [{ type: 'turn.joined', turn: last.id, input, ...optionalKeys(keys) }]
   }
   return [
@@ -195,6 +196,10 @@ function submitTurn(
       ...(expiresAt === null ? {} : { expiresAt }),
     },
   ]
+}
+
+function fitsIn({ input: waiting }: Turn, input: Input): boolean {
+  return inputText(waiting).length + inputText(input).length <= STATE_LIMITS.collectedCharsMax
 }
 
 function startTurn(session: Session, id: string): readonly Draft[] {

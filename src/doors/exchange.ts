@@ -17,10 +17,15 @@ export type Premises = {
   readonly answered: Map<number, number>
   /** Whether who asked may still look on: a token may be taken away meanwhile. */
   readonly mayStillWatch: (request: IncomingMessage) => boolean
+  /** How many sockets are open. */
+  readonly sockets: () => number
 }
 
 /** Header names and values in turn, as Node takes them without copying. */
 export type Headers = readonly string[]
+
+/** How long a reader may take to make room; then it is cut off, and may come back. */
+const STALLED_MS = 25_000
 
 const JSON_TYPE = 'application/json'
 
@@ -123,7 +128,9 @@ export class Exchange {
     const { response } = this
     if (response.destroyed || response.write(text)) return
     return new Promise((resolve) => {
+      const stalled = setTimeout(() => response.destroy(), STALLED_MS)
       const ready = (): void => {
+        clearTimeout(stalled)
         response.off('drain', ready).off('close', ready)
         resolve()
       }

@@ -35,10 +35,11 @@ function counters({ holdfast }: Premises): readonly Metric[] {
   }))
 }
 
-function gauges({ holdfast }: Premises): readonly Metric[] {
+function gauges({ holdfast, sockets }: Premises): readonly Metric[] {
   const { rss, heapUsed } = process.memoryUsage()
   return [
     gauge('holdfast_sessions_held', 'sessions held in memory', holdfast.authority.heldCount),
+    gauge('holdfast_sockets', 'sockets that are open', sockets()),
     gauge('holdfast_draining', '1 while the server is about to stop', draining(holdfast)),
     gauge('process_resident_memory_bytes', 'resident memory', rss),
     gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use', heapUsed),

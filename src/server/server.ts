@@ -68,7 +68,9 @@ export class HoldfastServer {
     this.#boundHost = boundHost
     this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options)
     const mayStillWatch = (request: IncomingMessage) => this.#access.mayStillWatch(request)
-    this.#premises = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map(), mayStillWatch }
+    const sockets = (): number => this.#hub.count
+    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map() }
+    this.#premises = { ...shared, mayStillWatch, sockets }
     this.#closeTokens = () => options.tokens?.close()
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)

@@ -115,8 +115,14 @@ export function* checkRequests(facts: Facts): Generator<Violation> {
 
 /** I3, I4: what a caller was told is in the log, and is about its own request. */
 function* checkAnswer({ logs }: Facts, { operation, outcome, op }: Request): Generator<Violation> {
-  if (outcome?.ok !== true) return
   const { nonce, kind } = operation
+  if (outcome?.ok === false && outcome.code === 'turn_unknown') {
+    yield {
+      invariant: 'I3',
+      message: `${kind} ${op} (${nonce}) was given a turn that is not there`,
+    }
+  }
+  if (outcome?.ok !== true) return
   const log = logs.get(outcome.session ?? '')
   const events = log?.events.filter((event) => isOf(event, outcome.turn ?? '')) ?? []
   const what = `${kind} ${op} (${nonce}) in ${outcome.session}`

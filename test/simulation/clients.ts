@@ -239,7 +239,8 @@ export class Clients {
   #repeat(operation: Operation & { kind: 'turn' | 'submit' }, options: TurnOptions): void {
     const { random, timeline } = this.#options
     const isSame = random.chance(0.6)
-    const kind = operation.kind === 'submit' && random.chance(0.5) ? 'turn' : operation.kind
+    const other = operation.kind === 'submit' ? 'turn' : 'submit'
+    const kind = random.chance(0.3) ? other : operation.kind
     const nonce = isSame ? operation.nonce : operation.nonce.replace('.', 'x.')
     const again = { ...operation, kind, nonce, leaves: false } as const
     timeline.after(random.chance(0.5) ? 0 : random.between(1, 6_000), () => {

@@ -84,8 +84,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a failed append is taken for a good one',
     file: 'core/ledger.js',
-    find: 'this.lose(asHoldfastError(error));',
-    replace: 'this.#committed(batch);',
+    find: '            this.lose(asHoldfastError(error));',
+    replace: '            this.#committed(batch);',
     catches: 'I4',
   },
   {
@@ -135,10 +135,10 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'requests that wait are forgotten when the hold ends',
     file: 'core/live.js',
-    find: `        this.#timers.clear();
+    find: `        this.#alarms.clear();
         for (const member of this.lane.clearWaiting())
             member.refuse(error);`,
-    replace: `        this.#timers.clear();
+    replace: `        this.#alarms.clear();
         this.lane.clearWaiting();`,
     catches: 'rest',
   },
@@ -168,9 +168,9 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'timers outlive the hold',
     file: 'core/live.js',
-    find: `        for (const cancel of this.#timers.values())
-            cancel();`,
-    replace: '',
+    find: `        this.#alarms.clear();
+        for (const member`,
+    replace: `        for (const member`,
     catches: 'rest',
   },
   {
@@ -387,7 +387,7 @@ export const MUTANTS: readonly Mutant[] = [
 ]
 
 /** A mutant is caught within so many seeds, or the checks are too weak. */
-export const SEEDS_MAX = 300
+export const SEEDS_MAX = 600
 
 export type Caught = { readonly name: string; readonly seeds: number; readonly message: string }
 

@@ -173,14 +173,17 @@ export class Connection {
     }
     const hello = readHello(message)
     this.#greeted = true
+    const { token, link, resume } = hello.auth ?? {}
+    const hasSecret = (token ?? link ?? resume) !== undefined
     enter(this.#hub, this, hello).then(
       (admitted) => this.#welcome(admitted),
-      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown)),
+      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown), hasSecret),
     )
   }
 
-  #turnAway(error: HoldfastError): void {
+  #turnAway(error: HoldfastError, hasSecret: boolean): void {
     const { code } = error
+    if (!hasSecret) return this.refuse(error)
     if (code === 'unauthorized' || code === 'attachment_unknown' || code === 'token_reused') {
       this.#hub.gate.failed(this.socket.address)
     }
@@ -193,6 +196,8 @@ export class Connection {
     this.#hub.take(attachment.id, this)?.supersede()
     // The socket was lost while it was let in.
     if (this.#over) return this.#lost(attachment)
+    this.checkAccess()
+    if (this.#over) return
     this.#requests = new Requests(this.#hub, this, entry)
     this.say(welcome)
     const { seq, delta } = welcome.after

@@ -60,7 +60,8 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
   const welcome = welcomeOf(hub, { hello, session, state, place })
   const token = granted === null || hello.auth?.link !== undefined ? null : hello.auth?.token
   const entry = { session, attachment, role, scopes, token }
-  return { entry, welcome, presence: hello.presence ?? false }
+  // Who else is there, and by which links, is none of a guest's business.
+  return { entry, welcome, presence: hello.presence === true && held.link === undefined }
 }
 
 /**
@@ -92,7 +93,8 @@ export function isStillGood({ gate }: Hub, { token, scopes }: Entry): boolean {
 }
 
 function assertMay(granted: readonly Scope[] | null, needed: Scope): void {
-  const implied = needed === 'watch' && granted?.includes('talk') === true
+  // Who may talk or answer has to see what about.
+  const implied = needed === 'watch' && granted?.some((scope) => scope !== 'watch') === true
   if (implied || granted?.includes('admin') === true || granted?.includes(needed) === true) return
   throw new HoldfastError('forbidden', `this needs the scope ${needed}`)
 }
