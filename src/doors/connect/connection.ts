@@ -32,8 +32,8 @@ export class Connection {
   #over = false
   /** Ends the stream when the socket is gone. */
   readonly #gone = new AbortController()
-  #heardAt = performance.now()
-  #saidAt = performance.now()
+  #heardAt: number
+  #saidAt: number
   /** What was said, besides the stream, and has not left this process. */
   #unsentBytes = 0
   #probes: ((alive: boolean) => void)[] = []
@@ -41,6 +41,7 @@ export class Connection {
   constructor(hub: Hub, socket: Socket) {
     this.#hub = hub
     this.socket = socket
+    this.#heardAt = this.#saidAt = hub.clock.monotonic()
     hub.add(this)
   }
 
@@ -63,7 +64,7 @@ export class Connection {
   /** A message arrived. */
   receive(message: string): void {
     if (this.#over) return
-    this.#heardAt = performance.now()
+    this.#heardAt = this.#hub.clock.monotonic()
     try {
       if (this.#greeted) this.#frames(readClientMessage(message))
       else this.#hello(message)
@@ -97,7 +98,7 @@ export class Connection {
 
   say(frame: ServerFrame): void {
     if (this.#over) return
-    this.#saidAt = performance.now()
+    this.#saidAt = this.#hub.clock.monotonic()
     const text = JSON.stringify(frame)
     const bytes = text.length + MESSAGE_BYTES
     this.#unsentBytes += bytes
@@ -130,9 +131,10 @@ export class Connection {
     if (this.#over) return false
     this.say({ type: 'ping' })
     return new Promise((resolve) => {
-      const timer = setTimeout(() => resolve(false), this.#hub.limits.probeMs)
+      const { clock, limits } = this.#hub
+      const cancel = clock.after(limits.probeMs, () => resolve(false))
       this.#probes.push((alive) => {
-        clearTimeout(timer)
+        cancel()
         resolve(alive)
       })
     })
@@ -184,7 +186,8 @@ export class Connection {
     const { signal: gone } = this.#gone
     const { presence } = entry
     const feed = session.feed({ after: seq, afterDelta: delta, signal: gone, presence })
-    streamTo(this.socket, feed, { gone, limits: this.#hub.limits })
+    const { clock, limits } = this.#hub
+    streamTo(this.socket, feed, { gone, clock, limits })
       .then(() => this.#closeWithSession())
       .catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
   }

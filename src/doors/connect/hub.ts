@@ -2,7 +2,7 @@
  * All connections of this server. It knows which connection an attachment has now, looks for silent
  * ones, and waits for those who may come back.
  */
-import type { Holdfast } from '../../core/index.ts'
+import type { Clock, Holdfast } from '../../core/index.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
 import { openGate, type Gatekeeper } from './socket.ts'
@@ -14,7 +14,7 @@ export type HubOptions = {
 }
 
 /** The requests of one attachment: they outlive its connections, and end with it. */
-type Presence = { readonly gone: AbortController; leaving: NodeJS.Timeout | null }
+type Presence = { readonly gone: AbortController; leaving: (() => void) | null }
 
 export class Hub {
   readonly holdfast: Holdfast
@@ -23,18 +23,27 @@ export class Hub {
   readonly #connections = new Set<Connection>()
   readonly #byAttachment = new Map<string, Connection>()
   readonly #presences = new Map<string, Presence>()
-  readonly #watch: NodeJS.Timeout
+  #cancelWatch: () => void = () => undefined
 
   constructor({ holdfast, gate = openGate, limits = {} }: HubOptions) {
     this.holdfast = holdfast
     this.gate = gate
     this.limits = { ...CONNECT_LIMITS, ...limits }
-    this.#watch = setInterval(() => this.#watchAll(), this.limits.watchMs)
-    this.#watch.unref()
+    this.#watchLater()
+  }
+
+  /** The time of the sessions that it serves. */
+  get clock(): Clock {
+    return this.holdfast.authority.clock
   }
 
   get count(): number {
     return this.#connections.size
+  }
+
+  /** Attachments that are here, or may come back. */
+  get presences(): number {
+    return this.#presences.size
   }
 
   add(connection: Connection): void {
@@ -56,7 +65,7 @@ export class Hub {
     const before = this.connectionOf(attachment)
     this.#byAttachment.set(attachment, connection)
     const presence = this.#presence(attachment)
-    if (presence.leaving !== null) clearTimeout(presence.leaving)
+    presence.leaving?.()
     presence.leaving = null
     return before
   }
@@ -73,13 +82,12 @@ export class Hub {
     this.#byAttachment.delete(attachment)
     const presence = this.#presence(attachment)
     if (graceMs === 0) return this.#forget(attachment)
-    presence.leaving = setTimeout(() => this.#forget(attachment), graceMs)
-    presence.leaving.unref()
+    presence.leaving = this.clock.after(graceMs, () => this.#forget(attachment))
   }
 
   /** Tells everybody that the server is about to stop. */
   close(): void {
-    clearInterval(this.#watch)
+    this.#cancelWatch()
     for (const connection of [...this.#connections]) connection.drain()
     for (const attachment of [...this.#presences.keys()]) this.#forget(attachment)
   }
@@ -96,12 +104,19 @@ export class Hub {
     const presence = this.#presences.get(attachment)
     this.#presences.delete(attachment)
     if (presence === undefined) return
-    if (presence.leaving !== null) clearTimeout(presence.leaving)
+    presence.leaving?.()
     presence.gone.abort()
   }
 
+  #watchLater(): void {
+    this.#cancelWatch = this.clock.after(this.limits.watchMs, () => {
+      this.#watchLater()
+      this.#watchAll()
+    })
+  }
+
   #watchAll(): void {
-    const now = performance.now()
+    const now = this.clock.monotonic()
     for (const connection of [...this.#connections]) connection.watch(now)
   }
 }
