@@ -410,6 +410,16 @@ describe('an exclusive session', () => {
     expect(first.client.isClosed).toBe(false)
   })
 
+  it('lets a copy of a watcher watch too', async () => {
+    const key = newKey()
+    await server.attach(exclusive(key))
+    const watcher = await server.attach({ key, role: 'watcher' })
+    const copy = await server.attach(helloOf(watcher))
+    expect(copy.welcome).toMatchObject({ role: 'watcher', epoch: 1 })
+    expect(copy.welcome['attachment']).not.toBe(watcher.welcome['attachment'])
+    expect(watcher.client.isClosed).toBe(false)
+  })
+
   it('is given to a newcomer if its driver is silent', async () => {
     const quick = await serveConnect({ connectLimits: { probeMs: 20 } })
     const key = newKey()

@@ -160,7 +160,9 @@ async function comeBack(
     return { ...place, attachment }
   }
   const { exclusive } = await session.state()
-  if (exclusive) throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
+  if (exclusive && role === 'driver') {
+    throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
+  }
   // A copied tab: it may come in, but as somebody of its own.
   return { ...place, attachment: await attachFresh(hub, session, { hello, role, answers }) }
 }
