@@ -373,6 +373,20 @@ describe('coming back', () => {
     expect(new Set(turns.map(({ turn }) => turn)).size).toBe(2)
   })
 
+  it('at the same time as a copy leaves one in the old place, and neither is put out', async () => {
+    const quick = await serveConnect({ connectLimits: { probeMs: 50 } })
+    const original = await quick.attach({ key: newKey() }, { silent: true })
+    const both = await Promise.all([1, 2].map(() => quick.attach(helloOf(original))))
+    const places = both.map(({ welcome }) => welcome['attachment'])
+    expect(places.filter((place) => place === original.welcome['attachment'])).toHaveLength(1)
+    for (const { client } of both) {
+      client.send({ type: 'turn', id: '1', input: 'x' })
+      await client.reply('1')
+      expect(client.of('superseded')).toEqual([])
+    }
+    await quick.close()
+  })
+
   it('just before the old connection closes takes its place, however they overlap', async () => {
     const key = newKey()
     let attached = await server.attach({ key, options: { exclusive: true } }, { silent: true })

@@ -12,7 +12,7 @@ import {
   type SessionHandle,
 } from '../../core/index.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
-import type { ClientFrame, Role, ServerFrame } from '../../wire/frames.ts'
+import type { ClientFrame, Hello, Role, ServerFrame } from '../../wire/frames.ts'
 import { enter, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { closeCode, refusalOf } from './refusal.ts'
@@ -160,7 +160,13 @@ export class Connection {
     }
     const hello = readHello(message)
     this.#greeted = true
-    enter(this.#hub, this, hello).then(
+    const { resume } = hello.auth ?? {}
+    if (resume === undefined) void this.#enter(hello)
+    else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello))
+  }
+
+  #enter(hello: Hello): Promise<void> {
+    return enter(this.#hub, this, hello).then(
       (entry) => this.#welcome(entry),
       (thrown: unknown) => this.#turnAway(asHoldfastError(thrown)),
     )

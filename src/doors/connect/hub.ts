@@ -23,6 +23,8 @@ export class Hub {
   readonly #connections = new Set<Connection>()
   readonly #byAttachment = new Map<string, Connection>()
   readonly #presences = new Map<string, Presence>()
+  /** Claims of attachments that are being judged. */
+  readonly #claims = new Map<string, Promise<void>>()
   #cancelWatch: () => void = () => undefined
 
   constructor({ holdfast, gate = openGate, limits = {} }: HubOptions) {
@@ -58,6 +60,17 @@ export class Hub {
   /** The connections of a session that drive it. */
   driversOf(session: string): readonly Connection[] {
     return [...this.#byAttachment.values()].filter((connection) => connection.drives(session))
+  }
+
+  /**
+   * Claims of one attachment are judged one after the other: the next one must find whoever the one
+   * before has let in, and ask it for a sign of life.
+   */
+  async inTurn(attachment: string, judge: () => Promise<void>): Promise<void> {
+    const own = (this.#claims.get(attachment) ?? Promise.resolve()).then(judge)
+    this.#claims.set(attachment, own)
+    await own
+    if (this.#claims.get(attachment) === own) this.#claims.delete(attachment)
   }
 
   /** From now on this is the attachment's connection. Returns the one before it. */
