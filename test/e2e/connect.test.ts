@@ -92,10 +92,11 @@ describe('a hello', () => {
     expect(answer.reason).toContain('enough')
   })
 
-  it('that does not come in time is refused', async () => {
+  it('that does not come in time is refused, and may be tried again', async () => {
     const hasty = await serveConnect({ connectLimits: { helloMs: 20, watchMs: 5 } })
     const client = hasty.connect()
-    expect(await refusal(client)).toMatchObject({ code: 'bad_request', close: 4400 })
+    const { code, close, retry } = await refusal(client)
+    expect({ code, close, retry }).toEqual({ code: 'too_slow', close: 4413, retry: 'after' })
     await hasty.close()
   })
 

@@ -145,7 +145,8 @@ export class Connection {
     const { helloMs, pingMs, deadMs } = this.#hub.limits
     const silence = now - this.#heardAt
     if (this.#entry === null && !this.#greeted && silence > helloMs) {
-      return this.refuse(new HoldfastError('bad_request', 'hello did not come in time'))
+      // It may only have been on its way for too long: the next one may be quicker.
+      return this.refuse(new HoldfastError('too_slow', 'hello did not come in time'))
     }
     if (silence > deadMs) {
       this.socket.cut()
