@@ -606,6 +606,15 @@ describe('an ask', () => {
 })
 
 describe('the end', () => {
+  it('by bye before the welcome leaves no attachment behind', async () => {
+    const other = await server.attach({ key: newKey(), presence: true })
+    const hasty = server.dial({ session: sessionOf(other) })
+    hasty.send({ type: 'bye' })
+    expect(await hasty.closed).toMatchObject({ code: 1000 })
+    expect(await other.client.frame('attachment.ended')).toMatchObject({ reason: 'left' })
+    expect(types(other.client)).not.toContain('attachment.detached')
+  })
+
   it('by bye ends the attachment at once', async () => {
     const first = await server.attach({ key: newKey() })
     const other = await server.attach({ session: sessionOf(first), presence: true })

@@ -30,6 +30,7 @@ export class Connection {
   #requests: Requests | null = null
   #greeted = false
   #over = false
+  #saidBye = false
   /** Ends the stream when the socket is gone. */
   readonly #gone = new AbortController()
   #heardAt: number
@@ -185,7 +186,8 @@ export class Connection {
     this.#entry = entry
     const { attachment, session } = entry
     this.#hub.take(attachment.id, this)?.supersede()
-    // The socket was lost while it was let in.
+    // The socket was lost, or its client left, while it was let in.
+    if (this.#saidBye) return this.#leave(attachment)
     if (this.#over) return this.#lost(attachment)
     this.#requests = new Requests(this.#hub, this, entry)
     this.say(entry.welcome)
@@ -235,11 +237,17 @@ export class Connection {
 
   #bye(): void {
     const { attachment } = this
+    this.#saidBye = true
     this.socket.close(1000, 'bye')
     this.#end()
-    this.#hub.drop(this, attachment?.id ?? null, 0)
+    if (attachment === null) this.#hub.drop(this, null, 0)
+    else this.#leave(attachment)
+  }
+
+  #leave(attachment: AttachmentHandle): void {
+    this.#hub.drop(this, attachment.id, 0)
     // One that ended meanwhile has nothing left to leave.
-    void attachment?.leave().catch(() => undefined)
+    void attachment.leave().catch(() => undefined)
   }
 
   #end(): void {
