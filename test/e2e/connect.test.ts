@@ -447,6 +447,20 @@ describe('an exclusive session', () => {
     await quick.close()
   })
 
+  it('waits a moment for a driver without a connection, which may be on its way out', async () => {
+    const key = newKey()
+    const session = await server.holdfast.resolve(exclusive(key).options)
+    const driver = await session.attach()
+    const newcomer = server.dial({ session: session.id })
+    // It is being judged when it has answered a ping that came after its hello.
+    for (let round = 1; round <= 3; round += 1) {
+      newcomer.send({ type: 'ping' })
+      await newcomer.frame(nth('pong', round))
+    }
+    await driver.lose()
+    expect(await newcomer.frame('welcome')).toMatchObject({ role: 'driver' })
+  })
+
   it.each([
     ['a newcomer', () => ({})],
     ['a copy of the driver', (first: Attached) => helloOf(first)],

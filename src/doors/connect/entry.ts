@@ -131,7 +131,7 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
   assertMay(granted, role === 'driver' ? 'talk' : 'watch')
   if (answers.length > 0) assertMay(granted, 'answer')
   assertNotAhead(hello, await session.state())
-  const attachment = await attachFresh(hub, session, { hello, role, answers })
+  const attachment = await attachFresh(hub, connection, session, { hello, role, answers })
   return { attachment, role, answers, scopes: granted ?? [] }
 }
 
@@ -164,7 +164,8 @@ async function comeBack(
     throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
   }
   // A copied tab: it may come in, but as somebody of its own.
-  return { ...place, attachment: await attachFresh(hub, session, { hello, role, answers }) }
+  const newcomer = { hello, role, answers }
+  return { ...place, attachment: await attachFresh(hub, connection, session, newcomer) }
 }
 
 /** Before it has a place: a refusal must leave nothing behind. */
@@ -187,6 +188,7 @@ type Newcomer = {
 
 async function attachFresh(
   hub: Hub,
+  connection: Connection,
   session: SessionHandle,
   newcomer: Newcomer,
 ): Promise<AttachmentHandle> {
@@ -195,6 +197,8 @@ async function attachFresh(
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code !== 'in_use') throw error
     // Perhaps only nobody has noticed yet that the other one is gone.
+    // One without a connection is being let in, or was lost meanwhile: soon it is clear which.
+    if (hub.driversOf(session.id).length === 0) await connection.waitForSign()
     const drivers = hub.driversOf(session.id)
     const alive = await Promise.all(drivers.map((driver) => driver.isAlive()))
     if (alive.some(Boolean)) throw error
