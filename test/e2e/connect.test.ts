@@ -447,6 +447,19 @@ describe('an exclusive session', () => {
     await quick.close()
   })
 
+  it('is not given to a newcomer that is gone before it is clear', async () => {
+    const quick = await serveConnect({ connectLimits: { probeMs: 100 } })
+    const key = newKey()
+    const first = await quick.attach(exclusive(key), { silent: true })
+    const gone = quick.dial(exclusive(key))
+    await first.client.frame('ping')
+    await gone.cut()
+    const second = await quick.attach(exclusive(key))
+    const { ended } = await quick.holdfast.session(sessionOf(second)).state()
+    expect(ended.map(({ id }) => id)).toEqual([first.welcome['attachment']])
+    await quick.close()
+  })
+
   it('waits a moment for a driver without a connection, which may be on its way out', async () => {
     const key = newKey()
     const session = await server.holdfast.resolve(exclusive(key).options)

@@ -127,6 +127,11 @@ export class Connection {
     this.refuse(new HoldfastError('draining', 'the server is about to stop'))
   }
 
+  /** Throws if the socket is gone: nobody is put out for somebody who is not there. */
+  assertHere(): void {
+    if (this.#over) throw new HoldfastError('superseded', 'the connection is gone')
+  }
+
   /** Whether it answers within the time to probe. */
   async isAlive(): Promise<boolean> {
     if (this.#over) return false

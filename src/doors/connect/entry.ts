@@ -154,6 +154,7 @@ async function comeBack(
   const older = hub.connectionOf(resume.attachment)
   const contested = older !== null && older !== connection && hello.take !== true
   if (!contested || !(await older.isAlive())) {
+    connection.assertHere()
     // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
     if (contested) await giveUp(older)
     const attachment = await session.resume(resume.attachment, resume.token, { answers })
@@ -186,24 +187,29 @@ type Newcomer = {
   readonly answers: readonly string[]
 }
 
+/** Somebody else may have come in meanwhile, and may be gone again. */
+const ATTACH_TRIES = 3
+
 async function attachFresh(
   hub: Hub,
   connection: Connection,
   session: SessionHandle,
   newcomer: Newcomer,
+  tries = ATTACH_TRIES,
 ): Promise<AttachmentHandle> {
   try {
     return await attach(hub, session, newcomer)
   } catch (error) {
-    if (!(error instanceof HoldfastError) || error.code !== 'in_use') throw error
+    if (!(error instanceof HoldfastError) || error.code !== 'in_use' || tries === 1) throw error
     // Perhaps only nobody has noticed yet that the other one is gone.
     // One without a connection is being let in, or was lost meanwhile: soon it is clear which.
     if (hub.driversOf(session.id).length === 0) await connection.waitForSign()
     const drivers = hub.driversOf(session.id)
     const alive = await Promise.all(drivers.map((driver) => driver.isAlive()))
     if (alive.some(Boolean)) throw error
+    connection.assertHere()
     for (const driver of drivers) await giveUp(driver)
-    return attach(hub, session, newcomer)
+    return attachFresh(hub, connection, session, newcomer, tries - 1)
   }
 }
 
