@@ -461,10 +461,10 @@ describe('an exclusive session', () => {
   })
 
   it('waits a moment for a driver without a connection, which may be on its way out', async () => {
-    const key = newKey()
-    const session = await server.holdfast.resolve(exclusive(key).options)
+    const quick = await serveConnect({ connectLimits: { probeMs: 200 } })
+    const session = await quick.holdfast.resolve(exclusive(newKey()).options)
     const driver = await session.attach()
-    const newcomer = server.dial({ session: session.id })
+    const newcomer = quick.dial({ session: session.id })
     // It is being judged when it has answered a ping that came after its hello.
     for (let round = 1; round <= 3; round += 1) {
       newcomer.send({ type: 'ping' })
@@ -472,6 +472,7 @@ describe('an exclusive session', () => {
     }
     await driver.lose()
     expect(await newcomer.frame('welcome')).toMatchObject({ role: 'driver' })
+    await quick.close()
   })
 
   it.each([
