@@ -1,7 +1,7 @@
 /**
  * Answers on their way. One that was sent twice, because the connection was lost before its reply,
  * may be refused as too late although it was the first of the two that settled the ask: the log
- * says who did.
+ * says who did. It says so once: whoever answers after that was too late for certain.
  */
 import { deferred } from './deferred.ts'
 import type { HoldfastClientError } from './errors.ts'
@@ -54,12 +54,18 @@ class Answer {
   }
 }
 
+/** Asks whose end is remembered: the newest. Far fewer can wait at one time. */
+const SETTLED_MAX = 1_024
+
 export class Answers {
   readonly #waiting = new Set<Answer>()
+  /** Asks that the log has settled. */
+  readonly #settled = new Set<string>()
 
   add(ask: string): { readonly done: Promise<void>; readonly settle: Settle } {
     const answer = new Answer(ask, (over) => this.#waiting.delete(over))
     this.#waiting.add(answer)
+    if (this.#settled.has(ask)) answer.settled(false)
     const settle: Settle = {
       taken: () => answer.taken(),
       refused: (error, again) => answer.refused(error, again),
@@ -70,9 +76,13 @@ export class Answers {
   /** The log says who settled an ask. */
   settled(ask: string, own: boolean): void {
     for (const answer of [...this.#waiting]) if (answer.ask === ask) answer.settled(own)
+    this.#settled.add(ask)
+    const [oldest] = this.#settled
+    if (this.#settled.size > SETTLED_MAX && oldest !== undefined) this.#settled.delete(oldest)
   }
 
   end(): void {
     for (const answer of [...this.#waiting]) answer.end()
+    this.#settled.clear()
   }
 }

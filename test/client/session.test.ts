@@ -548,6 +548,16 @@ describe('asks', () => {
       expect((await answer).error.code).toBe('ask_settled')
     })
 
+    it('are refused if the log had settled the ask before they were given', async () => {
+      const bench = new Bench()
+      const session = bench.live(options)
+      bench.socket.say(opened(3, 'a3'), own)
+      const answer = outcome(session.answer('a3', 'again'))
+      comeBack(bench)
+      bench.socket.say(refusal(request(bench, 'answer')['id']))
+      expect((await answer).error.code).toBe('ask_settled')
+    })
+
     it('are refused at once if they were sent only once', async () => {
       const bench = new Bench()
       const session = bench.live(options)

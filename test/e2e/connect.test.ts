@@ -92,10 +92,11 @@ describe('a hello', () => {
     expect(answer.reason).toContain('enough')
   })
 
-  it('that does not come in time is refused', async () => {
+  it('that does not come in time is refused, and may be tried again', async () => {
     const hasty = await serveConnect({ connectLimits: { helloMs: 20, watchMs: 5 } })
     const client = hasty.connect()
-    expect(await refusal(client)).toMatchObject({ code: 'bad_request', close: 4400 })
+    const { code, close, retry } = await refusal(client)
+    expect({ code, close, retry }).toEqual({ code: 'too_slow', close: 4413, retry: 'after' })
     await hasty.close()
   })
 
@@ -373,6 +374,20 @@ describe('coming back', () => {
     expect(new Set(turns.map(({ turn }) => turn)).size).toBe(2)
   })
 
+  it('at the same time as a copy leaves one in the old place, and neither is put out', async () => {
+    const quick = await serveConnect({ connectLimits: { probeMs: 50 } })
+    const original = await quick.attach({ key: newKey() }, { silent: true })
+    const both = await Promise.all([1, 2].map(() => quick.attach(helloOf(original))))
+    const places = both.map(({ welcome }) => welcome['attachment'])
+    expect(places.filter((place) => place === original.welcome['attachment'])).toHaveLength(1)
+    for (const { client } of both) {
+      client.send({ type: 'turn', id: '1', input: 'x' })
+      await client.reply('1')
+      expect(client.of('superseded')).toEqual([])
+    }
+    await quick.close()
+  })
+
   it('just before the old connection closes takes its place, however they overlap', async () => {
     const key = newKey()
     let attached = await server.attach({ key, options: { exclusive: true } }, { silent: true })
@@ -410,6 +425,16 @@ describe('an exclusive session', () => {
     expect(first.client.isClosed).toBe(false)
   })
 
+  it('lets a copy of a watcher watch too', async () => {
+    const key = newKey()
+    await server.attach(exclusive(key))
+    const watcher = await server.attach({ key, role: 'watcher' })
+    const copy = await server.attach(helloOf(watcher))
+    expect(copy.welcome).toMatchObject({ role: 'watcher', epoch: 1 })
+    expect(copy.welcome['attachment']).not.toBe(watcher.welcome['attachment'])
+    expect(watcher.client.isClosed).toBe(false)
+  })
+
   it('is given to a newcomer if its driver is silent', async () => {
     const quick = await serveConnect({ connectLimits: { probeMs: 20 } })
     const key = newKey()
@@ -419,6 +444,34 @@ describe('an exclusive session', () => {
     await first.client.closed
     const gone = await refusal(quick.dial(helloOf(first)))
     expect(gone).toMatchObject({ code: 'attachment_ended', close: 4410 })
+    await quick.close()
+  })
+
+  it('is not given to a newcomer that is gone before it is clear', async () => {
+    const quick = await serveConnect({ connectLimits: { probeMs: 100 } })
+    const key = newKey()
+    const first = await quick.attach(exclusive(key), { silent: true })
+    const gone = quick.dial(exclusive(key))
+    await first.client.frame('ping')
+    await gone.cut()
+    const second = await quick.attach(exclusive(key))
+    const { ended } = await quick.holdfast.session(sessionOf(second)).state()
+    expect(ended.map(({ id }) => id)).toEqual([first.welcome['attachment']])
+    await quick.close()
+  })
+
+  it('waits a moment for a driver without a connection, which may be on its way out', async () => {
+    const quick = await serveConnect({ connectLimits: { probeMs: 200 } })
+    const session = await quick.holdfast.resolve(exclusive(newKey()).options)
+    const driver = await session.attach()
+    const newcomer = quick.dial({ session: session.id })
+    // It is being judged when it has answered a ping that came after its hello.
+    for (let round = 1; round <= 3; round += 1) {
+      newcomer.send({ type: 'ping' })
+      await newcomer.frame(nth('pong', round))
+    }
+    await driver.lose()
+    expect(await newcomer.frame('welcome')).toMatchObject({ role: 'driver' })
     await quick.close()
   })
 
@@ -581,6 +634,15 @@ describe('an ask', () => {
 })
 
 describe('the end', () => {
+  it('by bye before the welcome leaves no attachment behind', async () => {
+    const other = await server.attach({ key: newKey(), presence: true })
+    const hasty = server.dial({ session: sessionOf(other) })
+    hasty.send({ type: 'bye' })
+    expect(await hasty.closed).toMatchObject({ code: 1000 })
+    expect(await other.client.frame('attachment.ended')).toMatchObject({ reason: 'left' })
+    expect(types(other.client)).not.toContain('attachment.detached')
+  })
+
   it('by bye ends the attachment at once', async () => {
     const first = await server.attach({ key: newKey() })
     const other = await server.attach({ session: sessionOf(first), presence: true })

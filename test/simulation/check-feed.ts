@@ -6,7 +6,7 @@ import type { Violation } from './checker.ts'
 import { grouped, type Facts, type Log } from './facts.ts'
 import type { Happening, Place, Recorded } from './history.ts'
 
-type Item = Recorded<Happening & { type: 'follow.item' }>
+type Item = Pick<Recorded<Happening & { type: 'follow.item' }>, 'seq' | 'delta' | 'what' | 'turn'>
 
 export function* checkFollowers(facts: Facts): Generator<Violation> {
   const items = grouped(facts.history.of('follow.item'), ({ follower }) => follower)
@@ -54,7 +54,7 @@ function* checkEvents(
 }
 
 /** Deltas are of the turn that runs, never repeated, and since the last message without a hole. */
-function* checkDeltas(
+export function* checkDeltas(
   who: string,
   facts: Facts,
   { id, states }: Log,

@@ -88,7 +88,7 @@ function* checkKeys(all: readonly Life[]): Generator<Violation> {
 }
 
 /** A healed world comes to rest, nobody waits for ever, and nothing is left in hand. */
-function* checkRest({ history }: Facts): Generator<Violation> {
+export function* checkRest({ history }: Facts): Generator<Violation> {
   for (const { why } of history.of('world.stuck')) {
     yield { invariant: 'rest', message: `the world does not come to rest: ${why}` }
   }

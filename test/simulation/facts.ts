@@ -54,7 +54,7 @@ export function gather(history: History): Facts {
   return { history, logs, operations: gatherOperations(history), runs: gatherRuns(history) }
 }
 
-function foldLog(id: string, events: readonly SessionEvent[]): Log {
+export function foldLog(id: string, events: readonly SessionEvent[]): Log {
   const states: Session[] = []
   for (const event of events) {
     const before = states.at(-1)

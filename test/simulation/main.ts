@@ -5,6 +5,8 @@ import { readable, type History } from './history.ts'
 import { REAL } from './modules.ts'
 import { MUTANTS, SEEDS_MAX, hunt } from './mutants.ts'
 import { report } from './report.ts'
+import { checkWire } from './wire/checker.ts'
+import { runWireWorld } from './wire/world.ts'
 import { runWorld } from './world.ts'
 
 const HELP = `Runs Holdfast in simulated worlds and checks the invariants of what happened.
@@ -12,8 +14,9 @@ const HELP = `Runs Holdfast in simulated worlds and checks the invariants of wha
   npm run simulate -- [options]
 
   --seed N      the first seed (1)
-  --runs N      how many worlds, one seed each (1,000; with --seed alone: 1)
-  --large       worlds that last three times as long
+  --runs N      how many seeds, a world of each kind for each (1,000; with --seed alone: 1)
+  --large       worlds that last longer
+  --only KIND   only worlds of this kind: "core", nodes on a store, or "wire", clients on sockets
   --trace       print what happened in each world
   --mutants     plant bugs instead, and see that each is caught within ${SEEDS_MAX} seeds
   --part N/M    only every M-th mutant, from the N-th on
@@ -22,11 +25,17 @@ const HELP = `Runs Holdfast in simulated worlds and checks the invariants of wha
 Exit code 1: an invariant was violated, or a planted bug was not noticed.
 `
 
+const KINDS = [
+  { name: 'core', run: runWorld, check },
+  { name: 'wire', run: runWireWorld, check: checkWire },
+] as const
+
 const { values } = parseArgs({
   options: {
     seed: { type: 'string' },
     runs: { type: 'string' },
     large: { type: 'boolean', default: false },
+    only: { type: 'string', default: '' },
     trace: { type: 'boolean', default: false },
     mutants: { type: 'boolean', default: false },
     part: { type: 'string', default: '1/1' },
@@ -46,21 +55,24 @@ async function runWorlds(): Promise<boolean> {
   const startedAt = performance.now()
   let violated = 0
   for (let run = 0; run < runs; run += 1) {
-    const history = await runWorld({ seed: seed + run, modules: REAL, ...size })
-    const violations = check(history)
-    if (violations.length > 0) violated += 1
-    print(history, violations)
-    if ((run + 1) % 1_000 === 0) console.log(`${run + 1} worlds, ${violated} violated`)
+    const world = { seed: seed + run, modules: REAL, ...size }
+    for (const kind of KINDS.filter(({ name }) => values.only === '' || values.only === name)) {
+      const history = await kind.run(world)
+      const violations = kind.check(history)
+      if (violations.length > 0) violated += 1
+      print(history, violations, kind.name)
+    }
+    if ((run + 1) % 1_000 === 0) console.log(`${run + 1} seeds, ${violated} worlds violated`)
   }
   const seconds = (performance.now() - startedAt) / 1_000
   const speed = Math.round(runs / seconds)
-  console.log(`${runs} worlds from seed ${seed} on, ${violated} violated, ${speed} worlds/s`)
+  console.log(`${runs} seeds from ${seed} on, ${violated} worlds violated, ${speed} seeds/s`)
   return violated === 0
 }
 
-function print(history: History, violations: readonly Violation[]): void {
+function print(history: History, violations: readonly Violation[], kind: 'core' | 'wire'): void {
   if (values.trace) for (const line of readable(history)) console.log(line)
-  if (violations.length > 0) console.log(report(history, violations))
+  if (violations.length > 0) console.log(report(history, violations, kind))
 }
 
 async function runMutants(part: string): Promise<boolean> {

@@ -8,6 +8,9 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { check } from './checker.ts'
 import type { Modules } from './modules.ts'
+import { WIRE_MUTANTS } from './wire/mutants.ts'
+import { checkWire } from './wire/checker.ts'
+import { runWireWorld } from './wire/world.ts'
 import { runWorld } from './world.ts'
 
 export type Mutant = {
@@ -23,7 +26,7 @@ export type Mutant = {
   readonly catches: string
 }
 
-export const MUTANTS: readonly Mutant[] = [
+const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'the store takes appends under any epoch',
     file: 'stores/memory.js',
@@ -386,6 +389,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
 ]
 
+export const MUTANTS: readonly Mutant[] = [...CORE_MUTANTS, ...WIRE_MUTANTS]
+
 /** A mutant is caught within so many seeds, or the checks are too weak. */
 export const SEEDS_MAX = 600
 
@@ -400,7 +405,9 @@ export async function hunt(mutant: Mutant): Promise<Caught | null> {
   try {
     const modules = await plant(mutant, folder)
     for (let seed = 1; seed <= SEEDS_MAX; seed += 1) {
-      const violations = check(await runWorld({ seed, modules, size: 'large' }))
+      const violations = WIRE_MUTANTS.includes(mutant)
+        ? checkWire(await runWireWorld({ seed, modules, size: 'large' }))
+        : check(await runWorld({ seed, modules, size: 'large' }))
       const found = violations.find(({ invariant }) => invariant === mutant.catches)
       if (found !== undefined) return { name: mutant.name, seeds: seed, message: found.message }
     }
@@ -416,7 +423,7 @@ export async function plant(
 ): Promise<Modules> {
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
-  for (const part of ['core', 'stores']) {
+  for (const part of ['client', 'core', 'doors', 'stores', 'wire']) {
     cpSync(join(COMPILED, part), join(folder, part), { recursive: true })
   }
   const path = join(folder, file)
@@ -431,5 +438,8 @@ export async function plant(
     import(pathToFileURL(join(folder, module)).href)
   const core = (await load('core/index.js')) as Modules['core']
   const { MemoryStore } = (await load('stores/memory.js')) as Pick<Modules, 'MemoryStore'>
-  return { core, MemoryStore }
+  const { Hub } = (await load('doors/connect/hub.js')) as Pick<Modules, 'Hub'>
+  const door = (await load('doors/connect/connection.js')) as Pick<Modules, 'Connection'>
+  const { connect } = (await load('client/index.js')) as Pick<Modules, 'connect'>
+  return { core, MemoryStore, Hub, Connection: door.Connection, connect }
 }

@@ -11,6 +11,16 @@ export class ConnectionLost extends Error {
   readonly code = 'connection_lost'
 }
 
+export type NodeOptions = {
+  readonly process: Process
+  readonly modules: Modules
+  readonly store: SharedStore
+  readonly runners: Readonly<Record<string, Runner>>
+  readonly limits: Partial<Limits>
+  readonly random: Random
+  readonly history: History
+}
+
 export class Node {
   readonly process: Process
   readonly holdfast: Holdfast
@@ -22,15 +32,7 @@ export class Node {
   /** Requests that arrive together. */
   #packet: (() => void)[] = []
 
-  constructor(options: {
-    process: Process
-    modules: Modules
-    store: SharedStore
-    runners: Readonly<Record<string, Runner>>
-    limits: Partial<Limits>
-    random: Random
-    history: History
-  }) {
+  constructor(options: NodeOptions) {
     const { process, modules, store, runners, limits, random, history } = options
     this.process = process
     this.#history = history
@@ -94,7 +96,7 @@ export class Node {
   async stop(drainMs: number): Promise<void> {
     this.stopping = true
     this.#history.record({ type: 'node.stopping', node: this.name })
-    await this.holdfast.close({ drainMs })
+    await this.close(drainMs)
     if (this.#isDead) return
     this.#history.record({ type: 'node.stopped', node: this.name, ...this.inHand() })
     // Late answers may still come, and must not bring anything back to life.
@@ -102,6 +104,10 @@ export class Node {
     if (this.#isDead) return
     this.#history.record({ type: 'node.stopped', node: this.name, ...this.inHand() })
     this.process.crash()
+  }
+
+  protected async close(drainMs: number): Promise<void> {
+    await this.holdfast.close({ drainMs })
   }
 
   inHand(): { readonly timers: number; readonly held: number } {

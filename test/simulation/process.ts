@@ -7,6 +7,9 @@ import type { Clock } from '../../src/core/index.ts'
 import type { Random } from './random.ts'
 import type { Timeline } from './timeline.ts'
 
+/** What the wall clocks show when a world begins. */
+export const BEGINNING_MS = 1_800_000_000_000
+
 type Arrival = { readonly kind: 'timer' | 'message'; readonly run: () => void }
 
 export class Process {
@@ -32,7 +35,7 @@ export class Process {
   /** What the core is given as its clock. */
   get clock(): Clock {
     return {
-      now: () => 1_800_000_000_000 + Math.floor(this.#timeline.now) + this.wallMs,
+      now: () => BEGINNING_MS + Math.floor(this.#timeline.now) + this.wallMs,
       monotonic: () => this.#startedAtMs + this.#timeline.now,
       after: (ms, run) => this.#setTimer(ms, run),
     }

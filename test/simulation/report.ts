@@ -6,13 +6,17 @@ import { readable, type History } from './history.ts'
 
 const LINES_MAX = 60
 
-export function report(history: History, violations: readonly Violation[]): string {
+export function report(
+  history: History,
+  violations: readonly Violation[],
+  kind: 'core' | 'wire',
+): string {
   const { seed } = history
   return [
     `seed ${seed}: ${violations.length} violations`,
     ...violations.slice(0, 10).map(({ invariant, message }) => `  ${invariant} ${message}`),
     ...excerpt(history, violations[0]?.message ?? '').map((line) => `    ${line}`),
-    `see it all: npm run simulate -- --seed ${seed} --trace`,
+    `see it all: npm run simulate -- --only ${kind} --seed ${seed} --trace`,
   ].join('\n')
 }
 

@@ -55,18 +55,27 @@ const WEATHERS: Readonly<Record<string, Weather>> = {
 
 export async function runWorld(options: WorldOptions): Promise<History> {
   const world = new World(options)
-  const unhandled = (reason: unknown): void => world.noteUnhandled(reason)
+  await withoutStacks(
+    (reason) => world.noteUnhandled(reason),
+    () => world.run(),
+  )
+  return world.history
+}
+
+/** Refusals are ordinary in a world, and nobody reads their stacks; one that nobody hears is not. */
+export async function withoutStacks(
+  unhandled: (reason: unknown) => void,
+  work: () => Promise<void>,
+): Promise<void> {
   const { stackTraceLimit } = Error
   process.on('unhandledRejection', unhandled)
-  // Refusals are ordinary here, and nobody reads their stacks.
   Error.stackTraceLimit = 0
   try {
-    await world.run()
+    await work()
   } finally {
     Error.stackTraceLimit = stackTraceLimit
     process.off('unhandledRejection', unhandled)
   }
-  return world.history
 }
 
 export class World {

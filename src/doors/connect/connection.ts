@@ -12,7 +12,7 @@ import {
   type SessionHandle,
 } from '../../core/index.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
-import type { ClientFrame, Role, ServerFrame } from '../../wire/frames.ts'
+import type { ClientFrame, Hello, Role, ServerFrame } from '../../wire/frames.ts'
 import { enter, isStillGood, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { closeCode, refusalOf } from './refusal.ts'
@@ -30,10 +30,11 @@ export class Connection {
   #requests: Requests | null = null
   #greeted = false
   #over = false
+  #saidBye = false
   /** Ends the stream when the socket is gone. */
   readonly #gone = new Stop()
-  #heardAt = performance.now()
-  #saidAt = performance.now()
+  #heardAt: number
+  #saidAt: number
   /** What was said, besides the stream, and has not left this process. */
   #unsentBytes = 0
   #probes: ((alive: boolean) => void)[] = []
@@ -41,6 +42,7 @@ export class Connection {
   constructor(hub: Hub, socket: Socket) {
     this.#hub = hub
     this.socket = socket
+    this.#heardAt = this.#saidAt = hub.clock.monotonic()
     hub.add(this)
   }
 
@@ -63,7 +65,7 @@ export class Connection {
   /** A message arrived. */
   receive(message: string): void {
     if (this.#over) return
-    this.#heardAt = performance.now()
+    this.#heardAt = this.#hub.clock.monotonic()
     try {
       if (this.#greeted) this.#frames(readClientMessage(message))
       else this.#hello(message)
@@ -97,7 +99,7 @@ export class Connection {
 
   say(frame: ServerFrame): void {
     if (this.#over) return
-    this.#saidAt = performance.now()
+    this.#saidAt = this.#hub.clock.monotonic()
     const text = JSON.stringify(frame)
     const bytes = text.length + MESSAGE_BYTES
     this.#unsentBytes += bytes
@@ -140,14 +142,25 @@ export class Connection {
     this.refuse(new HoldfastError('draining', 'the server is about to stop'))
   }
 
+  /** Throws if the socket is gone: nobody is put out for somebody who is not there. */
+  assertHere(): void {
+    if (this.#over) throw new HoldfastError('superseded', 'the connection is gone')
+  }
+
   /** Whether it answers within the time to probe. */
   async isAlive(): Promise<boolean> {
     if (this.#over) return false
     this.say({ type: 'ping' })
+    return this.waitForSign()
+  }
+
+  /** Waits for the time to probe, or less if a sign of life or the end comes before. */
+  waitForSign(): Promise<boolean> {
     return new Promise((resolve) => {
-      const timer = setTimeout(() => resolve(false), this.#hub.limits.probeMs)
+      const { clock, limits } = this.#hub
+      const cancel = clock.after(limits.probeMs, () => resolve(false))
       this.#probes.push((alive) => {
-        clearTimeout(timer)
+        cancel()
         resolve(alive)
       })
     })
@@ -158,7 +171,8 @@ export class Connection {
     const { helloMs, pingMs, deadMs } = this.#hub.limits
     const silence = now - this.#heardAt
     if (this.#entry === null && !this.#greeted && silence > helloMs) {
-      return this.refuse(new HoldfastError('bad_request', 'hello did not come in time'))
+      // It may only have been on its way for too long: the next one may be quicker.
+      return this.refuse(new HoldfastError('too_slow', 'hello did not come in time'))
     }
     if (silence > deadMs) {
       this.socket.cut()
@@ -173,9 +187,15 @@ export class Connection {
     }
     const hello = readHello(message)
     this.#greeted = true
+    const { resume } = hello.auth ?? {}
+    if (resume === undefined) void this.#enter(hello)
+    else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello))
+  }
+
+  #enter(hello: Hello): Promise<void> {
     const { token, link, resume } = hello.auth ?? {}
     const hasSecret = (token ?? link ?? resume) !== undefined
-    enter(this.#hub, this, hello).then(
+    return enter(this.#hub, this, hello).then(
       (admitted) => this.#welcome(admitted),
       (thrown: unknown) => this.#turnAway(asHoldfastError(thrown), hasSecret),
     )
@@ -194,7 +214,8 @@ export class Connection {
     this.#entry = entry
     const { attachment, session } = entry
     this.#hub.take(attachment.id, this)?.supersede()
-    // The socket was lost while it was let in.
+    // The socket was lost, or its client left, while it was let in.
+    if (this.#saidBye) return this.#leave(attachment)
     if (this.#over) return this.#lost(attachment)
     this.checkAccess()
     if (this.#over) return
@@ -202,9 +223,10 @@ export class Connection {
     this.say(welcome)
     const { seq, delta } = welcome.after
     const gone = this.#gone
+    const { clock, limits } = this.#hub
     session
       .openFeed({ after: seq, afterDelta: delta, signal: gone, presence })
-      .then((feed) => streamTo(this.socket, feed, { gone, limits: this.#hub.limits }))
+      .then((feed) => streamTo(this.socket, feed, { gone, clock, limits }))
       .then(() => this.#closeWithSession())
       .catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
   }
@@ -246,11 +268,17 @@ export class Connection {
 
   #bye(): void {
     const { attachment } = this
+    this.#saidBye = true
     this.socket.close(1000, 'bye')
     this.#end()
-    this.#hub.drop(this, attachment?.id ?? null, 0)
+    if (attachment === null) this.#hub.drop(this, null, 0)
+    else this.#leave(attachment)
+  }
+
+  #leave(attachment: AttachmentHandle): void {
+    this.#hub.drop(this, attachment.id, 0)
     // One that ended meanwhile has nothing left to leave.
-    void attachment?.leave().catch(() => undefined)
+    void attachment.leave().catch(() => undefined)
   }
 
   #end(): void {

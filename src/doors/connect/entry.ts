@@ -149,7 +149,7 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
   assertMay(granted, role === 'driver' ? 'talk' : 'watch')
   if (answers.length > 0) assertMay(granted, 'answer')
   assertNotAhead(hello, await session.state())
-  const attachment = await attachFresh(hub, session, { hello, role, answers })
+  const attachment = await attachFresh(hub, connection, session, { hello, role, answers })
   return { attachment, role, answers, scopes: granted ?? [] }
 }
 
@@ -176,16 +176,19 @@ async function comeBack(
   const older = hub.connectionOf(resume.attachment)
   const contested = older !== null && older !== connection && hello.take !== true
   if (!contested || !(await older.isAlive())) {
+    connection.assertHere()
     // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
     if (contested) await giveUp(older)
     const attachment = await session.resume(resume.attachment, resume.token, { answers })
     return { ...place, attachment }
   }
   const { exclusive } = await session.state()
-  if (exclusive) throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
+  if (exclusive && role === 'driver') {
+    throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
+  }
   // A copied tab: it may come in, but as somebody of its own.
   const copy = { hello, role, answers, likewise: held }
-  return { ...place, attachment: await attachFresh(hub, session, copy) }
+  return { ...place, attachment: await attachFresh(hub, connection, session, copy) }
 }
 
 /** Before it has a place: a refusal must leave nothing behind. */
@@ -208,21 +211,29 @@ type Newcomer = {
   readonly likewise?: Attachment
 }
 
+/** Somebody else may have come in meanwhile, and may be gone again. */
+const ATTACH_TRIES = 3
+
 async function attachFresh(
   hub: Hub,
+  connection: Connection,
   session: SessionHandle,
   newcomer: Newcomer,
+  tries = ATTACH_TRIES,
 ): Promise<AttachmentHandle> {
   try {
     return await attach(session, newcomer)
   } catch (error) {
-    if (!(error instanceof HoldfastError) || error.code !== 'in_use') throw error
+    if (!(error instanceof HoldfastError) || error.code !== 'in_use' || tries === 1) throw error
     // Perhaps only nobody has noticed yet that the other one is gone.
+    // One without a connection is being let in, or was lost meanwhile: soon it is clear which.
+    if (hub.driversOf(session.id).length === 0) await connection.waitForSign()
     const drivers = hub.driversOf(session.id)
     const alive = await Promise.all(drivers.map((driver) => driver.isAlive()))
     if (alive.some(Boolean)) throw error
+    connection.assertHere()
     for (const driver of drivers) await giveUp(driver)
-    return attach(session, newcomer)
+    return attachFresh(hub, connection, session, newcomer, tries - 1)
   }
 }
 

@@ -3,7 +3,7 @@
  * ones, and waits for those who may come back.
  */
 import { setMaxListeners } from 'node:events'
-import type { Holdfast } from '../../core/index.ts'
+import type { Clock, Holdfast } from '../../core/index.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
 import { openGate, type Gatekeeper } from './socket.ts'
@@ -15,7 +15,7 @@ export type HubOptions = {
 }
 
 /** The requests of an attachment that made any: they outlive its connections, and end with it. */
-type Presence = { readonly gone: AbortController; leaving: NodeJS.Timeout | null }
+type Presence = { readonly gone: AbortController; leaving: (() => void) | null }
 
 export class Hub {
   readonly holdfast: Holdfast
@@ -24,10 +24,12 @@ export class Hub {
   readonly #connections = new Set<Connection>()
   readonly #byAttachment = new Map<string, Connection>()
   readonly #presences = new Map<string, Presence>()
-  readonly #watch: NodeJS.Timeout
+  /** Claims of attachments that are being judged. */
+  readonly #claims = new Map<string, Promise<void>>()
   readonly #tellEnded = (attachment: string, reason: string): void =>
     this.connectionOf(attachment)?.attachmentEnded(reason)
   #revision: number
+  #cancelWatch: () => void = () => undefined
 
   constructor({ holdfast, gate = openGate, limits = {} }: HubOptions) {
     this.holdfast = holdfast
@@ -35,12 +37,21 @@ export class Hub {
     this.limits = { ...CONNECT_LIMITS, ...limits }
     this.#revision = gate.revision()
     holdfast.authority.attachmentListeners.add(this.#tellEnded)
-    this.#watch = setInterval(() => this.#watchAll(), this.limits.watchMs)
-    this.#watch.unref()
+    this.#watchLater()
+  }
+
+  /** The time of the sessions that it serves. */
+  get clock(): Clock {
+    return this.holdfast.authority.clock
   }
 
   get count(): number {
     return this.#connections.size
+  }
+
+  /** Attachments that are here, or may come back. */
+  get presences(): number {
+    return this.#presences.size
   }
 
   add(connection: Connection): void {
@@ -57,13 +68,24 @@ export class Hub {
     return [...this.#byAttachment.values()].filter((connection) => connection.drives(session))
   }
 
+  /**
+   * Claims of one attachment are judged one after the other: the next one must find whoever the one
+   * before has let in, and ask it for a sign of life.
+   */
+  async inTurn(attachment: string, judge: () => Promise<void>): Promise<void> {
+    const own = (this.#claims.get(attachment) ?? Promise.resolve()).then(judge, judge)
+    this.#claims.set(attachment, own)
+    await own
+    if (this.#claims.get(attachment) === own) this.#claims.delete(attachment)
+  }
+
   /** From now on this is the attachment's connection. Returns the one before it. */
   take(attachment: string, connection: Connection): Connection | null {
     const before = this.connectionOf(attachment)
     this.#byAttachment.set(attachment, connection)
     const presence = this.#presences.get(attachment)
     if (presence === undefined) return before
-    if (presence.leaving !== null) clearTimeout(presence.leaving)
+    presence.leaving?.()
     presence.leaving = null
     return before
   }
@@ -81,13 +103,12 @@ export class Hub {
     if (graceMs === 0) return this.#forget(attachment)
     const presence = this.#presences.get(attachment)
     if (presence === undefined) return
-    presence.leaving = setTimeout(() => this.#forget(attachment), graceMs)
-    presence.leaving.unref()
+    presence.leaving = this.clock.after(graceMs, () => this.#forget(attachment))
   }
 
   /** Tells everybody that the server is about to stop. */
   close(): void {
-    clearInterval(this.#watch)
+    this.#cancelWatch()
     this.holdfast.authority.attachmentListeners.delete(this.#tellEnded)
     for (const connection of [...this.#connections]) connection.drain()
     for (const attachment of [...this.#presences.keys()]) this.#forget(attachment)
@@ -107,12 +128,19 @@ export class Hub {
     const presence = this.#presences.get(attachment)
     this.#presences.delete(attachment)
     if (presence === undefined) return
-    if (presence.leaving !== null) clearTimeout(presence.leaving)
+    presence.leaving?.()
     presence.gone.abort()
   }
 
+  #watchLater(): void {
+    this.#cancelWatch = this.clock.after(this.limits.watchMs, () => {
+      this.#watchLater()
+      this.#watchAll()
+    })
+  }
+
   #watchAll(): void {
-    const now = performance.now()
+    const now = this.clock.monotonic()
     const revision = this.gate.revision()
     for (const connection of [...this.#connections]) {
       if (revision !== this.#revision) connection.checkAccess()

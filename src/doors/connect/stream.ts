@@ -2,7 +2,7 @@
  * The session's events to one socket: as fast as it reads, and no faster. What became ready
  * together leaves together, and is encoded once for all who follow.
  */
-import { HoldfastError, type FeedItem, type StopSignal } from '../../core/index.ts'
+import { HoldfastError, type Clock, type FeedItem, type StopSignal } from '../../core/index.ts'
 import type { ConnectLimits } from './limits.ts'
 import type { Socket } from './socket.ts'
 
@@ -66,6 +66,7 @@ export class Stop implements StopSignal {
 }
 
 export type StreamOptions = {
+  readonly clock: Clock
   readonly limits: ConnectLimits
   /** Aborted when the socket is gone. */
   readonly gone: StopSignal
@@ -75,7 +76,7 @@ export type StreamOptions = {
 export async function streamTo(
   socket: Socket,
   feed: AsyncIterable<readonly FeedItem[]>,
-  { limits, gone }: StreamOptions,
+  { clock, limits, gone }: StreamOptions,
 ): Promise<void> {
   for await (const items of feed) {
     for (const part of partsOf(items)) {
@@ -83,19 +84,24 @@ export async function streamTo(
       if (gone.aborted) return
       const bytes = encoded(part)
       if (socket.bufferedBytes + bytes.length <= limits.bufferedBytesMax) socket.send(bytes)
-      else await sendSlowly(socket, bytes, limits.slowMs)
+      else await sendSlowly(socket, bytes, clock, limits.slowMs)
     }
   }
 }
 
 /** Waits until it has left; a reader that takes too long is given up, and may come back. */
-function sendSlowly(socket: Socket, bytes: Uint8Array, slowMs: number): Promise<void> {
+function sendSlowly(
+  socket: Socket,
+  bytes: Uint8Array,
+  clock: Clock,
+  slowMs: number,
+): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
+    const cancel = clock.after(slowMs, () => {
       reject(new HoldfastError('too_slow', 'the client does not read what it is sent'))
-    }, slowMs)
+    })
     socket.send(bytes, () => {
-      clearTimeout(timer)
+      cancel()
       resolve()
     })
   })

@@ -1,0 +1,273 @@
+/** Bugs planted in the wire: the connect door, the client, the frames and the attachments. */
+import type { Mutant } from '../mutants.ts'
+
+export const WIRE_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'a superseded connection goes on',
+    file: 'doors/connect/connection.js',
+    find: `this.refuse(new HoldfastError('superseded', 'continued in another connection'));`,
+    replace: '',
+    catches: 'I6',
+  },
+  {
+    name: 'whoever is asked for a sign of life is taken for dead',
+    file: 'doors/connect/connection.js',
+    find: 'return this.waitForSign();',
+    replace: 'return false;',
+    catches: 'I7',
+  },
+  {
+    name: 'whoever is asked for a sign of life is taken for alive',
+    file: 'doors/connect/connection.js',
+    find: 'return this.waitForSign();',
+    replace: 'return true;',
+    catches: 'I7',
+  },
+  {
+    name: 'any word that was on its way is a sign of life',
+    file: 'doors/connect/connection.js',
+    find: `        for (const frame of frames) {
+            // A goodbye`,
+    replace: `        this.#answerProbes(true);
+        for (const frame of frames) {
+            // A goodbye`,
+    catches: 'I7',
+  },
+  {
+    name: 'two claims of one attachment are judged at once',
+    file: 'doors/connect/hub.js',
+    find: '(this.#claims.get(attachment) ?? Promise.resolve()).then(judge)',
+    replace: 'judge()',
+    catches: 'I7',
+  },
+  {
+    name: 'a claim is honoured although its socket is gone',
+    file: 'doors/connect/connection.js',
+    find: `        if (this.#over)
+            throw new HoldfastError('superseded', 'the connection is gone');`,
+    replace: '',
+    catches: 'I7',
+  },
+  {
+    name: 'a welcome confirms its own token',
+    file: 'doors/connect/connection.js',
+    find: 'this.say(welcome);',
+    replace: 'this.say(welcome); void attachment.confirm().catch(() => undefined);',
+    catches: 'I6',
+  },
+  {
+    name: 'a goodbye before the welcome is forgotten',
+    file: 'doors/connect/connection.js',
+    find: 'this.#saidBye = true;',
+    replace: '',
+    catches: 'I9',
+  },
+  {
+    name: 'a hello that comes late locks its page out',
+    file: 'doors/connect/connection.js',
+    find: `new HoldfastError('too_slow', 'hello did not come in time')`,
+    replace: `new HoldfastError('bad_request', 'hello did not come in time')`,
+    catches: 'I6',
+  },
+  {
+    name: 'a silent connection is never given up',
+    file: 'doors/connect/connection.js',
+    find: 'if (silence > deadMs) {',
+    replace: 'if (silence < 0) {',
+    catches: 'I9',
+  },
+  {
+    name: 'one who left is still counted as present',
+    file: 'doors/connect/hub.js',
+    find: `        if (graceMs === 0)
+            return this.#forget(attachment);`,
+    replace: `        if (graceMs === 0)
+            return;`,
+    catches: 'I9',
+  },
+  {
+    name: 'a lost connection is one that is gone for good',
+    file: 'doors/connect/connection.js',
+    find: 'back ? state.graceMs : 0',
+    replace: '0',
+    catches: 'I10',
+  },
+  {
+    name: 'the time to come back runs on after the return',
+    file: 'doors/connect/hub.js',
+    find: `        presence.leaving?.();
+        presence.leaving = null;`,
+    replace: '        presence.leaving = null;',
+    catches: 'I10',
+  },
+  {
+    name: 'a request that is sent again is another one',
+    file: 'doors/connect/requests.js',
+    find: '`${attachment.id}/${id}`',
+    replace: '`${attachment.id}/${id}/${attachment.epoch}`',
+    catches: 'I11',
+  },
+  {
+    name: 'a reply goes to whoever drives the session',
+    file: 'doors/connect/requests.js',
+    find: `this.#connection.say({ type: 'reply', id, ...`,
+    replace: `(this.#hub.driversOf(this.#entry.session.id).at(-1) ?? this.#connection).say({ type: 'reply', id, ...`,
+    catches: 'I7',
+  },
+  {
+    name: 'deltas come again after a reconnect',
+    file: 'doors/connect/connection.js',
+    find: 'afterDelta: delta',
+    replace: 'afterDelta: 0',
+    catches: 'I4',
+  },
+  {
+    name: 'the stream begins at the newest event',
+    file: 'doors/connect/connection.js',
+    find: 'after: seq, afterDelta',
+    replace: 'after: entry.welcome.session.seq, afterDelta',
+    catches: 'I4',
+  },
+  {
+    name: 'what was ready is sent although the socket is closed',
+    file: 'doors/connect/stream.js',
+    find: `            if (gone.aborted)
+                return;`,
+    replace: '',
+    catches: 'I9',
+  },
+  {
+    name: 'a welcome brings no asks',
+    file: 'doors/connect/entry.js',
+    find: 'asks: state.asks.filter(({ kind }) => answers.includes(kind)),',
+    replace: 'asks: [],',
+    catches: 'I8',
+  },
+  {
+    name: 'a driver that was taken over from goes on',
+    file: 'doors/connect/connection.js',
+    find: `        if (reason === 'superseded')
+            return this.supersede();`,
+    replace: `        if (reason === 'superseded')
+            return;`,
+    catches: 'I7',
+  },
+  {
+    name: 'a token is used again',
+    file: 'core/session-handle.js',
+    find: 'const next = newToken(this.#authority);',
+    replace: 'const next = token;',
+    catches: 'I6',
+  },
+  {
+    name: 'a token that was replaced stays good',
+    file: 'core/attachments.js',
+    find: 'return { tokens: tokens.slice(0, 1), retired: tokens[1] ?? null };',
+    replace: 'return { tokens, retired: null };',
+    catches: 'I6',
+  },
+  {
+    name: 'a token is replaced before its client has the next',
+    file: 'core/attachments.js',
+    find: 'const good = [token, shown].filter',
+    replace: 'const good = [token].filter',
+    catches: 'I6',
+  },
+  {
+    name: 'any token will do',
+    file: 'core/attachments.js',
+    find: `    if (fits(attachment.tokens, shown))
+        return attachment;`,
+    replace: '    if (attachment.tokens.length > 0) return attachment;',
+    catches: 'I6',
+  },
+  {
+    name: 'an exclusive session that is taken over has two drivers',
+    file: 'core/attachments.js',
+    find: `...gone.map((other) => ended(other, 'superseded')),`,
+    replace: '',
+    catches: 'I7',
+  },
+  {
+    name: 'whoever lost its connection cannot answer any more',
+    file: 'core/asks.js',
+    find: 'return (attachment) => attachment.answers.includes(kind);',
+    replace: `return (attachment) => attachment.state === 'live' && attachment.answers.includes(kind);`,
+    catches: 'I8',
+  },
+  {
+    name: 'the client does not send again what had no reply',
+    file: 'client/requests.js',
+    find: 'if (pending.attachment === null || pending.attachment === attachment) {',
+    replace: `if (pending.attachment === attachment) {}
+            else if (pending.attachment === null) {`,
+    catches: 'rest',
+  },
+  {
+    name: 'the client forgets what is pending when it ends',
+    file: 'client/session.js',
+    find: 'this.#requests.end(state);',
+    replace: '',
+    catches: 'I9',
+  },
+  {
+    name: 'the client’s timers outlive it',
+    file: 'client/line.js',
+    find: `        for (const cancel of [this.#cancelRetry, this.#cancelGiveUp, this.#cancelStable])
+            cancel();`,
+    replace: '',
+    catches: 'I9',
+  },
+  {
+    name: 'the client listens to a connection that it has given up',
+    file: 'client/connection.js',
+    find: `        if (this.#over)
+            return;
+        this.#heard();`,
+    replace: '        this.#heard();',
+    catches: 'I9',
+  },
+  {
+    name: 'the client remembers its place only at a welcome',
+    file: 'client/session.js',
+    find: 'caughtUp: () => this.#remember(),',
+    replace: 'caughtUp: () => undefined,',
+    catches: 'I4',
+  },
+  {
+    name: 'the client counts deltas on from one turn to the next',
+    file: 'client/session.js',
+    find: `const delta = event.type === 'turn.started' ? 0 : this.#seen.delta;`,
+    replace: 'const { delta } = this.#seen;',
+    catches: 'I4',
+  },
+  {
+    name: 'the client takes asks of the past for open ones',
+    file: 'client/asks.js',
+    find: 'this.#known = session.seq;',
+    replace: '',
+    catches: 'I8',
+  },
+  {
+    name: 'the client does not tell of asks that a welcome brought',
+    file: 'client/session.js',
+    find: `        for (const ask of brought)
+            this.#handlers.emit('ask', ask);`,
+    replace: '',
+    catches: 'I8',
+  },
+  {
+    name: 'the client takes its own answer for a late one',
+    file: 'client/answers.js',
+    find: `again && error.code === 'ask_settled'`,
+    replace: 'false',
+    catches: 'I8',
+  },
+  {
+    name: 'the client waits for the log to say again who answered',
+    file: 'client/answers.js',
+    find: 'answer.settled(false);',
+    replace: '{}',
+    catches: 'rest',
+  },
+]

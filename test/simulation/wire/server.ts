@@ -1,0 +1,53 @@
+/** A node with its connect door open. */
+import type { Connection } from '../../../src/doors/connect/connection.ts'
+import type { Hub } from '../../../src/doors/connect/hub.ts'
+import type { ConnectLimits } from '../../../src/doors/connect/limits.ts'
+import type { Gatekeeper, Socket } from '../../../src/doors/connect/socket.ts'
+import type { Modules } from '../modules.ts'
+import { Node, type NodeOptions } from '../node.ts'
+
+/** The token that pages show where one is needed. */
+export const TOKEN = 'of-this-world'
+
+export class Server extends Node {
+  readonly hub: Hub
+  /** Called when it has stopped listening. */
+  whenClosed: () => void = () => undefined
+  readonly #modules: Modules
+  #isListening = true
+
+  constructor(
+    options: NodeOptions & {
+      readonly connectLimits: Partial<ConnectLimits>
+      /** Nobody is let in without a token. */
+      readonly isGuarded: boolean
+    },
+  ) {
+    super(options)
+    const { modules, history, connectLimits, isGuarded } = options
+    this.#modules = modules
+    const gate: Gatekeeper = {
+      grant: (token) =>
+        !isGuarded || token === TOKEN ? ['watch', 'talk', 'answer', 'admin'] : null,
+      revision: () => 0,
+      failed: (address) => void history.record({ type: 'gate.failed', address }),
+    }
+    this.hub = new modules.Hub({ holdfast: this.holdfast, gate, limits: connectLimits })
+  }
+
+  /** One that is about to stop still listens, and says so. */
+  get isListening(): boolean {
+    return this.process.state !== 'dead' && this.ready && this.#isListening
+  }
+
+  accept(socket: Socket): Connection {
+    return new this.#modules.Connection(this.hub, socket)
+  }
+
+  protected override async close(drainMs: number): Promise<void> {
+    await super.close(drainMs)
+    this.#isListening = false
+    this.hub.close()
+    this.whenClosed()
+  }
+}
