@@ -148,7 +148,8 @@ export class Line implements ConnectionOwner {
   #welcome(welcome: Welcome): void {
     if (this.#state.name === 'live') return
     this.#cancelGiveUp()
-    this.#graceMs = welcome.resume === null ? null : welcome.session.graceMs
+    const { reconnect, graceMs } = welcome.session
+    this.#graceMs = reconnect === 'none' || welcome.resume === null ? null : graceMs
     this.#connection?.keepAlive(welcome)
     this.#cancelStable = this.#platform.clock.after(CLIENT_LIMITS.stableMs, () => {
       this.#attempt = 0

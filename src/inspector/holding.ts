@@ -14,7 +14,6 @@ import type { SessionView } from '../wire/views.ts'
 import type { Access } from './access.ts'
 import type { Api } from './api.ts'
 import type { Ended } from './ending.ts'
-import { markHeld, takeHeld } from './place.ts'
 
 export type HoldingOwner = {
   readonly changed: (state: ClientState) => void
@@ -54,8 +53,7 @@ export class Holding {
 
   constructor(options: HoldingOptions) {
     this.#options = options
-    if (takeHeld(options.id)) this.#end(GONE)
-    else this.#attach()
+    this.#attach()
   }
 
   get state(): ClientState {
@@ -93,7 +91,6 @@ export class Holding {
   leave(): void {
     this.#session?.dispose()
     this.#session = null
-    takeHeld(this.#options.id)
   }
 
   #attach(): void {
@@ -117,7 +114,6 @@ export class Holding {
 
   #clientOnState(session: ClientSession, state: ClientState): void {
     if (session.info !== null) this.#learn(session.info)
-    if (state.name === 'live' && session.info?.reconnect === 'none') markHeld(this.#options.id)
     if (state.name !== 'ended') return this.#change(state)
     if (state.code === 'forbidden' && this.#manners.length > 1) {
       this.#manners = this.#manners.slice(1)
@@ -128,7 +124,6 @@ export class Holding {
   }
 
   #end(state: Ended): void {
-    takeHeld(this.#options.id)
     this.#change(state)
     if (state.code !== 'unauthorized' && this.#options.link === null) void this.#readAll()
   }

@@ -141,8 +141,13 @@ describe('option 1, none: no reconnect after the socket has closed', () => {
     expect((await get(`/v1/sessions?state=open&key=page%20${pages}`)).body.sessions).toEqual([])
   })
 
-  it('gives no token to come back with', async () => {
-    expect((await open('none')).welcome['resume']).toBeNull()
+  it('knows a reloaded page by its token, and says that it is over', async () => {
+    for (const isHalfOpen of [false, true]) {
+      const page = await open('none', { silent: true, exclusive: false })
+      if (!isHalfOpen) page.client.socket.terminate()
+      const answer = await refusal(server.dial(reloaded(page)))
+      expect(answer).toMatchObject({ code: 'session_closed', close: 4410, hint: 'start_new' })
+    }
   })
 
   it('lets nobody connect to an id that is closed, or never was', async () => {

@@ -272,7 +272,7 @@ function welcomeOf(
     attachment: attachment.id,
     role,
     epoch: attachment.epoch,
-    resume: state.reconnect === 'none' ? null : attachment.token,
+    resume: attachment.token,
     after: hello.after ?? { seq: 0, delta: 0 },
     isNew: session.isNew,
     asks: state.asks.filter(({ kind }) => answers.includes(kind)),

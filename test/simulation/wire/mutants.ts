@@ -36,7 +36,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'two claims of one attachment are judged at once',
     file: 'doors/connect/hub.js',
-    find: '(this.#claims.get(attachment) ?? Promise.resolve()).then(judge)',
+    find: '(this.#claims.get(attachment) ?? Promise.resolve()).then(judge, judge)',
     replace: 'judge()',
     catches: 'I7',
   },
