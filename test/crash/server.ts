@@ -49,6 +49,10 @@ export class ServerProcess {
     throw new Error(`the server did not start:\n${output.join('')}`)
   }
 
+  get pid(): number | undefined {
+    return this.#process.pid
+  }
+
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL')
     await this.exited

@@ -12,19 +12,22 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Processes of a program that live under this home folder. Linux only, as the tests that use it. */
-export function runningIn(home: string, program: string): number[] {
+/** Processes that live under this home folder. Linux only, as the tests that use it. */
+export function allIn(home: string): number[] {
   return readdirSync('/proc')
     .map(Number)
-    .filter((pid) => pid > 0 && isAlive(pid) && isIn(pid, home, program))
+    .filter((pid) => pid > 0 && contentOf(pid, 'environ').includes(`HOME=${home}`) && isAlive(pid))
 }
 
-function isIn(pid: number, home: string, program: string): boolean {
+/** Those of them that run this program. */
+export function runningIn(home: string, program: string): number[] {
+  return allIn(home).filter((pid) => contentOf(pid, 'cmdline')[0] === program)
+}
+
+function contentOf(pid: number, name: string): readonly string[] {
   try {
-    const environment = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0')
-    const [command] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
-    return command === program && environment.includes(`HOME=${home}`)
+    return readFileSync(`/proc/${pid}/${name}`, 'utf8').split('\0')
   } catch {
-    return false
+    return []
   }
 }
