@@ -11,3 +11,12 @@ export function isAlive(pid: number): boolean {
     return false
   }
 }
+
+/** Whether nothing is left of it: its parent has heard of its end too. */
+export function isReaped(pid: number): boolean {
+  try {
+    return !process.kill(pid, 0)
+  } catch {
+    return true
+  }
+}
