@@ -55,4 +55,5 @@ export type {
 export { builtinAgents, openHoldfast, type OpenOptions } from './open.ts'
 export { acpRunner, type AcpOptions } from './runners/acp/index.ts'
 export type { Agent, AgentContext, AgentQuestion, AgentResult } from './runners/function.ts'
+export { openaiRunner, type OpenAiOptions } from './runners/openai/index.ts'
 export { MemoryStore } from './stores/memory.ts'
