@@ -3,7 +3,7 @@
  * first word says what it does; it counts the prompts of a session, so that lost context shows.
  * KEEP: a folder where sessions are kept. RESTORE: `load`, `resume` or nothing. START: how it fails.
  */
-import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { agent, ndJsonStream, PROTOCOL_VERSION, RequestError } from '@agentclientprotocol/sdk'
@@ -14,7 +14,12 @@ const never = new Promise(() => {})
 const sessions = new Map()
 
 const file = (id) => join(KEEP, `${id}.json`)
-const keep = (id) => KEEP !== '' && writeFileSync(file(id), JSON.stringify(sessions.get(id).texts))
+/** All or nothing: it may be killed at any moment. */
+const keep = (id) => {
+  if (KEEP === '') return
+  writeFileSync(`${file(id)}.new`, JSON.stringify(sessions.get(id).texts))
+  renameSync(`${file(id)}.new`, file(id))
+}
 
 if (START === 'exit') {
   process.stderr.write('fatal: no configuration\n')

@@ -7,9 +7,17 @@
  */
 import { Writable } from 'node:stream'
 import { HoldfastError } from '../../core/index.ts'
-import { Child, childEnvironment, describeEnd } from '../child.ts'
+import { Child, describeEnd, type ChildEnd } from '../child.ts'
+import { redact } from '../secrets.ts'
+import { groupMemory } from '../stragglers.ts'
 import type { Update } from './narration.ts'
-import { ERROR_CHARS_MAX, GOODBYE_MS, MESSAGE_BYTES_MAX, type AcpOptions } from './options.ts'
+import {
+  ERROR_CHARS_MAX,
+  GOODBYE_MS,
+  MEMORY_SAMPLE_MS,
+  MESSAGE_BYTES_MAX,
+  type AcpOptions,
+} from './options.ts'
 import type { PermissionAnswer, PermissionRequest } from './permission.ts'
 import type { Sdk } from './sdk.ts'
 import { tapped, type WireListener } from './wire.ts'
@@ -24,18 +32,21 @@ export interface PromptListener {
 
 export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
 
-export type AgentSettings = AcpOptions & {
-  readonly cwd: string
+export type AgentSettings = Pick<AcpOptions, 'command' | 'args' | 'cwd' | 'folder'> & {
+  readonly env: Readonly<Record<string, string>>
   readonly startMs: number
   readonly cancelMs: number
+  readonly memoryBytesMax: number
 }
 
-/** The child is gone, or as good as: why, and the end of what it said on stderr. */
+/** The child is gone, or as good as: how it ended, and the end of what it said on stderr. */
 export class AgentGone extends Error {
+  readonly end: ChildEnd | null
   readonly stderr: string
 
-  constructor(message: string, stderr: string) {
+  constructor(message: string, { end, stderr }: Pick<Child, 'end' | 'stderr'>) {
     super(message)
+    this.end = end
     this.stderr = stderr
   }
 }
@@ -55,12 +66,14 @@ export class AcpAgent implements WireListener {
   #canResume = false
   #canClose = false
   #loginHint = ''
+  /** Why it was killed, if it was. */
+  #problem: string | null = null
   #stopping: Promise<void> | null = null
 
-  private constructor(sdk: Sdk, settings: AgentSettings) {
+  /** Starts the child. It is there for others once it has shaken hands. */
+  constructor(sdk: Sdk, settings: AgentSettings) {
     this.#settings = settings
-    const { command, args = [], cwd } = settings
-    this.#child = new Child({ command, args, cwd, env: childEnvironment(settings) })
+    this.#child = new Child(settings)
     const output = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
     const limits = { maxMessageBytes: MESSAGE_BYTES_MAX }
     this.#connection = sdk
@@ -72,14 +85,12 @@ export class AcpAgent implements WireListener {
     void this.#connection.closed.then(() => this.stop())
   }
 
-  /** Starts the child and shakes hands with it. */
-  static async start(sdk: Sdk, settings: AgentSettings): Promise<AcpAgent> {
-    const agent = new AcpAgent(sdk, settings)
+  /** Shakes hands with the child; one that fails to is ended. */
+  async shakeHands({ PROTOCOL_VERSION }: Sdk): Promise<void> {
     try {
-      await agent.#initialize(sdk.PROTOCOL_VERSION)
-      return agent
+      await this.#initialize(PROTOCOL_VERSION)
     } catch (error) {
-      await agent.stop()
+      await this.stop()
       throw error
     }
   }
@@ -109,10 +120,10 @@ export class AcpAgent implements WireListener {
   }
 
   /** The agent's own id of a session: opened again by the id it had before, or made. */
-  open(session: string, backend: string | null): Promise<string> {
+  open(session: string, backend: string | null, cwd: string): Promise<string> {
     const known = this.#sessions.get(session)
     if (known !== undefined) return known
-    const opening = backend === null ? this.#create() : this.#restore(backend)
+    const opening = backend === null ? this.#create(cwd) : this.#restore(backend, cwd)
     this.#sessions.set(session, opening)
     opening.catch(() => this.#sessions.delete(session))
     return opening
@@ -138,6 +149,7 @@ export class AcpAgent implements WireListener {
   ): Promise<PromptResponse> {
     signal.throwIfAborted()
     this.#prompts.set(sessionId, listener)
+    const sampling = setInterval(() => void this.#checkMemory(), MEMORY_SAMPLE_MS)
     let timer: NodeJS.Timeout | undefined
     const cancel = (): void => {
       this.#connection.agent.notify('session/cancel', { sessionId }).catch(() => undefined)
@@ -148,6 +160,7 @@ export class AcpAgent implements WireListener {
       const prompt = [{ type: 'text', text }]
       return await this.#send<PromptResponse>('session/prompt', { sessionId, prompt })
     } finally {
+      clearInterval(sampling)
       clearTimeout(timer)
       signal.removeEventListener('abort', cancel)
       this.#prompts.delete(sessionId)
@@ -204,19 +217,15 @@ export class AcpAgent implements WireListener {
     this.#loginHint = ways.join(', or: ').slice(0, ERROR_CHARS_MAX)
   }
 
-  async #create(): Promise<string> {
-    const { cwd } = this.#settings
-    const { sessionId } = await this.#ask<{ sessionId: string }>('session/new', {
-      cwd,
-      mcpServers: [],
-    })
+  async #create(cwd: string): Promise<string> {
+    const request = { cwd, mcpServers: [] }
+    const { sessionId } = await this.#ask<{ sessionId: string }>('session/new', request)
     return sessionId
   }
 
   /** Resuming is preferred: loading has the agent say all again that is in our log already. */
-  async #restore(sessionId: string): Promise<string> {
+  async #restore(sessionId: string, cwd: string): Promise<string> {
     if (!this.isRestorable) throw lost(sessionId, 'it keeps no sessions beyond its own life')
-    const { cwd } = this.#settings
     const method = this.#canResume ? 'session/resume' : 'session/load'
     try {
       await this.#ask(method, { sessionId, cwd, mcpServers: [] })
@@ -231,21 +240,28 @@ export class AcpAgent implements WireListener {
 
   /** A request that a living agent answers soon; one that does not in time is ended. */
   async #ask<Response>(method: string, params: unknown): Promise<Response> {
-    const { startMs, command } = this.#settings
-    let isLate = false
+    const { startMs } = this.#settings
     const timer = setTimeout(() => {
-      isLate = true
-      this.#child.kill()
+      this.#kill(`did not answer ${method} within ${startMs} ms`)
     }, startMs)
     try {
       return await this.#send<Response>(method, params)
-    } catch (error) {
-      if (!isLate) throw error
-      const message = `${command} did not answer ${method} within ${startMs} ms`
-      throw new AgentGone(message, this.#child.stderr)
     } finally {
       clearTimeout(timer)
     }
+  }
+
+  async #checkMemory(): Promise<void> {
+    const { memoryBytesMax } = this.#settings
+    const bytes = await groupMemory(this.#child.pid ?? -1)
+    if (bytes === null || bytes <= memoryBytesMax) return
+    this.#kill(`used more than ${memoryBytesMax} bytes of memory`)
+  }
+
+  /** Ends it at once, for a reason that is told to whoever waits for it. */
+  #kill(problem: string): void {
+    this.#problem ??= problem
+    this.#child.kill()
   }
 
   async #send<Response>(method: string, params: unknown): Promise<Response> {
@@ -260,9 +276,12 @@ export class AcpAgent implements WireListener {
   async #failure(method: string, thrown: unknown): Promise<Error> {
     if (this.#connection.signal.aborted) {
       await this.stop()
-      const { command, end, stderr } = this.#child
-      const how = end === null ? 'is gone' : describeEnd(end)
-      return new AgentGone(`${command} ${how} ${reasonOf(thrown)}`.trim(), stderr)
+      const { command, end } = this.#child
+      const how = this.#problem ?? (end === null ? 'is gone' : describeEnd(end))
+      return new AgentGone(`${command} ${how} ${reasonOf(thrown)}`.trim(), {
+        end,
+        stderr: redact(this.#child.stderr, this.#settings.env),
+      })
     }
     const { code, message, data } = thrown as { code?: number; message: string; data?: unknown }
     if (code === AUTH_REQUIRED) {

@@ -6,17 +6,39 @@ import { loadSdk } from './sdk.ts'
 
 export type HostSettings = AgentSettings & { readonly idleMs: number }
 
-/** Two rounds of the event loop: the second one has asked for events after this was called. */
-async function eventsThatWait(): Promise<void> {
-  await nextRound()
-  await nextRound()
+/** A child, from the moment it is wanted. */
+class Tenant {
+  /** Once there is a process. */
+  agent: AcpAgent | null = null
+  /** Whether it has shaken hands. */
+  isReady = false
+  readonly ready: Promise<AcpAgent>
+  #isStopped = false
+
+  constructor(settings: HostSettings) {
+    this.ready = this.#start(settings)
+    // Whoever waits for it learns of a failure; it may be that nobody does any more.
+    this.ready.catch(() => undefined)
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    await this.agent?.stop()
+  }
+
+  async #start(settings: HostSettings): Promise<AcpAgent> {
+    const sdk = await loadSdk()
+    if (this.#isStopped) throw new Error('the agent was stopped before it had started')
+    this.agent = new AcpAgent(sdk, settings)
+    await this.agent.shakeHands(sdk)
+    this.isReady = true
+    return this.agent
+  }
 }
 
 export class Host {
   readonly #settings: HostSettings
-  #agent: Promise<AcpAgent> | null = null
-  /** The same, once it has started. */
-  #started: AcpAgent | null = null
+  #tenant: Tenant | null = null
   #users = 0
   #idleTimer: NodeJS.Timeout | undefined
   /** When it was last used, by the clock that never goes back. */
@@ -28,17 +50,23 @@ export class Host {
 
   /** Whether there is a child, or is about to be. */
   get isOccupied(): boolean {
-    return this.#agent !== null
+    return this.#tenant !== null
   }
 
   /** Whether nobody uses it and there is no child either. */
   get isUnused(): boolean {
-    return this.#users === 0 && this.#agent === null
+    return this.#users === 0 && this.#tenant === null
   }
 
   /** Whether the child could go without any loss. */
   get isIdle(): boolean {
-    return this.#users === 0 && this.#started !== null && this.#started.isRestorable
+    const { agent = null, isReady = false } = this.#tenant ?? {}
+    return this.#users === 0 && isReady && agent?.isRestorable === true
+  }
+
+  /** The child, if there is one that can be spoken to. */
+  get agent(): AcpAgent | null {
+    return this.#tenant?.isReady === true ? this.#tenant.agent : null
   }
 
   /** The living child, started if need be. Whoever gets it gives it back. */
@@ -47,7 +75,7 @@ export class Host {
     this.#users += 1
     try {
       // One that has died meanwhile: that is heard when the events that wait have come in.
-      if (this.#started !== null) await eventsThatWait()
+      if (this.agent !== null) await eventsThatWait()
       return await unlessAborted(this.#current(), signal)
     } catch (error) {
       this.giveBack()
@@ -66,43 +94,29 @@ export class Host {
     this.#idleTimer = setTimeout(stopIfIdle, this.#settings.idleMs).unref()
   }
 
-  /** The child, if there is one that has started. */
-  get agent(): AcpAgent | null {
-    return this.#started
-  }
-
   /** Ends the child; resolves when it is gone. The next who acquires it starts another. */
   async stop(): Promise<void> {
     clearTimeout(this.#idleTimer)
-    const agent = this.#agent
-    this.#agent = null
-    this.#started = null
-    // One that failed to start has ended itself.
-    await agent?.then(
-      (started) => started.stop(),
-      () => undefined,
-    )
+    const tenant = this.#tenant
+    this.#tenant = null
+    await tenant?.stop()
   }
 
   #current(): Promise<AcpAgent> {
-    if (this.#agent !== null && this.#started?.isAlive !== false) return this.#agent
-    const agent = loadSdk().then((sdk) => AcpAgent.start(sdk, this.#settings))
-    this.#agent = agent
-    this.#started = null
-    agent.then(
-      (started) => {
-        if (this.#agent !== agent) return
-        this.#started = started
-        void started.ended.then(() => this.#vacate(agent))
-      },
-      () => this.#vacate(agent),
-    )
-    return agent
+    const last = this.#tenant
+    if (last !== null && (!last.isReady || last.agent?.isAlive === true)) return last.ready
+    const tenant = new Tenant(this.#settings)
+    this.#tenant = tenant
+    const vacate = (): void => {
+      if (this.#tenant === tenant) this.#tenant = null
+    }
+    tenant.ready.then((agent) => agent.ended).then(vacate, vacate)
+    return tenant.ready
   }
+}
 
-  #vacate(agent: Promise<AcpAgent>): void {
-    if (this.#agent !== agent) return
-    this.#agent = null
-    this.#started = null
-  }
+/** Two rounds of the event loop: the second one has asked for events after this was called. */
+async function eventsThatWait(): Promise<void> {
+  await nextRound()
+  await nextRound()
 }

@@ -21,6 +21,9 @@ import {
   type RunnerTurn,
 } from '../../core/index.ts'
 import { unlessAborted } from '../abort.ts'
+import { childEnvironment } from '../child.ts'
+import { sessionFolder } from '../folders.ts'
+import { killOrphans, killOwn, markOf } from '../stragglers.ts'
 import { AgentGone, type AcpAgent } from './agent.ts'
 import { Host, type HostSettings } from './host.ts'
 import { ACP_DEFAULTS, type AcpOptions } from './options.ts'
@@ -33,7 +36,11 @@ export function acpRunner(options: AcpOptions): Runner {
   return new AcpRunner(options)
 }
 
-type Settings = HostSettings & { readonly perSession: boolean; readonly childrenMax: number }
+type Settings = HostSettings &
+  Pick<AcpOptions, 'askMs' | 'onNobody'> & {
+    readonly perSession: boolean
+    readonly childrenMax: number
+  }
 
 class AcpRunner implements Runner {
   readonly #settings: Settings
@@ -41,10 +48,13 @@ class AcpRunner implements Runner {
   readonly #hosts = new Map<string, Host>()
   /** The last turn of each session, until it has really ended. */
   readonly #working = new Map<string, Promise<void>>()
+  #reaped: Promise<unknown> | null = null
   #closed = false
 
   constructor(options: AcpOptions) {
-    this.#settings = { ...ACP_DEFAULTS, ...options, cwd: resolve(options.cwd ?? '.') }
+    const mark = options.folder === undefined ? {} : markOf(options.folder)
+    const env = { ...childEnvironment(options), ...mark }
+    this.#settings = { ...ACP_DEFAULTS, ...options, env }
   }
 
   run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, undefined> {
@@ -75,16 +85,18 @@ class AcpRunner implements Runner {
     this.#closed = true
     await Promise.all([...this.#hosts.values()].map((host) => host.stop()))
     await Promise.all(this.#working.values())
+    if (this.#settings.folder !== undefined) await killOwn(this.#settings.folder)
   }
 
   async #carryOut(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
     const { signal, session } = context
+    const cwd = await this.#cwd(session.id)
     signal.throwIfAborted()
-    const host = this.#host(session.id)
+    const host = this.#host(session.id, cwd)
     try {
       const agent = await host.acquire(signal)
       try {
-        await this.#prompt(agent, turn, { context, outbox })
+        await this.#prompt(agent, turn, { context, outbox, cwd })
       } finally {
         host.giveBack()
       }
@@ -97,24 +109,34 @@ class AcpRunner implements Runner {
   async #prompt(
     agent: AcpAgent,
     turn: RunnerTurn,
-    { context, outbox }: { readonly context: RunnerContext; readonly outbox: Outbox },
+    { context, outbox, cwd }: { context: RunnerContext; outbox: Outbox; cwd: string },
   ): Promise<void> {
     const { id, backend } = context.session
     const isForgetful = !agent.isRestorable && !agent.has(id)
     if (isForgetful && (await isBegun(context))) outbox.push(contextLost())
-    const sessionId = await unlessAborted(agent.open(id, backend), context.signal)
+    const sessionId = await unlessAborted(agent.open(id, backend, cwd), context.signal)
     const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
     await run.prompt(turn.text)
   }
 
-  #host(session: string): Host {
+  /** Where a session's agent works. */
+  async #cwd(session: string): Promise<string> {
+    const { cwd, folder } = this.#settings
+    // I2: what an earlier server left running is gone before anything begins.
+    if (folder !== undefined) await (this.#reaped ??= killOrphans(folder))
+    if (cwd !== undefined || folder === undefined) return resolve(cwd ?? '.')
+    return sessionFolder(folder, session)
+  }
+
+  #host(session: string, cwd: string): Host {
     if (this.#closed) throw new HoldfastError('draining', 'the agents are being stopped')
     const { perSession } = this.#settings
     const name = perSession ? session : ''
     const known = this.#hosts.get(name)
     if (known?.isOccupied) return known
     if (perSession) this.#makeRoom()
-    const host = known ?? new Host(this.#settings)
+    const shared = this.#settings.cwd ?? this.#settings.folder
+    const host = known ?? new Host({ ...this.#settings, cwd: perSession ? cwd : shared })
     this.#hosts.set(name, host)
     return host
   }
@@ -146,6 +168,8 @@ function contextLost(): RunnerOutput {
   return { type: 'activity', kind: 'context_lost', data: { reason } }
 }
 
-function diagnosis({ message, stderr }: AgentGone): RunnerOutput {
-  return { type: 'activity', kind: 'diagnosis', data: { message, stderr } }
+function diagnosis({ message, end, stderr }: AgentGone): RunnerOutput {
+  const { code = null, signal = null } = end ?? {}
+  const data = { code, signal, failure: message, stderr: stderr.trim() }
+  return { type: 'activity', kind: 'diagnosis', data }
 }

@@ -4,8 +4,10 @@ import type { EnvironmentOptions } from '../child.ts'
 export type AcpOptions = EnvironmentOptions & {
   readonly command: string
   readonly args?: readonly string[]
-  /** The working folder of the child and its sessions: this process's, unless it is given. */
+  /** Where it works; without it each session has a folder of its own in `folder`. */
   readonly cwd?: string
+  /** Where the sessions' folders are. Without either, all work where this process does. */
+  readonly folder?: string
   /** A child for every session (the default), or one for all: it is lighter, and falls as one. */
   readonly perSession?: boolean
   /** How many children there may be at once; beyond it the longest idle one is stopped. */
@@ -16,6 +18,8 @@ export type AcpOptions = EnvironmentOptions & {
   readonly startMs?: number
   /** Between asking an agent to cancel its turn and killing it. */
   readonly cancelMs?: number
+  /** The resident memory of a child and what it started, sampled while it works (Linux only). */
+  readonly memoryBytesMax?: number
   /** How long a permission request waits for an answer; unless given, as long as any ask. */
   readonly askMs?: number
   /** When no client is there that answers permissions: wait for one (the default), or refuse. */
@@ -30,8 +34,11 @@ export const ACP_DEFAULTS = {
   startMs: 60_000,
   // Less than the grace time of a cancelled turn: the child is gone before the next one starts.
   cancelMs: 3_000,
+  memoryBytesMax: 4_294_967_296,
 } as const
 
+/** How often a child's memory is looked at. */
+export const MEMORY_SAMPLE_MS = 2_000
 /** One message of an agent, in bytes. */
 export const MESSAGE_BYTES_MAX = 8_388_608
 /** Output that waits to be recorded, in characters: beyond it the agent is not read any further. */

@@ -78,11 +78,12 @@ async function* answer(
   return undefined
 }
 
-function checkAddress(baseUrl: string): void {
+/** Throws, naming the field, if this is no address that a request can be sent to. */
+export function checkAddress(baseUrl: string, field = 'baseUrl'): void {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : null
   if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw invalid('baseUrl', 'must be an address that begins with http:// or https://')
+    throw invalid(field, 'must be an address that begins with http:// or https://')
   }
   if (url.username === '' && url.password === '') return
-  throw invalid('baseUrl', 'must not hold a password: name a variable that does as apiKeyEnv')
+  throw invalid(field, 'must not hold a password: name a variable that does as apiKeyEnv')
 }
