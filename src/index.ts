@@ -53,5 +53,7 @@ export type {
   TurnState,
 } from './core/index.ts'
 export { builtinAgents, openHoldfast, type OpenOptions } from './open.ts'
+export { acpRunner, type AcpOptions } from './runners/acp/index.ts'
 export type { Agent, AgentContext, AgentQuestion, AgentResult } from './runners/function.ts'
+export { openaiRunner, type OpenAiOptions } from './runners/openai/index.ts'
 export { MemoryStore } from './stores/memory.ts'

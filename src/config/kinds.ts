@@ -2,10 +2,23 @@
 import { isAbsolute, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { invalid, type Runner } from '../core/index.ts'
+import { acpRunner, type AcpOptions } from '../runners/acp/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
+import { checkAddress, openaiRunner, type OpenAiOptions } from '../runners/openai/index.ts'
 import { mentions } from '../runners/process/arguments.ts'
 import { DIALECTS, ProcessRunner, type ProcessOptions } from '../runners/process/index.ts'
-import { at, count, oneOf, text, texts, textsByName, type Entries, type Fields } from './fields.ts'
+import {
+  at,
+  count,
+  flag,
+  oneOf,
+  readObject,
+  text,
+  texts,
+  textsByName,
+  type Entries,
+  type Fields,
+} from './fields.ts'
 import { findProgram } from './programs.ts'
 
 /** Where an agent is configured, and where it works. */
@@ -102,7 +115,48 @@ async function importModule(module: string, base: string, path: string): Promise
   }
 }
 
+const acp: RunnerKind = {
+  fields: {
+    ...PROGRAM_FIELDS,
+    perSession: flag,
+    childrenMax: count,
+    idleMs: count,
+    startMs: count,
+    cancelMs: count,
+    memoryBytesMax: count,
+    askMs: count,
+    onNobody: oneOf(['wait', 'deny']),
+  },
+  required: ['command'],
+  async open(fields, place) {
+    const options = await programOptions(fields as AcpOptions, place)
+    return acpRunner({ ...options, folder: place.folder })
+  },
+}
+
+const openai: RunnerKind = {
+  fields: {
+    baseUrl: text,
+    model: text,
+    apiKeyEnv: text,
+    system: text,
+    historyMax: count,
+    historyCharsMax: count,
+    parameters: readObject,
+    startMs: count,
+    pauseMs: count,
+  },
+  required: ['baseUrl', 'model'],
+  async open(fields, { path }) {
+    const options = fields as OpenAiOptions
+    checkAddress(options.baseUrl, at(path, 'baseUrl'))
+    return openaiRunner(options)
+  },
+}
+
 export const RUNNER_KINDS: Readonly<Record<string, RunnerKind>> = {
   process,
+  acp,
+  openai,
   function: functionKind,
 }

@@ -67,6 +67,12 @@ export class Child {
     return this.#end
   }
 
+  /** Whether it may still be spoken to; what it said last may come after it is not. */
+  get isRunning(): boolean {
+    const { pid, exitCode, signalCode } = this.#process
+    return pid !== undefined && exitCode === null && signalCode === null
+  }
+
   /** The end of what it said on stderr. */
   get stderr(): string {
     return this.#stderr

@@ -31,3 +31,12 @@ function contentOf(pid: number, name: string): readonly string[] {
     return []
   }
 }
+
+/** Whether nothing is left of it: its parent has heard of its end too. */
+export function isReaped(pid: number): boolean {
+  try {
+    return !process.kill(pid, 0)
+  } catch {
+    return true
+  }
+}
