@@ -52,6 +52,7 @@ export type {
   TurnRecord,
   TurnState,
 } from './core/index.ts'
+export type { AgentConfig, HoldfastConfig } from './config/index.ts'
 export { builtinAgents, openHoldfast, type OpenOptions } from './open.ts'
 export { acpRunner, type AcpOptions } from './runners/acp/index.ts'
 export type { Agent, AgentContext, AgentQuestion, AgentResult } from './runners/function.ts'

@@ -90,6 +90,24 @@ describe.each(AGENTS)('%s behind Holdfast', (name) => {
     await expectOneLine(session)
   })
 
+  it('goes on after the server was killed at random moments', async () => {
+    const { session } = await post('before')
+    for (let round = 0; round < (name === 'gemini' ? 1 : 3); round += 1) {
+      const turn = post(`round ${round}`).catch(() => null)
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 2_000))
+      await server.kill()
+      await turn
+      await expect.poll(children, { timeout: 20_000 }).toEqual([])
+      await untilLoadable(name)
+      await start()
+    }
+    const last = await post('last')
+    expect(last.turn.error ?? last.turn.state).toBe('done')
+    expect(last.turn.reply.text).toMatch(/^seen [2-5]: last/)
+    expect(last.session).toBe(session)
+    await expectOneLine(session)
+  })
+
   it('goes on after it was killed at random moments', async () => {
     let session = ''
     const rounds = name === 'gemini' ? 1 : 5
