@@ -113,7 +113,8 @@ async function open({ store, limits, agents }: Settings, config: Config): Promis
   return openHoldfast({
     store,
     limits: { ...config.limits, ...limits },
-    agents: { ...builtinAgents, ...configured },
+    // The operator's own first, also where one has the name of a built-in.
+    agents: { ...configured, ...builtinAgents, ...configured },
     ...(first === undefined ? {} : { defaultAgent: first }),
   })
 }

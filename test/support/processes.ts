@@ -1,5 +1,5 @@
 /** Looking at processes from outside. */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 
 /** Whether it still runs; one that is dead and only waits to be reaped does not. */
 export function isAlive(pid: number): boolean {
@@ -9,6 +9,26 @@ export function isAlive(pid: number): boolean {
     return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
   } catch {
     return false
+  }
+}
+
+/** Processes that live under this home folder. Linux only, as the tests that use it. */
+export function allIn(home: string): number[] {
+  return readdirSync('/proc')
+    .map(Number)
+    .filter((pid) => pid > 0 && contentOf(pid, 'environ').includes(`HOME=${home}`) && isAlive(pid))
+}
+
+/** Those of them that run this program. */
+export function runningIn(home: string, program: string): number[] {
+  return allIn(home).filter((pid) => contentOf(pid, 'cmdline')[0] === program)
+}
+
+function contentOf(pid: number, name: string): readonly string[] {
+  try {
+    return readFileSync(`/proc/${pid}/${name}`, 'utf8').split('\0')
+  } catch {
+    return []
   }
 }
 

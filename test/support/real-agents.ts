@@ -4,7 +4,8 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-export type AgentName = 'claude' | 'codex' | 'opencode' | 'gemini' | 'copilot'
+export const AGENTS = ['claude', 'codex', 'opencode', 'gemini', 'copilot'] as const
+export type AgentName = (typeof AGENTS)[number]
 
 const FOLDER = fileURLToPath(new URL('../../.agents/', import.meta.url))
 

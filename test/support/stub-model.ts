@@ -28,6 +28,7 @@ export class StubModel {
   readonly #waiting: (() => void)[] = []
   /** Requests that are answered only when as many are there, or when they are let go. */
   #together = 0
+  #wordsFirst = 0
   #held: (() => void)[] = []
 
   private constructor(server: ReturnType<typeof createServer>) {
@@ -51,9 +52,10 @@ export class StubModel {
     }
   }
 
-  /** From now on a request gets the first word of its answer, and the rest when let go. */
-  hold(): void {
+  /** From now on a request gets so many words of its answer, and the rest when let go. */
+  hold(words: number): void {
     this.#together = Number.POSITIVE_INFINITY
+    this.#wordsFirst = words
   }
 
   /** The next so many requests are answered together, when all of them are there. */
@@ -63,6 +65,7 @@ export class StubModel {
 
   letGo(): void {
     this.#together = 0
+    this.#wordsFirst = 0
     for (const release of this.#held.splice(0)) release()
   }
 
@@ -84,11 +87,12 @@ export class StubModel {
   }
 
   async #respond(response: ServerResponse, protocol: Protocol, body: any, answer: string) {
-    const [first = '', ...rest] = answer.split(/(?<=\s)/)
+    const words = answer.split(/(?<=\s)/)
+    const first = this.#wordsFirst
     response.writeHead(200, { 'content-type': 'text/event-stream' })
-    send(response, [...protocol.begin(body), ...protocol.word(first)])
+    send(response, [...protocol.begin(body), ...words.slice(0, first).flatMap(protocol.word)])
     await this.#pause()
-    send(response, [...rest.flatMap(protocol.word), ...protocol.end(answer)])
+    send(response, [...words.slice(first).flatMap(protocol.word), ...protocol.end(answer)])
     response.end()
   }
 

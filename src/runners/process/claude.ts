@@ -72,7 +72,10 @@ function* toolResults(line: Line): Generator<Said> {
 
 function* result(line: Line): Generator<Said> {
   const { usage, total_cost_usd: costUsd, num_turns: steps, duration_ms: durationMs } = line
-  yield { type: 'activity', kind: 'usage', data: { usage, costUsd, steps, durationMs } }
+  // One that would not even begin has used nothing.
+  if (line['is_error'] !== true || Number(steps) > 0) {
+    yield { type: 'activity', kind: 'usage', data: { usage, costUsd, steps, durationMs } }
+  }
   const denials = list(line['permission_denials'])
   if (denials.length > 0) yield { type: 'activity', kind: 'permission_denied', data: denials }
   if (line['is_error'] !== true) return yield { type: 'result', text: text(line['result']) }
