@@ -153,21 +153,18 @@ describe('a turn with an ACP agent', () => {
 })
 
 describe('an agent that is gone', () => {
-  it.each(['load', 'resume'])(
-    'after idling is started again and goes on by %s',
-    async (RESTORE) => {
-      const { holdfast } = await open({ idleMs: 1, env: { RESTORE } })
-      const session = await bench!.session('a')
-      await session.turn('hello')
-      const { backend } = await session.state()
-      const [first] = bench!.pids
-      await until(() => !isAlive(first!))
-      expect((await session.turn('again')).reply?.text).toBe('2 again')
-      expect((await session.state()).backend).toBe(backend)
-      expect(JSON.stringify(await bench!.events(session))).not.toContain('REPLAYED')
-      expect(holdfast.authority.counters.outputsLate).toBe(0)
-    },
-  )
+  it.each(['load', 'late', 'resume'])('after idling goes on by %s', async (RESTORE) => {
+    const { holdfast } = await open({ idleMs: 1, env: { RESTORE } })
+    const session = await bench!.session('a')
+    await session.turn('hello')
+    const { backend } = await session.state()
+    const [first] = bench!.pids
+    await until(() => !isAlive(first!))
+    expect((await session.turn('again')).reply?.text).toBe('2 again')
+    expect((await session.state()).backend).toBe(backend)
+    expect(JSON.stringify(await bench!.events(session))).not.toContain('REPLAYED')
+    expect(holdfast.authority.counters.outputsLate).toBe(0)
+  })
 
   it('in the middle of a turn fails that turn, with its last words, and the next one works', async () => {
     await open()
@@ -222,7 +219,7 @@ describe('an agent that is gone', () => {
   })
 
   it('at random moments never holds up its session', async () => {
-    await open()
+    await open({ env: { RESTORE: 'resume' } })
     const session = await bench!.session('a')
     for (let round = 0; round < 12; round += 1) {
       const turn = session.turn('burst 200')

@@ -1,7 +1,8 @@
 /**
  * A tiny agent on the protocol's own library, for what no real agent does on request. The prompt's
  * first word says what it does; it counts the prompts of a session, so that lost context shows.
- * KEEP: a folder where sessions are kept. RESTORE: `load`, `resume` or nothing. START: how it fails.
+ * KEEP: a folder where sessions are kept. RESTORE: `load`, `late` (it says that a session is loaded
+ * before it has said all again), `resume` or nothing. START: how it fails.
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -35,6 +36,19 @@ function find(id) {
   sessions.set(id, { texts: JSON.parse(readFileSync(file(id), 'utf8')), cancel: () => {} })
 }
 
+/** As `count` answered it. */
+async function replay(client, sessionId) {
+  for (const [index, text] of sessions.get(sessionId).texts.entries()) {
+    if (RESTORE === 'late') await new Promise((resolve) => setTimeout(resolve, 20))
+    await tell(client, sessionId, {
+      sessionUpdate: 'user_message_chunk',
+      content: { type: 'text', text },
+    })
+    await say(client, sessionId, `REPLAYED `)
+    await say(client, sessionId, `${index + 1} ${text}`)
+  }
+}
+
 const app = agent({ name: 'tiny' })
   .onRequest('initialize', () =>
     START === 'hang'
@@ -42,7 +56,7 @@ const app = agent({ name: 'tiny' })
       : {
           protocolVersion: START === 'version' ? 99 : PROTOCOL_VERSION,
           agentCapabilities: {
-            loadSession: RESTORE === 'load',
+            loadSession: RESTORE === 'load' || RESTORE === 'late',
             sessionCapabilities: RESTORE === 'resume' ? { resume: {}, close: {} } : {},
           },
           authMethods: [{ id: 'login', name: 'Log in', description: 'run `tiny login`' }],
@@ -56,9 +70,8 @@ const app = agent({ name: 'tiny' })
   })
   .onRequest('session/load', async ({ params, client }) => {
     find(params.sessionId)
-    for (const text of sessions.get(params.sessionId).texts) {
-      await say(client, params.sessionId, `REPLAYED ${text}`)
-    }
+    if (RESTORE === 'late') void replay(client, params.sessionId)
+    else await replay(client, params.sessionId)
     return {}
   })
   .onRequest('session/resume', ({ params }) => {

@@ -19,6 +19,7 @@ import {
   type AcpOptions,
 } from './options.ts'
 import type { PermissionAnswer, PermissionRequest } from './permission.ts'
+import { Replay } from './replay.ts'
 import type { Sdk } from './sdk.ts'
 import { tapped, type WireListener } from './wire.ts'
 
@@ -28,6 +29,14 @@ export interface PromptListener {
   permission(request: PermissionRequest): Promise<PermissionAnswer>
   /** Resolves when it can take more. */
   room(): Promise<void>
+}
+
+/** A session to be opened: by the agent's own id, if it had one before. */
+export type OpenRequest = {
+  readonly backend: string | null
+  readonly cwd: string
+  /** The last answer in our log: when it was said again, a session is loaded. */
+  readonly lastAnswer: () => Promise<string>
 }
 
 export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
@@ -60,6 +69,7 @@ export class AcpAgent implements WireListener {
   readonly #child: Child
   readonly #connection: Connection
   readonly #prompts = new Map<string, PromptListener>()
+  readonly #replays = new Map<string, Replay>()
   /** The agent's session of each of ours, as soon as it is asked for. */
   readonly #sessions = new Map<string, Promise<string>>()
   #canLoad = false
@@ -120,10 +130,11 @@ export class AcpAgent implements WireListener {
   }
 
   /** The agent's own id of a session: opened again by the id it had before, or made. */
-  open(session: string, backend: string | null, cwd: string): Promise<string> {
+  open(session: string, request: OpenRequest): Promise<string> {
     const known = this.#sessions.get(session)
     if (known !== undefined) return known
-    const opening = backend === null ? this.#create(cwd) : this.#restore(backend, cwd)
+    const { backend, cwd } = request
+    const opening = backend === null ? this.#create(cwd) : this.#restore(backend, request)
     this.#sessions.set(session, opening)
     opening.catch(() => this.#sessions.delete(session))
     return opening
@@ -168,7 +179,8 @@ export class AcpAgent implements WireListener {
   }
 
   update(sessionId: string, update: Update): void {
-    this.#prompts.get(sessionId)?.update(update)
+    const listener = this.#prompts.get(sessionId) ?? this.#replays.get(sessionId)
+    listener?.update(update)
   }
 
   promptEnded(sessionId: string): void {
@@ -224,18 +236,21 @@ export class AcpAgent implements WireListener {
   }
 
   /** Resuming is preferred: loading has the agent say all again that is in our log already. */
-  async #restore(sessionId: string, cwd: string): Promise<string> {
+  async #restore(sessionId: string, { cwd, lastAnswer }: OpenRequest): Promise<string> {
     if (!this.isRestorable) throw lost(sessionId, 'it keeps no sessions beyond its own life')
-    const method = this.#canResume ? 'session/resume' : 'session/load'
+    const request = { sessionId, cwd, mcpServers: [] }
+    const replay = new Replay()
+    this.#replays.set(sessionId, replay)
     try {
-      await this.#ask(method, { sessionId, cwd, mcpServers: [] })
+      await this.#ask(this.#canResume ? 'session/resume' : 'session/load', request)
+      if (!this.#canResume) await replay.over(await lastAnswer(), this.#settings.startMs)
+      return sessionId
     } catch (error) {
-      if (error instanceof AgentError && error.code !== AUTH_REQUIRED) {
-        throw lost(sessionId, error.message)
-      }
-      throw error
+      const isTold = error instanceof AgentError && error.code !== AUTH_REQUIRED
+      throw isTold ? lost(sessionId, error.message) : error
+    } finally {
+      this.#replays.delete(sessionId)
     }
-    return sessionId
   }
 
   /** A request that a living agent answers soon; one that does not in time is ended. */

@@ -114,7 +114,8 @@ class AcpRunner implements Runner {
     const { id, backend } = context.session
     const isForgetful = !agent.isRestorable && !agent.has(id)
     if (isForgetful && (await isBegun(context))) outbox.push(contextLost())
-    const sessionId = await unlessAborted(agent.open(id, backend, cwd), context.signal)
+    const request = { backend, cwd, lastAnswer: () => lastAnswer(context) }
+    const sessionId = await unlessAborted(agent.open(id, request), context.signal)
     const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
     await run.prompt(turn.text)
   }
@@ -160,6 +161,12 @@ class AcpRunner implements Runner {
 async function isBegun(context: RunnerContext): Promise<boolean> {
   for await (const _ of context.history()) return true
   return false
+}
+
+async function lastAnswer(context: RunnerContext): Promise<string> {
+  let last = ''
+  for await (const { role, text } of context.history()) if (role === 'assistant') last = text
+  return last
 }
 
 function contextLost(): RunnerOutput {

@@ -55,3 +55,8 @@ export const ASK_TEXT_CHARS_MAX = 2_000
 export const ERROR_CHARS_MAX = 500
 /** Between the end of a child's input, at which it should end, and SIGTERM. */
 export const GOODBYE_MS = 500
+/** How much of what a session replays is compared with the log, in characters. */
+export const REPLAY_CHARS_MAX = 4_096
+/** How long an agent must be quiet before its replay counts as over; and once its end was heard. */
+export const REPLAY_QUIET_MS = 1_000
+export const REPLAY_REST_MS = 20
