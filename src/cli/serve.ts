@@ -1,6 +1,7 @@
 /** `holdfast serve`: opens the store, listens, and goes in order when it is told to. */
 import { createServer } from 'node:net'
-import { builtinAgents, LIMITS, openHoldfast, type Holdfast } from '../index.ts'
+import { openAgents, readConfig, type Config } from '../config/index.ts'
+import { builtinAgents, LIMITS, openHoldfast, type Holdfast, type Limits } from '../index.ts'
 import {
   openTokenFile,
   startServer,
@@ -10,9 +11,10 @@ import {
 } from '../server/index.ts'
 import { tryLine } from '../server/landing.ts'
 import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
-import { numberFlag, UsageError, type Command, type Values } from './command.ts'
+import { AGENT_FLAGS, AGENT_HELP, checkAgents } from './agent-flags.ts'
+import { listFlag, numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
 import { jsonLogger, quiet, textLogger } from './log.ts'
-import { STORE_FLAGS, storeName } from './store-flags.ts'
+import { agentsFolder, STORE_FLAGS, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
@@ -20,7 +22,11 @@ type Settings = AccessSettings & {
   readonly port: number
   readonly store: string
   readonly drainMs: number
-  readonly limits: { waitMs: number; queuedTurnsMax: number; turnMs: number }
+  /** Those that a flag sets; the configuration may set others. */
+  readonly limits: Partial<Limits>
+  /** Agents by name, the default one first. */
+  readonly agents: readonly string[]
+  readonly configFile: string | null
   readonly log: Logger
   /** Told to people at the start. */
   readonly isBanner: boolean
@@ -33,6 +39,7 @@ export const serve: Command = {
   flags: {
     ...STORE_FLAGS,
     ...ACCESS_FLAGS,
+    ...AGENT_FLAGS,
     port: { type: 'string' },
     'wait-ms': { type: 'string' },
     queue: { type: 'string' },
@@ -43,6 +50,7 @@ export const serve: Command = {
   },
   help: [
     ['--port N', 'the port to listen on; 0: any that is free (7420)'],
+    ...AGENT_HELP,
     ...ACCESS_HELP,
     ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
     ['--store NAME', 'memory: or sqlite:FILE, instead of --data'],
@@ -62,33 +70,52 @@ function readSettings(values: Values, words: readonly string[]): Settings {
   const isQuiet = values['quiet'] === true
   const number = (name: string, fallback: number, min: number, max: number): number =>
     numberFlag(values, name, { fallback, min, max })
+  const limit = (flag: string, name: keyof Limits, min: number, max: number): Partial<Limits> =>
+    values[flag] === undefined ? {} : { [name]: number(flag, LIMITS[name], min, max) }
   return {
     ...readAccess(values),
     port: number('port', 7420, 0, 65_535),
     store: storeName(values),
     drainMs: number('drain-ms', 10_000, 0, DAY_MS),
     limits: {
-      waitMs: number('wait-ms', LIMITS.waitMs, 0, LIMITS.waitMsMax),
-      queuedTurnsMax: number('queue', LIMITS.queuedTurnsMax, 1, 1_000_000),
-      turnMs: number('turn-ms', LIMITS.turnMs, 1, 365 * DAY_MS),
+      ...limit('wait-ms', 'waitMs', 0, LIMITS.waitMsMax),
+      ...limit('queue', 'queuedTurnsMax', 1, 1_000_000),
+      ...limit('turn-ms', 'turnMs', 1, 365 * DAY_MS),
     },
+    agents: listFlag(values, 'agent'),
+    configFile: textFlag(values, 'config'),
     log: isQuiet ? quiet(logger) : logger,
     isBanner: !isQuiet && logger === textLogger,
   }
 }
 
 async function runServer(settings: Settings): Promise<number> {
-  const { store, limits, log, tokensFile } = settings
+  const { log, tokensFile } = settings
+  const config = await readConfig(process.cwd(), settings.configFile)
+  checkAgents(settings.agents, config)
   // Before the store is opened: that alone goes on with turns that wait in it.
   await checkPort(settings)
   const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log)
-  const holdfast = await openHoldfast({ store, limits, agents: builtinAgents })
+  const holdfast = await open(settings, config)
   return new Promise((exit) => {
     listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
       log.error(listenProblem(error, settings))
       exit(1)
     })
+  })
+}
+
+async function open({ store, limits, agents }: Settings, config: Config): Promise<Holdfast> {
+  const folder = agentsFolder(store)
+  const configured = await openAgents(config, { folder, names: agents })
+  const [first] = [...agents, ...[config.defaultAgent ?? []].flat(), ...Object.keys(configured)]
+  return openHoldfast({
+    store,
+    limits: { ...config.limits, ...limits },
+    // The operator's own first, also where one has the name of a built-in.
+    agents: { ...configured, ...builtinAgents, ...configured },
+    ...(first === undefined ? {} : { defaultAgent: first }),
   })
 }
 

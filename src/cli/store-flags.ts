@@ -1,5 +1,7 @@
 /** Where the store is: `--store`, or a file in the folder `--data`. */
-import { join } from 'node:path'
+import { randomUUID } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
 import { textFlag, UsageError, type Flags, type Values } from './command.ts'
 
 export const STORE_FLAGS: Flags = { data: { type: 'string' }, store: { type: 'string' } }
@@ -14,6 +16,12 @@ export function storeName(values: Values): string {
   if (data !== null) throw new UsageError('--data and --store exclude each other')
   if (store === 'memory:' || /^sqlite:./.test(store)) return store
   throw new UsageError(`--store must be memory: or sqlite:FILE, not ${store}`)
+}
+
+/** Where agents work: beside the store's file. A store that forgets has one that may go. */
+export function agentsFolder(store: string): string {
+  if (store === 'memory:') return join(tmpdir(), `holdfast-${randomUUID()}`)
+  return resolve(dirname(store.slice('sqlite:'.length)), 'agents')
 }
 
 /** The file of a store, for what works on files only. */

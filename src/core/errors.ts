@@ -20,6 +20,7 @@ export const ERRORS = {
   key_taken: { status: 409, close: 4409, retry: false },
   ask_settled: { status: 409, close: null, retry: false },
   backend_bound: { status: 409, close: null, retry: false },
+  backend_lost: { status: 409, close: null, retry: false },
   in_use: { status: 409, close: 4409, retry: true },
   superseded: { status: 409, close: 4408, retry: false },
   ahead: { status: 409, close: 4412, retry: false },

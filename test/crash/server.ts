@@ -26,11 +26,15 @@ export class ServerProcess {
   }
 
   /** Starts it on a folder, under another program (`strace …`) if asked to. */
-  static async start(data: string, under: readonly string[] = []): Promise<ServerProcess> {
-    const cli = `${root()}dist/cli/main.js`
-    const command = [...under, process.execPath, cli, 'serve', '--port', '0', '--data', data]
+  static async start(
+    data: string,
+    under: readonly string[] = [],
+    { flags = [], env = process.env }: { flags?: readonly string[]; env?: NodeJS.ProcessEnv } = {},
+  ): Promise<ServerProcess> {
+    const serve = [`${root()}dist/cli/main.js`, 'serve', '--port', '0', '--data', data]
+    const command = [...under, process.execPath, ...serve, ...flags]
     const [program = '', ...args] = command
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], env })
     const output: string[] = []
     child.stderr.on('data', (chunk: Buffer) => output.push(chunk.toString()))
     const lines = createInterface({ input: child.stdout })
@@ -43,6 +47,10 @@ export class ServerProcess {
       }
     }
     throw new Error(`the server did not start:\n${output.join('')}`)
+  }
+
+  get pid(): number | undefined {
+    return this.#process.pid
   }
 
   async kill(): Promise<void> {

@@ -1,0 +1,77 @@
+/**
+ * Agents that are known by name: `holdfast serve --agent claude` needs no more than the program. A
+ * preset is what an operator could have written; `install` says how to get the program.
+ */
+import type { Entries } from './fields.ts'
+
+export type Preset = Entries & {
+  readonly runner: string
+  readonly command: string
+  readonly args: readonly string[]
+  readonly envAllow: readonly string[]
+}
+
+/** Whoever reaches the network needs these; they may hold a password, but the agent's own. */
+const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy']
+
+export const PRESETS: Readonly<Record<string, Preset>> = {
+  claude: {
+    runner: 'process',
+    command: 'claude',
+    args: ['-p', '--output-format', 'stream-json', '--verbose', '--include-partial-messages'],
+    firstArgs: ['--session-id', '{sessionUuid}'],
+    laterArgs: ['--resume', '{sessionUuid}'],
+    output: 'claude',
+    envAllow: ['ANTHROPIC_*', 'CLAUDE_*', 'DISABLE_*', 'IS_SANDBOX', ...PROXIES],
+  },
+  codex: {
+    runner: 'process',
+    command: 'codex',
+    args: ['exec'],
+    firstArgs: ['--json', '--skip-git-repo-check', '-'],
+    laterArgs: ['resume', '--json', '--skip-git-repo-check', '{sessionUuid}', '-'],
+    output: 'codex',
+    envAllow: ['OPENAI_*', 'CODEX_*', ...PROXIES],
+  },
+  opencode: {
+    runner: 'acp',
+    command: 'opencode',
+    args: ['acp'],
+    envAllow: ['OPENCODE_*', 'ANTHROPIC_*', 'OPENAI_*', 'GEMINI_*', 'OPENROUTER_*', ...PROXIES],
+  },
+  gemini: {
+    runner: 'acp',
+    command: 'gemini',
+    args: ['--acp'],
+    envAllow: ['GEMINI_*', 'GOOGLE_*', ...PROXIES],
+  },
+  copilot: {
+    runner: 'acp',
+    command: 'copilot',
+    args: ['--acp'],
+    envAllow: ['COPILOT_*', 'GH_TOKEN', 'GITHUB_TOKEN', ...PROXIES],
+  },
+}
+
+const PACKAGES: Readonly<Record<string, string>> = {
+  claude: '@anthropic-ai/claude-code',
+  codex: '@openai/codex',
+  opencode: 'opencode-ai',
+  gemini: '@google/gemini-cli',
+  copilot: '@github/copilot',
+}
+
+/** How to get a preset's program. */
+export function installHint(preset: string): string {
+  return `install it (npm install -g ${PACKAGES[preset]}), or say where it is as "command"`
+}
+
+/** A preset with an operator's own fields on top: lists are added to, others replaced. */
+export function withPreset(preset: Preset, own: Entries): Entries {
+  const merged: Record<string, unknown> = { ...preset, ...own }
+  for (const name of ['args', 'envAllow'] as const) {
+    const more = own[name]
+    merged[name] = Array.isArray(more) ? [...preset[name], ...(more as unknown[])] : preset[name]
+  }
+  return merged
+}

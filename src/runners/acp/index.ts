@@ -1,0 +1,182 @@
+/**
+ * The runner for agents that speak the Agent Client Protocol: long-lived children, one for each
+ * session or one for all, whose permission requests become asks.
+ *
+ * I2: a prompt is sent when the one before it in the same session has ended, or its child is gone.
+ * I10: a cancelled turn is passed on; an agent that goes on with it is killed.
+ *
+ * The agent's own session id is bound when the agent has begun to work in that session, and is
+ * loaded by that id ever after. One that is bound and cannot be loaded fails its turns with
+ * `backend_lost`: there is never a second id. An agent that cannot load sessions has ids that mean
+ * nothing beyond a child's life: they are not bound, its children are not stopped for being idle, and
+ * where one was lost the log says that its context is.
+ */
+import { resolve } from 'node:path'
+import {
+  HoldfastError,
+  type Runner,
+  type RunnerContext,
+  type RunnerOutput,
+  type RunnerSession,
+  type RunnerTurn,
+} from '../../core/index.ts'
+import { unlessAborted } from '../abort.ts'
+import { childEnvironment } from '../child.ts'
+import { sessionFolder } from '../folders.ts'
+import { killOrphans, killOwn, markOf } from '../stragglers.ts'
+import { AgentGone, type AcpAgent } from './agent.ts'
+import { Host, type HostSettings } from './host.ts'
+import { ACP_DEFAULTS, type AcpOptions } from './options.ts'
+import { Outbox } from './outbox.ts'
+import { PromptRun } from './prompt-run.ts'
+
+export type { AcpOptions } from './options.ts'
+
+export function acpRunner(options: AcpOptions): Runner {
+  return new AcpRunner(options)
+}
+
+type Settings = HostSettings &
+  Pick<AcpOptions, 'askMs' | 'onNobody'> & {
+    readonly perSession: boolean
+    readonly childrenMax: number
+  }
+
+class AcpRunner implements Runner {
+  readonly #settings: Settings
+  /** By session, or by nothing: all share one. */
+  readonly #hosts = new Map<string, Host>()
+  /** The last turn of each session, until it has really ended. */
+  readonly #working = new Map<string, Promise<void>>()
+  #reaped: Promise<unknown> | null = null
+  #closed = false
+
+  constructor(options: AcpOptions) {
+    const mark = options.folder === undefined ? {} : markOf(options.folder)
+    const env = { ...childEnvironment(options), ...mark }
+    this.#settings = { ...ACP_DEFAULTS, ...options, env }
+  }
+
+  run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, undefined> {
+    const outbox = new Outbox()
+    const { id } = context.session
+    const before = this.#working.get(id) ?? Promise.resolve()
+    const work = before
+      .then(() => this.#carryOut(turn, context, outbox))
+      .then(
+        () => outbox.end(),
+        (error: unknown) => outbox.end(error),
+      )
+    this.#working.set(id, work)
+    void work.then(() => {
+      if (this.#working.get(id) === work) this.#working.delete(id)
+    })
+    return outbox.read()
+  }
+
+  async release({ id }: RunnerSession): Promise<void> {
+    if (!this.#settings.perSession) return this.#hosts.get('')?.agent?.forget(id)
+    const host = this.#hosts.get(id)
+    this.#hosts.delete(id)
+    await host?.stop()
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await Promise.all([...this.#hosts.values()].map((host) => host.stop()))
+    await Promise.all(this.#working.values())
+    if (this.#settings.folder !== undefined) await killOwn(this.#settings.folder)
+  }
+
+  async #carryOut(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
+    const { signal, session } = context
+    const cwd = await this.#cwd(session.id)
+    signal.throwIfAborted()
+    const host = this.#host(session.id, cwd)
+    try {
+      const agent = await host.acquire(signal)
+      try {
+        await this.#prompt(agent, turn, { context, outbox, cwd })
+      } finally {
+        host.giveBack()
+      }
+    } catch (error) {
+      if (error instanceof AgentGone) outbox.push(diagnosis(error))
+      throw error
+    }
+  }
+
+  async #prompt(
+    agent: AcpAgent,
+    turn: RunnerTurn,
+    { context, outbox, cwd }: { context: RunnerContext; outbox: Outbox; cwd: string },
+  ): Promise<void> {
+    const { id, backend } = context.session
+    const isForgetful = !agent.isRestorable && !agent.has(id)
+    if (isForgetful && (await isBegun(context))) outbox.push(contextLost())
+    const request = { backend, cwd, lastAnswer: () => lastAnswer(context) }
+    const sessionId = await unlessAborted(agent.open(id, request), context.signal)
+    const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
+    await run.prompt(turn.text)
+  }
+
+  /** Where a session's agent works. */
+  async #cwd(session: string): Promise<string> {
+    const { cwd, folder } = this.#settings
+    // I2: what an earlier server left running is gone before anything begins.
+    if (folder !== undefined) await (this.#reaped ??= killOrphans(folder))
+    if (cwd !== undefined || folder === undefined) return resolve(cwd ?? '.')
+    return sessionFolder(folder, session)
+  }
+
+  #host(session: string, cwd: string): Host {
+    if (this.#closed) throw new HoldfastError('draining', 'the agents are being stopped')
+    const { perSession } = this.#settings
+    const name = perSession ? session : ''
+    const known = this.#hosts.get(name)
+    if (known?.isOccupied) return known
+    if (perSession) this.#makeRoom()
+    const shared = this.#settings.cwd ?? this.#settings.folder
+    const host = known ?? new Host({ ...this.#settings, cwd: perSession ? cwd : shared })
+    this.#hosts.set(name, host)
+    return host
+  }
+
+  /** Stops the child that has been idle longest, if there are as many as there may be. */
+  #makeRoom(): void {
+    const { childrenMax } = this.#settings
+    for (const [name, host] of this.#hosts) if (host.isUnused) this.#hosts.delete(name)
+    if (this.#hosts.size < childrenMax) return
+    const idle = [...this.#hosts].filter(([, host]) => host.isIdle)
+    const [oldest] = idle.sort(([, one], [, other]) => one.usedAt - other.usedAt)
+    if (oldest === undefined) {
+      throw new HoldfastError('too_many', `${childrenMax} agents are at work: try again later`)
+    }
+    this.#hosts.delete(oldest[0])
+    void oldest[1].stop()
+  }
+}
+
+/** Whether anything was said in the session before this turn. */
+async function isBegun(context: RunnerContext): Promise<boolean> {
+  for await (const _ of context.history()) return true
+  return false
+}
+
+async function lastAnswer(context: RunnerContext): Promise<string> {
+  let last = ''
+  for await (const { role, text } of context.history()) if (role === 'assistant') last = text
+  return last
+}
+
+function contextLost(): RunnerOutput {
+  const reason =
+    'the agent has ended since and cannot load its sessions: it knows nothing of before'
+  return { type: 'activity', kind: 'context_lost', data: { reason } }
+}
+
+function diagnosis({ message, end, stderr }: AgentGone): RunnerOutput {
+  const { code = null, signal = null } = end ?? {}
+  const data = { code, signal, failure: message, stderr: stderr.trim() }
+  return { type: 'activity', kind: 'diagnosis', data }
+}

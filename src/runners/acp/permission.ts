@@ -1,0 +1,66 @@
+/** An agent's permission request as an ask, and the ask's outcome as the agent's answer. */
+import type { AskOutcome, Question } from '../../core/index.ts'
+import { ASK_DATA_CHARS_MAX, ASK_TEXT_CHARS_MAX } from './options.ts'
+
+/** What is read of a permission request. */
+export type PermissionRequest = {
+  readonly sessionId: string
+  readonly toolCall: {
+    readonly toolCallId: string
+    readonly title?: string | null
+    readonly kind?: string | null
+    readonly rawInput?: unknown
+    readonly content?: unknown
+    readonly locations?: unknown
+  }
+  readonly options: readonly {
+    readonly optionId: string
+    readonly name: string
+    readonly kind: string
+  }[]
+}
+
+export type PermissionAnswer =
+  | { readonly outcome: 'selected'; readonly optionId: string }
+  | { readonly outcome: 'cancelled' }
+
+export function permissionQuestion(
+  { toolCall, options }: PermissionRequest,
+  settings: { readonly askMs?: number; readonly onNobody?: 'wait' | 'deny' },
+): Question {
+  const { askMs, onNobody } = settings
+  return {
+    kind: 'permission',
+    question: (toolCall.title ?? 'May the agent go on?').slice(0, ASK_TEXT_CHARS_MAX),
+    options: options.map(({ optionId, name }) => ({
+      id: optionId,
+      label: name.slice(0, ASK_TEXT_CHARS_MAX),
+    })),
+    data: {
+      tool: shownTool(toolCall),
+      kinds: Object.fromEntries(options.map(({ optionId, kind }) => [optionId, kind])),
+    },
+    ...(askMs === undefined ? {} : { timeoutMs: askMs }),
+    ...(onNobody === undefined ? {} : { onNobody }),
+  }
+}
+
+/** What the person who answers should see of the tool call; where it is too large, its beginning. */
+function shownTool({ toolCallId: id, title, kind, ...rest }: PermissionRequest['toolCall']) {
+  const { rawInput: input, content, locations } = rest
+  const shown = { id, title, kind, input, locations, content }
+  const json = JSON.stringify(shown)
+  if (json.length <= ASK_DATA_CHARS_MAX) return shown
+  const head = (JSON.stringify(input) ?? '').slice(0, ASK_TEXT_CHARS_MAX).toWellFormed()
+  return { id, title, kind, truncated: true, chars: json.length, head }
+}
+
+/**
+ * Only a person's answer selects an option. Where nobody gave one, the request is cancelled: some
+ * agents tell their model of a reject option that "the user" refused, and no user did.
+ */
+export function permissionAnswer(outcome: AskOutcome): PermissionAnswer {
+  return outcome.outcome === 'answered'
+    ? { outcome: 'selected', optionId: String(outcome.answer) }
+    : { outcome: 'cancelled' }
+}

@@ -1,0 +1,71 @@
+/** One prompt of one turn: what the agent says goes to the turn, what it asks to people. */
+import type { RunnerContext } from '../../core/index.ts'
+import type { AcpAgent, PromptListener } from './agent.ts'
+import { Narration, type Update } from './narration.ts'
+import type { AcpOptions } from './options.ts'
+import type { Outbox } from './outbox.ts'
+import {
+  permissionAnswer,
+  permissionQuestion,
+  type PermissionAnswer,
+  type PermissionRequest,
+} from './permission.ts'
+
+export type PromptRunParts = {
+  readonly agent: AcpAgent
+  readonly sessionId: string
+  readonly context: RunnerContext
+  readonly outbox: Outbox
+  readonly settings: Pick<AcpOptions, 'askMs' | 'onNobody'>
+}
+
+export class PromptRun implements PromptListener {
+  readonly #parts: PromptRunParts
+  readonly #narration = new Narration()
+  #binding: Promise<void> | null = null
+
+  constructor(parts: PromptRunParts) {
+    this.#parts = parts
+  }
+
+  async prompt(text: string): Promise<void> {
+    const { agent, sessionId, context, outbox } = this.#parts
+    const { signal } = context
+    const response = await agent.prompt(sessionId, text, { listener: this, signal })
+    this.#bind()
+    for (const output of this.#narration.end(response)) outbox.push(output)
+    await this.#binding
+    if (response.stopReason === 'cancelled' && !signal.aborted) {
+      throw new Error('the agent cancelled the turn by itself')
+    }
+  }
+
+  update(update: Update): void {
+    if (Narration.isWork(update)) this.#bind()
+    for (const output of this.#narration.take(update)) this.#parts.outbox.push(output)
+  }
+
+  async permission(request: PermissionRequest): Promise<PermissionAnswer> {
+    this.#bind()
+    const { context, settings } = this.#parts
+    try {
+      return permissionAnswer(await context.ask(permissionQuestion(request, settings)))
+    } catch {
+      // The turn is over, or too much is being asked at once: nobody has allowed it.
+      return { outcome: 'cancelled' }
+    }
+  }
+
+  room(): Promise<void> {
+    return this.#parts.outbox.room()
+  }
+
+  /** Once the agent works in its session, that session is this one's for good. */
+  #bind(): void {
+    const { agent, context, sessionId } = this.#parts
+    if (this.#binding !== null || !agent.isRestorable) return
+    this.#binding = context.session.backend === null ? context.bind(sessionId) : Promise.resolve()
+    // It is awaited at the end; until then a failure is nobody's.
+    this.#binding.catch(() => undefined)
+  }
+}

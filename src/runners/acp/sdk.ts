@@ -1,0 +1,19 @@
+/** The protocol's own library, loaded when the first agent starts: Holdfast runs without it too. */
+import type * as sdk from '@agentclientprotocol/sdk'
+
+export type Sdk = typeof sdk
+
+export async function loadSdk(
+  load: () => Promise<Sdk> = () => import('@agentclientprotocol/sdk'),
+): Promise<Sdk> {
+  try {
+    return await load()
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code !== 'ERR_MODULE_NOT_FOUND') throw error
+    throw new Error(
+      'agents that speak ACP need a package that is not installed; install it with: ' +
+        `npm install @agentclientprotocol/sdk zod (${message.split('\n')[0]})`,
+    )
+  }
+}

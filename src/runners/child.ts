@@ -1,0 +1,188 @@
+/**
+ * A child process of a runner: its environment by allow-list, its own process group, its stderr
+ * kept and bounded, and an end that always comes: asked for with SIGTERM, then with SIGKILL. A
+ * guard sees to it that it does not outlive this process, however that ends.
+ */
+import { spawn, type ChildProcessByStdio } from 'node:child_process'
+import type { Readable, Writable } from 'node:stream'
+import { guard } from './guard.ts'
+
+export type ChildOptions = {
+  readonly command: string
+  readonly args?: readonly string[]
+  readonly cwd?: string
+  /** The whole environment of the child; see `childEnvironment`. */
+  readonly env: Readonly<Record<string, string>>
+}
+
+/** How a child ended; `error` if it could not even be started. */
+export type ChildEnd = {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+  readonly error: NodeJS.ErrnoException | null
+}
+
+/** What is kept of a child's stderr: its end, in characters. */
+export const STDERR_CHARS_MAX = 8_192
+/** Between asking a child to end and killing it, unless the caller says otherwise. */
+export const STOP_GRACE_MS = 2_000
+
+const hasGroups = process.platform !== 'win32'
+
+export class Child {
+  readonly command: string
+  readonly stdin: Writable
+  readonly stdout: Readable
+  /** Resolves when the process is gone and its output is read; never rejects. */
+  readonly ended: Promise<ChildEnd>
+  readonly #process: ChildProcessByStdio<Writable, Readable, Readable>
+  #stderr = ''
+  #end: ChildEnd | null = null
+
+  constructor({ command, args = [], cwd, env }: ChildOptions) {
+    this.command = command
+    this.#process = spawn(command, [...args], {
+      ...(cwd === undefined ? {} : { cwd }),
+      env: { ...env },
+      stdio: ['pipe', 'pipe', 'pipe'],
+      // A group of its own: what it starts in turn can be ended with it.
+      detached: hasGroups,
+      windowsHide: true,
+    })
+    this.stdin = this.#process.stdin
+    this.stdout = this.#process.stdout
+    // Writing to a child that has ended: its end is what is told.
+    this.stdin.on('error', () => undefined)
+    this.#process.stderr.setEncoding('utf8').on('data', (text: string) => this.#keep(text))
+    if (this.#process.pid !== undefined && hasGroups) guard.watch(this.#process.pid)
+    this.ended = new Promise((resolve) => this.#whenEnded(resolve))
+  }
+
+  get pid(): number | undefined {
+    return this.#process.pid
+  }
+
+  /** How it ended, or null while it lives. */
+  get end(): ChildEnd | null {
+    return this.#end
+  }
+
+  /** Whether it may still be spoken to; what it said last may come after it is not. */
+  get isRunning(): boolean {
+    const { pid, exitCode, signalCode } = this.#process
+    return pid !== undefined && exitCode === null && signalCode === null
+  }
+
+  /** The end of what it said on stderr. */
+  get stderr(): string {
+    return this.#stderr
+  }
+
+  /** Ends it and whatever it started; resolves when it is gone. */
+  async stop(graceMs: number = STOP_GRACE_MS): Promise<void> {
+    if (this.#end !== null) return
+    this.#signal('SIGTERM')
+    const timer = setTimeout(() => this.kill(), graceMs)
+    await this.ended
+    clearTimeout(timer)
+  }
+
+  /** Ends it and whatever it started, at once. */
+  kill(): void {
+    this.#signal('SIGKILL')
+    // What has left the group may still hold the pipes: nobody waits for that.
+    this.stdout.destroy()
+    this.#process.stderr.destroy()
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#process
+    if (pid === undefined || this.#end !== null) return
+    try {
+      if (hasGroups) process.kill(-pid, signal)
+      else this.#process.kill(signal)
+    } catch {
+      // It is gone already; `ended` tells.
+    }
+  }
+
+  #keep(text: string): void {
+    this.#stderr = (this.#stderr + text).slice(-STDERR_CHARS_MAX)
+  }
+
+  #whenEnded(resolve: (end: ChildEnd) => void): void {
+    const end = (end: ChildEnd): void => {
+      if (this.#end !== null) return
+      // What it started and left behind goes with it.
+      this.#signal('SIGKILL')
+      this.#end = end
+      if (this.#process.pid !== undefined && hasGroups) guard.forget(this.#process.pid)
+      resolve(end)
+    }
+    this.#process.once('error', (error) => {
+      if (this.#process.pid === undefined) end({ code: null, signal: null, error })
+    })
+    // Its descendants may hold the pipes open: once it has exited they get no longer than this.
+    this.#process.once('exit', () => setTimeout(() => this.kill(), STOP_GRACE_MS).unref())
+    this.#process.once('close', (code, signal) => end({ code, signal, error: null }))
+  }
+}
+
+/** What a program needs to find its way about, and nothing that could be a secret. */
+const ALLOWED = [
+  'PATH',
+  'HOME',
+  'USER',
+  'LOGNAME',
+  'SHELL',
+  'LANG',
+  'LANGUAGE',
+  'LC_*',
+  'TZ',
+  'TMPDIR',
+  'TERM',
+  'XDG_*',
+  'SSL_CERT_FILE',
+  'SSL_CERT_DIR',
+  'NODE_EXTRA_CA_CERTS',
+  // Windows
+  'SystemRoot',
+  'ComSpec',
+  'PATHEXT',
+  'USERPROFILE',
+  'APPDATA',
+  'LOCALAPPDATA',
+  'TEMP',
+  'TMP',
+]
+
+export type EnvironmentOptions = {
+  /** Names to pass on from this process; `NAME_*` stands for all that begin so. */
+  readonly envAllow?: readonly string[]
+  /** Values to set. */
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** A child's environment: of this process's only what is allowed, then what is set for it. */
+export function childEnvironment(
+  { envAllow = [], env = {} }: EnvironmentOptions,
+  own: Readonly<Record<string, string | undefined>> = process.env,
+): Record<string, string> {
+  const allowed = [...ALLOWED, ...envAllow]
+  const passed = Object.entries(own).filter(
+    (entry): entry is [string, string] =>
+      entry[1] !== undefined && allowed.some((name) => matches(name, entry[0])),
+  )
+  return { ...Object.fromEntries(passed), ...env }
+}
+
+function matches(allowed: string, name: string): boolean {
+  return allowed.endsWith('*') ? name.startsWith(allowed.slice(0, -1)) : name === allowed
+}
+
+/** An end in words: `exited with code 1`, `was killed by SIGKILL`, `could not be started: …`. */
+export function describeEnd({ code, signal, error }: ChildEnd): string {
+  if (error?.code === 'ENOENT') return 'could not be started: there is no such program or folder'
+  if (error !== null) return `could not be started: ${error.message}`
+  return signal === null ? `exited with code ${code}` : `was killed by ${signal}`
+}

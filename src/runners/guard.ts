@@ -1,0 +1,67 @@
+/**
+ * The guard of the children: a small shell that learns which process groups there are. When this
+ * process ends, however it does (`kill -9` too), the guard's input ends, and it kills what is left.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+
+/** Signals of a terminal or a supervisor are meant for us: the guard has to be the last to go. */
+const SCRIPT = `
+trap '' HUP INT TERM
+groups=' '
+while read -r action group; do
+  case $action in
+    watch) groups="$groups$group " ;;
+    forget) groups="\${groups%% $group *} \${groups#* $group }" ;;
+  esac
+done
+for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
+`
+
+class Guard {
+  #shell: ChildProcess | null = null
+  readonly #groups = new Set<number>()
+
+  /** The group of this child is to be killed if this process ends before it. */
+  watch(group: number): void {
+    this.#groups.add(group)
+    if (this.#shell === null) this.#start()
+    else this.#tell(`watch ${group}`)
+  }
+
+  forget(group: number): void {
+    if (this.#groups.delete(group)) this.#tell(`forget ${group}`)
+    if (this.#groups.size > 0) return
+    // Nothing is left to guard; the next child starts a new one.
+    this.#shell?.stdin?.end()
+    this.#shell = null
+  }
+
+  #start(): void {
+    const shell = spawn('/bin/sh', ['-c', SCRIPT], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      detached: true,
+      env: {},
+    })
+    // It must not keep this process alive.
+    shell.unref()
+    ;(shell.stdin as unknown as { unref?: () => void }).unref?.()
+    shell.stdin.on('error', () => undefined)
+    shell.on('error', () => this.#lost(shell))
+    shell.on('exit', () => this.#lost(shell))
+    this.#shell = shell
+    for (const group of this.#groups) this.#tell(`watch ${group}`)
+  }
+
+  /** Somebody killed it. Without a shell on this machine there is no guard. */
+  #lost(shell: ChildProcess): void {
+    if (this.#shell !== shell) return
+    this.#shell = null
+    if (shell.pid !== undefined && this.#groups.size > 0) this.#start()
+  }
+
+  #tell(line: string): void {
+    this.#shell?.stdin?.write(`${line}\n`)
+  }
+}
+
+export const guard = new Guard()

@@ -1,0 +1,122 @@
+/** One request to the upstream: bounded in time, given up with its turn, and its key told nobody. */
+import { readText } from './chunks.ts'
+import { ERROR_BODY_CHARS_MAX, ERROR_CHARS_MAX, type OpenAiOptions } from './options.ts'
+
+export type UpstreamSettings = Pick<OpenAiOptions, 'baseUrl' | 'apiKeyEnv'> & {
+  readonly startMs: number
+  readonly pauseMs: number
+}
+
+export class Upstream {
+  readonly #settings: UpstreamSettings
+  readonly #signal: AbortSignal
+  readonly #abort = new AbortController()
+  readonly #onAbort = (): void => this.#abort.abort(this.#signal.reason)
+  #key = ''
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(settings: UpstreamSettings, signal: AbortSignal) {
+    this.#settings = settings
+    this.#signal = signal
+  }
+
+  /** The answer's beginning. Throws, in words for people, if there is none or it is an error. */
+  async post(path: string, request: unknown): Promise<Response> {
+    this.#key = this.#readKey()
+    if (this.#signal.aborted) this.#onAbort()
+    else this.#signal.addEventListener('abort', this.#onAbort, { once: true })
+    this.#wait(this.#settings.startMs)
+    const response = await this.#fetch(path, request)
+    if (response.ok) return response
+    const text = response.body === null ? '' : await readText(response.body, ERROR_BODY_CHARS_MAX)
+    throw this.#error(`the model's server answered ${response.status}: ${messageOf(text)}`)
+  }
+
+  /** The body as it comes; a pause that is too long ends it. */
+  async *body(response: Response): AsyncGenerator<Uint8Array> {
+    if (response.body === null) return
+    try {
+      for await (const bytes of response.body) {
+        this.#wait(this.#settings.pauseMs)
+        yield bytes as Uint8Array
+      }
+    } catch (error) {
+      throw this.#problem(error)
+    }
+  }
+
+  /** Lets go of the connection, whatever is still to come. */
+  close(): void {
+    clearTimeout(this.#timer)
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#abort.abort()
+  }
+
+  /** An error that the upstream tells in the middle of its answer. */
+  told(error: unknown): Error {
+    return this.#error(`the model's server reports: ${messageOf(JSON.stringify({ error }))}`)
+  }
+
+  #readKey(): string {
+    const { apiKeyEnv } = this.#settings
+    if (apiKeyEnv === undefined) return ''
+    const key = process.env[apiKeyEnv] ?? ''
+    if (key === '')
+      throw new Error(`the variable ${apiKeyEnv}, which should hold a key, is not set`)
+    return key
+  }
+
+  async #fetch(path: string, request: unknown): Promise<Response> {
+    try {
+      return await fetch(`${this.#settings.baseUrl.replace(/\/+$/, '')}${path}`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          accept: 'text/event-stream, application/json',
+          ...(this.#key === '' ? {} : { authorization: `Bearer ${this.#key}` }),
+        },
+        body: JSON.stringify(request),
+        signal: this.#abort.signal,
+        // The conversation and the key are for this server, and for no other that it may name.
+        redirect: 'error',
+      })
+    } catch (error) {
+      throw this.#problem(error)
+    }
+  }
+
+  #wait(ms: number): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => {
+      this.#abort.abort(new Error(`the model's server said nothing for ${ms} ms`))
+    }, ms)
+  }
+
+  /** Why the connection failed: `fetch` hides it behind its own error. */
+  #problem(thrown: unknown): Error {
+    if (this.#abort.signal.aborted) return this.#abort.signal.reason as Error
+    const { message, cause } = thrown as Error & { cause?: Error & { code?: string } }
+    const { origin } = new URL(this.#settings.baseUrl)
+    const why = cause?.code ?? cause?.message ?? message
+    return this.#error(`the model's server at ${origin} cannot be reached, or broke off: ${why}`)
+  }
+
+  #error(message: string): Error {
+    const shown = this.#key === '' ? message : message.replaceAll(this.#key, '[key]')
+    return new Error(shown.slice(0, ERROR_CHARS_MAX))
+  }
+}
+
+/** The sentence in an error's body, as OpenAI and those who follow it write it; or what there is. */
+function messageOf(text: string): string {
+  try {
+    const { error, message } = JSON.parse(text) as {
+      error?: string | { message?: unknown }
+      message?: unknown
+    }
+    const said = typeof error === 'object' ? error.message : (error ?? message)
+    return typeof said === 'string' ? said : text
+  } catch {
+    return text.trim()
+  }
+}

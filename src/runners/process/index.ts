@@ -1,0 +1,209 @@
+/**
+ * The runner of programs that are started once for each turn, like `claude -p` and `codex exec`,
+ * and that keep the conversation themselves under a session id.
+ *
+ * I2: a turn's program begins only when the one before it is gone, whatever became of its turn.
+ * One id: a session's backend id is recorded before the program that may use it begins, or when it
+ * first tells it; whatever fails then, the next turn goes on with the same one.
+ */
+import { randomUUID } from 'node:crypto'
+import { access, constants } from 'node:fs/promises'
+import {
+  HoldfastError,
+  type Runner,
+  type RunnerContext,
+  type RunnerOutput,
+  type RunnerResult,
+  type RunnerSession,
+  type RunnerTurn,
+} from '../../core/index.ts'
+import { childEnvironment, type EnvironmentOptions } from '../child.ts'
+import { sessionFolder } from '../folders.ts'
+import { killOrphans, killOwn, markOf } from '../stragglers.ts'
+import { expandArguments, mentions } from './arguments.ts'
+import { Attempt, type Bounds } from './attempt.ts'
+import { claude } from './claude.ts'
+import { codex } from './codex.ts'
+import type { Dialect } from './dialect.ts'
+import { text } from './text.ts'
+
+export const DIALECTS = { claude, codex, text } as const satisfies Record<string, Dialect>
+
+export type ProcessOptions = EnvironmentOptions & {
+  /** The program: an absolute path, or a name on PATH. */
+  readonly command: string
+  /** Its arguments, and those that follow in a session's first turn and in later ones. */
+  readonly args?: readonly string[]
+  readonly firstArgs?: readonly string[]
+  readonly laterArgs?: readonly string[]
+  /** How it speaks. */
+  readonly output?: keyof typeof DIALECTS
+  /** Where it works; without it each session has a folder of its own in `folder`. */
+  readonly cwd?: string
+  /** Where the sessions' folders are. */
+  readonly folder: string
+} & Partial<Bounds>
+
+export const PROCESS_BOUNDS: Bounds = {
+  turnMs: Number.POSITIVE_INFINITY,
+  outputBytesMax: 67_108_864,
+  memoryBytesMax: 4_294_967_296,
+  killGraceMs: 3_000,
+}
+
+/** Sessions whose backend is known to know them, remembered: the longest unused are forgotten. */
+const KNOWN_MAX = 10_000
+
+/** How a turn begins: with a new backend session, or with one that there is. */
+type Begin = { readonly backend: string | null; readonly isFirst: boolean }
+
+export class ProcessRunner implements Runner {
+  readonly #options: ProcessOptions
+  readonly #dialect: Dialect
+  readonly #bounds: Bounds
+  /** The last program of each session, until it is gone. */
+  readonly #running = new Map<string, Attempt>()
+  readonly #known = new Set<string>()
+  #reaped: Promise<unknown> | null = null
+
+  constructor(options: ProcessOptions) {
+    this.#options = options
+    this.#dialect = DIALECTS[options.output ?? 'text']
+    const { turnMs, outputBytesMax, memoryBytesMax, killGraceMs } = options
+    this.#bounds = {
+      turnMs: turnMs ?? PROCESS_BOUNDS.turnMs,
+      outputBytesMax: outputBytesMax ?? PROCESS_BOUNDS.outputBytesMax,
+      memoryBytesMax: memoryBytesMax ?? PROCESS_BOUNDS.memoryBytesMax,
+      killGraceMs: killGraceMs ?? PROCESS_BOUNDS.killGraceMs,
+    }
+  }
+
+  async *run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, RunnerResult> {
+    const { id } = context.session
+    await this.#clear(id)
+    context.signal.throwIfAborted()
+    let begin = await this.#begin(context)
+    for (let starts = 1; ; starts += 1) {
+      const outcome = yield* this.#attempt(turn, context, begin)
+      if (outcome.type === 'done') {
+        this.#remember(id)
+        return outcome.text === null ? undefined : { text: outcome.text }
+      }
+      const { refusal, words } = outcome
+      const { backend } = begin
+      const isLost = refusal === 'unknown' && this.#known.delete(id)
+      const kind = isLost || !this.#reserves ? 'backend_lost' : 'backend_retried'
+      yield { type: 'activity', kind, data: { backend, words } }
+      if (!this.#reserves) throw backendLost(backend, words)
+      if (starts === 2) throw new Error(`it refuses its session either way: ${words}`)
+      begin = { backend, isFirst: refusal === 'unknown' }
+    }
+  }
+
+  /** The session is over: its program too. Its folder stays, for it is the agent's work. */
+  async release({ id }: RunnerSession): Promise<void> {
+    this.#known.delete(id)
+    await this.#running.get(id)?.child.stop(this.#bounds.killGraceMs)
+  }
+
+  async close(): Promise<void> {
+    const { killGraceMs } = this.#bounds
+    const running = [...this.#running.values()]
+    await Promise.all(running.map(({ child }) => child.stop(killGraceMs)))
+    await killOwn(this.#options.folder)
+  }
+
+  /** I2: what an earlier turn, or an earlier server, left running is gone before this begins. */
+  async #clear(session: string): Promise<void> {
+    this.#reaped ??= killOrphans(this.#options.folder)
+    await this.#reaped
+    const last = this.#running.get(session)
+    if (last === undefined) return
+    await last.child.stop(this.#bounds.killGraceMs)
+    if (this.#running.get(session) === last) this.#running.delete(session)
+  }
+
+  /** Whether the backend's session id is ours to choose; else the backend tells it. */
+  get #reserves(): boolean {
+    const { args = [], firstArgs = [] } = this.#options
+    return mentions([...args, ...firstArgs], 'sessionUuid')
+  }
+
+  /** Reserves the backend's session id, if it is ours to choose and there is none yet. */
+  async #begin(context: RunnerContext): Promise<Begin> {
+    const { id, backend } = context.session
+    if (backend !== null) return { backend, isFirst: !(await this.#isKnown(id, context)) }
+    if (!this.#reserves) return { backend: null, isFirst: true }
+    const reserved = randomUUID()
+    await context.bind(reserved)
+    return { backend: reserved, isFirst: true }
+  }
+
+  /**
+   * Whether the backend has answered in this session before. A first turn that died early may have
+   * left it without a trace; if it did leave one, the backend says so.
+   */
+  async #isKnown(session: string, context: RunnerContext): Promise<boolean> {
+    if (!this.#reserves || this.#known.has(session)) return true
+    for await (const { role } of context.history()) {
+      if (role !== 'assistant') continue
+      this.#remember(session)
+      return true
+    }
+    return false
+  }
+
+  #remember(session: string): void {
+    this.#known.delete(session)
+    this.#known.add(session)
+    const [oldest] = this.#known
+    if (this.#known.size > KNOWN_MAX && oldest !== undefined) this.#known.delete(oldest)
+  }
+
+  async *#attempt(turn: RunnerTurn, context: RunnerContext, { backend, isFirst }: Begin) {
+    const { command, args = [], firstArgs = [], laterArgs = [] } = this.#options
+    const all = [...args, ...(isFirst ? firstArgs : laterArgs)]
+    const { id } = context.session
+    const cwd = await this.#cwd(id)
+    // I2: if the turn is over by now, another may have begun; nothing is awaited from here on.
+    context.signal.throwIfAborted()
+    const attempt = new Attempt(
+      {
+        child: {
+          command,
+          args: expandArguments(all, { sessionUuid: backend ?? '', text: turn.text }),
+          cwd,
+          env: { ...childEnvironment(this.#options), ...markOf(this.#options.folder) },
+        },
+        stdin: mentions(all, 'text') ? '' : turn.text,
+        dialect: this.#dialect,
+        bounds: this.#bounds,
+        backend,
+      },
+      context,
+    )
+    this.#running.set(id, attempt)
+    try {
+      return yield* attempt.run()
+    } finally {
+      if (this.#running.get(id) === attempt) this.#running.delete(id)
+    }
+  }
+
+  async #cwd(session: string): Promise<string> {
+    const { cwd, folder } = this.#options
+    if (cwd === undefined) return sessionFolder(folder, session)
+    await access(cwd, constants.X_OK)
+    return cwd
+  }
+}
+
+/** The program chooses its ids itself, so there is no going on with this one. */
+function backendLost(backend: string | null, words: string): HoldfastError {
+  const message = `the agent has lost its session ${backend}: ${words}`
+  return new HoldfastError('backend_lost', message)
+}
+
+export function processRunner(options: ProcessOptions): Runner {
+  return new ProcessRunner(options)
+}

@@ -1,0 +1,468 @@
+/** The ACP runner with real children: an agent on the protocol's own library that can misbehave. */
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, describe, expect, it } from 'vitest'
+import { acpRunner, openHoldfast } from 'holdfast'
+import { openBench, type AcpBench, type BenchOptions } from '../support/acp-bench.ts'
+import { until } from '../support/gate.ts'
+import { isAlive, isReaped } from '../support/processes.ts'
+
+let bench: AcpBench | null = null
+
+async function open(options: BenchOptions = {}): Promise<AcpBench> {
+  bench = await openBench(options)
+  return bench
+}
+
+async function kill(pid: number): Promise<void> {
+  process.kill(pid, 'SIGKILL')
+  await until(() => isReaped(pid))
+}
+
+afterEach(async () => {
+  const last = bench
+  bench = null
+  await last?.close()
+})
+
+describe('a turn with an ACP agent', () => {
+  it('streams, ends with the prompt, and the next one goes on in the same session', async () => {
+    const { pids } = await open()
+    expect(pids).toEqual([])
+    const session = await bench!.session('a')
+    const parts: string[] = []
+    for await (const part of session.turn('hello')) parts.push(part)
+    expect(parts.join('')).toBe('1 hello')
+    const { backend } = await session.state()
+    expect(backend).toMatch(/^tiny-/)
+    expect(await session.turn('again')).toMatchObject({
+      state: 'done',
+      reply: { text: '2 again' },
+    })
+    expect((await session.state()).backend).toBe(backend)
+    expect(bench!.pids).toHaveLength(1)
+  })
+
+  it('records thoughts, plans, tools, usage and an early stop in their places', async () => {
+    await open()
+    const session = await bench!.session('a')
+    await session.turn('work')
+    const told = (await bench!.events(session)).map(({ type, kind, text, data }) =>
+      type === 'turn.activity' ? { kind, data } : (text ?? type),
+    )
+    expect(told).toEqual([
+      'session.created',
+      'turn.started',
+      'session.bound',
+      { kind: 'thought', data: { text: 'hm, so' } },
+      {
+        kind: 'plan',
+        data: { entries: [{ content: 'look', priority: 'high', status: 'pending' }] },
+      },
+      'I look. ',
+      {
+        kind: 'tool_use',
+        data: { id: 'call-1', title: 'grep', kind: 'search', input: { pattern: 'x' } },
+      },
+      {
+        kind: 'tool_result',
+        data: {
+          id: 'call-1',
+          title: 'grep',
+          status: 'completed',
+          input: { pattern: 'x' },
+          output: { matches: 2 },
+        },
+      },
+      {
+        kind: 'usage',
+        data: {
+          inputTokens: 7,
+          outputTokens: 2,
+          totalTokens: 9,
+          contextUsed: 10,
+          contextSize: 100,
+        },
+      },
+      { kind: 'stop', data: { reason: 'max_tokens' } },
+      'Two.',
+      'turn.done',
+    ])
+  })
+
+  it('loses no chunk that came before its end, and takes none that came after', async () => {
+    await open()
+    const session = await bench!.session('a')
+    const numbers = Array.from({ length: 500 }, (_, index) => `${index + 1} `).join('')
+    expect((await session.turn('burst 500')).reply?.text).toBe(numbers)
+    expect((await session.turn('late')).reply?.text).toBe('in time')
+    expect((await session.turn('next')).reply?.text).toBe('3 next')
+    expect(JSON.stringify(await bench!.events(session))).not.toContain('TOO LATE')
+  })
+
+  it('takes a flood no faster than it can be recorded, and refuses one message that is too large', async () => {
+    await open()
+    const session = await bench!.session('a')
+    expect((await session.turn('flood 3000')).reply?.text).toHaveLength(3_000_000)
+    const { state, error } = await session.turn('huge')
+    expect({ state, ...error }).toMatchObject({
+      state: 'failed',
+      message: expect.stringMatching(/byte limit/),
+    })
+    expect((await session.turn('next')).reply?.text).toBe('3 next')
+  })
+
+  it('bears stray output and wrong messages, and offers no file system', async () => {
+    await open({ env: { START: 'noise', RESTORE: 'load' } })
+    const session = await bench!.session('a')
+    expect((await session.turn('wild')).reply?.text).toBe('-32601')
+  })
+
+  it('fails with what the agent says, and the agent lives on', async () => {
+    await open()
+    const session = await bench!.session('a')
+    expect(await session.turn('refuse')).toMatchObject({
+      state: 'failed',
+      error: {
+        code: 'runner_failed',
+        message: 'the agent refused session/prompt: Internal error (the model is not there)',
+      },
+    })
+    expect(await session.turn('quit')).toMatchObject({
+      state: 'failed',
+      error: { message: 'the agent cancelled the turn by itself' },
+    })
+    expect((await session.turn('next')).reply?.text).toBe('3 next')
+    expect(bench!.pids).toHaveLength(1)
+  })
+
+  it('sees of our environment only what is allowed', async () => {
+    process.env['ACP_TEST_SECRET'] = 'secret'
+    process.env['ACP_TEST_SHOWN'] = 'shown'
+    try {
+      await open({ envAllow: ['ACP_TEST_SHOWN'] })
+      const session = await bench!.session('a')
+      expect((await session.turn('env ACP_TEST_SECRET')).reply?.text).toBe('undefined')
+      expect((await session.turn('env ACP_TEST_SHOWN')).reply?.text).toBe('shown')
+    } finally {
+      delete process.env['ACP_TEST_SECRET']
+      delete process.env['ACP_TEST_SHOWN']
+    }
+  })
+})
+
+describe('an agent that is gone', () => {
+  it.each(['load', 'late', 'resume'])('after idling goes on by %s', async (RESTORE) => {
+    const { holdfast } = await open({ idleMs: 1, env: { RESTORE } })
+    const session = await bench!.session('a')
+    await session.turn('hello')
+    const { backend } = await session.state()
+    const [first] = bench!.pids
+    await until(() => !isAlive(first!))
+    expect((await session.turn('again')).reply?.text).toBe('2 again')
+    expect((await session.state()).backend).toBe(backend)
+    expect(JSON.stringify(await bench!.events(session))).not.toContain('REPLAYED')
+    expect(holdfast.authority.counters.outputsLate).toBe(0)
+  })
+
+  it('in the middle of a turn fails that turn, with its last words, and the next one works', async () => {
+    await open()
+    const session = await bench!.session('a')
+    await session.turn('hello')
+    expect(await session.turn('die because')).toMatchObject({
+      state: 'failed',
+      reply: { text: 'about to' },
+      error: { code: 'runner_failed', message: expect.stringMatching(/exited with code 3/) },
+    })
+    const [diagnosis] = await bench!.activities(session, 'diagnosis')
+    expect(diagnosis.stderr).toContain('fatal: because')
+    expect((await session.turn('next')).reply?.text).toBe('3 next')
+    expect(bench!.pids).toHaveLength(2)
+  })
+
+  it('before it said a word leaves no id behind: the next turn is the first', async () => {
+    await open()
+    const session = await bench!.session('a')
+    expect((await session.turn('dieSilent')).state).toBe('failed')
+    expect((await session.state()).backend).toBeNull()
+    expect((await session.turn('next')).reply?.text).toBe('1 next')
+  })
+
+  it('and does not know its session any more is told as lost, and is asked again', async () => {
+    await open()
+    const session = await bench!.session('a')
+    await session.turn('hello')
+    const { backend } = await session.state()
+    const file = join(bench!.folder, `${backend}.json`)
+    renameSync(file, `${file}.away`)
+    await kill(bench!.pids[0]!)
+    const lost = { state: 'failed', error: { code: 'backend_lost' } }
+    expect(await session.turn('who am I')).toMatchObject(lost)
+    expect(await session.turn('who am I')).toMatchObject(lost)
+    renameSync(`${file}.away`, file)
+    expect((await session.turn('back')).reply?.text).toBe('2 back')
+    expect((await session.state()).backend).toBe(backend)
+  })
+
+  it('and never could load sessions goes on without context, and the log says so', async () => {
+    await open({ idleMs: 1, env: { RESTORE: '' } })
+    const session = await bench!.session('a')
+    await session.turn('hello')
+    expect((await session.state()).backend).toBeNull()
+    expect((await session.turn('again')).reply?.text).toBe('2 again')
+    expect(bench!.pids).toHaveLength(1)
+    expect(await bench!.activities(session, 'context_lost')).toEqual([])
+    await kill(bench!.pids[0]!)
+    expect((await session.turn('anew')).reply?.text).toBe('1 anew')
+    expect(await bench!.activities(session, 'context_lost')).toHaveLength(1)
+  })
+
+  it('at random moments never holds up its session', async () => {
+    await open({ env: { RESTORE: 'resume' } })
+    const session = await bench!.session('a')
+    for (let round = 0; round < 12; round += 1) {
+      const turn = session.turn('burst 200')
+      const killed = await killSoon(round)
+      const { state } = await turn
+      expect(['done', 'failed']).toContain(state)
+      const next = await session.turn('next')
+      expect({ killed, round, next }).toMatchObject({ next: { state: 'done', error: null } })
+    }
+    const ends = (await bench!.events(session)).filter(({ type }) =>
+      /^turn\.(done|fail)/.test(type),
+    )
+    expect(ends).toHaveLength(24)
+  })
+
+  /** Kills the agent that was started last, after so many turns of the event loop. */
+  async function killSoon(round: number): Promise<boolean> {
+    const before = bench!.pids.length
+    for (let loops = round * 40; loops > 0; loops -= 1) {
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    if (before === 0) await until(() => bench!.pids.length > 0)
+    const pid = bench!.pids.at(-1)!
+    if (!isAlive(pid)) return false
+    await kill(pid)
+    return true
+  }
+})
+
+describe('an agent that does not start', () => {
+  it('because it exits fails the turn, with its last words', async () => {
+    await open({ env: { START: 'exit' } })
+    const session = await bench!.session('a')
+    expect(await session.turn('hello')).toMatchObject({
+      state: 'failed',
+      error: { code: 'runner_failed', message: expect.stringMatching(/exited with code 4/) },
+    })
+    const [diagnosis] = await bench!.activities(session, 'diagnosis')
+    expect(diagnosis).toMatchObject({ code: 4, stderr: 'fatal: no configuration' })
+  })
+
+  it('because it hangs is given up', async () => {
+    await open({ env: { START: 'hang' }, startMs: 100 })
+    const session = await bench!.session('a')
+    const { error } = await session.turn('hello')
+    expect(error?.message).toMatch(/did not answer initialize within 100 ms/)
+  })
+
+  it.each([
+    ['version', /speaks ACP version 99/],
+    ['login', /wants a login first: run `tiny login`/],
+  ])('because of its %s fails the turn and says so', async (START, message) => {
+    await open({ env: { START } })
+    const session = await bench!.session('a')
+    expect((await session.turn('hello')).error?.message).toMatch(message)
+  })
+
+  it('because there is no such program says so', async () => {
+    await open({ command: '/no/such/agent' })
+    const session = await bench!.session('a')
+    expect((await session.turn('hello')).error?.message).toMatch(/no such program/)
+  })
+})
+
+describe('a cancelled turn', () => {
+  it('is passed on, and the agent lives', async () => {
+    await open()
+    const session = await bench!.session('a')
+    const turn = session.turn('hang')
+    await saying(turn, 'hanging')
+    const { id } = (await session.state()).running!
+    await session.cancelTurn(id)
+    expect(await turn).toMatchObject({ state: 'cancelled', reply: { text: 'hanging' } })
+    expect((await session.turn('next')).reply?.text).toBe('2 next')
+    expect(bench!.pids).toHaveLength(1)
+  })
+
+  it.each([
+    ['within the grace time', { cancelMs: 50 }],
+    ['after the turn was given up', { cancelMs: 300, limits: { cancelGraceMs: 1 } }],
+  ])('that the agent ignores costs it its life, %s', async (_, options) => {
+    await open(options)
+    const session = await bench!.session('a')
+    await session.turn('hello')
+    const turn = session.turn('deaf')
+    await saying(turn, 'deaf')
+    const { id } = (await session.state()).running!
+    await session.cancelTurn(id)
+    // I2: not before the one before it is really over.
+    const next = session.turn('next')
+    expect((await turn).state).toBe('cancelled')
+    expect((await next).reply?.text).toBe('3 next')
+    expect(bench!.pids).toHaveLength(2)
+    expect(bench!.living).toHaveLength(1)
+  })
+
+  it('before the agent has started leaves nothing running in it', async () => {
+    await open({ env: { START: 'hang' } })
+    const session = await bench!.session('a')
+    const turn = session.turn('hello')
+    await until(() => bench!.pids.length === 1)
+    await session.cancelTurn((await session.state()).running!.id)
+    expect((await turn).state).toBe('cancelled')
+  })
+
+  async function saying(turn: AsyncIterable<string>, text: string): Promise<void> {
+    for await (const part of turn) if (part.includes(text)) return
+    throw new Error(`it never said ${text}`)
+  }
+})
+
+describe('a permission request', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-asked-'))
+  const asked = join(folder, 'asked')
+  const outcomes = (): unknown[] =>
+    readFileSync(asked, 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown)
+  const env = { RESTORE: 'load', ASKED: asked }
+
+  afterEach(() => rmSync(asked, { force: true }))
+
+  it('becomes an ask with the options of the agent, and the answer is passed on', async () => {
+    await open({ env })
+    const session = await bench!.session('a')
+    const turn = session.turn('ask rm -rf')
+    await until(async () => (await session.asks()).length > 0)
+    const [ask] = await session.asks()
+    expect(ask).toMatchObject({
+      kind: 'permission',
+      question: 'rm -rf',
+      options: [
+        { id: 'yes', label: 'Allow' },
+        { id: 'no', label: 'Reject' },
+      ],
+      data: {
+        tool: { kind: 'execute', input: { command: 'rm -rf' } },
+        kinds: { yes: 'allow_once', no: 'reject_once' },
+      },
+    })
+    await expect(session.answer(ask!.id, 'maybe')).rejects.toMatchObject({ code: 'invalid_answer' })
+    await session.answer(ask!.id, 'yes')
+    await turn
+    expect(outcomes()).toEqual([{ outcome: 'selected', optionId: 'yes' }])
+  })
+
+  it.each([
+    ['timed_out', { askMs: 20 }],
+    ['nobody_to_ask', { onNobody: 'deny' as const }],
+  ])('that ends as %s is never taken for a yes, nor for a person’s no', async (outcome, more) => {
+    await open({ env, ...more })
+    const session = await bench!.session('a')
+    expect((await session.turn('ask rm -rf')).reply?.text).toBe('{"outcome":"cancelled"}')
+    expect(outcomes()).toEqual([{ outcome: 'cancelled' }])
+    const settled = (await bench!.events(session)).find(({ type }) => type === 'ask.settled')
+    expect(settled.outcome).toBe(outcome)
+  })
+
+  it('that comes after the prompt’s end finds nobody to ask', async () => {
+    await open({ env })
+    const session = await bench!.session('a')
+    expect((await session.turn('lateAsk')).reply?.text).toBe('in time')
+    await until(() => existsSync(asked))
+    expect(outcomes()).toEqual([{ outcome: 'cancelled' }])
+    const events = await bench!.events(session)
+    expect(events.filter(({ type }) => type === 'ask.opened')).toEqual([])
+  })
+
+  it('of a turn that is cancelled is withdrawn, and the agent is told', async () => {
+    await open({ env })
+    const session = await bench!.session('a')
+    const turn = session.turn('ask rm -rf')
+    await until(async () => (await session.asks()).length > 0)
+    await session.cancelTurn((await session.state()).running!.id)
+    expect((await turn).state).toBe('cancelled')
+    await until(() => existsSync(asked))
+    expect(outcomes()).toEqual([{ outcome: 'cancelled' }])
+    const settled = (await bench!.events(session)).find(({ type }) => type === 'ask.settled')
+    expect(settled.outcome).toBe('withdrawn')
+    expect((await session.turn('next')).reply?.text).toBe('2 next')
+  })
+})
+
+describe('children', () => {
+  it('are one for each session, and gone when it is closed', async () => {
+    await open()
+    const sessions = [await bench!.session('a'), await bench!.session('b')]
+    await Promise.all(sessions.map((session) => session.turn('hello')))
+    expect(bench!.living).toHaveLength(2)
+    await sessions[0]!.close()
+    await until(() => bench!.living.length === 1)
+    expect((await sessions[1]!.turn('again')).reply?.text).toBe('2 again')
+  })
+
+  it('can be one for all: it falls as one, and each session goes on', async () => {
+    await open({ perSession: false, env: { RESTORE: 'resume' } })
+    const sessions = await Promise.all(['a', 'b', 'c'].map((key) => bench!.session(key)))
+    const turns = await Promise.all(sessions.map((session) => session.turn('hello')))
+    expect(turns.map(({ reply }) => reply?.text)).toEqual(['1 hello', '1 hello', '1 hello'])
+    expect(bench!.pids).toHaveLength(1)
+    await sessions[2]!.close()
+    const [first, second] = [sessions[0]!.turn('hang'), sessions[1]!.turn('die now')]
+    expect((await Promise.all([first, second])).map(({ state }) => state)).toEqual([
+      'failed',
+      'failed',
+    ])
+    const next = await Promise.all(sessions.slice(0, 2).map((session) => session.turn('next')))
+    expect(next.map(({ reply }) => reply?.text)).toEqual(['3 next', '3 next'])
+    expect(bench!.pids).toHaveLength(2)
+  })
+
+  it('are no more than there may be: the longest idle one makes room', async () => {
+    await open({ childrenMax: 2, cancelMs: 50 })
+    const keys = ['a', 'b', 'c']
+    const [a, b, c] = await Promise.all(keys.map((key) => bench!.session(key)))
+    await a!.turn('hello')
+    await b!.turn('hello')
+    expect((await c!.turn('hello')).reply?.text).toBe('1 hello')
+    await until(() => bench!.living.length === 2)
+    const busy = [b!.turn('deaf'), c!.turn('deaf')]
+    await Promise.all(busy.map(({ admission }) => admission))
+    expect((await a!.turn('again')).error?.code).toBe('too_many')
+    for (const session of [b!, c!]) await session.cancelTurn((await session.state()).running!.id)
+    await Promise.all(busy)
+    expect((await a!.turn('again')).reply?.text).toBe('2 again')
+  })
+
+  it('are gone when Holdfast is closed, in the middle of a turn too', async () => {
+    const { holdfast } = await open()
+    const session = await bench!.session('a')
+    const turn = session.turn('deaf')
+    for await (const _ of turn) break
+    await holdfast.close()
+    expect(bench!.living).toEqual([])
+  })
+
+  it('are not started before a turn wants them', async () => {
+    const holdfast = await openHoldfast({
+      store: 'memory:',
+      agents: { gone: acpRunner({ command: '/no/such/agent' }) },
+    })
+    await holdfast.resolve({ key: 'a' })
+    await holdfast.close()
+  })
+})

@@ -1,0 +1,238 @@
+/**
+ * A tiny agent on the protocol's own library, for what no real agent does on request. The prompt's
+ * first word says what it does; it counts the prompts of a session, so that lost context shows.
+ * KEEP: a folder where sessions are kept. RESTORE: `load`, `late` (it says that a session is loaded
+ * before it has said all again), `resume` or nothing. START: how it fails.
+ */
+import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable, Writable } from 'node:stream'
+import { agent, ndJsonStream, PROTOCOL_VERSION, RequestError } from '@agentclientprotocol/sdk'
+
+const { KEEP = '', RESTORE = '', START = '', ASKED = '' } = process.env
+const never = new Promise(() => {})
+/** By session: the prompts so far, and how to cancel the one that runs. */
+const sessions = new Map()
+
+const file = (id) => join(KEEP, `${id}.json`)
+/** All or nothing: it may be killed at any moment. */
+const keep = (id) => {
+  if (KEEP === '') return
+  writeFileSync(`${file(id)}.new`, JSON.stringify(sessions.get(id).texts))
+  renameSync(`${file(id)}.new`, file(id))
+}
+
+if (START === 'exit') {
+  process.stderr.write('fatal: no configuration\n')
+  process.exit(4)
+}
+if (START === 'noise') process.stdout.write('hello, I am a log line\n')
+process.stderr.write(`started ${process.pid}\n`)
+// How often it was started, and as what.
+if (KEEP !== '') appendFileSync(join(KEEP, 'starts'), `${process.pid}\n`)
+
+function find(id) {
+  if (!existsSync(file(id))) throw RequestError.sessionNotFound(id)
+  sessions.set(id, { texts: JSON.parse(readFileSync(file(id), 'utf8')), cancel: () => {} })
+}
+
+/** As `count` answered it. */
+async function replay(client, sessionId) {
+  for (const [index, text] of sessions.get(sessionId).texts.entries()) {
+    if (RESTORE === 'late') await new Promise((resolve) => setTimeout(resolve, 20))
+    await tell(client, sessionId, {
+      sessionUpdate: 'user_message_chunk',
+      content: { type: 'text', text },
+    })
+    await say(client, sessionId, `REPLAYED `)
+    await say(client, sessionId, `${index + 1} ${text}`)
+  }
+}
+
+const app = agent({ name: 'tiny' })
+  .onRequest('initialize', () =>
+    START === 'hang'
+      ? never
+      : {
+          protocolVersion: START === 'version' ? 99 : PROTOCOL_VERSION,
+          agentCapabilities: {
+            loadSession: RESTORE === 'load' || RESTORE === 'late',
+            sessionCapabilities: RESTORE === 'resume' ? { resume: {}, close: {} } : {},
+          },
+          authMethods: [{ id: 'login', name: 'Log in', description: 'run `tiny login`' }],
+        },
+  )
+  .onRequest('session/new', ({ params }) => {
+    if (START === 'login') throw RequestError.authRequired()
+    const id = `tiny-${process.pid}-${sessions.size}`
+    sessions.set(id, { texts: [], cancel: () => {}, cwd: params.cwd })
+    return { sessionId: id }
+  })
+  .onRequest('session/load', async ({ params, client }) => {
+    find(params.sessionId)
+    if (RESTORE === 'late') void replay(client, params.sessionId)
+    else await replay(client, params.sessionId)
+    return {}
+  })
+  .onRequest('session/resume', ({ params }) => {
+    find(params.sessionId)
+    return {}
+  })
+  .onRequest('session/close', ({ params }) => {
+    sessions.delete(params.sessionId)
+    return {}
+  })
+  .onNotification('session/cancel', ({ params }) => sessions.get(params.sessionId)?.cancel())
+  .onRequest('session/prompt', async ({ params, client }) => {
+    const { sessionId, prompt } = params
+    const session = sessions.get(sessionId)
+    if (session === undefined) throw RequestError.sessionNotFound(sessionId)
+    const [{ text }] = prompt
+    session.texts.push(text)
+    keep(sessionId)
+    const cancelled = new Promise((resolve) => {
+      session.cancel = () => resolve({ stopReason: 'cancelled' })
+    })
+    const [word, ...rest] = text.split(' ')
+    const name = Object.hasOwn(ACTS, word) ? word : 'count'
+    const answer = await ACTS[name]({ client, sessionId, session, cancelled, rest: rest.join(' ') })
+    return answer ?? { stopReason: 'end_turn' }
+  })
+
+const say = (client, sessionId, text, more = {}) =>
+  client.notify('session/update', {
+    sessionId,
+    update: { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text }, ...more },
+  })
+const tell = (client, sessionId, update) => client.notify('session/update', { sessionId, update })
+
+/** Once the response is on its way: in the same breath, but after it. */
+const afterwards = (act) => {
+  const write = process.stdout.write.bind(process.stdout)
+  process.stdout.write = (chunk, ...rest) => {
+    const isResponse = String(chunk).includes('stopReason')
+    if (isResponse) process.stdout.write = write
+    if (isResponse) void act()
+    return write(chunk, ...rest)
+  }
+}
+
+const ACTS = {
+  async count({ client, sessionId, session }) {
+    await say(client, sessionId, `${session.texts.length} `)
+    await say(client, sessionId, session.texts.at(-1))
+  },
+  async where({ client, sessionId, session }) {
+    await say(client, sessionId, `${process.pid} ${session.cwd}`)
+  },
+  async env({ client, sessionId, rest }) {
+    await say(client, sessionId, String(process.env[rest]))
+  },
+  async work({ client, sessionId }) {
+    await tell(client, sessionId, {
+      sessionUpdate: 'agent_thought_chunk',
+      content: { type: 'text', text: 'hm, ' },
+    })
+    await tell(client, sessionId, {
+      sessionUpdate: 'agent_thought_chunk',
+      content: { type: 'text', text: 'so' },
+    })
+    await tell(client, sessionId, {
+      sessionUpdate: 'plan',
+      entries: [{ content: 'look', priority: 'high', status: 'pending' }],
+    })
+    await say(client, sessionId, 'I look. ')
+    const toolCallId = 'call-1'
+    await tell(client, sessionId, {
+      sessionUpdate: 'tool_call',
+      toolCallId,
+      title: 'grep',
+      kind: 'search',
+      status: 'pending',
+      rawInput: { pattern: 'x' },
+    })
+    await tell(client, sessionId, {
+      sessionUpdate: 'tool_call_update',
+      toolCallId,
+      status: 'in_progress',
+    })
+    await tell(client, sessionId, {
+      sessionUpdate: 'tool_call_update',
+      toolCallId,
+      status: 'completed',
+      rawOutput: { matches: 2 },
+    })
+    await tell(client, sessionId, { sessionUpdate: 'usage_update', used: 10, size: 100 })
+    await tell(client, sessionId, { sessionUpdate: 'a_kind_of_tomorrow', thing: 1 })
+    await say(client, sessionId, 'Two.')
+    return { stopReason: 'max_tokens', usage: { inputTokens: 7, outputTokens: 2, totalTokens: 9 } }
+  },
+  async die({ client, sessionId, rest }) {
+    await say(client, sessionId, 'about to')
+    process.stderr.write(`fatal: ${rest}\n`)
+    process.exit(3)
+  },
+  dieSilent: () => process.exit(3),
+  async hang({ client, sessionId, cancelled }) {
+    await say(client, sessionId, 'hanging')
+    return cancelled
+  },
+  async deaf({ client, sessionId }) {
+    await say(client, sessionId, 'deaf')
+    return never
+  },
+  async ask({ client, sessionId, rest, cancelled }) {
+    const { outcome } = await client.request('session/request_permission', {
+      sessionId,
+      toolCall: { toolCallId: 'call-2', title: rest, kind: 'execute', rawInput: { command: rest } },
+      options: [
+        { optionId: 'yes', name: 'Allow', kind: 'allow_once' },
+        { optionId: 'no', name: 'Reject', kind: 'reject_once' },
+      ],
+    })
+    if (ASKED !== '') appendFileSync(ASKED, `${JSON.stringify(outcome)}\n`)
+    await say(client, sessionId, JSON.stringify(outcome))
+    return Promise.race([cancelled, Promise.resolve()])
+  },
+  async late({ client, sessionId }) {
+    await say(client, sessionId, 'in time')
+    afterwards(() => say(client, sessionId, 'TOO LATE'))
+  },
+  async lateAsk({ client, sessionId, session }) {
+    setImmediate(
+      () => void ACTS.ask({ client, sessionId, session, rest: 'late', cancelled: never }),
+    )
+    await say(client, sessionId, 'in time')
+  },
+  async flood({ client, sessionId, rest }) {
+    for (let n = 0; n < Number(rest); n += 1) await say(client, sessionId, 'x'.repeat(1_000))
+  },
+  async huge({ client, sessionId }) {
+    await say(client, sessionId, 'x'.repeat(9_000_000))
+    return never
+  },
+  async burst({ client, sessionId, rest }) {
+    for (let n = 1; n <= Number(rest); n += 1) void say(client, sessionId, `${n} `)
+  },
+  async wild({ client, sessionId }) {
+    process.stdout.write(
+      'a stray log line\n[1,2]\n"text"\n{"jsonrpc":"2.0","id":999,"result":{}}\n',
+    )
+    await client.notify('session/update', { sessionId, update: { sessionUpdate: 7 } })
+    await client.notify('session/update', null)
+    const denied = await client
+      .request('fs/read_text_file', { sessionId, path: '/etc/passwd' })
+      .catch((error) => error.code)
+    await say(client, sessionId, String(denied))
+  },
+  refuse() {
+    throw RequestError.internalError({ details: 'the model is not there' })
+  },
+  async quit({ client, sessionId }) {
+    await say(client, sessionId, 'no')
+    return { stopReason: 'cancelled' }
+  },
+}
+
+app.connect(ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)))
+process.stdin.on('end', () => process.exit())

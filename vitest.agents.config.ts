@@ -1,0 +1,13 @@
+import { defineConfig } from 'vitest/config'
+
+/** The real agents: minutes, and gigabytes to install. `npm run e2e:agents` has them ready. */
+export default defineConfig({
+  test: {
+    include: ['test/agents/**/*.agents.ts', 'test/agents/**/*.test.ts'],
+    env: { HOLDFAST_AGENTS: '1' },
+    pool: 'forks',
+    maxWorkers: 2,
+    testTimeout: 180_000,
+    hookTimeout: 60_000,
+  },
+})
