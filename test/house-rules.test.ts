@@ -208,7 +208,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   library: ['core', 'stores', 'runners', 'wire'],
   doors: ['wire', 'core'],
   server: ['doors', 'wire', 'core'],
-  cli: ['library', 'server', 'doors', 'wire', 'core', 'stores', 'runners'],
+  cli: ['library', 'server', 'doors', 'client', 'wire', 'core', 'stores', 'runners'],
   client: ['wire'],
   inspector: ['client', 'wire'],
   vitest: ['library', 'core'],
