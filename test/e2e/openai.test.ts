@@ -314,6 +314,22 @@ describe("the client's own retry after a lost reply", () => {
     proxy.lose = 0
   })
 
+  it('has one place in the queue, also if it was cut off while it waited', async () => {
+    const first = say(client({ key: 'queue' }), 'first', 'played')
+    const strings = await puppet.turn('first')
+    const second = say(client({ key: 'queue', url: proxied, maxRetries: 2 }), 'second', 'played')
+    const attempts = (): number => proxy.requests
+    const before = attempts()
+    await until(() => attempts() > before)
+    proxy.cut()
+    await until(() => attempts() > before + 1)
+    strings.end('one')
+    const next = await puppet.turn('second')
+    next.end('two')
+    expect(await Promise.all([first, second])).toEqual(['one', 'two'])
+    expect(ran).toEqual(['first', 'second'])
+  })
+
   it('gets the whole stream of the turn again', async () => {
     proxy.lose = 1
     const stream = await client({
@@ -613,6 +629,19 @@ describe('refusals', () => {
       .catch((error) => error)
     expect(refused).toBeInstanceOf(OpenAI.NotFoundError)
     expect(refused.code).toBe('route_unknown')
+  })
+
+  it.each([
+    ['no object', '[]'],
+    ['no JSON', '{"model":'],
+    ['nested without end', `{"messages":${'['.repeat(100_000)}${']'.repeat(100_000)}}`],
+  ])('tell who sends a body that is %s', async (_, body) => {
+    const headers = { 'content-type': 'application/json' }
+    const answer = await fetch(`${server.url}/v1/responses`, { method: 'POST', headers, body })
+    expect([answer.status, await answer.json()]).toEqual([
+      400,
+      { error: expect.objectContaining({ code: 'bad_request', type: 'invalid_request_error' }) },
+    ])
   })
 
   it('of a body that is too large come before it is read', async () => {

@@ -6,6 +6,8 @@ export class CuttingProxy {
   lose = 0
   /** How many were. */
   lost = 0
+  /** How many times a client sent something. */
+  requests = 0
   /** Told of every reply that is lost. */
   onLost: () => void = () => undefined
   readonly #server: Server
@@ -23,7 +25,10 @@ export class CuttingProxy {
           upstream.destroy()
         })
       }
-      client.on('data', (data) => upstream.write(data))
+      client.on('data', (data) => {
+        upstream.write(data)
+        this.requests += 1
+      })
       upstream.on('data', (data) => {
         if (this.lose === 0) return void client.write(data)
         this.lose -= 1

@@ -1,7 +1,7 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
 import { invalid, type Message, type Session, type SessionHandle } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import { isRecord } from './parameters.ts'
+import { isRecord, readBody } from './parameters.ts'
 import { textPart } from './response.ts'
 import { conversationFacts, conversationId } from './targets.ts'
 
@@ -10,8 +10,7 @@ const ITEMS = 20
 
 export async function createConversation(exchange: Exchange): Promise<void> {
   exchange.query([])
-  const body = await exchange.json()
-  const { items, metadata } = isRecord(body) ? body : {}
+  const { items, metadata } = readBody(await exchange.json(), {})
   if (Array.isArray(items) && items.length > 0) {
     throw invalid('items', 'must be empty: what is in a conversation was said in it')
   }

@@ -4,6 +4,7 @@
  * is refused, so that nobody takes it for granted.
  */
 import { HoldfastError, invalid } from '../../core/index.ts'
+import { nestsTooDeep } from '../../wire/bodies.ts'
 
 export type Body = Readonly<Record<string, unknown>>
 
@@ -42,6 +43,7 @@ export const RESPONSE_RULES: Readonly<Record<string, Rule>> = {
 /** The body as an object, in which nothing is asked for that there is not. */
 export function readBody(body: unknown, rules: Readonly<Record<string, Rule>>): Body {
   if (!isRecord(body)) throw new HoldfastError('bad_request', 'the body must be a JSON object')
+  if (nestsTooDeep(body)) throw new HoldfastError('bad_request', 'the body nests too deep')
   for (const [name, isAcceptable] of Object.entries(rules)) {
     if (!isAcceptable(body[name])) throw invalid(name, 'asks for something that Holdfast lacks')
   }
