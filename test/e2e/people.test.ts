@@ -157,28 +157,28 @@ describe('send', () => {
 
   it.runIf(hasTerminal)('asks at the prompt, until the answer is one', async () => {
     const line = new TerminalLine(['send', 'prompted', 'the door', '--agent', 'ask', ...at()])
-    await line.shows('2) deny')
+    await line.said('2) deny')
     line.type('perhaps\r')
-    await line.shows('please answer')
+    await line.said('please answer')
     line.type('1\r')
     expect(await line.exited).toBe(0)
-    expect(line.shown).toMatch(/the door\r?\n$/)
+    expect(line.stdout).toMatch(/the door\r?\n$/)
   })
 
   it.runIf(hasTerminal)('stops asking when somebody else has answered', async () => {
     const line = new TerminalLine(['send', 'elsewhere', 'the door', '--agent', 'ask', ...at()])
-    await line.shows('2) deny')
+    await line.said('2) deny')
     const session = holdfast.session(await idOf('elsewhere'))
     const [ask] = await session.asks()
     await session.answer(ask!.id, 'deny')
     expect(await line.exited).toBe(0)
-    expect(line.shown).toContain('(no longer asked)')
-    expect(line.shown).toMatch(/I may not: denied\r?\n$/)
+    expect(line.stdout).toContain('(no longer asked)')
+    expect(line.stdout).toMatch(/I may not: denied\r?\n$/)
   })
 
   it.runIf(hasTerminal)('cancels from the prompt too', async () => {
     const line = new TerminalLine(['send', 'no answer', 'the door', '--agent', 'ask', ...at()])
-    await line.shows('2) deny')
+    await line.said('2) deny')
     line.type('\u0003')
     expect(await line.exited).toBe(130)
     expect((await holdfast.session(await idOf('no answer')).finished('t3')).state).toBe('cancelled')

@@ -2,83 +2,88 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { until } from './gate.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
-/** Runs another command as if at a terminal. */
+/** `script` runs another command as if at a terminal. */
 export const hasTerminal = spawnSync('script', ['--version']).status === 0
 
 const running = new Set<ChildProcess>()
 
-export class CommandLine {
+/** Ends whatever a test left running. */
+export function killCommands(): void {
+  for (const child of running) child.kill('SIGKILL')
+}
+
+/** A process whose output is kept, and can be waited for. */
+class Spoken {
   readonly child: ChildProcess
   /** With its exit code, once all it said was read. */
   readonly exited: Promise<number | null>
   stdout = ''
   stderr = ''
+  #isOver = false
+  #waiting: (() => void)[] = []
 
-  constructor(args: readonly string[], { env = {}, input }: CommandOptions = {}) {
-    this.child = spawn(process.execPath, [MAIN, ...args], {
-      stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
-      env: { ...process.env, ...env },
+  constructor(child: ChildProcess) {
+    this.child = child
+    running.add(child)
+    child.stdout?.on('data', (data: Buffer) => {
+      this.stdout += data.toString()
+      this.#wake()
     })
-    this.exited = this.#listen()
-    if (input !== undefined) this.child.stdin?.end(input)
+    child.stderr?.on('data', (data: Buffer) => {
+      this.stderr += data.toString()
+      this.#wake()
+    })
+    this.exited = once(child, 'close').then(([code]) => {
+      running.delete(child)
+      this.#isOver = true
+      this.#wake()
+      return code as number | null
+    })
   }
 
   /** When it has said this, on either stream. */
   async said(text: string): Promise<void> {
-    let isOver = false
-    void this.exited.then(() => (isOver = true))
-    await until(() => isOver || `${this.stdout}${this.stderr}`.includes(text))
-    if (!`${this.stdout}${this.stderr}`.includes(text)) {
-      throw new Error(`never said ${text}:\n${this.stdout}${this.stderr}`)
+    while (!this.stdout.includes(text) && !this.stderr.includes(text)) {
+      if (this.#isOver) throw new Error(`never said ${text}:\n${this.stdout}${this.stderr}`)
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
     }
   }
 
-  async #listen(): Promise<number | null> {
-    running.add(this.child)
-    this.child.stdout?.on('data', (data: Buffer) => (this.stdout += data.toString()))
-    this.child.stderr?.on('data', (data: Buffer) => (this.stderr += data.toString()))
-    const [code] = (await once(this.child, 'close')) as [number | null]
-    running.delete(this.child)
-    return code
+  #wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake()
   }
 }
 
 export type CommandOptions = {
   readonly env?: Readonly<Record<string, string>>
+  /** All of stdin. */
   readonly input?: string
 }
 
-/** At a terminal of its own: what is typed goes in, what is shown comes out. */
-export class TerminalLine {
-  readonly exited: Promise<number | null>
-  shown = ''
-  readonly #child: ChildProcess
-
-  constructor(args: readonly string[]) {
-    const command = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(' ')
-    this.#child = spawn('script', ['-qefc', command, '/dev/null'], { stdio: 'pipe' })
-    running.add(this.#child)
-    this.#child.stdout?.on('data', (data: Buffer) => (this.shown += data.toString()))
-    this.exited = once(this.#child, 'close').then(([code]) => {
-      running.delete(this.#child)
-      return code as number | null
-    })
-  }
-
-  type(text: string): void {
-    this.#child.stdin?.write(text)
-  }
-
-  shows(text: string): Promise<void> {
-    return until(() => this.shown.includes(text))
+export class CommandLine extends Spoken {
+  constructor(args: readonly string[], { env = {}, input }: CommandOptions = {}) {
+    const stdin = input === undefined ? 'ignore' : 'pipe'
+    super(
+      spawn(process.execPath, [MAIN, ...args], {
+        stdio: [stdin, 'pipe', 'pipe'],
+        env: { ...process.env, ...env },
+      }),
+    )
+    if (input !== undefined) this.child.stdin?.end(input)
   }
 }
 
-/** Ends whatever a test left running. */
-export function killCommands(): void {
-  for (const child of running) child.kill('SIGKILL')
+/** At a terminal of its own: what is typed goes in, what is shown comes out. */
+export class TerminalLine extends Spoken {
+  constructor(args: readonly string[]) {
+    const command = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(' ')
+    super(spawn('script', ['-qefc', command, '/dev/null'], { stdio: 'pipe' }))
+  }
+
+  type(text: string): void {
+    this.child.stdin?.write(text)
+  }
 }

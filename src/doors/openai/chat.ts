@@ -63,33 +63,60 @@ function completed({ id, created, model }: Completion, answer: Answer, admitted:
 const BETWEEN = '\n\n'
 
 async function* chunks(
-  { id, created, model }: Completion,
+  completion: Completion,
   answer: AsyncIterable<readonly Part[]>,
   body: Body,
 ): AsyncGenerator<string> {
   const options = body['stream_options']
   const withUsage = isRecord(options) && options['include_usage'] === true
-  const facts = { id, object: 'chat.completion.chunk', created, model }
-  const chunk = (choices: readonly unknown[], usage: unknown = null): string =>
-    `data: ${JSON.stringify({ ...facts, choices, ...(withUsage ? { usage } : {}) })}\n\n`
-  const choice = (delta: object, finish: string | null = null): string =>
-    chunk([{ index: 0, delta, logprobs: null, finish_reason: finish }])
-  yield choice({ role: 'assistant', content: '', refusal: null })
-  let spoken = -1
-  for await (const parts of answer) {
-    let text = ''
-    for (const part of parts) {
-      if (part.type === 'text') {
-        const gap = spoken >= 0 && part.message > spoken ? BETWEEN : ''
-        text += choice({ content: `${gap}${part.text}` })
-        spoken = part.message
-      } else if (part.type === 'end') {
-        const failure = turnFailure(part.outcome)
-        if (failure !== null) return void (yield `${text}${errorText(failure.body.error)}`)
-        const usage = withUsage ? chunk([], chatUsage(part.usage)) : ''
-        text += `${choice({}, 'stop')}${usage}data: [DONE]\n\n`
+  const telling = new Telling(completion, withUsage)
+  yield telling.begin()
+  for await (const parts of answer) yield parts.map((part) => telling.tell(part)).join('')
+}
+
+/** A completion as it comes: each chunk with the little that is new. */
+class Telling {
+  readonly #facts: object
+  readonly #withUsage: boolean
+  /** The message that was told last. */
+  #message = -1
+
+  constructor({ id, created, model }: Completion, withUsage: boolean) {
+    this.#facts = { id, object: 'chat.completion.chunk', created, model }
+    this.#withUsage = withUsage
+  }
+
+  begin(): string {
+    return this.#choice({ role: 'assistant', content: '', refusal: null })
+  }
+
+  tell(part: Part): string {
+    switch (part.type) {
+      case 'text': {
+        const isNext = this.#message >= 0 && part.message > this.#message
+        this.#message = part.message
+        return this.#choice({ content: `${isNext ? BETWEEN : ''}${part.text}` })
       }
+      case 'message':
+        return ''
+      case 'end':
+        return this.#end(part)
     }
-    if (text !== '') yield text
+  }
+
+  #end({ outcome, usage }: Part & { readonly type: 'end' }): string {
+    const failure = turnFailure(outcome)
+    if (failure !== null) return errorText(failure.body.error)
+    const last = this.#withUsage ? this.#chunk([], chatUsage(usage)) : ''
+    return `${this.#choice({}, 'stop')}${last}data: [DONE]\n\n`
+  }
+
+  #choice(delta: object, finishReason: string | null = null): string {
+    return this.#chunk([{ index: 0, delta, logprobs: null, finish_reason: finishReason }])
+  }
+
+  #chunk(choices: readonly object[], usage: object | null = null): string {
+    const told = this.#withUsage ? { usage } : {}
+    return `data: ${JSON.stringify({ ...this.#facts, choices, ...told })}\n\n`
   }
 }

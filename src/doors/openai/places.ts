@@ -10,6 +10,7 @@ import {
   type Input,
   type ResolveOptions,
   type Session,
+  type SessionEvent,
   type SessionHandle,
   type TurnHandle,
   type TurnOptions,
@@ -38,6 +39,9 @@ export interface Place {
 
 /** How long after its end a turn is still what a retry may be about. */
 const RETRY_MS = 600_000
+/** Events read at once. */
+const PAGE = 256
+const PREVIOUS = 'previous_response_id'
 
 /** The session of a key, made with the first turn. */
 export class KeyPlace implements Place {
@@ -100,39 +104,39 @@ export class ChainPlace implements Place {
   async enter(visit: Visit): Promise<Admitted> {
     const session = this.#holdfast.session(this.#id)
     assertAgent(await session.state(), this.#agent)
-    await this.#assertLast(session, visit.options.idempotencyKey)
+    const { endedAt } = await session.getTurn(this.#after)
+    if (endedAt === null) throw invalid(PREVIOUS, 'is the id of a response that is not over')
+    const next = await this.#nextTurn(session)
+    // What this very request has become is no other turn.
+    const isOwn = next?.keys?.some(({ key }) => key === visit.options.idempotencyKey) === true
+    if (next !== null && !isOwn) throw notLast()
     return enterSession(this.#holdfast, session, visit)
   }
 
-  /** Throws if another turn came after; one that this very request has become is no other. */
-  async #assertLast(session: SessionHandle, key: string): Promise<void> {
-    const begin = Number(this.#after.slice(1))
-    const { endedAt } = await session.getTurn(this.#after)
-    let after = begin
+  /** What was admitted after it, if anything. */
+  async #nextTurn(session: SessionHandle): Promise<Admission | null> {
+    let after = Number(this.#after.slice(1))
     for (;;) {
-      const { row, events } = await session.read(after, 256)
-      for (const { body, seq } of events) {
-        const event = JSON.parse(body) as Turned
-        const isOther =
-          event.turn !== this.#after && event.keys?.some((own) => own.key === key) !== true
-        if (/^turn\.(started|queued)$/.test(event.type) && isOther) throw notLast()
-        after = seq
-      }
-      if (events.length === 0 || after >= (row?.seq ?? 0)) break
+      const { row, events } = await session.read(after, PAGE)
+      const next = events
+        .map(({ body }) => JSON.parse(body) as SessionEvent)
+        .find((event) => isAdmission(event) && event.turn !== this.#after)
+      if (next !== undefined) return next as Admission
+      after = events.at(-1)?.seq ?? row?.seq ?? after
+      if (after >= (row?.seq ?? 0)) return null
     }
-    if (endedAt === null) throw invalid('previous_response_id', 'is of a response that is not over')
   }
 }
 
-type Turned = {
-  readonly type: string
-  readonly turn?: string
-  readonly keys?: readonly { readonly key: string }[]
+type Admission = Extract<SessionEvent, { type: 'turn.queued' | 'turn.started' }>
+
+function isAdmission(event: SessionEvent): event is Admission {
+  return event.type === 'turn.queued' || event.type === 'turn.started'
 }
 
 function notLast(): HoldfastError {
   return invalid(
-    'previous_response_id',
+    PREVIOUS,
     'must be the last response of its conversation: Holdfast keeps one line, without branches',
   )
 }
