@@ -42,6 +42,9 @@ function answered({ answer }: { readonly answer: unknown }): string {
   return `: ${JSON.stringify(answer)}`
 }
 
+/** Of whatever else happens: why, or what kind of thing it is. */
 function reasonOf(event: SessionEvent): string {
-  return 'reason' in event ? event.reason : ''
+  const { reason, kind } = event as { readonly reason?: unknown; readonly kind?: unknown }
+  if (typeof reason === 'string') return reason
+  return typeof kind === 'string' ? kind : ''
 }
