@@ -362,6 +362,44 @@ describe("the client's own retry after a lost reply", () => {
   })
 })
 
+describe('many clients on a network that loses replies', () => {
+  it('run every turn once, in order, and each gets its own reply', async () => {
+    const seed = Math.trunc(Math.random() * 2 ** 32)
+    const random = seeded(seed)
+    proxy.isLost = () => random() < 0.2
+    const texts = Array.from({ length: 40 }, (_, index) => `message ${index}`)
+    const replies = await Promise.all(
+      texts.map((text, index) => {
+        // Four sessions, and every fifth request is one of its own.
+        const key = index % 5 === 4 ? {} : { key: `lossy ${index % 5}` }
+        return say(client({ url: proxied, maxRetries: 10, ...key }), text)
+      }),
+    )
+    proxy.isLost = () => false
+    const told = replies.map((reply) => JSON.parse(reply) as { input: string; before: number })
+    expect(
+      told.map(({ input }) => input),
+      `seed ${seed}`,
+    ).toEqual(texts)
+    expect(ran.toSorted(), `seed ${seed}`).toEqual(texts.toSorted())
+    const first = told.filter((_, index) => index % 5 === 0).map(({ before }) => before)
+    expect(
+      first.toSorted((a, b) => a - b),
+      `seed ${seed}`,
+    ).toEqual(first.map((_, index) => index))
+    expect(proxy.lost).toBeGreaterThan(0)
+  })
+})
+
+/** Numbers from 0 to 1 that are the same for the same seed. */
+function seeded(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return state / 2 ** 32
+  }
+}
+
 describe('an Idempotency-Key', () => {
   const once = (openai: OpenAI, text: string, idempotency: string) =>
     openai.chat.completions.create(

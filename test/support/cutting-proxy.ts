@@ -4,6 +4,8 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 export class CuttingProxy {
   /** How many of the next replies are lost. */
   lose = 0
+  /** Whether another one is lost, besides. */
+  isLost = (): boolean => false
   /** How many were. */
   lost = 0
   /** How many times a client sent something. */
@@ -30,8 +32,8 @@ export class CuttingProxy {
         this.requests += 1
       })
       upstream.on('data', (data) => {
-        if (this.lose === 0) return void client.write(data)
-        this.lose -= 1
+        if (this.lose === 0 && !this.isLost()) return void client.write(data)
+        this.lose = Math.max(0, this.lose - 1)
         this.lost += 1
         client.destroy()
         this.onLost()

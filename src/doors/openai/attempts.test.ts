@@ -15,14 +15,18 @@ function remembering(...attempts: readonly Attempt[]): Attempts {
 }
 
 describe('a retry', () => {
-  it('is of the attempt whose caller left last', async () => {
-    const attempts = remembering(left('a', 1), left('b', 3), left('c', 2))
-    expect(await attempts.find('body', 1, 4)?.key).toBe('b')
-  })
+  const answered = { isAnswered: true }
+  const waiting = { callers: 1 }
 
-  it('is rather of one whose caller is gone than of one whose caller still waits', async () => {
-    const attempts = remembering(left('a', 1), left('b', 2, { callers: 1 }))
-    expect(await attempts.find('body', 1, 4)?.key).toBe('a')
+  it.each([
+    ['the one that was left last', [left('other', 1), left('this', 3), left('other', 2)]],
+    ['one without an answer', [left('this', 1), left('other', 2, answered)]],
+    ['one whose caller is gone', [left('this', 1), left('other', 2, waiting)]],
+    ['one whose caller is gone', [left('this', 1, answered), left('other', 2, waiting)]],
+    ['one of just now', [left('other', -2 * MINUTE), left('this', 1, answered)]],
+    ['one of just now', [left('other', -2 * MINUTE), left('this', 1, waiting)]],
+  ])('is rather of %s', async (_, attempts) => {
+    expect(await remembering(...attempts).find('body', 1, 4)?.key).toBe('this')
   })
 
   it('is never of a later attempt, nor of another body, and a first attempt is of none', () => {

@@ -4,14 +4,16 @@
  * given a key of its own, and a retry takes over the key of an earlier attempt: the core then joins
  * the turn, returns it finished, or runs it if it was never admitted (I11).
  *
- * Which attempt is meant is a guess only among requests with the same caller, session and body: the
- * one whose caller left last. One that was answered counts for a short while only: its answer may
- * have been lost on the way, but most are not.
+ * Which attempt is meant is a guess only among requests with the same caller, session and body:
+ * first one that was left without an answer just now, then one that was answered just now (its
+ * answer may have been lost on the way), then whatever else there is; of several the one that was
+ * left last.
  */
 
-/** How long after its caller left an attempt may be retried: without an answer, and with one. */
+/** How long after its caller left an attempt may be retried, if it got no answer. */
 const UNANSWERED_MS = 600_000
-const ANSWERED_MS = 60_000
+/** And if it got one. Clients retry within seconds, so this is also what "just now" means. */
+const JUST_NOW_MS = 60_000
 /** Attempts remembered in all, and with one body. */
 const ATTEMPTS_MAX = 10_000
 const SAME_MAX = 32
@@ -36,7 +38,7 @@ export class Attempt {
   }
 
   isExpired(now: number): boolean {
-    const window = this.isAnswered ? ANSWERED_MS : UNANSWERED_MS
+    const window = this.isAnswered ? JUST_NOW_MS : UNANSWERED_MS
     return this.callers === 0 && now - this.leftAt > window
   }
 }
@@ -55,7 +57,7 @@ export class Attempts {
   find(digest: string, count: number, now: number): Attempt | null {
     const found = this.of(digest)
       .filter((attempt) => attempt.count < count && !attempt.isExpired(now))
-      .toSorted((one, other) => waiting(one) - waiting(other) || other.leftAt - one.leftAt)
+      .toSorted((one, other) => rank(one, now) - rank(other, now) || other.leftAt - one.leftAt)
     return found[0] ?? null
   }
 
@@ -87,7 +89,9 @@ export class Attempts {
   }
 }
 
-/** Those whose callers are still there come last. */
-function waiting({ callers }: Attempt): number {
-  return callers > 0 ? 1 : 0
+/** The likelier one first. */
+function rank({ isAnswered, callers, leftAt }: Attempt, now: number): number {
+  if (callers > 0) return 2
+  if (isAnswered) return 1
+  return now - leftAt <= JUST_NOW_MS ? 0 : 3
 }
