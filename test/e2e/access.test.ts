@@ -349,6 +349,8 @@ describe('Origin', () => {
       'prefer',
       'last-event-id',
       'x-session-key',
+      'x-session-busy',
+      'x-session-wait-ms',
     ])
     // What OpenAI's client sends by itself, from a page too.
     expect(allowed).toContain('x-stainless-retry-count')

@@ -272,6 +272,27 @@ describe('a key that is busy too long', () => {
     expect(ran).toEqual(['first'])
   })
 
+  it('is not waited for by who says so, or is stopped', async () => {
+    const { url } = impatient
+    const how = (busy: string) => ({
+      headers: { 'x-session-busy': busy, 'x-session-wait-ms': '9000' },
+    })
+    const params = (content: string) => ({ model: 'played', messages: [user(content)] })
+    const openai = client({ key: 'choosy', url })
+    const first = openai.chat.completions.create(params('first')).catch((error) => error)
+    await puppet.turn('first')
+    const refused = openai.chat.completions.create(params('second'), how('reject'))
+    await expect(refused).rejects.toBeInstanceOf(OpenAI.RateLimitError)
+    const third = openai.chat.completions.create(params('third'), how('interrupt'))
+    expect(await first).toMatchObject({ status: 409, code: 'turn_cancelled' })
+    const strings = await puppet.turn('third')
+    strings.end('instead')
+    expect((await third)._request_id).toMatch(/^.+\/t\d+$/)
+    expect(ran).toEqual(['first', 'third'])
+    const wrong = openai.chat.completions.create(params('fourth'), how('politely'))
+    await expect(wrong).rejects.toMatchObject({ status: 400, param: 'busy' })
+  })
+
   it("is waited for by the client's own retry, which runs once", async () => {
     const { url } = impatient
     const first = say(client({ key: 'patient', url }), 'first', 'played')

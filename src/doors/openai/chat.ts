@@ -30,7 +30,8 @@ export async function createChatCompletion(exchange: Exchange, entry: Entry): Pr
 
 /** Tells whoever wants to look on, or to answer what the agent asks, where to. */
 export function sessionHeaders({ session, turn }: Admitted): Headers {
-  return ['X-Session-Id', session.id, 'X-Turn-Id', turn]
+  const request = `${session.id}/${turn}`
+  return ['X-Session-Id', session.id, 'X-Turn-Id', turn, 'X-Request-Id', request]
 }
 
 type Completion = { readonly id: string; readonly created: number; readonly model: string }

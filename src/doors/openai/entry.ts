@@ -20,6 +20,8 @@ export type Wish = {
 }
 
 const COUNT_HEADER = 'x-stainless-retry-count'
+const BUSY_HEADER = 'x-session-busy'
+const WAIT_HEADER = 'x-session-wait-ms'
 /** Whoever gets these comes again. */
 const REFUSED_FOR_NOW = [429, 503, 507]
 
@@ -91,14 +93,20 @@ function accompany(exchange: Exchange, attempt: Attempt): void {
   })
 }
 
-/** Whether the caller is still there is asked only by a turn that has to wait. */
+/** What the caller wants of the lane; whether it is still there is asked only if it has to wait. */
 class Caller implements TurnOptions {
   readonly idempotencyKey: string
+  readonly busy: TurnOptions['busy']
+  readonly waitMs: TurnOptions['waitMs']
   readonly #exchange: Exchange
 
   constructor(exchange: Exchange, idempotencyKey: string) {
     this.#exchange = exchange
     this.idempotencyKey = idempotencyKey
+    // The core refuses what is no policy, and what is no number.
+    this.busy = exchange.header(BUSY_HEADER) as TurnOptions['busy']
+    const waitMs = exchange.header(WAIT_HEADER)
+    this.waitMs = waitMs === undefined ? undefined : Number(waitMs)
   }
 
   get signal(): AbortSignal {

@@ -20,6 +20,8 @@ function header(name: string, description: string): Parameter {
 
 const turnHeaders: readonly Parameter[] = [
   header('x-session-key', 'The key of the session; without it the request is its own session.'),
+  header('x-session-busy', 'If another turn runs: queue, reject, interrupt or collect.'),
+  header('x-session-wait-ms', 'How long to wait for it.'),
   header('Idempotency-Key', 'The same key and body join the same turn.'),
   header('x-stainless-retry-count', 'From 1 on: joins the turn of an earlier attempt.'),
 ]
