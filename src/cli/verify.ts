@@ -19,10 +19,16 @@ export const verify: Command = {
     'Checks one session or all of them, on a running server or in a store; an exported log or',
     'transcript; or a Claude Code transcript, for forks and several roots. Changes nothing.',
   ].join('\n'),
-  flags: { ...REMOTE_FLAGS, ...STORE_FLAGS, json: { type: 'boolean' } },
+  flags: {
+    ...REMOTE_FLAGS,
+    ...STORE_FLAGS,
+    settled: { type: 'boolean' },
+    json: { type: 'boolean' },
+  },
   help: [
     ['--data DIR', "a store's folder, instead of a running server"],
     ['--store sqlite:FILE', "or the store's own file; a server may use it meanwhile"],
+    ['--settled', 'a turn that is not over is a fault too'],
     ['--json', 'one JSON object per log, for programs'],
     ...REMOTE_HELP,
   ],
@@ -36,7 +42,8 @@ async function verifyAll(values: Values, words: readonly string[]): Promise<numb
   const [name, ...more] = words
   if (more.length > 0) throw new UsageError('verify takes one ID, KEY or FILE, or nothing')
   let [logs, bad] = [0, 0]
-  for await (const verdict of verdicts(values, name)) {
+  for await (const found of verdicts(values, name)) {
+    const verdict = values['settled'] === true ? settled(found) : found
     logs += 1
     if (verdict.problems.length > 0) bad += 1
     if (values['json'] === true) console.log(JSON.stringify(verdict))
@@ -44,6 +51,12 @@ async function verifyAll(values: Values, words: readonly string[]): Promise<numb
   }
   if (values['json'] !== true) console.log(`${logs} checked, ${bad} bad`)
   return bad === 0 ? 0 : 1
+}
+
+/** For a time when nothing runs: then every request must have its end. */
+function settled(verdict: Verdict): Verdict {
+  const unsettled = verdict.pending.map((turn) => `turn ${turn} is not over`)
+  return { ...verdict, problems: [...verdict.problems, ...unsettled] }
 }
 
 function verdicts(values: Values, name: string | undefined): AsyncIterable<Verdict> {

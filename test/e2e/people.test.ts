@@ -280,6 +280,8 @@ describe('export and verify', () => {
     expect(other!.length).toBeGreaterThan(one!.length)
     const found = one!.map((line) => JSON.parse(line)).find(({ key }) => key === 'running')
     expect(found).toMatchObject({ problems: [], pending: ['t2'] })
+    const strict = await run(['verify', 'running', '--settled', ...at()])
+    expect([strict.code, strict.stdout]).toEqual([1, expect.stringContaining('t2 is not over')])
     await running.close()
   })
 
