@@ -210,7 +210,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   library: ['core', 'stores', 'runners', 'config', 'wire'],
   doors: ['wire', 'core'],
   server: ['doors', 'wire', 'core'],
-  cli: ['library', 'server', 'doors', 'wire', 'core', 'stores', 'config', 'runners'],
+  cli: ['library', 'server', 'doors', 'client', 'wire', 'core', 'stores', 'config', 'runners'],
   client: ['wire'],
   inspector: ['client', 'wire'],
   vitest: ['library', 'core'],

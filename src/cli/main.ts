@@ -2,11 +2,27 @@
 /** The command line: a table of commands, and what all of them share. */
 import { VERSION } from '../wire/version.ts'
 import { backup } from './backup.ts'
+import { close } from './close.ts'
 import { commandHelp, readArguments, suggestion, UsageError, type Command } from './command.ts'
+import { exportLog } from './export.ts'
+import { send } from './send.ts'
 import { serve } from './serve.ts'
+import { sessions } from './sessions.ts'
+import { tail } from './tail.ts'
 import { token } from './token.ts'
+import { verify } from './verify.ts'
 
-const COMMANDS: readonly Command[] = [serve, token, backup]
+const COMMANDS: readonly Command[] = [
+  serve,
+  send,
+  sessions,
+  tail,
+  close,
+  exportLog,
+  verify,
+  token,
+  backup,
+]
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === '--version' || name === '-v') return say(VERSION)
@@ -30,7 +46,9 @@ function commandOf(name: string): Command {
 }
 
 function overview(): string {
-  const lines = COMMANDS.map(({ usage, summary }) => `  holdfast ${usage}\n      ${summary}`)
+  const lines = COMMANDS.map(
+    ({ usage, summary }) => `  holdfast ${usage}\n      ${summary.replaceAll('\n', '\n      ')}`,
+  )
   return [
     `Holdfast ${VERSION}, the session authority`,
     '',

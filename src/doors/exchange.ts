@@ -27,6 +27,23 @@ export type Headers = readonly string[]
 /** How long a reader may take to make room; then it is cut off, and may come back. */
 const STALLED_MS = 25_000
 
+/** A whole answer, ready to be sent. */
+export type Told = {
+  readonly status: number
+  readonly type: string
+  readonly body: unknown
+  readonly headers: Headers
+}
+/** How a refusal is written: each protocol has its own way. */
+export type RefusalForm = (error: HoldfastError) => Told
+
+/** Ours, unless a door says otherwise: a problem document. */
+export function problemRefusal(error: HoldfastError): Told {
+  const retryAfter = retryAfterSeconds(error)
+  const headers = retryAfter === null ? [] : ['Retry-After', String(retryAfter)]
+  return { status: error.status, type: PROBLEM_TYPE, body: problemOf(error), headers }
+}
+
 const JSON_TYPE = 'application/json'
 
 /** Nothing of an answer is kept, guessed at, framed, or named to the next site. */
@@ -53,18 +70,21 @@ export class Exchange {
   /** What the path had in place of the route's parameters, decoded. */
   readonly params: readonly string[]
   readonly #search: string
+  readonly #refusalOf: RefusalForm
   #presence: AbortController | null = null
 
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
     premises: Premises,
     { params, search }: { readonly params: readonly string[]; readonly search: string },
+    refusalOf: RefusalForm = problemRefusal,
   ) {
     this.request = request
     this.response = response
     this.premises = premises
     this.params = params
     this.#search = search
+    this.#refusalOf = refusalOf
   }
 
   get holdfast(): Holdfast {
@@ -111,6 +131,10 @@ export class Exchange {
     this.send(status, JSON_TYPE, JSON.stringify(body), headers)
   }
 
+  tell({ status, type, body, headers }: Told): void {
+    this.send(status, type, JSON.stringify(body), headers)
+  }
+
   /** The whole answer, in one write. */
   send(status: number, type: string, text: string, headers: Headers = []): void {
     const length = ['Content-Length', String(Buffer.byteLength(text))]
@@ -143,14 +167,11 @@ export class Exchange {
     const { response } = this
     if (response.destroyed) return
     if (response.headersSent) return void response.destroy()
-    const retryAfter = retryAfterSeconds(error)
-    const retry = retryAfter === null ? [] : ['Retry-After', String(retryAfter)]
-    const text = JSON.stringify(problemOf(error))
-    if (error.code !== 'body_too_large') {
-      return this.send(error.status, PROBLEM_TYPE, text, [...retry, ...headers])
-    }
+    const { status, type, body, headers: own } = this.#refusalOf(error)
+    const text = JSON.stringify(body)
+    if (error.code !== 'body_too_large') return this.send(status, type, text, [...own, ...headers])
     const length = String(Buffer.byteLength(text))
-    this.#writeHead(error.status, PROBLEM_TYPE, ['Content-Length', length, 'Connection', 'close'])
+    this.#writeHead(status, type, ['Content-Length', length, 'Connection', 'close'])
     response.write(text)
     discardBody(this.request, () => response.end())
   }

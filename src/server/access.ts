@@ -119,7 +119,7 @@ export class AccessPolicy {
 
   /** Another number than before: what was granted may be so no more. */
   revision(): number {
-    return this.#tokens?.revision(this.#clock.now()) ?? 0
+    return this.#tokens?.revision?.(this.#clock.now()) ?? 0
   }
 
   /** Whether who was let in may still look on. */

@@ -2,8 +2,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { METHODS } from '../doors/route.ts'
 
-const REQUEST_HEADERS = 'authorization, content-type, idempotency-key, prefer, last-event-id'
-const ANSWER_HEADERS = 'Location, Content-Location, Retry-After'
+/** The last two lines are for what OpenAI's client sends by itself. */
+const REQUEST_HEADERS = [
+  'authorization, content-type, idempotency-key, prefer, last-event-id',
+  'x-session-key, x-session-busy, x-session-wait-ms',
+  'x-stainless-retry-count, x-stainless-timeout, x-stainless-lang, x-stainless-os',
+  'x-stainless-package-version, x-stainless-runtime, x-stainless-runtime-version, x-stainless-arch',
+].join(', ')
+const ANSWER_HEADERS =
+  'Location, Content-Location, Retry-After, Retry-After-Ms, X-Should-Retry, X-Request-Id'
 
 /** How long a browser may remember the answer to its question, in seconds. */
 const REMEMBER_S = 600

@@ -1,5 +1,7 @@
 /** The OpenAPI 3.1 document, made from the very table that routes requests. */
 import { NATIVE_SCHEMAS } from '../doors/native/schemas.ts'
+import { isOpenAiPath } from '../doors/openai/errors.ts'
+import { OPENAI_SCHEMAS } from '../doors/openai/schemas.ts'
 import { reference, type Answer, type Parameter, type Route, type Schema } from '../doors/route.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
@@ -37,7 +39,7 @@ export function openApiDocument(routes: readonly Route[]): Schema {
     },
     paths,
     components: {
-      schemas: { ...NATIVE_SCHEMAS, Problem: problem },
+      schemas: { ...NATIVE_SCHEMAS, ...OPENAI_SCHEMAS, Problem: problem },
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
     },
   }
@@ -47,7 +49,7 @@ function operation(route: Route): Schema {
   const { name, summary, scope, body, answers, refusals = [] } = route
   const guarded = scope === null ? [] : [401]
   const statuses = [...new Set([...COMMON_REFUSALS, ...guarded, ...refusals])]
-  const refused = statuses.map((status) => [status, refusal(status)] as const)
+  const refused = statuses.map((status) => [status, refusal(status, route.path)] as const)
   const answered = Object.entries(answers).map(([status, answer]) => [status, response(answer)])
   return {
     operationId: name,
@@ -82,7 +84,9 @@ function response({ description, content = {} }: Answer): Schema {
   return { description, content: Object.fromEntries(media) as Schema }
 }
 
-function refusal(status: number): Schema {
-  const schema = reference('Problem')
-  return { description: `Refused with ${status}.`, content: { [PROBLEM_TYPE]: { schema } } }
+function refusal(status: number, path: string): Schema {
+  const content = isOpenAiPath(path)
+    ? { 'application/json': { schema: reference('OpenAiError') } }
+    : { [PROBLEM_TYPE]: { schema: reference('Problem') } }
+  return { description: `Refused with ${status}.`, content }
 }

@@ -1,7 +1,9 @@
 /** All routes of a server: the doors', and the few about the server itself. */
 import type { IntervalHistogram } from 'node:perf_hooks'
 import { NATIVE_ROUTES } from '../doors/native/routes.ts'
-import type { Exchange } from '../doors/exchange.ts'
+import { problemRefusal, type Exchange, type RefusalForm } from '../doors/exchange.ts'
+import { isOpenAiPath, openAiRefusal } from '../doors/openai/errors.ts'
+import { openAiRoutes } from '../doors/openai/routes.ts'
 import { json, reference, type Route, type Schema } from '../doors/route.ts'
 import { unreadiness } from './health.ts'
 import { inspectorAsset, inspectorPage, PAGE_POLICY } from './landing.ts'
@@ -10,8 +12,13 @@ import { openApiDocument } from './openapi.ts'
 
 const status: Schema = { type: 'object', properties: { status: { type: 'string' } } }
 
+/** How whatever is asked at this path is refused, also if nothing is there. */
+export function refusalForm(target: string): RefusalForm {
+  return isOpenAiPath(target) ? openAiRefusal : problemRefusal
+}
+
 export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
-  const routes: Route[] = [...NATIVE_ROUTES, ...statusRoutes(delay)]
+  const routes: Route[] = [...NATIVE_ROUTES, ...openAiRoutes(), ...statusRoutes(delay)]
   let document = ''
   routes.push({
     method: 'GET',

@@ -18,7 +18,7 @@ import { isForGood, unreadiness } from './health.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { silentLogger, type Logger } from './logger.ts'
 import { Router } from './router.ts'
-import { serverRoutes } from './routes.ts'
+import { refusalForm, serverRoutes } from './routes.ts'
 import { acceptSockets } from './upgrade.ts'
 
 export type ServerOptions = AccessOptions & {
@@ -137,16 +137,17 @@ export class HoldfastServer {
 
   #serve(request: IncomingMessage, response: ServerResponse): void {
     const ends = { request, response }
+    const form = refusalForm(request.url ?? '')
     try {
       this.#access.check(request)
       if (this.#answerPage(request, response)) return
       const match = this.#router.match(request.method ?? '', request.url ?? '')
       this.#access.authorize(request, match.route.scope)
-      const exchange = new Exchange(ends, this.#premises, match)
+      const exchange = new Exchange(ends, this.#premises, match, form)
       // A handler that does not wait for anything has answered already.
       match.route.handle(exchange)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
     } catch (thrown) {
-      this.#refuse(new Exchange(ends, this.#premises, NO_MATCH), thrown)
+      this.#refuse(new Exchange(ends, this.#premises, NO_MATCH, form), thrown)
     }
   }
 

@@ -29,8 +29,11 @@ export type TokenEntry = {
 export interface TokenSource {
   /** All scopes of this token, included ones too; null if it is unknown or expired. */
   scopesOf(token: string, now: number): readonly Scope[] | null
-  /** Changes whenever a token may have lost what it was good for. */
-  revision(now: number): number
+  /**
+   * Changes whenever a token may have lost what it was good for; without it, open sockets are not
+   * looked at again.
+   */
+  revision?(now: number): number
   close(): void
 }
 

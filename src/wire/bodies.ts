@@ -110,7 +110,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 /** Level by level: recursion is what deep nesting would break. */
-function nestsTooDeep(value: unknown): boolean {
+export function nestsTooDeep(value: unknown): boolean {
   let level: unknown[] = [value]
   for (let depth = 0; depth <= NESTING_MAX; depth += 1) {
     level = level.flatMap((one) => (isObject(one) ? Object.values(one) : [])).filter(isObject)

@@ -6,6 +6,7 @@
  * no visible row; the steady state takes no lock.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import OpenAI from 'openai'
 import type { Agent } from 'holdfast'
 import { gate } from '../support/gate.ts'
 import { serve, type Serving } from '../support/serving.ts'
@@ -115,5 +116,26 @@ describe('OpenClaw 3b1a3b2', () => {
     expect(new Set(all.map(({ id }) => id)).size).toBe(1)
     expect(all[0]?.id).not.toBe(old.id)
     expect(all.filter(({ isNew }) => isNew)).toHaveLength(1)
+  })
+
+  it('holds for stock OpenAI clients too: one session, and a follow-up remembers', async () => {
+    const say = async (content: string) => {
+      const openai = new OpenAI({
+        baseURL: `${server.url}/v1`,
+        apiKey: 'none',
+        maxRetries: 0,
+        defaultHeaders: { 'x-session-key': KEY },
+      })
+      const messages = [{ role: 'user' as const, content }]
+      const completion = await openai.chat.completions.create({ model: 'remembering', messages })
+      return completion.choices[0]?.message.content ?? ''
+    }
+    const texts = Array.from({ length: 10 }, (_, index) => `message ${index}`)
+    const replies = await Promise.all(texts.map(say))
+    expect(replies.map((reply) => reply.split(': ')[0])).toEqual(texts)
+    const befores = replies.map((reply) => Number(/(\d+) before/.exec(reply)?.[1]))
+    expect(befores.toSorted((one, other) => one - other)).toEqual(texts.map((_, index) => index))
+    expect(await say('follow-up')).toBe('follow-up: 10 before')
+    expect((await server.holdfast.list({ key: KEY })).sessions).toHaveLength(1)
   })
 })

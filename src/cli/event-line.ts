@@ -1,0 +1,50 @@
+/** An event of a log as one line for people. */
+import type { Delta, SessionEvent } from '../core/index.ts'
+import { printable } from './sessions.ts'
+
+export function eventLine(event: SessionEvent): string {
+  const time = new Date(event.at).toISOString().slice(11, 23)
+  const about = 'turn' in event ? `${event.turn} ` : ''
+  const detail = detailOf(event)
+  const head = `${String(event.seq).padStart(5)}  ${time}  ${about}${event.type}`
+  return detail === '' ? head : `${head}  ${printable(detail)}`
+}
+
+export function deltaLine({ turn, n, text }: Delta): string {
+  return `${' '.repeat(5)}  ${' '.repeat(12)}  ${turn} delta ${n}  ${printable(text)}`
+}
+
+/** What else it says: texts in quotation marks, so that line breaks show. */
+function detailOf(event: SessionEvent): string {
+  switch (event.type) {
+    case 'session.created':
+      return `${event.agent}${event.key === null ? '' : ` ${JSON.stringify(event.key)}`}`
+    case 'session.bound':
+      return event.backend
+    case 'turn.queued':
+    case 'turn.joined':
+    case 'turn.started':
+      return JSON.stringify(typeof event.input === 'string' ? event.input : event.input.text)
+    case 'message.added':
+      return JSON.stringify(event.text)
+    case 'turn.failed':
+      return `${event.error.code}: ${event.error.message}`
+    case 'ask.opened':
+      return `${event.ask} ${JSON.stringify(event.question)}`
+    case 'ask.settled':
+      return `${event.ask} ${event.outcome}${event.outcome === 'answered' ? answered(event) : ''}`
+    default:
+      return reasonOf(event)
+  }
+}
+
+function answered({ answer }: { readonly answer: unknown }): string {
+  return `: ${JSON.stringify(answer)}`
+}
+
+/** Of whatever else happens: why, or what kind of thing it is. */
+function reasonOf(event: SessionEvent): string {
+  const { reason, kind } = event as { readonly reason?: unknown; readonly kind?: unknown }
+  if (typeof reason === 'string') return reason
+  return typeof kind === 'string' ? kind : ''
+}

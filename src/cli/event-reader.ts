@@ -1,0 +1,74 @@
+/** Follows a session's events over HTTP, and comes back where it was when the stream is lost. */
+import type { Delta, SessionEvent } from '../core/index.ts'
+import { RemoteError, sessionPath, type Remote } from './remote.ts'
+
+/** Something in a stream of server-sent events. */
+type Sent = { readonly event: string; readonly id: string | null; readonly data: string }
+
+const RETRY_MS = 1_000
+/** A server that is not there for so long has gone. */
+const GONE_MS = 60_000
+
+/** From a position on, as they happen, until the session is closed. */
+export async function* followEvents(
+  remote: Remote,
+  session: string,
+  after: string,
+): AsyncGenerator<SessionEvent | Delta> {
+  let position = after
+  let lostAt: number | null = null
+  for (;;) {
+    try {
+      for await (const { event, id, data } of openStream(remote, session, position)) {
+        lostAt = null
+        if (event === 'end') return
+        if (event === 'ending') break
+        position = id ?? position
+        yield JSON.parse(data) as SessionEvent | Delta
+      }
+    } catch (error) {
+      if (error instanceof RemoteError && !isPassing(error)) throw error
+      lostAt ??= Date.now()
+      if (Date.now() - lostAt > GONE_MS) throw error
+    }
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+  }
+}
+
+function isPassing({ code }: RemoteError): boolean {
+  return ['unreachable', 'draining', 'too_many', 'not_owner', 'store_unavailable'].includes(code)
+}
+
+async function* openStream(
+  remote: Remote,
+  session: string,
+  position: string,
+): AsyncGenerator<Sent> {
+  const { body } = await remote.call(`${sessionPath(session)}/events`, {
+    headers: { accept: 'text/event-stream', 'last-event-id': position },
+  })
+  const decoder = new TextDecoder()
+  let rest = ''
+  for await (const chunk of body ?? []) {
+    const blocks = (rest + decoder.decode(chunk as Uint8Array, { stream: true })).split('\n\n')
+    rest = blocks.pop() ?? ''
+    for (const block of blocks) {
+      const sent = readBlock(block)
+      if (sent !== null) yield sent
+    }
+  }
+}
+
+/** Null for what is no event: a comment, or the time to wait before reconnecting. */
+function readBlock(block: string): Sent | null {
+  const fields = new Map(
+    block.split('\n').map((line): [string, string] => {
+      const colon = line.indexOf(': ')
+      return [line.slice(0, colon), line.slice(colon + 2)]
+    }),
+  )
+  const event = fields.get('event')
+  const data = fields.get('data')
+  if (event === undefined || data === undefined) return null
+  return { event, id: fields.get('id') ?? null, data }
+}

@@ -1,0 +1,84 @@
+import { describe, expect, it } from 'vitest'
+import { LogCheck, type LoggedEvent } from './log-check.ts'
+
+type Draft = Omit<LoggedEvent, 'seq'> & { readonly seq?: number }
+
+const created = { type: 'session.created' }
+const closed = { type: 'session.closed' }
+const started = (turn: string): Draft => ({ type: 'turn.started', turn })
+const queued = (turn: string): Draft => ({ type: 'turn.queued', turn })
+const said = (turn: string): Draft => ({ type: 'message.added', turn })
+const done = (turn: string): Draft => ({ type: 'turn.done', turn })
+const asked = (turn: string, ask: string): Draft => ({ type: 'ask.opened', turn, ask })
+const settled = (turn: string, ask: string): Draft => ({ type: 'ask.settled', turn, ask })
+
+/** The events get the numbers 1, 2, 3, … unless they have their own. */
+function check(...drafts: readonly Draft[]) {
+  const log = new LogCheck()
+  for (const [index, draft] of drafts.entries()) log.add({ seq: index + 1, ...draft })
+  return log.finish()
+}
+
+describe('a log', () => {
+  it('is good if everything in it ends once, in order', () => {
+    const findings = check(
+      created,
+      started('t2'),
+      queued('t3'),
+      asked('t2', 'a4'),
+      settled('t2', 'a4'),
+      said('t2'),
+      { type: 'turn.activity', turn: 't2' },
+      done('t2'),
+      started('t3'),
+      { type: 'turn.interrupted', turn: 't3' },
+      { type: 'attachment.opened' },
+      closed,
+    )
+    expect(findings).toEqual({ events: 12, turns: 2, problems: [], pending: [] })
+  })
+
+  it('may have turns that are not over, as long as the session is open', () => {
+    const findings = check(created, started('t2'), queued('t3'))
+    expect(findings).toMatchObject({ problems: [], pending: ['t2', 't3'] })
+  })
+
+  it.each<[string, readonly Draft[], string]>([
+    ['nothing in it', [], 'no events'],
+    ['no beginning', [started('t1')], 'begins with session.created'],
+    ['two beginnings', [created, created], 'begins with session.created'],
+    ['a gap', [created, { ...started('t3'), seq: 3 }], 'event 3 (turn.started) follows event 1'],
+    ['a repeat', [created, { type: 'x', seq: 1 }], 'event 1 (x) follows event 1'],
+    ['more after its end', [created, closed, { type: 'x' }], 'follows session.closed'],
+    ['two turns at once', [created, started('t2'), started('t3')], 'turn t2 runs'],
+    ['a turn that ends twice', [created, started('t2'), done('t2'), done('t2')], 't2 was over'],
+    ['a turn that never ends', [created, started('t2'), closed], 'turn t2 never ended'],
+    ['the end of no turn', [created, done('t2')], 't2 is not there'],
+    ['words of a turn that does not run', [created, queued('t2'), said('t2')], 'does not run'],
+    [
+      'a turn that overtakes',
+      [created, queued('t2'), queued('t3'), started('t3')],
+      'turn t2 waits longer',
+    ],
+    ['a turn of another number', [created, started('t9')], 'should be t2'],
+    [
+      'an ask that outlives its turn',
+      [created, started('t2'), asked('t2', 'a3'), done('t2')],
+      'ask a3 outlives',
+    ],
+    [
+      'an ask that is settled twice',
+      [created, started('t2'), asked('t2', 'a3'), settled('t2', 'a3'), settled('t2', 'a3')],
+      'ask a3 does not wait',
+    ],
+    ['an ask of nobody', [created, asked('t2', 'a2')], 'turn t2 does not run'],
+  ])('is bad with %s', (_, drafts, problem) => {
+    const { problems } = check(...drafts)
+    expect(problems.join('\n')).toContain(problem)
+  })
+
+  it('that is all wrong is not told without end', () => {
+    const { problems } = check(...Array.from({ length: 500 }, () => said('t1')))
+    expect(problems).toHaveLength(21)
+  })
+})

@@ -1,0 +1,153 @@
+/** `holdfast verify`: proves logs and transcripts linear and complete. */
+import { createReadStream, existsSync, statSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { auditSqlite } from '../stores/sqlite/audit.ts'
+import { ClaudeCheck, type ClaudeLine } from './claude-check.ts'
+import { UsageError, type Command, type Values } from './command.ts'
+import { readLog } from './export.ts'
+import { LogCheck, type Findings, type LoggedEvent } from './log-check.ts'
+import { Remote, REMOTE_FLAGS, REMOTE_HELP } from './remote.ts'
+import { collect, printable } from './sessions.ts'
+import { STORE_FLAGS, storeFile } from './store-flags.ts'
+import { TranscriptCheck, type Spoken } from './transcript-check.ts'
+
+export const verify: Command = {
+  name: 'verify',
+  usage: 'verify [ID|KEY | FILE.jsonl] [--data DIR | --store sqlite:FILE] [flags]',
+  summary: [
+    'Proves that logs have no gaps, one turn runs at a time, and every request has one end.',
+    'Checks one session or all of them, on a running server or in a store; an exported log or',
+    'transcript; or a Claude Code transcript, for forks and several roots. Changes nothing.',
+  ].join('\n'),
+  flags: {
+    ...REMOTE_FLAGS,
+    ...STORE_FLAGS,
+    settled: { type: 'boolean' },
+    json: { type: 'boolean' },
+  },
+  help: [
+    ['--data DIR', "a store's folder, instead of a running server"],
+    ['--store sqlite:FILE', "or the store's own file; a server may use it meanwhile"],
+    ['--settled', 'a turn that is not over is a fault too'],
+    ['--json', 'one JSON object per log, for programs'],
+    ...REMOTE_HELP,
+  ],
+  run: verifyAll,
+}
+
+/** A log that was checked. */
+type Verdict = Findings & { readonly name: string; readonly key: string | null }
+
+async function verifyAll(values: Values, words: readonly string[]): Promise<number> {
+  const [name, ...more] = words
+  if (more.length > 0) throw new UsageError('verify takes one ID, KEY or FILE, or nothing')
+  let [logs, bad] = [0, 0]
+  for await (const found of verdicts(values, name)) {
+    const verdict = values['settled'] === true ? settled(found) : found
+    logs += 1
+    if (verdict.problems.length > 0) bad += 1
+    if (values['json'] === true) console.log(JSON.stringify(verdict))
+    else print(verdict)
+  }
+  if (values['json'] !== true) console.log(`${logs} checked, ${bad} bad`)
+  return bad === 0 ? 0 : 1
+}
+
+/** For a time when nothing runs: then every request must have its end. */
+function settled(verdict: Verdict): Verdict {
+  const unsettled = verdict.pending.map((turn) => `turn ${turn} is not over`)
+  return { ...verdict, problems: [...verdict.problems, ...unsettled] }
+}
+
+function verdicts(values: Values, name: string | undefined): AsyncIterable<Verdict> {
+  const isStore = values['data'] !== undefined || values['store'] !== undefined
+  if (isStore) return verifyStore(storeFile(values), name)
+  const isFile = name !== undefined && existsSync(name) && statSync(name).isFile()
+  return isFile ? verifyFile(name) : verifyRemote(new Remote(values), name)
+}
+
+function print({ name, key, events, turns, problems, pending }: Verdict): void {
+  const shown = key === null ? name : `${name} ${printable(JSON.stringify(key))}`
+  const open = pending.length === 0 ? '' : `, not over: ${pending.join(' ')}`
+  const facts = `${events} events, ${turns} turns${open}`
+  console.log(`${problems.length === 0 ? 'ok ' : 'BAD'}  ${shown}  ${facts}`)
+  for (const problem of problems) console.log(`     ${printable(problem)}`)
+}
+
+async function* verifyRemote(remote: Remote, name?: string): AsyncGenerator<Verdict> {
+  const all = name === undefined ? await collect(remote, {}, Number.MAX_SAFE_INTEGER) : null
+  const sessions = all ?? [{ id: await remote.find(name ?? ''), key: null }]
+  for (const { id, key } of sessions) {
+    const check = new LogCheck()
+    for await (const line of readLog(remote, id)) check.add(JSON.parse(line) as LoggedEvent)
+    yield { name: id, key, ...check.finish() }
+  }
+}
+
+async function* verifyStore(file: string, name?: string): AsyncGenerator<Verdict> {
+  let found = 0
+  for (const { row, bodies } of auditSqlite(file)) {
+    const { id, key, seq, state } = row
+    if (name !== undefined && name !== id && name !== key) continue
+    found += 1
+    const check = new LogCheck()
+    let last: LoggedEvent | null = null
+    for (const body of bodies) check.add((last = JSON.parse(body) as LoggedEvent))
+    if (last?.seq !== seq) check.problem(`the log ends at ${last?.seq}, its row says ${seq}`)
+    if ((last?.type === 'session.closed') !== (state === 'closed')) {
+      check.problem(`the session is ${state}, but its last event is ${last?.type}`)
+    }
+    yield { name: id, key, ...check.finish() }
+  }
+  if (name !== undefined && found === 0) throw new Error(`there is no session ${name} in ${file}`)
+}
+
+type Line = Partial<ClaudeLine & LoggedEvent & Spoken>
+
+async function* verifyFile(file: string): AsyncGenerator<Verdict> {
+  const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity })
+  const reading = new Reading()
+  for await (const line of lines) reading.add(line)
+  yield { name: file, key: null, ...reading.finish() }
+}
+
+/** The lines of a file, of whichever kind its first telling line is. */
+class Reading {
+  readonly #torn: string[] = []
+  #number = 0
+  #check: { add(line: never, number: number): void; finish(): Findings } | null = null
+
+  add(text: string): void {
+    this.#number += 1
+    if (text.trim() === '') return
+    const line = parse(text)
+    if (line === null) return void this.#torn.push(`line ${this.#number} is no JSON object`)
+    this.#check ??= checkFor(line)
+    // Claude Code writes lines that are no part of the conversation.
+    if (this.#check instanceof ClaudeCheck && typeof line.uuid !== 'string') return
+    this.#check?.add(line as never, this.#number)
+  }
+
+  finish(): Findings {
+    if (this.#check === null)
+      throw new Error('this is no log, transcript or Claude Code transcript')
+    const findings = this.#check.finish()
+    return { ...findings, problems: [...this.#torn, ...findings.problems] }
+  }
+}
+
+function parse(text: string): Line | null {
+  try {
+    const line = JSON.parse(text) as unknown
+    return typeof line === 'object' && line !== null ? line : null
+  } catch {
+    return null
+  }
+}
+
+function checkFor(line: Line) {
+  if (typeof line.uuid === 'string' && 'parentUuid' in line) return new ClaudeCheck()
+  if (typeof line.seq !== 'number') return null
+  if (typeof line.role === 'string' && line.type === undefined) return new TranscriptCheck()
+  return typeof line.type === 'string' ? new LogCheck() : null
+}

@@ -1,0 +1,97 @@
+/** A turn's answer as this door tells it: message by message, in parts as they come. */
+import { HoldfastError, type Delta, type SessionEvent } from '../../core/index.ts'
+import type { TurnOutcome } from './errors.ts'
+import type { Admitted } from './places.ts'
+import { addUsage, NO_USAGE, readUsage, type Usage } from './usage.ts'
+
+export type Part =
+  /** A piece of message number `message`, counted from 0. */
+  | { readonly type: 'text'; readonly message: number; readonly text: string }
+  /** That message is complete: all of its text. */
+  | { readonly type: 'message'; readonly message: number; readonly text: string }
+  | { readonly type: 'end'; readonly outcome: TurnOutcome; readonly usage: Usage }
+
+/** All of an answer. */
+export type Answer = {
+  readonly messages: readonly string[]
+  readonly outcome: TurnOutcome
+  readonly usage: Usage
+}
+
+/** Until the turn is over, or the caller has gone. */
+export async function* answerParts(
+  { session, turn }: Admitted,
+  signal?: AbortSignal,
+): AsyncGenerator<readonly Part[]> {
+  const after = Number(turn.slice(1)) - 1
+  const telling = new Telling()
+  const presence = false
+  for await (const items of session.feed({ after, presence, ...(signal && { signal }) })) {
+    const own = items.map(({ event }) => event).filter((event) => isOf(turn, event))
+    const parts = own.flatMap((event) => telling.parts(event))
+    if (parts.length > 0) yield parts
+    if (parts.at(-1)?.type === 'end') return
+  }
+  if (signal?.aborted === true) return
+  throw new HoldfastError('internal', `the log of session ${session.id} ends within turn ${turn}`)
+}
+
+export async function wholeAnswer(admitted: Admitted): Promise<Answer> {
+  const messages: string[] = []
+  for await (const parts of answerParts(admitted)) {
+    for (const part of parts) {
+      if (part.type === 'message') messages.push(part.text)
+      if (part.type === 'end') return { messages, outcome: part.outcome, usage: part.usage }
+    }
+  }
+  throw new HoldfastError('internal', 'an answer without an end')
+}
+
+function isOf(turn: string, event: SessionEvent | Delta): boolean {
+  return 'turn' in event && event.turn === turn
+}
+
+/** Where in the answer we are. */
+class Telling {
+  #message = 0
+  /** What the deltas since the last message have said. */
+  #said = ''
+  #usage = NO_USAGE
+
+  parts(event: SessionEvent | Delta): readonly Part[] {
+    switch (event.type) {
+      case 'delta':
+        this.#said += event.text
+        return [{ type: 'text', message: this.#message, text: event.text }]
+      case 'message.added':
+        return this.#added(event.text)
+      case 'turn.done':
+        return this.#end({ state: 'done', error: null, reason: null })
+      case 'turn.failed':
+        return this.#end({ state: 'failed', error: event.error, reason: null })
+      case 'turn.cancelled':
+        return this.#end({ state: 'cancelled', error: null, reason: event.reason })
+      case 'turn.interrupted':
+        return this.#end({ state: 'interrupted', error: null, reason: event.reason })
+      case 'turn.expired':
+        return this.#end({ state: 'expired', error: null, reason: null })
+      default:
+        this.#usage = addUsage(this.#usage, readUsage(event))
+        return []
+    }
+  }
+
+  /** It has all that the deltas before it said; where some were missed, the rest is news. */
+  #added(text: string): readonly Part[] {
+    const message = this.#message
+    const rest = text.startsWith(this.#said) ? text.slice(this.#said.length) : ''
+    this.#message += 1
+    this.#said = ''
+    const whole: Part = { type: 'message', message, text }
+    return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
+  }
+
+  #end(outcome: TurnOutcome): readonly Part[] {
+    return [{ type: 'end', outcome, usage: this.#usage }]
+  }
+}

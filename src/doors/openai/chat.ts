@@ -1,0 +1,123 @@
+/** `POST /v1/chat/completions`. */
+import type { Exchange, Headers } from '../exchange.ts'
+import { answerParts, wholeAnswer, type Answer, type Part } from './answer.ts'
+import type { Entry } from './entry.ts'
+import { turnFailure } from './errors.ts'
+import { newMessage, readMessages, wholeConversation } from './messages.ts'
+import { OwnPlace } from './own-place.ts'
+import { CHAT_RULES, flagField, isRecord, readBody, textField, type Body } from './parameters.ts'
+import type { Admitted } from './places.ts'
+import { errorText, streamTexts } from './stream.ts'
+import { chatPlace } from './targets.ts'
+import { chatUsage } from './usage.ts'
+
+export async function createChatCompletion(exchange: Exchange, entry: Entry): Promise<void> {
+  exchange.query([])
+  const body = readBody(await exchange.json(), CHAT_RULES)
+  const said = readMessages(body['messages'])
+  const isStream = flagField(body, 'stream', false)
+  const place = chatPlace(exchange, body)
+  const read = place instanceof OwnPlace ? wholeConversation : newMessage
+  const admitted = await entry.admit(exchange, { place, input: read(said, 'messages'), body })
+  const completion = await describe(exchange, admitted, body)
+  if (isStream) {
+    const texts = chunks(completion, answerParts(admitted, exchange.signal), body)
+    return streamTexts(exchange, texts, sessionHeaders(admitted))
+  }
+  const answer = await wholeAnswer(admitted)
+  exchange.tell(turnFailure(answer.outcome) ?? completed(completion, answer, admitted))
+}
+
+/** Tells whoever wants to look on, or to answer what the agent asks, where to. */
+export function sessionHeaders({ session, turn }: Admitted): Headers {
+  const request = `${session.id}/${turn}`
+  return ['X-Session-Id', session.id, 'X-Turn-Id', turn, 'X-Request-Id', request]
+}
+
+type Completion = { readonly id: string; readonly created: number; readonly model: string }
+
+async function describe(
+  { holdfast }: Exchange,
+  { session, turn }: Admitted,
+  body: Body,
+): Promise<Completion> {
+  const model = textField(body, 'model') ?? (await session.state()).agent
+  const created = Math.floor(holdfast.authority.clock.now() / 1_000)
+  return { id: `chatcmpl-${session.id}-${turn}`, created, model }
+}
+
+function completed({ id, created, model }: Completion, answer: Answer, admitted: Admitted) {
+  const content = answer.messages.filter((text) => text !== '').join(BETWEEN)
+  const message = { role: 'assistant', content, refusal: null }
+  const body = {
+    id,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: [{ index: 0, message, logprobs: null, finish_reason: 'stop' }],
+    usage: chatUsage(answer.usage),
+  }
+  return { status: 200, type: 'application/json', body, headers: sessionHeaders(admitted) }
+}
+
+/** A turn may have several messages, a completion has one. */
+const BETWEEN = '\n\n'
+
+async function* chunks(
+  completion: Completion,
+  answer: AsyncIterable<readonly Part[]>,
+  body: Body,
+): AsyncGenerator<string> {
+  const options = body['stream_options']
+  const withUsage = isRecord(options) && options['include_usage'] === true
+  const telling = new Telling(completion, withUsage)
+  yield telling.begin()
+  for await (const parts of answer) yield parts.map((part) => telling.tell(part)).join('')
+}
+
+/** A completion as it comes: each chunk with the little that is new. */
+class Telling {
+  readonly #facts: object
+  readonly #withUsage: boolean
+  /** The message that was told last. */
+  #message = -1
+
+  constructor({ id, created, model }: Completion, withUsage: boolean) {
+    this.#facts = { id, object: 'chat.completion.chunk', created, model }
+    this.#withUsage = withUsage
+  }
+
+  begin(): string {
+    return this.#choice({ role: 'assistant', content: '', refusal: null })
+  }
+
+  tell(part: Part): string {
+    switch (part.type) {
+      case 'text': {
+        const isNext = this.#message >= 0 && part.message > this.#message
+        this.#message = part.message
+        return this.#choice({ content: `${isNext ? BETWEEN : ''}${part.text}` })
+      }
+      case 'message':
+        return ''
+      case 'end':
+        return this.#end(part)
+    }
+  }
+
+  #end({ outcome, usage }: Part & { readonly type: 'end' }): string {
+    const failure = turnFailure(outcome)
+    if (failure !== null) return errorText(failure.body.error)
+    const last = this.#withUsage ? this.#chunk([], chatUsage(usage)) : ''
+    return `${this.#choice({}, 'stop')}${last}data: [DONE]\n\n`
+  }
+
+  #choice(delta: object, finishReason: string | null = null): string {
+    return this.#chunk([{ index: 0, delta, logprobs: null, finish_reason: finishReason }])
+  }
+
+  #chunk(choices: readonly object[], usage: object | null = null): string {
+    const told = this.#withUsage ? { usage } : {}
+    return `data: ${JSON.stringify({ ...this.#facts, choices, ...told })}\n\n`
+  }
+}

@@ -1,0 +1,122 @@
+/** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
+import { invalid, type Message, type Session, type SessionHandle } from '../../core/index.ts'
+import type { Exchange } from '../exchange.ts'
+import { isRecord, readBody } from './parameters.ts'
+import { textPart } from './response.ts'
+import { conversationFacts, conversationId } from './targets.ts'
+
+const ITEMS_MAX = 100
+const ITEMS = 20
+
+export async function createConversation(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const { items, metadata } = readBody(await exchange.json(), {})
+  if (Array.isArray(items) && items.length > 0) {
+    throw invalid('items', 'must be empty: what is in a conversation was said in it')
+  }
+  // The facts of a conversation are a session without turns, which nobody sees.
+  const facts = await exchange.holdfast.resolve({
+    internal: true,
+    ttlMs: null,
+    labels: readMetadata(metadata),
+  })
+  exchange.reply(200, view(await facts.state()))
+}
+
+function readMetadata(metadata: unknown): Readonly<Record<string, string>> {
+  if (metadata === undefined || metadata === null) return {}
+  if (isRecord(metadata) && Object.values(metadata).every((value) => typeof value === 'string')) {
+    return metadata as Readonly<Record<string, string>>
+  }
+  throw invalid('metadata', 'must be an object of texts')
+}
+
+function view({ id, createdAt, labels }: Session) {
+  return {
+    id: conversationId(id),
+    object: 'conversation',
+    created_at: Math.floor(createdAt / 1_000),
+    metadata: labels,
+  }
+}
+
+export async function getConversation(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const [id = ''] = exchange.params
+  exchange.reply(200, view(await conversationFacts(exchange, id)))
+}
+
+/** First its facts, so that nobody comes in any more; then the session, if there is one. */
+export async function deleteConversation(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const [id = ''] = exchange.params
+  const facts = await conversationFacts(exchange, id)
+  await exchange.holdfast.session(facts.id).close('deleted')
+  await (await sessionOf(exchange, id))?.close('deleted')
+  exchange.reply(200, { id, object: 'conversation.deleted', deleted: true })
+}
+
+async function sessionOf({ holdfast }: Exchange, key: string): Promise<SessionHandle | null> {
+  const [row] = (await holdfast.list({ key, state: 'open', limit: 1 })).sessions
+  return row === undefined ? null : holdfast.session(row.id)
+}
+
+/** What was said, the newest first unless asked otherwise. */
+export async function listItems(exchange: Exchange): Promise<void> {
+  const query = exchange.query(['after', 'limit', 'order', 'include'])
+  const [id = ''] = exchange.params
+  await conversationFacts(exchange, id)
+  const limit = readLimit(query.limit)
+  const isAscending = readOrder(query.order) === 'asc'
+  const session = await sessionOf(exchange, id)
+  const after = query.after === undefined ? null : readItemId(query.after)
+  const page = session === null ? [] : await readPage(session, { after, limit, isAscending })
+  const data = page.slice(0, limit).map((message) => itemOf(id, message))
+  exchange.reply(200, {
+    object: 'list',
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: page.length > limit,
+  })
+}
+
+/** One more than the limit, if there are more. */
+async function readPage(
+  session: SessionHandle,
+  { after, limit, isAscending }: { after: number | null; limit: number; isAscending: boolean },
+): Promise<readonly Message[]> {
+  const page: Message[] = []
+  for await (const message of session.messages()) {
+    if (after !== null && !isAscending && message.seq >= after) break
+    if (after !== null && isAscending && message.seq <= after) continue
+    page.push(message)
+    if (page.length <= limit) continue
+    if (isAscending) break
+    if (page.length > limit + 1) page.shift()
+  }
+  return isAscending ? page : page.toReversed()
+}
+
+function itemOf(conversation: string, { seq, role, text }: Message) {
+  const part = role === 'user' ? { type: 'input_text', text } : textPart(text)
+  const id = `msg_${conversation.slice('conv_'.length)}_${seq}`
+  return { id, type: 'message', status: 'completed', role, content: [part] }
+}
+
+function readItemId(id: string): number {
+  const [, seq] = /^msg_.+_(\d{1,15})$/.exec(id) ?? []
+  if (seq !== undefined) return Number(seq)
+  throw invalid('after', 'must be the id of an item')
+}
+
+function readLimit(text = String(ITEMS)): number {
+  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0
+  if (limit >= 1 && limit <= ITEMS_MAX) return limit
+  throw invalid('limit', `must be a whole number from 1 to ${ITEMS_MAX}`)
+}
+
+function readOrder(text = 'desc'): string {
+  if (text === 'asc' || text === 'desc') return text
+  throw invalid('order', 'must be asc or desc')
+}

@@ -1,0 +1,90 @@
+/** Refusals as OpenAI's clients read them: `{error: {message, type, code, param}}`. */
+import type { ErrorCode, HoldfastError, TurnRecord } from '../../core/index.ts'
+import { problemOf, retryAfterSeconds } from '../../wire/problem.ts'
+import type { Headers, Told } from '../exchange.ts'
+
+export type OpenAiError = {
+  readonly message: string
+  readonly type: string
+  /** One of ours: see docs/reference/errors.md. */
+  readonly code: string
+  /** The field or parameter that is to blame. */
+  readonly param: string | null
+}
+
+/** A refusal, ready to be sent. */
+export type Failure = Told & { readonly body: { readonly error: OpenAiError } }
+
+/** How a turn ended. */
+export type TurnOutcome = Pick<TurnRecord, 'state' | 'error' | 'reason'>
+
+/** Also paths that we do not serve: whoever asks there speaks this language. */
+const PATH = /^\/v1\/(chat|completions|responses|conversations|models|embeddings)(\/|\?|$)/
+
+export function isOpenAiPath(target: string): boolean {
+  return PATH.test(target)
+}
+
+/** Where OpenAI's own API answers with another status than ours. */
+const STATUS: Partial<Record<ErrorCode, number>> = {
+  invalid_field: 400,
+  unsupported_media_type: 400,
+  agent_unknown: 404,
+  session_closed: 404,
+  session_erased: 404,
+  turn_over: 404,
+}
+
+export function openAiRefusal(error: HoldfastError): Told {
+  const status = STATUS[error.code] ?? error.status
+  return {
+    status,
+    type: 'application/json',
+    body: { error: openAiError(error, status) },
+    headers: retryHeaders(error, status),
+  }
+}
+
+export function openAiError(error: HoldfastError, status = error.status): OpenAiError {
+  const { detail, code } = problemOf(error)
+  const { field } = error.details
+  const param = code === 'agent_unknown' ? 'model' : typeof field === 'string' ? field : null
+  return { message: detail, type: typeOf(status), code, param }
+}
+
+function typeOf(status: number): string {
+  if (status >= 500) return 'server_error'
+  if (status === 401) return 'authentication_error'
+  if (status === 403) return 'permission_error'
+  return status === 429 ? 'rate_limit_error' : 'invalid_request_error'
+}
+
+/** Their clients repeat some statuses by themselves; they are told whether that helps, and when. */
+function retryHeaders(error: HoldfastError, status: number): Headers {
+  const seconds = retryAfterSeconds(error)
+  if (seconds === null) return isRepeated(status) ? NO_RETRY : []
+  const { retryAfterMs } = error.details
+  const ms = typeof retryAfterMs === 'number' ? retryAfterMs : seconds * 1_000
+  return ['Retry-After', String(seconds), 'Retry-After-Ms', String(ms)]
+}
+
+const NO_RETRY: Headers = ['X-Should-Retry', 'false']
+
+function isRepeated(status: number): boolean {
+  return status === 409 || status === 429 || status >= 500
+}
+
+/**
+ * A turn that was admitted and did not end well, or null if it did. To repeat the request would
+ * only find that turn again, so nobody is told to.
+ */
+export function turnFailure(end: TurnOutcome): Failure | null {
+  if (end.state === 'done') return null
+  const status = end.state === 'cancelled' ? 409 : 500
+  const { code, message } = end.error ?? {
+    code: `turn_${end.state}`,
+    message: `the turn was ${end.state}${end.reason === null ? '' : `: ${end.reason}`}`,
+  }
+  const error: OpenAiError = { message, type: typeOf(status), code, param: null }
+  return { status, type: 'application/json', body: { error }, headers: NO_RETRY }
+}

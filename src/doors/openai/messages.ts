@@ -1,0 +1,90 @@
+/**
+ * What a request says, as the input of a turn.
+ *
+ * In a session with a memory only the new message counts: the last one, which must be the user's. A
+ * request that is a session of its own brings the whole conversation along, and the agent gets it.
+ */
+import { invalid, type Input } from '../../core/index.ts'
+import { isRecord } from './parameters.ts'
+
+export type Said = { readonly role: 'system' | 'user' | 'assistant'; readonly content: string }
+
+const ROLES: Readonly<Record<string, Said['role']>> = {
+  system: 'system',
+  developer: 'system',
+  user: 'user',
+  assistant: 'assistant',
+}
+const TEXT_PARTS = ['text', 'input_text', 'output_text']
+
+/** `messages` of a chat completion. */
+export function readMessages(messages: unknown): readonly Said[] {
+  if (!Array.isArray(messages) || messages.length === 0) {
+    throw invalid('messages', 'must be a list that is not empty')
+  }
+  return messages.map((message, index) => readMessage(message, `messages[${index}]`))
+}
+
+/** `input` and `instructions` of a response. */
+export function readInput(input: unknown, instructions: string | undefined): readonly Said[] {
+  const system: readonly Said[] =
+    instructions === undefined ? [] : [{ role: 'system', content: instructions }]
+  if (typeof input === 'string') return [...system, { role: 'user', content: input }]
+  if (!Array.isArray(input) || input.length === 0) {
+    throw invalid('input', 'must be a text, or a list that is not empty')
+  }
+  return [...system, ...input.map((item, index) => readMessage(item, `input[${index}]`))]
+}
+
+function readMessage(message: unknown, field: string): Said {
+  if (!isRecord(message)) throw invalid(field, 'must be an object')
+  const { type = 'message', role, content } = message
+  if (type !== 'message') throw invalid(field, 'must be a message: Holdfast takes no other items')
+  const known = typeof role === 'string' ? ROLES[role] : undefined
+  if (known === undefined) {
+    throw invalid(`${field}.role`, `must be one of ${Object.keys(ROLES).join(', ')}`)
+  }
+  return { role: known, content: readContent(content, `${field}.content`) }
+}
+
+function readContent(content: unknown, field: string): string {
+  if (typeof content === 'string') return content
+  if (!Array.isArray(content)) throw invalid(field, 'must be a text, or a list of parts')
+  return content.map((part) => readPart(part, field)).join('')
+}
+
+function readPart(part: unknown, field: string): string {
+  if (isRecord(part) && TEXT_PARTS.includes(String(part['type']))) {
+    if (typeof part['text'] === 'string') return part['text']
+  }
+  throw invalid(field, 'must be text: Holdfast takes no images, audio or files')
+}
+
+/** The new message alone. Instructions go along, for agents that heed them. */
+export function newMessage(said: readonly Said[], field: string): Input {
+  const text = lastOf(said, field)
+  const instructions = said.filter(({ role }) => role === 'system').map(({ content }) => content)
+  return instructions.length === 0 ? text : { text, instructions: instructions.join('\n\n') }
+}
+
+/**
+ * The whole conversation. One message is just its text; of several, the text is the conversation
+ * with the speaker before each message, and `messages` has them one by one.
+ */
+export function wholeConversation(said: readonly Said[], field: string): Input {
+  const text = lastOf(said, field)
+  if (said.length === 1) return text
+  return { text: said.map(spoken).join('\n\n'), messages: said }
+}
+
+function lastOf(said: readonly Said[], field: string): string {
+  const last = said.at(-1)
+  if (last?.role === 'user') return last.content
+  throw invalid(field, "must end with the user's message")
+}
+
+const SPEAKERS = { system: 'System', user: 'User', assistant: 'Assistant' } as const
+
+function spoken({ role, content }: Said): string {
+  return `${SPEAKERS[role]}: ${content}`
+}

@@ -1,0 +1,85 @@
+/** A response as it comes: OpenAI's typed events, numbered, from `created` to its end. */
+import type { Answer, Part } from './answer.ts'
+import { turnFailure } from './errors.ts'
+import { messageId, messageItem, responseObject, textPart, type ResponseFacts } from './response.ts'
+
+export async function* responseEvents(
+  facts: ResponseFacts,
+  answer: AsyncIterable<readonly Part[]>,
+): AsyncGenerator<string> {
+  const telling = new Telling(facts)
+  yield telling.begin()
+  for await (const parts of answer) yield parts.map((part) => telling.tell(part)).join('')
+}
+
+class Telling {
+  readonly #facts: ResponseFacts
+  readonly #messages: string[] = []
+  /** The message that is being told. */
+  #open = -1
+  #number = 0
+
+  constructor(facts: ResponseFacts) {
+    this.#facts = facts
+  }
+
+  begin(): string {
+    const response = responseObject(this.#facts, 'running', null)
+    return this.#event('response.created', { response }) + this.#event(IN_PROGRESS, { response })
+  }
+
+  tell(part: Part): string {
+    switch (part.type) {
+      case 'text':
+        return this.#openMessage(part.message) + this.#delta(part.message, part.text)
+      case 'message':
+        return this.#openMessage(part.message) + this.#closeMessage(part.message, part.text)
+      case 'end':
+        return this.#end({ ...part, messages: this.#messages })
+    }
+  }
+
+  #openMessage(index: number): string {
+    if (this.#open === index) return ''
+    this.#open = index
+    const item = { ...messageItem(this.#facts.id, index, ''), status: 'in_progress', content: [] }
+    const added = this.#event('response.output_item.added', { output_index: index, item })
+    const part = { ...this.#place(index), part: textPart('') }
+    return added + this.#event('response.content_part.added', part)
+  }
+
+  #delta(index: number, delta: string): string {
+    const facts = { ...this.#place(index), delta, logprobs: [] }
+    return this.#event('response.output_text.delta', facts)
+  }
+
+  #closeMessage(index: number, text: string): string {
+    this.#messages.push(text)
+    const place = this.#place(index)
+    const item = messageItem(this.#facts.id, index, text)
+    return [
+      this.#event('response.output_text.done', { ...place, text, logprobs: [] }),
+      this.#event('response.content_part.done', { ...place, part: textPart(text) }),
+      this.#event('response.output_item.done', { output_index: index, item }),
+    ].join('')
+  }
+
+  #end(answer: Answer): string {
+    const { state } = answer.outcome
+    const response = responseObject(this.#facts, state, answer)
+    const type = turnFailure(answer.outcome) === null ? 'response.completed' : 'response.failed'
+    return this.#event(type, { response })
+  }
+
+  #place(index: number) {
+    return { item_id: messageId(this.#facts.id, index), output_index: index, content_index: 0 }
+  }
+
+  #event(type: string, facts: object): string {
+    const data = { type, sequence_number: this.#number, ...facts }
+    this.#number += 1
+    return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
+  }
+}
+
+const IN_PROGRESS = 'response.in_progress'

@@ -1,0 +1,84 @@
+/** `/v1/responses`: make one, look at one, cancel one. */
+import type { TurnRecord } from '../../core/index.ts'
+import type { Exchange } from '../exchange.ts'
+import { answerParts, wholeAnswer } from './answer.ts'
+import { sessionHeaders } from './chat.ts'
+import type { Entry } from './entry.ts'
+import { turnFailure } from './errors.ts'
+import { newMessage, readInput, wholeConversation } from './messages.ts'
+import { OwnPlace } from './own-place.ts'
+import { flagField, readBody, RESPONSE_RULES, textField, type Body } from './parameters.ts'
+import type { Admitted } from './places.ts'
+import { responseEvents } from './response-events.ts'
+import { responseObject, type ResponseFacts } from './response.ts'
+import { streamTexts } from './stream.ts'
+import { readResponseId, responseId, responsePlace } from './targets.ts'
+
+export async function createResponse(exchange: Exchange, entry: Entry): Promise<void> {
+  exchange.query([])
+  const body = readBody(await exchange.json(), RESPONSE_RULES)
+  const said = readInput(body['input'], textField(body, 'instructions'))
+  const isStream = flagField(body, 'stream', false)
+  const isBackground = flagField(body, 'background', false)
+  const place = await responsePlace(exchange, body)
+  const read = place instanceof OwnPlace ? wholeConversation : newMessage
+  const input = read(said, 'input')
+  const admitted = await entry.admit(exchange, { place, input, body, isBackground })
+  const { session, turn } = admitted
+  const record = await session.getTurn(turn)
+  const facts = await describe(admitted, record, body)
+  if (isStream) {
+    const events = responseEvents(facts, answerParts(admitted, exchange.signal))
+    return streamTexts(exchange, events, sessionHeaders(admitted))
+  }
+  if (isBackground) return sendResponse(exchange, admitted, facts)
+  const answer = await wholeAnswer(admitted)
+  const failure = turnFailure(answer.outcome)
+  if (failure !== null) return exchange.tell(failure)
+  const response = responseObject(facts, answer.outcome.state, answer)
+  exchange.reply(200, response, sessionHeaders(admitted))
+}
+
+async function describe(
+  { session, turn }: Admitted,
+  { queuedAt, startedAt }: TurnRecord,
+  body: Body,
+): Promise<ResponseFacts> {
+  const model = textField(body, 'model') ?? (await session.state()).agent
+  const created = Math.floor((queuedAt ?? startedAt ?? 0) / 1_000)
+  return { id: responseId(session.id, turn), created, model, body }
+}
+
+export async function getResponse(exchange: Exchange): Promise<void> {
+  exchange.query(['include'])
+  await sendFound(exchange, find(exchange))
+}
+
+/** Answered when the turn is over; one that was over is told as it ended. */
+export async function cancelResponse(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const found = find(exchange)
+  await found.session.cancelTurn(found.turn)
+  await sendFound(exchange, found)
+}
+
+function find({ holdfast, params: [id = ''] }: Exchange): Admitted {
+  const { session, turn } = readResponseId(id)
+  return { session: holdfast.session(session), turn }
+}
+
+async function sendFound(exchange: Exchange, found: Admitted): Promise<void> {
+  const record = await found.session.getTurn(found.turn)
+  await sendResponse(exchange, found, await describe(found, record, {}))
+}
+
+/** As it is now: with the answer if that is over, and without if not. */
+async function sendResponse(
+  exchange: Exchange,
+  found: Admitted,
+  facts: ResponseFacts,
+): Promise<void> {
+  const { state, endedAt } = await found.session.getTurn(found.turn)
+  const answer = endedAt === null ? null : await wholeAnswer(found)
+  exchange.reply(200, responseObject(facts, state, answer), sessionHeaders(found))
+}

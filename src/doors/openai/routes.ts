@@ -1,0 +1,163 @@
+/** OpenAI's contract, as far as it is served, route by route. */
+import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
+import { json, reference, type Answer, type Parameter, type Route } from '../route.ts'
+import { createChatCompletion } from './chat.ts'
+import {
+  createConversation,
+  deleteConversation,
+  getConversation,
+  listItems,
+} from './conversations.ts'
+import { Entry } from './entry.ts'
+import { getModel, listModels } from './models.ts'
+import { cancelResponse, createResponse, getResponse } from './responses.ts'
+
+const object = { type: 'object' } as const
+
+function header(name: string, description: string): Parameter {
+  return { name, in: 'header', description, schema: { type: 'string' } }
+}
+
+const turnHeaders: readonly Parameter[] = [
+  header('x-session-key', 'The key of the session; without it the request is its own session.'),
+  header('x-session-busy', 'If another turn runs: queue, reject, interrupt or collect.'),
+  header('x-session-wait-ms', 'How long to wait for it.'),
+  header('Idempotency-Key', 'The same key and body join the same turn.'),
+  header('x-stainless-retry-count', 'From 1 on: joins the turn of an earlier attempt.'),
+]
+
+const turnAnswers: Readonly<Record<number, Answer>> = {
+  200: {
+    description: "As OpenAI's: when it is over, or with `stream` as it comes.",
+    content: { 'application/json': object, [EVENT_STREAM_TYPE]: { type: 'string' } },
+  },
+}
+
+/** Routes of one server: they share what they remember of attempts. */
+export function openAiRoutes(): readonly Route[] {
+  return [...turnRoutes(new Entry()), ...responseRoutes, ...conversationRoutes, ...modelRoutes]
+}
+
+function turnRoutes(entry: Entry): readonly Route[] {
+  return [
+    {
+      method: 'POST',
+      path: '/v1/chat/completions',
+      name: 'createChatCompletion',
+      summary: 'OpenAI: a turn, answered as a chat completion',
+      scope: 'talk',
+      parameters: turnHeaders,
+      body: reference('ChatCompletionRequest'),
+      answers: turnAnswers,
+      refusals: [404, 409, 413, 429],
+      handle: (exchange) => createChatCompletion(exchange, entry),
+    },
+    {
+      method: 'POST',
+      path: '/v1/responses',
+      name: 'createResponse',
+      summary: 'OpenAI: a turn, answered as a response',
+      scope: 'talk',
+      parameters: turnHeaders,
+      body: reference('ResponseRequest'),
+      answers: turnAnswers,
+      refusals: [404, 409, 413, 429],
+      handle: (exchange) => createResponse(exchange, entry),
+    },
+  ]
+}
+
+const responseRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/responses/:id',
+    name: 'getResponse',
+    summary: 'OpenAI: a response as it is now',
+    scope: 'watch',
+    answers: { 200: json('The response.', object) },
+    refusals: [404],
+    handle: getResponse,
+  },
+  {
+    method: 'POST',
+    path: '/v1/responses/:id/cancel',
+    name: 'cancelResponse',
+    summary: 'OpenAI: cancel the turn of a response; answered when it is over',
+    scope: 'talk',
+    answers: { 200: json('The response, which is over.', object) },
+    refusals: [404],
+    handle: cancelResponse,
+  },
+]
+
+const conversationRoutes: readonly Route[] = [
+  {
+    method: 'POST',
+    path: '/v1/conversations',
+    name: 'createConversation',
+    summary: 'OpenAI: make a conversation',
+    scope: 'talk',
+    body: reference('ConversationRequest'),
+    answers: { 200: json('The conversation.', object) },
+    refusals: [413],
+    handle: createConversation,
+  },
+  {
+    method: 'GET',
+    path: '/v1/conversations/:id',
+    name: 'getConversation',
+    summary: 'OpenAI: look at a conversation',
+    scope: 'watch',
+    answers: { 200: json('The conversation.', object) },
+    refusals: [404],
+    handle: getConversation,
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/conversations/:id',
+    name: 'deleteConversation',
+    summary: 'OpenAI: close a conversation for good',
+    scope: 'admin',
+    answers: { 200: json('It is closed.', object) },
+    refusals: [404],
+    handle: deleteConversation,
+  },
+  {
+    method: 'GET',
+    path: '/v1/conversations/:id/items',
+    name: 'listConversationItems',
+    summary: 'OpenAI: what was said in a conversation',
+    scope: 'watch',
+    parameters: ['after', 'limit', 'order'].map((name) => ({
+      name,
+      in: 'query',
+      description: "As OpenAI's.",
+      schema: { type: 'string' },
+    })),
+    answers: { 200: json('One page.', object) },
+    refusals: [404],
+    handle: listItems,
+  },
+]
+
+const modelRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/models',
+    name: 'listModels',
+    summary: 'OpenAI: the agents, as models',
+    scope: 'watch',
+    answers: { 200: json('The models.', object) },
+    handle: listModels,
+  },
+  {
+    method: 'GET',
+    path: '/v1/models/:model',
+    name: 'getModel',
+    summary: 'OpenAI: one agent, as a model',
+    scope: 'watch',
+    answers: { 200: json('The model.', object) },
+    refusals: [404],
+    handle: getModel,
+  },
+]

@@ -1,0 +1,39 @@
+/** An answer as server-sent events, as OpenAI's clients parse them. */
+import { asHoldfastError } from '../../core/index.ts'
+import { EVENT_STREAM_TYPE, HEARTBEAT } from '../../wire/server-sent-events.ts'
+import type { Exchange, Headers } from '../exchange.ts'
+import { openAiError } from './errors.ts'
+
+/**
+ * Sends texts as they come. What breaks off is told in the stream, as its clients expect it: an
+ * `error` in place of the next piece.
+ */
+export async function streamTexts(
+  exchange: Exchange,
+  texts: AsyncIterable<string>,
+  headers: Headers,
+): Promise<void> {
+  exchange.begin(EVENT_STREAM_TYPE, headers)
+  exchange.response.flushHeaders()
+  const stopBeating = beat(exchange)
+  try {
+    for await (const text of texts) await exchange.write(text)
+    exchange.response.end()
+  } catch (thrown) {
+    exchange.response.end(errorText(openAiError(asHoldfastError(thrown))))
+  } finally {
+    stopBeating()
+  }
+}
+
+export function errorText(error: unknown): string {
+  return `event: error\ndata: ${JSON.stringify({ error })}\n\n`
+}
+
+function beat({ response, premises }: Exchange): () => void {
+  const timer = setInterval(() => {
+    if (!response.destroyed && !response.writableNeedDrain) response.write(HEARTBEAT)
+  }, premises.heartbeatMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}

@@ -1,0 +1,89 @@
+/** Which session a request means, and the names by which this door calls sessions and turns. */
+import { HoldfastError, invalid } from '../../core/index.ts'
+import type { Exchange } from '../exchange.ts'
+import { OwnPlace } from './own-place.ts'
+import { isRecord, textField, type Body } from './parameters.ts'
+import { ChainPlace, KeyPlace, type Place } from './places.ts'
+
+const KEY_HEADER = 'x-session-key'
+const CONVERSATION = /^conv_([\w.:~-]+)$/
+const RESPONSE = /^resp_([\w.:~-]+)_(t[1-9]\d{0,14})$/
+
+export function chatPlace(exchange: Exchange, body: Body): Place {
+  const key = sessionKey(exchange)
+  return key === undefined ? ownPlace(exchange, body, false) : keyPlace(exchange, body, { key })
+}
+
+export async function responsePlace(exchange: Exchange, body: Body): Promise<Place> {
+  const key = sessionKey(exchange)
+  const conversation = conversationField(body)
+  const previous = textField(body, 'previous_response_id')
+  if ([key, conversation, previous].filter((name) => name !== undefined).length > 1) {
+    throw invalid('previous_response_id', `, conversation and ${KEY_HEADER} exclude each other`)
+  }
+  if (key !== undefined) return keyPlace(exchange, body, { key })
+  if (conversation !== undefined) {
+    const { labels } = await conversationFacts(exchange, conversation)
+    return keyPlace(exchange, body, { key: conversation, labels, ttlMs: null })
+  }
+  if (previous === undefined) return ownPlace(exchange, body, body['store'] !== false)
+  const { session, turn } = readResponseId(previous)
+  return new ChainPlace(exchange.holdfast, {
+    id: session,
+    after: turn,
+    agent: textField(body, 'model'),
+  })
+}
+
+function keyPlace(
+  { holdfast }: Exchange,
+  body: Body,
+  options: ConstructorParameters<typeof KeyPlace>[1],
+): Place {
+  const agent = textField(body, 'model')
+  return new KeyPlace(holdfast, agent === undefined ? options : { ...options, agent })
+}
+
+function ownPlace(exchange: Exchange, body: Body, isKept: boolean): Place {
+  const caller = exchange.header('authorization') ?? ''
+  return new OwnPlace(exchange.holdfast, { caller, agent: textField(body, 'model'), isKept })
+}
+
+/** A header's bytes are UTF-8 for us, like everything else. */
+function sessionKey(exchange: Exchange): string | undefined {
+  const value = exchange.header(KEY_HEADER)
+  if (value === undefined) return undefined
+  if (value === '') throw invalid(KEY_HEADER, 'must not be empty')
+  const text = Buffer.from(value, 'latin1').toString()
+  return text.includes('\uFFFD') ? value : text
+}
+
+function conversationField(body: Body): string | undefined {
+  const { conversation } = body
+  return isRecord(conversation) ? textField(conversation, 'id') : textField(body, 'conversation')
+}
+
+/**
+ * A conversation is an internal session that holds its facts, and the key of the session in which
+ * it takes place: so its agent is the model of its first response.
+ */
+export async function conversationFacts({ holdfast }: Exchange, conversation: string) {
+  const [, id = ''] = CONVERSATION.exec(conversation) ?? []
+  const facts = id === '' ? null : await holdfast.session(id).state()
+  if (facts !== null && facts.internal && facts.closed === null) return facts
+  throw new HoldfastError('session_unknown', `there is no conversation ${conversation}`)
+}
+
+export function conversationId(facts: string): string {
+  return `conv_${facts}`
+}
+
+export function readResponseId(response: string) {
+  const [, session, turn] = RESPONSE.exec(response) ?? []
+  if (session !== undefined && turn !== undefined) return { session, turn }
+  throw new HoldfastError('turn_unknown', `there is no response ${response}`)
+}
+
+export function responseId(session: string, turn: string): string {
+  return `resp_${session}_${turn}`
+}
