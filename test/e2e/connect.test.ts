@@ -375,7 +375,7 @@ describe('coming back', () => {
   })
 
   it('at the same time as a copy leaves one in the old place, and neither is put out', async () => {
-    const quick = await serveConnect({ connectLimits: { probeMs: 50 } })
+    const quick = await serveConnect({ connectLimits: { probeMs: 1_000 } })
     const original = await quick.attach({ key: newKey() }, { silent: true })
     const both = await Promise.all([1, 2].map(() => quick.attach(helloOf(original))))
     const places = both.map(({ welcome }) => welcome['attachment'])
@@ -448,7 +448,7 @@ describe('an exclusive session', () => {
   })
 
   it('is not given to a newcomer that is gone before it is clear', async () => {
-    const quick = await serveConnect({ connectLimits: { probeMs: 100 } })
+    const quick = await serveConnect({ connectLimits: { probeMs: 1_000 } })
     const key = newKey()
     const first = await quick.attach(exclusive(key), { silent: true })
     const gone = quick.dial(exclusive(key))
@@ -461,7 +461,7 @@ describe('an exclusive session', () => {
   })
 
   it('waits a moment for a driver without a connection, which may be on its way out', async () => {
-    const quick = await serveConnect({ connectLimits: { probeMs: 200 } })
+    const quick = await serveConnect({ connectLimits: { probeMs: 1_000 } })
     const session = await quick.holdfast.resolve(exclusive(newKey()).options)
     const driver = await session.attach()
     const newcomer = quick.dial({ session: session.id })

@@ -149,13 +149,13 @@ export class Connection {
 
   /** Whether it answers within the time to probe. */
   async isAlive(): Promise<boolean> {
-    if (this.#over) return false
     this.say({ type: 'ping' })
     return this.waitForSign()
   }
 
   /** Waits for the time to probe, or less if a sign of life or the end comes before. */
   waitForSign(): Promise<boolean> {
+    if (this.#over) return Promise.resolve(false)
     return new Promise((resolve) => {
       const { clock, limits } = this.#hub
       const cancel = clock.after(limits.probeMs, () => resolve(false))

@@ -140,7 +140,8 @@ class WireWorld {
     this.#plan(this.#times * random.between(0, 8), lastsMs, () => this.#mishap())
     this.#plan(random.weighted({ no: 3, one: 2 }) === 'no' ? 0 : 1, lastsMs, () => this.#fail())
     this.#network.foul = random.pick([0, 0, 0.1])
-    this.#store.weather = { ...FINE, slow: random.pick([0, 0, 0.1]) }
+    const flaky = random.chance(0.1) ? { failBefore: 0.03, loseReply: 0.03 } : {}
+    this.#store.weather = { ...FINE, slow: random.pick([0, 0, 0.1]), ...flaky }
     await this.#timeline.advance(lastsMs)
     this.#heal()
     await this.#until('pages do not come to rest', () => this.#unrest())
