@@ -6,25 +6,35 @@ import {
   startServer,
   type HoldfastServer,
   type Logger,
+  type ServerOptions,
   type TokenFile,
 } from '../server/index.ts'
 import { tryLine } from '../server/landing.ts'
 import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
+import {
+  BROWSER_FLAGS,
+  BROWSER_HELP,
+  listenCdp,
+  openBrowsers,
+  readBrowsers,
+  type BrowserSettings,
+} from './browser-flags.ts'
 import { numberFlag, UsageError, type Command, type Values } from './command.ts'
 import { jsonLogger, quiet, textLogger } from './log.ts'
 import { STORE_FLAGS, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
-type Settings = AccessSettings & {
-  readonly port: number
-  readonly store: string
-  readonly drainMs: number
-  readonly limits: { waitMs: number; queuedTurnsMax: number; turnMs: number }
-  readonly log: Logger
-  /** Told to people at the start. */
-  readonly isBanner: boolean
-}
+type Settings = AccessSettings &
+  BrowserSettings & {
+    readonly port: number
+    readonly store: string
+    readonly drainMs: number
+    readonly limits: { waitMs: number; queuedTurnsMax: number; turnMs: number }
+    readonly log: Logger
+    /** Told to people at the start. */
+    readonly isBanner: boolean
+  }
 
 export const serve: Command = {
   name: 'serve',
@@ -33,6 +43,7 @@ export const serve: Command = {
   flags: {
     ...STORE_FLAGS,
     ...ACCESS_FLAGS,
+    ...BROWSER_FLAGS,
     port: { type: 'string' },
     'wait-ms': { type: 'string' },
     queue: { type: 'string' },
@@ -44,6 +55,7 @@ export const serve: Command = {
   help: [
     ['--port N', 'the port to listen on; 0: any that is free (7420)'],
     ...ACCESS_HELP,
+    ...BROWSER_HELP,
     ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
     ['--store NAME', 'memory: or sqlite:FILE, instead of --data'],
     ['--wait-ms N', 'how long a turn waits for its session before it is refused (30000)'],
@@ -64,6 +76,7 @@ function readSettings(values: Values, words: readonly string[]): Settings {
     numberFlag(values, name, { fallback, min, max })
   return {
     ...readAccess(values),
+    ...readBrowsers(values),
     port: number('port', 7420, 0, 65_535),
     store: storeName(values),
     drainMs: number('drain-ms', 10_000, 0, DAY_MS),
@@ -82,13 +95,17 @@ async function runServer(settings: Settings): Promise<number> {
   // Before the store is opened: that alone goes on with turns that wait in it.
   await checkPort(settings)
   const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log)
-  const holdfast = await openHoldfast({ store, limits, agents: builtinAgents })
+  const browsers = openBrowsers(settings)
+  const agents = { ...builtinAgents, ...browsers.agents }
+  const holdfast = await openHoldfast({ store, limits, agents })
   return new Promise((exit) => {
-    listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
-      await holdfast.close()
-      log.error(listenProblem(error, settings))
-      exit(1)
-    })
+    listen(settings, { holdfast, tokens, ...browsers.options }, exit).catch(
+      async (error: unknown) => {
+        await holdfast.close()
+        log.error(listenProblem(error, settings))
+        exit(1)
+      },
+    )
   })
 }
 
@@ -118,13 +135,15 @@ function listenProblem(error: unknown, { host, port }: Pick<Settings, 'host' | '
 
 async function listen(
   settings: Settings,
-  { holdfast, tokens }: { readonly holdfast: Holdfast; readonly tokens?: TokenFile },
+  parts: Pick<ServerOptions, 'holdfast' | 'browsers'> & { readonly tokens?: TokenFile },
   exit: (code: number) => void,
 ): Promise<void> {
   const { host, port, allowHosts, allowOrigins, trustProxy, rates, drainMs, log } = settings
+  const { holdfast, tokens, browsers } = parts
   const access = { tokens, allowHosts, allowOrigins, trustProxy, rates }
   const server = await startServer({
     ...access,
+    ...(browsers === undefined ? {} : { browsers }),
     holdfast,
     host,
     port,
@@ -135,6 +154,7 @@ async function listen(
     },
   })
   greet(settings, server, holdfast)
+  await listenCdp(server, settings, log)
   onSignals(
     (signal) => {
       log.info(`${signal}: draining for up to ${drainMs} ms; once more to stop at once`)

@@ -1,0 +1,16 @@
+/**
+ * A line to a browser: whole messages of the Chrome DevTools Protocol both ways, in order. What a
+ * message says is the door's concern.
+ */
+export interface BrowserConnection {
+  /** One message; its parts are put together. */
+  send(...parts: readonly (string | Uint8Array)[]): void
+  close(): void
+}
+
+export type ConnectionEvents = {
+  /** The bytes are the receiver's own: it may change them in place. */
+  readonly message: (message: Buffer) => void
+  /** Told once. */
+  readonly closed: (reason: string) => void
+}

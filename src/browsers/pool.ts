@@ -1,0 +1,104 @@
+/**
+ * The browsers of a server, by name: started when they are first needed, looked after while they
+ * are used, stopped when nobody has used them for a while, and never more than a bound.
+ */
+import { HoldfastError, type Clock } from '../core/index.ts'
+import { startChromium } from './chromium.ts'
+import type { BrowserConnection, ConnectionEvents } from './connection.ts'
+import { connectEndpoint } from './endpoint.ts'
+import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
+
+/** What the operator named: a program to start, or an address to connect to. */
+export type BrowserSpec =
+  | { readonly program: string; readonly args?: readonly string[] }
+  | { readonly address: string; readonly repair?: boolean }
+
+export type PoolOptions = {
+  readonly browsers: Readonly<Record<string, BrowserSpec>>
+  readonly clock: Clock
+  readonly limits?: Partial<BrowserLimits>
+}
+
+export class BrowserPool {
+  readonly limits: BrowserLimits
+  readonly clock: Clock
+  readonly #specs: Readonly<Record<string, BrowserSpec>>
+  readonly #running = new Set<Browser>()
+  #isClosed = false
+
+  constructor({ browsers, clock, limits = {} }: PoolOptions) {
+    this.#specs = browsers
+    this.clock = clock
+    this.limits = { ...BROWSER_LIMITS, ...limits }
+  }
+
+  get names(): readonly string[] {
+    return Object.keys(this.#specs)
+  }
+
+  /** How many run now. */
+  get size(): number {
+    return this.#running.size
+  }
+
+  spec(name: string): BrowserSpec {
+    const spec = Object.hasOwn(this.#specs, name) ? this.#specs[name] : undefined
+    if (spec !== undefined) return spec
+    throw new HoldfastError('browser_unknown', `there is no browser of this name`)
+  }
+
+  /** Starts one; whoever calls this owns it until it is stopped or ends by itself. */
+  async start(name: string, events: ConnectionEvents): Promise<Browser> {
+    const spec = this.spec(name)
+    if (this.#isClosed) throw new HoldfastError('draining', 'the server is about to stop')
+    if (this.#running.size >= this.limits.runningMax) {
+      throw new HoldfastError('too_many', `${this.limits.runningMax} browsers run already`)
+    }
+    const browser = new Browser(name)
+    this.#running.add(browser)
+    const closed = (reason: string): void => {
+      this.#running.delete(browser)
+      events.closed(reason)
+    }
+    try {
+      browser.connection = await connect(spec, { message: events.message, closed }, this.limits)
+    } catch (error) {
+      this.#running.delete(browser)
+      throw error
+    }
+    if (this.#isClosed) browser.stop()
+    return browser
+  }
+
+  close(): void {
+    this.#isClosed = true
+    for (const browser of [...this.#running]) browser.stop()
+  }
+}
+
+function connect(
+  spec: BrowserSpec,
+  events: ConnectionEvents,
+  limits: BrowserLimits,
+): Promise<BrowserConnection> {
+  if ('address' in spec) return connectEndpoint(spec.address, events, limits)
+  return startChromium(spec, events, limits)
+}
+
+/** One that runs. */
+export class Browser {
+  readonly name: string
+  connection: BrowserConnection | null = null
+
+  constructor(name: string) {
+    this.name = name
+  }
+
+  send(...parts: readonly (string | Uint8Array)[]): void {
+    this.connection?.send(...parts)
+  }
+
+  stop(): void {
+    this.connection?.close()
+  }
+}

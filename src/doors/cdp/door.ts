@@ -1,0 +1,246 @@
+/**
+ * The CDP door: clients of the Chrome DevTools Protocol, any number of them on one browser, each
+ * in a browser session that is a session of Holdfast. The browser is started when the first comes.
+ */
+import { randomUUID } from 'node:crypto'
+import type { Browser, BrowserPool } from '../../browsers/index.ts'
+import {
+  HoldfastError,
+  type AttachmentHandle,
+  type Holdfast,
+  type SessionHandle,
+} from '../../core/index.ts'
+import type { Address } from './address.ts'
+import { Client } from './client.ts'
+import { Host } from './host.ts'
+import { CDP_LIMITS, type CdpLimits } from './limits.ts'
+import { Seat, type Carrier } from './seat.ts'
+import { SocketCarrier } from './socket-carrier.ts'
+import { Tenant } from './tenant.ts'
+
+/** The key of those who name none, where there is no connection to tell them apart. */
+export const SHARED_KEY = 'shared'
+
+/** The agent of browser sessions, if Holdfast has one of this name. */
+export const BROWSER_AGENT = 'browser'
+
+export type DoorOptions = {
+  readonly holdfast: Holdfast
+  readonly pool: BrowserPool
+  readonly limits?: Partial<CdpLimits>
+}
+
+export class CdpDoor {
+  readonly holdfast: Holdfast
+  readonly limits: CdpLimits
+  readonly #pool: BrowserPool
+  /** Names each browser in addresses, as Chrome does; new with every start of the server. */
+  readonly #ids = new Map<string, string>()
+  readonly #hosts = new Map<string, Promise<Host>>()
+  /** By the session's id. */
+  readonly #tenants = new Map<string, Promise<Tenant>>()
+
+  constructor({ holdfast, pool, limits = {} }: DoorOptions) {
+    this.holdfast = holdfast
+    this.#pool = pool
+    this.limits = { ...CDP_LIMITS, ...limits }
+  }
+
+  /** The last part of `/devtools/browser/…`. */
+  browserId(name: string): string {
+    this.#pool.spec(name)
+    const id = this.#ids.get(name) ?? randomUUID()
+    this.#ids.set(name, id)
+    return id
+  }
+
+  /** The browser of this name, which is started if need be. */
+  host(name: string): Promise<Host> {
+    const known = this.#hosts.get(name)
+    if (known !== undefined) return known
+    const starting = this.#start(name)
+    this.#hosts.set(name, starting)
+    starting.catch(() => this.#forgetHost(name, starting))
+    return starting
+  }
+
+  async #start(name: string): Promise<Host> {
+    const { clock, limits } = this.#pool
+    let host: Host | null = null
+    let browser: Browser | null = null
+    browser = await this.#pool.start(name, {
+      message: (message) => host?.link.receive(message),
+      closed: (reason) => this.#hostClosed(name, host, reason),
+    })
+    host = new Host(browser, clock)
+    const late = clock.after(limits.startMs, () => browser?.stop())
+    try {
+      await host.greet()
+    } catch (error) {
+      browser.stop()
+      throw error
+    } finally {
+      late()
+    }
+    host.onIdle = () => this.#stopWhenIdle(name, host, browser)
+    return host
+  }
+
+  #stopWhenIdle(name: string, host: Host, browser: Browser): void {
+    this.#pool.clock.after(this.#pool.limits.idleMs, () => {
+      if (host.tenants.size > 0 || host.expected > 0 || host.link.closed !== null) return
+      this.#hosts.delete(name)
+      browser.stop()
+    })
+  }
+
+  #forgetHost(name: string, host: Promise<Host>): void {
+    if (this.#hosts.get(name) === host) this.#hosts.delete(name)
+  }
+
+  /** A browser that ends takes its sessions with it, and each is told why. */
+  #hostClosed(name: string, host: Host | null, reason: string): void {
+    this.#hosts.delete(name)
+    host?.link.close(reason)
+    const error = new HoldfastError('browser_gone', reason)
+    for (const tenant of [...(host?.tenants ?? [])]) this.#endTenant(tenant, error)
+  }
+
+  /** The browser session that an address means; a new one if it names none. */
+  async session({ browser, key, reconnect, graceMs, ttlMs }: Address): Promise<SessionHandle> {
+    this.#pool.spec(browser)
+    const { agents } = this.holdfast.authority
+    return this.holdfast.resolve({
+      ...(key === undefined ? {} : { key: `cdp:${browser}:${key}` }),
+      ...(agents.includes(BROWSER_AGENT) ? { agent: BROWSER_AGENT } : {}),
+      reconnect: reconnect ?? (key === undefined ? 'none' : 'reopen'),
+      ...(graceMs === undefined ? {} : { graceMs }),
+      ttlMs: ttlMs ?? this.limits.idleSessionMs,
+      labels: { door: 'cdp', browser },
+    })
+  }
+
+  /** What a session has of its browser; made when it is first needed. */
+  tenant(browser: string, session: SessionHandle): Promise<Tenant> {
+    const known = this.#tenants.get(session.id)
+    if (known !== undefined) return known
+    const made = this.#makeTenant(browser, session)
+    this.#tenants.set(session.id, made)
+    made.catch(() => this.#tenants.delete(session.id))
+    return made
+  }
+
+  async #makeTenant(browser: string, session: SessionHandle): Promise<Tenant> {
+    const host = await this.host(browser)
+    host.expected += 1
+    try {
+      const { browserContextId } = await host.link.command('Target.createBrowserContext')
+      const tenant = new Tenant({ host, session, home: String(browserContextId) })
+      host.tenants.add(tenant)
+      const { seq } = await session.state()
+      void this.#follow(tenant, seq)
+      return tenant
+    } finally {
+      host.expected -= 1
+    }
+  }
+
+  /** Obeys the log: an attachment that ended is gone, and a closed session is over (I9). */
+  async #follow(tenant: Tenant, after: number): Promise<void> {
+    let error = new HoldfastError('session_closed', 'the session is closed')
+    try {
+      for await (const event of tenant.session.events({ after })) {
+        if (event.type !== 'attachment.ended') continue
+        const ended = new HoldfastError('attachment_ended', event.reason)
+        tenant.seat(event.attachment)?.end(ended)
+      }
+    } catch (thrown) {
+      error = thrown instanceof HoldfastError ? thrown : error
+    }
+    this.#endTenant(tenant, error)
+  }
+
+  #endTenant(tenant: Tenant, error: HoldfastError): void {
+    if (!tenant.host.tenants.delete(tenant)) return
+    this.#tenants.delete(tenant.session.id)
+    for (const seat of [...tenant.seats]) seat.end(error)
+    tenant.end()
+    if (tenant.host.tenants.size === 0) tenant.host.onIdle()
+    // Closed already, unless it is the browser that is gone.
+    void tenant.session.close(error.code).catch(() => undefined)
+  }
+
+  /** A place for a stock client; its socket comes next. */
+  async admit(address: Address, target: string | null): Promise<StockSeat> {
+    const session = await this.session(address)
+    const carrier = new SocketCarrier(this.limits)
+    try {
+      const tenant = await this.tenant(address.browser, session)
+      return { seat: await this.seat(tenant, carrier, target), carrier }
+    } catch (error) {
+      // A session that was made for this connection goes with it.
+      if (session.isNew) await session.close('refused').catch(() => undefined)
+      throw error
+    }
+  }
+
+  async seat(tenant: Tenant, carrier: Carrier, target: string | null): Promise<Seat> {
+    const { host } = tenant
+    if (tenant.clients.size >= this.limits.clientsMax) {
+      throw new HoldfastError('too_many', 'too many clients are connected to this browser')
+    }
+    if (target !== null && tenant.target(target) === null) {
+      throw new HoldfastError('target_unknown', 'there is no such target')
+    }
+    const attached = await attach(tenant, target)
+    const place = await this.#attachment(tenant)
+    const seat = new Seat({ tenant, carrier, attachment: place.attachment })
+    seat.client = new Client({
+      tenant,
+      upstream: attached,
+      target,
+      outlet: carrier,
+      onBrowserClose: () => void tenant.session.close('browser_closed').catch(() => undefined),
+    })
+    place.vacant?.give(seat)
+    if (host.link.closed === null) return seat
+    seat.end(new HoldfastError('browser_gone', host.link.closed))
+    throw new HoldfastError('browser_gone', host.link.closed)
+  }
+
+  /** The place of a client that was lost, if there is one: who comes back by its key gets it. */
+  async #attachment(
+    tenant: Tenant,
+  ): Promise<{ readonly attachment: AttachmentHandle; readonly vacant: Seat | null }> {
+    const vacant = [...tenant.seats].find((seat) => seat.isVacant) ?? null
+    if (vacant !== null) {
+      vacant.isVacant = false
+      try {
+        await vacant.attachment.resume()
+        return { attachment: vacant.attachment, vacant }
+      } catch {
+        // The authority did not keep the place.
+      }
+    }
+    return { attachment: await tenant.session.attach({ role: 'driver' }), vacant: null }
+  }
+
+  async close(): Promise<void> {
+    const error = new HoldfastError('draining', 'the server is about to stop')
+    for (const made of [...this.#tenants.values()]) {
+      const tenant = await made.catch(() => null)
+      for (const seat of [...(tenant?.seats ?? [])]) seat.end(error)
+    }
+    this.#pool.close()
+  }
+}
+
+export type StockSeat = { readonly seat: Seat; readonly carrier: SocketCarrier }
+
+async function attach({ host }: Tenant, targetId: string | null): Promise<string> {
+  const { sessionId } =
+    targetId === null
+      ? await host.link.command('Target.attachToBrowserTarget')
+      : await host.link.command('Target.attachToTarget', { targetId, flatten: true })
+  return String(sessionId)
+}
