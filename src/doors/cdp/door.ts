@@ -72,7 +72,7 @@ export class CdpDoor {
       message: (message) => host?.link.receive(message),
       closed: (reason) => this.#hostClosed(name, host, reason),
     })
-    host = new Host(browser, clock)
+    host = new Host(browser)
     const late = clock.after(limits.startMs, () => browser?.stop())
     try {
       await host.greet()

@@ -17,10 +17,8 @@ export const CDP_LIMITS = {
   deadMs: 40_000,
   /** What an absent client has missed so far, and what a present one has not confirmed. */
   heldBytesMax: 67_108_864,
-  /** How long a browser session that nobody uses is kept, unless its first client says otherwise. */
+  /** How long a browser session that nobody uses is kept, unless it says otherwise. */
   idleSessionMs: 3_600_000,
-  /** How long a client that left a foreign target paused may take to let it run. */
-  setUpMs: 10_000,
 } as const
 
 export type CdpLimits = { readonly [Name in keyof typeof CDP_LIMITS]: number }

@@ -100,8 +100,5 @@ export function obey(session: Session, command: Command): void {
   if (domain === 'Storage' && command.params?.['browserContextId'] !== undefined) {
     return inContext(request)
   }
-  if (method === 'Runtime.runIfWaitingForDebugger' && session.target !== null) {
-    session.client.host.ran(session.target)
-  }
   session.forward(command)
 }

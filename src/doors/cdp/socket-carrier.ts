@@ -1,6 +1,5 @@
 /** A stock client: its socket is its connection, and when that is lost its sessions are. */
-import type { HoldfastError } from '../../core/index.ts'
-import { ERRORS } from '../../core/index.ts'
+import { ERRORS, type HoldfastError } from '../../core/index.ts'
 import type { CdpLimits } from './limits.ts'
 import type { Carrier } from './seat.ts'
 
@@ -47,6 +46,6 @@ export class SocketCarrier implements Carrier {
     this.#isOver = true
     const socket = this.#socket
     this.#socket = null
-    socket?.close(code === 'attachment_ended' ? 1000 : (ERRORS[code].close ?? 1011), code)
+    socket?.close(ERRORS[code].close ?? 1011, code)
   }
 }

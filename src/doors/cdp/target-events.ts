@@ -31,10 +31,9 @@ function attached(session: Session, params: Params): void {
   if (info === null) return
   client.host.targets.learn(info)
   const isBrowser = info.type === 'browser'
-  if (!isBrowser && !client.tenant.owns(info)) {
-    return client.host.letGo({ parent: session.upstream, session: upstream, info })
-  }
-  if (client.isFull) return client.host.detach(session.upstream, upstream)
+  // Who attaches to all new targets is attached to others' too, and never hears of it.
+  const isForeign = !isBrowser && !client.tenant.owns(info)
+  if (isForeign || client.isFull) return client.host.detach(session.upstream, upstream)
   const isNested = takeNested(session, info)
   const target = isBrowser ? null : info.targetId
   const child = client.openSession({ upstream, parent: session, target, isNested })

@@ -45,7 +45,7 @@ const attachToBrowserTarget: Rule = (request) => {
 /** The reply names the session that the event before it has told of. */
 function named(session: Session, result: Params): Params {
   const child = session.children.get(String(result['sessionId']))
-  // Gone again before the reply: a name that nobody has is as good as that of a session that is over.
+  // Gone again before the reply: as good as the name of a session that is over.
   return { ...result, sessionId: child?.name ?? '' }
 }
 

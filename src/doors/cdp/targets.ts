@@ -21,8 +21,6 @@ export class Targets implements Correspondent {
   readonly upstream = ''
   readonly id = null
   readonly #infos = new Map<string, TargetInfo>()
-  /** Told of each that is gone. */
-  onGone: (target: string) => void = () => undefined
 
   get(target: string): TargetInfo | undefined {
     return this.#infos.get(target)
@@ -39,14 +37,9 @@ export class Targets implements Correspondent {
 
   targetEvent({ method, params }: BrowserEvent): void {
     const info = targetInfoOf(params['targetInfo'])
-    if (method === 'Target.targetDestroyed') return this.#gone(String(params['targetId']))
+    if (method === 'Target.targetDestroyed') this.#infos.delete(String(params['targetId']))
     const isDescribed = method === 'Target.targetCreated' || method === 'Target.targetInfoChanged'
     if (isDescribed && info !== null) this.learn(info)
-  }
-
-  #gone(target: string): void {
-    this.#infos.delete(target)
-    this.onGone(target)
   }
 
   pass(): void {
