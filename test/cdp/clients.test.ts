@@ -68,3 +68,81 @@ describe('chrome-remote-interface', () => {
     expect((await CDP.Protocol({ port })).domains.length).toBeGreaterThan(20)
   })
 })
+
+describe('a page’s traffic', () => {
+  it('is changed by one session while another only watches', async () => {
+    const browser = await puppeteer.connect({ browserWSEndpoint: server.socketUrl })
+    const page = await browser.newPage()
+    const watcher = await page.createCDPSession()
+    const seen: string[] = []
+    await watcher.send('Network.enable')
+    watcher.on('Network.responseReceived', ({ response }) => seen.push(response.statusText))
+    await page.setRequestInterception(true)
+    page.on('request', (request) => {
+      const body = '<title>made up</title>'
+      void request.respond({ status: 200, contentType: 'text/html', body })
+    })
+    await page.goto(`${site.url}/real`)
+    expect(await page.title()).toBe('made up')
+    expect(seen).toHaveLength(1)
+    await browser.close()
+  })
+
+  it('may be a large picture, or a large text sent to it', async () => {
+    const browser = await chromium.connectOverCDP(server.url)
+    const page = await browser.contexts()[0]!.newPage()
+    const length = 3_000_000
+    const text = await page.evaluate(`'äb"'.repeat(${length / 3})`)
+    expect(text).toBe('äb"'.repeat(length / 3))
+    expect(await page.evaluate((long: string) => long.length, 'x"\\'.repeat(1_000_000))).toBe(
+      length,
+    )
+    await browser.close()
+  })
+
+  it('has downloads, frames of other sites, and popups', async () => {
+    const elsewhere = site.url.replace('127.0.0.1', 'localhost')
+    site.pages['/framed'] = `<iframe src="${elsewhere}/inner"></iframe>`
+    const browser = await chromium.connectOverCDP(server.url)
+    const context = await browser.newContext()
+    const page = await context.newPage()
+    await page.goto(`${site.url}/framed`)
+    expect(await page.frames()[1]!.innerText('p')).toBe('/inner')
+    const [popup] = await Promise.all([
+      page.waitForEvent('popup'),
+      page.evaluate(`void window.open('${elsewhere}/popup')`),
+    ])
+    expect(await popup.innerText('p')).toBe('/popup')
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.evaluate(`location.href = '${site.url}/file.bin'`),
+    ])
+    expect(await download.failure()).toBeNull()
+    await browser.close()
+  })
+})
+
+describe('a client that is killed in the middle', () => {
+  it('leaves nothing behind', async () => {
+    const before = await server.holdfast.list({ state: 'open' })
+    const browser = await puppeteer.connect({ browserWSEndpoint: server.socketUrl })
+    const stays = await puppeteer.connect({ browserWSEndpoint: server.socketUrl })
+    const [page, other] = await Promise.all([browser.newPage(), stays.newPage()])
+    page.goto(`${site.url}/slow`).catch(() => undefined)
+    const opened = await server.holdfast.list({ state: 'open' })
+    const ids = new Set(before.sessions.map(({ id }) => id))
+    const fresh = opened.sessions.filter(({ id }) => !ids.has(id))
+    expect(fresh).toHaveLength(2)
+    await browser.disconnect()
+    await other.goto(`${site.url}/on`)
+    expect(await other.title()).toBe('/on')
+    await stays.close()
+    for (const { id } of fresh) {
+      for await (const event of server.holdfast.session(id).events()) {
+        if (event.type === 'session.closed') break
+      }
+    }
+    const after = await server.holdfast.list({ state: 'open' })
+    expect(after.sessions.map(({ id }) => id)).toEqual([...ids])
+  })
+})

@@ -2,7 +2,7 @@
  * One client of a browser: the sessions it has, and the commands it sends in them. What it is sent
  * goes to its outlet, a socket or whatever stands for one.
  */
-import { isFault, readCommand, FAULTS, type Command, type Fault } from './command.ts'
+import { FAULTS, isRefusal, readCommand, type Command, type Refusal } from './command.ts'
 import type { Host } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
 import { textOf } from './link.ts'
@@ -65,17 +65,17 @@ export class Client {
   /** A message of the client. */
   receive(data: Buffer): void {
     const command = readCommand(data)
-    if (isFault(command)) return this.#refuse(command)
+    if (isRefusal(command)) return this.#refuse(command)
     const { sessionId } = command
     const session = sessionId === undefined ? this.root : this.#flat(sessionId)
-    if (session === null) return this.#refuse(FAULTS.session, command.id)
+    if (session === null) return this.#refuse({ id: command.id, error: FAULTS.session })
     this.carryOut(session, command)
   }
 
   /** A message that came inside another, for a session without `flatten`. */
   receiveNested(session: Session, message: string): void {
     const command = readCommand(message)
-    if (isFault(command)) return session.pass(textOf({ error: command }, ''))
+    if (isRefusal(command)) return session.pass(textOf(command, ''))
     if (command.sessionId !== undefined) return session.refuse(command.id, FAULTS.session)
     this.carryOut(session, command)
   }
@@ -93,8 +93,8 @@ export class Client {
     return session === undefined || session.isNested ? null : session
   }
 
-  #refuse(error: Fault, id?: number): void {
-    this.deliver(textOf(id === undefined ? { error } : { id, error }, ''))
+  #refuse(refusal: Refusal): void {
+    this.deliver(textOf(refusal, ''))
   }
 
   openSession(options: Omit<SessionOptions, 'client'>): Session {

@@ -21,6 +21,9 @@ export type Command = {
 /** Why a message is refused, as the protocol's error. */
 export type Fault = { readonly code: number; readonly message: string }
 
+/** A message that is no command; its id, if at least that could be read. */
+export type Refusal = { readonly id?: number; readonly error: Fault }
+
 export const FAULTS = {
   parse: { code: -32700, message: 'JSON: syntax error' },
   session: { code: -32001, message: 'Session with given id not found.' },
@@ -30,17 +33,18 @@ export const FAULTS = {
 
 const KEYS: ReadonlySet<string> = new Set(['id', 'method', 'params', 'sessionId'])
 
-function malformed(message: string): Fault {
-  return { code: -32600, message }
+function malformed(message: string, id?: number): Refusal {
+  const error = { code: -32600, message }
+  return id === undefined ? { error } : { id, error }
 }
 
-export function readCommand(data: Buffer | string): Command | Fault {
+export function readCommand(data: Buffer | string): Command | Refusal {
   let value: unknown
   try {
     // ws has checked that it is UTF-8.
     value = JSON.parse(data.toString())
   } catch {
-    return FAULTS.parse
+    return { error: FAULTS.parse }
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return malformed('Message must be an object')
@@ -49,22 +53,23 @@ export function readCommand(data: Buffer | string): Command | Fault {
   return check(value as Readonly<Record<string, unknown>>, raw)
 }
 
-function check(value: Readonly<Record<string, unknown>>, raw: Buffer | null): Command | Fault {
+function check(value: Readonly<Record<string, unknown>>, raw: Buffer | null): Command | Refusal {
   const { id, method, params, sessionId } = value
   if (typeof id !== 'number' || (id | 0) !== id) {
     return malformed("Message must have integer 'id' property")
   }
-  if (typeof method !== 'string') return malformed("Message must have string 'method' property")
+  if (typeof method !== 'string') {
+    return malformed("Message must have string 'method' property", id)
+  }
   if (sessionId !== undefined && typeof sessionId !== 'string') {
-    return malformed("Message may have string 'sessionId' property")
+    return malformed("Message may have string 'sessionId' property", id)
   }
   if (params !== undefined && !isParams(params)) {
-    return malformed("Message may have object 'params' property")
+    return malformed("Message may have object 'params' property", id)
   }
   for (const key in value) {
-    if (!KEYS.has(key)) {
-      return malformed("Message has property other than 'id', 'method', 'sessionId', 'params'")
-    }
+    if (KEYS.has(key)) continue
+    return malformed("Message has property other than 'id', 'method', 'sessionId', 'params'", id)
   }
   return { id, method, params, sessionId, raw }
 }
@@ -73,8 +78,8 @@ function isParams(value: unknown): value is Params {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-export function isFault(read: Command | Fault): read is Fault {
-  return 'code' in read
+export function isRefusal(read: Command | Refusal): read is Refusal {
+  return 'error' in read
 }
 
 /** The message under another id and session; '' is the connection itself. */
