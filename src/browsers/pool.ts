@@ -7,11 +7,16 @@ import { startChromium } from './chromium.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import { connectEndpoint } from './endpoint.ts'
 import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
+import { RepairedBrowser } from './repair/browser.ts'
 
 /** What the operator named: a program to start, or an address to connect to. */
 export type BrowserSpec =
   | { readonly program: string; readonly args?: readonly string[] }
-  | { readonly address: string; readonly repair?: boolean }
+  | {
+      readonly address: string
+      /** It has one session for a page, as Lightpanda does: see `repair/browser.ts`. */
+      readonly repair?: boolean
+    }
 
 export type PoolOptions = {
   readonly browsers: Readonly<Record<string, BrowserSpec>>
@@ -81,8 +86,10 @@ function connect(
   events: ConnectionEvents,
   limits: BrowserLimits,
 ): Promise<BrowserConnection> {
-  if ('address' in spec) return connectEndpoint(spec.address, events, limits)
-  return startChromium(spec, events, limits)
+  if (!('address' in spec)) return startChromium(spec, events, limits)
+  const { address, repair = false } = spec
+  if (!repair) return connectEndpoint(address, events, limits)
+  return RepairedBrowser.open((each) => connectEndpoint(address, each, limits), events)
 }
 
 /** One that runs. */

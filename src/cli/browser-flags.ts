@@ -58,9 +58,10 @@ export function readBrowsers(values: Values): BrowserSettings {
 function readBrowser(text: string, args: readonly string[]) {
   const [, given, rest] = /^([\w.-]{1,64})=(.+)$/.exec(text) ?? []
   const what = rest ?? text
-  const isAddress = /^(ws|http)s?:\/\//i.test(what)
+  const [, repaired, address] = /^(repair\+)?((?:ws|http)s?:\/\/.+)$/i.exec(what) ?? []
   const plain = /^[\w.-]{1,64}$/.test(what) ? what : 'browser'
-  const spec: BrowserSpec = isAddress ? { address: what } : { program: what, args }
+  const spec: BrowserSpec =
+    address === undefined ? { program: what, args } : { address, repair: repaired !== undefined }
   return { name: given ?? plain, spec }
 }
 
