@@ -9,9 +9,11 @@ import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { asHoldfastError, HoldfastError } from '../core/index.ts'
 import { isCdpPath, readAddress, type Address, type OwnPort } from '../doors/cdp/address.ts'
-import { SHARED_KEY, type CdpDoor, type StockSeat } from '../doors/cdp/door.ts'
+import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
+import { HeldConnection } from '../doors/cdp/held-entry.ts'
 import { serveJson } from '../doors/cdp/http.ts'
-import type { CdpSocket } from '../doors/cdp/socket-carrier.ts'
+import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
+import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
 import { Exchange, type Premises } from '../doors/exchange.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
 import { refuseUpgrade } from './upgrade.ts'
@@ -22,8 +24,11 @@ export type CdpEntranceOptions = {
   readonly premises: Premises
 }
 
-/** Closed on purpose, with or without a code. */
-const GOODBYES: ReadonlySet<number> = new Set([1000, 1005])
+/** A socket that may come now; `abandon` if it does not. */
+type Prepared = {
+  readonly connect: (socket: CdpSocket) => CdpConnection
+  readonly abandon: () => void
+}
 
 export class CdpEntrance {
   readonly door: CdpDoor
@@ -93,62 +98,71 @@ export class CdpEntrance {
     own: OwnPort | null = null,
   ): void {
     stream.on('error', () => stream.destroy())
-    this.#admit(request, own).then(
-      (place) => this.#accept(request, { stream, head }, place),
+    this.#prepare(request, own).then(
+      (prepared) => this.#accept(request, { stream, head }, prepared),
       (thrown: unknown) => refuseUpgrade(stream, asHoldfastError(thrown)),
     )
   }
 
-  async #admit(request: IncomingMessage, own: OwnPort | null): Promise<StockSeat> {
+  async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
+    const { door } = this
     const address = this.#letIn(request, own)
     if (address.rest !== '') {
       throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
     }
-    return this.door.admit(address, this.#targetOf(address))
+    const { target, isHeld } = this.#placeOf(address)
+    if (isHeld) {
+      const connect = (socket: CdpSocket): CdpConnection =>
+        new HeldConnection(door, { address, target, socket })
+      return { connect, abandon: () => undefined }
+    }
+    const carrier = new SocketCarrier(door.limits)
+    const seat = await door.admit(address, { carrier, target })
+    const connect = (socket: CdpSocket): CdpConnection =>
+      new StockConnection({ seat, carrier }, socket)
+    return { connect, abandon: () => seat.leave() }
   }
 
-  /** The page that a socket is for; null: the browser. */
-  #targetOf({ path, browser }: Address): string | null {
-    const [, kind, id = ''] = /^\/devtools\/(browser|page)\/([^/]+)$/.exec(path) ?? []
-    if (kind === 'page') return id
+  /** The page that a socket is for, if it is not for the browser; and whether it may come back. */
+  #placeOf({ path, browser }: Address): { target: string | null; isHeld: boolean } {
+    const [, door, kind, id = ''] =
+      /^\/(devtools|held)(?:\/(browser|page)\/([^/]+))?$/.exec(path) ?? []
+    const isHeld = door === 'held'
     const isBrowser = kind === 'browser' && id === this.door.browserId(browser)
-    if (isBrowser || path === '') return null
+    if (kind === 'page') return { target: id, isHeld }
+    if (isBrowser || path === '' || (isHeld && kind === undefined)) return { target: null, isHeld }
     throw new HoldfastError('route_unknown', 'there is nothing at this path')
   }
 
   #accept(
     request: IncomingMessage,
     { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
-    place: StockSeat,
+    { connect, abandon }: Prepared,
   ): void {
     // Whoever went away meanwhile never came.
-    if (stream.destroyed) return place.seat.leave()
+    if (stream.destroyed) return abandon()
     let isOpen = false
     stream.once('close', () => {
-      if (!isOpen) place.seat.leave()
+      if (!isOpen) abandon()
     })
     this.#sockets.handleUpgrade(request, stream, head, (socket) => {
       isOpen = true
-      this.#connect(socket, place)
+      this.#connect(socket, connect(wireOf(socket)))
     })
   }
 
-  #connect(socket: WebSocket, { seat, carrier }: StockSeat): void {
+  #connect(socket: WebSocket, connection: CdpConnection): void {
     this.#alive.set(socket, performance.now())
-    const wire = wireOf(socket)
-    if (!carrier.connect(wire)) return wire.close(1011, 'session_closed')
     socket.on('message', (data: RawData, isBinary: boolean) => {
       this.#alive.set(socket, performance.now())
       // As Chrome does.
       if (isBinary) return socket.close(1003)
-      seat.client?.receive(data as Buffer)
+      connection.receive(data as Buffer)
     })
     socket.on('pong', () => this.#alive.set(socket, performance.now()))
     socket.on('close', (code: number) => {
       this.#alive.delete(socket)
-      carrier.disconnected()
-      if (GOODBYES.has(code)) seat.leave()
-      else void seat.lose()
+      connection.closed(code)
     })
     // A broken frame or a reset; the close event follows.
     socket.on('error', () => undefined)

@@ -7,6 +7,8 @@ export class RawCdp {
   readonly socket: WebSocket
   /** Everything that came, in order. */
   readonly messages: Message[] = []
+  /** What came between the messages on a socket that may be taken up again. */
+  readonly frames: Message[] = []
   readonly closed: Promise<number>
   #id = 0
   #watchers: (() => void)[] = []
@@ -14,7 +16,9 @@ export class RawCdp {
   constructor(url: string, options: { readonly headers?: Record<string, string> } = {}) {
     this.socket = new WebSocket(url, options)
     this.socket.on('message', (data: Buffer) => {
-      this.messages.push(JSON.parse(data.toString()) as Message)
+      const text = data.toString()
+      if (text.startsWith('#')) this.frames.push(JSON.parse(text.slice(1)) as Message)
+      else this.messages.push(JSON.parse(text) as Message)
       for (const look of [...this.#watchers]) look()
     })
     this.closed = new Promise((resolve) => this.socket.on('close', resolve))
@@ -35,9 +39,18 @@ export class RawCdp {
   }
 
   /** The first message, so far or to come, that fits. */
-  async until(fits: (message: Message) => boolean): Promise<Message> {
+  until(fits: (message: Message) => boolean): Promise<Message> {
+    return this.#found(() => this.messages.find(fits))
+  }
+
+  /** The first frame. */
+  frame(): Promise<Message> {
+    return this.#found(() => this.frames[0])
+  }
+
+  async #found(find: () => Message | undefined): Promise<Message> {
     for (;;) {
-      const found = this.messages.find(fits)
+      const found = find()
       if (found !== undefined) return found
       await new Promise<void>((resolve) => {
         const look = (): void => {

@@ -1,6 +1,6 @@
 /**
  * A backend that hands out one session again and again, as Lightpanda did before its #2077, shown
- * as a browser that follows the protocol: any number of sessions on a page, of contexts, of clients.
+ * as a browser that follows the protocol: any number of sessions, of contexts and of clients.
  *
  * 1. The backend sees one session for each page; every name that is given out is made here.
  * 2. A reply is paired by the id that its command went up with, whatever it is stamped with.
@@ -293,7 +293,7 @@ export class RepairedBrowser implements BrowserConnection {
   getTargetInfo(command: Command): void {
     const { targetId } = command.params
     const own = this.#targetOf(command.session)
-    const target = targetId === undefined ? own : this.#targets.get(String(targetId))
+    const target = typeof targetId === 'string' ? this.#targets.get(targetId) : own
     if (target !== undefined) return this.answer(command, { result: { targetInfo: target.info } })
     if (targetId !== undefined) return this.#noTarget(command)
     const targetInfo = { targetId: '', type: 'browser', title: '', url: '', attached: true }

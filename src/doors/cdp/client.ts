@@ -12,7 +12,9 @@ import type { Tenant } from './tenant.ts'
 
 /** Where a client's messages go. */
 export interface Outlet {
-  /** Nobody reads there now, but somebody may come back. */
+  /** Whether a lost connection can be taken up again. */
+  readonly mayReturn: boolean
+  /** Nobody has been there for a while, but somebody may come back. */
   readonly isAway: boolean
   deliver(message: Buffer): void
 }
@@ -51,6 +53,10 @@ export class Client {
 
   get isAway(): boolean {
     return this.#outlet.isAway
+  }
+
+  get mayReturn(): boolean {
+    return this.#outlet.mayReturn
   }
 
   /** It has as many sessions as it may have. */
@@ -107,11 +113,9 @@ export class Client {
     this.#sessions.delete(session.name)
   }
 
-  /** A target of its own waits until it is told to run. */
-  targetWaits(session: Session): void {
-    // While nobody is there the door acts for the client: else the page that opened it hangs too.
-    if (!this.isAway) return
-    this.host.link.tell('Runtime.runIfWaitingForDebugger', {}, session.upstream)
+  /** Nobody is there to say go. */
+  actForAbsent(): void {
+    for (const session of [this.root, ...this.#sessions.values()]) session.blocked.release()
   }
 
   /** Its sessions are over, but what it has made stays for now. */

@@ -12,10 +12,10 @@ import {
 } from '../../core/index.ts'
 import type { Address } from './address.ts'
 import { Client } from './client.ts'
+import { HeldCarrier } from './held-carrier.ts'
 import { Host } from './host.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
 import { Seat, type Carrier } from './seat.ts'
-import { SocketCarrier } from './socket-carrier.ts'
 import { Tenant } from './tenant.ts'
 
 /** The key of those who name none, where there is no connection to tell them apart. */
@@ -37,6 +37,8 @@ export class CdpDoor {
   /** Names each browser in addresses, as Chrome does; new with every start of the server. */
   readonly #ids = new Map<string, string>()
   readonly #hosts = new Map<string, Promise<Host>>()
+  /** Places to which clients may come back, by attachment. */
+  readonly #held = new Map<string, HeldSeat>()
   /** By the session's id. */
   readonly #tenants = new Map<string, Promise<Tenant>>()
 
@@ -170,13 +172,12 @@ export class CdpDoor {
     void tenant.session.close(error.code).catch(() => undefined)
   }
 
-  /** A place for a stock client; its socket comes next. */
-  async admit(address: Address, target: string | null): Promise<StockSeat> {
+  /** A place for a client; its socket comes next. */
+  async admit(address: Address, newcomer: Newcomer): Promise<Seat> {
     const session = await this.session(address)
-    const carrier = new SocketCarrier(this.limits)
     try {
       const tenant = await this.tenant(address.browser, session)
-      return { seat: await this.seat(tenant, carrier, target), carrier }
+      return await this.#seat(tenant, newcomer)
     } catch (error) {
       // A session that was made for this connection goes with it.
       if (session.isNew) await session.close('refused').catch(() => undefined)
@@ -184,7 +185,7 @@ export class CdpDoor {
     }
   }
 
-  async seat(tenant: Tenant, carrier: Carrier, target: string | null): Promise<Seat> {
+  async #seat(tenant: Tenant, { carrier, target }: Newcomer): Promise<Seat> {
     const { host } = tenant
     if (tenant.clients.size >= this.limits.clientsMax) {
       throw new HoldfastError('too_many', 'too many clients are connected to this browser')
@@ -193,7 +194,9 @@ export class CdpDoor {
       throw new HoldfastError('target_unknown', 'there is no such target')
     }
     const attached = await attach(tenant, target)
-    const place = await this.#attachment(tenant)
+    const place = carrier.mayReturn
+      ? { attachment: await tenant.session.attach({ resumable: true }), vacant: null }
+      : await this.#attachment(tenant)
     const seat = new Seat({ tenant, carrier, attachment: place.attachment })
     seat.client = new Client({
       tenant,
@@ -203,9 +206,21 @@ export class CdpDoor {
       onBrowserClose: () => void tenant.session.close('browser_closed').catch(() => undefined),
     })
     place.vacant?.give(seat)
+    if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
     if (host.link.closed === null) return seat
     seat.end(new HoldfastError('browser_gone', host.link.closed))
     throw new HoldfastError('browser_gone', host.link.closed)
+  }
+
+  #keep(seat: Seat, carrier: HeldCarrier): void {
+    const { id } = seat.attachment
+    this.#held.set(id, { seat, carrier })
+    seat.onEnd = () => this.#held.delete(id)
+  }
+
+  /** The place that an attachment has, for a client that comes back. */
+  heldSeat(attachment: string): HeldSeat | null {
+    return this.#held.get(attachment) ?? null
   }
 
   /** The place of a client that was lost, if there is one: who comes back by its key gets it. */
@@ -235,7 +250,10 @@ export class CdpDoor {
   }
 }
 
-export type StockSeat = { readonly seat: Seat; readonly carrier: SocketCarrier }
+/** Who comes: what carries its messages, and the page it is for; null: the browser. */
+export type Newcomer = { readonly carrier: Carrier; readonly target: string | null }
+
+export type HeldSeat = { readonly seat: Seat; readonly carrier: HeldCarrier }
 
 async function attach({ host }: Tenant, targetId: string | null): Promise<string> {
   const { sessionId } =

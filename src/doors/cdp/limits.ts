@@ -15,6 +15,10 @@ export const CDP_LIMITS = {
   /** Silence after which a client is pinged, and after which it is given up. */
   pingMs: 15_000,
   deadMs: 40_000,
+  /** After how long without its connection a client counts as absent. */
+  absentMs: 2_000,
+  /** Between a connection that may be taken up again and its hello. */
+  helloMs: 5_000,
   /** What an absent client has missed so far, and what a present one has not confirmed. */
   heldBytesMax: 67_108_864,
   /** How long a browser session that nobody uses is kept, unless it says otherwise. */

@@ -29,8 +29,8 @@ export interface Correspondent {
   readonly upstream: string
   /** The name that takes its place in what is passed on; null: it takes only what is parsed. */
   readonly id: string | null
-  /** Whole messages that need no reading, already under their new names. */
-  pass(message: Buffer): void
+  /** Whole messages that need no reading, already under their new names; events by their method. */
+  pass(message: Buffer, method?: string): void
   /** An event of the Target domain, which is about other sessions. */
   targetEvent(event: BrowserEvent): void
   /** The command that went up under this id has its reply. */
@@ -162,7 +162,7 @@ export class Link {
       return this.#receiveParsed(parse(message))
     }
     const to = this.#sessions.get(session)
-    if (to !== undefined && to.id !== null) to.pass(inSession(message, to.id))
+    if (to !== undefined && to.id !== null) to.pass(inSession(message, to.id), method)
   }
 
   #reply(id: number, message: Buffer): void {
@@ -186,7 +186,7 @@ export class Link {
     const to = this.#sessions.get(sessionId)
     if (to === undefined || method === undefined) return
     if (method.startsWith('Target.')) return to.targetEvent({ method, params })
-    if (to.id !== null) to.pass(textOf({ method, params }, to.id))
+    if (to.id !== null) to.pass(textOf({ method, params }, to.id), method)
   }
 
   #replyParsed(id: number, { result, error }: Parsed): void {

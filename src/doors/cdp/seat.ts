@@ -20,6 +20,8 @@ export class Seat {
   client: Client | null = null
   /** Its connection is lost, and it cannot be taken up again as it was: only its place can. */
   isVacant = false
+  /** Told once. */
+  onEnd: () => void = () => undefined
   #isOver = false
 
   constructor({ tenant, carrier, attachment }: Pick<Seat, 'tenant' | 'carrier' | 'attachment'>) {
@@ -55,6 +57,7 @@ export class Seat {
     this.tenant.seats.delete(this)
     this.client?.end()
     this.carrier.end(error)
+    this.onEnd()
   }
 
   /** Another connection takes the place: what the client had made stays. */

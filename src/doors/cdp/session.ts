@@ -4,6 +4,7 @@
  * are a tree: each belongs to the one that attached it, and ends with it.
  */
 import { randomBytes } from 'node:crypto'
+import { Blocked } from './absence.ts'
 import type { Client } from './client.ts'
 import type { Command, Fault } from './command.ts'
 import { textOf, type BrowserEvent, type Correspondent, type Reply } from './link.ts'
@@ -42,6 +43,8 @@ export class Session implements Correspondent {
   readonly nestedAttaches: string[] = []
   /** Set by `Target.setAutoAttach`; null: off. */
   autoAttach: { readonly wait: boolean; readonly isNested: boolean } | null = null
+  /** What stands still until the client says go. */
+  readonly blocked = new Blocked(this)
   #pending = new Set<number>()
   #isOver = false
 
@@ -66,8 +69,9 @@ export class Session implements Correspondent {
     return this.#isOver
   }
 
-  pass(message: Buffer): void {
+  pass(message: Buffer, method = ''): void {
     if (this.#isOver) return
+    if (this.client.mayReturn && Blocked.concerns(method)) this.blocked.note(method, message)
     if (!this.isNested) return this.client.deliver(message)
     const { name: sessionId, target: targetId } = this
     const params = { sessionId, message: message.toString(), targetId }
@@ -97,6 +101,7 @@ export class Session implements Correspondent {
   /** Passes a command on; the reply goes back as it comes, or to `read`. */
   forward(command: Command, read: ((reply: Reply) => void) | null = null): void {
     this.client.pending += 1
+    this.blocked.settle(command.method, command.params)
     this.#pending.add(this.client.host.link.forward(this, command, read))
   }
 

@@ -12,16 +12,14 @@ export interface CdpSocket {
 }
 
 export class SocketCarrier implements Carrier {
+  readonly mayReturn = false
+  readonly isAway = false
   readonly #limits: CdpLimits
   #socket: CdpSocket | null = null
   #isOver = false
 
   constructor(limits: CdpLimits) {
     this.#limits = limits
-  }
-
-  get isAway(): boolean {
-    return this.#socket === null
   }
 
   /** False if it is over already. */

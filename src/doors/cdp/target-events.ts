@@ -38,7 +38,7 @@ function attached(session: Session, params: Params): void {
   const target = isBrowser ? null : info.targetId
   const child = client.openSession({ upstream, parent: session, target, isNested })
   session.emit('Target.attachedToTarget', { ...params, sessionId: child.name })
-  if (params['waitingForDebugger'] === true) client.targetWaits(child)
+  if (params['waitingForDebugger'] === true && client.mayReturn) child.blocked.noteWaiting()
 }
 
 function takeNested(session: Session, { targetId }: TargetInfo): boolean {
