@@ -7,6 +7,7 @@ export {
   type HeldConnectionOptions,
   type HeldState,
 } from './connection.ts'
+export { startRelay, type Relay, type RelayOptions } from './relay.ts'
 export type { HeldOptions } from './address.ts'
 
 /** What Puppeteer's `connect({ transport })` takes. */

@@ -2,11 +2,12 @@
 /** The command line: a table of commands, and what all of them share. */
 import { VERSION } from '../wire/version.ts'
 import { backup } from './backup.ts'
+import { cdp } from './cdp.ts'
 import { commandHelp, readArguments, suggestion, UsageError, type Command } from './command.ts'
 import { serve } from './serve.ts'
 import { token } from './token.ts'
 
-const COMMANDS: readonly Command[] = [serve, token, backup]
+const COMMANDS: readonly Command[] = [serve, token, backup, cdp]
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === '--version' || name === '-v') return say(VERSION)

@@ -1,10 +1,17 @@
 /** Clients that lose their connection, and what they find when they come back. */
+import CDP from 'chrome-remote-interface'
 import { chromium } from 'playwright-core'
 import puppeteer from 'puppeteer-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { HeldConnection, playwrightTransport, puppeteerTransport } from '../../src/cdp/index.ts'
+import {
+  HeldConnection,
+  playwrightTransport,
+  puppeteerTransport,
+  startRelay,
+} from '../../src/cdp/index.ts'
 import { writeHeldFrame } from '../../src/wire/held.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
+import { FaultProxy } from '../support/fault-proxy.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
 let server: CdpServer
@@ -190,3 +197,48 @@ class RawHeld {
     return (await RawHeld.open(`${to.socketUrl}/held`, resume)).welcome
   }
 }
+
+describe('the relay', () => {
+  it('is a port like Chrome’s for stock clients, and survives a bad network', async () => {
+    const proxy = new FaultProxy({
+      port: server.server.port,
+      bytes: () => 40_000 + Math.random() * 20_000,
+    })
+    const { port } = new URL(await proxy.listen())
+    const relay = await startRelay({ remote: `http://127.0.0.1:${port}/cdp/chromium`, port: 0 })
+    const browser = await chromium.connectOverCDP(`http://127.0.0.1:${relay.port}`)
+    const page = await browser.contexts()[0]!.newPage()
+    const titles: string[] = []
+    for (let n = 0; n < 12; n += 1) {
+      await page.goto(`${site.url}/page-${n}`)
+      titles.push(await page.title())
+    }
+    proxy.isGentle = true
+    expect(proxy.cuts).toBeGreaterThan(2)
+    expect(titles).toEqual(Array.from({ length: 12 }, (_, n) => `/page-${n}`))
+    const targets = await CDP.List({ port: relay.port })
+    expect(targets.map(({ url }) => url)).toEqual([`${site.url}/page-11`])
+    const client = await CDP({ port: relay.port, target: targets[0] })
+    const { result } = await client.send('Runtime.evaluate', { expression: 'document.title' })
+    expect(result.value).toBe('/page-11')
+    await client.close()
+    await browser.close()
+    await relay.close()
+    await proxy.close()
+  })
+
+  it('serves nobody but programs on this machine', async () => {
+    const relay = await startRelay({ remote: server.url, port: 0 })
+    const url = `http://127.0.0.1:${relay.port}/json/version`
+    const statuses = await Promise.all([
+      fetch(url, { headers: { origin: 'http://evil.example' } }),
+      fetch(url),
+    ])
+    expect(statuses.map(({ status }) => status)).toEqual([403, 200])
+    const page = new RawCdp(`ws://127.0.0.1:${relay.port}/`, {
+      headers: { origin: 'http://evil.example' },
+    })
+    expect(await page.closed).toBe(1006)
+    await relay.close()
+  })
+})
