@@ -2,8 +2,6 @@
 export const BROWSER_LIMITS = {
   /** From the start of a browser to its first answer. */
   startMs: 30_000,
-  /** How long it may take to close by itself before it is killed. */
-  stopMs: 3_000,
   /** How long a browser that nobody uses is kept. */
   idleMs: 60_000,
   /** Between two looks at its health, and how long it may take to answer. */

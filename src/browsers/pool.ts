@@ -11,7 +11,12 @@ import { RepairedBrowser } from './repair/browser.ts'
 
 /** What the operator named: a program to start, or an address to connect to. */
 export type BrowserSpec =
-  | { readonly program: string; readonly args?: readonly string[] }
+  | {
+      readonly program: string
+      readonly args?: readonly string[]
+      /** Every session gets one of its own. */
+      readonly own?: boolean
+    }
   | {
       readonly address: string
       /** It has one session for a page, as Lightpanda does: see `repair/browser.ts`. */

@@ -14,6 +14,7 @@ export type BrowserSettings = {
 
 export const BROWSER_FLAGS: Flags = {
   browser: { type: 'string', multiple: true },
+  'own-browsers': { type: 'boolean' },
   'browser-arg': { type: 'string', multiple: true },
   'browsers-max': { type: 'string' },
   'cdp-port': { type: 'string' },
@@ -25,6 +26,7 @@ export const BROWSER_HELP = [
     'chromium, a program or a ws:// address, at /cdp/NAME; may be repeated',
   ],
   ['--browser-arg FLAG', 'a flag for every browser that is started; may be repeated'],
+  ['--own-browsers', 'a browser for every session, instead of a browser context'],
   ['--browsers-max N', `how many browsers run at once (${BROWSER_LIMITS.runningMax})`],
   ['--cdp-port N', 'the first browser on a port of its own, as Chrome would have it'],
 ] as const
@@ -36,9 +38,10 @@ const browserAgent: Agent = () => {
 
 export function readBrowsers(values: Values): BrowserSettings {
   const args = listFlag(values, 'browser-arg')
+  const own = values['own-browsers'] === true
   const browsers: Record<string, BrowserSpec> = {}
   for (const text of listFlag(values, 'browser')) {
-    const { name, spec } = readBrowser(text, args)
+    const { name, spec } = readBrowser(text, { args, own })
     if (Object.hasOwn(browsers, name)) throw new UsageError(`--browser ${name} is there twice`)
     browsers[name] = spec
   }
@@ -55,13 +58,15 @@ export function readBrowsers(values: Values): BrowserSettings {
 }
 
 /** `NAME=WHAT`, or only what it is: then its name is `chromium`, or `browser` for an address. */
-function readBrowser(text: string, args: readonly string[]) {
+function readBrowser(text: string, options: { args: readonly string[]; own: boolean }) {
   const [, given, rest] = /^([\w.-]{1,64})=(.+)$/.exec(text) ?? []
   const what = rest ?? text
   const [, repaired, address] = /^(repair\+)?((?:ws|http)s?:\/\/.+)$/i.exec(what) ?? []
   const plain = /^[\w.-]{1,64}$/.test(what) ? what : 'browser'
   const spec: BrowserSpec =
-    address === undefined ? { program: what, args } : { address, repair: repaired !== undefined }
+    address === undefined
+      ? { program: what, ...options }
+      : { address, repair: repaired !== undefined }
   return { name: given ?? plain, spec }
 }
 

@@ -46,6 +46,25 @@ describe('a browser', () => {
     next.close()
   })
 
+  it('may be one for each session, which ends with it', async () => {
+    await start({ browsers: { chromium: { program: 'chromium', own: true } } })
+    const [one, other] = await Promise.all([1, 2].map(() => RawCdp.open(server.socketUrl)))
+    expect(browserPids()).toHaveLength(2)
+    expect(await other!.ask('Tracing.getCategories')).toHaveProperty('result')
+    one!.close()
+    await expect.poll(() => browserPids().length).toBe(1)
+    expect((await other!.send('Browser.getVersion')).product).toMatch(/Chrome/)
+    other!.close()
+  })
+
+  it('that does not answer any more is stopped, and its clients are told', async () => {
+    await start({ browserLimits: { healthMs: 100, healthAnswerMs: 300 } })
+    const client = await RawCdp.open(server.socketUrl)
+    for (const pid of browserPids()) process.kill(pid, 'SIGSTOP')
+    expect(await client.closed).toBe(4520)
+    await expect.poll(() => browserPids()).toEqual([])
+  })
+
   it('that nobody uses is stopped', async () => {
     await start({ browserLimits: { idleMs: 50 } })
     const client = await RawCdp.open(server.socketUrl)

@@ -3,7 +3,7 @@
  * in a browser session that is a session of Holdfast. The browser is started when the first comes.
  */
 import { randomUUID } from 'node:crypto'
-import type { Browser, BrowserPool } from '../../browsers/index.ts'
+import type { BrowserPool } from '../../browsers/index.ts'
 import {
   HoldfastError,
   type AttachmentHandle,
@@ -12,6 +12,7 @@ import {
 } from '../../core/index.ts'
 import type { Address } from './address.ts'
 import { Client } from './client.ts'
+import type { Params } from './command.ts'
 import { HeldCarrier } from './held-carrier.ts'
 import { Host } from './host.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
@@ -36,6 +37,7 @@ export class CdpDoor {
   readonly #pool: BrowserPool
   /** Names each browser in addresses, as Chrome does; new with every start of the server. */
   readonly #ids = new Map<string, string>()
+  readonly #versions = new Map<string, Params>()
   readonly #hosts = new Map<string, Promise<Host>>()
   /** Places to which clients may come back, by attachment. */
   readonly #held = new Map<string, HeldSeat>()
@@ -56,53 +58,66 @@ export class CdpDoor {
     return id
   }
 
-  /** The browser of this name, which is started if need be. */
-  host(name: string): Promise<Host> {
-    const known = this.#hosts.get(name)
+  /** What a browser says of itself; asked once. */
+  async version(name: string): Promise<Params> {
+    const known = this.#versions.get(name)
     if (known !== undefined) return known
-    const starting = this.#start(name)
-    this.#hosts.set(name, starting)
-    starting.catch(() => this.#forgetHost(name, starting))
+    const { link } = await this.host(name, null)
+    const version = await link.command('Browser.getVersion')
+    this.#versions.set(name, version)
+    return version
+  }
+
+  /** The browser of a session, which is started if need be; most share one. */
+  host(name: string, session: string | null): Promise<Host> {
+    const spec = this.#pool.spec(name)
+    const isOwn = 'own' in spec && spec.own === true && session !== null
+    const place = isOwn ? `${name} ${session}` : name
+    const known = this.#hosts.get(place)
+    if (known !== undefined) return known
+    const starting = this.#start({ name, place, isOwn })
+    this.#hosts.set(place, starting)
+    starting.catch(() => {
+      if (this.#hosts.get(place) === starting) this.#hosts.delete(place)
+    })
     return starting
   }
 
-  async #start(name: string): Promise<Host> {
+  async #start({ name, place, isOwn }: Start): Promise<Host> {
     const { clock, limits } = this.#pool
     let host: Host | null = null
-    let browser: Browser | null = null
-    browser = await this.#pool.start(name, {
+    const browser = await this.#pool.start(name, {
       message: (message) => host?.link.receive(message),
-      closed: (reason) => this.#hostClosed(name, host, reason),
+      closed: (reason) => this.#hostClosed(place, host, reason),
     })
-    host = new Host(browser)
-    const late = clock.after(limits.startMs, () => browser?.stop())
+    const started = new Host(browser, isOwn)
+    host = started
+    const late = clock.after(limits.startMs, () => started.stop())
     try {
-      await host.greet()
+      await started.greet()
     } catch (error) {
-      browser.stop()
+      started.stop()
       throw error
     } finally {
       late()
     }
-    host.onIdle = () => this.#stopWhenIdle(name, host, browser)
-    return host
+    started.watch(clock, limits)
+    started.onIdle = () => {
+      clock.after(isOwn ? 0 : limits.idleMs, () => this.#stopIdle(place, started))
+    }
+    started.onIdle()
+    return started
   }
 
-  #stopWhenIdle(name: string, host: Host, browser: Browser): void {
-    this.#pool.clock.after(this.#pool.limits.idleMs, () => {
-      if (host.tenants.size > 0 || host.expected > 0 || host.link.closed !== null) return
-      this.#hosts.delete(name)
-      browser.stop()
-    })
-  }
-
-  #forgetHost(name: string, host: Promise<Host>): void {
-    if (this.#hosts.get(name) === host) this.#hosts.delete(name)
+  #stopIdle(place: string, host: Host): void {
+    if (host.tenants.size > 0 || host.expected > 0 || host.link.closed !== null) return
+    this.#hosts.delete(place)
+    host.stop()
   }
 
   /** A browser that ends takes its sessions with it, and each is told why. */
-  #hostClosed(name: string, host: Host | null, reason: string): void {
-    this.#hosts.delete(name)
+  #hostClosed(place: string, host: Host | null, reason: string): void {
+    this.#hosts.delete(place)
     host?.link.close(reason)
     const error = new HoldfastError('browser_gone', reason)
     for (const tenant of [...(host?.tenants ?? [])]) this.#endTenant(tenant, error)
@@ -133,7 +148,7 @@ export class CdpDoor {
   }
 
   async #makeTenant(browser: string, session: SessionHandle): Promise<Tenant> {
-    const host = await this.host(browser)
+    const host = await this.host(browser, session.id)
     host.expected += 1
     try {
       const { browserContextId } = await host.link.command('Target.createBrowserContext')
@@ -249,6 +264,8 @@ export class CdpDoor {
     this.#pool.close()
   }
 }
+
+type Start = { readonly name: string; readonly place: string; readonly isOwn: boolean }
 
 /** Who comes: what carries its messages, and the page it is for; null: the browser. */
 export type Newcomer = { readonly carrier: Carrier; readonly target: string | null }

@@ -1,5 +1,6 @@
 /** One browser that runs, as the door sees it: the line to it, its targets, and its tenants. */
-import type { Browser } from '../../browsers/index.ts'
+import type { Browser, BrowserLimits } from '../../browsers/index.ts'
+import type { Clock } from '../../core/index.ts'
 import { Link } from './link.ts'
 import { Targets } from './targets.ts'
 import type { Tenant } from './tenant.ts'
@@ -13,7 +14,13 @@ export class Host {
   /** Told when its last tenant has left. */
   onIdle: () => void = () => undefined
 
-  constructor(browser: Pick<Browser, 'send'>) {
+  /** It has one tenant only, which may do what concerns all of the browser. */
+  readonly isOwn: boolean
+  readonly #browser: Pick<Browser, 'send' | 'stop'>
+
+  constructor(browser: Pick<Browser, 'send' | 'stop'>, isOwn = false) {
+    this.#browser = browser
+    this.isOwn = isOwn
     this.link = new Link(browser)
   }
 
@@ -21,6 +28,22 @@ export class Host {
   async greet(): Promise<void> {
     this.link.open(this.targets)
     await this.link.command('Target.setDiscoverTargets', { discover: true, filter: [{}] })
+  }
+
+  /** Asks for a sign of life now and then; a browser that gives none is stopped. */
+  watch(clock: Clock, { healthMs, healthAnswerMs }: BrowserLimits): void {
+    clock.after(healthMs, () => {
+      if (this.link.closed !== null) return
+      const late = clock.after(healthAnswerMs, () => this.#browser.stop())
+      this.link.ask('Browser.getVersion', {}, () => {
+        late()
+        this.watch(clock, { healthMs, healthAnswerMs } as BrowserLimits)
+      })
+    })
+  }
+
+  stop(): void {
+    this.#browser.stop()
   }
 
   /** Ends a session that the browser made and nobody here wants. Others' in that target stay. */

@@ -54,8 +54,7 @@ async function tenantOf(door: CdpDoor, address: Address): Promise<Tenant> {
 }
 
 async function sendVersion(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
-  const { link } = await door.host(address.browser)
-  const version = await link.command('Browser.getVersion')
+  const version = await door.version(address.browser)
   exchange.reply(200, {
     Browser: version['product'],
     'Protocol-Version': version['protocolVersion'],

@@ -84,6 +84,9 @@ const GUARDED: ReadonlySet<string> = new Set([
   'PWA',
 ])
 
+/** Of these, what a session may do that has the browser for itself. */
+const ALONE: ReadonlySet<string> = new Set(['Tracing', 'SystemInfo', 'Security'])
+
 /** What else the browser itself may be asked. */
 const OF_BROWSER: ReadonlySet<string> = new Set(['IO', 'Schema'])
 
@@ -94,6 +97,7 @@ export function obey(session: Session, command: Command): void {
   const rule = Object.hasOwn(RULES, method) ? RULES[method] : undefined
   if (rule !== undefined) return rule(request)
   const domain = method.slice(0, method.indexOf('.'))
+  if (session.client.host.isOwn && ALONE.has(domain)) return request.pass()
   if (domain === 'Tracing') return request.deny('it would show the pages of others')
   if (GUARDED.has(domain)) return request.notFound()
   if (session.isBrowser && !OF_BROWSER.has(domain)) return request.notFound()
