@@ -9,7 +9,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { BrowserPool } from '../browsers/index.ts'
 import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/index.ts'
-import { CdpDoor } from '../doors/cdp/door.ts'
+import { CdpDoor, type CdpCounts } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
@@ -107,6 +107,11 @@ export class HoldfastServer {
   async listenCdp(browser: string, port: number): Promise<number> {
     if (this.#cdp === null) throw new Error('this server has no browsers')
     return this.#cdp.listen(browser, { host: this.#boundHost, port })
+  }
+
+  /** What the browsers hold now; null where there are none. */
+  async browserCounts(): Promise<CdpCounts | null> {
+    return this.#cdp === null ? null : this.#cdp.door.counts()
   }
 
   get port(): number {

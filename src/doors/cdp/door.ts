@@ -255,6 +255,22 @@ export class CdpDoor {
     return { attachment: await tenant.session.attach({ role: 'driver' }), vacant: null }
   }
 
+  /** What is held now, all browsers together: to see that nothing is left behind. */
+  async counts(): Promise<CdpCounts> {
+    const hosts = await Promise.all([...this.#hosts.values()].map((host) => host.catch(() => null)))
+    const sum = (count: (host: Host) => number): number =>
+      hosts.reduce((total, host) => total + (host === null ? 0 : count(host)), 0)
+    return {
+      browsers: hosts.length,
+      sessions: sum(({ tenants }) => tenants.size),
+      clients: sum(({ tenants }) => [...tenants].reduce((n, { clients }) => n + clients.size, 0)),
+      // Without the line's own, which listens for targets.
+      attached: sum(({ link }) => link.sessions - 1),
+      waiting: sum(({ link }) => link.waiting),
+      pages: sum(({ targets }) => targets.all().filter(({ type }) => type === 'page').length),
+    }
+  }
+
   async close(): Promise<void> {
     const error = new HoldfastError('draining', 'the server is about to stop')
     for (const made of [...this.#tenants.values()]) {
@@ -264,6 +280,11 @@ export class CdpDoor {
     this.#pool.close()
   }
 }
+
+/** Browsers that run, browser sessions, clients, their sessions with targets, commands, pages. */
+export type CdpCounts = Readonly<
+  Record<'browsers' | 'sessions' | 'clients' | 'attached' | 'waiting' | 'pages', number>
+>
 
 type Start = { readonly name: string; readonly place: string; readonly isOwn: boolean }
 
