@@ -35,6 +35,9 @@ export class PipeConnection implements BrowserConnection {
     if (this.#writable.writableLength > this.#limits.unreadBytesMax) {
       return this.fail('the browser does not read what it is sent')
     }
+    if (parts.every((part) => typeof part === 'string')) {
+      return void this.#writable.write(`${parts.join('')}\0`)
+    }
     this.#writable.cork()
     for (const part of parts) this.#writable.write(part)
     this.#writable.write(END)

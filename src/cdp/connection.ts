@@ -65,8 +65,8 @@ export class HeldConnection {
   #retries = 0
   #over: HeldError | null = null
   #opened: { resolve: () => void; reject: (error: Error) => void } | null = null
-  onmessage: ((message: string) => void) | null = null
-  onclose: ((error: HeldError) => void) | null = null
+  onMessage: ((message: string) => void) | null = null
+  onClosed: ((error: HeldError) => void) | null = null
 
   /** Resolves when the browser is there. */
   static async open(address: string, options: HeldConnectionOptions = {}): Promise<HeldConnection> {
@@ -190,7 +190,7 @@ export class HeldConnection {
     const text = this.#inbox[0]
     if (text === undefined) return
     try {
-      if (this.#over === null) this.onmessage?.(text)
+      if (this.#over === null) this.onMessage?.(text)
     } finally {
       this.#inbox.shift()
       if (this.#inbox.length > 0) setImmediate(() => this.#tellNext())
@@ -276,7 +276,7 @@ export class HeldConnection {
     this.#state('over', error.message)
     this.#opened?.reject(error)
     this.#opened = null
-    this.onclose?.(error)
+    this.onClosed?.(error)
   }
 
   #state(state: HeldState, reason: string | null): void {

@@ -39,8 +39,8 @@ export async function puppeteerTransport(
     send: (message) => connection.send(message),
     close: () => connection.close(),
   }
-  connection.onmessage = (message) => transport.onmessage?.(message)
-  connection.onclose = () => transport.onclose?.()
+  connection.onMessage = (message) => transport.onmessage?.(message)
+  connection.onClosed = () => transport.onclose?.()
   return transport
 }
 
@@ -55,7 +55,7 @@ export async function playwrightTransport(
     send: (message) => connection.send(JSON.stringify(message)),
     close: () => connection.close(),
   }
-  connection.onmessage = (message) => transport.onmessage?.(JSON.parse(message) as object)
-  connection.onclose = ({ message }) => transport.onclose?.(message)
+  connection.onMessage = (message) => transport.onmessage?.(JSON.parse(message) as object)
+  connection.onClosed = ({ message }) => transport.onclose?.(message)
   return transport
 }

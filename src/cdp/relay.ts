@@ -19,7 +19,7 @@ export type RelayOptions = {
   readonly onState?: HeldConnectionOptions['onState']
 }
 
-export type Relay = { readonly port: number; close(): Promise<void> }
+export type Relay = { readonly port: number; readonly close: () => Promise<void> }
 
 /** Pages in a browser may not use it, nor names that lead here from elsewhere. */
 const OWN_HOST = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i
@@ -127,8 +127,8 @@ class RelayServer {
 
   #join(socket: WebSocket, connection: HeldConnection): void {
     this.#connections.add(connection)
-    connection.onmessage = (message) => socket.send(message)
-    connection.onclose = ({ code }) => {
+    connection.onMessage = (message) => socket.send(message)
+    connection.onClosed = ({ code }) => {
       this.#connections.delete(connection)
       socket.close(1011, code)
     }

@@ -1,7 +1,6 @@
 /** `--browser`, `--cdp-port` and what belongs to them. */
-import { BROWSER_LIMITS, BrowserPool, type BrowserSpec } from '../browsers/index.ts'
+import { BROWSER_LIMITS, type BrowserSpec } from '../browsers/index.ts'
 import type { Agent } from '../index.ts'
-import { systemClock } from '../runners/clock.ts'
 import type { HoldfastServer, Logger } from '../server/index.ts'
 import { listFlag, numberFlag, UsageError, type Flags, type Values } from './command.ts'
 
@@ -70,15 +69,9 @@ function readBrowser(text: string, options: { args: readonly string[]; own: bool
   return { name: given ?? plain, spec }
 }
 
-/** What `serve` needs of it: nothing, where there are no browsers. */
-export function openBrowsers({ browsers, browsersMax }: BrowserSettings): {
-  readonly agents: Readonly<Record<string, Agent>>
-  readonly options: { readonly browsers?: BrowserPool }
-} {
-  if (Object.keys(browsers).length === 0) return { agents: {}, options: {} }
-  const limits = { runningMax: browsersMax }
-  const pool = new BrowserPool({ browsers, clock: systemClock, limits })
-  return { agents: { browser: browserAgent }, options: { browsers: pool } }
+/** The agent of browser sessions, where there are browsers. */
+export function browserAgents({ browsers }: BrowserSettings): Readonly<Record<string, Agent>> {
+  return Object.keys(browsers).length === 0 ? {} : { browser: browserAgent }
 }
 
 export async function listenCdp(

@@ -1,4 +1,4 @@
-/** `holdfast cdp`: a port on this machine that leads to a browser behind Holdfast, and comes back. */
+/** `holdfast cdp`: a local port that leads to a browser behind Holdfast, and comes back. */
 import { startRelay, type HeldState } from '../cdp/index.ts'
 import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
 import { textLogger } from './log.ts'

@@ -6,7 +6,6 @@ import {
   startServer,
   type HoldfastServer,
   type Logger,
-  type ServerOptions,
   type TokenFile,
 } from '../server/index.ts'
 import { tryLine } from '../server/landing.ts'
@@ -14,8 +13,8 @@ import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './ac
 import {
   BROWSER_FLAGS,
   BROWSER_HELP,
+  browserAgents,
   listenCdp,
-  openBrowsers,
   readBrowsers,
   type BrowserSettings,
 } from './browser-flags.ts'
@@ -95,17 +94,14 @@ async function runServer(settings: Settings): Promise<number> {
   // Before the store is opened: that alone goes on with turns that wait in it.
   await checkPort(settings)
   const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log)
-  const browsers = openBrowsers(settings)
-  const agents = { ...builtinAgents, ...browsers.agents }
+  const agents = { ...builtinAgents, ...browserAgents(settings) }
   const holdfast = await openHoldfast({ store, limits, agents })
   return new Promise((exit) => {
-    listen(settings, { holdfast, tokens, ...browsers.options }, exit).catch(
-      async (error: unknown) => {
-        await holdfast.close()
-        log.error(listenProblem(error, settings))
-        exit(1)
-      },
-    )
+    listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
+      await holdfast.close()
+      log.error(listenProblem(error, settings))
+      exit(1)
+    })
   })
 }
 
@@ -135,15 +131,15 @@ function listenProblem(error: unknown, { host, port }: Pick<Settings, 'host' | '
 
 async function listen(
   settings: Settings,
-  parts: Pick<ServerOptions, 'holdfast' | 'browsers'> & { readonly tokens?: TokenFile },
+  { holdfast, tokens }: { readonly holdfast: Holdfast; readonly tokens?: TokenFile },
   exit: (code: number) => void,
 ): Promise<void> {
   const { host, port, allowHosts, allowOrigins, trustProxy, rates, drainMs, log } = settings
-  const { holdfast, tokens, browsers } = parts
   const access = { tokens, allowHosts, allowOrigins, trustProxy, rates }
   const server = await startServer({
     ...access,
-    ...(browsers === undefined ? {} : { browsers }),
+    browsers: settings.browsers,
+    browserLimits: { runningMax: settings.browsersMax },
     holdfast,
     host,
     port,

@@ -7,7 +7,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import type { BrowserPool } from '../browsers/index.ts'
+import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/index.ts'
 import { CdpDoor, type CdpCounts } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
@@ -37,7 +37,8 @@ export type ServerOptions = AccessOptions & {
   /** Bounds of the sockets at `/v1/connect`. */
   readonly connectLimits?: Partial<ConnectLimits>
   /** Browsers for clients of the Chrome DevTools Protocol, at `/cdp/NAME`. */
-  readonly browsers?: BrowserPool
+  readonly browsers?: Readonly<Record<string, BrowserSpec>>
+  readonly browserLimits?: Partial<BrowserLimits>
   readonly cdpLimits?: Partial<CdpLimits>
   /** Called once, when the store has failed for good and only a new start helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
@@ -97,8 +98,11 @@ export class HoldfastServer {
     })
   }
 
-  #openCdp({ holdfast, browsers: pool, cdpLimits: limits = {} }: ServerOptions) {
-    if (pool === undefined) return null
+  #openCdp(options: ServerOptions): CdpEntrance | null {
+    const { holdfast, browsers = {}, browserLimits, cdpLimits: limits = {} } = options
+    if (Object.keys(browsers).length === 0) return null
+    const { clock } = holdfast.authority
+    const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })
     const door = new CdpDoor({ holdfast, pool, limits })
     return new CdpEntrance({ door, access: this.#access, premises: this.#premises })
   }

@@ -91,7 +91,7 @@ describe('a client that stays away', () => {
     const connection = await HeldConnection.open(server.url, { graceMs: 300 })
     const session = connection.session ?? ''
     const gone = new Promise<string>((resolve) => {
-      connection.onclose = ({ code }) => resolve(code)
+      connection.onClosed = ({ code }) => resolve(code)
     })
     const { attachments } = await server.holdfast.session(session).state()
     expect(attachments.map(({ state }) => state)).toEqual(['live'])

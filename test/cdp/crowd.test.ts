@@ -29,7 +29,7 @@ class Member {
 
   constructor(connection: HeldConnection) {
     this.connection = connection
-    connection.onmessage = (text) => {
+    connection.onMessage = (text) => {
       const { id, ...reply } = JSON.parse(text)
       if (id === undefined) return
       this.replies.set(id, [...(this.replies.get(id) ?? []), reply])

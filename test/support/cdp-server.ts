@@ -1,29 +1,23 @@
 /** A real server with a real Chromium behind it, and a site for its pages to visit. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../../src/browsers/index.ts'
+import type { BrowserSpec } from '../../src/browsers/index.ts'
 import type { Holdfast } from '../../src/core/index.ts'
 import { openHoldfast, type OpenOptions } from '../../src/open.ts'
-import { systemClock } from '../../src/runners/clock.ts'
 import { startServer, type HoldfastServer, type ServerOptions } from '../../src/server/server.ts'
 
 export const CHROMIUM: BrowserSpec = { program: 'chromium' }
 
 export type CdpServerOptions = Partial<OpenOptions> &
-  Pick<ServerOptions, 'cdpLimits' | 'tokens'> & {
-    readonly browsers?: Readonly<Record<string, BrowserSpec>>
-    readonly browserLimits?: Partial<BrowserLimits>
-  }
+  Pick<ServerOptions, 'browsers' | 'browserLimits' | 'cdpLimits' | 'tokens'>
 
 export class CdpServer {
   readonly holdfast: Holdfast
   readonly server: HoldfastServer
-  readonly pool: BrowserPool
 
-  constructor(parts: { holdfast: Holdfast; server: HoldfastServer; pool: BrowserPool }) {
+  constructor(parts: { holdfast: Holdfast; server: HoldfastServer }) {
     this.holdfast = parts.holdfast
     this.server = parts.server
-    this.pool = parts.pool
   }
 
   get url(): string {
@@ -40,21 +34,17 @@ export class CdpServer {
 }
 
 export async function serveCdp(options: CdpServerOptions = {}): Promise<CdpServer> {
-  const { cdpLimits = {}, browsers = { chromium: CHROMIUM }, browserLimits, tokens } = options
+  const { browsers = { chromium: CHROMIUM }, cdpLimits = {}, browserLimits = {}, tokens } = options
   const holdfast = await openHoldfast({ store: 'memory:', ...options })
-  const pool = new BrowserPool({
-    browsers,
-    clock: systemClock,
-    ...(browserLimits === undefined ? {} : { limits: browserLimits }),
-  })
   const server = await startServer({
     holdfast,
     port: 0,
-    browsers: pool,
+    browsers,
+    browserLimits,
     cdpLimits,
     ...(tokens === undefined ? {} : { tokens }),
   })
-  return new CdpServer({ holdfast, server, pool })
+  return new CdpServer({ holdfast, server })
 }
 
 /** Pages by path: what they say is their path, unless given here. */

@@ -29,8 +29,16 @@ const RELEASES: Readonly<Record<string, (params: Params) => Release>> = {
 }
 
 /** Commands by which a client lets something go on itself. */
-const SETTLING =
-  /^(Fetch\.(continue|fulfill|fail)|Page\.(handleJavaScriptDialog|screencastFrameAck)|Debugger\.(resume|step)|Runtime\.runIfWaiting)/
+const SETTLING: readonly string[] = [
+  'Fetch.continue',
+  'Fetch.fulfill',
+  'Fetch.fail',
+  'Page.handleJavaScriptDialog',
+  'Page.screencastFrameAck',
+  'Debugger.resume',
+  'Debugger.step',
+  'Runtime.runIfWaiting',
+]
 
 const BLOCKED_MAX = 4_096
 
@@ -67,9 +75,9 @@ export class Blocked {
 
   /** The client lets it go on itself. */
   settle(method: string, params: Params = {}): void {
-    if (this.#releases.size > 0 && SETTLING.test(method)) {
-      this.#releases.delete(keyOf(method, params))
-    }
+    if (this.#releases.size === 0) return
+    if (!SETTLING.some((start) => method.startsWith(start))) return
+    this.#releases.delete(keyOf(method, params))
   }
 
   /** Nobody is there: whatever stands still goes on. */

@@ -84,10 +84,9 @@ export class HeldConnection implements CdpConnection {
       throw new HoldfastError('version_unsupported', `this server speaks version ${HELD_VERSION}`)
     }
     const entered = resume === undefined ? this.#enter() : this.#comeBack(resume)
-    entered.then(
-      (place) => this.#welcome(place),
-      (thrown: unknown) => this.#refuse(asHoldfastError(thrown)),
-    )
+    entered
+      .then((place) => this.#welcome(place))
+      .catch((thrown: unknown) => this.#refuse(asHoldfastError(thrown)))
   }
 
   async #enter(): Promise<Place> {
@@ -98,8 +97,7 @@ export class HeldConnection implements CdpConnection {
     const seat = await this.#door.admit(address, { carrier, target: this.#target })
     carrier.onAway = () => seat.client?.actForAbsent()
     carrier.onOverflow = () => {
-      void seat.attachment.leave('too_slow').catch(() => undefined)
-      seat.end(new HoldfastError('too_slow', 'more was missed than is kept'))
+      seat.giveUp(new HoldfastError('too_slow', 'more was missed than is kept'))
     }
     return { seat, carrier, attachment: seat.attachment }
   }
@@ -138,9 +136,7 @@ export class HeldConnection implements CdpConnection {
 
   #refuse(error: HoldfastError): void {
     const { code, message: reason, retry } = error
-    const place = this.#place
-    if (place !== null) void place.seat.attachment.leave(code).catch(() => undefined)
-    place?.seat.end(error)
+    this.#place?.seat.giveUp(error)
     this.#socket.send(writeHeldFrame({ type: 'end', code, reason, retry }))
     this.#socket.close(4400, code)
   }

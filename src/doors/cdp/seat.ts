@@ -41,6 +41,12 @@ export class Seat {
     this.end(new HoldfastError('attachment_ended', 'the client has left'))
   }
 
+  /** The client cannot be served any longer, and is told why. */
+  giveUp(why: HoldfastError): void {
+    void this.attachment.leave(why.code).catch(() => undefined)
+    this.end(why)
+  }
+
   /** The connection is lost for good, but the place may be kept for the client's next one. */
   async lose(): Promise<void> {
     if (this.#isOver || this.isVacant) return
