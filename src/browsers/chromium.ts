@@ -85,6 +85,8 @@ async function spawned(program: string, flags: readonly string[]): Promise<Child
 class ChromiumProcess implements BrowserConnection {
   readonly #child: ChildProcess
   readonly #pipe: PipeConnection
+  readonly #gone: Promise<void>
+  readonly #cleared: Promise<void>
   #lastWords = ''
 
   constructor(
@@ -108,21 +110,30 @@ class ChromiumProcess implements BrowserConnection {
     child.stderr?.on('data', (text: Buffer) => {
       this.#lastWords = (this.#lastWords + text.toString()).slice(-limits.lastWordsChars)
     })
-    child.once('exit', (code, signal) => {
-      this.#pipe.fail(`the browser ended (${signal ?? code})${this.#complaint()}`)
-      this.#kill()
-      void rm(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }).catch(
-        () => undefined,
-      )
+    this.#gone = new Promise((resolve) => {
+      child.once('exit', (code, signal) => {
+        this.#pipe.fail(`the browser ended (${signal ?? code})${this.#complaint()}`)
+        this.#kill()
+        resolve()
+      })
     })
+    this.#cleared = this.#clear(profile)
   }
 
   send(...parts: readonly (string | Uint8Array)[]): void {
     this.#pipe.send(...parts)
   }
 
-  close(): void {
+  close(): Promise<void> {
     this.#pipe.close()
+    return this.#cleared
+  }
+
+  /** Its many processes may still write there for a moment. */
+  async #clear(profile: string): Promise<void> {
+    await this.#gone
+    const patience = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }
+    await rm(profile, patience).catch(() => undefined)
   }
 
   /** The last line that says that something went wrong. */

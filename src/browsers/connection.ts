@@ -5,7 +5,8 @@
 export interface BrowserConnection {
   /** One message; its parts are put together. */
   send(...parts: readonly (string | Uint8Array)[]): void
-  close(): void
+  /** Resolves when nothing is left of it. */
+  close(): Promise<void>
 }
 
 export type ConnectionEvents = {

@@ -22,7 +22,10 @@ export async function connectEndpoint(
   socket.on('error', () => undefined)
   return {
     send: (...parts) => sendWhole(socket, parts, limits),
-    close: () => socket.terminate(),
+    close: () => {
+      socket.terminate()
+      return Promise.resolve()
+    },
   }
 }
 

@@ -8,7 +8,7 @@ import type { BrowserLimits } from './limits.ts'
 
 const END = Buffer.from([0])
 
-export class PipeConnection implements BrowserConnection {
+export class PipeConnection implements Pick<BrowserConnection, 'send'> {
   readonly #writable: Writable
   readonly #events: ConnectionEvents
   readonly #limits: BrowserLimits

@@ -34,6 +34,8 @@ export class BrowserPool {
   readonly clock: Clock
   readonly #specs: Readonly<Record<string, BrowserSpec>>
   readonly #running = new Set<Browser>()
+  /** Those too that have ended and of which something is left. */
+  readonly #all = new Set<Browser>()
   #isClosed = false
 
   constructor({ browsers, clock, limits = {} }: PoolOptions) {
@@ -68,6 +70,7 @@ export class BrowserPool {
     this.#running.add(browser)
     const closed = (reason: string): void => {
       this.#running.delete(browser)
+      void browser.stop().finally(() => this.#all.delete(browser))
       events.closed(reason)
     }
     try {
@@ -76,13 +79,15 @@ export class BrowserPool {
       this.#running.delete(browser)
       throw error
     }
-    if (this.#isClosed) browser.stop()
+    this.#all.add(browser)
+    if (this.#isClosed) await browser.stop()
     return browser
   }
 
-  close(): void {
+  /** Resolves when nothing is left of any of them. */
+  async close(): Promise<void> {
     this.#isClosed = true
-    for (const browser of [...this.#running]) browser.stop()
+    await Promise.all([...this.#all].map((browser) => browser.stop()))
   }
 }
 
@@ -110,7 +115,7 @@ export class Browser {
     this.connection?.send(...parts)
   }
 
-  stop(): void {
-    this.connection?.close()
+  async stop(): Promise<void> {
+    await this.connection?.close()
   }
 }

@@ -83,6 +83,8 @@ export async function listenCdp(
   for (const name of names) log.info('browser', { url: `${server.url}/cdp/${name}` })
   const [first] = names
   if (cdpPort === null || first === undefined) return
-  const port = await server.listenCdp(first, cdpPort)
+  const port = await server.listenCdp(first, cdpPort).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`--cdp-port ${cdpPort} cannot be listened on: ${error.code ?? error.message}`)
+  })
   log.info('browser', { url: server.url.replace(/:\d+$/, `:${port}`), name: first })
 }

@@ -77,8 +77,9 @@ export class RepairedBrowser implements BrowserConnection {
     this.#take({ id, method, params, session: sessionId })
   }
 
-  close(): void {
+  close(): Promise<void> {
     this.#closed('closed')
+    return Promise.resolve()
   }
 
   #closed(reason: string): void {

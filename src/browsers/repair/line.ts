@@ -49,7 +49,7 @@ export class Line {
   }
 
   close(): void {
-    this.#connection?.close()
+    void this.#connection?.close()
   }
 
   #receive({ id, method, params = {}, result, error, sessionId = '' }: Message): void {

@@ -277,7 +277,7 @@ export class CdpDoor {
       const tenant = await made.catch(() => null)
       for (const seat of [...(tenant?.seats ?? [])]) seat.end(error)
     }
-    this.#pool.close()
+    await this.#pool.close()
   }
 }
 

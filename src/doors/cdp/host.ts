@@ -31,19 +31,20 @@ export class Host {
   }
 
   /** Asks for a sign of life now and then; a browser that gives none is stopped. */
-  watch(clock: Clock, { healthMs, healthAnswerMs }: BrowserLimits): void {
+  watch(clock: Clock, limits: BrowserLimits): void {
+    const { healthMs, healthAnswerMs } = limits
     clock.after(healthMs, () => {
       if (this.link.closed !== null) return
-      const late = clock.after(healthAnswerMs, () => this.#browser.stop())
+      const late = clock.after(healthAnswerMs, () => this.stop())
       this.link.ask('Browser.getVersion', {}, () => {
         late()
-        this.watch(clock, { healthMs, healthAnswerMs } as BrowserLimits)
+        this.watch(clock, limits)
       })
     })
   }
 
   stop(): void {
-    this.#browser.stop()
+    void this.#browser.stop()
   }
 
   /** Ends a session that the browser made and nobody here wants. Others' in that target stay. */
