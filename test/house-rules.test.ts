@@ -208,10 +208,15 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   testing: ['core', 'stores'],
   config: ['runners', 'core'],
   library: ['core', 'stores', 'runners', 'config', 'wire'],
-  doors: ['wire', 'core'],
-  server: ['doors', 'wire', 'core'],
-  cli: ['library', 'server', 'doors', 'client', 'wire', 'core', 'stores', 'config', 'runners'],
+  browsers: ['core'],
+  doors: ['wire', 'core', 'browsers'],
+  server: ['doors', 'wire', 'core', 'browsers'],
+  cli: [
+    ...['library', 'server', 'doors', 'client', 'cdp', 'wire'],
+    ...['core', 'stores', 'config', 'runners', 'browsers'],
+  ],
   client: ['wire'],
+  cdp: ['wire'],
   inspector: ['client', 'wire'],
   vitest: ['library', 'core'],
 }

@@ -2,6 +2,7 @@
 /** The command line: a table of commands, and what all of them share. */
 import { VERSION } from '../wire/version.ts'
 import { backup } from './backup.ts'
+import { cdp } from './cdp.ts'
 import { close } from './close.ts'
 import { commandHelp, readArguments, suggestion, UsageError, type Command } from './command.ts'
 import { exportLog } from './export.ts'
@@ -22,6 +23,7 @@ const COMMANDS: readonly Command[] = [
   verify,
   token,
   backup,
+  cdp,
 ]
 
 async function main([name, ...args]: readonly string[]): Promise<number> {

@@ -12,25 +12,34 @@ import {
 import { tryLine } from '../server/landing.ts'
 import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
 import { AGENT_FLAGS, AGENT_HELP, checkAgents } from './agent-flags.ts'
+import {
+  BROWSER_FLAGS,
+  BROWSER_HELP,
+  browserAgents,
+  listenCdp,
+  readBrowsers,
+  type BrowserSettings,
+} from './browser-flags.ts'
 import { listFlag, numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
 import { jsonLogger, quiet, textLogger } from './log.ts'
 import { agentsFolder, STORE_FLAGS, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
-type Settings = AccessSettings & {
-  readonly port: number
-  readonly store: string
-  readonly drainMs: number
-  /** Those that a flag sets; the configuration may set others. */
-  readonly limits: Partial<Limits>
-  /** Agents by name, the default one first. */
-  readonly agents: readonly string[]
-  readonly configFile: string | null
-  readonly log: Logger
-  /** Told to people at the start. */
-  readonly isBanner: boolean
-}
+type Settings = AccessSettings &
+  BrowserSettings & {
+    readonly port: number
+    readonly store: string
+    readonly drainMs: number
+    /** Those that a flag sets; the configuration may set others. */
+    readonly limits: Partial<Limits>
+    /** Agents by name, the default one first. */
+    readonly agents: readonly string[]
+    readonly configFile: string | null
+    readonly log: Logger
+    /** Told to people at the start. */
+    readonly isBanner: boolean
+  }
 
 export const serve: Command = {
   name: 'serve',
@@ -40,6 +49,7 @@ export const serve: Command = {
     ...STORE_FLAGS,
     ...ACCESS_FLAGS,
     ...AGENT_FLAGS,
+    ...BROWSER_FLAGS,
     port: { type: 'string' },
     'wait-ms': { type: 'string' },
     queue: { type: 'string' },
@@ -52,6 +62,7 @@ export const serve: Command = {
     ['--port N', 'the port to listen on; 0: any that is free (7420)'],
     ...AGENT_HELP,
     ...ACCESS_HELP,
+    ...BROWSER_HELP,
     ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
     ['--store NAME', 'memory: or sqlite:FILE, instead of --data'],
     ['--wait-ms N', 'how long a turn waits for its session before it is refused (30000)'],
@@ -74,6 +85,7 @@ function readSettings(values: Values, words: readonly string[]): Settings {
     values[flag] === undefined ? {} : { [name]: number(flag, LIMITS[name], min, max) }
   return {
     ...readAccess(values),
+    ...readBrowsers(values),
     port: number('port', 7420, 0, 65_535),
     store: storeName(values),
     drainMs: number('drain-ms', 10_000, 0, DAY_MS),
@@ -106,7 +118,8 @@ async function runServer(settings: Settings): Promise<number> {
   })
 }
 
-async function open({ store, limits, agents }: Settings, config: Config): Promise<Holdfast> {
+async function open(settings: Settings, config: Config): Promise<Holdfast> {
+  const { store, limits, agents } = settings
   const folder = agentsFolder(store)
   const configured = await openAgents(config, { folder, names: agents })
   const [first] = [...agents, ...[config.defaultAgent ?? []].flat(), ...Object.keys(configured)]
@@ -114,7 +127,7 @@ async function open({ store, limits, agents }: Settings, config: Config): Promis
     store,
     limits: { ...config.limits, ...limits },
     // The operator's own first, also where one has the name of a built-in.
-    agents: { ...configured, ...builtinAgents, ...configured },
+    agents: { ...configured, ...builtinAgents, ...configured, ...browserAgents(settings) },
     ...(first === undefined ? {} : { defaultAgent: first }),
   })
 }
@@ -152,6 +165,8 @@ async function listen(
   const access = { tokens, allowHosts, allowOrigins, trustProxy, rates }
   const server = await startServer({
     ...access,
+    browsers: settings.browsers,
+    browserLimits: { runningMax: settings.browsersMax },
     holdfast,
     host,
     port,
@@ -162,6 +177,7 @@ async function listen(
     },
   })
   greet(settings, server, holdfast)
+  await listenCdp(server, settings, log)
   onSignals(
     (signal) => {
       log.info(`${signal}: draining for up to ${drainMs} ms; once more to stop at once`)

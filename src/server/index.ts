@@ -1,4 +1,6 @@
 /** The server's front door: `holdfast/server`. */
+export type { BrowserLimits, BrowserSpec } from '../browsers/index.ts'
+export type { CdpLimits } from '../doors/cdp/limits.ts'
 export type { AccessOptions } from './access.ts'
 export type { Facts, Logger } from './logger.ts'
 export { HoldfastServer, startServer, type ServerOptions } from './server.ts'

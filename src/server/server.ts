@@ -7,12 +7,16 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/index.ts'
+import { CdpDoor, type CdpCounts } from '../doors/cdp/door.ts'
+import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
+import { CdpEntrance } from './cdp.ts'
 import { answerPreflight, isPreflight, letRead } from './cors.ts'
 import { isForGood, unreadiness } from './health.ts'
 import { SERVER_LIMITS } from './limits.ts'
@@ -32,6 +36,10 @@ export type ServerOptions = AccessOptions & {
   readonly heartbeatMs?: number
   /** Bounds of the sockets at `/v1/connect`. */
   readonly connectLimits?: Partial<ConnectLimits>
+  /** Browsers for clients of the Chrome DevTools Protocol, at `/cdp/NAME`. */
+  readonly browsers?: Readonly<Record<string, BrowserSpec>>
+  readonly browserLimits?: Partial<BrowserLimits>
+  readonly cdpLimits?: Partial<CdpLimits>
   /** Called once, when the store has failed for good and only a new start helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
@@ -53,6 +61,7 @@ export class HoldfastServer {
   readonly #router: Router
   readonly #hub: Hub
   readonly #access: AccessPolicy
+  readonly #cdp: CdpEntrance | null
   readonly #closeTokens: () => void
   readonly #log: Logger
   readonly #boundHost: string
@@ -79,11 +88,37 @@ export class HoldfastServer {
     this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
     const { connectLimits = {} } = options
     this.#hub = new Hub({ holdfast, gate: this.#access, limits: connectLimits })
+    this.#cdp = this.#openCdp(options)
     acceptSockets(this.#server, {
       hub: this.#hub,
+      elsewhere: (request, stream, head) => {
+        if (this.#cdp?.isFor(request) !== true) return false
+        this.#cdp.upgrade(request, { stream, head })
+        return true
+      },
       check: (request) => this.#access.checkUpgrade(request),
       addressOf: (request) => this.#access.addressOf(request),
     })
+  }
+
+  #openCdp(options: ServerOptions): CdpEntrance | null {
+    const { holdfast, browsers = {}, browserLimits, cdpLimits: limits = {} } = options
+    if (Object.keys(browsers).length === 0) return null
+    const { clock } = holdfast.authority
+    const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })
+    const door = new CdpDoor({ holdfast, pool, limits })
+    return new CdpEntrance({ door, access: this.#access, premises: this.#premises })
+  }
+
+  /** Serves one browser on a port of its own too, just where Chrome would have it. */
+  async listenCdp(browser: string, port: number): Promise<number> {
+    if (this.#cdp === null) throw new Error('this server has no browsers')
+    return this.#cdp.listen(browser, { host: this.#boundHost, port })
+  }
+
+  /** What the browsers hold now; null where there are none. */
+  async browserCounts(): Promise<CdpCounts | null> {
+    return this.#cdp === null ? null : this.#cdp.door.counts()
   }
 
   get port(): number {
@@ -127,6 +162,7 @@ export class HoldfastServer {
 
   async #disconnect(): Promise<void> {
     this.#hub.close()
+    await this.#cdp?.close()
     this.#closeTokens()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
@@ -141,6 +177,7 @@ export class HoldfastServer {
     try {
       this.#access.check(request)
       if (this.#answerPage(request, response)) return
+      if (this.#cdp?.isFor(request) === true) return this.#cdp.serve(request, response)
       const match = this.#router.match(request.method ?? '', request.url ?? '')
       this.#access.authorize(request, match.route.scope)
       const exchange = new Exchange(ends, this.#premises, match, form)

@@ -16,6 +16,8 @@ export type UpgradeOptions = {
   readonly check: (request: IncomingMessage) => void
   /** The client's address, also behind a proxy. */
   readonly addressOf: (request: IncomingMessage) => string
+  /** Takes a socket that is for another door, after its check; false if it is for none. */
+  readonly elsewhere?: (request: IncomingMessage, stream: Duplex, head: Buffer) => boolean
 }
 
 export const CONNECT_PATH = '/v1/connect'
@@ -23,7 +25,8 @@ export const CONNECT_PATH = '/v1/connect'
 const AS_TEXT = { binary: false }
 
 /** Takes over the server's upgrades. */
-export function acceptSockets(server: Server, { hub, check, addressOf }: UpgradeOptions): void {
+export function acceptSockets(server: Server, options: UpgradeOptions): void {
+  const { hub, check, addressOf, elsewhere } = options
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: hub.limits.messageBytesMax,
@@ -37,6 +40,7 @@ export function acceptSockets(server: Server, { hub, check, addressOf }: Upgrade
     } catch (thrown) {
       return refuseUpgrade(stream, asHoldfastError(thrown))
     }
+    if (elsewhere?.(request, stream, head) === true) return
     if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)
     sockets.handleUpgrade(request, stream, head, (socket) =>
       connect(hub, new WebSocketEnd(socket, stream, addressOf(request)), socket),
@@ -103,7 +107,7 @@ function refusePath(stream: Duplex): void {
   stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
 }
 
-function refuseUpgrade(stream: Duplex, error: HoldfastError): void {
+export function refuseUpgrade(stream: Duplex, error: HoldfastError): void {
   const { title, status, ...rest } = problemOf(error)
   const body = JSON.stringify({ ...rest, title, status })
   const head = [

@@ -1,0 +1,155 @@
+/** Starting Chromium: over a pipe, with a profile of its own that goes with it. */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Readable, Writable } from 'node:stream'
+import { HoldfastError } from '../core/index.ts'
+import type { BrowserConnection, ConnectionEvents } from './connection.ts'
+import type { BrowserLimits } from './limits.ts'
+import { PipeConnection } from './pipe.ts'
+
+const FLAGS = [
+  '--headless',
+  '--remote-debugging-pipe',
+  '--no-startup-window',
+  '--no-first-run',
+  '--no-default-browser-check',
+  '--disable-background-networking',
+  '--disable-background-timer-throttling',
+  '--disable-backgrounding-occluded-windows',
+  '--disable-renderer-backgrounding',
+  '--disable-component-update',
+  '--disable-default-apps',
+  '--disable-dev-shm-usage',
+  '--disable-gpu',
+  '--disable-hang-monitor',
+  '--disable-popup-blocking',
+  '--disable-quic',
+  '--disable-sync',
+  '--metrics-recording-only',
+  '--mute-audio',
+  '--password-store=basic',
+  '--use-mock-keychain',
+]
+
+/** Names that are tried for `chromium`, in this order. */
+const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
+
+export type ChromiumOptions = {
+  /** The program, by name or path; `chromium` also finds Chrome. */
+  readonly program: string
+  readonly args?: readonly string[]
+}
+
+/** Resolves when the process runs; that it answers shows later. */
+export async function startChromium(
+  { program, args = [] }: ChromiumOptions,
+  events: ConnectionEvents,
+  limits: BrowserLimits,
+): Promise<BrowserConnection> {
+  const profile = await mkdtemp(join(tmpdir(), 'holdfast-browser-'))
+  const flags = [...FLAGS, ...sandboxFlags(), `--user-data-dir=${profile}`, ...args]
+  try {
+    const child = await spawned(program, flags)
+    return new ChromiumProcess({ child, profile }, events, limits)
+  } catch (error) {
+    await rm(profile, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/** Chromium has no sandbox for root, and then does not start at all. */
+function sandboxFlags(): readonly string[] {
+  return process.getuid?.() === 0 ? ['--no-sandbox'] : []
+}
+
+async function spawned(program: string, flags: readonly string[]): Promise<ChildProcess> {
+  const names = program === 'chromium' ? PROGRAMS : [program]
+  let problem: Error | null = null
+  for (const name of names) {
+    const child = spawn(name, flags, {
+      // A group of its own: the browser's many processes end together.
+      detached: process.platform !== 'win32',
+      stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
+    })
+    problem = await new Promise<Error | null>((resolve) => {
+      child.once('spawn', () => resolve(null))
+      child.once('error', resolve)
+    })
+    if (problem === null) return child
+  }
+  throw new HoldfastError('browser_gone', `${program} cannot be started: ${problem?.message}`)
+}
+
+class ChromiumProcess implements BrowserConnection {
+  readonly #child: ChildProcess
+  readonly #pipe: PipeConnection
+  readonly #gone: Promise<void>
+  readonly #cleared: Promise<void>
+  #lastWords = ''
+
+  constructor(
+    { child, profile }: { readonly child: ChildProcess; readonly profile: string },
+    events: ConnectionEvents,
+    limits: BrowserLimits,
+  ) {
+    this.#child = child
+    const [writable, readable] = child.stdio.slice(3) as [Writable, Readable]
+    this.#pipe = new PipeConnection(
+      { writable, readable },
+      {
+        message: events.message,
+        closed: (reason) => {
+          this.#kill()
+          events.closed(reason)
+        },
+      },
+      limits,
+    )
+    child.stderr?.on('data', (text: Buffer) => {
+      this.#lastWords = (this.#lastWords + text.toString()).slice(-limits.lastWordsChars)
+    })
+    this.#gone = new Promise((resolve) => {
+      child.once('exit', (code, signal) => {
+        this.#pipe.fail(`the browser ended (${signal ?? code})${this.#complaint()}`)
+        this.#kill()
+        resolve()
+      })
+    })
+    this.#cleared = this.#clear(profile)
+  }
+
+  send(...parts: readonly (string | Uint8Array)[]): void {
+    this.#pipe.send(...parts)
+  }
+
+  close(): Promise<void> {
+    this.#pipe.close()
+    return this.#cleared
+  }
+
+  /** Its many processes may still write there for a moment. */
+  async #clear(profile: string): Promise<void> {
+    await this.#gone
+    const patience = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }
+    await rm(profile, patience).catch(() => undefined)
+  }
+
+  /** The last line that says that something went wrong. */
+  #complaint(): string {
+    const line = this.#lastWords.split('\n').findLast((text) => /FATAL|ERROR/.test(text))
+    return line === undefined ? '' : `: ${line.trim().slice(0, 200)}`
+  }
+
+  #kill(): void {
+    const { pid } = this.#child
+    if (pid === undefined) return
+    try {
+      if (process.platform === 'win32') this.#child.kill('SIGKILL')
+      else process.kill(-pid, 'SIGKILL')
+    } catch {
+      // All of them are gone already.
+    }
+  }
+}

@@ -1,0 +1,17 @@
+/**
+ * A line to a browser: whole messages of the Chrome DevTools Protocol both ways, in order. What a
+ * message says is the door's concern.
+ */
+export interface BrowserConnection {
+  /** One message; its parts are put together. */
+  send(...parts: readonly (string | Uint8Array)[]): void
+  /** Resolves when nothing is left of it. */
+  close(): Promise<void>
+}
+
+export type ConnectionEvents = {
+  /** The bytes are the receiver's own: it may change them in place. */
+  readonly message: (message: Buffer) => void
+  /** Told once. */
+  readonly closed: (reason: string) => void
+}

@@ -1,0 +1,74 @@
+/** A browser that somebody else started, by the address of its WebSocket. */
+import { WebSocket, type RawData } from 'ws'
+import { HoldfastError } from '../core/index.ts'
+import type { BrowserConnection, ConnectionEvents } from './connection.ts'
+import type { BrowserLimits } from './limits.ts'
+
+/** Resolves when the socket is open. */
+export async function connectEndpoint(
+  address: string,
+  events: ConnectionEvents,
+  limits: BrowserLimits,
+): Promise<BrowserConnection> {
+  const url = await socketAddress(address, limits)
+  const socket = new WebSocket(url, {
+    perMessageDeflate: false,
+    maxPayload: limits.messageBytesMax,
+    handshakeTimeout: limits.startMs,
+  })
+  await opened(socket, address)
+  socket.on('message', (data: RawData) => events.message(data as Buffer))
+  socket.once('close', () => events.closed('the browser has closed its connection'))
+  socket.on('error', () => undefined)
+  return {
+    send: (...parts) => sendWhole(socket, parts, limits),
+    close: () => {
+      socket.terminate()
+      return Promise.resolve()
+    },
+  }
+}
+
+/** As text: browsers refuse binary frames. */
+function sendWhole(
+  socket: WebSocket,
+  parts: readonly (string | Uint8Array)[],
+  limits: BrowserLimits,
+): void {
+  if (socket.readyState !== WebSocket.OPEN) return
+  if (socket.bufferedAmount > limits.unreadBytesMax) return socket.terminate()
+  const [first = ''] = parts
+  const whole = parts.length === 1 ? first : Buffer.concat(parts.map((part) => bytesOf(part)))
+  socket.send(whole, { binary: false })
+}
+
+function bytesOf(part: string | Uint8Array): Uint8Array {
+  return typeof part === 'string' ? Buffer.from(part) : part
+}
+
+function opened(socket: WebSocket, address: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.once('open', resolve)
+    socket.once('error', (error) => reject(unreachable(address, error)))
+  })
+}
+
+/** An `http:` address is asked for the socket's, as clients do. */
+async function socketAddress(address: string, { startMs }: BrowserLimits): Promise<string> {
+  if (/^wss?:/i.test(address)) return address
+  try {
+    const url = new URL('json/version', address.endsWith('/') ? address : `${address}/`)
+    const response = await fetch(url, { signal: AbortSignal.timeout(startMs) })
+    const { webSocketDebuggerUrl } = (await response.json()) as { webSocketDebuggerUrl?: unknown }
+    if (typeof webSocketDebuggerUrl === 'string') return webSocketDebuggerUrl
+  } catch (error) {
+    throw unreachable(address, error as Error)
+  }
+  throw unreachable(address, new Error('it does not tell its webSocketDebuggerUrl'))
+}
+
+/** The address may hold a secret: only its host is told. */
+function unreachable(address: string, { message }: Error): HoldfastError {
+  const { host } = new URL(address)
+  return new HoldfastError('browser_gone', `the browser at ${host} cannot be reached: ${message}`)
+}

@@ -1,0 +1,19 @@
+/** Every bound on the browsers that are started, named with its unit. */
+export const BROWSER_LIMITS = {
+  /** From the start of a browser to its first answer. */
+  startMs: 30_000,
+  /** How long a browser that nobody uses is kept. */
+  idleMs: 60_000,
+  /** Between two looks at its health, and how long it may take to answer. */
+  healthMs: 15_000,
+  healthAnswerMs: 10_000,
+  /** Browsers that run at once. */
+  runningMax: 8,
+  /** One message of the browser, and what may wait to be read by it. */
+  messageBytesMax: 536_870_912,
+  unreadBytesMax: 268_435_456,
+  /** What is kept of what it said last, to tell why it ended. */
+  lastWordsChars: 2_048,
+} as const
+
+export type BrowserLimits = { readonly [Name in keyof typeof BROWSER_LIMITS]: number }

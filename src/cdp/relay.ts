@@ -1,0 +1,146 @@
+/**
+ * A port on this machine that looks like Chrome's, and leads to a browser behind Holdfast over
+ * connections that survive a bad network. For clients that take nothing but a URL, in any language.
+ */
+import { randomBytes } from 'node:crypto'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer, type RawData, type WebSocket } from 'ws'
+import { HeldConnection, type HeldConnectionOptions } from './connection.ts'
+
+export type RelayOptions = {
+  /** `http://HOST/cdp/NAME` */
+  readonly remote: string
+  readonly port: number
+  readonly token?: string
+  /** All clients of the relay share the session of this key; without one it is a fresh one. */
+  readonly key?: string
+  readonly onState?: HeldConnectionOptions['onState']
+}
+
+export type Relay = { readonly port: number; readonly close: () => Promise<void> }
+
+/** Pages in a browser may not use it, nor names that lead here from elsewhere. */
+const OWN_HOST = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i
+
+const MESSAGE_BYTES_MAX = 104_857_600
+const FETCH_MS = 30_000
+
+/** Listens on loopback only. */
+export async function startRelay(options: RelayOptions): Promise<Relay> {
+  const relay = new RelayServer(options)
+  return relay.listen(options.port)
+}
+
+class RelayServer {
+  readonly #options: RelayOptions
+  readonly #key: string
+  readonly #connections = new Set<HeldConnection>()
+  readonly #sockets = new WebSocketServer({
+    noServer: true,
+    maxPayload: MESSAGE_BYTES_MAX,
+    perMessageDeflate: false,
+  })
+
+  constructor(options: RelayOptions) {
+    this.#options = options
+    this.#key = options.key ?? `relay-${randomBytes(12).toString('hex')}`
+  }
+
+  async listen(port: number): Promise<Relay> {
+    const server = createServer((request, response) => void this.#serve(request, response))
+    server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+      stream.on('error', () => stream.destroy())
+      if (!isOwn(request)) return stream.end('HTTP/1.1 403 Forbidden\r\n\r\n')
+      void this.#connect(request, { stream, head })
+    })
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      server.listen({ port, host: '127.0.0.1' }, resolve)
+    })
+    return {
+      port: (server.address() as AddressInfo).port,
+      close: async () => {
+        for (const connection of this.#connections) connection.close()
+        const closed = new Promise((resolve) => server.close(resolve))
+        server.closeAllConnections()
+        await closed
+      },
+    }
+  }
+
+  /** `/json/…` of the remote, with addresses that lead here. */
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (!isOwn(request)) return void response.writeHead(403).end()
+    try {
+      const { status, type, text } = await this.#fetch(request)
+      const local = `ws://${request.headers.host}/devtools/`
+      const here = text.replaceAll(/"wss?:\/\/[^"]*\/devtools\/([^"?]*)[^"]*"/g, `"${local}$1"`)
+      response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(here)
+    } catch {
+      response.writeHead(502).end('the browser cannot be reached')
+    }
+  }
+
+  async #fetch({ url = '/', method = 'GET' }: IncomingMessage) {
+    const { remote, token } = this.#options
+    const { href, search } = this.#remoteUrl(remote)
+    const [path = '/', query = ''] = url.split('?', 2)
+    const base = href.slice(0, href.length - search.length)
+    const response = await fetch(`${base}${path}${search}${query === '' ? '' : `&${query}`}`, {
+      method,
+      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+      signal: AbortSignal.timeout(FETCH_MS),
+    })
+    const type = response.headers.get('content-type') ?? 'application/json'
+    return { status: response.status, type, text: await response.text() }
+  }
+
+  #remoteUrl(remote: string): URL {
+    const url = new URL(remote)
+    url.protocol = url.protocol.replace('ws', 'http')
+    url.pathname = url.pathname.replace(/\/+$/, '')
+    url.searchParams.set('key', this.#key)
+    return url
+  }
+
+  async #connect(
+    request: IncomingMessage,
+    { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
+  ): Promise<void> {
+    const page = /^\/devtools\/(page\/[^/?]+)/.exec(request.url ?? '')?.[1]
+    const { remote, token, onState } = this.#options
+    try {
+      const connection = await HeldConnection.open(remote, {
+        key: this.#key,
+        ...(token === undefined ? {} : { token }),
+        ...(onState === undefined ? {} : { onState }),
+        ...(page === undefined ? {} : { below: `/${page}` }),
+      })
+      if (stream.destroyed) return connection.close()
+      this.#sockets.handleUpgrade(request, stream, head, (socket) => this.#join(socket, connection))
+    } catch {
+      stream.end('HTTP/1.1 502 Bad Gateway\r\n\r\n')
+    }
+  }
+
+  #join(socket: WebSocket, connection: HeldConnection): void {
+    this.#connections.add(connection)
+    connection.onMessage = (message) => socket.send(message)
+    connection.onClosed = ({ code }) => {
+      this.#connections.delete(connection)
+      socket.close(1011, code)
+    }
+    socket.on('message', (data: RawData, isBinary: boolean) => {
+      if (isBinary) return socket.close(1003)
+      connection.send((data as Buffer).toString())
+    })
+    socket.on('close', () => connection.close())
+    socket.on('error', () => undefined)
+  }
+}
+
+function isOwn({ headers }: IncomingMessage): boolean {
+  return headers.origin === undefined && OWN_HOST.test(headers.host ?? '')
+}

@@ -1,0 +1,90 @@
+/** What a client's address says: which browser, what of it, and whose session. */
+import {
+  HoldfastError,
+  invalid,
+  RECONNECT_POLICIES,
+  type ResolveOptions,
+} from '../../core/index.ts'
+
+export type Address = {
+  readonly browser: string
+  /** What stands before the paths that Chrome has too: `/cdp/NAME`, or nothing. */
+  readonly base: string
+  /** As Chrome has it, without a slash at the end: `/json/list`. */
+  readonly path: string
+  /** The parameters as they stood there, for addresses that we hand out. */
+  readonly query: string
+  /** What follows them in the query: the URL of `/json/new`. */
+  readonly rest: string
+  readonly token: string | undefined
+  readonly key: string | undefined
+  readonly reconnect: ResolveOptions['reconnect']
+  readonly graceMs: number | undefined
+  readonly ttlMs: number | undefined
+}
+
+/** A port of its own, on which one browser is found where Chrome would have it. */
+export type OwnPort = { readonly browser: string; readonly key: string }
+
+const PARAMETER = /^(token|key|reconnect|graceMs|ttlMs)=([^&]*)(?:&|$)/
+
+export function isCdpPath(url: string): boolean {
+  return url.startsWith('/cdp/')
+}
+
+/** Throws unless the address is one of this door's. */
+export function readAddress(url: string, port: OwnPort | null = null): Address {
+  const question = url.indexOf('?')
+  const whole = question === -1 ? url : url.slice(0, question)
+  const [, name = '', below = ''] =
+    port === null ? (/^\/cdp\/([^/]+)(\/.*)?$/.exec(whole) ?? []) : ['', port.browser, whole]
+  if (name === '') throw new HoldfastError('route_unknown', 'there is nothing at this path')
+  const { query, rest, values } = readQuery(question === -1 ? '' : url.slice(question + 1))
+  return {
+    browser: decoded(name),
+    base: port === null ? `/cdp/${name}` : '',
+    path: below.replace(/\/+$/, ''),
+    query,
+    rest,
+    token: values['token'],
+    key: values['key'] ?? port?.key,
+    reconnect: policyOf(values['reconnect']),
+    graceMs: millisecondsOf('graceMs', values['graceMs']),
+    ttlMs: millisecondsOf('ttlMs', values['ttlMs']),
+  }
+}
+
+/** The parameters stand first: what follows them may be any URL, as it is. */
+function readQuery(text: string) {
+  const values: Record<string, string> = {}
+  let rest = text
+  for (let found = PARAMETER.exec(rest); found !== null; found = PARAMETER.exec(rest)) {
+    const [whole, name = '', value = ''] = found
+    if (Object.hasOwn(values, name)) throw invalid(name, 'must be there only once')
+    values[name] = decoded(value.replaceAll('+', ' '))
+    rest = rest.slice(whole.length)
+  }
+  const query = text.slice(0, text.length - rest.length).replace(/&$/, '')
+  return { query, rest, values }
+}
+
+function policyOf(text: string | undefined): ResolveOptions['reconnect'] {
+  if (text === undefined) return undefined
+  const policy = RECONNECT_POLICIES.find((candidate) => candidate === text)
+  if (policy !== undefined) return policy
+  throw invalid('reconnect', `must be one of ${RECONNECT_POLICIES.join(', ')}`)
+}
+
+function millisecondsOf(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined
+  if (/^\d{1,12}$/.test(text)) return Number(text)
+  throw invalid(name, 'must be a whole number of milliseconds')
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    throw new HoldfastError('bad_request', 'the address has a malformed percent-encoding')
+  }
+}

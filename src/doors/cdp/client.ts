@@ -1,0 +1,134 @@
+/**
+ * One client of a browser: the sessions it has, and the commands it sends in them. What it is sent
+ * goes to its outlet, a socket or whatever stands for one.
+ */
+import { FAULTS, isRefusal, readCommand, type Command, type Refusal } from './command.ts'
+import type { Host } from './host.ts'
+import { CDP_LIMITS } from './limits.ts'
+import { textOf } from './link.ts'
+import { obey } from './rules.ts'
+import { Session, type SessionOptions } from './session.ts'
+import type { Tenant } from './tenant.ts'
+
+/** Where a client's messages go. */
+export interface Outlet {
+  /** Whether a lost connection can be taken up again. */
+  readonly mayReturn: boolean
+  /** Nobody has been there for a while, but somebody may come back. */
+  readonly isAway: boolean
+  deliver(message: Buffer): void
+}
+
+export type ClientOptions = {
+  readonly tenant: Tenant
+  /** The browser's name of the session that this connection is. */
+  readonly upstream: string
+  /** The page that it is connected to; null: the browser. */
+  readonly target: string | null
+  readonly outlet: Outlet
+  /** The client wants the browser closed: its own one. */
+  readonly onBrowserClose: () => void
+}
+
+export class Client {
+  readonly tenant: Tenant
+  readonly root: Session
+  readonly onBrowserClose: () => void
+  /** Commands that wait for their reply. */
+  pending = 0
+  readonly #outlet: Outlet
+  readonly #sessions = new Map<string, Session>()
+
+  constructor({ tenant, upstream, target, outlet, onBrowserClose }: ClientOptions) {
+    this.tenant = tenant
+    this.#outlet = outlet
+    this.onBrowserClose = onBrowserClose
+    this.root = new Session({ client: this, upstream, parent: null, target })
+    tenant.clients.add(this)
+  }
+
+  get host(): Host {
+    return this.tenant.host
+  }
+
+  get isAway(): boolean {
+    return this.#outlet.isAway
+  }
+
+  get mayReturn(): boolean {
+    return this.#outlet.mayReturn
+  }
+
+  /** It has as many sessions as it may have. */
+  get isFull(): boolean {
+    return this.#sessions.size >= CDP_LIMITS.sessionsMax
+  }
+
+  deliver(message: Buffer): void {
+    this.#outlet.deliver(message)
+  }
+
+  /** A message of the client. */
+  receive(data: Buffer): void {
+    const command = readCommand(data)
+    if (isRefusal(command)) return this.#refuse(command)
+    const { sessionId } = command
+    const session = sessionId === undefined ? this.root : this.#flat(sessionId)
+    if (session === null) return this.#refuse({ id: command.id, error: FAULTS.session })
+    this.carryOut(session, command)
+  }
+
+  /** A message that came inside another, for a session without `flatten`. */
+  receiveNested(session: Session, message: string): void {
+    const command = readCommand(message)
+    if (isRefusal(command)) return session.pass(textOf(command, ''))
+    if (command.sessionId !== undefined) return session.refuse(command.id, FAULTS.session)
+    this.carryOut(session, command)
+  }
+
+  carryOut(session: Session, command: Command): void {
+    if (this.pending >= CDP_LIMITS.pendingMax) {
+      const message = `more than ${CDP_LIMITS.pendingMax} commands wait for their replies`
+      return session.refuse(command.id, { code: -32000, message })
+    }
+    obey(session, command)
+  }
+
+  #flat(name: string): Session | null {
+    const session = this.#sessions.get(name)
+    return session === undefined || session.isNested ? null : session
+  }
+
+  #refuse(refusal: Refusal): void {
+    this.deliver(textOf(refusal, ''))
+  }
+
+  openSession(options: Omit<SessionOptions, 'client'>): Session {
+    const session = new Session({ ...options, client: this })
+    this.#sessions.set(session.name, session)
+    return session
+  }
+
+  sessionEnded(session: Session): void {
+    this.#sessions.delete(session.name)
+  }
+
+  /** Nobody is there to say go. */
+  actForAbsent(): void {
+    for (const session of [this.root, ...this.#sessions.values()]) session.blocked.release()
+  }
+
+  /** Its sessions are over, but what it has made stays for now. */
+  endSessions(): void {
+    const { upstream, isOver } = this.root
+    if (isOver) return
+    this.root.end()
+    this.host.link.tell('Target.detachFromTarget', { sessionId: upstream })
+  }
+
+  /** The client is gone for good, and with it all that it had. */
+  end(): void {
+    this.endSessions()
+    this.tenant.removeClient(this)
+  }
+}

@@ -1,0 +1,58 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { paramsSpan, readCommand, rewritten, type Command } from './command.ts'
+
+const PADDING = 'x'.repeat(5_000)
+
+function command(text: string): Command {
+  const read = readCommand(Buffer.from(text))
+  if ('error' in read) throw new Error(read.error.message)
+  return read
+}
+
+function sent(text: string): unknown {
+  const parts = rewritten(command(text), 1_000_000_007, 'A'.repeat(32))
+  return JSON.parse(parts.map((part) => Buffer.from(part).toString()).join(''))
+}
+
+describe('a large command', () => {
+  it('is cut and pasted to what it would be if it were written anew', () => {
+    const json = fc.json({ maxDepth: 4, noUnicodeString: false } as object)
+    fc.assert(
+      fc.property(json, fc.constantFrom('', ' ', '\n\t'), fc.boolean(), (value, gap, isLast) => {
+        const params = `{"value":${value},"pad":"${PADDING}\\"}"}`
+        const method = '"method":"A.b"'
+        const fields = isLast
+          ? [`"id" : 7`, method, `"params":${gap}${params}`]
+          : [`"params"${gap}:${params}`, '"sessionId":"B"', method, '"id":7']
+        const text = `${gap}{${gap}${fields.join(`${gap},${gap}`)}${gap}}${gap}`
+        expect(sent(text)).toEqual({
+          id: 1_000_000_007,
+          method: 'A.b',
+          params: JSON.parse(params) as unknown,
+          sessionId: 'A'.repeat(32),
+        })
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  it.each([
+    ['twice', `{"id":1,"params":{"a":1},"method":"A.b","params":{"pad":"${PADDING}"}}`],
+    ['under an escaped name', `{"id":1,"method":"A.b","p\\u0061rams":{"pad":"${PADDING}"}}`],
+  ])('with its params %s is written anew', (_, text) => {
+    expect(paramsSpan(Buffer.from(text))).toBeNull()
+    expect(sent(text)).toMatchObject({ params: { pad: PADDING } })
+  })
+
+  it('cannot smuggle a second message or another session', () => {
+    const inner = `"}},"sessionId":"B","x":{"y":"${PADDING}`
+    const text = JSON.stringify({ id: 1, method: 'A.b', params: { inner } })
+    expect(sent(text)).toMatchObject({ params: { inner }, sessionId: 'A'.repeat(32) })
+    expect(
+      readCommand(Buffer.from(`{"id":1,"method":"A","params":{}}},"x":"${PADDING}"}`)),
+    ).toEqual({
+      error: { code: -32700, message: 'JSON: syntax error' },
+    })
+  })
+})

@@ -1,0 +1,302 @@
+/**
+ * The CDP door: clients of the Chrome DevTools Protocol, any number of them on one browser, each
+ * in a browser session that is a session of Holdfast. The browser is started when the first comes.
+ */
+import { randomUUID } from 'node:crypto'
+import type { BrowserPool } from '../../browsers/index.ts'
+import {
+  HoldfastError,
+  type AttachmentHandle,
+  type Holdfast,
+  type SessionHandle,
+} from '../../core/index.ts'
+import type { Address } from './address.ts'
+import { Client } from './client.ts'
+import type { Params } from './command.ts'
+import { HeldCarrier } from './held-carrier.ts'
+import { Host } from './host.ts'
+import { CDP_LIMITS, type CdpLimits } from './limits.ts'
+import { Seat, type Carrier } from './seat.ts'
+import { Tenant } from './tenant.ts'
+
+/** The key of those who name none, where there is no connection to tell them apart. */
+export const SHARED_KEY = 'shared'
+
+/** The agent of browser sessions, if Holdfast has one of this name. */
+export const BROWSER_AGENT = 'browser'
+
+export type DoorOptions = {
+  readonly holdfast: Holdfast
+  readonly pool: BrowserPool
+  readonly limits?: Partial<CdpLimits>
+}
+
+export class CdpDoor {
+  readonly holdfast: Holdfast
+  readonly limits: CdpLimits
+  readonly #pool: BrowserPool
+  /** Names each browser in addresses, as Chrome does; new with every start of the server. */
+  readonly #ids = new Map<string, string>()
+  readonly #versions = new Map<string, Params>()
+  readonly #hosts = new Map<string, Promise<Host>>()
+  /** Places to which clients may come back, by attachment. */
+  readonly #held = new Map<string, HeldSeat>()
+  /** By the session's id. */
+  readonly #tenants = new Map<string, Promise<Tenant>>()
+
+  constructor({ holdfast, pool, limits = {} }: DoorOptions) {
+    this.holdfast = holdfast
+    this.#pool = pool
+    this.limits = { ...CDP_LIMITS, ...limits }
+  }
+
+  /** The last part of `/devtools/browser/…`. */
+  browserId(name: string): string {
+    this.#pool.spec(name)
+    const id = this.#ids.get(name) ?? randomUUID()
+    this.#ids.set(name, id)
+    return id
+  }
+
+  /** What a browser says of itself; asked once. */
+  async version(name: string): Promise<Params> {
+    const known = this.#versions.get(name)
+    if (known !== undefined) return known
+    const { link } = await this.host(name, null)
+    const version = await link.command('Browser.getVersion')
+    this.#versions.set(name, version)
+    return version
+  }
+
+  /** The browser of a session, which is started if need be; most share one. */
+  host(name: string, session: string | null): Promise<Host> {
+    const spec = this.#pool.spec(name)
+    const isOwn = 'own' in spec && spec.own === true && session !== null
+    const place = isOwn ? `${name} ${session}` : name
+    const known = this.#hosts.get(place)
+    if (known !== undefined) return known
+    const starting = this.#start({ name, place, isOwn })
+    this.#hosts.set(place, starting)
+    starting.catch(() => {
+      if (this.#hosts.get(place) === starting) this.#hosts.delete(place)
+    })
+    return starting
+  }
+
+  async #start({ name, place, isOwn }: Start): Promise<Host> {
+    const { clock, limits } = this.#pool
+    let host: Host | null = null
+    const browser = await this.#pool.start(name, {
+      message: (message) => host?.link.receive(message),
+      closed: (reason) => this.#hostClosed(place, host, reason),
+    })
+    const started = new Host(browser, isOwn)
+    host = started
+    const late = clock.after(limits.startMs, () => started.stop())
+    try {
+      await started.greet()
+    } catch (error) {
+      started.stop()
+      throw error
+    } finally {
+      late()
+    }
+    started.watch(clock, limits)
+    started.onIdle = () => {
+      clock.after(isOwn ? 0 : limits.idleMs, () => this.#stopIdle(place, started))
+    }
+    started.onIdle()
+    return started
+  }
+
+  #stopIdle(place: string, host: Host): void {
+    if (host.tenants.size > 0 || host.expected > 0 || host.link.closed !== null) return
+    this.#hosts.delete(place)
+    host.stop()
+  }
+
+  /** A browser that ends takes its sessions with it, and each is told why. */
+  #hostClosed(place: string, host: Host | null, reason: string): void {
+    this.#hosts.delete(place)
+    host?.link.close(reason)
+    const error = new HoldfastError('browser_gone', reason)
+    for (const tenant of [...(host?.tenants ?? [])]) this.#endTenant(tenant, error)
+  }
+
+  /** The browser session that an address means; a new one if it names none. */
+  async session({ browser, key, reconnect, graceMs, ttlMs }: Address): Promise<SessionHandle> {
+    this.#pool.spec(browser)
+    const { agents } = this.holdfast.authority
+    return this.holdfast.resolve({
+      ...(key === undefined ? {} : { key: `cdp:${browser}:${key}` }),
+      ...(agents.includes(BROWSER_AGENT) ? { agent: BROWSER_AGENT } : {}),
+      reconnect: reconnect ?? (key === undefined ? 'none' : 'reopen'),
+      ...(graceMs === undefined ? {} : { graceMs }),
+      ttlMs: ttlMs ?? this.limits.idleSessionMs,
+      labels: { door: 'cdp', browser },
+    })
+  }
+
+  /** What a session has of its browser; made when it is first needed. */
+  tenant(browser: string, session: SessionHandle): Promise<Tenant> {
+    const known = this.#tenants.get(session.id)
+    if (known !== undefined) return known
+    const made = this.#makeTenant(browser, session)
+    this.#tenants.set(session.id, made)
+    made.catch(() => this.#tenants.delete(session.id))
+    return made
+  }
+
+  async #makeTenant(browser: string, session: SessionHandle): Promise<Tenant> {
+    const host = await this.host(browser, session.id)
+    host.expected += 1
+    try {
+      const { browserContextId } = await host.link.command('Target.createBrowserContext')
+      const tenant = new Tenant({ host, session, home: String(browserContextId) })
+      host.tenants.add(tenant)
+      const { seq } = await session.state()
+      void this.#follow(tenant, seq)
+      return tenant
+    } finally {
+      host.expected -= 1
+    }
+  }
+
+  /** Obeys the log: an attachment that ended is gone, and a closed session is over (I9). */
+  async #follow(tenant: Tenant, after: number): Promise<void> {
+    let error = new HoldfastError('session_closed', 'the session is closed')
+    try {
+      for await (const event of tenant.session.events({ after })) {
+        if (event.type !== 'attachment.ended') continue
+        const ended = new HoldfastError('attachment_ended', event.reason)
+        tenant.seat(event.attachment)?.end(ended)
+      }
+    } catch (thrown) {
+      error = thrown instanceof HoldfastError ? thrown : error
+    }
+    this.#endTenant(tenant, error)
+  }
+
+  #endTenant(tenant: Tenant, error: HoldfastError): void {
+    if (!tenant.host.tenants.delete(tenant)) return
+    this.#tenants.delete(tenant.session.id)
+    for (const seat of [...tenant.seats]) seat.end(error)
+    tenant.end()
+    if (tenant.host.tenants.size === 0) tenant.host.onIdle()
+    // Closed already, unless it is the browser that is gone.
+    void tenant.session.close(error.code).catch(() => undefined)
+  }
+
+  /** A place for a client; its socket comes next. */
+  async admit(address: Address, newcomer: Newcomer): Promise<Seat> {
+    const session = await this.session(address)
+    try {
+      const tenant = await this.tenant(address.browser, session)
+      return await this.#seat(tenant, newcomer)
+    } catch (error) {
+      // A session that was made for this connection goes with it.
+      if (session.isNew) await session.close('refused').catch(() => undefined)
+      throw error
+    }
+  }
+
+  async #seat(tenant: Tenant, { carrier, target }: Newcomer): Promise<Seat> {
+    const { host } = tenant
+    if (tenant.clients.size >= this.limits.clientsMax) {
+      throw new HoldfastError('too_many', 'too many clients are connected to this browser')
+    }
+    if (target !== null && tenant.target(target) === null) {
+      throw new HoldfastError('target_unknown', 'there is no such target')
+    }
+    const attached = await attach(tenant, target)
+    const place = carrier.mayReturn
+      ? { attachment: await tenant.session.attach({ resumable: true }), vacant: null }
+      : await this.#attachment(tenant)
+    const seat = new Seat({ tenant, carrier, attachment: place.attachment })
+    seat.client = new Client({
+      tenant,
+      upstream: attached,
+      target,
+      outlet: carrier,
+      onBrowserClose: () => void tenant.session.close('browser_closed').catch(() => undefined),
+    })
+    place.vacant?.give(seat)
+    if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
+    if (host.link.closed === null) return seat
+    seat.end(new HoldfastError('browser_gone', host.link.closed))
+    throw new HoldfastError('browser_gone', host.link.closed)
+  }
+
+  #keep(seat: Seat, carrier: HeldCarrier): void {
+    const { id } = seat.attachment
+    this.#held.set(id, { seat, carrier })
+    seat.onEnd = () => this.#held.delete(id)
+  }
+
+  /** The place that an attachment has, for a client that comes back. */
+  heldSeat(attachment: string): HeldSeat | null {
+    return this.#held.get(attachment) ?? null
+  }
+
+  /** The place of a client that was lost, if there is one: who comes back by its key gets it. */
+  async #attachment(
+    tenant: Tenant,
+  ): Promise<{ readonly attachment: AttachmentHandle; readonly vacant: Seat | null }> {
+    const vacant = [...tenant.seats].find((seat) => seat.isVacant) ?? null
+    if (vacant !== null) {
+      vacant.isVacant = false
+      try {
+        await vacant.attachment.resume()
+        return { attachment: vacant.attachment, vacant }
+      } catch {
+        // The authority did not keep the place.
+      }
+    }
+    return { attachment: await tenant.session.attach({ role: 'driver' }), vacant: null }
+  }
+
+  /** What is held now, all browsers together: to see that nothing is left behind. */
+  async counts(): Promise<CdpCounts> {
+    const hosts = await Promise.all([...this.#hosts.values()].map((host) => host.catch(() => null)))
+    const sum = (count: (host: Host) => number): number =>
+      hosts.reduce((total, host) => total + (host === null ? 0 : count(host)), 0)
+    return {
+      browsers: hosts.length,
+      sessions: sum(({ tenants }) => tenants.size),
+      clients: sum(({ tenants }) => [...tenants].reduce((n, { clients }) => n + clients.size, 0)),
+      // Without the line's own, which listens for targets.
+      attached: sum(({ link }) => link.sessions - 1),
+      waiting: sum(({ link }) => link.waiting),
+      pages: sum(({ targets }) => targets.all().filter(({ type }) => type === 'page').length),
+    }
+  }
+
+  async close(): Promise<void> {
+    const error = new HoldfastError('draining', 'the server is about to stop')
+    for (const made of [...this.#tenants.values()]) {
+      const tenant = await made.catch(() => null)
+      for (const seat of [...(tenant?.seats ?? [])]) seat.end(error)
+    }
+    await this.#pool.close()
+  }
+}
+
+/** Browsers that run, browser sessions, clients, their sessions with targets, commands, pages. */
+export type CdpCounts = Readonly<
+  Record<'browsers' | 'sessions' | 'clients' | 'attached' | 'waiting' | 'pages', number>
+>
+
+type Start = { readonly name: string; readonly place: string; readonly isOwn: boolean }
+
+/** Who comes: what carries its messages, and the page it is for; null: the browser. */
+export type Newcomer = { readonly carrier: Carrier; readonly target: string | null }
+
+export type HeldSeat = { readonly seat: Seat; readonly carrier: HeldCarrier }
+
+async function attach({ host }: Tenant, targetId: string | null): Promise<string> {
+  const { sessionId } =
+    targetId === null
+      ? await host.link.command('Target.attachToBrowserTarget')
+      : await host.link.command('Target.attachToTarget', { targetId, flatten: true })
+  return String(sessionId)
+}

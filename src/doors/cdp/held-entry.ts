@@ -1,0 +1,153 @@
+/** How a client that may come back is let in: as a new one, or in the place it has. */
+import { HoldfastError, asHoldfastError, type AttachmentHandle } from '../../core/index.ts'
+import {
+  HELD_VERSION,
+  isHeldFrame,
+  readHeldFrame,
+  writeHeldFrame,
+  type HeldFrame,
+  type HeldResume,
+} from '../../wire/held.ts'
+import type { Address } from './address.ts'
+import type { CdpDoor, HeldSeat } from './door.ts'
+import { HeldCarrier } from './held-carrier.ts'
+import type { CdpSocket } from './socket-carrier.ts'
+import type { CdpConnection } from './stock-connection.ts'
+
+/** With the attachment as it was for this very connection: what an older one says is dropped. */
+type Place = HeldSeat & { readonly attachment: AttachmentHandle }
+
+/** One socket at `/held`. */
+export class HeldConnection implements CdpConnection {
+  readonly #door: CdpDoor
+  readonly #address: Address
+  readonly #target: string | null
+  readonly #socket: CdpSocket
+  #place: Place | null = null
+  readonly #cancelHello: () => void
+  #isGreeted = false
+  #isClosed = false
+
+  constructor(
+    door: CdpDoor,
+    { address, target, socket }: { address: Address; target: string | null; socket: CdpSocket },
+  ) {
+    this.#door = door
+    this.#address = address
+    this.#target = target
+    this.#socket = socket
+    const { clock } = door.holdfast.authority
+    this.#cancelHello = clock.after(door.limits.helloMs, () => {
+      this.#refuse(new HoldfastError('bad_request', 'hello did not come in time'))
+    })
+  }
+
+  receive(data: Buffer): void {
+    try {
+      if (isHeldFrame(data)) return this.#frame(readHeldFrame(data.toString()))
+      if (this.#place === null) throw new HoldfastError('bad_request', 'say hello first')
+      // What an older connection still says is not for this one's place (I6).
+      if (!this.#place.carrier.isCurrent(this.#socket)) return
+      this.#place.carrier.count(data.length)
+      this.#place.seat.client?.receive(data)
+    } catch (thrown) {
+      this.#refuse(asHoldfastError(thrown))
+    }
+  }
+
+  #frame(frame: HeldFrame | null): void {
+    switch (frame?.type) {
+      case 'hello':
+        return this.#hello(frame)
+      case 'ping':
+        return this.#socket.send(writeHeldFrame({ type: 'pong' }))
+      case 'pong':
+        return
+      case 'ready':
+        // If it is lost, the token before it stays good a little longer.
+        void this.#place?.attachment.confirm().catch(() => undefined)
+        return
+      case 'ack':
+        return this.#place?.carrier.confirm(frame.received)
+      case 'bye':
+        return this.#place?.seat.leave()
+      default:
+        throw new HoldfastError('bad_request', 'a frame cannot be read')
+    }
+  }
+
+  #hello({ v, resume }: HeldFrame & { type: 'hello' }): void {
+    if (this.#isGreeted) throw new HoldfastError('bad_request', 'hello was said already')
+    this.#isGreeted = true
+    this.#cancelHello()
+    if (v !== HELD_VERSION) {
+      throw new HoldfastError('version_unsupported', `this server speaks version ${HELD_VERSION}`)
+    }
+    const entered = resume === undefined ? this.#enter() : this.#comeBack(resume)
+    entered
+      .then((place) => this.#welcome(place))
+      .catch((thrown: unknown) => this.#refuse(asHoldfastError(thrown)))
+  }
+
+  async #enter(): Promise<Place> {
+    const { reconnect, key } = this.#address
+    const policy = reconnect ?? (key === undefined ? 'resume' : 'reopen')
+    const carrier = new HeldCarrier(this.#door.limits, this.#door.holdfast.authority.clock)
+    const address = { ...this.#address, reconnect: policy }
+    const seat = await this.#door.admit(address, { carrier, target: this.#target })
+    carrier.onAway = () => seat.client?.actForAbsent()
+    carrier.onOverflow = () => {
+      seat.giveUp(new HoldfastError('too_slow', 'more was missed than is kept'))
+    }
+    return { seat, carrier, attachment: seat.attachment }
+  }
+
+  async #comeBack({ session, attachment, token, received }: HeldResume): Promise<Place> {
+    const handle = this.#door.holdfast.session(session)
+    const known = this.#door.heldSeat(attachment)
+    // Before the token is used up: a refusal must change nothing.
+    if (known !== null) await handle.attachmentOf(attachment, token)
+    known?.carrier.resume(received)
+    const next: AttachmentHandle = await handle.resume(attachment, token)
+    if (known === null) {
+      throw new HoldfastError('attachment_ended', 'the browser of this session is gone')
+    }
+    known.seat.attachment = next
+    return { ...known, attachment: next }
+  }
+
+  async #welcome(place: Place): Promise<void> {
+    const { seat, carrier } = place
+    const { graceMs, reconnect } = await seat.tenant.session.state()
+    this.#place = place
+    const welcome: HeldFrame = {
+      type: 'welcome',
+      v: HELD_VERSION,
+      session: seat.tenant.session.id,
+      attachment: seat.attachment.id,
+      token: reconnect === 'none' ? null : seat.attachment.token,
+      received: carrier.received,
+      graceMs,
+    }
+    if (!carrier.connect(this.#socket, welcome)) return this.#socket.close(1011, 'session_closed')
+    // The socket was lost while it was let in.
+    if (this.#isClosed) this.closed(1006)
+  }
+
+  #refuse(error: HoldfastError): void {
+    const { code, message: reason, retry } = error
+    this.#place?.seat.giveUp(error)
+    this.#socket.send(writeHeldFrame({ type: 'end', code, reason, retry }))
+    this.#socket.close(4400, code)
+  }
+
+  /** The socket is closed; what that means for the client is the session's policy. */
+  closed(code: number): void {
+    this.#isClosed = true
+    this.#cancelHello()
+    const place = this.#place
+    if (place === null || !place.carrier.disconnected(this.#socket)) return
+    if (code === 1000) return place.seat.leave()
+    void place.attachment.lose().catch(() => undefined)
+  }
+}

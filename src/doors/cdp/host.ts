@@ -1,0 +1,54 @@
+/** One browser that runs, as the door sees it: the line to it, its targets, and its tenants. */
+import type { Browser, BrowserLimits } from '../../browsers/index.ts'
+import type { Clock } from '../../core/index.ts'
+import { Link } from './link.ts'
+import { Targets } from './targets.ts'
+import type { Tenant } from './tenant.ts'
+
+export class Host {
+  readonly link: Link
+  readonly targets = new Targets()
+  readonly tenants = new Set<Tenant>()
+  /** Tenants that are about to be. */
+  expected = 0
+  /** Told when its last tenant has left. */
+  onIdle: () => void = () => undefined
+
+  /** It has one tenant only, which may do what concerns all of the browser. */
+  readonly isOwn: boolean
+  readonly #browser: Pick<Browser, 'send' | 'stop'>
+
+  constructor(browser: Pick<Browser, 'send' | 'stop'>, isOwn = false) {
+    this.#browser = browser
+    this.isOwn = isOwn
+    this.link = new Link(browser)
+  }
+
+  /** Asks the browser to tell of every target. */
+  async greet(): Promise<void> {
+    this.link.open(this.targets)
+    await this.link.command('Target.setDiscoverTargets', { discover: true, filter: [{}] })
+  }
+
+  /** Asks for a sign of life now and then; a browser that gives none is stopped. */
+  watch(clock: Clock, limits: BrowserLimits): void {
+    const { healthMs, healthAnswerMs } = limits
+    clock.after(healthMs, () => {
+      if (this.link.closed !== null) return
+      const late = clock.after(healthAnswerMs, () => this.stop())
+      this.link.ask('Browser.getVersion', {}, () => {
+        late()
+        this.watch(clock, limits)
+      })
+    })
+  }
+
+  stop(): void {
+    void this.#browser.stop()
+  }
+
+  /** Ends a session that the browser made and nobody here wants. Others' in that target stay. */
+  detach(parent: string, sessionId: string): void {
+    this.link.tell('Target.detachFromTarget', { sessionId }, parent)
+  }
+}

@@ -1,0 +1,149 @@
+/** `/json/…`: what Chrome answers on its port, for those who look for pages before they connect. */
+import { createRequire } from 'node:module'
+import { HoldfastError } from '../../core/index.ts'
+import type { Exchange } from '../exchange.ts'
+import type { Address } from './address.ts'
+import { SHARED_KEY, type CdpDoor } from './door.ts'
+import { isInternalUrl } from './request.ts'
+import type { TargetInfo } from './targets.ts'
+import type { Tenant } from './tenant.ts'
+
+type Handler = (door: CdpDoor, exchange: Exchange, address: Address) => Promise<void> | void
+
+const HANDLERS: Readonly<Record<string, Handler>> = {
+  '/json': sendList,
+  '/json/list': sendList,
+  '/json/version': sendVersion,
+  '/json/protocol': sendProtocol,
+  '/json/new': openPage,
+}
+
+export async function serveJson(
+  door: CdpDoor,
+  exchange: Exchange,
+  address: Address,
+): Promise<void> {
+  const { path, rest } = address
+  const handler = Object.hasOwn(HANDLERS, path) ? HANDLERS[path] : undefined
+  if (rest !== '' && path !== '/json/new') {
+    throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
+  }
+  if (handler !== undefined) return handler(door, exchange, address)
+  const [, action, target] = /^\/json\/(activate|close)\/([^/]+)$/.exec(path) ?? []
+  if (action === undefined || target === undefined) {
+    throw new HoldfastError('route_unknown', 'there is nothing at this path')
+  }
+  const tenant = await tenantOf(door, address)
+  if (tenant.target(target) === null) {
+    return exchange.send(404, 'text/html', `No such target id: ${target.replace(/[^\w-]/g, '')}`)
+  }
+  const [method, done] = ACTIONS[action as keyof typeof ACTIONS]
+  await tenant.host.link.command(method, { targetId: target })
+  exchange.send(200, 'text/html', done)
+}
+
+const ACTIONS = {
+  activate: ['Target.activateTarget', 'Target activated'],
+  close: ['Target.closeTarget', 'Target is closing'],
+} as const
+
+/** A request has no connection to belong to: without a key it is about the shared session. */
+async function tenantOf(door: CdpDoor, address: Address): Promise<Tenant> {
+  const session = await door.session({ ...address, key: address.key ?? SHARED_KEY })
+  return door.tenant(address.browser, session)
+}
+
+async function sendVersion(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
+  const version = await door.version(address.browser)
+  exchange.reply(200, {
+    Browser: version['product'],
+    'Protocol-Version': version['protocolVersion'],
+    'User-Agent': version['userAgent'],
+    'V8-Version': version['jsVersion'],
+    'WebKit-Version': `537.36 (${String(version['revision'])})`,
+    webSocketDebuggerUrl: socketUrl(
+      exchange,
+      address,
+      `/devtools/browser/${door.browserId(address.browser)}`,
+    ),
+  })
+}
+
+/** Like Chrome, which always has a page: the first look at an empty session opens one. */
+async function sendList(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
+  const tenant = await tenantOf(door, address)
+  if (tenant.pages().length === 0) await newPage(tenant, 'about:blank')
+  exchange.reply(
+    200,
+    tenant.pages().map((info) => describe(exchange, address, info)),
+  )
+}
+
+async function openPage(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
+  const { method = '' } = exchange.request
+  if (method !== 'PUT') {
+    const text = `Using unsafe HTTP verb ${method} to invoke /json/new. Use PUT instead.`
+    return exchange.send(405, 'text/html', text, ['Allow', 'PUT'])
+  }
+  const url = decodedUrl(address.rest)
+  if (isInternalUrl(url)) throw new HoldfastError('forbidden', 'the page is the browser’s own')
+  const tenant = await tenantOf(door, address)
+  const id = await newPage(tenant, url)
+  const blank = { targetId: id, type: 'page', title: '', url }
+  exchange.reply(200, describe(exchange, address, tenant.target(id) ?? blank))
+}
+
+async function newPage({ host, home }: Tenant, url: string): Promise<string> {
+  const { link } = host
+  const { targetId } = await link.command('Target.createTarget', { url, browserContextId: home })
+  return String(targetId)
+}
+
+function decodedUrl(rest: string): string {
+  if (rest === '') return 'about:blank'
+  const text = rest.startsWith('url=') ? rest.slice(4) : rest
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+function describe(exchange: Exchange, address: Address, info: TargetInfo): object {
+  const { targetId: id, title, type, url, parentId } = info
+  const key = address.key ?? SHARED_KEY
+  const query = address.key === undefined ? [address.query, `key=${key}`] : [address.query]
+  const keyed = { ...address, query: query.filter((part) => part !== '').join('&') }
+  return {
+    description: '',
+    id,
+    ...(parentId === undefined ? {} : { parentId }),
+    title,
+    type,
+    url,
+    webSocketDebuggerUrl: socketUrl(exchange, keyed, `/devtools/page/${id}`),
+  }
+}
+
+/** By the name that the client itself used. */
+function socketUrl(exchange: Exchange, { base, query }: Address, path: string): string {
+  const host = exchange.header('host') ?? ''
+  return `ws://${host}${base}${path}${query === '' ? '' : `?${query}`}`
+}
+
+let protocol = ''
+
+/** A browser on a pipe does not tell its protocol: this is the one that we were built with. */
+function sendProtocol(_: CdpDoor, exchange: Exchange): void {
+  protocol ||= readProtocol()
+  exchange.send(200, 'application/json', protocol)
+}
+
+function readProtocol(): string {
+  type Protocol = { readonly version: unknown; readonly domains: readonly unknown[] }
+  const require = createRequire(import.meta.url)
+  const [browser, script] = ['browser', 'js'].map(
+    (name) => require(`devtools-protocol/json/${name}_protocol.json`) as Protocol,
+  ) as [Protocol, Protocol]
+  return JSON.stringify({ ...browser, domains: [...browser.domains, ...script.domains] })
+}

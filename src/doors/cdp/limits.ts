@@ -1,0 +1,28 @@
+/** Every bound of the CDP door, named with its unit. */
+export const CDP_LIMITS = {
+  /** One message of a client; Chrome's own bound is about the same. */
+  messageBytesMax: 104_857_600,
+  /** A message up to this is written anew when it is passed on; a larger one is cut and pasted. */
+  smallBytes: 4_096,
+  /** Commands of one client that wait for their reply. */
+  pendingMax: 16_384,
+  /** Sessions of one client, contexts of one browser session, clients of one browser. */
+  sessionsMax: 4_096,
+  contextsMax: 256,
+  clientsMax: 1_024,
+  /** What may wait to be read by a client when the next message comes. */
+  unreadBytesMax: 134_217_728,
+  /** Silence after which a client is pinged, and after which it is given up. */
+  pingMs: 15_000,
+  deadMs: 40_000,
+  /** After how long without its connection a client counts as absent. */
+  absentMs: 2_000,
+  /** Between a connection that may be taken up again and its hello. */
+  helloMs: 5_000,
+  /** What an absent client has missed so far, and what a present one has not confirmed. */
+  heldBytesMax: 67_108_864,
+  /** How long a browser session that nobody uses is kept, unless it says otherwise. */
+  idleSessionMs: 3_600_000,
+} as const
+
+export type CdpLimits = { readonly [Name in keyof typeof CDP_LIMITS]: number }

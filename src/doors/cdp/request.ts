@@ -1,0 +1,60 @@
+/** A client's command on its way: passed on, changed, answered here, or refused. */
+import type { Command, Fault, Params } from './command.ts'
+import type { Reply } from './link.ts'
+import type { Session } from './session.ts'
+import type { Tenant } from './tenant.ts'
+
+/** One command, and the ways to deal with it. */
+export class Request {
+  readonly session: Session
+  readonly command: Command
+
+  constructor(session: Session, command: Command) {
+    this.session = session
+    this.command = command
+  }
+
+  get params(): Params {
+    return this.command.params ?? {}
+  }
+
+  get tenant(): Tenant {
+    return this.session.client.tenant
+  }
+
+  /** Passes it on, changed or not; `read` sees a good result first and may change it. */
+  pass(changes: Params | null = null, read: ((result: Params) => Params) | null = null): void {
+    const { session, command } = this
+    const params = { ...command.params, ...changes }
+    const changed = changes === null ? command : { ...command, params, raw: null }
+    if (read === null) return session.forward(changed)
+    session.forward(changed, ({ result, error }: Reply) => {
+      this.answer(error === undefined ? { result: read(result ?? {}) } : { error })
+    })
+  }
+
+  answer(reply: Reply): void {
+    this.session.answer(this.command.id, reply)
+  }
+
+  refuse(error: Fault): void {
+    this.answer({ error })
+  }
+
+  notFound(): void {
+    this.refuse({ code: -32601, message: `'${this.command.method}' wasn't found` })
+  }
+
+  deny(why: string): void {
+    this.refuse({ code: -32000, message: `${this.command.method} is not allowed here: ${why}` })
+  }
+}
+
+export type Rule = (request: Request) => void
+
+/** Addresses of the browser's own pages, through which one could reach everybody's. */
+const INTERNAL_URL = /^\s*(view-source:\s*)?(chrome|chrome-untrusted|chrome-extension|devtools):/i
+
+export function isInternalUrl(url: unknown): boolean {
+  return typeof url === 'string' && INTERNAL_URL.test(url)
+}

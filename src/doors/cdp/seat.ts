@@ -1,0 +1,77 @@
+/**
+ * One client's place in a browser session: its attachment, which the authority knows, and what it
+ * has of the browser. The authority decides what a lost connection means; the seat tells it of the
+ * loss and obeys.
+ */
+import { HoldfastError, type AttachmentHandle } from '../../core/index.ts'
+import type { Client, Outlet } from './client.ts'
+import type { Tenant } from './tenant.ts'
+
+/** What carries a client's messages to it: a socket, or one that may be replaced. */
+export interface Carrier extends Outlet {
+  /** Told that it is over, and why. */
+  end(error: HoldfastError): void
+}
+
+export class Seat {
+  readonly tenant: Tenant
+  readonly carrier: Carrier
+  attachment: AttachmentHandle
+  client: Client | null = null
+  /** Its connection is lost, and it cannot be taken up again as it was: only its place can. */
+  isVacant = false
+  /** Told once. */
+  onEnd: () => void = () => undefined
+  #isOver = false
+
+  constructor({ tenant, carrier, attachment }: Pick<Seat, 'tenant' | 'carrier' | 'attachment'>) {
+    this.tenant = tenant
+    this.carrier = carrier
+    this.attachment = attachment
+    tenant.seats.add(this)
+  }
+
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  /** The client said goodbye. */
+  leave(): void {
+    void this.attachment.leave().catch(() => undefined)
+    this.end(new HoldfastError('attachment_ended', 'the client has left'))
+  }
+
+  /** The client cannot be served any longer, and is told why. */
+  giveUp(why: HoldfastError): void {
+    void this.attachment.leave(why.code).catch(() => undefined)
+    this.end(why)
+  }
+
+  /** The connection is lost for good, but the place may be kept for the client's next one. */
+  async lose(): Promise<void> {
+    if (this.#isOver || this.isVacant) return
+    this.isVacant = true
+    this.client?.endSessions()
+    // A session that is gone meanwhile has ended its attachments already.
+    await this.attachment.lose().catch(() => undefined)
+  }
+
+  /** The attachment is over, or the session, or the browser. */
+  end(error: HoldfastError): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.tenant.seats.delete(this)
+    this.client?.end()
+    this.carrier.end(error)
+    this.onEnd()
+  }
+
+  /** Another connection takes the place: what the client had made stays. */
+  give(next: Seat): void {
+    this.#isOver = true
+    this.tenant.seats.delete(this)
+    if (this.client !== null && next.client !== null) {
+      this.tenant.handOver(this.client, next.client)
+    }
+  }
+}

@@ -1,0 +1,49 @@
+/** A stock client: its socket is its connection, and when that is lost its sessions are. */
+import { ERRORS, type HoldfastError } from '../../core/index.ts'
+import type { CdpLimits } from './limits.ts'
+import type { Carrier } from './seat.ts'
+
+/** A WebSocket as this door sees it. */
+export interface CdpSocket {
+  readonly bufferedBytes: number
+  send(message: Buffer | string): void
+  close(code: number, reason: string): void
+  cut(): void
+}
+
+export class SocketCarrier implements Carrier {
+  readonly mayReturn = false
+  readonly isAway = false
+  readonly #limits: CdpLimits
+  #socket: CdpSocket | null = null
+  #isOver = false
+
+  constructor(limits: CdpLimits) {
+    this.#limits = limits
+  }
+
+  /** False if it is over already. */
+  connect(socket: CdpSocket): boolean {
+    if (!this.#isOver) this.#socket = socket
+    return !this.#isOver
+  }
+
+  disconnected(): void {
+    this.#socket = null
+  }
+
+  deliver(message: Buffer): void {
+    const socket = this.#socket
+    if (socket === null) return
+    // Whoever does not read is given up before what waits for it fills the memory.
+    if (socket.bufferedBytes > this.#limits.unreadBytesMax) return socket.cut()
+    socket.send(message)
+  }
+
+  end({ code }: HoldfastError): void {
+    this.#isOver = true
+    const socket = this.#socket
+    this.#socket = null
+    socket?.close(ERRORS[code].close ?? 1011, code)
+  }
+}

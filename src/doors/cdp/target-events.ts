@@ -1,0 +1,76 @@
+/**
+ * Events about targets and sessions: the browser tells every client of all of them, and each client
+ * hears of its own only.
+ */
+import type { Params } from './command.ts'
+import type { BrowserEvent } from './link.ts'
+import type { Session } from './session.ts'
+import { targetInfoOf, type TargetInfo } from './targets.ts'
+
+export function takeTargetEvent(session: Session, { method, params }: BrowserEvent): void {
+  switch (method) {
+    case 'Target.attachedToTarget':
+      return attached(session, params)
+    case 'Target.detachedFromTarget':
+      return detached(session, params)
+    case 'Target.targetCreated':
+    case 'Target.targetInfoChanged':
+      return described(session, method, params)
+    case 'Target.targetDestroyed':
+    case 'Target.targetCrashed':
+      return gone(session, method, params)
+    default:
+    // What is not known here may tell of others' targets.
+  }
+}
+
+function attached(session: Session, params: Params): void {
+  const { client } = session
+  const upstream = String(params['sessionId'])
+  const info = targetInfoOf(params['targetInfo'])
+  if (info === null) return
+  client.host.targets.learn(info)
+  const isBrowser = info.type === 'browser'
+  // Who attaches to all new targets is attached to others' too, and never hears of it.
+  const isForeign = !isBrowser && !client.tenant.owns(info)
+  if (isForeign || client.isFull) return client.host.detach(session.upstream, upstream)
+  const isNested = takeNested(session, info)
+  const target = isBrowser ? null : info.targetId
+  const child = client.openSession({ upstream, parent: session, target, isNested })
+  session.emit('Target.attachedToTarget', { ...params, sessionId: child.name })
+  if (params['waitingForDebugger'] === true && client.mayReturn) child.blocked.noteWaiting()
+}
+
+function takeNested(session: Session, { targetId }: TargetInfo): boolean {
+  const index = session.nestedAttaches.indexOf(targetId)
+  if (index === -1) return session.autoAttach?.isNested === true
+  session.nestedAttaches.splice(index, 1)
+  return true
+}
+
+function detached(session: Session, params: Params): void {
+  const child = session.children.get(String(params['sessionId']))
+  if (child === undefined) return
+  child.end()
+  session.emit('Target.detachedFromTarget', { ...params, sessionId: child.name })
+}
+
+function described(session: Session, method: string, params: Params): void {
+  const info = targetInfoOf(params['targetInfo'])
+  if (info === null) return
+  const { client, discovered } = session
+  if (!client.tenant.owns(info)) return
+  // Told of in the order that clients rely on: first that it is there, then what changed.
+  if (method === 'Target.targetCreated') {
+    if (discovered.has(info.targetId)) return
+    discovered.add(info.targetId)
+  } else if (!discovered.has(info.targetId)) return
+  session.emit(method, params)
+}
+
+function gone(session: Session, method: string, params: Params): void {
+  const target = String(params['targetId'])
+  if (!session.discovered.has(target)) return
+  if (method === 'Target.targetDestroyed') session.discovered.delete(target)
+  session.emit(method, params)
+}

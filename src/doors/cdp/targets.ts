@@ -1,0 +1,52 @@
+/** The targets of one browser: pages, frames, workers, and the browser context each is in. */
+import type { BrowserEvent, Correspondent } from './link.ts'
+
+export type TargetInfo = {
+  readonly targetId: string
+  readonly type: string
+  readonly title: string
+  readonly url: string
+  readonly browserContextId?: string
+  readonly parentId?: string
+}
+
+export function targetInfoOf(value: unknown): TargetInfo | null {
+  if (typeof value !== 'object' || value === null) return null
+  const { targetId, type } = value as Partial<TargetInfo>
+  return typeof targetId === 'string' && typeof type === 'string' ? (value as TargetInfo) : null
+}
+
+/** Listens on the connection itself, where the browser tells of every target. */
+export class Targets implements Correspondent {
+  readonly upstream = ''
+  readonly id = null
+  readonly #infos = new Map<string, TargetInfo>()
+
+  get(target: string): TargetInfo | undefined {
+    return this.#infos.get(target)
+  }
+
+  /** In the order in which they came. */
+  all(): readonly TargetInfo[] {
+    return [...this.#infos.values()]
+  }
+
+  learn(info: TargetInfo): void {
+    this.#infos.set(info.targetId, info)
+  }
+
+  targetEvent({ method, params }: BrowserEvent): void {
+    const info = targetInfoOf(params['targetInfo'])
+    if (method === 'Target.targetDestroyed') this.#infos.delete(String(params['targetId']))
+    const isDescribed = method === 'Target.targetCreated' || method === 'Target.targetInfoChanged'
+    if (isDescribed && info !== null) this.learn(info)
+  }
+
+  pass(): void {
+    // Nobody is behind it.
+  }
+
+  settled(): void {
+    // The door's own commands are not counted.
+  }
+}

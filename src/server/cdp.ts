@@ -1,0 +1,202 @@
+/**
+ * Where the CDP door hangs in the server: requests and sockets under `/cdp/NAME`, and on a port of
+ * its own if one browser has it. Clients of this protocol often take nothing but an address, so a
+ * token may stand in its query; it is never told again but to who sent it.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer, type RawData, type WebSocket } from 'ws'
+import { asHoldfastError, HoldfastError } from '../core/index.ts'
+import { isCdpPath, readAddress, type Address, type OwnPort } from '../doors/cdp/address.ts'
+import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
+import { HeldConnection } from '../doors/cdp/held-entry.ts'
+import { serveJson } from '../doors/cdp/http.ts'
+import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
+import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
+import { Exchange, type Premises } from '../doors/exchange.ts'
+import { bearerToken, type AccessPolicy } from './access.ts'
+import { refuseUpgrade } from './upgrade.ts'
+
+export type CdpEntranceOptions = {
+  readonly door: CdpDoor
+  readonly access: AccessPolicy
+  readonly premises: Premises
+}
+
+/** A socket that may come now; `abandon` if it does not. */
+type Prepared = {
+  readonly connect: (socket: CdpSocket) => CdpConnection
+  readonly abandon: () => void
+}
+
+export class CdpEntrance {
+  readonly door: CdpDoor
+  readonly #access: AccessPolicy
+  readonly #premises: Premises
+  readonly #sockets: WebSocketServer
+  readonly #ports: Server[] = []
+  readonly #alive = new Map<WebSocket, number>()
+  readonly #watch: NodeJS.Timeout
+
+  constructor({ door, access, premises }: CdpEntranceOptions) {
+    this.door = door
+    this.#access = access
+    this.#premises = premises
+    this.#sockets = new WebSocketServer({
+      noServer: true,
+      maxPayload: door.limits.messageBytesMax,
+      perMessageDeflate: false,
+      clientTracking: false,
+    })
+    this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
+  }
+
+  isFor({ url = '' }: IncomingMessage): boolean {
+    return isCdpPath(url)
+  }
+
+  /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
+  async listen(browser: string, { host, port }: { host: string; port: number }): Promise<number> {
+    const own: OwnPort = { browser, key: SHARED_KEY }
+    const server = createServer((request, response) => {
+      this.serve(request, response, own)
+    })
+    server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+      this.upgrade(request, { stream, head }, own)
+    })
+    this.#ports.push(server)
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      server.listen({ host, port }, resolve)
+    })
+    return (server.address() as AddressInfo).port
+  }
+
+  serve(request: IncomingMessage, response: ServerResponse, own: OwnPort | null = null): void {
+    const exchange = new Exchange({ request, response }, this.#premises, NO_MATCH)
+    this.#answer(exchange, own).catch((thrown: unknown) => exchange.refuse(asHoldfastError(thrown)))
+  }
+
+  async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
+    const { request } = exchange
+    const address = this.#letIn(request, own)
+    await serveJson(this.door, exchange, address)
+  }
+
+  #letIn(request: IncomingMessage, own: OwnPort | null): Address {
+    // The server's own port has looked at it already.
+    if (own !== null) this.#access.check(request)
+    const address = readAddress(request.url ?? '', own)
+    this.#access.authorize(request, 'talk', address.token ?? bearerToken(request.headers))
+    return address
+  }
+
+  upgrade(
+    request: IncomingMessage,
+    { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
+    own: OwnPort | null = null,
+  ): void {
+    stream.on('error', () => stream.destroy())
+    this.#prepare(request, own).then(
+      (prepared) => this.#accept(request, { stream, head }, prepared),
+      (thrown: unknown) => refuseUpgrade(stream, asHoldfastError(thrown)),
+    )
+  }
+
+  async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
+    const { door } = this
+    const address = this.#letIn(request, own)
+    if (address.rest !== '') {
+      throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
+    }
+    const { target, isHeld } = this.#placeOf(address)
+    if (isHeld) {
+      const connect = (socket: CdpSocket): CdpConnection =>
+        new HeldConnection(door, { address, target, socket })
+      return { connect, abandon: () => undefined }
+    }
+    const carrier = new SocketCarrier(door.limits)
+    const seat = await door.admit(address, { carrier, target })
+    const connect = (socket: CdpSocket): CdpConnection =>
+      new StockConnection({ seat, carrier }, socket)
+    return { connect, abandon: () => seat.leave() }
+  }
+
+  /** The page that a socket is for, if it is not for the browser; and whether it may come back. */
+  #placeOf({ path, browser }: Address): { target: string | null; isHeld: boolean } {
+    const [, door, kind, id = ''] =
+      /^\/(devtools|held)(?:\/(browser|page)\/([^/]+))?$/.exec(path) ?? []
+    const isHeld = door === 'held'
+    const isBrowser = kind === 'browser' && id === this.door.browserId(browser)
+    if (kind === 'page') return { target: id, isHeld }
+    if (isBrowser || path === '' || (isHeld && kind === undefined)) return { target: null, isHeld }
+    throw new HoldfastError('route_unknown', 'there is nothing at this path')
+  }
+
+  #accept(
+    request: IncomingMessage,
+    { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
+    { connect, abandon }: Prepared,
+  ): void {
+    // Whoever went away meanwhile never came.
+    if (stream.destroyed) return abandon()
+    let isOpen = false
+    stream.once('close', () => {
+      if (!isOpen) abandon()
+    })
+    this.#sockets.handleUpgrade(request, stream, head, (socket) => {
+      isOpen = true
+      this.#connect(socket, connect(wireOf(socket)))
+    })
+  }
+
+  #connect(socket: WebSocket, connection: CdpConnection): void {
+    this.#alive.set(socket, performance.now())
+    socket.on('message', (data: RawData, isBinary: boolean) => {
+      this.#alive.set(socket, performance.now())
+      // As Chrome does.
+      if (isBinary) return socket.close(1003)
+      connection.receive(data as Buffer)
+    })
+    socket.on('pong', () => this.#alive.set(socket, performance.now()))
+    socket.on('close', (code: number) => {
+      this.#alive.delete(socket)
+      connection.closed(code)
+    })
+    // A broken frame or a reset; the close event follows.
+    socket.on('error', () => undefined)
+  }
+
+  #watchAll(): void {
+    const now = performance.now()
+    const { pingMs, deadMs } = this.door.limits
+    for (const [socket, heardAt] of [...this.#alive]) {
+      if (now - heardAt > deadMs) socket.terminate()
+      else if (now - heardAt > pingMs) socket.ping()
+    }
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#watch)
+    await this.door.close()
+    for (const server of this.#ports) {
+      const closed = new Promise((resolve) => server.close(resolve))
+      server.closeAllConnections()
+      await closed
+    }
+  }
+}
+
+const NO_MATCH = { params: [], search: '' } as const
+
+function wireOf(socket: WebSocket): CdpSocket {
+  return {
+    get bufferedBytes() {
+      return socket.bufferedAmount
+    },
+    send: (message) => socket.send(message, { binary: false }),
+    close: (code, reason) => socket.close(code, reason),
+    cut: () => socket.terminate(),
+  }
+}

@@ -1,0 +1,244 @@
+/** Clients that lose their connection, and what they find when they come back. */
+import CDP from 'chrome-remote-interface'
+import { chromium } from 'playwright-core'
+import puppeteer from 'puppeteer-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  HeldConnection,
+  playwrightTransport,
+  puppeteerTransport,
+  startRelay,
+} from '../../src/cdp/index.ts'
+import { writeHeldFrame } from '../../src/wire/held.ts'
+import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
+import { FaultProxy } from '../support/fault-proxy.ts'
+import { RawCdp } from '../support/raw-cdp.ts'
+
+let server: CdpServer
+let site: Site
+
+beforeAll(async () => {
+  site = await new Site().start()
+  server = await serveCdp({ cdpLimits: { absentMs: 100 } })
+})
+afterAll(async () => {
+  await server.close()
+  await site.close()
+})
+
+/** Cuts the connection again and again; returns what stops that and tells how often it was. */
+function keepDropping(connection: HeldConnection, everyMs: number): () => number {
+  let drops = 0
+  const timer = setInterval(() => {
+    drops += 1
+    connection.drop()
+  }, everyMs)
+  return () => {
+    clearInterval(timer)
+    return drops
+  }
+}
+
+async function closedReason(session: string): Promise<string> {
+  for await (const event of server.holdfast.session(session).events()) {
+    if (event.type === 'session.closed') return event.reason
+  }
+  return ''
+}
+
+describe('a connection that is dropped again and again', () => {
+  it('does not disturb Playwright: the same pages, no reply or event lost or doubled', async () => {
+    const transport = await playwrightTransport(server.url)
+    const browser = await chromium.connectOverCDP(transport)
+    const context = await browser.newContext()
+    const page = await context.newPage()
+    const navigated: string[] = []
+    page.on('framenavigated', (frame) => navigated.push(new URL(frame.url()).pathname))
+    const stop = keepDropping(transport.connection, 90)
+    const titles: string[] = []
+    for (let n = 0; n < 25; n += 1) {
+      await page.goto(`${site.url}/page-${n}`)
+      titles.push(await page.title())
+    }
+    const drops = stop()
+    const expected = Array.from({ length: 25 }, (_, n) => `/page-${n}`)
+    expect(titles).toEqual(expected)
+    expect(navigated).toEqual(expected)
+    expect(drops).toBeGreaterThan(5)
+    const session = transport.connection.session ?? ''
+    await browser.close()
+    expect(await closedReason(session)).toBe('last_holder_left')
+  })
+
+  it('does not disturb Puppeteer', async () => {
+    const transport = await puppeteerTransport(server.url)
+    const browser = await puppeteer.connect({ transport })
+    const page = await browser.newPage()
+    const stop = keepDropping(transport.connection, 70)
+    const titles: string[] = []
+    for (let n = 0; n < 20; n += 1) {
+      await page.goto(`${site.url}/page-${n}`)
+      titles.push(await page.title())
+    }
+    expect(stop()).toBeGreaterThan(3)
+    expect(titles).toEqual(Array.from({ length: 20 }, (_, n) => `/page-${n}`))
+    await browser.close()
+  })
+})
+
+describe('a client that stays away', () => {
+  it('is waited for as long as the grace time, and then all that it had is gone', async () => {
+    const connection = await HeldConnection.open(server.url, { graceMs: 300 })
+    const session = connection.session ?? ''
+    const gone = new Promise<string>((resolve) => {
+      connection.onClosed = ({ code }) => resolve(code)
+    })
+    const { attachments } = await server.holdfast.session(session).state()
+    expect(attachments.map(({ state }) => state)).toEqual(['live'])
+    connection.close()
+    expect(await gone).toBe('closed')
+    expect(await closedReason(session)).toBe('last_holder_left')
+    const lost = await RawHeld.open(`${server.socketUrl}/held?graceMs=100`)
+    lost.socket.socket.terminate()
+    expect(await closedReason(lost.welcome['session'])).toBe('last_holder_left')
+  })
+
+  it('does not freeze others: what waits for it goes on without it', async () => {
+    const address = `${server.socketUrl}?key=together`
+    const absent = await RawHeld.open(`${server.socketUrl}/held?key=together`)
+    const other = await RawCdp.open(address)
+    const autoAttach = { autoAttach: true, waitForDebuggerOnStart: true, flatten: true }
+    const { socket } = absent
+    await socket.send('Target.setAutoAttach', autoAttach)
+    const { targetId } = await other.send('Target.createTarget', { url: 'about:blank' })
+    const { sessionId: held } = await socket.send('Target.attachToTarget', {
+      targetId,
+      flatten: true,
+    })
+    await socket.send('Fetch.enable', {}, held)
+    const { sessionId } = await other.send('Target.attachToTarget', { targetId, flatten: true })
+    await other.send('Page.enable', {}, sessionId)
+    socket.socket.terminate()
+    await other.send('Page.navigate', { url: `${site.url}/free` }, sessionId)
+    await other.until(({ method }) => method === 'Page.loadEventFired')
+    const expression = `window.open('${site.url}/popup'); document.title`
+    const { result } = await other.send('Runtime.evaluate', { expression }, sessionId)
+    expect(result.value).toBe('/free')
+    other.close()
+  })
+})
+
+describe('a place that is kept', () => {
+  it('is given back only to the token, which is good once', async () => {
+    const first = await RawHeld.open(`${server.socketUrl}/held`)
+    const { targetId } = await first.socket.send('Target.createTarget', { url: 'about:blank' })
+    const { session, attachment, token } = first.welcome
+    first.socket.socket.terminate()
+    await first.socket.closed
+    const received = first.socket.messages.length
+    const resume = { session, attachment, token, received }
+    const wrong = await RawHeld.dial(server, { ...resume, token: 'a'.repeat(64) })
+    expect(wrong).toMatchObject({ type: 'end', code: 'attachment_unknown' })
+    const ahead = await RawHeld.dial(server, { ...resume, received: 1_000_000 })
+    expect(ahead).toMatchObject({ type: 'end', code: 'ahead' })
+    const second = await RawHeld.open(`${server.socketUrl}/held`, resume)
+    expect(second.welcome).toMatchObject({ type: 'welcome', session, attachment })
+    expect(second.welcome['token']).not.toBe(token)
+    const info = await second.socket.send('Target.getTargetInfo', { targetId })
+    expect(info.targetInfo.targetId).toBe(targetId)
+    second.socket.say(writeHeldFrame({ type: 'ready' }))
+    await second.socket.send('Browser.getVersion')
+    const again = await RawHeld.dial(server, resume)
+    expect(again).toMatchObject({ type: 'end', code: 'token_reused' })
+    await second.socket.send('Browser.getVersion')
+    second.socket.say(writeHeldFrame({ type: 'bye' }))
+    expect(await closedReason(session)).toBe('last_holder_left')
+  })
+
+  it('is told why, when its session is closed while the client is away', async () => {
+    const lost = await RawHeld.open(`${server.socketUrl}/held`)
+    const { session, attachment, token } = lost.welcome
+    lost.socket.socket.terminate()
+    await server.holdfast.session(session).close('by hand')
+    const answer = await RawHeld.dial(server, { session, attachment, token, received: 0 })
+    expect(answer).toMatchObject({ type: 'end', code: 'session_closed' })
+  })
+
+  it('refuses those who say something else than hello, and does not wait for them', async () => {
+    const mute = await RawCdp.open(`${server.socketUrl}/held`)
+    mute.say('{"id":1,"method":"Browser.getVersion"}')
+    expect(await mute.closed).toBe(4400)
+    const garbled = await RawCdp.open(`${server.socketUrl}/held`)
+    garbled.say('#{"type":"hello","v":"one"}')
+    expect(await garbled.closed).toBe(4400)
+  })
+})
+
+/** A client of `/held` without the comfort. */
+class RawHeld {
+  readonly socket: RawCdp
+  readonly welcome: Readonly<Record<string, any>>
+
+  constructor(socket: RawCdp, welcome: Readonly<Record<string, any>>) {
+    this.socket = socket
+    this.welcome = welcome
+  }
+
+  static async open(url: string, resume?: object): Promise<RawHeld> {
+    const socket = await RawCdp.open(url)
+    const hello = { type: 'hello', v: 1, ...(resume === undefined ? {} : { resume }) }
+    socket.say(`#${JSON.stringify(hello)}`)
+    const welcome = await socket.frame()
+    return new RawHeld(socket, welcome)
+  }
+
+  /** The first answer of the server. */
+  static async dial(to: CdpServer, resume: object): Promise<Readonly<Record<string, any>>> {
+    return (await RawHeld.open(`${to.socketUrl}/held`, resume)).welcome
+  }
+}
+
+describe('the relay', () => {
+  it('is a port like Chrome’s for stock clients, and survives a bad network', async () => {
+    const proxy = new FaultProxy({
+      port: server.server.port,
+      bytes: () => 40_000 + Math.random() * 20_000,
+    })
+    const { port } = new URL(await proxy.listen())
+    const relay = await startRelay({ remote: `http://127.0.0.1:${port}/cdp/chromium`, port: 0 })
+    const browser = await chromium.connectOverCDP(`http://127.0.0.1:${relay.port}`)
+    const page = await browser.contexts()[0]!.newPage()
+    const titles: string[] = []
+    for (let n = 0; n < 12; n += 1) {
+      await page.goto(`${site.url}/page-${n}`)
+      titles.push(await page.title())
+    }
+    proxy.isGentle = true
+    expect(proxy.cuts).toBeGreaterThan(2)
+    expect(titles).toEqual(Array.from({ length: 12 }, (_, n) => `/page-${n}`))
+    const targets = await CDP.List({ port: relay.port })
+    expect(targets.map(({ url }) => url)).toEqual([`${site.url}/page-11`])
+    const client = await CDP({ port: relay.port, target: targets[0] })
+    const { result } = await client.send('Runtime.evaluate', { expression: 'document.title' })
+    expect(result.value).toBe('/page-11')
+    await client.close()
+    await browser.close()
+    await relay.close()
+    await proxy.close()
+  })
+
+  it('serves nobody but programs on this machine', async () => {
+    const relay = await startRelay({ remote: server.url, port: 0 })
+    const url = `http://127.0.0.1:${relay.port}/json/version`
+    const statuses = await Promise.all([
+      fetch(url, { headers: { origin: 'http://evil.example' } }),
+      fetch(url),
+    ])
+    expect(statuses.map(({ status }) => status)).toEqual([403, 200])
+    const page = new RawCdp(`ws://127.0.0.1:${relay.port}/`, {
+      headers: { origin: 'http://evil.example' },
+    })
+    expect(await page.closed).toBe(1006)
+    await relay.close()
+  })
+})

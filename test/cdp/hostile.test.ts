@@ -1,0 +1,137 @@
+/** Whoever has no business here, whoever floods, and whoever looks where nothing is of its own. */
+import { createHash } from 'node:crypto'
+import { request } from 'node:http'
+import { chromium } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TokenList } from '../../src/server/tokens.ts'
+import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
+import { RawCdp } from '../support/raw-cdp.ts'
+
+const TOKEN = 'hf_the-token-of-this-test'
+const WATCHER = 'hf_who-may-only-watch'
+
+let server: CdpServer
+
+beforeAll(async () => {
+  const entry = (name: string, token: string, scopes: any) => ({
+    name,
+    sha256: createHash('sha256').update(token).digest('hex'),
+    scopes,
+  })
+  const list = new TokenList([entry('a', TOKEN, ['talk']), entry('b', WATCHER, ['watch'])])
+  const tokens = {
+    scopesOf: (token: string, now: number) => list.scopesOf(token, now),
+    close: () => undefined,
+  }
+  server = await serveCdp({ tokens, cdpLimits: { unreadBytesMax: 4_000_000 } })
+})
+afterAll(() => server.close())
+
+/** The status that a request gets. */
+function status(path: string, headers: Record<string, string> = {}): Promise<number> {
+  const { port } = server.server
+  return new Promise((resolve, reject) => {
+    const sent = request({ port, host: '127.0.0.1', path, headers }, (response) => {
+      response.resume()
+      resolve(response.statusCode ?? 0)
+    })
+    sent.on('error', reject).end()
+  })
+}
+
+async function refused(query: string, headers: Record<string, string> = {}): Promise<boolean> {
+  const client = new RawCdp(`${server.socketUrl}${query}`, { headers })
+  return (await client.closed) === 1006
+}
+
+describe('who is not let in', () => {
+  it('has no token, a wrong one, or one that is not for this', async () => {
+    const path = '/cdp/chromium/json/version'
+    expect(await status(path)).toBe(401)
+    expect(await status(`${path}?token=wrong`)).toBe(401)
+    expect(await status(`${path}?token=${WATCHER}`)).toBe(403)
+    expect(await refused('')).toBe(true)
+    expect(await refused('?token=wrong')).toBe(true)
+    expect(await refused(`/held?token=${WATCHER}`)).toBe(true)
+  })
+
+  it('calls the server by a strange name, or is a page of another origin', async () => {
+    const path = `/cdp/chromium/json/version?token=${TOKEN}`
+    expect(await status(path, { host: 'evil.example' })).toBe(403)
+    expect(await status(path, { origin: 'http://evil.example' })).toBe(403)
+    expect(await refused(`?token=${TOKEN}`, { origin: 'http://evil.example' })).toBe(true)
+  })
+
+  it('looks for a browser, an address or a parameter that is not there', async () => {
+    const auth = { authorization: `Bearer ${TOKEN}` }
+    expect(await status('/cdp/nothing/json/version', auth)).toBe(404)
+    expect(await status('/cdp/constructor/json/version', auth)).toBe(404)
+    expect(await status('/cdp/chromium/json/nothing', auth)).toBe(404)
+    expect(await status('/cdp/chromium/json/version?what=1', auth)).toBe(422)
+    expect(await refused('/devtools/browser/wrong', auth)).toBe(true)
+    expect(await refused('/devtools/page/wrong', auth)).toBe(true)
+    expect(await refused('?what=1', auth)).toBe(true)
+    expect((await server.holdfast.list({ state: 'open' })).sessions).toEqual([])
+  })
+})
+
+describe('a good token', () => {
+  it('may stand in the address alone, which stock clients take as it is', async () => {
+    const browser = await chromium.connectOverCDP(`${server.url}?token=${TOKEN}`)
+    const page = await browser.contexts()[0]!.newPage()
+    expect(await page.evaluate('1 + 1')).toBe(2)
+    await browser.close()
+  })
+
+  it('is never in a log, a session or a refusal', async () => {
+    const { sessions } = await server.holdfast.list({ state: 'closed' })
+    expect(sessions.length).toBeGreaterThan(0)
+    expect(JSON.stringify(sessions)).not.toContain(TOKEN)
+    const response = await fetch(`${server.url}/json/nothing?token=${TOKEN}`)
+    expect(await response.text()).not.toContain(TOKEN)
+  })
+})
+
+describe('a client that means no good', () => {
+  it('gets nowhere with guessed and foreign names of sessions, at any rate', async () => {
+    const address = `${server.socketUrl}?token=${TOKEN}`
+    const [one, other] = [await RawCdp.open(address), await RawCdp.open(address)]
+    const { targetId } = await one.send('Target.createTarget', { url: 'about:blank' })
+    const { sessionId } = await one.send('Target.attachToTarget', { targetId, flatten: true })
+    const guesses = [sessionId, sessionId.toLowerCase(), targetId, '', '0'.repeat(32), '__proto__']
+    const floods = Array.from({ length: 2_000 }, (_, n) =>
+      other.ask('Runtime.evaluate', { expression: '1' }, guesses[n % guesses.length]),
+    )
+    const codes = new Set((await Promise.all(floods)).map(({ error }) => error.code as unknown))
+    expect(codes).toEqual(new Set([-32001]))
+    const { result } = await one.send('Runtime.evaluate', { expression: '5' }, sessionId)
+    expect(result.value).toBe(5)
+    one.close()
+    other.close()
+  })
+
+  it('is cut off when it does not read, and the others go on', async () => {
+    const address = `${server.socketUrl}?token=${TOKEN}`
+    const [deaf, other] = [await RawCdp.open(address), await RawCdp.open(address)]
+    const { targetId } = await deaf.send('Target.createTarget', { url: 'about:blank' })
+    const { sessionId } = await deaf.send('Target.attachToTarget', { targetId, flatten: true })
+    deaf.socket.pause()
+    const params = { expression: `'x'.repeat(2_000_000)` }
+    for (let n = 0; n < 20; n += 1) {
+      deaf.say(JSON.stringify({ id: 100 + n, method: 'Runtime.evaluate', params, sessionId }))
+    }
+    const { sessions } = await server.holdfast.list({ state: 'open' })
+    expect(sessions).toHaveLength(2)
+    await Promise.race(
+      sessions.map(async ({ id }) => {
+        for await (const event of server.holdfast.session(id).events()) {
+          if (event.type === 'session.closed') return
+        }
+      }),
+    )
+    expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
+    deaf.socket.resume()
+    expect(await deaf.closed).toBe(1006)
+    other.close()
+  })
+})

@@ -1,0 +1,115 @@
+/** The browsers themselves: when they start, how they end, and how many there are. */
+import { execFileSync } from 'node:child_process'
+import { afterEach, describe, expect, it } from 'vitest'
+import { serveCdp, type CdpServer, type CdpServerOptions } from '../support/cdp-server.ts'
+import { RawCdp } from '../support/raw-cdp.ts'
+
+let server: CdpServer
+
+afterEach(() => server.close())
+
+async function start(options: CdpServerOptions = {}): Promise<void> {
+  server = await serveCdp(options)
+}
+
+async function running(): Promise<number | undefined> {
+  return (await server.server.browserCounts())?.browsers
+}
+
+/** The browsers that this process has started, by their process ids. */
+function browserPids(): number[] {
+  const lines = execFileSync('ps', ['-eo', 'pid,ppid,args'], { encoding: 'utf8' }).split('\n')
+  return lines
+    .map((line) => /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line))
+    .filter((found) => Number(found?.[2]) === process.pid)
+    .filter((found) => found?.[3]?.includes('--remote-debugging-pipe') === true)
+    .map((found) => Number(found?.[1]))
+}
+
+describe('a browser', () => {
+  it('is started by the first who needs it, and only once', async () => {
+    await start()
+    expect(await running()).toBe(0)
+    const clients = await Promise.all([1, 2, 3].map(() => RawCdp.open(server.socketUrl)))
+    expect(await running()).toBe(1)
+    expect(browserPids()).toHaveLength(1)
+    for (const client of clients) client.close()
+  })
+
+  it('that crashes is replaced, and every client and session is told why', async () => {
+    await start()
+    const client = await RawCdp.open(`${server.socketUrl}?key=crash`)
+    await client.send('Target.createTarget', { url: 'about:blank' })
+    const { sessions } = await server.holdfast.list({ state: 'open' })
+    for (const pid of browserPids()) process.kill(pid, 'SIGKILL')
+    expect(await client.closed).toBe(4520)
+    const { closed } = await server.holdfast.session(sessions[0]!.id).state()
+    expect(closed?.reason).toBe('browser_gone')
+    const next = await RawCdp.open(`${server.socketUrl}?key=crash`)
+    expect((await next.send('Target.getTargets')).targetInfos).toEqual([])
+    next.close()
+  })
+
+  it('may be one for each session, which ends with it', async () => {
+    await start({ browsers: { chromium: { program: 'chromium', own: true } } })
+    const [one, other] = await Promise.all([1, 2].map(() => RawCdp.open(server.socketUrl)))
+    expect(browserPids()).toHaveLength(2)
+    expect(await other!.ask('Tracing.getCategories')).toHaveProperty('result')
+    one!.close()
+    await expect.poll(() => browserPids().length).toBe(1)
+    expect((await other!.send('Browser.getVersion')).product).toMatch(/Chrome/)
+    other!.close()
+  })
+
+  it('that does not answer any more is stopped, and its clients are told', async () => {
+    await start({ browserLimits: { healthMs: 100, healthAnswerMs: 300 } })
+    const client = await RawCdp.open(server.socketUrl)
+    for (const pid of browserPids()) process.kill(pid, 'SIGSTOP')
+    expect(await client.closed).toBe(4520)
+    await expect.poll(() => browserPids()).toEqual([])
+  })
+
+  it('that nobody uses is stopped', async () => {
+    await start({ browserLimits: { idleMs: 50 } })
+    const client = await RawCdp.open(server.socketUrl)
+    const [pid = 0] = browserPids()
+    client.close()
+    await expect.poll(running).toBe(0)
+    await expect.poll(() => browserPids().includes(pid)).toBe(false)
+    const next = await RawCdp.open(server.socketUrl)
+    expect((await next.send('Browser.getVersion')).product).toMatch(/Chrome/)
+    next.close()
+  })
+
+  it('is refused beyond the bound, and when it cannot be started', async () => {
+    await start({
+      browsers: {
+        chromium: { program: 'chromium' },
+        second: { program: 'chromium' },
+        missing: { program: '/nowhere/chromium' },
+        silent: { program: '/bin/true' },
+      },
+      browserLimits: { runningMax: 1 },
+    })
+    const statusOf = async (name: string): Promise<unknown> => {
+      const response = await fetch(`${server.server.url}/cdp/${name}/json/version`)
+      const { code } = (await response.json()) as { code?: string }
+      return [response.status, code]
+    }
+    expect(await statusOf('missing')).toEqual([503, 'browser_gone'])
+    expect(await statusOf('silent')).toEqual([503, 'browser_gone'])
+    const client = await RawCdp.open(server.socketUrl)
+    expect(await statusOf('second')).toEqual([429, 'too_many'])
+    client.close()
+  })
+
+  it('ends with its server, and leaves no process', async () => {
+    await start()
+    const client = await RawCdp.open(server.socketUrl)
+    const pids = browserPids()
+    expect(pids).toHaveLength(1)
+    await server.close()
+    expect(await client.closed).toBeGreaterThan(1000)
+    await expect.poll(() => browserPids()).toEqual([])
+  })
+})
