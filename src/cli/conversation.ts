@@ -80,10 +80,9 @@ export class Conversation {
   #end({ state, error, reason }: ClientTurnResult): number {
     this.#finishLine()
     if (state === 'done') return 0
-    const why = error === null ? reason : `${error.code}: ${error.message}`
-    this.#note(
-      `the turn was ${state}${why === null ? '' : `: ${why}`}`.replace('was failed', 'failed'),
-    )
+    const because = reason === null || reason === state ? '' : `: ${reason}`
+    const failed = error === null ? '' : `the turn failed: ${error.code}: ${error.message}`
+    this.#note(failed || `the turn was ${state}${because}`)
     return this.#isCancelled ? INTERRUPTED : 1
   }
 

@@ -40,9 +40,15 @@ export async function askPerson(
   const reader = createInterface({ input, output })
   reader.on('SIGINT', onInterrupt)
   const over = new AbortController()
-  const end = (): void => over.abort()
-  reader.once('close', end)
-  settled.addEventListener('abort', end)
+  const end = (words: string) => (): void => {
+    if (over.signal.aborted) return
+    // At once: what the agent says next comes after it. The reader ends the line by itself.
+    over.abort()
+    output.write(`${words}\n`)
+  }
+  const [gaveUp, withdrawn] = [end('(not answered here)'), end('(no longer asked)')]
+  reader.once('close', gaveUp)
+  settled.addEventListener('abort', withdrawn)
   try {
     output.write(`\n${describeAsk(ask)}\n`)
     for (;;) {
@@ -52,10 +58,9 @@ export async function askPerson(
     }
   } catch (error) {
     if (!over.signal.aborted) throw error
-    output.write(settled.aborted ? '\n(no longer asked)\n' : '\n(not answered here)\n')
     return undefined
   } finally {
-    settled.removeEventListener('abort', end)
-    reader.off('close', end).close()
+    settled.removeEventListener('abort', withdrawn)
+    reader.off('close', gaveUp).close()
   }
 }
