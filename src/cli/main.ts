@@ -3,10 +3,11 @@
 import { VERSION } from '../wire/version.ts'
 import { backup } from './backup.ts'
 import { commandHelp, readArguments, suggestion, UsageError, type Command } from './command.ts'
+import { nodes } from './nodes.ts'
 import { serve } from './serve.ts'
 import { token } from './token.ts'
 
-const COMMANDS: readonly Command[] = [serve, token, backup]
+const COMMANDS: readonly Command[] = [serve, token, nodes, backup]
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === '--version' || name === '-v') return say(VERSION)

@@ -10,15 +10,17 @@ import {
 } from '../server/index.ts'
 import { tryLine } from '../server/landing.ts'
 import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
+import { CLUSTER_FLAGS, CLUSTER_HELP, readCluster, type ClusterSettings } from './cluster-flags.ts'
 import { numberFlag, UsageError, type Command, type Values } from './command.ts'
 import { jsonLogger, quiet, textLogger } from './log.ts'
-import { STORE_FLAGS, storeName } from './store-flags.ts'
+import { shownStore, STORE_FLAGS, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
 type Settings = AccessSettings & {
   readonly port: number
   readonly store: string
+  readonly clustering: ClusterSettings
   readonly drainMs: number
   readonly limits: { waitMs: number; queuedTurnsMax: number; turnMs: number }
   readonly log: Logger
@@ -33,6 +35,7 @@ export const serve: Command = {
   flags: {
     ...STORE_FLAGS,
     ...ACCESS_FLAGS,
+    ...CLUSTER_FLAGS,
     port: { type: 'string' },
     'wait-ms': { type: 'string' },
     queue: { type: 'string' },
@@ -45,7 +48,8 @@ export const serve: Command = {
     ['--port N', 'the port to listen on; 0: any that is free (7420)'],
     ...ACCESS_HELP,
     ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
-    ['--store NAME', 'memory: or sqlite:FILE, instead of --data'],
+    ['--store NAME', 'memory:, sqlite:FILE or postgres://…, instead of --data'],
+    ...CLUSTER_HELP,
     ['--wait-ms N', 'how long a turn waits for its session before it is refused (30000)'],
     ['--queue N', 'how many turns of one session may wait (256)'],
     ['--turn-ms N', 'how long one turn may run (3600000)'],
@@ -66,6 +70,7 @@ function readSettings(values: Values, words: readonly string[]): Settings {
     ...readAccess(values),
     port: number('port', 7420, 0, 65_535),
     store: storeName(values),
+    clustering: readCluster(values),
     drainMs: number('drain-ms', 10_000, 0, DAY_MS),
     limits: {
       waitMs: number('wait-ms', LIMITS.waitMs, 0, LIMITS.waitMsMax),
@@ -78,11 +83,12 @@ function readSettings(values: Values, words: readonly string[]): Settings {
 }
 
 async function runServer(settings: Settings): Promise<number> {
-  const { store, limits, log, tokensFile } = settings
+  const { store, log, tokensFile, clustering } = settings
+  const limits = { ...settings.limits, ...clustering.limits }
   // Before the store is opened: that alone goes on with turns that wait in it.
   await checkPort(settings)
   const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log)
-  const holdfast = await openHoldfast({ store, limits, agents: builtinAgents })
+  const holdfast = await openHoldfast({ store, limits, agents: builtinAgents, ...clustering.node })
   return new Promise((exit) => {
     listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
@@ -125,6 +131,7 @@ async function listen(
   const access = { tokens, allowHosts, allowOrigins, trustProxy, rates }
   const server = await startServer({
     ...access,
+    ...settings.clustering.server,
     holdfast,
     host,
     port,
@@ -174,8 +181,8 @@ function greet(
 ) {
   const { url } = server
   const agents = holdfast.authority.agents.join(', ')
-  if (!isBanner) return log.info('listening', { url, store, agents })
+  if (!isBanner) return log.info('listening', { url, store: shownStore(store), agents })
   log.info(`listening on ${url}`)
-  log.info(`store ${store}; agents ${agents}`)
+  log.info(`store ${shownStore(store)}; agents ${agents}`)
   log.info(`try: ${tryLine(url, tokensFile !== null)}`)
 }

@@ -285,7 +285,8 @@ export class Authority implements Holder {
         if (isPending(session.session)) await session.post(recover).catch(() => undefined)
       }),
     )
-    this.#releaseAll(new HoldfastError('draining', 'the server has stopped'))
+    // Unlike a refusal, this may come to who was admitted: it must not be sent elsewhere by itself.
+    this.#releaseAll(new HoldfastError('draining', 'the server has stopped', { stopped: true }))
     await this.#lease.stop()
   }
 

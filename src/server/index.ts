@@ -1,5 +1,6 @@
 /** The server's front door: `holdfast/server`. */
 export type { AccessOptions } from './access.ts'
 export type { Facts, Logger } from './logger.ts'
+export type { ClusterOptions } from './forwarding/forwarder.ts'
 export { HoldfastServer, startServer, type ServerOptions } from './server.ts'
 export { openTokenFile, type TokenFile, type TokenSource } from './tokens.ts'

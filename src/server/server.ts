@@ -11,9 +11,12 @@ import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/inde
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
+import type { Route } from '../doors/route.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
 import { answerPreflight, isPreflight, letRead } from './cors.ts'
+import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
+import { Seal } from './forwarding/seal.ts'
 import { isForGood, unreadiness } from './health.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { silentLogger, type Logger } from './logger.ts'
@@ -32,6 +35,8 @@ export type ServerOptions = AccessOptions & {
   readonly heartbeatMs?: number
   /** Bounds of the sockets at `/v1/connect`. */
   readonly connectLimits?: Partial<ConnectLimits>
+  /** On a store that many nodes share: requests go to the node that owns their session. */
+  readonly cluster?: ClusterOptions
   /** Called once, when the store has failed for good and only a new start helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
@@ -52,7 +57,9 @@ export class HoldfastServer {
   readonly #premises: Premises
   readonly #router: Router
   readonly #hub: Hub
+  readonly #forwarder: Forwarder | null
   readonly #access: AccessPolicy
+  readonly #peers = new WeakSet<Socket>()
   readonly #closeTokens: () => void
   readonly #log: Logger
   readonly #boundHost: string
@@ -60,13 +67,19 @@ export class HoldfastServer {
   readonly #onStoreFailed: (error: HoldfastError) => void
   #storeTimer: NodeJS.Timeout | undefined
   #hasFailed = false
+  /** It takes nothing more itself, but passes on. */
+  #isLeaving = false
   #closing: Promise<void> | null = null
 
   constructor(options: ServerOptions, boundHost: string) {
     const { holdfast, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
     const bodyBytesMax = holdfast.authority.limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra
     this.#boundHost = boundHost
-    this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options)
+    const seal = options.cluster === undefined ? null : new Seal(options.cluster.secret)
+    const isPassedOn = (request: IncomingMessage) => this.#isPassedOn(seal, request)
+    this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options, isPassedOn)
+    const addressOf = (request: IncomingMessage) => this.#access.addressOf(request)
+    this.#forwarder = Forwarder.from({ seal, holdfast, addressOf })
     const mayStillWatch = (request: IncomingMessage) => this.#access.mayStillWatch(request)
     this.#premises = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map(), mayStillWatch }
     this.#closeTokens = () => options.tokens?.close()
@@ -76,11 +89,17 @@ export class HoldfastServer {
     this.#server = newServer((request, response) => this.#serve(request, response))
     this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
     const { connectLimits = {} } = options
-    this.#hub = new Hub({ holdfast, gate: this.#access, limits: connectLimits })
+    this.#hub = new Hub({
+      holdfast,
+      gate: this.#access,
+      limits: connectLimits,
+      ferry: this.#forwarder,
+    })
     acceptSockets(this.#server, {
       hub: this.#hub,
       check: (request) => this.#access.checkUpgrade(request),
-      addressOf: (request) => this.#access.addressOf(request),
+      addressOf,
+      isPassedOn,
     })
   }
 
@@ -116,18 +135,22 @@ export class HoldfastServer {
     clearInterval(this.#storeTimer)
     try {
       // Still listening: who comes now is told that this server drains, and may go elsewhere.
-      await this.#premises.holdfast.close({ drainMs })
+      await this.#premises.holdfast.authority.drain(drainMs)
+      this.#isLeaving = true
+      await this.#premises.holdfast.close()
     } finally {
-      await this.#disconnect()
+      await this.#disconnect(drainMs)
       this.#delay.disable()
     }
   }
 
-  async #disconnect(): Promise<void> {
+  async #disconnect(drainMs: number): Promise<void> {
     this.#hub.close()
     this.#closeTokens()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
+    // What others do for those who came here is still on its way.
+    await this.#forwarder?.close(drainMs)
     const cut = setTimeout(() => this.#server.closeAllConnections(), SERVER_LIMITS.farewellMs)
     await closed
     clearTimeout(cut)
@@ -141,11 +164,26 @@ export class HoldfastServer {
       const match = this.#router.match(request.method ?? '', request.url ?? '')
       this.#access.authorize(request, match.route.scope)
       const exchange = new Exchange(ends, this.#premises, match)
+      if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
+        return this.#handOver(exchange, match.route, drainingError())
+      }
       // A handler that does not wait for anything has answered already.
-      match.route.handle(exchange)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
+      match.route
+        .handle(exchange)
+        ?.catch((thrown: unknown) => this.#handOver(exchange, match.route, thrown))
     } catch (thrown) {
       this.#refuse(new Exchange(ends, this.#premises, NO_MATCH), thrown)
     }
+  }
+
+  /** What another node may do goes there; everything else is refused. */
+  #handOver(exchange: Exchange, route: Route, thrown: unknown): void {
+    const error = asHoldfastError(thrown)
+    const forwarder = this.#forwarder
+    if (forwarder?.mayForward(exchange, error) !== true) return this.#refuse(exchange, error)
+    forwarder
+      .forward(exchange, error, () => route.handle(exchange))
+      .catch((why: unknown) => this.#refuse(exchange, why))
   }
 
   /** Lets a page of an allowed origin read the answer; true if its browser asked for no more. */
@@ -161,7 +199,19 @@ export class HoldfastServer {
   #serverOnConnection(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress ?? '')
     if (!this.#access.connected(address)) return void socket.destroy()
-    socket.once('close', () => this.#access.disconnected(address))
+    socket.once('close', () => {
+      if (!this.#peers.has(socket)) this.#access.disconnected(address)
+    })
+  }
+
+  /** Another node's connections are not counted as one client's. */
+  #isPassedOn(seal: Seal | null, request: IncomingMessage): boolean {
+    if (seal?.isOn(request) !== true) return false
+    const { socket } = request
+    if (!this.#peers.has(socket))
+      this.#access.disconnected(plainAddress(socket.remoteAddress ?? ''))
+    this.#peers.add(socket)
+    return true
   }
 
   #refuse(exchange: Exchange, thrown: unknown): void {

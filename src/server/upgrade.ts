@@ -9,6 +9,7 @@ import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
 import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
+import { CONNECT_PATH } from './paths.ts'
 
 export type UpgradeOptions = {
   readonly hub: Hub
@@ -16,14 +17,15 @@ export type UpgradeOptions = {
   readonly check: (request: IncomingMessage) => void
   /** The client's address, also behind a proxy. */
   readonly addressOf: (request: IncomingMessage) => string
+  /** Whether another node has passed it on. */
+  readonly isPassedOn?: (request: IncomingMessage) => boolean
 }
-
-export const CONNECT_PATH = '/v1/connect'
 
 const AS_TEXT = { binary: false }
 
 /** Takes over the server's upgrades. */
-export function acceptSockets(server: Server, { hub, check, addressOf }: UpgradeOptions): void {
+export function acceptSockets(server: Server, options: UpgradeOptions): void {
+  const { hub, check, addressOf, isPassedOn = () => false } = options
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: hub.limits.messageBytesMax,
@@ -39,7 +41,11 @@ export function acceptSockets(server: Server, { hub, check, addressOf }: Upgrade
     }
     if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)
     sockets.handleUpgrade(request, stream, head, (socket) =>
-      connect(hub, new WebSocketEnd(socket, stream, addressOf(request)), socket),
+      connect(
+        hub,
+        new WebSocketEnd(socket, stream, addressOf(request), isPassedOn(request)),
+        socket,
+      ),
     )
   })
 }
@@ -65,13 +71,15 @@ function streamOnError(this: Duplex): void {
 /** All that is sent in one turn of the event loop leaves in one write. */
 class WebSocketEnd implements Socket {
   readonly address: string
+  readonly isPassedOn: boolean
   readonly #socket: WebSocket
   readonly #stream: Duplex
 
-  constructor(socket: WebSocket, stream: Duplex, address: string) {
+  constructor(socket: WebSocket, stream: Duplex, address: string, isPassedOn: boolean) {
     this.#socket = socket
     this.#stream = stream
     this.address = address
+    this.isPassedOn = isPassedOn
   }
 
   get bufferedBytes(): number {

@@ -108,7 +108,11 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
   it('does not disguise a deadline as a denial', async () => {
     await holdfast.close()
     const agents = { waits: asking('wait') }
-    holdfast = await openHoldfast({ store: storeUnderTest('memory:'), agents, limits: { askMs: 5 } })
+    holdfast = await openHoldfast({
+      store: storeUnderTest('memory:'),
+      agents,
+      limits: { askMs: 5 },
+    })
     const session = await holdfast.resolve()
     expect((await session.turn('x')).reply?.text).toBe('timed_out')
   })

@@ -17,7 +17,7 @@ import { enter, isStillGood, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { closeCode, refusalOf } from './refusal.ts'
 import { Requests } from './requests.ts'
-import type { Socket } from './socket.ts'
+import type { Passage, Socket } from './socket.ts'
 import { Stop, streamTo } from './stream.ts'
 
 /** What a small message costs until it has left, besides its text. */
@@ -28,6 +28,8 @@ export class Connection {
   readonly #hub: Hub
   #entry: Entry | null = null
   #requests: Requests | null = null
+  /** To the node that owns the session, if it is not this one. */
+  #passage: Passage | null = null
   #greeted = false
   #over = false
   /** Ends the stream when the socket is gone. */
@@ -64,6 +66,7 @@ export class Connection {
   receive(message: string): void {
     if (this.#over) return
     this.#heardAt = performance.now()
+    if (this.#passage !== null) return this.#passage.send(message)
     try {
       if (this.#greeted) this.#frames(readClientMessage(message))
       else this.#hello(message)
@@ -109,7 +112,7 @@ export class Connection {
   /** Says why, and closes. */
   refuse(error: HoldfastError): void {
     if (this.#over) return
-    if (this.#entry === null) this.say(refusalOf(error))
+    if (this.#entry === null && this.#passage === null) this.say(refusalOf(error))
     else this.say({ type: 'ending', code: error.code, reason: refusalOf(error).reason })
     this.socket.close(closeCode(error.code), error.code)
     this.closed()
@@ -175,16 +178,44 @@ export class Connection {
     this.#greeted = true
     enter(this.#hub, this, hello).then(
       (admitted) => this.#welcome(admitted),
-      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown)),
+      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown), message),
     )
   }
 
-  #turnAway(error: HoldfastError): void {
+  #turnAway(error: HoldfastError, hello: string): void {
     const { code } = error
+    if (code === 'not_owner' && this.#passOn(error.details['node'], hello)) return
     if (code === 'unauthorized' || code === 'attachment_unknown' || code === 'token_reused') {
       this.#hub.gate.failed(this.socket.address)
     }
     this.refuse(error)
+  }
+
+  /** False if there is no way to the node that owns the session. */
+  #passOn(node: unknown, hello: string): boolean {
+    const { ferry, limits } = this.#hub
+    const { address, isPassedOn = false } = this.socket
+    if (ferry === null || isPassedOn || typeof node !== 'string' || this.#over) return false
+    const { bufferedBytesMax } = limits
+    this.#passage = ferry.open(node, {
+      hello,
+      address,
+      bufferedBytesMax,
+      told: (message) => this.#handOver(message),
+      ended: (code, reason) => {
+        this.socket.close(code, reason)
+        this.closed()
+      },
+    })
+    return true
+  }
+
+  #handOver(message: Uint8Array): void {
+    if (this.#over) return
+    if (this.socket.bufferedBytes > this.#hub.limits.bufferedBytesMax) {
+      return this.refuse(new HoldfastError('too_slow', 'the client does not read its answers'))
+    }
+    this.socket.send(message)
   }
 
   #welcome({ entry, welcome, presence }: Admitted): void {
@@ -250,6 +281,7 @@ export class Connection {
 
   #end(): void {
     this.#over = true
+    this.#passage?.close()
     this.#gone.abort()
     this.#answerProbes(false)
   }
