@@ -82,6 +82,11 @@ export class LiveSession implements LedgerOwner, RunHost {
     return this.session.running !== null || this.lane.length > 0 || !this.#ledger.idle
   }
 
+  /** A turn runs, or what was decided is not known to be durable yet. */
+  get inMotion(): boolean {
+    return this.session.running !== null || !this.#ledger.idle
+  }
+
   /** Nothing happens in it and nobody looks at it. */
   get idle(): boolean {
     return !this.busy && this.session.attachments.length === 0 && this.#feed.followers === 0

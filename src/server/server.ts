@@ -136,8 +136,10 @@ export class HoldfastServer {
     try {
       // Still listening: who comes now is told that this server drains, and may go elsewhere.
       await this.#premises.holdfast.authority.drain(drainMs)
+      await this.#forwarder?.prepareToLeave()
       this.#isLeaving = true
       await this.#premises.holdfast.close()
+      await this.#forwarder?.linger(drainMs)
     } finally {
       await this.#disconnect(drainMs)
       this.#delay.disable()

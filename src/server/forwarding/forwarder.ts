@@ -142,6 +142,17 @@ export class Forwarder implements Ferry {
     return new SocketPassage(this.seal, this.#urlOf(node), traveller)
   }
 
+  /** Learns whom to pass on to, while the store can still say. */
+  async prepareToLeave(): Promise<void> {
+    await this.#directory.others()
+  }
+
+  /** Leaves time to those who do not know yet that this node is about to go. */
+  async linger(msMax: number): Promise<void> {
+    const ms = Math.min(FORWARD_LIMITS.lingerMs, msMax)
+    await new Promise((resolve) => setTimeout(resolve, ms))
+  }
+
   /** Waits for what is under way, but not longer than `ms`. */
   async close(ms: number): Promise<void> {
     let timer: NodeJS.Timeout | undefined

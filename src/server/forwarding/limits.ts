@@ -15,4 +15,9 @@ export const FORWARD_LIMITS = {
   idleSocketsMax: 64,
   /** What a client may say before its owner is reached: it should wait for the welcome. */
   messagesWaitingMax: 16,
+  /**
+   * How long a node that stops goes on to pass on what comes, so that load balancers and other
+   * nodes notice. Never longer than it may drain.
+   */
+  lingerMs: 3_000,
 } as const
