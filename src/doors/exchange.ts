@@ -15,6 +15,8 @@ export type Premises = {
   readonly heartbeatMs: number
   /** Answers given, by status. */
   readonly answered: Map<number, number>
+  /** Requests and sockets that came to the wrong node, by what became of them. */
+  readonly forwards?: Readonly<Record<string, number>>
   /** Whether who asked may still look on: a token may be taken away meanwhile. */
   readonly mayStillWatch: (request: IncomingMessage) => boolean
 }

@@ -81,7 +81,10 @@ export class HoldfastServer {
     const addressOf = (request: IncomingMessage) => this.#access.addressOf(request)
     this.#forwarder = Forwarder.from({ seal, holdfast, addressOf })
     const mayStillWatch = (request: IncomingMessage) => this.#access.mayStillWatch(request)
-    this.#premises = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map(), mayStillWatch }
+    const forwards = this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }
+    const answered = new Map<number, number>()
+    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch }
+    this.#premises = { ...shared, ...forwards }
     this.#closeTokens = () => options.tokens?.close()
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)

@@ -154,7 +154,7 @@ describe('many nodes', () => {
     const nodes = stdout
       .trim()
       .split('\n')
-      .map((line) => JSON.parse(line) as any)
+      .map((line): any => JSON.parse(line))
     expect(nodes.map(({ url }) => url).toSorted()).toEqual(
       cluster.nodes.map(({ url }) => url).toSorted(),
     )

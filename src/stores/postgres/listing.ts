@@ -37,7 +37,9 @@ function* conditions(schema: string, query: ListQuery, values: Values): Generato
   if (label !== undefined) {
     const name = values.add(storedName(label.name), 'text')
     const value = values.add(storedName(label.value), 'text')
-    yield `number IN (SELECT session FROM ${schema}.labels WHERE name = ${name} AND value = ${value})`
+    yield `number IN (
+      SELECT session FROM ${schema}.labels WHERE name = ${name} AND value = ${value}
+    )`
   }
   if (pendingFor !== undefined) {
     yield `flagged AND pending AND (owner = ${values.add(storedName(pendingFor), 'text')}

@@ -2,8 +2,8 @@
  * The store's steps as SQL, each one statement, for one schema.
  *
  * I1 a key is unique among open sessions by an index, on which a second reservation waits for the
- * first. I4, I5 an append is fenced by the row that it changes: PostgreSQL judges epoch and position
- * again once it holds the row's lock, and events are written only for rows that were changed.
+ * first. I4, I5 an append is fenced by the row that it changes: PostgreSQL judges epoch and
+ * position again once it holds the row's lock, and events are written only for rows that changed.
  */
 import type { Named } from './database.ts'
 import { ROW_COLUMNS } from './rows.ts'
