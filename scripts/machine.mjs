@@ -1,14 +1,16 @@
 /**
- * What the tests need from the machine beyond Node: on Linux, strace to see the disk's syncs; and
- * Chromium, for the inspector and the client in a real browser.
+ * What the tests need from the machine beyond Node: on Linux, strace to see the disk's syncs;
+ * Chromium, for the inspector and the client in a real browser; and PostgreSQL's server programs,
+ * unless DATABASE_URL names a database. They start servers of their own.
  */
 import { spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 
 const NEEDED = [
   { name: 'strace', isThere: () => hasProgram('strace') },
   // Its tests start this very file. Its `--version` would be slow.
   { name: 'chromium', isThere: () => existsSync('/usr/bin/chromium') },
+  { name: 'postgresql', isThere: hasPostgres },
 ]
 
 /** True if all of it is there, or could be installed. */
@@ -27,6 +29,14 @@ function provide({ name, isThere }) {
 
 function hasProgram(name) {
   return spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0
+}
+
+/** Debian keeps the server's programs out of the path. */
+function hasPostgres() {
+  if (process.env.DATABASE_URL !== undefined || hasProgram('initdb')) return true
+  const folder = '/usr/lib/postgresql'
+  const versions = existsSync(folder) ? readdirSync(folder) : []
+  return versions.some((version) => existsSync(`${folder}/${version}/bin/initdb`))
 }
 
 function apt(name) {

@@ -11,16 +11,28 @@ import { ask, echo, slow } from './runners/builtin.ts'
 import { systemClock, systemDigest, systemEntropy } from './runners/clock.ts'
 import { functionRunner, type Agent } from './runners/function.ts'
 import { MemoryStore } from './stores/memory.ts'
+import { openPostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'
+import { VERSION } from './wire/version.ts'
 
 export type OpenOptions = {
-  /** `memory:`, `sqlite:FILE`, or a store of your own. */
+  /** `memory:`, `sqlite:FILE`, `postgres://…`, or a store of your own. */
   readonly store: string | Store
   /** Agents by name, or runners of your own. Without any: `echo`, `slow` and `ask`. */
   readonly agents?: Readonly<Record<string, Agent | Runner>>
   /** The agent of sessions that do not name one: else the first. */
   readonly defaultAgent?: string
   readonly limits?: Partial<Limits>
+  /** On PostgreSQL: where other nodes reach this one's server. */
+  readonly advertise?: string
+}
+
+/** What differs where many nodes share a database; each can be set all the same. */
+const CLUSTER_LIMITS: Partial<Limits> = {
+  leaseMs: 10_000,
+  sweepMs: 2_000,
+  commitAppendsMax: 256,
+  commitsInFlightMax: 2,
 }
 
 /** The agents that come with Holdfast. */
@@ -30,7 +42,9 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const agents = options.agents ?? builtinAgents
   checkLimits(options.limits ?? {})
-  const store = typeof options.store === 'string' ? await openStore(options.store) : options.store
+  const { store: named, advertise } = options
+  const store = typeof named === 'string' ? await openStore(named, advertise) : named
+  const limits = { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...options.limits }
   try {
     const holdfast = new Holdfast({
       store,
@@ -42,7 +56,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       digest: systemDigest,
       node: systemEntropy.id(),
       ...(options.defaultAgent === undefined ? {} : { defaultAgent: options.defaultAgent }),
-      ...(options.limits === undefined ? {} : { limits: options.limits }),
+      limits,
     })
     await holdfast.authority.start()
     return holdfast
@@ -56,10 +70,19 @@ function runnerOf(agent: Agent | Runner): Runner {
   return typeof agent === 'function' ? functionRunner(agent) : agent
 }
 
-async function openStore(name: string): Promise<Store> {
+function isPostgres(store: OpenOptions['store']): boolean {
+  return typeof store === 'string' && /^postgres(ql)?:/.test(store)
+}
+
+async function openStore(name: string, advertise: string | undefined): Promise<Store> {
   if (name === 'memory:') return new MemoryStore()
-  if (!name.startsWith('sqlite:') || name === 'sqlite:') {
-    throw new HoldfastError('invalid_field', `store must be memory: or sqlite:FILE, not ${name}`)
+  if (isPostgres(name)) {
+    const url = advertise === undefined ? {} : { advertise }
+    return openPostgresStore({ url: name, version: VERSION, ...url })
+  }
+  if (!/^sqlite:./.test(name)) {
+    const known = 'memory:, sqlite:FILE or postgres://…'
+    throw new HoldfastError('invalid_field', `store must be ${known}, not ${name}`)
   }
   return openSqliteStore({ file: name.slice('sqlite:'.length) })
 }

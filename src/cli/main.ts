@@ -6,6 +6,7 @@ import { cdp } from './cdp.ts'
 import { close } from './close.ts'
 import { commandHelp, readArguments, suggestion, UsageError, type Command } from './command.ts'
 import { exportLog } from './export.ts'
+import { nodes } from './nodes.ts'
 import { send } from './send.ts'
 import { serve } from './serve.ts'
 import { sessions } from './sessions.ts'
@@ -23,6 +24,7 @@ const COMMANDS: readonly Command[] = [
   verify,
   token,
   backup,
+  nodes,
   cdp,
 ]
 

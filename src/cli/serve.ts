@@ -20,9 +20,10 @@ import {
   readBrowsers,
   type BrowserSettings,
 } from './browser-flags.ts'
+import { CLUSTER_FLAGS, CLUSTER_HELP, readCluster, type ClusterSettings } from './cluster-flags.ts'
 import { listFlag, numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
 import { jsonLogger, quiet, textLogger } from './log.ts'
-import { agentsFolder, STORE_FLAGS, storeName } from './store-flags.ts'
+import { agentsFolder, shownStore, STORE_FLAGS, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
@@ -30,6 +31,7 @@ type Settings = AccessSettings &
   BrowserSettings & {
     readonly port: number
     readonly store: string
+    readonly clustering: ClusterSettings
     readonly drainMs: number
     /** Those that a flag sets; the configuration may set others. */
     readonly limits: Partial<Limits>
@@ -50,6 +52,7 @@ export const serve: Command = {
     ...ACCESS_FLAGS,
     ...AGENT_FLAGS,
     ...BROWSER_FLAGS,
+    ...CLUSTER_FLAGS,
     port: { type: 'string' },
     'wait-ms': { type: 'string' },
     queue: { type: 'string' },
@@ -64,7 +67,8 @@ export const serve: Command = {
     ...ACCESS_HELP,
     ...BROWSER_HELP,
     ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
-    ['--store NAME', 'memory: or sqlite:FILE, instead of --data'],
+    ['--store NAME', 'memory:, sqlite:FILE or postgres://…, instead of --data'],
+    ...CLUSTER_HELP,
     ['--wait-ms N', 'how long a turn waits for its session before it is refused (30000)'],
     ['--queue N', 'how many turns of one session may wait (256)'],
     ['--turn-ms N', 'how long one turn may run (3600000)'],
@@ -88,6 +92,7 @@ function readSettings(values: Values, words: readonly string[]): Settings {
     ...readBrowsers(values),
     port: number('port', 7420, 0, 65_535),
     store: storeName(values),
+    clustering: readCluster(values),
     drainMs: number('drain-ms', 10_000, 0, DAY_MS),
     limits: {
       ...limit('wait-ms', 'waitMs', 0, LIMITS.waitMsMax),
@@ -119,13 +124,14 @@ async function runServer(settings: Settings): Promise<number> {
 }
 
 async function open(settings: Settings, config: Config): Promise<Holdfast> {
-  const { store, limits, agents } = settings
+  const { store, limits, agents, clustering } = settings
   const folder = agentsFolder(store)
   const configured = await openAgents(config, { folder, names: agents })
   const [first] = [...agents, ...[config.defaultAgent ?? []].flat(), ...Object.keys(configured)]
   return openHoldfast({
     store,
-    limits: { ...config.limits, ...limits },
+    ...clustering.node,
+    limits: { ...config.limits, ...limits, ...clustering.limits },
     // The operator's own first, also where one has the name of a built-in.
     agents: { ...configured, ...builtinAgents, ...configured, ...browserAgents(settings) },
     ...(first === undefined ? {} : { defaultAgent: first }),
@@ -167,6 +173,7 @@ async function listen(
     ...access,
     browsers: settings.browsers,
     browserLimits: { runningMax: settings.browsersMax },
+    ...settings.clustering.server,
     holdfast,
     host,
     port,
@@ -217,8 +224,8 @@ function greet(
 ) {
   const { url } = server
   const agents = holdfast.authority.agents.join(', ')
-  if (!isBanner) return log.info('listening', { url, store, agents })
+  if (!isBanner) return log.info('listening', { url, store: shownStore(store), agents })
   log.info(`listening on ${url}`)
-  log.info(`store ${store}; agents ${agents}`)
+  log.info(`store ${shownStore(store)}; agents ${agents}`)
   log.info(`try: ${tryLine(url, tokensFile !== null)}`)
 }

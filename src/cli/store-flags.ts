@@ -14,13 +14,26 @@ export function storeName(values: Values): string {
   const store = textFlag(values, 'store')
   if (store === null) return `sqlite:${join(data ?? DEFAULT_FOLDER, 'holdfast.db')}`
   if (data !== null) throw new UsageError('--data and --store exclude each other')
-  if (store === 'memory:' || /^sqlite:./.test(store)) return store
-  throw new UsageError(`--store must be memory: or sqlite:FILE, not ${store}`)
+  if (store === 'memory:' || /^sqlite:./.test(store) || isPostgres(store)) return store
+  throw new UsageError(`--store must be memory:, sqlite:FILE or postgres://…, not ${store}`)
+}
+
+/** Many nodes may share it. */
+export function isPostgres(store: string): boolean {
+  return /^postgres(ql)?:\/\/./.test(store)
+}
+
+/** The store's name as it may be shown: without a password. */
+export function shownStore(store: string): string {
+  if (!isPostgres(store) || !URL.canParse(store)) return store
+  const { protocol, username, host, pathname } = new URL(store)
+  return `${protocol}//${username === '' ? '' : `${username}@`}${host}${pathname}`
 }
 
 /** Where agents work: beside the store's file. A store that forgets has one that may go. */
 export function agentsFolder(store: string): string {
   if (store === 'memory:') return join(tmpdir(), `holdfast-${randomUUID()}`)
+  if (!store.startsWith('sqlite:')) return resolve('.holdfast', 'agents')
   return resolve(dirname(store.slice('sqlite:'.length)), 'agents')
 }
 
@@ -28,5 +41,8 @@ export function agentsFolder(store: string): string {
 export function storeFile(values: Values): string {
   const name = storeName(values)
   if (name === 'memory:') throw new UsageError('--store memory: has no file')
+  if (isPostgres(name)) {
+    throw new UsageError('PostgreSQL has no file: use its own pg_dump, or its backups')
+  }
   return name.slice('sqlite:'.length)
 }

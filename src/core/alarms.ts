@@ -14,11 +14,11 @@ export class Alarms {
   }
 
   /** Null: never. One that is about the same takes the place of the one before. */
-  set(about: string, ms: number | null, command: Command): void {
+  set(about: string, at: number | null, now: number, command: Command): void {
     this.cancel(about)
-    if (ms === null) return
+    if (at === null) return
     const run = (): void => void this.#post(command).catch(() => undefined)
-    this.#cancels.set(about, this.#clock.after(Math.max(0, ms), run))
+    this.#cancels.set(about, this.#clock.after(Math.max(0, at - now), run))
   }
 
   cancel(about: string): void {

@@ -45,6 +45,8 @@ export type ResolveRequest = Omit<SessionOptions, 'id'> & { readonly id: string 
 
 export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
 
+/** Between two looks at whether anything still moves. */
+const DRAIN_LOOK_MS = 10
 /** How often a resolve starts over when what it found was closed meanwhile. */
 const RESOLVE_ATTEMPTS = 8
 /** A session used so recently is not let go, however many there are. */
@@ -260,21 +262,17 @@ export class Authority implements Holder {
     }
   }
 
-  /** From now on no turn starts. Resolves when none runs, or after `ms`. */
+  /** From now on no turn starts. Resolves when nothing moves any more, or after `ms`. */
   async drain(ms: number): Promise<void> {
     this.#draining = true
     const error = new HoldfastError('draining', 'the server is about to stop')
-    const running: Promise<unknown>[] = []
-    for (const { live } of this.#held.values()) {
-      live.refuseWaiting(error)
-      const turn = live.session.running
-      if (turn !== null) running.push(live.finished(turn.id).catch(() => undefined))
+    for (const { live } of this.#held.values()) live.refuseWaiting(error)
+    const until = this.clock.monotonic() + ms
+    // Who was let in a moment ago may not be in the log yet: it runs as well, and is waited for.
+    while ([...this.#held.values()].some(({ live }) => live.inMotion)) {
+      if (this.clock.monotonic() >= until) return
+      await new Promise<void>((resolve) => this.clock.after(DRAIN_LOOK_MS, resolve))
     }
-    if (running.length === 0) return
-    await new Promise<void>((resolve) => {
-      const cancel = this.clock.after(ms, resolve)
-      void Promise.all(running).then(() => (cancel(), resolve()))
-    })
   }
 
   /** Records what still runs as interrupted, lets go of everything, and gives the lease back. */
@@ -288,7 +286,8 @@ export class Authority implements Holder {
         if (isPending(session.session)) await session.post(recover).catch(() => undefined)
       }),
     )
-    this.#releaseAll(new HoldfastError('draining', 'the server has stopped'))
+    // Unlike a refusal, this may come to who was admitted: it must not be sent elsewhere by itself.
+    this.#releaseAll(new HoldfastError('draining', 'the server has stopped', { stopped: true }))
     await this.#runners.close(this)
     await this.#lease.stop()
   }

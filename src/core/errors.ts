@@ -45,6 +45,7 @@ export const ERRORS = {
   browser_gone: { status: 503, close: 4520, retry: true },
   draining: { status: 503, close: 4503, retry: true },
   lease_lost: { status: 503, close: 1012, retry: true },
+  owner_unreachable: { status: 503, close: 1012, retry: true },
   not_owner: { status: 503, close: 1012, retry: true },
   stale_epoch: { status: 503, close: 1012, retry: true },
   store_locked: { status: 503, close: 1012, retry: true },

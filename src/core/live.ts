@@ -95,6 +95,11 @@ export class LiveSession implements LedgerOwner, RunHost {
     return session.running !== null || ahead.running !== null || this.lane.length > 0
   }
 
+  /** A turn runs, or what was decided is not known to be durable yet. */
+  get inMotion(): boolean {
+    return this.session.running !== null || !this.#ledger.idle
+  }
+
   /** Nothing happens in it and nobody looks at it. */
   get idle(): boolean {
     if (this.busy || !this.#ledger.idle) return false
@@ -260,11 +265,7 @@ export class LiveSession implements LedgerOwner, RunHost {
       case 'turn.started':
         return this.#startRun(event.turn)
       case 'ask.opened':
-        this.holder.counters.asksOpened += 1
-        return this.#alarms.set(event.ask, event.deadline - event.at, {
-          type: 'timeout',
-          ask: event.ask,
-        })
+        return this.#timeOutLater(event.ask, event.deadline, event.at)
       case 'ask.settled':
         return this.#settleAsk(event.ask, event)
       case 'attachment.detached':
@@ -375,18 +376,21 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#asking.delete(ask)
   }
 
+  #timeOutLater(ask: string, at: number, now: number): void {
+    this.holder.counters.asksOpened += 1
+    this.#alarms.set(ask, at, now, { type: 'timeout', ask })
+  }
+
   #expireLater(turn: string, at: number | null, now: number): void {
-    const ms = at === null ? null : at - now
-    this.#alarms.set(turn, ms, { type: 'finish', turn, end: { state: 'expired' } })
+    this.#alarms.set(turn, at, now, { type: 'finish', turn, end: { state: 'expired' } })
   }
 
   #lapseLater(attachment: string, at: number | null, now: number): void {
-    this.#alarms.set(attachment, at === null ? null : at - now, { type: 'lapse', attachment })
+    this.#alarms.set(attachment, at, now, { type: 'lapse', attachment })
   }
 
   #unlinkLater(link: string, at: number | null, now: number): void {
-    const ms = at === null ? null : at - now
-    this.#alarms.set(link, ms, { type: 'unlink', link, reason: 'expired' })
+    this.#alarms.set(link, at, now, { type: 'unlink', link, reason: 'expired' })
   }
 }
 

@@ -6,19 +6,29 @@ import { HoldfastError } from '../core/index.ts'
 /** How long the rest of a refused body is thrown away, so that its sender reads the refusal. */
 const DISCARD_MS = 2_000
 
-/** A body that is JSON; an empty one is an object without fields. */
-export async function readJson(request: IncomingMessage, bytesMax: number): Promise<unknown> {
-  const { headers } = request
+const NO_BYTES = Buffer.alloc(0)
+
+/** A body that is JSON; an empty one is an object without fields. `read` gives its bytes. */
+export async function readJson(
+  request: IncomingMessage,
+  read: () => Promise<Buffer>,
+): Promise<unknown> {
   if (!hasBody(request)) return {}
-  if (!isJson(headers['content-type'])) {
+  if (!isJson(request.headers['content-type'])) {
     throw new HoldfastError(
       'unsupported_media_type',
       'send the body as JSON, with the header content-type: application/json',
     )
   }
-  if (Number(headers['content-length']) > bytesMax) throw tooLarge(bytesMax)
-  const text = textOf(await readBytes(request, bytesMax))
+  const text = textOf(await read())
   return text === '' ? {} : parse(text)
+}
+
+/** The whole body, as it came. */
+export async function readBody(request: IncomingMessage, bytesMax: number): Promise<Buffer> {
+  if (!hasBody(request)) return NO_BYTES
+  if (Number(request.headers['content-length']) > bytesMax) throw tooLarge(bytesMax)
+  return readBytes(request, bytesMax)
 }
 
 function hasBody({ headers }: IncomingMessage): boolean {

@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type HoldfastError, invalid, type Holdfast } from '../core/index.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
-import { discardBody, readJson } from './body.ts'
+import { discardBody, readBody, readJson } from './body.ts'
 
 /** What all exchanges of a server share. */
 export type Premises = {
@@ -15,6 +15,8 @@ export type Premises = {
   readonly heartbeatMs: number
   /** Answers given, by status. */
   readonly answered: Map<number, number>
+  /** Requests and sockets that came to the wrong node, by what became of them. */
+  readonly forwards?: Readonly<Record<string, number>>
   /** Whether who asked may still look on: a token may be taken away meanwhile. */
   readonly mayStillWatch: (request: IncomingMessage) => boolean
   /** How many sockets are open. */
@@ -72,6 +74,7 @@ export class Exchange {
   readonly #search: string
   readonly #refusalOf: RefusalForm
   #presence: AbortController | null = null
+  #body: Promise<Buffer> | null = null
 
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
@@ -111,7 +114,13 @@ export class Exchange {
   }
 
   json(): Promise<unknown> {
-    return readJson(this.request, this.premises.bodyBytesMax)
+    return readJson(this.request, () => this.body())
+  }
+
+  /** The body's bytes, however often they are asked for. */
+  body(): Promise<Buffer> {
+    this.#body ??= readBody(this.request, this.premises.bodyBytesMax)
+    return this.#body
   }
 
   /** Aborted when the caller goes away before it has its whole answer. */
@@ -147,8 +156,16 @@ export class Exchange {
     this.#writeHead(200, type, headers)
   }
 
+  /** The head of an answer that another node gave; its body follows, through `write`. */
+  beginPassed(status: number, headers: Headers): void {
+    const { answered, holdfast } = this.premises
+    answered.set(status, (answered.get(status) ?? 0) + 1)
+    const end = holdfast.authority.draining ? ['Connection', 'close'] : []
+    this.response.writeHead(status, [...headers, ...end])
+  }
+
   /** Resolves when the reader has taken so much that more may be written, or has gone. */
-  write(text: string): Promise<void> | void {
+  write(text: string | Uint8Array): Promise<void> | void {
     const { response } = this
     if (response.destroyed || response.write(text)) return
     return new Promise((resolve) => {

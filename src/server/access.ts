@@ -10,6 +10,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { HoldfastError, invalid, type Clock } from '../core/index.ts'
 import { SCOPES, type Scope } from '../doors/scopes.ts'
 import { hostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
+import { CLIENT_HEADER } from './forwarding/seal.ts'
 import { Rates, type RateLimits } from './rates.ts'
 import type { TokenSource } from './tokens.ts'
 
@@ -65,9 +66,17 @@ export class AccessPolicy {
   readonly #origins: ReadonlySet<string>
   readonly #trustProxy: boolean
   readonly #clock: Clock
+  /** Another node has taken the first look at it. */
+  readonly #isPassedOn: (request: IncomingMessage) => boolean
 
-  constructor(boundHost: string, clock: Clock, options: AccessOptions = {}) {
+  constructor(
+    boundHost: string,
+    clock: Clock,
+    options: AccessOptions = {},
+    isPassedOn: (request: IncomingMessage) => boolean = () => false,
+  ) {
     checkAccessOptions(boundHost, options)
+    this.#isPassedOn = isPassedOn
     const { tokens = null, allowHosts = [], allowOrigins = [], trustProxy = false } = options
     this.open = tokens === null
     this.rates = new Rates(clock, options.rates)
@@ -81,6 +90,7 @@ export class AccessPolicy {
 
   /** The first look at any request: its rate, its `Host` and its `Origin`. */
   check(request: IncomingMessage): void {
+    if (this.#isPassedOn(request)) return
     if (!this.open) this.rates.admit(this.addressOf(request))
     this.#checkHost(request.headers)
     this.#checkOrigin(request.headers)
@@ -150,7 +160,9 @@ export class AccessPolicy {
   }
 
   /** Where the request comes from, for limits only. */
-  addressOf({ headers, socket }: IncomingMessage): string {
+  addressOf(request: IncomingMessage): string {
+    const { headers, socket } = request
+    if (this.#isPassedOn(request)) return String(headers[CLIENT_HEADER])
     const forwarded = this.#trustProxy ? headers['x-forwarded-for'] : undefined
     const last = String(forwarded ?? '')
       .split(',')

@@ -19,6 +19,7 @@ export function renderMetrics(premises: Premises, delay: IntervalHistogram): str
     ...counters(premises),
     ...gauges(premises),
     answers(premises),
+    ...forwards(premises),
     loopDelay(delay),
     buildInfo(),
   ]
@@ -60,6 +61,15 @@ function answers({ answered }: Premises): Metric {
   const values = Object.fromEntries(counts) as Record<string, number>
   const help = 'HTTP answers begun, by status'
   return { name: 'holdfast_http_answers_total', type: 'counter', help, values }
+}
+
+function forwards({ forwards: counts }: Premises): readonly Metric[] {
+  if (counts === undefined) return []
+  const values = Object.fromEntries(
+    Object.entries(counts).map(([name, count]) => [`{outcome="${snakeCase(name)}"}`, count]),
+  )
+  const help = 'requests and sockets that came to the wrong node, by what became of them'
+  return [{ name: 'holdfast_forwards_total', type: 'counter', help, values }]
 }
 
 function loopDelay(delay: IntervalHistogram): Metric {

@@ -14,10 +14,13 @@ import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
+import type { Route } from '../doors/route.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
 import { CdpEntrance } from './cdp.ts'
 import { answerPreflight, isPreflight, letRead } from './cors.ts'
+import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
+import { Seal } from './forwarding/seal.ts'
 import { isForGood, unreadiness } from './health.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { silentLogger, type Logger } from './logger.ts'
@@ -40,6 +43,8 @@ export type ServerOptions = AccessOptions & {
   readonly browsers?: Readonly<Record<string, BrowserSpec>>
   readonly browserLimits?: Partial<BrowserLimits>
   readonly cdpLimits?: Partial<CdpLimits>
+  /** On a store that many nodes share: requests go to the node that owns their session. */
+  readonly cluster?: ClusterOptions
   /** Called once, when the store has failed for good and only a new start helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
@@ -60,8 +65,10 @@ export class HoldfastServer {
   readonly #premises: Premises
   readonly #router: Router
   readonly #hub: Hub
+  readonly #forwarder: Forwarder | null
   readonly #access: AccessPolicy
   readonly #cdp: CdpEntrance | null
+  readonly #peers = new WeakSet<Socket>()
   readonly #closeTokens: () => void
   readonly #log: Logger
   readonly #boundHost: string
@@ -69,17 +76,25 @@ export class HoldfastServer {
   readonly #onStoreFailed: (error: HoldfastError) => void
   #storeTimer: NodeJS.Timeout | undefined
   #hasFailed = false
+  /** It takes nothing more itself, but passes on. */
+  #isLeaving = false
   #closing: Promise<void> | null = null
 
   constructor(options: ServerOptions, boundHost: string) {
     const { holdfast, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
     const bodyBytesMax = holdfast.authority.limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra
     this.#boundHost = boundHost
-    this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options)
+    const seal = options.cluster === undefined ? null : new Seal(options.cluster.secret)
+    const isPassedOn = (request: IncomingMessage) => this.#isPassedOn(seal, request)
+    this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options, isPassedOn)
+    const addressOf = (request: IncomingMessage) => this.#access.addressOf(request)
+    this.#forwarder = Forwarder.from({ seal, holdfast, addressOf })
     const mayStillWatch = (request: IncomingMessage) => this.#access.mayStillWatch(request)
     const sockets = (): number => this.#hub.count
-    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered: new Map() }
-    this.#premises = { ...shared, mayStillWatch, sockets }
+    const forwards = this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }
+    const answered = new Map<number, number>()
+    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch, sockets }
+    this.#premises = { ...shared, ...forwards }
     this.#closeTokens = () => options.tokens?.close()
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
@@ -87,7 +102,12 @@ export class HoldfastServer {
     this.#server = newServer((request, response) => this.#serve(request, response))
     this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
     const { connectLimits = {} } = options
-    this.#hub = new Hub({ holdfast, gate: this.#access, limits: connectLimits })
+    this.#hub = new Hub({
+      holdfast,
+      gate: this.#access,
+      limits: connectLimits,
+      ferry: this.#forwarder,
+    })
     this.#cdp = this.#openCdp(options)
     acceptSockets(this.#server, {
       hub: this.#hub,
@@ -97,7 +117,8 @@ export class HoldfastServer {
         return true
       },
       check: (request) => this.#access.checkUpgrade(request),
-      addressOf: (request) => this.#access.addressOf(request),
+      addressOf,
+      isPassedOn,
     })
   }
 
@@ -153,19 +174,25 @@ export class HoldfastServer {
     clearInterval(this.#storeTimer)
     try {
       // Still listening: who comes now is told that this server drains, and may go elsewhere.
-      await this.#premises.holdfast.close({ drainMs })
+      await this.#premises.holdfast.authority.drain(drainMs)
+      await this.#forwarder?.prepareToLeave()
+      this.#isLeaving = true
+      await this.#premises.holdfast.close()
+      await this.#forwarder?.linger(drainMs)
     } finally {
-      await this.#disconnect()
+      await this.#disconnect(drainMs)
       this.#delay.disable()
     }
   }
 
-  async #disconnect(): Promise<void> {
+  async #disconnect(drainMs: number): Promise<void> {
     this.#hub.close()
     await this.#cdp?.close()
     this.#closeTokens()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
+    // What others do for those who came here is still on its way.
+    await this.#forwarder?.close(drainMs)
     const cut = setTimeout(() => this.#server.closeAllConnections(), SERVER_LIMITS.farewellMs)
     await closed
     clearTimeout(cut)
@@ -181,11 +208,26 @@ export class HoldfastServer {
       const match = this.#router.match(request.method ?? '', request.url ?? '')
       this.#access.authorize(request, match.route.scope)
       const exchange = new Exchange(ends, this.#premises, match, form)
+      if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
+        return this.#handOver(exchange, match.route, drainingError())
+      }
       // A handler that does not wait for anything has answered already.
-      match.route.handle(exchange)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
+      match.route
+        .handle(exchange)
+        ?.catch((thrown: unknown) => this.#handOver(exchange, match.route, thrown))
     } catch (thrown) {
       this.#refuse(new Exchange(ends, this.#premises, NO_MATCH, form), thrown)
     }
+  }
+
+  /** What another node may do goes there; everything else is refused. */
+  #handOver(exchange: Exchange, route: Route, thrown: unknown): void {
+    const error = asHoldfastError(thrown)
+    const forwarder = this.#forwarder
+    if (forwarder?.mayForward(exchange, error) !== true) return this.#refuse(exchange, error)
+    forwarder
+      .forward(exchange, error, () => route.handle(exchange))
+      .catch((why: unknown) => this.#refuse(exchange, why))
   }
 
   /** Lets a page of an allowed origin read the answer; true if its browser asked for no more. */
@@ -201,7 +243,19 @@ export class HoldfastServer {
   #serverOnConnection(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress ?? '')
     if (!this.#access.connected(address)) return void socket.destroy()
-    socket.once('close', () => this.#access.disconnected(address))
+    socket.once('close', () => {
+      if (!this.#peers.has(socket)) this.#access.disconnected(address)
+    })
+  }
+
+  /** Another node's connections are not counted as one client's. */
+  #isPassedOn(seal: Seal | null, request: IncomingMessage): boolean {
+    if (seal?.isOn(request) !== true) return false
+    const { socket } = request
+    if (!this.#peers.has(socket))
+      this.#access.disconnected(plainAddress(socket.remoteAddress ?? ''))
+    this.#peers.add(socket)
+    return true
   }
 
   #refuse(exchange: Exchange, thrown: unknown): void {

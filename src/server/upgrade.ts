@@ -9,6 +9,7 @@ import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
 import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
+import { CONNECT_PATH } from './paths.ts'
 
 export type UpgradeOptions = {
   readonly hub: Hub
@@ -18,15 +19,15 @@ export type UpgradeOptions = {
   readonly addressOf: (request: IncomingMessage) => string
   /** Takes a socket that is for another door, after its check; false if it is for none. */
   readonly elsewhere?: (request: IncomingMessage, stream: Duplex, head: Buffer) => boolean
+  /** Whether another node has passed it on. */
+  readonly isPassedOn?: (request: IncomingMessage) => boolean
 }
-
-export const CONNECT_PATH = '/v1/connect'
 
 const AS_TEXT = { binary: false }
 
 /** Takes over the server's upgrades. */
 export function acceptSockets(server: Server, options: UpgradeOptions): void {
-  const { hub, check, addressOf, elsewhere } = options
+  const { hub, check, addressOf, elsewhere, isPassedOn = () => false } = options
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: hub.limits.messageBytesMax,
@@ -43,7 +44,11 @@ export function acceptSockets(server: Server, options: UpgradeOptions): void {
     if (elsewhere?.(request, stream, head) === true) return
     if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)
     sockets.handleUpgrade(request, stream, head, (socket) =>
-      connect(hub, new WebSocketEnd(socket, stream, addressOf(request)), socket),
+      connect(
+        hub,
+        new WebSocketEnd(socket, stream, addressOf(request), isPassedOn(request)),
+        socket,
+      ),
     )
   })
 }
@@ -69,13 +74,15 @@ function streamOnError(this: Duplex): void {
 /** All that is sent in one turn of the event loop leaves in one write. */
 class WebSocketEnd implements Socket {
   readonly address: string
+  readonly isPassedOn: boolean
   readonly #socket: WebSocket
   readonly #stream: Duplex
 
-  constructor(socket: WebSocket, stream: Duplex, address: string) {
+  constructor(socket: WebSocket, stream: Duplex, address: string, isPassedOn: boolean) {
     this.#socket = socket
     this.#stream = stream
     this.address = address
+    this.isPassedOn = isPassedOn
   }
 
   get bufferedBytes(): number {

@@ -143,7 +143,7 @@ describe('a wrong command line', () => {
     [['serve', '--prot', '1'], 'do you mean --port?'],
     [['serve', '--port', 'x'], 'from 0 to 65535'],
     [['serve', '--port'], 'argument missing'],
-    [['serve', '--store', 'mysql:'], 'memory: or sqlite:FILE'],
+    [['serve', '--store', 'mysql:'], 'memory:, sqlite:FILE or postgres://'],
     [['serve', '--host', '0.0.0.0'], 'loopback'],
     [['serve', '--data', 'a', '--store', 'memory:'], 'exclude each other'],
     [['serve', '-x'], 'holdfast serve --help'],

@@ -12,6 +12,7 @@ import { connect, type Client, type ClientSession } from 'holdfast/client'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { WebSocket } from 'ws'
 import { gate, until, type Gate } from '../support/gate.ts'
+import { manySessions, storeUnderTest } from '../support/store-under-test.ts'
 
 describe('Copilot SDK: disposed sessions and permission requests', () => {
   let holdfast: Holdfast
@@ -50,7 +51,7 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
     release = gate()
     stubbornEnded = gate()
     const agents = { waits: asking('wait'), denies: asking('deny'), stubborn }
-    holdfast = await openHoldfast({ store: 'memory:', agents })
+    holdfast = await openHoldfast({ store: storeUnderTest('memory:'), agents })
   })
   afterEach(() => holdfast.close())
 
@@ -81,7 +82,7 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
       if (n % 2 === 0) await session.turn('x')
       await session.close()
     }
-    for (let n = 0; n < 10_000; n += 100) {
+    for (let n = 0; n < manySessions(10_000); n += 100) {
       await Promise.all(Array.from({ length: 100 }, (_, index) => dispose(n + index)))
     }
     expect(holdfast.authority.heldCount).toBe(0)
@@ -107,7 +108,11 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
   it('does not disguise a deadline as a denial', async () => {
     await holdfast.close()
     const agents = { waits: asking('wait') }
-    holdfast = await openHoldfast({ store: 'memory:', agents, limits: { askMs: 5 } })
+    holdfast = await openHoldfast({
+      store: storeUnderTest('memory:'),
+      agents,
+      limits: { askMs: 5 },
+    })
     const session = await holdfast.resolve()
     expect((await session.turn('x')).reply?.text).toBe('timed_out')
   })

@@ -12,6 +12,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Agent } from 'holdfast'
 import { gate, type Gate } from '../support/gate.ts'
 import { lines, serve, type Serving } from '../support/serving.ts'
+import { storeUnderTest } from '../support/store-under-test.ts'
 
 describe('Trinity #779', () => {
   let folder: string
@@ -41,7 +42,7 @@ describe('Trinity #779', () => {
     runningMost = 0
     hold = gate()
     server = await serve({
-      store: `sqlite:${join(folder, 'store', 'holdfast.db')}`,
+      store: storeUnderTest(`sqlite:${join(folder, 'store', 'holdfast.db')}`),
       agents: { backend, held },
       limits: { waitMs: 50 },
     })

@@ -4,6 +4,7 @@ import type { Holdfast } from '../../src/core/index.ts'
 import { builtinAgents } from '../../src/open.ts'
 import { startServer, type HoldfastServer, type ServerOptions } from '../../src/server/server.ts'
 import { Puppet } from './puppet.ts'
+import { storeUnderTest } from './store-under-test.ts'
 import { dial, WireClient, type WireOptions } from './wire-client.ts'
 
 export class ConnectServer {
@@ -66,7 +67,7 @@ export async function serveConnect(
   const { connectLimits, ...open } = options
   const puppet = new Puppet()
   const agents = { ...builtinAgents, puppet: puppet.agent, ...open.agents }
-  const holdfast = await openHoldfast({ store: 'memory:', ...open, agents })
+  const holdfast = await openHoldfast({ store: storeUnderTest('memory:'), ...open, agents })
   const limits = connectLimits === undefined ? {} : { connectLimits }
   const server = await startServer({ holdfast, port: 0, ...limits })
   return new ConnectServer({ puppet, holdfast, server })

@@ -17,7 +17,7 @@ import { enter, isStillGood, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { closeCode, refusalOf } from './refusal.ts'
 import { Requests } from './requests.ts'
-import type { Socket } from './socket.ts'
+import type { Passage, Socket } from './socket.ts'
 import { Stop, streamTo } from './stream.ts'
 
 /** What a small message costs until it has left, besides its text. */
@@ -28,6 +28,8 @@ export class Connection {
   readonly #hub: Hub
   #entry: Entry | null = null
   #requests: Requests | null = null
+  /** To the node that owns the session, if it is not this one. */
+  #passage: Passage | null = null
   #greeted = false
   #over = false
   #saidBye = false
@@ -66,6 +68,7 @@ export class Connection {
   receive(message: string): void {
     if (this.#over) return
     this.#heardAt = this.#hub.clock.monotonic()
+    if (this.#passage !== null) return this.#passage.send(message)
     try {
       if (this.#greeted) this.#frames(readClientMessage(message))
       else this.#hello(message)
@@ -111,7 +114,7 @@ export class Connection {
   /** Says why, and closes. */
   refuse(error: HoldfastError): void {
     if (this.#over) return
-    if (this.#entry === null) this.say(refusalOf(error))
+    if (this.#entry === null && this.#passage === null) this.say(refusalOf(error))
     else this.say({ type: 'ending', code: error.code, reason: refusalOf(error).reason })
     this.socket.close(closeCode(error.code), error.code)
     this.closed()
@@ -188,26 +191,57 @@ export class Connection {
     const hello = readHello(message)
     this.#greeted = true
     const { resume } = hello.auth ?? {}
-    if (resume === undefined) void this.#enter(hello)
-    else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello))
+    if (resume === undefined) void this.#enter(hello, message)
+    else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello, message))
   }
 
-  #enter(hello: Hello): Promise<void> {
+  #enter(hello: Hello, message: string): Promise<void> {
     const { token, link, resume } = hello.auth ?? {}
     const hasSecret = (token ?? link ?? resume) !== undefined
     return enter(this.#hub, this, hello).then(
       (admitted) => this.#welcome(admitted),
-      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown), hasSecret),
+      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown), { message, hasSecret }),
     )
   }
 
-  #turnAway(error: HoldfastError, hasSecret: boolean): void {
+  #turnAway(
+    error: HoldfastError,
+    { message, hasSecret }: { readonly message: string; readonly hasSecret: boolean },
+  ): void {
     const { code } = error
+    if (code === 'not_owner' && this.#passOn(error.details['node'], message)) return
     if (!hasSecret) return this.refuse(error)
     if (code === 'unauthorized' || code === 'attachment_unknown' || code === 'token_reused') {
       this.#hub.gate.failed(this.socket.address)
     }
     this.refuse(error)
+  }
+
+  /** False if there is no way to the node that owns the session. */
+  #passOn(node: unknown, hello: string): boolean {
+    const { ferry, limits } = this.#hub
+    const { address, isPassedOn = false } = this.socket
+    if (ferry === null || isPassedOn || typeof node !== 'string' || this.#over) return false
+    const { bufferedBytesMax } = limits
+    this.#passage = ferry.open(node, {
+      hello,
+      address,
+      bufferedBytesMax,
+      told: (message) => this.#handOver(message),
+      ended: (code, reason) => {
+        this.socket.close(code, reason)
+        this.closed()
+      },
+    })
+    return true
+  }
+
+  #handOver(message: Uint8Array): void {
+    if (this.#over) return
+    if (this.socket.bufferedBytes > this.#hub.limits.bufferedBytesMax) {
+      return this.refuse(new HoldfastError('too_slow', 'the client does not read its answers'))
+    }
+    this.socket.send(message)
   }
 
   #welcome({ entry, welcome, presence }: Admitted): void {
@@ -283,6 +317,7 @@ export class Connection {
 
   #end(): void {
     this.#over = true
+    this.#passage?.close()
     this.#gone.abort()
     this.#answerProbes(false)
   }

@@ -6,12 +6,14 @@ import { setMaxListeners } from 'node:events'
 import type { Clock, Holdfast } from '../../core/index.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
-import { openGate, type Gatekeeper } from './socket.ts'
+import { openGate, type Ferry, type Gatekeeper } from './socket.ts'
 
 export type HubOptions = {
   readonly holdfast: Holdfast
   readonly gate?: Gatekeeper
   readonly limits?: Partial<ConnectLimits>
+  /** Where there are other nodes. */
+  readonly ferry?: Ferry | null
 }
 
 /** The requests of an attachment that made any: they outlive its connections, and end with it. */
@@ -21,6 +23,7 @@ export class Hub {
   readonly holdfast: Holdfast
   readonly gate: Gatekeeper
   readonly limits: ConnectLimits
+  readonly ferry: Ferry | null
   readonly #connections = new Set<Connection>()
   readonly #byAttachment = new Map<string, Connection>()
   readonly #presences = new Map<string, Presence>()
@@ -31,10 +34,11 @@ export class Hub {
   #revision: number
   #cancelWatch: () => void = () => undefined
 
-  constructor({ holdfast, gate = openGate, limits = {} }: HubOptions) {
+  constructor({ holdfast, gate = openGate, limits = {}, ferry = null }: HubOptions) {
     this.holdfast = holdfast
     this.gate = gate
     this.limits = { ...CONNECT_LIMITS, ...limits }
+    this.ferry = ferry
     this.#revision = gate.revision()
     holdfast.authority.attachmentListeners.add(this.#tellEnded)
     this.#watchLater()

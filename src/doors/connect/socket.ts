@@ -7,6 +7,8 @@ import type { Scope } from '../scopes.ts'
 export interface Socket {
   /** The peer's address, for limits only. */
   readonly address: string
+  /** It comes from another node, which must get its answer here. */
+  readonly isPassedOn?: boolean
   /** What was sent and has not left this process, in bytes. */
   readonly bufferedBytes: number
   /** `sent` is called when it has left, or cannot any more. */
@@ -14,6 +16,30 @@ export interface Socket {
   close(code: number, reason: string): void
   /** Cuts the connection without a goodbye. */
   cut(): void
+}
+
+/** The way to the node that owns the session. */
+export interface Passage {
+  send(message: string): void
+  /** The client is gone. */
+  close(): void
+}
+
+/** A client whose session another node owns. */
+export type Traveller = {
+  /** Its first message, as it came. */
+  readonly hello: string
+  readonly address: string
+  readonly bufferedBytesMax: number
+  /** The owner said this. */
+  readonly told: (message: Uint8Array) => void
+  /** The owner has closed, or cannot be reached (any more). */
+  readonly ended: (code: number, reason: string) => void
+}
+
+/** Brings clients to other nodes. */
+export interface Ferry {
+  open(node: string, traveller: Traveller): Passage
 }
 
 /** Who may come in. */

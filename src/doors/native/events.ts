@@ -34,7 +34,7 @@ async function streamEvents(exchange: Exchange, session: SessionHandle): Promise
   // While a refusal can still be a status: is there such a log, and does it reach that far?
   await session.read(seq, 0)
   const { signal } = exchange
-  const feed = session.feed({ after: seq, afterDelta: delta, signal })
+  const feed = await session.openFeed({ after: seq, afterDelta: delta, signal })
   await streamFeed(exchange, feed, { from: { seq, delta }, lastWords: () => farewell(session) })
 }
 

@@ -6,7 +6,7 @@ import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructur
 import type { ListPage, ListQuery } from '../../core/store.ts'
 import { cursorAfter, numberBelow } from '../cursor.ts'
 import type { Leases } from './leases.ts'
-import { storedName } from './names.ts'
+import { storedName } from '../names.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
 type Condition = { readonly sql: string; readonly values: readonly (string | number)[] }

@@ -1,6 +1,6 @@
 /** A session's row as SQLite holds it, and as the core sees it. */
 import type { SessionRow } from '../../core/store.ts'
-import { nameFrom } from './names.ts'
+import { nameFrom } from '../names.ts'
 
 export const ROW_COLUMNS =
   'number, id, key, agent, internal, labels, state, epoch, owner, seq, last_event, ' +

@@ -16,7 +16,7 @@ import type {
 } from '../../core/store.ts'
 import type { Leases } from './leases.ts'
 import { EventLog, type LogEnd } from './log.ts'
-import { nameFrom, storedName } from './names.ts'
+import { nameFrom, storedName } from '../names.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
 /** A page of a log ends when it has so much text, however few events that is. */

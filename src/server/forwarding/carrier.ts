@@ -1,0 +1,200 @@
+/**
+ * One request on its way to another node and back. Bodies and streams pass as they come.
+ *
+ * I11: what was surely not delivered, or was refused because nothing was done, may be tried again;
+ * what may have been carried out may not, unless trying again is harmless.
+ */
+import { Agent as HttpAgent, request as httpRequest, type ClientRequest } from 'node:http'
+import type { IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { HoldfastError } from '../../core/index.ts'
+import type { Exchange } from '../../doors/exchange.ts'
+import { FORWARD_LIMITS } from './limits.ts'
+import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
+
+/** Of one connection only. The length is told anew, and a seal is nobody's to bring. */
+const NOT_PASSED_ON: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'te',
+  'trailer',
+  'upgrade',
+  'expect',
+  'content-length',
+  SEAL_HEADER,
+  CLIENT_HEADER,
+])
+
+/** Whether a refusal says that nothing was done, and another node, or this one, may do it. */
+export function isUndone(code: string, details: Readonly<Record<string, unknown>>): boolean {
+  return code === 'not_owner' || (code === 'draining' && details['stopped'] !== true)
+}
+
+/** The connection was never made. */
+const UNREACHED: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+])
+
+export type Journey = {
+  readonly exchange: Exchange
+  readonly to: string
+  /** The caller's address. */
+  readonly from: string
+  /** Whether who was asked still lives. */
+  readonly isAlive: () => Promise<boolean>
+}
+
+export class Carrier {
+  readonly #seal: Seal
+  readonly #http = new HttpAgent(agentOptions)
+  readonly #https = new HttpsAgent(agentOptions)
+
+  constructor(seal: Seal) {
+    this.#seal = seal
+  }
+
+  close(): void {
+    this.#http.destroy()
+    this.#https.destroy()
+  }
+
+  /** True if the caller has its answer; false if nothing was done and it may be tried again. */
+  async carry(journey: Journey): Promise<boolean> {
+    const { exchange } = journey
+    let answer: IncomingMessage
+    try {
+      answer = await this.#ask(journey, await exchange.body())
+    } catch (thrown) {
+      if (exchange.response.destroyed) return true
+      if (isUnreached(thrown) || isHarmless(exchange)) return false
+      throw new HoldfastError(
+        'owner_unreachable',
+        'the node that owns the session did not answer: whether the request was carried out is ' +
+          'not known',
+      )
+    }
+    if (answer.statusCode !== 503) return pass(exchange, answer, answer)
+    const refusal = await readRefusal(answer)
+    if (refusal.isUndone) return false
+    return pass(exchange, answer, [refusal.bytes])
+  }
+
+  #ask(journey: Journey, body: Buffer): Promise<IncomingMessage> {
+    const { exchange, isAlive } = journey
+    return new Promise((resolve, reject) => {
+      const request = this.#request(journey, body.length)
+      const stop = watchOver(request, exchange, isAlive)
+      request.on('response', (answer) => {
+        answer.once('close', stop)
+        resolve(answer)
+      })
+      request.on('error', (error) => {
+        stop()
+        reject(error)
+      })
+      request.end(body)
+    })
+  }
+
+  #request({ exchange, to, from }: Journey, length: number): ClientRequest {
+    const { method = '', url = '', rawHeaders } = exchange.request
+    const sealed = [SEAL_HEADER, this.#seal.make({ method, url }), CLIENT_HEADER, from]
+    const headers = [...passedOn(rawHeaders), ...sealed]
+    if (length > 0) headers.push('Content-Length', String(length))
+    const { protocol, hostname, port } = new URL(to)
+    const address = { hostname: hostname.replaceAll(/[[\]]/g, ''), port, method, path: url }
+    // Without it Node would add a Host of its own.
+    const options = { ...address, headers: headers as unknown as Record<string, string> }
+    if (protocol === 'https:') return httpsRequest({ ...options, agent: this.#https })
+    return httpRequest({ ...options, agent: this.#http })
+  }
+}
+
+const agentOptions = { keepAlive: true, maxFreeSockets: FORWARD_LIMITS.idleSocketsMax }
+
+/** Gives the request up when its caller has gone, it reaches nobody, or who was asked is dead. */
+function watchOver(
+  request: ClientRequest,
+  { response }: Exchange,
+  isAlive: () => Promise<boolean>,
+): () => void {
+  const giveUp = (code: string): void => {
+    request.destroy(Object.assign(new Error(code), { code }))
+  }
+  const callerLeft = (): void => giveUp('ECANCELED')
+  response.once('close', callerLeft)
+  const unreached = setTimeout(() => giveUp('ETIMEDOUT'), FORWARD_LIMITS.connectMs)
+  request.once('socket', (socket) => {
+    if (!socket.connecting) return clearTimeout(unreached)
+    socket.once('connect', () => clearTimeout(unreached))
+  })
+  const look = setInterval(() => {
+    const dead = (alive: boolean): void => (alive ? undefined : giveUp('EOWNERLOST'))
+    // A store that cannot say is no reason to give up.
+    isAlive().then(dead, () => undefined)
+  }, FORWARD_LIMITS.aliveMs)
+  return () => {
+    clearTimeout(unreached)
+    clearInterval(look)
+    response.off('close', callerLeft)
+  }
+}
+
+function isUnreached(thrown: unknown): boolean {
+  return UNREACHED.has((thrown as NodeJS.ErrnoException).code ?? '')
+}
+
+/** Doing it twice comes to the same. */
+function isHarmless({ request }: Exchange): boolean {
+  return request.method === 'GET' || request.headers['idempotency-key'] !== undefined
+}
+
+function passedOn(rawHeaders: readonly string[]): string[] {
+  const passed: string[] = []
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? ''
+    if (!NOT_PASSED_ON.has(name.toLowerCase())) passed.push(name, rawHeaders[index + 1] ?? '')
+  }
+  return passed
+}
+
+type Refusal = { readonly bytes: Buffer; readonly isUndone: boolean }
+
+async function readRefusal(answer: IncomingMessage): Promise<Refusal> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    length += chunk.length
+    if (length <= FORWARD_LIMITS.refusalBytesMax) chunks.push(chunk)
+  }
+  const bytes = Buffer.concat(chunks)
+  try {
+    const { code, ...details } = JSON.parse(bytes.toString()) as { code: string }
+    return { bytes, isUndone: isUndone(code, details) }
+  } catch {
+    return { bytes, isUndone: false }
+  }
+}
+
+/** Hands the answer over; if it breaks off, so does the caller's. */
+async function pass(
+  exchange: Exchange,
+  { statusCode = 502, rawHeaders }: IncomingMessage,
+  body: AsyncIterable<Buffer> | Iterable<Buffer>,
+): Promise<true> {
+  exchange.beginPassed(statusCode, passedOn(rawHeaders))
+  try {
+    for await (const chunk of body) await exchange.write(chunk)
+    exchange.response.end()
+  } catch {
+    exchange.response.destroy()
+  }
+  return true
+}

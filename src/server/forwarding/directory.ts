@@ -1,0 +1,69 @@
+/**
+ * Where the other nodes are. What the store said is believed for a moment, so that a crowd of
+ * requests asks it once; and after the store is closed, so that a node that stops can still pass on
+ * what comes late.
+ */
+import type { Store } from '../../core/index.ts'
+
+/** What a store that many nodes share knows beyond the contract. */
+export interface SharedStore extends Store {
+  /** Where a living node is reached; null if it is gone, or did not say. */
+  urlOf(node: string): Promise<string | null>
+  nodes(): Promise<readonly { name: string; url: string | null; leaseMs: number }[]>
+}
+
+export function isShared(store: Store): store is SharedStore {
+  return 'urlOf' in store && 'nodes' in store
+}
+
+const BELIEF_MS = 1_000
+
+type Belief<Value> = { readonly value: Promise<Value>; readonly at: number }
+
+export class Directory {
+  readonly #store: SharedStore
+  readonly #self: string
+  readonly #urls = new Map<string, Belief<string | null>>()
+  #others: Belief<readonly string[]> | null = null
+  #lastOthers: readonly string[] = []
+
+  constructor(store: SharedStore, self: string) {
+    this.#store = store
+    this.#self = self
+  }
+
+  /** Null if the node is gone, or did not say where it is. */
+  urlOf(node: string): Promise<string | null> {
+    const known = this.#urls.get(node)
+    if (known !== undefined && isFresh(known)) return known.value
+    // As many as there are nodes: old ones are swept out with the first that is asked for again.
+    for (const [name, belief] of this.#urls) if (!isFresh(belief)) this.#urls.delete(name)
+    const value = this.#store.urlOf(node)
+    value.catch(() => this.#urls.delete(node))
+    this.#urls.set(node, { value, at: performance.now() })
+    return value
+  }
+
+  /** The addresses of all living nodes but this one. */
+  async others(): Promise<readonly string[]> {
+    if (this.#others === null || !isFresh(this.#others)) {
+      this.#others = { value: this.#askOthers(), at: performance.now() }
+    }
+    return this.#others.value
+  }
+
+  async #askOthers(): Promise<readonly string[]> {
+    try {
+      const nodes = await this.#store.nodes()
+      const others = nodes.filter(({ name, leaseMs }) => name !== this.#self && leaseMs > 0)
+      this.#lastOthers = others.flatMap(({ url }) => (url === null ? [] : [url]))
+    } catch {
+      // The store is closed, or away: those who were there last.
+    }
+    return this.#lastOthers
+  }
+}
+
+function isFresh({ at }: Belief<unknown>): boolean {
+  return performance.now() - at < BELIEF_MS
+}

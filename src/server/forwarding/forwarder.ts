@@ -1,0 +1,166 @@
+/**
+ * Requests that came to the wrong node. Every handler refuses with `not_owner` before it does
+ * anything, so what was refused so goes to the owner, and if that is gone it is tried here again:
+ * by then the session may be ours. A node that drains passes on what it takes no more itself.
+ *
+ * A request is passed on once: who receives it answers it or refuses it (no loops).
+ */
+import type { IncomingMessage } from 'node:http'
+import { asHoldfastError, HoldfastError, type Holdfast } from '../../core/index.ts'
+import type { Ferry, Passage, Traveller } from '../../doors/connect/socket.ts'
+import type { Exchange } from '../../doors/exchange.ts'
+import { Carrier, isUndone } from './carrier.ts'
+import { Directory, isShared } from './directory.ts'
+import { FORWARD_LIMITS } from './limits.ts'
+import { SocketPassage } from './passage.ts'
+import type { Seal } from './seal.ts'
+
+export type ClusterOptions = {
+  /** What nodes know each other by: the same on all of them, and nobody else's. */
+  readonly secret: string
+}
+
+export type ForwarderParts = {
+  readonly seal: Seal
+  readonly holdfast: Holdfast
+  /** The client's address, also behind a proxy. */
+  readonly addressOf: (request: IncomingMessage) => string
+}
+
+export type ForwardCounts = {
+  passedOn: number
+  triedAgain: number
+  failed: number
+  sockets: number
+}
+
+/** What a server that is about to stop says to those who come; nothing was done for them. */
+export function drainingError(): HoldfastError {
+  return new HoldfastError('draining', 'the server is about to stop')
+}
+
+export class Forwarder implements Ferry {
+  readonly seal: Seal
+  readonly counts: ForwardCounts = { passedOn: 0, triedAgain: 0, failed: 0, sockets: 0 }
+  readonly #holdfast: Holdfast
+  readonly #addressOf: (request: IncomingMessage) => string
+  readonly #directory: Directory
+  readonly #carrier: Carrier
+  readonly #underWay = new Set<Promise<void>>()
+
+  private constructor(directory: Directory, { seal, holdfast, addressOf }: ForwarderParts) {
+    this.seal = seal
+    this.#holdfast = holdfast
+    this.#addressOf = addressOf
+    this.#directory = directory
+    this.#carrier = new Carrier(this.seal)
+  }
+
+  /** Null where there are no other nodes to pass anything on to. */
+  static from(parts: Omit<ForwarderParts, 'seal'> & { seal: Seal | null }): Forwarder | null {
+    const { store, node } = parts.holdfast.authority
+    const { seal } = parts
+    if (seal === null || !isShared(store)) return null
+    return new Forwarder(new Directory(store, node), { ...parts, seal })
+  }
+
+  /** Whether another node may do what was refused here. */
+  mayForward({ request, response }: Exchange, { code, details }: HoldfastError): boolean {
+    return isUndone(code, details) && !response.headersSent && !this.seal.isOn(request)
+  }
+
+  /** Sees that the exchange is answered, here (by `handle`) or elsewhere; or throws why not. */
+  forward(
+    exchange: Exchange,
+    refusal: HoldfastError,
+    handle: () => Promise<void> | void,
+  ): Promise<void> {
+    const forwarding = this.#forward(exchange, refusal, handle)
+    const settled = forwarding.catch(() => {
+      this.counts.failed += 1
+    })
+    this.#underWay.add(settled)
+    void settled.finally(() => this.#underWay.delete(settled))
+    return forwarding
+  }
+
+  async #forward(
+    exchange: Exchange,
+    refusal: HoldfastError,
+    handle: () => Promise<void> | void,
+  ): Promise<void> {
+    const until = performance.now() + FORWARD_LIMITS.patienceMs
+    let pause: number = FORWARD_LIMITS.againMs
+    for (let error = refusal; !exchange.response.destroyed;) {
+      if (await this.#carry(exchange, error)) return
+      if (performance.now() > until) throw error
+      await new Promise((resolve) => setTimeout(resolve, pause))
+      pause = Math.min(2 * pause, FORWARD_LIMITS.againMsMax)
+      this.counts.triedAgain += 1
+      if (this.#holdfast.authority.draining) {
+        error = drainingError()
+        continue
+      }
+      try {
+        return await handle()
+      } catch (thrown) {
+        error = asHoldfastError(thrown)
+        if (!this.mayForward(exchange, error)) throw error
+      }
+    }
+  }
+
+  /** False: nothing was done, and it may be tried again. */
+  async #carry(exchange: Exchange, { code, details }: HoldfastError): Promise<boolean> {
+    const { node } = details
+    if (code === 'not_owner' && typeof node !== 'string') return false
+    const to = code === 'draining' ? await this.#anyOther() : await this.#urlOf(node as string)
+    if (to === null) return false
+    const isAlive = async (): Promise<boolean> =>
+      code === 'draining'
+        ? (await this.#directory.others()).includes(to)
+        : (await this.#directory.urlOf(node as string)) !== null
+    const from = this.#addressOf(exchange.request)
+    const isDone = await this.#carrier.carry({ exchange, to, from, isAlive })
+    if (isDone) this.counts.passedOn += 1
+    return isDone
+  }
+
+  async #anyOther(): Promise<string | null> {
+    const others = await this.#directory.others()
+    return others[Math.floor(Math.random() * others.length)] ?? null
+  }
+
+  /** Null too if the store cannot say. */
+  #urlOf(node: string): Promise<string | null> {
+    return this.#directory.urlOf(node).catch(() => null)
+  }
+
+  /** For a socket whose session another node owns. */
+  open(node: string, traveller: Traveller): Passage {
+    this.counts.sockets += 1
+    return new SocketPassage(this.seal, this.#urlOf(node), traveller)
+  }
+
+  /** Learns whom to pass on to, while the store can still say. */
+  async prepareToLeave(): Promise<void> {
+    await this.#directory.others()
+  }
+
+  /** Leaves time to those who do not know yet that this node is about to go. */
+  async linger(msMax: number): Promise<void> {
+    const ms = Math.min(FORWARD_LIMITS.lingerMs, msMax)
+    await new Promise((resolve) => setTimeout(resolve, ms))
+  }
+
+  /** Waits for what is under way, but not longer than `ms`. */
+  async close(ms: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise((resolve) => {
+      timer = setTimeout(resolve, ms)
+    })
+    await Promise.race([Promise.all(this.#underWay), late])
+    clearTimeout(timer)
+    this.#carrier.close()
+  }
+}

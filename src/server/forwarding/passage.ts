@@ -1,0 +1,73 @@
+/**
+ * A socket that came to the wrong node: its messages go to the owner and back as they are. When
+ * either end closes, so does the other, with the same code and reason.
+ */
+import { WebSocket, type RawData } from 'ws'
+import type { Passage, Traveller } from '../../doors/connect/socket.ts'
+import { CONNECT_PATH } from '../paths.ts'
+import { FORWARD_LIMITS } from './limits.ts'
+import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
+
+/** Codes that stand for a connection that broke, and may not be sent. */
+const BROKEN: ReadonlySet<number> = new Set([1005, 1006, 1015])
+const COME_BACK = 1012
+
+export class SocketPassage implements Passage {
+  readonly #traveller: Traveller
+  /** What was said before the other node could be reached. */
+  #waiting: string[]
+  #socket: WebSocket | null = null
+  #isOver = false
+
+  constructor(seal: Seal, url: Promise<string | null>, traveller: Traveller) {
+    this.#traveller = traveller
+    this.#waiting = [traveller.hello]
+    url.then(
+      (to) => this.#open(seal, to),
+      () => this.#end(null, ''),
+    )
+  }
+
+  #open(seal: Seal, to: string | null): void {
+    if (this.#isOver) return
+    if (to === null) return this.#end(null, '')
+    const sealed = seal.make({ method: 'GET', url: CONNECT_PATH })
+    const socket = new WebSocket(`${to.replace(/^http/, 'ws')}${CONNECT_PATH}`, {
+      headers: { [SEAL_HEADER]: sealed, [CLIENT_HEADER]: this.#traveller.address },
+      handshakeTimeout: FORWARD_LIMITS.connectMs,
+      perMessageDeflate: false,
+    })
+    this.#socket = socket
+    socket.on('open', () => {
+      for (const message of this.#waiting.splice(0)) socket.send(message)
+    })
+    socket.on('message', (data: RawData) => this.#traveller.told(data as Buffer))
+    socket.on('close', (code, reason) => this.#end(code, reason.toString()))
+    // The close event follows.
+    socket.on('error', () => undefined)
+  }
+
+  send(message: string): void {
+    const socket = this.#socket
+    if (socket?.readyState === WebSocket.OPEN) {
+      if (socket.bufferedAmount > this.#traveller.bufferedBytesMax) return socket.terminate()
+      return socket.send(message)
+    }
+    if (this.#waiting.length < FORWARD_LIMITS.messagesWaitingMax) this.#waiting.push(message)
+  }
+
+  close(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    // As abrupt as it was on the other side: the session's policy decides what that means.
+    this.#socket?.terminate()
+  }
+
+  /** Null: it was never reached. */
+  #end(code: number | null, reason: string): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#waiting = []
+    this.#traveller.ended(code === null || BROKEN.has(code) ? COME_BACK : code, reason)
+  }
+}

@@ -1,0 +1,52 @@
+/**
+ * How nodes know each other: what one passes on carries a seal that only who has the cluster's
+ * secret can make, over the very request, and good for a few minutes. It says no more than that
+ * the first look (`Host`, `Origin`, rates) was taken elsewhere, and that the request must not be
+ * passed on again: a caller's token is checked by every node anew.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+
+export const SEAL_HEADER = 'x-holdfast-seal'
+/** The caller's own address, for limits only. */
+export const CLIENT_HEADER = 'x-holdfast-client'
+
+/** How far the clocks of two nodes may be apart, and how long a seal is good. */
+const SEAL_MS = 300_000
+
+type Sealed = { readonly method: string; readonly url: string }
+
+export class Seal {
+  readonly #secret: string
+  readonly #judged = new WeakMap<IncomingMessage, boolean>()
+
+  constructor(secret: string) {
+    this.#secret = secret
+  }
+
+  make(request: Sealed): string {
+    const at = Date.now().toString(36)
+    return `${at}.${this.#digest(at, request).toString('base64url')}`
+  }
+
+  /** Whether a node of this cluster has passed this request on. */
+  isOn(request: IncomingMessage): boolean {
+    const judged = this.#judged.get(request) ?? this.#judge(request)
+    this.#judged.set(request, judged)
+    return judged
+  }
+
+  #judge({ method = '', url = '', headers }: IncomingMessage): boolean {
+    const text = headers[SEAL_HEADER]
+    if (typeof text !== 'string') return false
+    const [at = '', digest = ''] = text.split('.')
+    const shown = Buffer.from(digest, 'base64url')
+    const expected = this.#digest(at, { method, url })
+    if (shown.length !== expected.length || !timingSafeEqual(shown, expected)) return false
+    return Math.abs(Date.now() - Number.parseInt(at, 36)) <= SEAL_MS
+  }
+
+  #digest(at: string, { method, url }: Sealed): Buffer {
+    return createHmac('sha256', this.#secret).update(`${at}\n${method}\n${url}`).digest()
+  }
+}

@@ -1,0 +1,2 @@
+/** Where sockets are opened. */
+export const CONNECT_PATH = '/v1/connect'

@@ -1,0 +1,116 @@
+/**
+ * Appends of many sessions in one statement, which is one transaction and one sync.
+ *
+ * I4: when the answer to a statement is lost, what became of it is found out, never guessed: the
+ * same appends are sent again, those that were carried out match no row, and a row that stands
+ * under our epoch at or past our last event says so. One append of a session is under way at a
+ * time, so nothing else can have moved it there.
+ */
+import type { Append, AppendOutcome } from '../../core/store.ts'
+import { storedName } from '../names.ts'
+import type { Database } from './database.ts'
+import { storeError } from './failures.ts'
+import type { Statements } from './statements.ts'
+
+type Position = { readonly epoch: number; readonly seq: number }
+
+export class Appends {
+  readonly #database: Database
+  readonly #sql: Statements
+
+  constructor(database: Database, sql: Statements) {
+    this.#database = database
+    this.#sql = sql
+  }
+
+  async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
+    const outcomes = new Map<Append, AppendOutcome>()
+    for (const round of roundsOf(appends)) {
+      const some = await this.#appendRound(round)
+      round.forEach((append, index) => outcomes.set(append, some[index] ?? 'stale'))
+    }
+    return appends.map((append) => outcomes.get(append) ?? 'stale')
+  }
+
+  /** One that fails by its own fault is found by running each alone, so that it harms nobody. */
+  async #appendRound(round: readonly Append[]): Promise<readonly AppendOutcome[]> {
+    try {
+      return await this.#database.rideOut((isAgain) => this.#extend(round, isAgain))
+    } catch (thrown) {
+      const error = storeError(thrown)
+      if (error.code !== 'internal' || round.length === 1) throw error
+      const alone = await Promise.allSettled(round.map((append) => this.#appendRound([append])))
+      const failed = alone.find(({ status }) => status === 'rejected')
+      if (failed?.status === 'rejected') throw failed.reason
+      return alone.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
+    }
+  }
+
+  async #extend(round: readonly Append[], isAgain: boolean): Promise<readonly AppendOutcome[]> {
+    const rows = await this.#database.query<{ place: number }>(this.#sql.append, valuesOf(round))
+    const places = new Set(rows.map(({ place }) => place))
+    const outcomes = round.map((_, index) => (places.has(index + 1) ? 'appended' : 'stale'))
+    if (!isAgain || rows.length === round.length) return outcomes
+    return this.#findOut(round, outcomes)
+  }
+
+  async #findOut(
+    round: readonly Append[],
+    outcomes: readonly AppendOutcome[],
+  ): Promise<readonly AppendOutcome[]> {
+    const ids = round.map(({ session }) => storedName(session))
+    const rows = await this.#database.query<Position & { id: string }>(this.#sql.positions, [ids])
+    const positions = new Map(rows.map((row) => [row.id, row]))
+    return round.map(({ session, epoch, after, events }, index) => {
+      const position = positions.get(storedName(session))
+      const isThere = position?.epoch === epoch && position.seq >= after + events.length
+      return isThere ? 'appended' : (outcomes[index] ?? 'stale')
+    })
+  }
+}
+
+/** A statement changes a row once: a session's second append goes into a second statement. */
+function roundsOf(appends: readonly Append[]): readonly (readonly Append[])[] {
+  const rounds: Append[][] = []
+  const seen = new Map<string, number>()
+  for (const append of appends) {
+    const round = seen.get(append.session) ?? 0
+    seen.set(append.session, round + 1)
+    const some = (rounds[round] ??= [])
+    some.push(append)
+  }
+  // Rows are locked in one order, whoever else appends to the same sessions.
+  return rounds.map((round) => round.toSorted(bySession))
+}
+
+function bySession(one: Append, other: Append): number {
+  if (one.session === other.session) return 0
+  return one.session < other.session ? -1 : 1
+}
+
+function valuesOf(round: readonly Append[]): unknown[] {
+  const events: [number[], number[], string[]] = [[], [], []]
+  const snapshots: [number[], number[], string[]] = [[], [], []]
+  round.forEach(({ after, events: bodies, snapshot }, index) => {
+    bodies.forEach((body, offset) => add(events, index + 1, after + offset + 1, body))
+    if (snapshot !== null) add(snapshots, index + 1, after + bodies.length, snapshot)
+  })
+  return [
+    round.map(({ session }) => storedName(session)),
+    round.map(({ epoch }) => epoch),
+    round.map(({ after }) => after),
+    round.map((append) => append.events.length),
+    round.map(({ at }) => at),
+    round.map(({ closed }) => closed),
+    round.map(({ pending }) => pending),
+    round.map(({ expiresAt }) => expiresAt),
+    ...events,
+    ...snapshots,
+  ]
+}
+
+function add(columns: [number[], number[], string[]], place: number, seq: number, body: string) {
+  columns[0].push(place)
+  columns[1].push(seq)
+  columns[2].push(body)
+}

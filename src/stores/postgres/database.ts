@@ -1,0 +1,268 @@
+/**
+ * The connections: a bounded pool, and one more for the lease, so that no crowd in the pool can
+ * keep a node from proving that it lives. Every wait is bounded, and what fails because the way to
+ * the database is lost is tried again for a while.
+ */
+import type { Pool, PoolClient, PoolConfig, QueryConfig, QueryResultRow } from 'pg'
+import { HoldfastError } from '../../core/errors.ts'
+import { storeError } from './failures.ts'
+
+export type PostgresStoreOptions = {
+  /** `postgres://USER@HOST/DATABASE`; its query may say `schema` and `pool`, see below. */
+  readonly url: string
+  /** Where the tables are, made if need be (holdfast). */
+  readonly schema?: string
+  /** The most connections, besides the one for the lease (8). */
+  readonly pool?: number
+  /** How long what failed for want of a connection is tried again (5,000). */
+  readonly rideOutMs?: number
+  /** Where other nodes reach this one. */
+  readonly advertise?: string
+}
+
+/** What runs statements: the database, or one connection in a transaction. */
+export interface Session {
+  query<Row extends QueryResultRow>(sql: string | Named, values?: unknown[]): Promise<Row[]>
+}
+
+/** A statement that each connection prepares once. */
+export type Named = { readonly name: string; readonly text: string }
+
+const VERSION_MIN = 130_000
+const VERSION_MIN_TEXT = '13'
+
+const LIMITS = {
+  pool: 8,
+  poolMax: 100,
+  rideOutMs: 5_000,
+  /** To make a connection, or to wait for one of the pool. */
+  connectMs: 5_000,
+  /** Of one statement: the server gives up first, then the driver. */
+  statementMs: 10_000,
+  answerMs: 12_000,
+  /** Between two tries: doubled from the first to the second. */
+  againMs: 25,
+  againMsMax: 500,
+} as const
+
+export class Database implements Session {
+  readonly schema: string
+  readonly #pool: Pool
+  readonly #leasePool: Pool
+  readonly #rideOutMs: number
+  readonly #underWay = new Set<Promise<unknown>>()
+  #closing: Promise<void> | null = null
+
+  private constructor(pools: readonly [Pool, Pool], schema: string, rideOutMs: number) {
+    this.#pool = pools[0]
+    this.#leasePool = pools[1]
+    this.schema = schema
+    this.#rideOutMs = rideOutMs
+    // An idle connection that breaks is gone from the pool already.
+    for (const pool of pools) pool.on('error', () => undefined)
+  }
+
+  /** Connects and checks that what is there can hold a durable store. */
+  static async open(options: PostgresStoreOptions): Promise<Database> {
+    const { config, schema, pool } = readOptions(options)
+    // Loaded here, so that who uses another store does not pay for it.
+    const { default: driver } = await import('pg')
+    const types = { getTypeParser: parserFor(driver.types.getTypeParser) }
+    const newPool = (max: number): Pool => new driver.Pool({ ...config, types, max })
+    const pools = [newPool(pool), newPool(1)] as const
+    const database = new Database(pools, schema, options.rideOutMs ?? LIMITS.rideOutMs)
+    try {
+      await database.#check()
+      return database
+    } catch (thrown) {
+      await database.close()
+      throw thrown
+    }
+  }
+
+  async #check(): Promise<void> {
+    const [found] = await this.query<Record<'version' | 'fsync' | 'commit', string>>(
+      `SELECT current_setting('server_version_num') AS version, current_setting('fsync') AS fsync,
+        current_setting('synchronous_commit') AS commit`,
+    )
+    if (found === undefined) throw new HoldfastError('internal', 'the database says nothing')
+    if (Number(found.version) < VERSION_MIN) {
+      const text = `PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`
+      throw new HoldfastError('store_unavailable', text)
+    }
+    if (found.fsync !== 'off' && found.commit !== 'off') return
+    throw new HoldfastError(
+      'store_unavailable',
+      'the database forgets what it has acknowledged: ' +
+        `fsync is ${found.fsync}, synchronous_commit is ${found.commit}; both must not be off`,
+    )
+  }
+
+  async query<Row extends QueryResultRow>(
+    sql: string | Named,
+    values: unknown[] = [],
+  ): Promise<Row[]> {
+    return this.#run(this.#pool, sql, values, LIMITS.answerMs)
+  }
+
+  /** On the lease's own connection, and given up after `answerMs`. */
+  async queryLease<Row extends QueryResultRow>(
+    sql: Named,
+    values: unknown[],
+    answerMs: number,
+  ): Promise<Row[]> {
+    return this.#run(this.#leasePool, sql, values, answerMs)
+  }
+
+  /** The pool drops a connection on which anything failed. */
+  async #run<Row extends QueryResultRow>(
+    pool: Pool,
+    sql: string | Named,
+    values: unknown[],
+    answerMs: number,
+  ): Promise<Row[]> {
+    this.#assertOpen()
+    const named = typeof sql === 'string' ? { text: sql } : sql
+    const query: QueryConfig & { query_timeout: number } = {
+      ...named,
+      values,
+      query_timeout: answerMs,
+    }
+    const asked = pool.query<Row>(query)
+    this.#underWay.add(asked)
+    try {
+      return (await asked).rows
+    } catch (thrown) {
+      throw storeError(thrown)
+    } finally {
+      this.#underWay.delete(asked)
+    }
+  }
+
+  /** All or nothing. Not tried again. */
+  async transaction(work: (session: Session) => Promise<void>): Promise<void> {
+    this.#assertOpen()
+    let client: PoolClient | undefined
+    try {
+      client = await this.#pool.connect()
+      await client.query('BEGIN')
+      await work(sessionOf(client))
+      await client.query('COMMIT')
+      client.release()
+    } catch (thrown) {
+      // The server rolls back what its client left.
+      client?.release(true)
+      throw storeError(thrown)
+    }
+  }
+
+  /**
+   * Does `work` again as long as it fails for want of the database, and not too long.
+   * `isAgain`: an earlier try failed, and nobody knows whether it was carried out.
+   */
+  async rideOut<Result>(work: (isAgain: boolean) => Promise<Result>): Promise<Result> {
+    const until = performance.now() + this.#rideOutMs
+    let pause: number = LIMITS.againMs
+    for (let isAgain = false; ; isAgain = true) {
+      try {
+        return await work(isAgain)
+      } catch (thrown) {
+        const error = storeError(thrown)
+        const isOver = performance.now() + pause > until || this.#closing !== null
+        if (error.code !== 'store_unavailable' || isOver) throw error
+      }
+      await new Promise((resolve) => setTimeout(resolve, pause))
+      pause = Math.min(2 * pause, LIMITS.againMsMax)
+    }
+  }
+
+  /** Lets what is under way end, then lets go of all connections. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  /** The pool would forget those who still wait for a connection. */
+  async #close(): Promise<void> {
+    await Promise.allSettled(this.#underWay)
+    await Promise.all([this.#pool.end(), this.#leasePool.end()])
+  }
+
+  get isClosing(): boolean {
+    return this.#closing !== null
+  }
+
+  #assertOpen(): void {
+    if (this.#closing !== null) throw closedError()
+  }
+}
+
+function closedError(): HoldfastError {
+  return new HoldfastError('store_unavailable', 'the store is closed')
+}
+
+function sessionOf(client: PoolClient): Session {
+  return {
+    query: async <Row extends QueryResultRow>(sql: string | Named, values: unknown[] = []) => {
+      const query = typeof sql === 'string' ? { text: sql } : sql
+      // Without values several statements may stand in one text.
+      return (await client.query<Row>(values.length === 0 ? query.text : { ...query, values })).rows
+    },
+  }
+}
+
+type ReadOptions = {
+  readonly config: PoolConfig
+  readonly schema: string
+  readonly pool: number
+}
+
+function readOptions(options: PostgresStoreOptions): ReadOptions {
+  const url = parseUrl(options.url)
+  const schema = options.schema ?? url.searchParams.get('schema') ?? 'holdfast'
+  const pool = options.pool ?? Number(url.searchParams.get('pool') ?? LIMITS.pool)
+  if (!/^[a-z_][a-z0-9_]{0,62}$/.test(schema)) {
+    throw invalid('schema must be of a-z, 0-9 and _, at most 63, and begin with no digit')
+  }
+  if (!Number.isInteger(pool) || pool < 1 || pool > LIMITS.poolMax) {
+    throw invalid(`pool must be a whole number from 1 to ${LIMITS.poolMax}`)
+  }
+  url.searchParams.delete('schema')
+  url.searchParams.delete('pool')
+  return { config: configOf(url), schema: `"${schema}"`, pool }
+}
+
+/** Never repeats the text: there may be a password in it. */
+function parseUrl(text: string): URL {
+  const isOurs = /^postgres(ql)?:\/\/./.test(text)
+  if (!isOurs || !URL.canParse(text)) {
+    throw invalid('the store must be like postgres://USER:PASSWORD@HOST/DATABASE')
+  }
+  return new URL(text)
+}
+
+function configOf(url: URL): PoolConfig {
+  return {
+    connectionString: url.href,
+    application_name: 'holdfast',
+    connectionTimeoutMillis: LIMITS.connectMs,
+    statement_timeout: LIMITS.statementMs,
+    query_timeout: LIMITS.answerMs,
+    idle_in_transaction_session_timeout: LIMITS.statementMs,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+  }
+}
+
+function invalid(message: string): HoldfastError {
+  return new HoldfastError('invalid_field', message, { field: 'store' })
+}
+
+const INT8_OID = 20
+
+/** Our 64-bit numbers are positions and times: they fit into a JavaScript number. */
+function parserFor<Parser>(usual: Parser): Parser {
+  const parser = (oid: number, format?: string): unknown =>
+    oid === INT8_OID ? Number : (usual as (oid: number, format?: string) => unknown)(oid, format)
+  return parser as Parser
+}

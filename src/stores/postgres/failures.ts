@@ -1,0 +1,66 @@
+/**
+ * What PostgreSQL's errors mean for a caller. Whatever may pass by itself, a lost connection, a
+ * restart, a failover, is `store_unavailable`: the outcome is unknown, and trying again may help.
+ */
+import { HoldfastError, type ErrorCode } from '../../core/errors.ts'
+
+/** By SQLSTATE, or by its first two characters, its class. */
+const CODES: Readonly<Record<string, ErrorCode>> = {
+  '08': 'store_unavailable', // connection exceptions
+  '0A': 'store_unavailable', // a prepared plan that a migration has made invalid
+  '25006': 'store_unavailable', // read-only: a standby that is not promoted yet
+  '26': 'store_unavailable', // a pooler has lost our prepared statement
+  '28': 'store_unavailable', // who we are is not accepted
+  '3D': 'store_unavailable', // there is no such database
+  '40': 'store_unavailable', // rolled back: deadlock, serialization
+  '42501': 'store_unavailable', // not permitted
+  '53': 'store_unavailable', // out of connections or memory
+  '53100': 'store_full',
+  '55P03': 'store_unavailable', // lock not available
+  '57': 'store_unavailable', // cancelled, shut down, cannot connect now
+  '58': 'store_unavailable', // the server's own system failed
+  XX001: 'store_corrupt',
+  XX002: 'store_corrupt',
+}
+
+/** Whatever was thrown while the database was used, as an error with a code. */
+export function storeError(thrown: unknown): HoldfastError {
+  if (thrown instanceof HoldfastError) return thrown
+  const reason = reasonOf(thrown)
+  const code = codeOf(thrown)
+  return new HoldfastError(code, sentence(code, reason), { reason })
+}
+
+/** Nothing but what the driver says: it names no password. */
+function reasonOf(thrown: unknown): string {
+  if (thrown instanceof AggregateError) return reasonOf(thrown.errors[0])
+  const message = thrown instanceof Error ? thrown.message : String(thrown)
+  return message.replaceAll(/\s+/g, ' ').trim()
+}
+
+function codeOf(thrown: unknown): ErrorCode {
+  const { code, severity } = thrown as { code?: unknown; severity?: unknown }
+  // Only the server's own answers have a severity. Everything else is the way there and back.
+  if (typeof severity !== 'string' || typeof code !== 'string') return codeOfDriver(thrown)
+  return CODES[code] ?? CODES[code.slice(0, 2)] ?? 'internal'
+}
+
+/** What the driver throws without a server is about the connection, unless we called it wrongly. */
+function codeOfDriver(thrown: unknown): ErrorCode {
+  return thrown instanceof TypeError || thrown instanceof RangeError
+    ? 'internal'
+    : 'store_unavailable'
+}
+
+function sentence(code: ErrorCode, reason: string): string {
+  switch (code) {
+    case 'store_unavailable':
+      return `the database cannot be used for now (${reason})`
+    case 'store_full':
+      return `the database has no room (${reason}): free some, and Holdfast goes on by itself`
+    case 'store_corrupt':
+      return `the database is damaged (${reason}): restore a backup`
+    default:
+      return reason
+  }
+}

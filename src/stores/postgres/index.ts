@@ -1,0 +1,257 @@
+/**
+ * The distributed engine: any number of nodes on one PostgreSQL.
+ *
+ * I1, I4 and I5 are kept by the database alone: a unique index, one row per session that every
+ * append must match, and an epoch that each claim raises. A node that was frozen or cut off can ask
+ * whatever it likes. While the database is away each step is tried again for a while, and then
+ * refused with `store_unavailable`.
+ */
+import { HoldfastError } from '../../core/errors.ts'
+import type {
+  Append,
+  AppendOutcome,
+  Claim,
+  ListPage,
+  ListQuery,
+  ReadResult,
+  Reservation,
+  Reserved,
+  Store,
+  StoredEvent,
+} from '../../core/store.ts'
+import { nameFrom, storedName } from '../names.ts'
+import { Watchers, type Listener } from '../watchers.ts'
+import { Appends } from './appends.ts'
+import { Database, type PostgresStoreOptions } from './database.ts'
+import { listSessions } from './listing.ts'
+import { Nodes, type NodeRow } from './nodes.ts'
+import { sessionRow, type StoredRow } from './rows.ts'
+import { migrate } from './schema.ts'
+import { statementsFor, type Statements } from './statements.ts'
+
+export type { PostgresStoreOptions } from './database.ts'
+export type { NodeRow } from './nodes.ts'
+
+/** How often a step starts over when what it found is gone meanwhile. */
+const ATTEMPTS = 16
+
+/** Connects, and makes or brings up to date the tables if need be. */
+export async function openPostgresStore(
+  options: PostgresStoreOptions & { readonly version?: string },
+): Promise<PostgresStore> {
+  const database = await Database.open(options)
+  try {
+    await migrate(database)
+    const { advertise: url = null, version = '' } = options
+    return new PostgresStore(database, { url, version })
+  } catch (thrown) {
+    await database.close()
+    throw thrown
+  }
+}
+
+export class PostgresStore implements Store {
+  readonly #database: Database
+  readonly #sql: Statements
+  readonly #appends: Appends
+  readonly #nodes: Nodes
+  readonly #watchers = new Watchers()
+  /** The last claim of a session that is under way. */
+  readonly #claims = new Map<string, Promise<void>>()
+
+  constructor(database: Database, self: { readonly url: string | null; readonly version: string }) {
+    this.#database = database
+    this.#sql = statementsFor(database.schema)
+    this.#appends = new Appends(database, this.#sql)
+    this.#nodes = new Nodes(database, this.#sql, self)
+  }
+
+  async reserve(reservation: Reservation): Promise<Reserved> {
+    let isLost = false
+    for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+      const isCreated = await this.#database.rideOut((isAgain) => {
+        isLost ||= isAgain
+        return this.#create(reservation)
+      })
+      if (isCreated) return { type: 'created', id: reservation.id, epoch: 1 }
+      const found = await this.#findReserved(reservation, isLost)
+      if (found !== null) return found
+    }
+    throw new HoldfastError('store_unavailable', 'the key was taken and freed again and again')
+  }
+
+  async #create(reservation: Reservation): Promise<boolean> {
+    const { id, key, agent, internal, labels, node, at, expiresAt, body } = reservation
+    const rows = await this.#database.query(this.#sql.create, [
+      storedName(id),
+      key === null ? null : storedName(key),
+      storedName(agent),
+      internal,
+      JSON.stringify(labels),
+      storedName(node),
+      at,
+      expiresAt,
+      body,
+      Object.keys(labels).map(storedName),
+      Object.values(labels).map(storedName),
+    ])
+    return rows.length > 0
+  }
+
+  /** Null: what was in the way is gone. `isLost`: an earlier try may have created it. */
+  async #findReserved(
+    { id, explicit, key }: Reservation,
+    isLost: boolean,
+  ): Promise<Reserved | null> {
+    const storedKey = key === null ? null : storedName(key)
+    const rows = await this.#database.rideOut(() =>
+      this.#database.query<StoredRow>(this.#sql.byIdOrKey, [storedName(id), storedKey]),
+    )
+    const existing = rows.find((row) => row.id === storedName(id))
+    const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
+    const holderId = holder === undefined ? null : nameFrom(holder.id)
+    if (explicit && existing !== undefined) return foundExplicit(existing, id, key, holderId)
+    // Nobody else can have this id: it was made for this reservation alone.
+    if (isLost && existing?.epoch === 1) return { type: 'created', id, epoch: 1 }
+    if (holderId !== null) return { type: explicit ? 'taken' : 'found', id: holderId }
+    if (existing === undefined) return null
+    throw new HoldfastError('internal', `session id ${id} is in use`)
+  }
+
+  /** Claims of one session are carried out in the order in which they were asked for. */
+  claim(session: string, node: string): Promise<Claim> {
+    const before = this.#claims.get(session)
+    const claiming =
+      before === undefined
+        ? this.#claim(session, node)
+        : before.then(() => this.#claim(session, node))
+    const settled = claiming.then(
+      () => undefined,
+      () => undefined,
+    )
+    this.#claims.set(session, settled)
+    void settled.then(() => {
+      if (this.#claims.get(session) === settled) this.#claims.delete(session)
+    })
+    return claiming
+  }
+
+  async #claim(session: string, node: string): Promise<Claim> {
+    const names = [storedName(session), storedName(node)]
+    const [answer] = await this.#database.rideOut(() =>
+      this.#database.query<{ holder: string | null; granted: number | null }>(
+        this.#sql.claim,
+        names,
+      ),
+    )
+    if (answer !== undefined && answer.holder !== null) {
+      return { type: 'owned', node: nameFrom(answer.holder) }
+    }
+    return this.#load(session, answer?.granted ?? null)
+  }
+
+  async #load(session: string, epoch: number | null): Promise<Claim> {
+    const rows = await this.#database.rideOut(() =>
+      this.#database.query<StoredEvent & { isSnapshot: boolean }>(this.#sql.load, [
+        storedName(session),
+      ]),
+    )
+    const snapshot = rows.find(({ isSnapshot }) => isSnapshot)
+    const { stored, events } = splitRow(rows.filter(({ isSnapshot }) => !isSnapshot))
+    if (stored === null) return { type: 'unknown' }
+    if (stored.state === 'erased') return { type: 'erased' }
+    assertNoGap(stored, snapshot?.seq ?? 0, events, stored.seq)
+    const row = sessionRow(stored)
+    return { type: 'claimed', row, epoch, snapshot: snapshot?.body ?? null, tail: events }
+  }
+
+  async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
+    if (appends.length === 0) return []
+    const outcomes = await this.#appends.append(appends)
+    this.#watchers.tell(appends, outcomes)
+    return outcomes
+  }
+
+  async read(session: string, after: number, limit: number): Promise<ReadResult> {
+    const from = Math.max(0, after)
+    const rows = await this.#database.rideOut(() =>
+      this.#database.query<StoredEvent>(this.#sql.read, [storedName(session), from, limit]),
+    )
+    const { stored, events } = splitRow(rows)
+    if (stored === null) return { row: null, events: [] }
+    if (stored.state !== 'erased') {
+      assertNoGap(stored, from, events, Math.min(stored.seq, from + Math.min(limit, 1)))
+    }
+    return { row: sessionRow(stored), events }
+  }
+
+  list(query: ListQuery): Promise<ListPage> {
+    return listSessions(this.#database, query)
+  }
+
+  beat(node: string, leaseMs: number): Promise<void> {
+    return this.#nodes.beat(node, leaseMs)
+  }
+
+  async erase(session: string): Promise<boolean> {
+    return this.#database.rideOut(async (isAgain) => {
+      const names = [storedName(session)]
+      if ((await this.#database.query(this.#sql.erase, names)).length > 0) return true
+      // The answer that it was erased may have been lost.
+      return isAgain && (await this.read(session, 0, 0)).row?.state === 'erased'
+    })
+  }
+
+  watch(listener: Listener): () => void {
+    return this.#watchers.add(listener)
+  }
+
+  /** Where a living node is reached by others; null if it is gone, or did not say. */
+  urlOf(node: string): Promise<string | null> {
+    return this.#nodes.urlOf(node)
+  }
+
+  /** The nodes, the oldest first; also some whose lease is over. */
+  nodes(): Promise<readonly NodeRow[]> {
+    return this.#nodes.list()
+  }
+
+  close(): Promise<void> {
+    this.#watchers.clear()
+    return this.#database.close()
+  }
+}
+
+function foundExplicit(
+  { state, key: storedKey }: StoredRow,
+  id: string,
+  key: string | null,
+  holder: string | null,
+): Reserved {
+  if (state !== 'open') return { type: 'closed', id, state }
+  if (key === null || storedKey === storedName(key)) return { type: 'found', id }
+  return { type: 'taken', id: holder ?? id }
+}
+
+/** The row travels as event 0. */
+function splitRow(rows: readonly StoredEvent[]): {
+  readonly stored: StoredRow | null
+  readonly events: readonly StoredEvent[]
+} {
+  const row = rows.find(({ seq }) => seq === 0)
+  if (row === undefined) return { stored: null, events: [] }
+  const events = rows.filter(({ seq }) => seq > 0).map(({ seq, body }) => ({ seq, body }))
+  return { stored: JSON.parse(row.body) as StoredRow, events }
+}
+
+/** I4: a gap is damage, never an answer. `until`: the least that the log must reach. */
+function assertNoGap(
+  { id }: StoredRow,
+  after: number,
+  events: readonly StoredEvent[],
+  until: number,
+): void {
+  const isWhole = events.every(({ seq }, index) => seq === after + index + 1)
+  if (isWhole && after + events.length >= until) return
+  throw new HoldfastError('store_corrupt', `the log of session ${id} has a gap after ${after}`)
+}

@@ -1,0 +1,87 @@
+/**
+ * The nodes that live: one row each, a lease on the database's clock. Beats go out one after the
+ * other, so that none that was late can undo the last one.
+ */
+import { nameFrom, storedName } from '../names.ts'
+import type { Database } from './database.ts'
+import type { Statements } from './statements.ts'
+
+export type NodeRow = {
+  readonly name: string
+  /** Where other nodes reach it; null if it did not say. */
+  readonly url: string | null
+  readonly version: string
+  readonly startedAt: Date
+  /** What is left of its lease on the database's clock; not above 0: it is over. */
+  readonly leaseMs: number
+  /** Open sessions that it owns. */
+  readonly sessions: number
+}
+
+/** A beat that takes longer is given up: the next one is due. */
+const BEAT_MS_MIN = 500
+const BEAT_MS_MAX = 5_000
+/** Between two times of tidying up. */
+const TIDY_MS = 10_000
+
+export class Nodes {
+  readonly #database: Database
+  readonly #sql: Statements
+  readonly #url: string | null
+  readonly #version: string
+  #lastBeat: Promise<unknown> = Promise.resolve()
+  #tidiedAt = Number.NEGATIVE_INFINITY
+
+  constructor(
+    database: Database,
+    sql: Statements,
+    { url, version }: { readonly url: string | null; readonly version: string },
+  ) {
+    this.#database = database
+    this.#sql = sql
+    this.#url = url
+    this.#version = version
+  }
+
+  beat(node: string, leaseMs: number): Promise<void> {
+    const beating = this.#lastBeat.then(() => this.#beat(node, leaseMs))
+    this.#lastBeat = beating.catch(() => undefined)
+    return beating
+  }
+
+  async #beat(node: string, leaseMs: number): Promise<void> {
+    const answerMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
+    if (leaseMs <= 0) {
+      await this.#database.queryLease(this.#sql.leave, [storedName(node)], BEAT_MS_MAX)
+      return
+    }
+    const ms = Number.isFinite(leaseMs) ? leaseMs : null
+    const values = [storedName(node), this.#url, this.#version, ms]
+    await this.#database.queryLease(this.#sql.beat, values, answerMs)
+    this.#tidy()
+  }
+
+  /** Nobody waits for it, and it may fail. */
+  #tidy(): void {
+    const now = performance.now()
+    if (now - this.#tidiedAt < TIDY_MS || this.#database.isClosing) return
+    this.#tidiedAt = now
+    for (const sql of [this.#sql.unflag, this.#sql.forget]) {
+      this.#database.query(sql).catch(() => undefined)
+    }
+  }
+
+  /** Where a living node is reached; null if it is gone, or did not say. */
+  async urlOf(node: string): Promise<string | null> {
+    const name = storedName(node)
+    const [found] = await this.#database.rideOut(() =>
+      this.#database.query<{ url: string | null }>(this.#sql.node, [name]),
+    )
+    return found?.url ?? null
+  }
+
+  async list(): Promise<readonly NodeRow[]> {
+    const rows = await this.#database.rideOut(() => this.#database.query<NodeRow>(this.#sql.nodes))
+    return rows.map((row) => ({ ...row, name: nameFrom(row.name) }))
+  }
+}

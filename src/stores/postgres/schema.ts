@@ -1,0 +1,169 @@
+/**
+ * The tables, as numbered steps that only go forward. A step that was released never changes: its
+ * checksum is stored, and a schema whose steps are not exactly ours is refused, not guessed at.
+ *
+ * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index, so that nearly
+ * all updates stay within their page. `due_at` stands in for `expires_at`, and `flagged` for
+ * `pending`: hints that are never wrong in the direction that matters and that most turns need not
+ * touch. Times are the nodes' own, in milliseconds; only leases are on the database's clock.
+ */
+import { createHash } from 'node:crypto'
+import { HoldfastError } from '../../core/errors.ts'
+import type { Database, Session } from './database.ts'
+
+/** `$schema` stands for the schema's name. */
+const STEPS: readonly string[] = [
+  `CREATE TABLE $schema.sessions (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text COLLATE "C" NOT NULL UNIQUE,
+    key text COLLATE "C",
+    agent text NOT NULL,
+    internal boolean NOT NULL,
+    labels text NOT NULL,
+    state text COLLATE "C" NOT NULL,
+    epoch bigint NOT NULL,
+    owner text COLLATE "C",
+    seq bigint NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    pending boolean NOT NULL,
+    flagged boolean NOT NULL,
+    expires_at bigint,
+    due_at bigint,
+    closed_at bigint
+  ) WITH (fillfactor = 70);
+  CREATE UNIQUE INDEX sessions_by_open_key ON $schema.sessions (key)
+    WHERE state = 'open' AND key IS NOT NULL;
+  CREATE INDEX sessions_by_key ON $schema.sessions (key, number) WHERE key IS NOT NULL;
+  CREATE INDEX sessions_open ON $schema.sessions (number) WHERE state = 'open' AND NOT internal;
+  CREATE INDEX sessions_flagged ON $schema.sessions (number) WHERE flagged;
+  CREATE INDEX sessions_due ON $schema.sessions (due_at) WHERE due_at IS NOT NULL;
+  CREATE INDEX sessions_closed ON $schema.sessions (closed_at) WHERE closed_at IS NOT NULL;
+  CREATE TABLE $schema.events (
+    session bigint NOT NULL,
+    seq bigint NOT NULL,
+    body text NOT NULL,
+    PRIMARY KEY (session, seq)
+  );
+  CREATE TABLE $schema.snapshots (
+    session bigint PRIMARY KEY, seq bigint NOT NULL, body text NOT NULL
+  );
+  CREATE TABLE $schema.labels (
+    name text COLLATE "C" NOT NULL, value text COLLATE "C" NOT NULL, session bigint NOT NULL,
+    PRIMARY KEY (name, value, session)
+  );
+  CREATE INDEX labels_by_session ON $schema.labels (session);
+  CREATE TABLE $schema.nodes (
+    name text COLLATE "C" PRIMARY KEY,
+    url text,
+    version text NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lease_until timestamptz NOT NULL
+  ) WITH (fillfactor = 50);
+  CREATE FUNCTION $schema.claim(wanted text, claimant text)
+    RETURNS TABLE (holder text, granted bigint) LANGUAGE plpgsql AS $body$
+  DECLARE
+    held $schema.sessions%ROWTYPE;
+  BEGIN
+    -- Each statement sees what was committed before it: the leases are read after the lock is held.
+    SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
+    IF NOT FOUND OR held.state <> 'open' THEN
+      RETURN;
+    END IF;
+    IF held.owner <> claimant AND EXISTS (
+      SELECT FROM $schema.nodes WHERE name = held.owner AND lease_until > clock_timestamp()
+    ) THEN
+      RETURN QUERY SELECT held.owner, NULL::bigint;
+      RETURN;
+    END IF;
+    UPDATE $schema.sessions SET epoch = epoch + 1, owner = claimant WHERE number = held.number;
+    RETURN QUERY SELECT NULL::text, held.epoch + 1;
+  END $body$;`,
+]
+
+/** Any number of our own: whoever holds it migrates, everybody else waits. */
+const MIGRATION_LOCK = 7_420_001
+
+/** Brings the schema to the latest step, in one transaction, or refuses it. */
+export async function migrate(database: Database): Promise<void> {
+  // Without a lock and without rights to create anything: the usual case.
+  if ((await appliedSteps(database, database)).length === STEPS.length) return
+  await database.transaction(async (session) => {
+    await session.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
+    await createSchema(database, session)
+    await session.query(`CREATE TABLE IF NOT EXISTS ${database.schema}.migrations (
+      number integer PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL
+    )`)
+    const done = await appliedSteps(database, session)
+    for (let number = done.length + 1; number <= STEPS.length; number += 1) {
+      await applyStep(database, session, number)
+    }
+  })
+}
+
+/** Only if it is not there: else it needs no right to create one. */
+async function createSchema({ schema }: Database, session: Session): Promise<void> {
+  const [found] = await session.query<{ schema: string | null }>(
+    'SELECT to_regnamespace($1)::text AS schema',
+    [schema],
+  )
+  if (found?.schema === null) await session.query(`CREATE SCHEMA ${schema}`)
+}
+
+async function appliedSteps(database: Database, session: Session): Promise<readonly string[]> {
+  const table = `${database.schema}.migrations`
+  const [found] = await session.query<{ table: string | null }>(
+    'SELECT to_regclass($1)::text AS table',
+    [table],
+  )
+  if (found?.table === null) return refuseForeign(database, session)
+  const rows = await session.query<{ checksum: string }>(
+    `SELECT checksum FROM ${table} ORDER BY number`,
+  )
+  const done = rows.map(({ checksum }) => checksum)
+  checkSteps(done, database.schema)
+  return done
+}
+
+/** A schema that holds somebody else's tables is left alone. */
+async function refuseForeign(database: Database, session: Session): Promise<readonly string[]> {
+  const rows = await session.query(
+    'SELECT FROM pg_class WHERE relnamespace = to_regnamespace($1) LIMIT 1',
+    [database.schema],
+  )
+  if (rows.length === 0) return []
+  throw new HoldfastError(
+    'store_unavailable',
+    `the schema ${database.schema} belongs to another program: name another with ?schema=NAME`,
+  )
+}
+
+function checkSteps(done: readonly string[], schema: string): void {
+  if (done.length > STEPS.length) {
+    throw new HoldfastError(
+      'store_unavailable',
+      `the schema ${schema} was made by a newer Holdfast (step ${done.length}, ` +
+        `this one knows ${STEPS.length}): update Holdfast`,
+    )
+  }
+  const changed = done.findIndex((checksum, index) => checksum !== checksumOf(STEPS[index]!))
+  if (changed === -1) return
+  throw new HoldfastError(
+    'store_unavailable',
+    `the schema ${schema} is not the one that this Holdfast makes (step ${changed + 1} differs): ` +
+      'use the Holdfast that made it',
+  )
+}
+
+async function applyStep(database: Database, session: Session, number: number): Promise<void> {
+  const step = STEPS[number - 1]!
+  await session.query(step.replaceAll('$schema', database.schema))
+  await session.query(
+    `INSERT INTO ${database.schema}.migrations VALUES ($1, $2, clock_timestamp())`,
+    [number, checksumOf(step)],
+  )
+}
+
+function checksumOf(step: string): string {
+  return createHash('sha256').update(step).digest('hex')
+}

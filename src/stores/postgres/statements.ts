@@ -1,0 +1,145 @@
+/**
+ * The store's steps as SQL, each one statement, for one schema.
+ *
+ * I1 a key is unique among open sessions by an index, on which a second reservation waits for the
+ * first. I4, I5 an append is fenced by the row that it changes: PostgreSQL judges epoch and
+ * position again once it holds the row's lock, and events are written only for rows that changed.
+ */
+import type { Named } from './database.ts'
+import { ROW_COLUMNS } from './rows.ts'
+
+/** A page of a log ends when it has so much text, however few events that is. */
+const PAGE_BYTES = 1_048_576
+
+export type Statements = Readonly<Record<keyof ReturnType<typeof texts>, Named>>
+
+export function statementsFor(schema: string): Statements {
+  const named = Object.entries(texts(schema)).map(([name, text]) => [
+    name,
+    { name: `holdfast_${name}`, text },
+  ])
+  return Object.fromEntries(named) as Statements
+}
+
+function texts(schema: string) {
+  const sessions = `${schema}.sessions`
+  const events = `${schema}.events`
+  const snapshots = `${schema}.snapshots`
+  const labels = `${schema}.labels`
+  const nodes = `${schema}.nodes`
+  return {
+    create: `WITH created AS (
+        INSERT INTO ${sessions} (id, key, agent, internal, labels, state, epoch, owner, seq,
+          created_at, updated_at, pending, flagged, expires_at, due_at)
+        VALUES ($1, $2, $3, $4, $5, 'open', 1, $6, 1, $7, $7, false, false, $8, $8)
+        ON CONFLICT DO NOTHING RETURNING number
+      ), logged AS (
+        INSERT INTO ${events} (session, seq, body) SELECT number, 1, $9 FROM created
+      ), labelled AS (
+        INSERT INTO ${labels} (name, value, session)
+        SELECT given.name, given.value, created.number
+          FROM created, unnest($10::text[], $11::text[]) AS given (name, value)
+      )
+      SELECT number FROM created`,
+    byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
+      WHERE id = $1 OR (key = $2 AND state = 'open')`,
+    claim: `SELECT holder, granted FROM ${schema}.claim($1, $2)`,
+    append: appendText(sessions, events, snapshots),
+    positions: `SELECT id, epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
+    // The row as JSON, as if it were event 0: one statement sees one moment.
+    load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
+      snapshot AS (
+        SELECT seq, body FROM ${snapshots} WHERE session = (SELECT number FROM found)
+      )
+      SELECT 0::bigint AS seq, row_to_json(found)::text AS body, false AS "isSnapshot" FROM found
+      UNION ALL SELECT seq, body, true FROM snapshot
+      UNION ALL SELECT seq, body, false FROM ${events}
+        WHERE session = (SELECT number FROM found)
+          AND seq > coalesce((SELECT seq FROM snapshot), 0)
+      ORDER BY seq`,
+    read: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1)
+      SELECT 0::bigint AS seq, row_to_json(found)::text AS body FROM found
+      UNION ALL SELECT seq, body FROM (
+        SELECT seq, body,
+          sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS before
+        FROM (
+          SELECT seq, body FROM ${events}
+            WHERE session = (SELECT number FROM found) AND seq > $2::bigint
+            ORDER BY seq LIMIT $3::bigint
+        ) AS following
+      ) AS page WHERE before < ${PAGE_BYTES}
+      ORDER BY seq`,
+    erase: `WITH erased AS (
+        UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL
+        WHERE id = $1 AND state = 'closed' RETURNING number
+      ), unlogged AS (
+        DELETE FROM ${events} WHERE session = (SELECT number FROM erased)
+      ), unkept AS (
+        DELETE FROM ${snapshots} WHERE session = (SELECT number FROM erased)
+      ), unlabelled AS (
+        DELETE FROM ${labels} WHERE session = (SELECT number FROM erased)
+      )
+      SELECT number FROM erased`,
+    beat: `INSERT INTO ${nodes} (name, url, version, lease_until)
+      VALUES ($1, $2, $3,
+        coalesce(clock_timestamp() + $4::float8 * interval '1 millisecond', 'infinity'))
+      ON CONFLICT (name) DO UPDATE SET lease_until = excluded.lease_until`,
+    leave: `DELETE FROM ${nodes} WHERE name = $1`,
+    node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_until > clock_timestamp()`,
+    nodes: `SELECT nodes.name, nodes.url, nodes.version, nodes.started_at AS "startedAt",
+        extract(epoch FROM nodes.lease_until - clock_timestamp())::float8 * 1000 AS "leaseMs",
+        count(sessions.number) AS sessions
+      FROM ${nodes} AS nodes
+      LEFT JOIN ${sessions} AS sessions
+        ON sessions.owner = nodes.name AND sessions.state = 'open'
+      GROUP BY nodes.name ORDER BY nodes.started_at, nodes.name`,
+    // Neither the flag nor the row of a dead node harms; both only cost those who look.
+    unflag: `UPDATE ${sessions} SET flagged = false WHERE number IN (
+        SELECT number FROM ${sessions} WHERE flagged AND NOT pending
+        ORDER BY number LIMIT 500 FOR UPDATE SKIP LOCKED
+      ) AND NOT pending`,
+    forget: `DELETE FROM ${nodes} WHERE lease_until < clock_timestamp() - interval '1 hour'`,
+  }
+}
+
+/**
+ * $1 to $8: one entry per append. $9 to $11: one per event, and $12 to $14 one per snapshot, each
+ * with the place of its append, from 1 on. Answers the places that were appended.
+ */
+function appendText(sessions: string, events: string, snapshots: string): string {
+  return `WITH moved AS (
+      UPDATE ${sessions} AS held SET
+        seq = given.after + given.count,
+        updated_at = given.at,
+        pending = given.pending AND NOT given.closed,
+        flagged = (held.flagged OR given.pending) AND NOT given.closed,
+        expires_at = CASE WHEN NOT given.closed THEN given.expires_at END,
+        due_at = CASE
+          WHEN given.closed THEN NULL
+          WHEN given.expires_at IS NULL THEN held.due_at
+          WHEN held.due_at <= given.expires_at AND held.due_at > given.at THEN held.due_at
+          ELSE given.expires_at
+        END,
+        state = CASE WHEN given.closed THEN 'closed' ELSE 'open' END,
+        owner = CASE WHEN NOT given.closed THEN held.owner END,
+        closed_at = CASE WHEN given.closed THEN given.at END
+      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+          $6::boolean[], $7::boolean[], $8::bigint[])
+        WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
+      WHERE held.id = given.id AND held.epoch = given.epoch AND held.seq = given.after
+        AND held.state = 'open'
+      RETURNING held.number, given.place
+    ), logged AS (
+      INSERT INTO ${events} (session, seq, body)
+      SELECT moved.number, event.seq, event.body
+        FROM unnest($9::bigint[], $10::bigint[], $11::text[]) AS event (place, seq, body)
+        JOIN moved USING (place)
+    ), kept AS (
+      INSERT INTO ${snapshots} (session, seq, body)
+      SELECT moved.number, snapshot.seq, snapshot.body
+        FROM unnest($12::bigint[], $13::bigint[], $14::text[]) AS snapshot (place, seq, body)
+        JOIN moved USING (place)
+      ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, body = excluded.body
+    )
+    SELECT place FROM moved`
+}

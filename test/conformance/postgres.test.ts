@@ -1,0 +1,321 @@
+/** What PostgreSQL's store promises beyond the contract: its schema, and a database that goes away. */
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { openPostgresStore, type PostgresStore } from 'holdfast/postgres'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { Append, Reservation } from '../../src/core/store.ts'
+import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
+
+let database: TestDatabase
+let url: string
+let opened: { close(): Promise<void> }[]
+
+beforeAll(async () => {
+  database = await openTestDatabase()
+})
+afterAll(() => database.close())
+
+beforeEach(() => {
+  url = database.freshUrl()
+  opened = []
+})
+afterEach(async () => {
+  await Promise.all(opened.map((one) => one.close()))
+})
+
+type Options = Partial<Parameters<typeof openPostgresStore>[0]>
+
+async function open(options: Options = {}): Promise<PostgresStore> {
+  const store = await openPostgresStore({ url, ...options })
+  opened.push(store)
+  return store
+}
+
+function reservation(id: string, changes: Partial<Reservation> = {}): Reservation {
+  const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
+  return { ...plain, id, node: 'node-a', at: 1, expiresAt: null, body: '{"seq":1}', ...changes }
+}
+
+function append(session: string, after: number, text = 'hello'): Append {
+  const events = [JSON.stringify({ seq: after + 1, text })]
+  const flags = { snapshot: null, closed: false, pending: false, expiresAt: null }
+  return { session, epoch: 1, after, events, at: 2, ...flags }
+}
+
+describe('opening', () => {
+  test('makes the schema once, however many nodes start at once', async () => {
+    const stores = await Promise.all(Array.from({ length: 5 }, () => open({ pool: 2 })))
+    await stores[0]!.reserve(reservation('session', { key: 'alice' }))
+    for (const store of stores) {
+      const found = await store.reserve(reservation('other', { key: 'alice' }))
+      expect(found).toEqual({ type: 'found', id: 'session' })
+    }
+    const steps = await database.query(`SELECT number FROM ${schemaOf(url)}.migrations`)
+    expect(steps.map(({ number }) => number)).toEqual([1])
+  })
+
+  test('refuses a schema of a newer Holdfast, and one whose steps differ', async () => {
+    await (await open()).close()
+    await database.query(`UPDATE ${schemaOf(url)}.migrations SET checksum = 'changed'`)
+    await expect(openPostgresStore({ url })).rejects.toMatchObject({ code: 'store_unavailable' })
+    await database.query(`INSERT INTO ${schemaOf(url)}.migrations VALUES (99, 'unknown', now())`)
+    await expect(openPostgresStore({ url })).rejects.toMatchObject({
+      message: expect.stringContaining('newer Holdfast') as string,
+    })
+  })
+
+  test('refuses a schema of another program, and leaves it alone', async () => {
+    await database.query(`CREATE SCHEMA ${schemaOf(url)} CREATE TABLE bookmarks (url text)`)
+    await expect(openPostgresStore({ url })).rejects.toMatchObject({
+      message: expect.stringContaining('another program') as string,
+    })
+    const tables = `SELECT tablename FROM pg_tables WHERE schemaname = '${schemaOf(url)}'`
+    expect(await database.query(tables)).toEqual([{ tablename: 'bookmarks' }])
+  })
+
+  test('refuses a database that forgets what it acknowledged', async () => {
+    const forgetful = new URL(url)
+    forgetful.searchParams.set('options', '-c synchronous_commit=off')
+    await expect(openPostgresStore({ url: forgetful.href })).rejects.toMatchObject({
+      message: expect.stringContaining('synchronous_commit is off') as string,
+    })
+  })
+
+  test('runs under a role that may only read and write rows', async () => {
+    await (await open()).close()
+    const schema = schemaOf(url)
+    const role = `node_${schema}`
+    await database.query(`
+      CREATE ROLE ${role} LOGIN PASSWORD 'secret';
+      GRANT USAGE ON SCHEMA ${schema} TO ${role};
+      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${role};
+      REVOKE INSERT, UPDATE, DELETE ON ${schema}.migrations FROM ${role};`)
+    try {
+      const asRole = new URL(url)
+      asRole.username = role
+      asRole.password = 'secret'
+      const store = await open({ url: asRole.href })
+      await store.beat('node-a', 60_000)
+      await store.reserve(reservation('session', { labels: { team: 'blue' } }))
+      expect(await store.append([{ ...append('session', 1), snapshot: '{}' }])).toEqual([
+        'appended',
+      ])
+      expect(await store.claim('session', 'node-a')).toMatchObject({ epoch: 2 })
+      await store.append([{ ...append('session', 2), epoch: 2, closed: true }])
+      expect(await store.erase('session')).toBe(true)
+      await store.close()
+    } finally {
+      await database.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+    }
+  })
+
+  test('says what is wrong with a URL without repeating its password', async () => {
+    const wrong = [
+      'postgres://alice:s3cret@',
+      `${url.replace('holdfast@', 'alice:s3cret@')}&schema=no good`,
+      'postgres://alice:s3cret@127.0.0.1:1/none',
+    ]
+    for (const one of wrong) {
+      const error = await openPostgresStore({ url: one, rideOutMs: 0 }).then(
+        () => null,
+        (thrown: Error & { code: string }) => thrown,
+      )
+      expect(error?.code).toMatch(/^(store_unavailable|invalid_field)$/)
+      expect(JSON.stringify([error, error?.message])).not.toContain('s3cret')
+    }
+  })
+})
+
+describe('connections', () => {
+  test('are never more than the pool and one for the lease', async () => {
+    const store = await open({ pool: 3 })
+    const counted: number[] = []
+    const reads = Array.from({ length: 200 }, () => store.read('nobody', 0, 1))
+    await store.beat('node-a', 60_000)
+    const [{ count }] = await database.query(
+      `SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'holdfast'`,
+    )
+    counted.push(count as number)
+    await Promise.all(reads)
+    expect(Math.max(...counted)).toBeLessThanOrEqual(4)
+  })
+})
+
+describe('a group', () => {
+  test('lets an append that fails by its own fault harm no other group', async () => {
+    const store = await open()
+    await store.reserve(reservation('one'))
+    await store.reserve(reservation('two'))
+    const wrong = { ...append('two', 1), at: 'soon' as unknown as number }
+    await expect(store.append([append('one', 1), wrong])).rejects.toMatchObject({
+      code: 'internal',
+    })
+    expect((await store.read('one', 0, 9)).row?.seq).toBe(2)
+    expect((await store.read('two', 0, 9)).row?.seq).toBe(1)
+  })
+
+  test('is judged by the row as it is once locked, not as it was when asked', async () => {
+    const store = await open()
+    for (const id of ['one', 'two']) await store.reserve(reservation(id))
+    const batches = Array.from({ length: 20 }, (_, n) =>
+      store.append((n % 2 === 0 ? ['one', 'two'] : ['two', 'one']).map((id) => append(id, 1))),
+    )
+    const outcomes = (await Promise.all(batches)).flat()
+    expect(outcomes.filter((outcome) => outcome === 'appended')).toHaveLength(2)
+    for (const id of ['one', 'two']) {
+      expect((await store.read(id, 0, 9)).events.map(({ seq }) => seq)).toEqual([1, 2])
+    }
+  })
+})
+
+describe('erasing', () => {
+  test('leaves no row of the log, its snapshot and its labels behind', async () => {
+    const store = await open()
+    await store.reserve(reservation('session', { labels: { team: 'blue' } }))
+    await store.append([{ ...append('session', 1), snapshot: '{}', closed: true }])
+    expect(await store.erase('session')).toBe(true)
+    for (const table of ['events', 'snapshots', 'labels']) {
+      expect(await database.query(`SELECT * FROM ${schemaOf(url)}.${table}`)).toEqual([])
+    }
+  })
+})
+
+describe('a lost answer', () => {
+  test('to an append is found out: it happened, once', async () => {
+    const way = await LossyWay.to(url)
+    const store = await open({ url: way.url, pool: 1 })
+    await store.reserve(reservation('one'))
+    await store.reserve(reservation('two'))
+    await database.query(`UPDATE ${schemaOf(url)}.sessions SET epoch = 9 WHERE id = 'two'`)
+    way.loseNextAnswer()
+    expect(await store.append([append('one', 1), append('two', 1)])).toEqual(['appended', 'stale'])
+    expect(way.lost).toBe(1)
+    expect((await store.read('one', 0, 9)).row?.seq).toBe(2)
+    expect((await store.read('two', 0, 9)).row?.seq).toBe(1)
+    expect(await store.append([append('one', 1)])).toEqual(['stale'])
+  })
+
+  test('to a reservation is found out: the session is there, and is new', async () => {
+    const way = await LossyWay.to(url)
+    const store = await open({ url: way.url, pool: 1 })
+    way.loseNextAnswer()
+    const reserved = await store.reserve(reservation('session', { key: 'alice' }))
+    expect(reserved).toEqual({ type: 'created', id: 'session', epoch: 1 })
+    expect(way.lost).toBe(1)
+    expect((await store.list({ limit: 9 })).sessions).toHaveLength(1)
+  })
+
+  test('to an erasure is found out', async () => {
+    const way = await LossyWay.to(url)
+    const store = await open({ url: way.url, pool: 1 })
+    await store.reserve(reservation('session'))
+    await store.append([{ ...append('session', 1), closed: true }])
+    way.loseNextAnswer()
+    expect(await store.erase('session')).toBe(true)
+    expect(way.lost).toBe(1)
+  })
+})
+
+describe('a database that goes away', () => {
+  test.runIf(process.env['DATABASE_URL'] === undefined)(
+    'is ridden out when it comes back soon, and nothing acknowledged is lost',
+    async () => {
+      const store = await open({ rideOutMs: 20_000 })
+      await store.reserve(reservation('session'))
+      const state = { on: true }
+      const writing = writeWhile(store, state)
+      for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
+        await database.server!.stop(signal)
+        await database.server!.up()
+        await store.read('session', 0, 0)
+      }
+      state.on = false
+      const acknowledged = await writing
+      const { row, events } = await store.read('session', 0, 1e6)
+      expect(row?.seq).toBe(acknowledged)
+      expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
+    },
+  )
+
+  test.runIf(process.env['DATABASE_URL'] === undefined)(
+    'is told as such when it stays away, and is used again when it is back',
+    async () => {
+      const store = await open({ rideOutMs: 100 })
+      await store.reserve(reservation('session'))
+      await database.server!.stop()
+      const refused = [
+        store.append([append('session', 1)]),
+        store.read('session', 0, 1),
+        store.claim('session', 'node-b'),
+        store.beat('node-a', 1_000),
+        store.list({ limit: 1 }),
+      ]
+      const outcomes = await Promise.allSettled(refused)
+      await database.server!.up()
+      for (const outcome of outcomes) {
+        expect(outcome).toMatchObject({ reason: { code: 'store_unavailable', retry: true } })
+      }
+      expect(await store.append([append('session', 1)])).toEqual(['appended'])
+    },
+  )
+
+  async function writeWhile(store: PostgresStore, state: { on: boolean }): Promise<number> {
+    let seq = 1
+    for (; state.on; seq += 1) {
+      const outcomes = await store.append([append('session', seq)])
+      if (outcomes[0] !== 'appended') throw new Error(`seq ${seq} is stale`)
+    }
+    return seq
+  }
+})
+
+/** A way to the database on which an answer can be lost, and the connection with it. */
+class LossyWay {
+  readonly url: string
+  lost = 0
+  readonly #server: Server
+  readonly #sockets = new Set<Socket>()
+  #isNextLost = false
+
+  private constructor(server: Server, target: URL) {
+    this.#server = server
+    const way = new URL(target)
+    way.hostname = '127.0.0.1'
+    way.port = String((server.address() as AddressInfo).port)
+    this.url = way.href
+    server.on('connection', (socket) => this.#pass(socket, target))
+  }
+
+  static async to(url: string): Promise<LossyWay> {
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const way = new LossyWay(server, new URL(url))
+    opened.push(way)
+    return way
+  }
+
+  loseNextAnswer(): void {
+    this.#isNextLost = true
+  }
+
+  #pass(near: Socket, { hostname, port }: URL): void {
+    const far = connect(Number(port || 5_432), hostname)
+    for (const socket of [near, far]) {
+      this.#sockets.add(socket)
+      socket.on('error', () => undefined)
+      socket.on('close', () => (near.destroy(), far.destroy()))
+    }
+    near.on('data', (bytes) => far.write(bytes))
+    far.on('data', (bytes) => {
+      if (!this.#isNextLost) return near.write(bytes)
+      this.#isNextLost = false
+      this.lost += 1
+      near.destroy()
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#server.close()
+    for (const socket of this.#sockets) socket.destroy()
+  }
+}

@@ -1,0 +1,154 @@
+/** Real nodes as processes: on one database, each to be killed, paused and stopped. */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+const { pathname } = new URL(import.meta.url)
+/** The repository's root, from `test` as well as from `.build/test`. */
+const ROOT = fileURLToPath(
+  new URL(pathname.includes('/.build/') ? '../../../' : '../../', import.meta.url),
+)
+
+export const CLI = `${ROOT}dist/cli/main.js`
+
+export class Cluster {
+  readonly store: string
+  readonly #folder: string
+  readonly #leaseMs: number
+  readonly nodes: NodeProcess[] = []
+
+  constructor(store: string, { leaseMs }: { readonly leaseMs: number }) {
+    this.store = store
+    this.#leaseMs = leaseMs
+    this.#folder = mkdtempSync(join(tmpdir(), 'holdfast-cluster-'))
+    const mode = { mode: 0o600 }
+    writeFileSync(this.#secretFile, `${randomBytes(32).toString('hex')}\n`, mode)
+  }
+
+  get #secretFile(): string {
+    return join(this.#folder, 'secret')
+  }
+
+  async add(flags: readonly string[] = []): Promise<NodeProcess> {
+    const port = await freePort()
+    const node = await NodeProcess.start([
+      ...['--port', String(port), '--store', this.store, '--lease-ms', String(this.#leaseMs)],
+      ...['--advertise', `http://127.0.0.1:${port}`, '--cluster-secret-file', this.#secretFile],
+      ...flags,
+    ])
+    this.nodes.push(node)
+    return node
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.nodes.map((node) => node.kill()))
+    rmSync(this.#folder, { recursive: true })
+  }
+}
+
+export class NodeProcess {
+  readonly url: string
+  readonly exited: Promise<number | null>
+  readonly output: string[]
+  readonly #process: ChildProcess
+
+  private constructor(url: string, process: ChildProcess, output: string[]) {
+    this.url = url
+    this.output = output
+    this.#process = process
+    this.exited = once(process, 'exit').then(([code]) => code as number | null)
+  }
+
+  static async start(flags: readonly string[]): Promise<NodeProcess> {
+    const child = spawn(process.execPath, [CLI, 'serve', ...flags], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    const output: string[] = []
+    child.stderr.on('data', (chunk: Buffer) => output.push(chunk.toString()))
+    for await (const line of createInterface({ input: child.stdout })) {
+      output.push(`${line}\n`)
+      const url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
+      if (url === undefined) continue
+      child.stdout.on('data', (chunk: Buffer) => output.push(chunk.toString()))
+      return new NodeProcess(url, child, output)
+    }
+    throw new Error(`the node did not start:\n${output.join('')}`)
+  }
+
+  get isRunning(): boolean {
+    return this.#process.exitCode === null && this.#process.signalCode === null
+  }
+
+  async kill(): Promise<void> {
+    if (!this.isRunning) return
+    this.#process.kill('SIGKILL')
+    await this.exited
+  }
+
+  pause(): void {
+    this.#process.kill('SIGSTOP')
+  }
+
+  resume(): void {
+    this.#process.kill('SIGCONT')
+  }
+
+  /** The exit code. */
+  async stop(): Promise<number | null> {
+    this.#process.kill('SIGTERM')
+    return this.exited
+  }
+
+  async get(path: string): Promise<NodeAnswer> {
+    return this.#call(path, {})
+  }
+
+  async post(
+    path: string,
+    body: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<NodeAnswer> {
+    return this.#call(path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body: JSON.stringify(body),
+    })
+  }
+
+  async delete(path: string): Promise<NodeAnswer> {
+    return this.#call(path, { method: 'DELETE' })
+  }
+
+  async #call(path: string, init: RequestInit): Promise<NodeAnswer> {
+    const response = await fetch(`${this.url}${path}`, init)
+    const text = await response.text()
+    const type = response.headers.get('content-type') ?? ''
+    const isJson = type.includes('json') && !type.includes('jsonl')
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: isJson ? JSON.parse(text) : text,
+    }
+  }
+}
+
+export type NodeAnswer = {
+  readonly status: number
+  readonly headers: Headers
+  readonly body: any
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}

@@ -1,0 +1,173 @@
+/**
+ * A real PostgreSQL for a test: a server of its own in a folder of its own, thrown away afterwards.
+ * With DATABASE_URL that one is used instead, in schemas that are dropped again.
+ */
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import pg from 'pg'
+
+export class PostgresServer {
+  readonly url: string
+  readonly #folder: string
+  readonly #port: number
+  #process: ChildProcess | null = null
+
+  private constructor(folder: string, port: number) {
+    this.#folder = folder
+    this.#port = port
+    this.url = `postgres://holdfast@127.0.0.1:${port}/postgres`
+  }
+
+  static async start(): Promise<PostgresServer> {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-postgres-'))
+    const owner = unprivileged()
+    if (owner !== null) chownSync(folder, owner.uid, owner.gid)
+    const options = ['--auth=trust', '--username=holdfast', '--encoding=UTF8', '--locale=C']
+    const data = join(folder, 'data')
+    execFileSync(program('initdb'), [...options, '--no-sync', '-D', data], {
+      stdio: 'pipe',
+      cwd: folder,
+      ...owner,
+    })
+    const server = new PostgresServer(folder, await freePort())
+    await server.up()
+    return server
+  }
+
+  /** Starts it again after `stop` or `kill`. */
+  async up(): Promise<void> {
+    const settings = [
+      ['listen_addresses', '127.0.0.1'],
+      ['port', this.#port],
+      ['unix_socket_directories', ''],
+      ['max_connections', 100],
+      ['shared_buffers', '32MB'],
+    ].flatMap(([name, value]) => ['-c', `${name}=${value}`])
+    const data = join(this.#folder, 'data')
+    this.#process = spawn(program('postgres'), ['-D', data, ...settings], {
+      stdio: 'ignore',
+      cwd: this.#folder,
+      ...unprivileged(),
+    })
+    await answers(this.url)
+  }
+
+  /** `SIGINT`: cuts all connections and shuts down; `SIGQUIT`: as if the machine had crashed. */
+  async stop(signal: 'SIGINT' | 'SIGQUIT' = 'SIGINT'): Promise<void> {
+    const child = this.#process
+    this.#process = null
+    if (child === null || child.exitCode !== null) return
+    child.kill(signal)
+    await once(child, 'exit')
+  }
+
+  async remove(): Promise<void> {
+    await this.stop('SIGQUIT')
+    rmSync(this.#folder, { recursive: true, force: true })
+  }
+}
+
+export type TestDatabase = {
+  /** A URL whose schema nobody else uses. */
+  freshUrl(): string
+  /** Runs statements beside the store. */
+  query(sql: string): Promise<any[]>
+  /** The server, where it is ours and may be stopped. */
+  readonly server: PostgresServer | null
+  close(): Promise<void>
+}
+
+export async function openTestDatabase(): Promise<TestDatabase> {
+  const given = process.env['DATABASE_URL']
+  const server = given === undefined ? await PostgresServer.start() : null
+  const base = given ?? server!.url
+  const schemas: string[] = []
+  const query = (sql: string): Promise<any[]> => queryOnce(base, sql)
+  return {
+    server,
+    query,
+    freshUrl: () => {
+      const schema = `test_${randomBytes(6).toString('hex')}`
+      schemas.push(schema)
+      const url = new URL(base)
+      url.searchParams.set('schema', schema)
+      return url.href
+    },
+    close: async () => {
+      if (server !== null) return server.remove()
+      for (const schema of schemas) await query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`)
+    },
+  }
+}
+
+/** The name of the schema in a URL of `freshUrl`. */
+export function schemaOf(url: string): string {
+  return new URL(url).searchParams.get('schema') ?? ''
+}
+
+async function queryOnce(url: string, sql: string): Promise<any[]> {
+  const client = new pg.Client(url)
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    const { rows } = await client.query(sql)
+    return rows
+  } finally {
+    await client.end()
+  }
+}
+
+async function answers(url: string): Promise<void> {
+  for (let attempt = 0; attempt < 600; attempt += 1) {
+    const isUp = await queryOnce(url, 'SELECT 1').then(
+      () => true,
+      () => false,
+    )
+    if (isUp) return
+    await setTimeout(50)
+  }
+  throw new Error('PostgreSQL does not start')
+}
+
+/** Debian keeps the server's programs out of the path. */
+function program(name: string): string {
+  const debian = '/usr/lib/postgresql'
+  const versions = existsSync(debian) ? readdirSync(debian) : []
+  const folders = versions
+    .toSorted((one, other) => Number(other) - Number(one))
+    .map((version) => join(debian, version, 'bin'))
+  const paths = [...folders, ...(process.env['PATH'] ?? '').split(':')]
+  const found = paths.map((folder) => join(folder, name)).find((path) => existsSync(path))
+  if (found === undefined) throw new Error(`there is no ${name}: install PostgreSQL`)
+  return found
+}
+
+/** PostgreSQL refuses to run as root: then as the user that its package makes, or as nobody. */
+function unprivileged(): { uid: number; gid: number } | null {
+  if (process.getuid?.() !== 0) return null
+  for (const user of ['postgres', 'nobody']) {
+    try {
+      const id = (flag: string): number =>
+        Number(execFileSync('id', [flag, user], { stdio: ['ignore', 'pipe', 'ignore'] }))
+      return { uid: id('-u'), gid: id('-g') }
+    } catch {
+      // The next one, then.
+    }
+  }
+  throw new Error('PostgreSQL needs a user that is not root')
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}
