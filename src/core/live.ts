@@ -138,8 +138,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     })
   }
 
-  #turnOf({ events, session }: Decision, keys: readonly RequestKey[]): string {
-    const [event] = events
+  #turnOf({ events: [event], session }: Decision, keys: readonly RequestKey[]): string {
     if (event !== undefined && 'turn' in event) return event.turn
     return turnOfKeys(session, keys) ?? ''
   }
