@@ -1,9 +1,10 @@
 /**
  * One child that speaks the Agent Client Protocol over stdio, from its start to its end: its
- * handshake, its sessions, the prompts that run in it. It is offered no file system and no terminal.
+ * handshake, its sessions, the prompts that run in it. It is offered no file system, no terminal.
  *
- * What it says reaches the prompt that runs in that session, and nothing else: what a loaded session
- * replays, and what comes after a prompt's end, is dropped. When it dies, all that waits for it fails.
+ * What it says reaches the prompt that runs in that session, and nothing else: what a loaded
+ * session replays, and what comes after a prompt's end, is dropped. When it dies, all that waits
+ * for it fails.
  */
 import { Writable } from 'node:stream'
 import { HoldfastError } from '../../core/index.ts'
@@ -41,7 +42,9 @@ export type OpenRequest = {
 
 export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
 
-export type AgentSettings = Pick<AcpOptions, 'command' | 'args' | 'cwd' | 'folder'> & {
+export type AgentSettings = Pick<AcpOptions, 'command' | 'args'> & {
+  /** The child's own folder; its sessions have theirs. */
+  readonly startIn: string | undefined
   readonly env: Readonly<Record<string, string>>
   readonly startMs: number
   readonly cancelMs: number
@@ -83,7 +86,8 @@ export class AcpAgent implements WireListener {
   /** Starts the child. It is there for others once it has shaken hands. */
   constructor(sdk: Sdk, settings: AgentSettings) {
     this.#settings = settings
-    this.#child = new Child(settings)
+    const { command, args = [], env, startIn } = settings
+    this.#child = new Child({ command, args, env, ...(startIn && { cwd: startIn }) })
     const output = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
     const limits = { maxMessageBytes: MESSAGE_BYTES_MAX }
     this.#connection = sdk

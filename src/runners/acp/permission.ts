@@ -45,7 +45,7 @@ export function permissionQuestion(
   }
 }
 
-/** What the person who answers should see of the tool call; where it is too large, its beginning. */
+/** What the person who answers should see of the tool call; of a large one, its beginning. */
 function shownTool({ toolCallId: id, title, kind, ...rest }: PermissionRequest['toolCall']) {
   const { rawInput: input, content, locations } = rest
   const shown = { id, title, kind, input, locations, content }
