@@ -52,8 +52,10 @@ export type {
   TurnRecord,
   TurnState,
 } from './core/index.ts'
+export type { AgentConfig, HoldfastConfig } from './config/index.ts'
 export { builtinAgents, openHoldfast, type OpenOptions } from './open.ts'
 export { acpRunner, type AcpOptions } from './runners/acp/index.ts'
 export type { Agent, AgentContext, AgentQuestion, AgentResult } from './runners/function.ts'
 export { openaiRunner, type OpenAiOptions } from './runners/openai/index.ts'
+export { processRunner, type ProcessOptions } from './runners/process/index.ts'
 export { MemoryStore } from './stores/memory.ts'

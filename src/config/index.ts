@@ -4,7 +4,10 @@
  * never define one.
  */
 import { HoldfastError, invalid, LIMITS, type Limits, type Runner } from '../core/index.ts'
+import type { AcpOptions } from '../runners/acp/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
+import type { OpenAiOptions } from '../runners/openai/index.ts'
+import type { ProcessOptions } from '../runners/process/index.ts'
 import { at, readFields, readObject, text, type Check, type Entries } from './fields.ts'
 import { readConfigFile } from './file.ts'
 import { RUNNER_KINDS, type Place } from './kinds.ts'
@@ -12,6 +15,23 @@ import { installHint, PRESETS, withPreset, type Preset } from './presets.ts'
 
 export { CONFIG_NAMES } from './file.ts'
 export { PRESETS } from './presets.ts'
+
+/** What an operator writes, for those who write it in TypeScript. */
+export type HoldfastConfig = {
+  readonly agents?: Readonly<Record<string, AgentConfig | Agent | Runner>>
+  readonly defaultAgent?: string
+  readonly limits?: Partial<Limits>
+}
+
+export type AgentConfig =
+  | ({ readonly runner: 'process' } & Configured<ProcessOptions>)
+  | ({ readonly runner: 'acp' } & Configured<AcpOptions>)
+  | ({ readonly runner: 'openai' } & OpenAiOptions)
+  | { readonly runner: 'function'; readonly module: string; readonly export?: string }
+  | ({ readonly preset: string } & Partial<Configured<ProcessOptions & AcpOptions>>)
+
+/** Where the sessions' folders are is not the operator's to say. */
+type Configured<Options> = Omit<Options, 'folder'>
 
 /** A configuration that was read and checked, its agents not opened yet. */
 export type Config = {

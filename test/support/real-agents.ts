@@ -16,6 +16,13 @@ export function programOf(name: AgentName): string {
   throw new Error(`${name} is not installed: npm test installs it, or npm run e2e:agents`)
 }
 
+/** The agent in a configuration: its preset, this program, and no more of ours than it needs. */
+export function agentConfig(name: AgentName, env: Readonly<Record<string, string>>) {
+  // Without a model of its own choice Gemini CLI first asks another one which to take.
+  const args = name === 'gemini' ? ['-m', 'gemini-2.5-flash'] : []
+  return { preset: name, command: programOf(name), args, envAllow: Object.keys(env) }
+}
+
 /** What an agent needs in its environment to run offline, with `home` to itself and `model` behind. */
 export async function offline(
   name: AgentName,

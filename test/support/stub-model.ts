@@ -52,6 +52,13 @@ export class StubModel {
     }
   }
 
+  /** Resolves when it has been asked what the user said last. */
+  async askedAbout(text: string): Promise<void> {
+    while (!this.requests.some(({ users }) => users.at(-1)?.includes(text) === true)) {
+      await this.asked(this.requests.length + 1)
+    }
+  }
+
   /** From now on a request gets so many words of its answer, and the rest when let go. */
   hold(words: number): void {
     this.#together = Number.POSITIVE_INFINITY
@@ -138,7 +145,7 @@ function protocolOf(path: string): Protocol | null {
   return path.endsWith(':streamGenerateContent') ? gemini : null
 }
 
-/** What a user said; what agents say in a user's name begins with a tag. */
+/** What a user said; what agents say in a user's name stands between tags. */
 function userTexts(messages: readonly any[], parts: (message: any) => unknown): string[] {
   return messages
     .filter(({ role }) => role === 'user')
@@ -150,7 +157,8 @@ function ownText(content: unknown): string {
   const texts = typeof content === 'string' ? [content] : Array.isArray(content) ? content : []
   return texts
     .map((part: any): string => (typeof part === 'string' ? part : (part.text ?? '')))
-    .filter((text) => text.trim() !== '' && !text.trimStart().startsWith('<'))
+    .map((text) => text.replace(/<([\w-]+)[^>]*>[^]*?<\/\1>/g, '').trim())
+    .filter((text) => text !== '')
     .join('\n')
 }
 

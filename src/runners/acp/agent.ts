@@ -64,6 +64,7 @@ export class AgentGone extends Error {
 }
 
 const AUTH_REQUIRED = -32_000
+const NOT_FOUND = -32_002
 
 type Connection = ReturnType<ReturnType<Sdk['client']>['connect']>
 
@@ -150,7 +151,8 @@ export class AcpAgent implements WireListener {
     if (opening === undefined) return
     this.#sessions.delete(session)
     const sessionId = await opening
-    if (this.#canClose && this.isAlive) await this.#ask('session/close', { sessionId })
+    // Whether it does is its own business, and others may be at work in it.
+    if (this.#canClose && this.isAlive) this.#send('session/close', { sessionId }).catch(ignore)
   }
 
   /**
@@ -167,7 +169,7 @@ export class AcpAgent implements WireListener {
     const sampling = setInterval(() => void this.#checkMemory(), MEMORY_SAMPLE_MS)
     let timer: NodeJS.Timeout | undefined
     const cancel = (): void => {
-      this.#connection.agent.notify('session/cancel', { sessionId }).catch(() => undefined)
+      this.#connection.agent.notify('session/cancel', { sessionId }).catch(ignore)
       timer = setTimeout(() => this.#child.kill(), this.#settings.cancelMs)
     }
     signal.addEventListener('abort', cancel, { once: true })
@@ -304,7 +306,8 @@ export class AcpAgent implements WireListener {
     }
     const { code, message, data } = thrown as { code?: number; message: string; data?: unknown }
     if (code === AUTH_REQUIRED) {
-      return new AgentError(code, `the agent wants a login first: ${this.#loginHint || message}`)
+      const hint = this.#loginHint === '' ? '' : `: ${this.#loginHint}`
+      return new AgentError(code, `the agent wants a login first (${message})${hint}`)
     }
     const details = typeof data === 'string' ? data : (data as { details?: unknown })?.details
     const more = typeof details === 'string' ? ` (${details})` : ''
@@ -321,22 +324,34 @@ export class AcpAgent implements WireListener {
 
   /** Its output, read no faster than what it leads to can be recorded. */
   async *#read(): AsyncGenerator<Uint8Array> {
-    for await (const chunk of this.#child.stdout) {
-      yield chunk as Uint8Array
-      for (const listener of this.#prompts.values()) await listener.room()
+    try {
+      for await (const chunk of this.#child.stdout) {
+        yield chunk as Uint8Array
+        for (const listener of this.#prompts.values()) await listener.room()
+      }
+    } catch (error) {
+      // One that was killed has just ended.
+      if (!this.#child.stdout.destroyed) throw error
     }
   }
 }
 
 /** The agent's own error, by the code of JSON-RPC. */
-class AgentError extends Error {
+export class AgentError extends Error {
   readonly code: number
 
   constructor(code: number, message: string) {
     super(message)
     this.code = code
   }
+
+  /** The session is not open in the agent, although it was. */
+  get isUnknownSession(): boolean {
+    return this.code === NOT_FOUND || /session\b.*\bnot found/i.test(this.message)
+  }
 }
+
+function ignore(): void {}
 
 function lost(backend: string, why: string): HoldfastError {
   return new HoldfastError(

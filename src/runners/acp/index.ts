@@ -25,7 +25,7 @@ import { childEnvironment } from '../child.ts'
 import { wait } from '../clock.ts'
 import { sessionFolder } from '../folders.ts'
 import { killOrphans, killOwn, markOf } from '../stragglers.ts'
-import { AgentGone, type AcpAgent } from './agent.ts'
+import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
 import { Host, type HostSettings } from './host.ts'
 import { ACP_DEFAULTS, type AcpOptions } from './options.ts'
 import { Outbox } from './outbox.ts'
@@ -127,7 +127,13 @@ class AcpRunner implements Runner {
     const request = { backend, cwd, lastAnswer: () => lastAnswer(context) }
     const sessionId = await unlessAborted(agent.open(id, request), context.signal)
     const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
-    await run.prompt(turn.text)
+    try {
+      await run.prompt(turn.text)
+    } catch (error) {
+      // The next turn opens it again.
+      if (error instanceof AgentError && error.isUnknownSession) await agent.forget(id)
+      throw error
+    }
   }
 
   /** Some agents must not open a session again too soon; the log says why nothing happens. */

@@ -54,6 +54,8 @@ export const TOOL_CALLS_MAX = 256
 export const ASK_DATA_CHARS_MAX = 16_384
 /** A permission request's question, and the label of an option, in characters. */
 export const ASK_TEXT_CHARS_MAX = 2_000
+/** How many options of it are passed on. */
+export const ASK_OPTIONS_MAX = 16
 /** What is told of an agent's error, in characters. */
 export const ERROR_CHARS_MAX = 500
 /** Between the end of a child's input, at which it should end, and SIGTERM. */

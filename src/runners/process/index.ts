@@ -8,13 +8,14 @@
  */
 import { randomUUID } from 'node:crypto'
 import { access, constants } from 'node:fs/promises'
-import type {
-  Runner,
-  RunnerContext,
-  RunnerOutput,
-  RunnerResult,
-  RunnerSession,
-  RunnerTurn,
+import {
+  HoldfastError,
+  type Runner,
+  type RunnerContext,
+  type RunnerOutput,
+  type RunnerResult,
+  type RunnerSession,
+  type RunnerTurn,
 } from '../../core/index.ts'
 import { childEnvironment, type EnvironmentOptions } from '../child.ts'
 import { sessionFolder } from '../folders.ts'
@@ -93,7 +94,7 @@ export class ProcessRunner implements Runner {
       const isLost = refusal === 'unknown' && this.#known.delete(id)
       const kind = isLost || !this.#reserves ? 'backend_lost' : 'backend_retried'
       yield { type: 'activity', kind, data: { backend, words } }
-      if (!this.#reserves) throw new Error(`its session is lost, close this one: ${words}`)
+      if (!this.#reserves) throw backendLost(backend, words)
       if (starts === 2) throw new Error(`it refuses its session either way: ${words}`)
       begin = { backend, isFirst: refusal === 'unknown' }
     }
@@ -192,4 +193,14 @@ export class ProcessRunner implements Runner {
     await access(cwd, constants.X_OK)
     return cwd
   }
+}
+
+/** The program chooses its ids itself, so there is no going on with this one. */
+function backendLost(backend: string | null, words: string): HoldfastError {
+  const message = `the agent has lost its session ${backend}: ${words}`
+  return new HoldfastError('backend_lost', message)
+}
+
+export function processRunner(options: ProcessOptions): Runner {
+  return new ProcessRunner(options)
 }
