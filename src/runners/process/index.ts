@@ -92,9 +92,9 @@ export class ProcessRunner implements Runner {
       const { refusal, words } = outcome
       const { backend } = begin
       const isLost = refusal === 'unknown' && this.#known.delete(id)
-      const kind = isLost || !this.#reserves ? 'backend_lost' : 'backend_retried'
-      yield { type: 'activity', kind, data: { backend, words } }
       if (!this.#reserves) throw backendLost(backend, words)
+      const kind = isLost ? 'context_lost' : 'backend_retried'
+      yield { type: 'activity', kind, data: { backend, words } }
       if (starts === 2) throw new Error(`it refuses its session either way: ${words}`)
       begin = { backend, isFirst: refusal === 'unknown' }
     }
