@@ -3,8 +3,7 @@ import { defineConfig } from 'vitest/config'
 /** The real agents: minutes, and gigabytes to install. `npm run e2e:agents` has them ready. */
 export default defineConfig({
   test: {
-    include: ['test/agents/**/*.agents.ts', 'test/agents/**/*.test.ts'],
-    env: { HOLDFAST_AGENTS: '1' },
+    include: ['test/agents/**/*.agents.ts'],
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 180_000,

@@ -3,8 +3,7 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
-    // The agents under test/agents take minutes, and gigabytes to install: npm run e2e:agents.
-    exclude: ['**/node_modules/**', 'dist/**', '.build/**', 'test/agents/**'],
+    exclude: ['**/node_modules/**', 'dist/**', '.build/**'],
     // Processes, not threads: tests load a native database driver and send signals. Two at once is
     // what a small machine has cores for; more would only make time-outs likelier.
     pool: 'forks',

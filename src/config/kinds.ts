@@ -121,6 +121,7 @@ const acp: RunnerKind = {
     perSession: flag,
     childrenMax: count,
     idleMs: count,
+    reopenMs: count,
     startMs: count,
     cancelMs: count,
     memoryBytesMax: count,

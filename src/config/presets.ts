@@ -44,6 +44,8 @@ export const PRESETS: Readonly<Record<string, Preset>> = {
     command: 'gemini',
     args: ['--acp'],
     envAllow: ['GEMINI_*', 'GOOGLE_*', ...PROXIES],
+    // It names a session's file by the minute, and overwrites it when it opens it again in that.
+    reopenMs: 60_000,
   },
   copilot: {
     runner: 'acp',

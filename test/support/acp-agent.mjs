@@ -225,6 +225,10 @@ const ACTS = {
       .catch((error) => error.code)
     await say(client, sessionId, String(denied))
   },
+  forget({ sessionId }) {
+    sessions.delete(sessionId)
+    throw RequestError.sessionNotFound(sessionId)
+  },
   refuse() {
     throw RequestError.internalError({ details: 'the model is not there' })
   },

@@ -1,9 +1,10 @@
 /**
  * One child that speaks the Agent Client Protocol over stdio, from its start to its end: its
- * handshake, its sessions, the prompts that run in it. It is offered no file system and no terminal.
+ * handshake, its sessions, the prompts that run in it. It is offered no file system, no terminal.
  *
- * What it says reaches the prompt that runs in that session, and nothing else: what a loaded session
- * replays, and what comes after a prompt's end, is dropped. When it dies, all that waits for it fails.
+ * What it says reaches the prompt that runs in that session, and nothing else: what a loaded
+ * session replays, and what comes after a prompt's end, is dropped. When it dies, all that waits
+ * for it fails.
  */
 import { Writable } from 'node:stream'
 import { HoldfastError } from '../../core/index.ts'
@@ -41,7 +42,9 @@ export type OpenRequest = {
 
 export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
 
-export type AgentSettings = Pick<AcpOptions, 'command' | 'args' | 'cwd' | 'folder'> & {
+export type AgentSettings = Pick<AcpOptions, 'command' | 'args'> & {
+  /** The child's own folder; its sessions have theirs. */
+  readonly startIn: string | undefined
   readonly env: Readonly<Record<string, string>>
   readonly startMs: number
   readonly cancelMs: number
@@ -61,6 +64,7 @@ export class AgentGone extends Error {
 }
 
 const AUTH_REQUIRED = -32_000
+const NOT_FOUND = -32_002
 
 type Connection = ReturnType<ReturnType<Sdk['client']>['connect']>
 
@@ -83,7 +87,8 @@ export class AcpAgent implements WireListener {
   /** Starts the child. It is there for others once it has shaken hands. */
   constructor(sdk: Sdk, settings: AgentSettings) {
     this.#settings = settings
-    this.#child = new Child(settings)
+    const { command, args = [], env, startIn } = settings
+    this.#child = new Child({ command, args, env, ...(startIn && { cwd: startIn }) })
     const output = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
     const limits = { maxMessageBytes: MESSAGE_BYTES_MAX }
     this.#connection = sdk
@@ -146,7 +151,8 @@ export class AcpAgent implements WireListener {
     if (opening === undefined) return
     this.#sessions.delete(session)
     const sessionId = await opening
-    if (this.#canClose && this.isAlive) await this.#ask('session/close', { sessionId })
+    // Whether it does is its own business, and others may be at work in it.
+    if (this.#canClose && this.isAlive) this.#send('session/close', { sessionId }).catch(ignore)
   }
 
   /**
@@ -163,7 +169,7 @@ export class AcpAgent implements WireListener {
     const sampling = setInterval(() => void this.#checkMemory(), MEMORY_SAMPLE_MS)
     let timer: NodeJS.Timeout | undefined
     const cancel = (): void => {
-      this.#connection.agent.notify('session/cancel', { sessionId }).catch(() => undefined)
+      this.#connection.agent.notify('session/cancel', { sessionId }).catch(ignore)
       timer = setTimeout(() => this.#child.kill(), this.#settings.cancelMs)
     }
     signal.addEventListener('abort', cancel, { once: true })
@@ -300,7 +306,8 @@ export class AcpAgent implements WireListener {
     }
     const { code, message, data } = thrown as { code?: number; message: string; data?: unknown }
     if (code === AUTH_REQUIRED) {
-      return new AgentError(code, `the agent wants a login first: ${this.#loginHint || message}`)
+      const hint = this.#loginHint === '' ? '' : `: ${this.#loginHint}`
+      return new AgentError(code, `the agent wants a login first (${message})${hint}`)
     }
     const details = typeof data === 'string' ? data : (data as { details?: unknown })?.details
     const more = typeof details === 'string' ? ` (${details})` : ''
@@ -317,22 +324,34 @@ export class AcpAgent implements WireListener {
 
   /** Its output, read no faster than what it leads to can be recorded. */
   async *#read(): AsyncGenerator<Uint8Array> {
-    for await (const chunk of this.#child.stdout) {
-      yield chunk as Uint8Array
-      for (const listener of this.#prompts.values()) await listener.room()
+    try {
+      for await (const chunk of this.#child.stdout) {
+        yield chunk as Uint8Array
+        for (const listener of this.#prompts.values()) await listener.room()
+      }
+    } catch (error) {
+      // One that was killed has just ended.
+      if (!this.#child.stdout.destroyed) throw error
     }
   }
 }
 
 /** The agent's own error, by the code of JSON-RPC. */
-class AgentError extends Error {
+export class AgentError extends Error {
   readonly code: number
 
   constructor(code: number, message: string) {
     super(message)
     this.code = code
   }
+
+  /** The session is not open in the agent, although it was. */
+  get isUnknownSession(): boolean {
+    return this.code === NOT_FOUND || /session\b.*\bnot found/i.test(this.message)
+  }
 }
+
+function ignore(): void {}
 
 function lost(backend: string, why: string): HoldfastError {
   return new HoldfastError(

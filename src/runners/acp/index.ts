@@ -8,8 +8,8 @@
  * The agent's own session id is bound when the agent has begun to work in that session, and is
  * loaded by that id ever after. One that is bound and cannot be loaded fails its turns with
  * `backend_lost`: there is never a second id. An agent that cannot load sessions has ids that mean
- * nothing beyond a child's life: they are not bound, its children are not stopped for being idle, and
- * where one was lost the log says that its context is.
+ * nothing beyond a child's life: they are not bound, its children are not stopped for being idle,
+ * and where one was lost the log says that its context is.
  */
 import { resolve } from 'node:path'
 import {
@@ -22,9 +22,10 @@ import {
 } from '../../core/index.ts'
 import { unlessAborted } from '../abort.ts'
 import { childEnvironment } from '../child.ts'
+import { wait } from '../clock.ts'
 import { sessionFolder } from '../folders.ts'
 import { killOrphans, killOwn, markOf } from '../stragglers.ts'
-import { AgentGone, type AcpAgent } from './agent.ts'
+import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
 import { Host, type HostSettings } from './host.ts'
 import { ACP_DEFAULTS, type AcpOptions } from './options.ts'
 import { Outbox } from './outbox.ts'
@@ -37,9 +38,10 @@ export function acpRunner(options: AcpOptions): Runner {
 }
 
 type Settings = HostSettings &
-  Pick<AcpOptions, 'askMs' | 'onNobody'> & {
+  Pick<AcpOptions, 'askMs' | 'onNobody' | 'cwd' | 'folder'> & {
     readonly perSession: boolean
     readonly childrenMax: number
+    readonly reopenMs: number
   }
 
 class AcpRunner implements Runner {
@@ -48,13 +50,18 @@ class AcpRunner implements Runner {
   readonly #hosts = new Map<string, Host>()
   /** The last turn of each session, until it has really ended. */
   readonly #working = new Map<string, Promise<void>>()
+  /** When each session was last opened in an agent. */
+  readonly #openedAt = new Map<string, number>()
   #reaped: Promise<unknown> | null = null
   #closed = false
 
   constructor(options: AcpOptions) {
     const mark = options.folder === undefined ? {} : markOf(options.folder)
     const env = { ...childEnvironment(options), ...mark }
-    this.#settings = { ...ACP_DEFAULTS, ...options, env }
+    const { cwd, folder } = options
+    // Where its sessions work each of them is told. Gemini CLI 0.61 tidies up where it is started,
+    // and its own loaded sessions with it.
+    this.#settings = { ...ACP_DEFAULTS, ...options, env, startIn: cwd ?? folder }
   }
 
   run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, undefined> {
@@ -75,6 +82,7 @@ class AcpRunner implements Runner {
   }
 
   async release({ id }: RunnerSession): Promise<void> {
+    this.#openedAt.delete(id)
     if (!this.#settings.perSession) return this.#hosts.get('')?.agent?.forget(id)
     const host = this.#hosts.get(id)
     this.#hosts.delete(id)
@@ -92,7 +100,7 @@ class AcpRunner implements Runner {
     const { signal, session } = context
     const cwd = await this.#cwd(session.id)
     signal.throwIfAborted()
-    const host = this.#host(session.id, cwd)
+    const host = this.#host(session.id)
     try {
       const agent = await host.acquire(signal)
       try {
@@ -114,10 +122,30 @@ class AcpRunner implements Runner {
     const { id, backend } = context.session
     const isForgetful = !agent.isRestorable && !agent.has(id)
     if (isForgetful && (await isBegun(context))) outbox.push(contextLost())
+    if (backend !== null && !agent.has(id)) await this.#waitToReopen(context, outbox)
+    if (!agent.has(id)) this.#openedAt.set(id, Date.now())
     const request = { backend, cwd, lastAnswer: () => lastAnswer(context) }
     const sessionId = await unlessAborted(agent.open(id, request), context.signal)
     const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
-    await run.prompt(turn.text)
+    try {
+      await run.prompt(turn.text)
+    } catch (error) {
+      // The next turn opens it again.
+      if (error instanceof AgentError && error.isUnknownSession) await agent.forget(id)
+      throw error
+    }
+  }
+
+  /** Some agents must not open a session again too soon; the log says why nothing happens. */
+  async #waitToReopen(context: RunnerContext, outbox: Outbox): Promise<void> {
+    const { reopenMs } = this.#settings
+    if (reopenMs === 0) return
+    const openedAt = this.#openedAt.get(context.session.id) ?? (await lastMessageAt(context))
+    const ms = openedAt + reopenMs - Date.now()
+    if (ms <= 0) return
+    const reason = 'the agent cannot open a session again so soon'
+    outbox.push({ type: 'activity', kind: 'waiting', data: { reason, ms } })
+    await wait(ms, context.signal)
   }
 
   /** Where a session's agent works. */
@@ -129,15 +157,14 @@ class AcpRunner implements Runner {
     return sessionFolder(folder, session)
   }
 
-  #host(session: string, cwd: string): Host {
+  #host(session: string): Host {
     if (this.#closed) throw new HoldfastError('draining', 'the agents are being stopped')
     const { perSession } = this.#settings
     const name = perSession ? session : ''
     const known = this.#hosts.get(name)
     if (known?.isOccupied) return known
     if (perSession) this.#makeRoom()
-    const shared = this.#settings.cwd ?? this.#settings.folder
-    const host = known ?? new Host({ ...this.#settings, cwd: perSession ? cwd : shared })
+    const host = known ?? new Host(this.#settings)
     this.#hosts.set(name, host)
     return host
   }
@@ -161,6 +188,12 @@ class AcpRunner implements Runner {
 async function isBegun(context: RunnerContext): Promise<boolean> {
   for await (const _ of context.history()) return true
   return false
+}
+
+async function lastMessageAt(context: RunnerContext): Promise<number> {
+  let last = 0
+  for await (const { at } of context.history()) last = at
+  return last
 }
 
 async function lastAnswer(context: RunnerContext): Promise<string> {

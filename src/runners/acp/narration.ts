@@ -6,7 +6,7 @@
 import type { RunnerOutput } from '../../core/index.ts'
 import { THOUGHT_CHARS_MAX, TOOL_CALLS_MAX } from './options.ts'
 
-/** What is read of an update: agents stray from the schema, so nothing else is taken for granted. */
+/** What is read of an update: agents stray from the schema, so nothing else is relied on. */
 export type Update = { readonly sessionUpdate: string; readonly [field: string]: unknown }
 
 type Fields = Readonly<Record<string, unknown>>

@@ -12,8 +12,10 @@ export type AcpOptions = EnvironmentOptions & {
   readonly perSession?: boolean
   /** How many children there may be at once; beyond it the longest idle one is stopped. */
   readonly childrenMax?: number
-  /** How long a child without a turn is kept. One that could not load its sessions again is kept. */
+  /** How long a child without a turn is kept, if it can load its sessions again. */
   readonly idleMs?: number
+  /** How long after a session was opened in a child it may be opened in another. */
+  readonly reopenMs?: number
   /** How long a child may take to start, and to make or load a session. */
   readonly startMs?: number
   /** Between asking an agent to cancel its turn and killing it. */
@@ -31,6 +33,7 @@ export const ACP_DEFAULTS = {
   perSession: true,
   childrenMax: 64,
   idleMs: 300_000,
+  reopenMs: 0,
   startMs: 60_000,
   // Less than the grace time of a cancelled turn: the child is gone before the next one starts.
   cancelMs: 3_000,
@@ -51,6 +54,8 @@ export const TOOL_CALLS_MAX = 256
 export const ASK_DATA_CHARS_MAX = 16_384
 /** A permission request's question, and the label of an option, in characters. */
 export const ASK_TEXT_CHARS_MAX = 2_000
+/** How many options of it are passed on. */
+export const ASK_OPTIONS_MAX = 16
 /** What is told of an agent's error, in characters. */
 export const ERROR_CHARS_MAX = 500
 /** Between the end of a child's input, at which it should end, and SIGTERM. */

@@ -1,6 +1,6 @@
 /** An agent's permission request as an ask, and the ask's outcome as the agent's answer. */
 import type { AskOutcome, Question } from '../../core/index.ts'
-import { ASK_DATA_CHARS_MAX, ASK_TEXT_CHARS_MAX } from './options.ts'
+import { ASK_DATA_CHARS_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX } from './options.ts'
 
 /** What is read of a permission request. */
 export type PermissionRequest = {
@@ -25,10 +25,11 @@ export type PermissionAnswer =
   | { readonly outcome: 'cancelled' }
 
 export function permissionQuestion(
-  { toolCall, options }: PermissionRequest,
+  { toolCall, options: offered }: PermissionRequest,
   settings: { readonly askMs?: number; readonly onNobody?: 'wait' | 'deny' },
 ): Question {
   const { askMs, onNobody } = settings
+  const options = offered.slice(0, ASK_OPTIONS_MAX)
   return {
     kind: 'permission',
     question: (toolCall.title ?? 'May the agent go on?').slice(0, ASK_TEXT_CHARS_MAX),
@@ -45,9 +46,10 @@ export function permissionQuestion(
   }
 }
 
-/** What the person who answers should see of the tool call; where it is too large, its beginning. */
-function shownTool({ toolCallId: id, title, kind, ...rest }: PermissionRequest['toolCall']) {
-  const { rawInput: input, content, locations } = rest
+/** What the person who answers should see of the tool call; of a large one, its beginning. */
+function shownTool(call: PermissionRequest['toolCall']): object {
+  const { toolCallId: id, kind, rawInput: input, content, locations } = call
+  const title = call.title?.slice(0, ASK_TEXT_CHARS_MAX)
   const shown = { id, title, kind, input, locations, content }
   const json = JSON.stringify(shown)
   if (json.length <= ASK_DATA_CHARS_MAX) return shown

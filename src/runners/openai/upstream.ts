@@ -1,4 +1,4 @@
-/** One request to the upstream: bounded in time, given up with its turn, and its key told nobody. */
+/** One request to the upstream: bounded in time, given up with its turn, its key told nobody. */
 import { readText } from './chunks.ts'
 import { ERROR_BODY_CHARS_MAX, ERROR_CHARS_MAX, type OpenAiOptions } from './options.ts'
 
@@ -107,7 +107,7 @@ export class Upstream {
   }
 }
 
-/** The sentence in an error's body, as OpenAI and those who follow it write it; or what there is. */
+/** The sentence in an error's body, as OpenAI and those who follow it write it; or all of it. */
 function messageOf(text: string): string {
   try {
     const { error, message } = JSON.parse(text) as {

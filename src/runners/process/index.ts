@@ -92,9 +92,9 @@ export class ProcessRunner implements Runner {
       const { refusal, words } = outcome
       const { backend } = begin
       const isLost = refusal === 'unknown' && this.#known.delete(id)
-      const kind = isLost || !this.#reserves ? 'backend_lost' : 'backend_retried'
-      yield { type: 'activity', kind, data: { backend, words } }
       if (!this.#reserves) throw backendLost(backend, words)
+      const kind = isLost ? 'context_lost' : 'backend_retried'
+      yield { type: 'activity', kind, data: { backend, words } }
       if (starts === 2) throw new Error(`it refuses its session either way: ${words}`)
       begin = { backend, isFirst: refusal === 'unknown' }
     }
@@ -132,8 +132,10 @@ export class ProcessRunner implements Runner {
   /** Reserves the backend's session id, if it is ours to choose and there is none yet. */
   async #begin(context: RunnerContext): Promise<Begin> {
     const { id, backend } = context.session
-    if (backend !== null) return { backend, isFirst: !(await this.#isKnown(id, context)) }
-    if (!this.#reserves) return { backend: null, isFirst: true }
+    if (!this.#reserves && this.#dialect.tellsSession) return { backend, isFirst: backend === null }
+    if (backend !== null || !this.#reserves) {
+      return { backend, isFirst: !(await this.#hasAnswered(id, context)) }
+    }
     const reserved = randomUUID()
     await context.bind(reserved)
     return { backend: reserved, isFirst: true }
@@ -143,8 +145,8 @@ export class ProcessRunner implements Runner {
    * Whether the backend has answered in this session before. A first turn that died early may have
    * left it without a trace; if it did leave one, the backend says so.
    */
-  async #isKnown(session: string, context: RunnerContext): Promise<boolean> {
-    if (!this.#reserves || this.#known.has(session)) return true
+  async #hasAnswered(session: string, context: RunnerContext): Promise<boolean> {
+    if (this.#known.has(session)) return true
     for await (const { role } of context.history()) {
       if (role !== 'assistant') continue
       this.#remember(session)

@@ -60,6 +60,12 @@ describe('a program', () => {
     expect(JSON.parse(turn.reply?.text ?? '')).toEqual([`x=${text}`, text, 'a b'])
   })
 
+  it('is given other arguments once it has answered', async () => {
+    const session = await sessionOf(GIVEN, { firstArgs: ['--new'], laterArgs: ['--continue'] })
+    expect((await session.turn('one')).reply?.text).toBe('["--new"]')
+    expect((await session.turn('two')).reply?.text).toBe('["--continue"]')
+  })
+
   it('is not given a text that it would take for a flag', async () => {
     const agent = new ProcessRunner({ command: 'echo', args: ['{text}'], folder })
     holdfast = await openHoldfast({ store: 'memory:', agents: { agent } })
@@ -241,7 +247,7 @@ describe('a backend session', () => {
     await rm(join(folder, backend ?? ''))
     expect((await session.turn('two')).reply?.text).toBe('first')
     expect((await activitiesOf(session))[3]).toMatchObject({
-      kind: 'backend_lost',
+      kind: 'context_lost',
       data: { backend },
     })
     expect((await session.turn('three')).reply?.text).toBe('later')
@@ -282,6 +288,5 @@ describe('a backend session', () => {
       state: 'failed',
       error: { code: 'backend_lost' },
     })
-    expect(await kinds(session)).toContain('backend_lost')
   })
 })
