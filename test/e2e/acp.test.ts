@@ -20,6 +20,11 @@ async function kill(pid: number): Promise<void> {
   await until(() => isReaped(pid))
 }
 
+async function saying(turn: AsyncIterable<string>, text: string): Promise<void> {
+  for await (const part of turn) if (part.includes(text)) return
+  throw new Error(`it never said ${text}`)
+}
+
 afterEach(async () => {
   const last = bench
   bench = null
@@ -333,11 +338,6 @@ describe('a cancelled turn', () => {
     await session.cancelTurn((await session.state()).running!.id)
     expect((await turn).state).toBe('cancelled')
   })
-
-  async function saying(turn: AsyncIterable<string>, text: string): Promise<void> {
-    for await (const part of turn) if (part.includes(text)) return
-    throw new Error(`it never said ${text}`)
-  }
 })
 
 describe('a permission request', () => {
@@ -450,7 +450,7 @@ describe('children', () => {
     expect((await c!.turn('hello')).reply?.text).toBe('1 hello')
     await until(() => bench!.living.length === 2)
     const busy = [b!.turn('deaf'), c!.turn('deaf')]
-    await Promise.all(busy.map(({ admission }) => admission))
+    await Promise.all(busy.map((turn) => saying(turn, 'deaf')))
     expect((await a!.turn('again')).error?.code).toBe('too_many')
     for (const session of [b!, c!]) await session.cancelTurn((await session.state()).running!.id)
     await Promise.all(busy)
