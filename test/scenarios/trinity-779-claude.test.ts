@@ -213,7 +213,7 @@ describe('Claude Code behind Holdfast', () => {
     const [transcript] = await transcripts()
     await rm(transcript?.file ?? '')
     expect((await post('second')).turn.reply.text).toBe('seen 1: second')
-    expect(await activities(session)).toContain('backend_lost')
+    expect(await activities(session)).toContain('context_lost')
     expect((await post('third')).turn.reply.text).toBe('seen 2: third')
     await expectOneLine(session)
   })

@@ -92,9 +92,9 @@ export class ProcessRunner implements Runner {
       const { refusal, words } = outcome
       const { backend } = begin
       const isLost = refusal === 'unknown' && this.#known.delete(id)
-      const kind = isLost || !this.#reserves ? 'backend_lost' : 'backend_retried'
-      yield { type: 'activity', kind, data: { backend, words } }
       if (!this.#reserves) throw backendLost(backend, words)
+      const kind = isLost ? 'context_lost' : 'backend_retried'
+      yield { type: 'activity', kind, data: { backend, words } }
       if (starts === 2) throw new Error(`it refuses its session either way: ${words}`)
       begin = { backend, isFirst: refusal === 'unknown' }
     }
@@ -164,12 +164,15 @@ export class ProcessRunner implements Runner {
     const { command, args = [], firstArgs = [], laterArgs = [] } = this.#options
     const all = [...args, ...(isFirst ? firstArgs : laterArgs)]
     const { id } = context.session
+    const cwd = await this.#cwd(id)
+    // I2: if the turn is over by now, another may have begun; nothing is awaited from here on.
+    context.signal.throwIfAborted()
     const attempt = new Attempt(
       {
         child: {
           command,
           args: expandArguments(all, { sessionUuid: backend ?? '', text: turn.text }),
-          cwd: await this.#cwd(id),
+          cwd,
           env: { ...childEnvironment(this.#options), ...markOf(this.#options.folder) },
         },
         stdin: mentions(all, 'text') ? '' : turn.text,
