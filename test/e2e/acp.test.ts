@@ -171,6 +171,20 @@ describe('an agent that is gone', () => {
     expect(holdfast.authority.counters.outputsLate).toBe(0)
   })
 
+  it('is gone before another takes its place', async () => {
+    await open({ idleMs: 1, env: { RESTORE: 'resume', LEAVE_MS: '300' } })
+    const session = await bench!.session('a')
+    for (const text of ['one', 'two', 'three']) {
+      await session.turn(text)
+      // Some turns find it on its way out.
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    await until(() => bench!.living.length === 0)
+    const log = readFileSync(join(bench!.folder, 'log'), 'utf8').trim().split('\n')
+    const expected = bench!.pids.flatMap((pid) => [`here ${pid}`, `gone ${pid}`])
+    expect(log).toEqual(expected)
+  })
+
   it('in the middle of a turn fails that turn, with its last words, and the next one works', async () => {
     await open()
     const session = await bench!.session('a')
