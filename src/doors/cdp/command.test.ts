@@ -17,7 +17,7 @@ function sent(text: string): unknown {
 
 describe('a large command', () => {
   it('is cut and pasted to what it would be if it were written anew', () => {
-    const json = fc.json({ maxDepth: 4, noUnicodeString: false } as object)
+    const json = fc.json({ maxDepth: 4 })
     fc.assert(
       fc.property(json, fc.constantFrom('', ' ', '\n\t'), fc.boolean(), (value, gap, isLast) => {
         const params = `{"value":${value},"pad":"${PADDING}\\"}"}`
