@@ -209,9 +209,10 @@ export class CdpDoor {
       throw new HoldfastError('target_unknown', 'there is no such target')
     }
     const attached = await attach(tenant, target)
-    const place = carrier.mayReturn
-      ? { attachment: await tenant.session.attach({ resumable: true }), vacant: null }
-      : await this.#attachment(tenant)
+    const place = await this.#attachment(tenant, carrier).catch((error: unknown) => {
+      host.detach('', attached)
+      throw error
+    })
     const seat = new Seat({ tenant, carrier, attachment: place.attachment })
     seat.client = new Client({
       tenant,
@@ -241,9 +242,10 @@ export class CdpDoor {
   /** The place of a client that was lost, if there is one: who comes back by its key gets it. */
   async #attachment(
     tenant: Tenant,
+    { mayReturn }: Carrier,
   ): Promise<{ readonly attachment: AttachmentHandle; readonly vacant: Seat | null }> {
     const vacant = [...tenant.seats].find((seat) => seat.isVacant) ?? null
-    if (vacant !== null) {
+    if (vacant !== null && !mayReturn) {
       vacant.isVacant = false
       try {
         await vacant.attachment.resume()
@@ -252,7 +254,8 @@ export class CdpDoor {
         // The authority did not keep the place.
       }
     }
-    return { attachment: await tenant.session.attach({ role: 'driver' }), vacant: null }
+    const attachment = await tenant.session.attach({ role: 'driver', resumable: mayReturn })
+    return { attachment, vacant: null }
   }
 
   /** What is held now, all browsers together: to see that nothing is left behind. */

@@ -94,10 +94,11 @@ export class HeldCarrier implements Carrier {
   deliver(message: Buffer): void {
     if (this.#isOver) return
     if (this.#socket === null && DROPPABLE.has(eventMethod(message) ?? '')) return
+    // One that is larger than the bound itself may come, but none after it.
+    if (this.#unconfirmed.bytes > this.#limits.heldBytesMax) return this.onOverflow()
     const kept = message.length < COPY_BYTES ? Buffer.from(message) : message
     this.#unconfirmed.push(kept)
     this.#socket?.send(kept)
-    if (this.#unconfirmed.bytes > this.#limits.heldBytesMax) this.onOverflow()
   }
 
   confirm(received: number): void {

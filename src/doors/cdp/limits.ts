@@ -6,8 +6,9 @@ export const CDP_LIMITS = {
   smallBytes: 4_096,
   /** Commands of one client that wait for their reply. */
   pendingMax: 16_384,
-  /** Sessions of one client, contexts of one browser session, clients of one browser. */
+  /** Sessions of one client; pages, contexts and clients of one browser session. */
   sessionsMax: 4_096,
+  targetsMax: 512,
   contextsMax: 256,
   clientsMax: 1_024,
   /** What may wait to be read by a client when the next message comes. */

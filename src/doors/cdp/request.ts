@@ -52,9 +52,10 @@ export class Request {
 
 export type Rule = (request: Request) => void
 
-/** Addresses of the browser's own pages, through which one could reach everybody's. */
-const INTERNAL_URL = /^\s*(view-source:\s*)?(chrome|chrome-untrusted|chrome-extension|devtools):/i
+/** Schemes of the browser's own pages, through which one could reach everybody's. */
+const INTERNAL_URL = /^(view-source:)*(chrome|devtools|about:(?!(blank|srcdoc)($|[?#])))/i
 
+/** Browsers drop spaces and control characters before and inside a scheme: so do we. */
 export function isInternalUrl(url: unknown): boolean {
-  return typeof url === 'string' && INTERNAL_URL.test(url)
+  return typeof url === 'string' && INTERNAL_URL.test(url.replaceAll(/[\0-\x20]/g, ''))
 }

@@ -68,8 +68,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   'Storage.getCookies': inOwnContext,
   'Storage.setCookies': inOwnContext,
   'Storage.clearCookies': inOwnContext,
-  'SystemInfo.getInfo': pass,
-  'SystemInfo.getFeatureState': pass,
+  'Memory.simulatePressureNotification': (request) => request.notFound(),
+  'Memory.setPressureNotificationsSuppressed': (request) => request.notFound(),
   'Page.navigate': navigate,
 }
 
@@ -82,6 +82,7 @@ const GUARDED: ReadonlySet<string> = new Set([
   'Tethering',
   'Extensions',
   'PWA',
+  'Cast',
 ])
 
 /** Of these, what a session may do that has the browser for itself. */

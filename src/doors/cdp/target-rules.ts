@@ -96,6 +96,9 @@ const createTarget: Rule = (request) => {
   const { browserContextId = tenant.home, url } = params
   if (!tenant.hasContext(browserContextId)) return request.refuse(FAULTS.context)
   if (isInternalUrl(url)) return request.deny("the page is the browser's own")
+  if (tenant.pages().length >= CDP_LIMITS.targetsMax) {
+    return request.refuse({ code: -32000, message: 'there are too many pages' })
+  }
   request.pass({ browserContextId })
 }
 
