@@ -173,7 +173,7 @@ describe('send', () => {
     await session.answer(ask!.id, 'deny')
     expect(await line.exited).toBe(0)
     expect(line.stdout).toContain('(no longer asked)')
-    expect(line.stdout).toMatch(/I may not: denied\r?\n$/)
+    expect(line.stdout).toContain('I may not: denied')
   })
 
   it.runIf(hasTerminal)('cancels from the prompt too', async () => {

@@ -83,11 +83,9 @@ describe('one lost socket in a headless run', () => {
 
 describe('the same URL in a second tab', () => {
   it(
-    'makes a storm of messages in Vitest as it is, and the tests do not end',
+    'freezes both in Vitest as it is: the tests do not end',
     async () => {
-      const { messages, ...rest } = await step('second-tab', 'off')
-      expect(rest).toMatchObject({ refused: false, rerun: false })
-      expect(messages).toBeGreaterThan(250)
+      expect(await step('second-tab', 'off')).toMatchObject({ refused: false, rerun: false })
     },
     STEP_MS,
   )

@@ -124,7 +124,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
     file: 'core/live.js',
     find: 'while (batch.session.running === null && batch.session.closed === null)',
     replace: 'while (batch.session.closed === null)',
-    catches: 'rest',
+    catches: 'I11',
   },
   {
     name: 'a request is refused with 429 although it was admitted',

@@ -77,7 +77,7 @@ describe('a program', () => {
 
   it('works in a folder of its session, which no id can name', async () => {
     await sessionOf(`process.stdout.write(process.cwd())`)
-    const [odd, other] = [await holdfast.resolve({ id: '..' }), await holdfast.resolve()]
+    const [odd, other] = [await holdfast.resolve({ id: '..~' }), await holdfast.resolve()]
     const first = (await odd.turn('where')).reply?.text ?? ''
     expect(first).toMatch(new RegExp(`^${folder}/[0-9a-f]{32}$`))
     expect((await odd.turn('where')).reply?.text).toBe(first)

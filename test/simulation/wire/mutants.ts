@@ -125,7 +125,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     name: 'the stream begins at the newest event',
     file: 'doors/connect/connection.js',
     find: 'after: seq, afterDelta',
-    replace: 'after: entry.welcome.session.seq, afterDelta',
+    replace: 'after: welcome.session.seq, afterDelta',
     catches: 'I4',
   },
   {
