@@ -20,6 +20,11 @@ async function kill(pid: number): Promise<void> {
   await until(() => isReaped(pid))
 }
 
+async function saying(turn: AsyncIterable<string>, text: string): Promise<void> {
+  for await (const part of turn) if (part.includes(text)) return
+  throw new Error(`it never said ${text}`)
+}
+
 afterEach(async () => {
   const last = bench
   bench = null
@@ -164,6 +169,20 @@ describe('an agent that is gone', () => {
     expect((await session.state()).backend).toBe(backend)
     expect(JSON.stringify(await bench!.events(session))).not.toContain('REPLAYED')
     expect(holdfast.authority.counters.outputsLate).toBe(0)
+  })
+
+  it('is gone before another takes its place', async () => {
+    await open({ idleMs: 1, env: { RESTORE: 'resume', LEAVE_MS: '300' } })
+    const session = await bench!.session('a')
+    for (const text of ['one', 'two', 'three']) {
+      await session.turn(text)
+      // Some turns find it on its way out.
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    await until(() => bench!.living.length === 0)
+    const log = readFileSync(join(bench!.folder, 'log'), 'utf8').trim().split('\n')
+    const expected = bench!.pids.flatMap((pid) => [`here ${pid}`, `gone ${pid}`])
+    expect(log).toEqual(expected)
   })
 
   it('in the middle of a turn fails that turn, with its last words, and the next one works', async () => {
@@ -333,11 +352,6 @@ describe('a cancelled turn', () => {
     await session.cancelTurn((await session.state()).running!.id)
     expect((await turn).state).toBe('cancelled')
   })
-
-  async function saying(turn: AsyncIterable<string>, text: string): Promise<void> {
-    for await (const part of turn) if (part.includes(text)) return
-    throw new Error(`it never said ${text}`)
-  }
 })
 
 describe('a permission request', () => {
@@ -450,7 +464,7 @@ describe('children', () => {
     expect((await c!.turn('hello')).reply?.text).toBe('1 hello')
     await until(() => bench!.living.length === 2)
     const busy = [b!.turn('deaf'), c!.turn('deaf')]
-    await Promise.all(busy.map(({ admission }) => admission))
+    await Promise.all(busy.map((turn) => saying(turn, 'deaf')))
     expect((await a!.turn('again')).error?.code).toBe('too_many')
     for (const session of [b!, c!]) await session.cancelTurn((await session.state()).running!.id)
     await Promise.all(busy)

@@ -30,6 +30,7 @@ if (START === 'noise') process.stdout.write('hello, I am a log line\n')
 process.stderr.write(`started ${process.pid}\n`)
 // How often it was started, and as what.
 if (KEEP !== '') appendFileSync(join(KEEP, 'starts'), `${process.pid}\n`)
+if (KEEP !== '') appendFileSync(join(KEEP, 'log'), `here ${process.pid}\n`)
 
 function find(id) {
   if (!existsSync(file(id))) throw RequestError.sessionNotFound(id)
@@ -239,4 +240,9 @@ const ACTS = {
 }
 
 app.connect(ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)))
-process.stdin.on('end', () => process.exit())
+// One that takes its time to leave, and says when it has.
+process.on('SIGTERM', () => {})
+process.stdin.on('end', () =>
+  setTimeout(() => process.exit(), Number(process.env['LEAVE_MS'] ?? 0)),
+)
+process.on('exit', () => KEEP !== '' && appendFileSync(join(KEEP, 'log'), `gone ${process.pid}\n`))

@@ -6,6 +6,7 @@
  * session replays, and what comes after a prompt's end, is dropped. When it dies, all that waits
  * for it fails.
  */
+import { basename } from 'node:path'
 import { Writable } from 'node:stream'
 import { HoldfastError } from '../../core/index.ts'
 import { Child, describeEnd, type ChildEnd } from '../child.ts'
@@ -224,7 +225,7 @@ export class AcpAgent implements WireListener {
       clientInfo: { name: 'holdfast', version: '0.1.0' },
     })
     if (answer.protocolVersion !== protocolVersion) {
-      const { command } = this.#settings
+      const command = basename(this.#settings.command)
       throw new Error(`${command} speaks ACP version ${answer.protocolVersion}, not 1`)
     }
     const { loadSession, sessionCapabilities } = answer.agentCapabilities ?? {}
@@ -297,7 +298,8 @@ export class AcpAgent implements WireListener {
   async #failure(method: string, thrown: unknown): Promise<Error> {
     if (this.#connection.signal.aborted) {
       await this.stop()
-      const { command, end } = this.#child
+      const { end } = this.#child
+      const command = basename(this.#child.command)
       const how = this.#problem ?? (end === null ? 'is gone' : describeEnd(end))
       return new AgentGone(`${command} ${how} ${reasonOf(thrown)}`.trim(), {
         end,

@@ -15,8 +15,9 @@ class Tenant {
   readonly ready: Promise<AcpAgent>
   #isStopped = false
 
-  constructor(settings: HostSettings) {
-    this.ready = this.#start(settings)
+  /** I2: it starts when the one before it is gone, for both would work in the same session. */
+  constructor(settings: HostSettings, before: Promise<void>) {
+    this.ready = before.then(() => this.#start(settings))
     // Whoever waits for it learns of a failure; it may be that nobody does any more.
     this.ready.catch(() => undefined)
   }
@@ -39,6 +40,9 @@ class Tenant {
 export class Host {
   readonly #settings: HostSettings
   #tenant: Tenant | null = null
+  /** Resolves when all that were here are gone, but for the one that is. */
+  #gone: Promise<void> = Promise.resolve()
+  #leaving = 0
   #users = 0
   #idleTimer: NodeJS.Timeout | undefined
   /** When it was last used, by the clock that never goes back. */
@@ -53,9 +57,9 @@ export class Host {
     return this.#tenant !== null
   }
 
-  /** Whether nobody uses it and there is no child either. */
+  /** Whether nobody uses it and there is no child either, not even one that is on its way out. */
   get isUnused(): boolean {
-    return this.#users === 0 && this.#tenant === null
+    return this.#users === 0 && this.#tenant === null && this.#leaving === 0
   }
 
   /** Whether the child could go without any loss. */
@@ -95,23 +99,32 @@ export class Host {
   }
 
   /** Ends the child; resolves when it is gone. The next who acquires it starts another. */
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
     clearTimeout(this.#idleTimer)
-    const tenant = this.#tenant
-    this.#tenant = null
-    await tenant?.stop()
+    if (this.#tenant !== null) this.#turnOut(this.#tenant)
+    return this.#gone
   }
 
   #current(): Promise<AcpAgent> {
     const last = this.#tenant
     if (last !== null && (!last.isReady || last.agent?.isAlive === true)) return last.ready
-    const tenant = new Tenant(this.#settings)
+    if (last !== null) this.#turnOut(last)
+    const tenant = new Tenant(this.#settings, this.#gone)
     this.#tenant = tenant
     const vacate = (): void => {
-      if (this.#tenant === tenant) this.#tenant = null
+      if (this.#tenant === tenant) this.#turnOut(tenant)
     }
     tenant.ready.then((agent) => agent.ended).then(vacate, vacate)
     return tenant.ready
+  }
+
+  #turnOut(tenant: Tenant): void {
+    this.#tenant = null
+    this.#leaving += 1
+    const leaving = tenant.stop().finally(() => {
+      this.#leaving -= 1
+    })
+    this.#gone = Promise.all([this.#gone, leaving]).then(() => undefined)
   }
 }
 

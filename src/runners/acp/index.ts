@@ -50,7 +50,7 @@ class AcpRunner implements Runner {
   readonly #hosts = new Map<string, Host>()
   /** The last turn of each session, until it has really ended. */
   readonly #working = new Map<string, Promise<void>>()
-  /** When each session was last opened in an agent. */
+  /** When each session was last opened in an agent, as long as that matters. */
   readonly #openedAt = new Map<string, number>()
   #reaped: Promise<unknown> | null = null
   #closed = false
@@ -120,10 +120,9 @@ class AcpRunner implements Runner {
     { context, outbox, cwd }: { context: RunnerContext; outbox: Outbox; cwd: string },
   ): Promise<void> {
     const { id, backend } = context.session
-    const isForgetful = !agent.isRestorable && !agent.has(id)
+    const isForgetful = backend === null && !agent.isRestorable && !agent.has(id)
     if (isForgetful && (await isBegun(context))) outbox.push(contextLost())
-    if (backend !== null && !agent.has(id)) await this.#waitToReopen(context, outbox)
-    if (!agent.has(id)) this.#openedAt.set(id, Date.now())
+    if (!agent.has(id)) await this.#waitToReopen(context, outbox)
     const request = { backend, cwd, lastAnswer: () => lastAnswer(context) }
     const sessionId = await unlessAborted(agent.open(id, request), context.signal)
     const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
@@ -139,13 +138,19 @@ class AcpRunner implements Runner {
   /** Some agents must not open a session again too soon; the log says why nothing happens. */
   async #waitToReopen(context: RunnerContext, outbox: Outbox): Promise<void> {
     const { reopenMs } = this.#settings
+    const { id, backend } = context.session
     if (reopenMs === 0) return
-    const openedAt = this.#openedAt.get(context.session.id) ?? (await lastMessageAt(context))
+    const openedAt = this.#openedAt.get(id) ?? (await lastMessageAt(context))
     const ms = openedAt + reopenMs - Date.now()
-    if (ms <= 0) return
-    const reason = 'the agent cannot open a session again so soon'
-    outbox.push({ type: 'activity', kind: 'waiting', data: { reason, ms } })
-    await wait(ms, context.signal)
+    if (backend !== null && ms > 0) {
+      const reason = 'the agent cannot open a session again so soon'
+      outbox.push({ type: 'activity', kind: 'waiting', data: { reason, ms } })
+      await wait(ms, context.signal)
+    }
+    for (const [session, at] of this.#openedAt) {
+      if (at + reopenMs <= Date.now()) this.#openedAt.delete(session)
+    }
+    this.#openedAt.set(id, Date.now())
   }
 
   /** Where a session's agent works. */
@@ -173,14 +178,12 @@ class AcpRunner implements Runner {
   #makeRoom(): void {
     const { childrenMax } = this.#settings
     for (const [name, host] of this.#hosts) if (host.isUnused) this.#hosts.delete(name)
-    if (this.#hosts.size < childrenMax) return
-    const idle = [...this.#hosts].filter(([, host]) => host.isIdle)
-    const [oldest] = idle.sort(([, one], [, other]) => one.usedAt - other.usedAt)
-    if (oldest === undefined) {
-      throw new HoldfastError('too_many', `${childrenMax} agents are at work: try again later`)
-    }
-    this.#hosts.delete(oldest[0])
-    void oldest[1].stop()
+    const occupied = [...this.#hosts.values()].filter(({ isOccupied }) => isOccupied)
+    if (occupied.length < childrenMax) return
+    const idle = occupied.filter(({ isIdle }) => isIdle)
+    const [oldest] = idle.sort((one, other) => one.usedAt - other.usedAt)
+    if (oldest !== undefined) return void oldest.stop()
+    throw new HoldfastError('too_many', `${childrenMax} agents are at work: try again later`)
   }
 }
 

@@ -9,11 +9,10 @@ export async function loadSdk(
   try {
     return await load()
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code !== 'ERR_MODULE_NOT_FOUND') throw error
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
     throw new Error(
       'agents that speak ACP need a package that is not installed; install it with: ' +
-        `npm install @agentclientprotocol/sdk zod (${message.split('\n')[0]})`,
+        'npm install @agentclientprotocol/sdk zod',
     )
   }
 }
