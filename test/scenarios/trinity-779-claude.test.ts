@@ -181,9 +181,9 @@ describe('Claude Code behind Holdfast', () => {
     model.hold(0)
     const dying = post('first')
     await model.asked(1)
-    // It asks its model before its transcript is on the disk: only with that has it taken the id.
-    const isTaken = async () => expect((await transcripts())[0]?.said).toContain('first')
-    await vi.waitFor(isTaken, { timeout: 30_000 })
+    // It asks the model first, and writes to its file a moment later.
+    const said = async (): Promise<unknown> => (await transcripts())[0]?.said
+    await expect.poll(said, { timeout: 20_000 }).toEqual(['first'])
     killClaude()
     const { session, turn } = await dying
     expect(turn).toMatchObject({ state: 'failed', reply: null })
