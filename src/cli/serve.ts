@@ -140,6 +140,7 @@ async function listen(
     ...access,
     browsers: settings.browsers,
     browserLimits: { runningMax: settings.browsersMax },
+    ...(settings.recordings === null ? {} : { recordings: settings.recordings }),
     holdfast,
     host,
     port,

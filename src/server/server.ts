@@ -40,6 +40,8 @@ export type ServerOptions = AccessOptions & {
   readonly browsers?: Readonly<Record<string, BrowserSpec>>
   readonly browserLimits?: Partial<BrowserLimits>
   readonly cdpLimits?: Partial<CdpLimits>
+  /** The folder for recordings of their traffic, which clients may then ask for. */
+  readonly recordings?: string
   /** Called once, when the store has failed for good and only a new start helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
@@ -103,7 +105,8 @@ export class HoldfastServer {
     if (Object.keys(browsers).length === 0) return null
     const { clock } = holdfast.authority
     const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })
-    const door = new CdpDoor({ holdfast, pool, limits })
+    const recordings = options.recordings === undefined ? {} : { recordings: options.recordings }
+    const door = new CdpDoor({ holdfast, pool, limits, ...recordings })
     return new CdpEntrance({ door, access: this.#access, premises: this.#premises })
   }
 
