@@ -6,6 +6,8 @@ export type HeldOptions = {
   readonly reconnect?: 'none' | 'early' | 'resume' | 'reopen'
   readonly graceMs?: number
   readonly ttlMs?: number
+  /** Writes the traffic down, where the server was started with `--record`. */
+  readonly record?: boolean
 }
 
 /** `below`: what of the browser it is for, `/page/ID`; nothing is the browser itself. */
@@ -17,5 +19,6 @@ export function heldAddress(address: string, options: HeldOptions = {}, below = 
     const value = options[name]
     if (value !== undefined) url.searchParams.set(name, String(value))
   }
+  if (options.record === true) url.searchParams.set('record', '1')
   return url.href
 }

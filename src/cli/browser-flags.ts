@@ -2,13 +2,14 @@
 import { BROWSER_LIMITS, type BrowserSpec } from '../browsers/index.ts'
 import type { Agent } from '../index.ts'
 import type { HoldfastServer, Logger } from '../server/index.ts'
-import { listFlag, numberFlag, UsageError, type Flags, type Values } from './command.ts'
+import { listFlag, numberFlag, textFlag, UsageError, type Flags, type Values } from './command.ts'
 
 export type BrowserSettings = {
   readonly browsers: Readonly<Record<string, BrowserSpec>>
   /** Null: no port of its own. */
   readonly cdpPort: number | null
   readonly browsersMax: number
+  readonly recordings: string | null
 }
 
 export const BROWSER_FLAGS: Flags = {
@@ -16,6 +17,7 @@ export const BROWSER_FLAGS: Flags = {
   'own-browsers': { type: 'boolean' },
   'browser-arg': { type: 'string', multiple: true },
   'browsers-max': { type: 'string' },
+  record: { type: 'string' },
   'cdp-port': { type: 'string' },
 }
 
@@ -27,6 +29,7 @@ export const BROWSER_HELP = [
   ['--browser-arg FLAG', 'a flag for every browser that is started; may be repeated'],
   ['--own-browsers', 'a browser for every session, instead of a browser context'],
   ['--browsers-max N', `how many browsers run at once (${BROWSER_LIMITS.runningMax})`],
+  ['--record DIR', 'where the traffic of clients that ask for it is written down, redacted'],
   ['--cdp-port N', 'the first browser on a port of its own, as Chrome would have it'],
 ] as const
 
@@ -53,7 +56,8 @@ export function readBrowsers(values: Values): BrowserSettings {
     min: 1,
     max: 1_000,
   })
-  return { browsers, cdpPort: cdpPort === -1 ? null : cdpPort, browsersMax }
+  const recordings = textFlag(values, 'record')
+  return { browsers, cdpPort: cdpPort === -1 ? null : cdpPort, browsersMax, recordings }
 }
 
 /** `NAME=WHAT`, or only what it is: then its name is `chromium`, or `browser` for an address. */

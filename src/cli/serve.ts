@@ -174,6 +174,7 @@ async function listen(
     browsers: settings.browsers,
     browserLimits: { runningMax: settings.browsersMax },
     ...settings.clustering.server,
+    ...(settings.recordings === null ? {} : { recordings: settings.recordings }),
     holdfast,
     host,
     port,

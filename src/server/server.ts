@@ -45,6 +45,8 @@ export type ServerOptions = AccessOptions & {
   readonly cdpLimits?: Partial<CdpLimits>
   /** On a store that many nodes share: requests go to the node that owns their session. */
   readonly cluster?: ClusterOptions
+  /** The folder for recordings of their traffic, which clients may then ask for. */
+  readonly recordings?: string
   /** Called once, when the store has failed for good and only a new start helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
@@ -127,7 +129,8 @@ export class HoldfastServer {
     if (Object.keys(browsers).length === 0) return null
     const { clock } = holdfast.authority
     const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })
-    const door = new CdpDoor({ holdfast, pool, limits })
+    const recordings = options.recordings === undefined ? {} : { recordings: options.recordings }
+    const door = new CdpDoor({ holdfast, pool, limits, ...recordings })
     return new CdpEntrance({ door, access: this.#access, premises: this.#premises })
   }
 

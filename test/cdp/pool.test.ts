@@ -1,6 +1,7 @@
 /** The browsers themselves: when they start, how they end, and how many there are. */
 import { execFileSync } from 'node:child_process'
 import { afterEach, describe, expect, it } from 'vitest'
+import { startBareChromium } from '../support/bare-chromium.ts'
 import { serveCdp, type CdpServer, type CdpServerOptions } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
@@ -101,6 +102,27 @@ describe('a browser', () => {
     const client = await RawCdp.open(server.socketUrl)
     expect(await statusOf('second')).toEqual([429, 'too_many'])
     client.close()
+  })
+
+  it('may be one that somebody else runs, by either of its addresses', async () => {
+    const bare = await startBareChromium()
+    const http = `http://${new URL(bare.socketUrl).host}`
+    await start({ browsers: { chromium: { address: bare.socketUrl }, other: { address: http } } })
+    const [one, two, other] = await Promise.all([
+      RawCdp.open(server.socketUrl),
+      RawCdp.open(server.socketUrl),
+      RawCdp.open(server.socketUrl.replace(/chromium$/, 'other')),
+    ])
+    const { targetId } = await one.send('Target.createTarget', { url: 'about:blank' })
+    const { sessionId } = await one.send('Target.attachToTarget', { targetId, flatten: true })
+    const { result } = await one.send('Runtime.evaluate', { expression: '6 * 7' }, sessionId)
+    expect(result.value).toBe(42)
+    for (const stranger of [two, other]) {
+      expect((await stranger.send('Target.getTargets')).targetInfos).toEqual([])
+      expect(await stranger.ask('Target.closeTarget', { targetId })).toHaveProperty('error')
+    }
+    await bare.close()
+    expect(await one.closed).toBe(4520)
   })
 
   it('ends with its server, and leaves no process', async () => {

@@ -9,7 +9,7 @@ import { startServer, type HoldfastServer, type ServerOptions } from '../../src/
 export const CHROMIUM: BrowserSpec = { program: 'chromium' }
 
 export type CdpServerOptions = Partial<OpenOptions> &
-  Pick<ServerOptions, 'browsers' | 'browserLimits' | 'cdpLimits' | 'tokens'>
+  Pick<ServerOptions, 'browsers' | 'browserLimits' | 'cdpLimits' | 'tokens' | 'recordings'>
 
 export class CdpServer {
   readonly holdfast: Holdfast
@@ -34,7 +34,7 @@ export class CdpServer {
 }
 
 export async function serveCdp(options: CdpServerOptions = {}): Promise<CdpServer> {
-  const { browsers = { chromium: CHROMIUM }, cdpLimits = {}, browserLimits = {}, tokens } = options
+  const { browsers = { chromium: CHROMIUM }, cdpLimits = {}, browserLimits = {}, ...rest } = options
   const holdfast = await openHoldfast({ store: 'memory:', ...options })
   const server = await startServer({
     holdfast,
@@ -42,7 +42,8 @@ export async function serveCdp(options: CdpServerOptions = {}): Promise<CdpServe
     browsers,
     browserLimits,
     cdpLimits,
-    ...(tokens === undefined ? {} : { tokens }),
+    ...(rest.tokens === undefined ? {} : { tokens: rest.tokens }),
+    ...(rest.recordings === undefined ? {} : { recordings: rest.recordings }),
   })
   return new CdpServer({ holdfast, server })
 }

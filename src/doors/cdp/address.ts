@@ -21,12 +21,14 @@ export type Address = {
   readonly reconnect: ResolveOptions['reconnect']
   readonly graceMs: number | undefined
   readonly ttlMs: number | undefined
+  /** The client wants its traffic written down. */
+  readonly record: boolean
 }
 
 /** A port of its own, on which one browser is found where Chrome would have it. */
 export type OwnPort = { readonly browser: string; readonly key: string }
 
-const PARAMETER = /^(token|key|reconnect|graceMs|ttlMs)=([^&]*)(?:&|$)/
+const PARAMETER = /^(token|key|reconnect|graceMs|ttlMs|record)=([^&]*)(?:&|$)/
 
 export function isCdpPath(url: string): boolean {
   return url.startsWith('/cdp/')
@@ -51,6 +53,7 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
     reconnect: policyOf(values['reconnect']),
     graceMs: millisecondsOf('graceMs', values['graceMs']),
     ttlMs: millisecondsOf('ttlMs', values['ttlMs']),
+    record: flagOf('record', values['record']),
   }
 }
 
@@ -73,6 +76,11 @@ function policyOf(text: string | undefined): ResolveOptions['reconnect'] {
   const policy = RECONNECT_POLICIES.find((candidate) => candidate === text)
   if (policy !== undefined) return policy
   throw invalid('reconnect', `must be one of ${RECONNECT_POLICIES.join(', ')}`)
+}
+
+function flagOf(name: string, text = '0'): boolean {
+  if (text === '0' || text === '1') return text === '1'
+  throw invalid(name, 'must be 1 or 0')
 }
 
 function millisecondsOf(name: string, text: string | undefined): number | undefined {

@@ -6,6 +6,7 @@ import { FAULTS, isRefusal, readCommand, type Command, type Refusal } from './co
 import type { Host } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
 import { textOf } from './link.ts'
+import type { Recording } from './recording.ts'
 import { obey } from './rules.ts'
 import { Session, type SessionOptions } from './session.ts'
 import type { Tenant } from './tenant.ts'
@@ -28,6 +29,7 @@ export type ClientOptions = {
   readonly outlet: Outlet
   /** The client wants the browser closed: its own one. */
   readonly onBrowserClose: () => void
+  readonly recording: Recording | null
 }
 
 export class Client {
@@ -36,10 +38,12 @@ export class Client {
   readonly onBrowserClose: () => void
   /** Commands that wait for their reply. */
   pending = 0
+  readonly #recording: Recording | null
   readonly #outlet: Outlet
   readonly #sessions = new Map<string, Session>()
 
-  constructor({ tenant, upstream, target, outlet, onBrowserClose }: ClientOptions) {
+  constructor({ tenant, upstream, target, outlet, onBrowserClose, recording }: ClientOptions) {
+    this.#recording = recording
     this.tenant = tenant
     this.#outlet = outlet
     this.onBrowserClose = onBrowserClose
@@ -65,11 +69,13 @@ export class Client {
   }
 
   deliver(message: Buffer): void {
+    this.#recording?.note('browser', message)
     this.#outlet.deliver(message)
   }
 
   /** A message of the client. */
   receive(data: Buffer): void {
+    this.#recording?.note('client', data)
     const command = readCommand(data)
     if (isRefusal(command)) return this.#refuse(command)
     const { sessionId } = command
@@ -122,6 +128,7 @@ export class Client {
   endSessions(): void {
     const { upstream, isOver } = this.root
     if (isOver) return
+    this.#recording?.close()
     this.root.end()
     this.host.link.tell('Target.detachFromTarget', { sessionId: upstream })
   }

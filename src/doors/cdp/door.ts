@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto'
 import type { BrowserPool } from '../../browsers/index.ts'
 import {
   HoldfastError,
+  invalid,
   type AttachmentHandle,
   type Holdfast,
   type SessionHandle,
@@ -16,6 +17,7 @@ import type { Params } from './command.ts'
 import { HeldCarrier } from './held-carrier.ts'
 import { Host } from './host.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
+import { Recording } from './recording.ts'
 import { Seat, type Carrier } from './seat.ts'
 import { Tenant } from './tenant.ts'
 
@@ -29,12 +31,15 @@ export type DoorOptions = {
   readonly holdfast: Holdfast
   readonly pool: BrowserPool
   readonly limits?: Partial<CdpLimits>
+  /** Where the traffic of those who want it is written down; without it nobody's is. */
+  readonly recordings?: string
 }
 
 export class CdpDoor {
   readonly holdfast: Holdfast
   readonly limits: CdpLimits
   readonly #pool: BrowserPool
+  readonly #recordings: string | null
   /** Names each browser in addresses, as Chrome does; new with every start of the server. */
   readonly #ids = new Map<string, string>()
   readonly #versions = new Map<string, Params>()
@@ -44,7 +49,8 @@ export class CdpDoor {
   /** By the session's id. */
   readonly #tenants = new Map<string, Promise<Tenant>>()
 
-  constructor({ holdfast, pool, limits = {} }: DoorOptions) {
+  constructor({ holdfast, pool, limits = {}, recordings }: DoorOptions) {
+    this.#recordings = recordings ?? null
     this.holdfast = holdfast
     this.#pool = pool
     this.limits = { ...CDP_LIMITS, ...limits }
@@ -189,10 +195,13 @@ export class CdpDoor {
 
   /** A place for a client; its socket comes next. */
   async admit(address: Address, newcomer: Newcomer): Promise<Seat> {
+    if (address.record && this.#recordings === null) {
+      throw invalid('record', 'is not possible: this server was not started with --record')
+    }
     const session = await this.session(address)
     try {
       const tenant = await this.tenant(address.browser, session)
-      return await this.#seat(tenant, newcomer)
+      return await this.#seat(tenant, newcomer, address.record)
     } catch (error) {
       // A session that was made for this connection goes with it.
       if (session.isNew) await session.close('refused').catch(() => undefined)
@@ -200,32 +209,45 @@ export class CdpDoor {
     }
   }
 
-  async #seat(tenant: Tenant, { carrier, target }: Newcomer): Promise<Seat> {
-    const { host } = tenant
+  async #seat(tenant: Tenant, newcomer: Newcomer, record: boolean): Promise<Seat> {
+    const { carrier, target } = newcomer
+    this.#assertRoom(tenant, target)
+    const recording = record ? await this.#record(tenant) : null
+    const upstream = await attach(tenant, target)
+    try {
+      const { attachment, vacant } = await this.#attachment(tenant, carrier)
+      const { closed } = tenant.host.link
+      // Its session is being closed, and with it this attachment.
+      if (closed !== null) throw new HoldfastError('browser_gone', closed)
+      const seat = new Seat({ tenant, carrier, attachment })
+      const onBrowserClose = (): void => {
+        void tenant.session.close('browser_closed').catch(() => undefined)
+      }
+      const outlet = carrier
+      seat.client = new Client({ tenant, upstream, target, outlet, recording, onBrowserClose })
+      vacant?.give(seat)
+      if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
+      return seat
+    } catch (error) {
+      recording?.close()
+      tenant.host.detach('', upstream)
+      throw error
+    }
+  }
+
+  #assertRoom(tenant: Tenant, target: string | null): void {
     if (tenant.clients.size >= this.limits.clientsMax) {
       throw new HoldfastError('too_many', 'too many clients are connected to this browser')
     }
-    if (target !== null && tenant.target(target) === null) {
-      throw new HoldfastError('target_unknown', 'there is no such target')
-    }
-    const attached = await attach(tenant, target)
-    const place = await this.#attachment(tenant, carrier).catch((error: unknown) => {
-      host.detach('', attached)
-      throw error
-    })
-    const seat = new Seat({ tenant, carrier, attachment: place.attachment })
-    seat.client = new Client({
-      tenant,
-      upstream: attached,
-      target,
-      outlet: carrier,
-      onBrowserClose: () => void tenant.session.close('browser_closed').catch(() => undefined),
-    })
-    place.vacant?.give(seat)
-    if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
-    if (host.link.closed === null) return seat
-    seat.end(new HoldfastError('browser_gone', host.link.closed))
-    throw new HoldfastError('browser_gone', host.link.closed)
+    if (target === null || tenant.target(target) !== null) return
+    throw new HoldfastError('target_unknown', 'there is no such target')
+  }
+
+  #record({ session }: Tenant): Promise<Recording> {
+    const { clock } = this.#pool
+    const folder = this.#recordings ?? ''
+    const name = `${session.id.replaceAll(/[^\w-]/g, '_')}-${randomUUID()}`
+    return Recording.open({ folder, name, clock, limits: this.limits })
   }
 
   #keep(seat: Seat, carrier: HeldCarrier): void {

@@ -22,6 +22,9 @@ export const CDP_LIMITS = {
   helloMs: 5_000,
   /** What an absent client has missed so far, and what a present one has not confirmed. */
   heldBytesMax: 67_108_864,
+  /** One recording, and what of it may wait to be written. */
+  recordBytesMax: 1_073_741_824,
+  recordUnwrittenBytesMax: 16_777_216,
   /** How long a browser session that nobody uses is kept, unless it says otherwise. */
   idleSessionMs: 3_600_000,
 } as const

@@ -1,5 +1,5 @@
 /** The conversation as the model is sent it: the log is the memory. */
-import type { Message } from '../../core/index.ts'
+import type { Message, RunnerTurn } from '../../core/index.ts'
 
 export type ChatMessage = {
   readonly role: 'system' | 'user' | 'assistant'
@@ -26,4 +26,26 @@ export async function recentMessages(
   }
   const first = recent.findIndex(({ role }) => role === 'user')
   return first < 0 ? [] : recent.slice(first)
+}
+
+const ROLES: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant'])
+
+/**
+ * What this turn says. A whole conversation that came in one request is passed on as it is, and
+ * instructions that came with a text stand before it.
+ */
+export function inputMessages({ input, text }: RunnerTurn): readonly ChatMessage[] {
+  const { messages, instructions } = typeof input === 'string' ? {} : (input as InputFields)
+  if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) {
+    return messages.map(({ role, content }) => ({ role, content }))
+  }
+  const own = { role: 'user', content: text } as const
+  return typeof instructions === 'string' ? [{ role: 'system', content: instructions }, own] : [own]
+}
+
+type InputFields = { readonly messages?: unknown; readonly instructions?: unknown }
+
+function isMessage(value: unknown): value is ChatMessage {
+  const { role, content } = (value ?? {}) as Partial<ChatMessage>
+  return ROLES.has(role) && typeof content === 'string'
 }

@@ -10,7 +10,7 @@ import {
   type RunnerTurn,
 } from '../../core/index.ts'
 import { readChunks, readWhole, type Chunk } from './chunks.ts'
-import { recentMessages } from './conversation.ts'
+import { inputMessages, recentMessages } from './conversation.ts'
 import { OPENAI_DEFAULTS, type OpenAiOptions } from './options.ts'
 import { Upstream } from './upstream.ts'
 
@@ -39,7 +39,7 @@ type Settings = OpenAiOptions & { readonly historyMax: number; readonly historyC
 
 async function completionRequest(
   settings: Settings,
-  { text }: RunnerTurn,
+  turn: RunnerTurn,
   context: RunnerContext,
 ): Promise<Record<string, unknown>> {
   const { model, system, parameters = {} } = settings
@@ -50,7 +50,7 @@ async function completionRequest(
     stream: true,
     stream_options: { include_usage: true },
     ...parameters,
-    messages: [...instruction, ...history, { role: 'user', content: text }],
+    messages: [...instruction, ...history, ...inputMessages(turn)],
   }
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null))
 }
