@@ -30,7 +30,7 @@ const KINDS: readonly Fault[] = [
   'stop',
 ]
 
-const KEYS = Array.from({ length: 6 }, (_, index) => `key${index}`)
+const KEYS = ['a-long', 'b-long', 'c-long', 'd', 'e', 'f']
 
 export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
   const { seed, faults, bug = 'none', kinds = KINDS, tell = () => undefined } = options

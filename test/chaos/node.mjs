@@ -8,6 +8,7 @@ import { Server } from 'node:http'
 import { openHoldfast } from 'holdfast'
 import { openPostgresStore } from 'holdfast/postgres'
 import { startServer } from 'holdfast/server'
+import pg from 'pg'
 
 const TICK_MS = 25
 
@@ -25,22 +26,31 @@ async function ticking({ id, text }, { session, signal }) {
   return text
 }
 
+async function ask(sql, ...values) {
+  const client = new pg.Client(url)
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    return (await client.query(sql, values)).rows
+  } finally {
+    await client.end()
+  }
+}
+
 const PLANTED = {
   /** Appends under whatever epoch and position the log has by now. */
   'no-fence': (store) => {
     const append = store.append.bind(store)
+    const force = async (one) => {
+      const [row] = await ask('SELECT epoch, seq FROM holdfast.sessions WHERE id = $1', one.session)
+      return append([{ ...one, epoch: Number(row.epoch), after: Number(row.seq) }])
+    }
     store.append = async (appends) => {
       const outcomes = await append(appends)
-      return Promise.all(
-        outcomes.map(async (outcome, index) => {
-          if (outcome === 'appended') return outcome
-          const claim = await store.claim(appends[index].session, `thief-${process.pid}`)
-          const epoch = claim.epoch ?? Number((claim.node ?? '').length)
-          const { row } = await store.read(appends[index].session, 0, 0)
-          const [forced] = await append([{ ...appends[index], epoch, after: row.seq }])
-          return forced
-        }),
+      const forced = outcomes.map((outcome, index) =>
+        outcome === 'appended' ? [outcome] : force(appends[index]),
       )
+      return (await Promise.all(forced)).flat()
     }
   },
   /** Believes that it has its lease although nobody heard its beats. */
@@ -51,10 +61,11 @@ const PLANTED = {
   /** Sends a request elsewhere although it may have been carried out. */
   'no-doubt': () => {
     let made = 0
-    const { emit } = Server.prototype
+    // oxlint-disable-next-line typescript/unbound-method -- called with its own `this` below
+    const emit = Server.prototype.emit
     Server.prototype.emit = function emitWithKey(event, ...args) {
       if (event === 'request') args[0].headers['idempotency-key'] ??= `made-up-${(made += 1)}`
-      return emit.call(this, event, ...args)
+      return Reflect.apply(emit, this, [event, ...args])
     }
   },
 }
@@ -67,5 +78,7 @@ const holdfast = await openHoldfast({
   limits: { leaseMs, sweepMs: 500, commitsInFlightMax: 2, commitAppendsMax: 256 },
 })
 const server = await startServer({ holdfast, port, cluster: { secret } })
-process.once('SIGTERM', () => server.close({ drainMs: 2_000 }).then(() => process.exit(0)))
+process.once('SIGTERM', () => {
+  void server.close({ drainMs: 2_000 }).then(() => process.exit(0))
+})
 console.log(`listening on ${server.url}`)
