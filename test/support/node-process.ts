@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url'
 
 const { pathname } = new URL(import.meta.url)
 /** The repository's root, from `test` as well as from `.build/test`. */
-const ROOT = fileURLToPath(
+export const ROOT = fileURLToPath(
   new URL(pathname.includes('/.build/') ? '../../../' : '../../', import.meta.url),
 )
 
@@ -65,8 +65,11 @@ export class NodeProcess {
     this.exited = once(process, 'exit').then(([code]) => code as number | null)
   }
 
-  static async start(flags: readonly string[]): Promise<NodeProcess> {
-    const child = spawn(process.execPath, [CLI, 'serve', ...flags], {
+  static async start(
+    flags: readonly string[],
+    program: readonly string[] = [CLI, 'serve'],
+  ): Promise<NodeProcess> {
+    const child = spawn(process.execPath, [...program, ...flags], {
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     const output: string[] = []
@@ -144,7 +147,7 @@ export type NodeAnswer = {
   readonly body: any
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1')
   await once(probe, 'listening')
   const { port } = probe.address() as AddressInfo
