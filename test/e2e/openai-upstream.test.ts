@@ -42,6 +42,28 @@ describe('a turn with a model', () => {
     ])
   })
 
+  it('passes on a conversation or instructions that came with the request', async () => {
+    await open()
+    const session = await holdfast.resolve({ key: 'a' })
+    await session.turn({ text: 'hi', instructions: 'be short' })
+    const messages = [
+      { role: 'system', content: 'be kind' },
+      { role: 'user', content: 'one' },
+      { role: 'assistant', content: 'two' },
+      { role: 'user', content: 'three' },
+    ]
+    const other = await holdfast.resolve({ key: 'b' })
+    await other.turn({ text: 'all of it', messages })
+    await other.turn({ text: 'plain', messages: [{ role: 'tool', content: 1 }] })
+    const sent = model.requests.map(({ body }) => body.messages)
+    expect(sent[0]).toEqual([
+      { role: 'system', content: 'be short' },
+      { role: 'user', content: 'hi' },
+    ])
+    expect(sent[1]).toEqual(messages)
+    expect(sent[2]?.at(-1)).toEqual({ role: 'user', content: 'plain' })
+  })
+
   it('records what it cost, and an end before the end', async () => {
     await open()
     model.answer = () => ({ text: 'cut', finish: 'length' })
