@@ -11,6 +11,8 @@ export class Child {
   constructor(script: string, args: readonly string[]) {
     const file = fileURLToPath(new URL(`./${script}.js`, import.meta.url))
     this.#process = fork(file, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+    // Every question waits for the end of the process too.
+    this.#process.setMaxListeners(0)
   }
 
   async next<Message>(): Promise<Message> {

@@ -73,6 +73,13 @@ export class PipeConnection implements Pick<BrowserConnection, 'send'> {
   }
 
   #joined(last: Buffer): Buffer {
+    // Chromium writes the zero byte by itself: often only that was missing.
+    const [only] = this.#parts
+    if (last.length === 0 && this.#parts.length === 1 && only !== undefined) {
+      this.#parts = []
+      this.#partBytes = 0
+      return only
+    }
     const whole = Buffer.concat([...this.#parts, last], this.#partBytes + last.length)
     this.#parts = []
     this.#partBytes = 0

@@ -26,6 +26,8 @@ const OWN_HOST = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i
 
 const MESSAGE_BYTES_MAX = 104_857_600
 const FETCH_MS = 30_000
+/** How long a session that nobody else can find is kept after its last client. */
+const UNUSED_MS = 600_000
 
 /** Listens on loopback only. */
 export async function startRelay(options: RelayOptions): Promise<Relay> {
@@ -36,6 +38,8 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
 class RelayServer {
   readonly #options: RelayOptions
   readonly #key: string
+  /** Null: as long as the server says. */
+  readonly #ttlMs: number | null
   readonly #connections = new Set<HeldConnection>()
   readonly #sockets = new WebSocketServer({
     noServer: true,
@@ -46,6 +50,7 @@ class RelayServer {
   constructor(options: RelayOptions) {
     this.#options = options
     this.#key = options.key ?? `relay-${randomBytes(12).toString('hex')}`
+    this.#ttlMs = options.key === undefined ? UNUSED_MS : null
   }
 
   async listen(port: number): Promise<Relay> {
@@ -102,6 +107,7 @@ class RelayServer {
     url.protocol = url.protocol.replace('ws', 'http')
     url.pathname = url.pathname.replace(/\/+$/, '')
     url.searchParams.set('key', this.#key)
+    if (this.#ttlMs !== null) url.searchParams.set('ttlMs', String(this.#ttlMs))
     return url
   }
 
@@ -114,6 +120,7 @@ class RelayServer {
     try {
       const connection = await HeldConnection.open(remote, {
         key: this.#key,
+        ...(this.#ttlMs === null ? {} : { ttlMs: this.#ttlMs }),
         ...(token === undefined ? {} : { token }),
         ...(onState === undefined ? {} : { onState }),
         ...(page === undefined ? {} : { below: `/${page}` }),
