@@ -10,11 +10,13 @@ import { bareSqlite } from './bare-sqlite.ts'
 import { Child } from './child.ts'
 import { embedded } from './embedded.ts'
 import { describeLoad, median, perSecond, type Load, type Usage } from './measure.ts'
+import { benchPostgres } from './postgres.ts'
 import { idleSessions, openLong } from './size.ts'
 import { benchSockets } from './sockets.ts'
 
-const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only http|embedded|size|sockets] [--part PART]
+const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only PART] [--part PART]
     [--sessions N] [--events N] [--sockets N] [--idle N]
+Parts for --only: http, embedded, size, sockets, postgres.
 Measures durable turns over HTTP and in process, memory of idle sessions, opening a long one, and
 sockets (parts: fanout, recovery, idle) against bare ws and Socket.IO, which are installed into
 bench/peers for it. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
@@ -156,6 +158,7 @@ if (values.help) {
       const counts = { sockets: Number(values.sockets), idleSockets: Number(values.idle) }
       await benchSockets({ folder, rounds, verdict, ...counts }, values.part)
     }
+    if (wanted('postgres')) await benchPostgres(seconds, rounds, verdict)
     console.log(`\n${verdicts.join('\n')}`)
   } finally {
     await rm(folder, { recursive: true })
