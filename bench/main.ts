@@ -11,14 +11,17 @@ import { benchCdp } from './cdp.ts'
 import { Child } from './child.ts'
 import { embedded } from './embedded.ts'
 import { describeLoad, median, perSecond, type Load, type Usage } from './measure.ts'
+import { benchPostgres } from './postgres.ts'
 import { idleSessions, openLong } from './size.ts'
 import { benchSockets } from './sockets.ts'
 
-const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only http|embedded|size|sockets|cdp] [--part PART]
+const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only PART] [--part PART]
     [--sessions N] [--events N] [--sockets N] [--idle N]
+Parts for --only: http, embedded, size, sockets, cdp, postgres.
 Measures durable turns over HTTP and in process, memory of idle sessions, opening a long one, and
 sockets (parts: fanout, recovery, idle) against bare ws and Socket.IO, which are installed into
-bench/peers for it; and the CDP door against Chromium and a raw proxy, with /usr/bin/chromium. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
+bench/peers for it; and the CDP door against Chromium and a raw proxy, with
+/usr/bin/chromium. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
 
 const CALLERS = 64
 const verdicts: string[] = []
@@ -158,6 +161,7 @@ if (values.help) {
       await benchSockets({ folder, rounds, verdict, ...counts }, values.part)
     }
     if (wanted('cdp')) await benchCdp({ seconds, rounds, verdict })
+    if (wanted('postgres')) await benchPostgres(seconds, rounds, verdict)
     console.log(`\n${verdicts.join('\n')}`)
   } finally {
     await rm(folder, { recursive: true })

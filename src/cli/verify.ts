@@ -9,6 +9,7 @@ import { LogCheck, type Findings, type LoggedEvent } from './log-check.ts'
 import { Remote, REMOTE_FLAGS, REMOTE_HELP } from './remote.ts'
 import { collect, printable } from './sessions.ts'
 import { STORE_FLAGS, storeFile } from './store-flags.ts'
+import { RecordingCheck, type Recorded } from './recording-check.ts'
 import { TranscriptCheck, type Spoken } from './transcript-check.ts'
 
 export const verify: Command = {
@@ -17,7 +18,8 @@ export const verify: Command = {
   summary: [
     'Proves that logs have no gaps, one turn runs at a time, and every request has one end.',
     'Checks one session or all of them, on a running server or in a store; an exported log or',
-    'transcript; or a Claude Code transcript, for forks and several roots. Changes nothing.',
+    'transcript; a Claude Code transcript, for forks and several roots; or a recording of a',
+    "browser client's traffic. Changes nothing.",
   ].join('\n'),
   flags: {
     ...REMOTE_FLAGS,
@@ -102,7 +104,7 @@ async function* verifyStore(file: string, name?: string): AsyncGenerator<Verdict
   if (name !== undefined && found === 0) throw new Error(`there is no session ${name} in ${file}`)
 }
 
-type Line = Partial<ClaudeLine & LoggedEvent & Spoken>
+type Line = Partial<ClaudeLine & LoggedEvent & Spoken & Pick<Recorded, 'n' | 'from'>>
 
 async function* verifyFile(file: string): AsyncGenerator<Verdict> {
   const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity })
@@ -130,7 +132,7 @@ class Reading {
 
   finish(): Findings {
     if (this.#check === null)
-      throw new Error('this is no log, transcript or Claude Code transcript')
+      throw new Error('this is no log, transcript, Claude Code transcript or recording')
     const findings = this.#check.finish()
     return { ...findings, problems: [...this.#torn, ...findings.problems] }
   }
@@ -147,6 +149,8 @@ function parse(text: string): Line | null {
 
 function checkFor(line: Line) {
   if (typeof line.uuid === 'string' && 'parentUuid' in line) return new ClaudeCheck()
+  if (typeof line.n === 'number' && ('from' in line || 'dropped' in line))
+    return new RecordingCheck()
   if (typeof line.seq !== 'number') return null
   if (typeof line.role === 'string' && line.type === undefined) return new TranscriptCheck()
   return typeof line.type === 'string' ? new LogCheck() : null
