@@ -1,11 +1,16 @@
 /** What is written down of a client's traffic, when it wants that. */
-import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 import { lines } from '../support/serving.ts'
+
+const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
 let folder: string
 let server: CdpServer
@@ -47,6 +52,11 @@ it('is everything, in order, both ways, without secrets; and nothing of others',
     client.messages,
   )
   expect(text).not.toContain('hunter2')
+  const verified = await promisify(execFile)(process.execPath, [MAIN, 'verify', path])
+  expect(verified.stdout).toContain('1 checked, 0 bad')
+  await writeFile(path, text.replace(/^.*"createTarget".*\n|^.*Target\.createTarget.*\n/m, ''))
+  const bad = promisify(execFile)(process.execPath, [MAIN, 'verify', path])
+  await expect(bad).rejects.toMatchObject({ code: 1, stdout: expect.stringContaining('1 bad') })
 })
 
 it('is refused where the operator has not allowed it', async () => {
