@@ -208,7 +208,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   testing: ['core', 'stores'],
   config: ['runners', 'core'],
   library: ['core', 'stores', 'runners', 'config', 'wire'],
-  browsers: ['core'],
+  browsers: ['core', 'runners'],
   doors: ['wire', 'core', 'browsers'],
   server: ['doors', 'wire', 'core', 'browsers'],
   cli: [

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { HoldfastError } from '../core/index.ts'
+import { groupMemory } from '../runners/stragglers.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import type { BrowserLimits } from './limits.ts'
 import { PipeConnection } from './pipe.ts'
@@ -118,6 +119,20 @@ class ChromiumProcess implements BrowserConnection {
       })
     })
     this.#cleared = this.#clear(profile)
+    this.#watchMemory(limits)
+  }
+
+  /** One page can take all that the machine has: then the browser goes, and says why. */
+  #watchMemory({ memoryBytesMax, memoryMs }: BrowserLimits): void {
+    const timer = setInterval(() => void this.#weigh(memoryBytesMax), memoryMs)
+    timer.unref()
+    void this.#gone.then(() => clearInterval(timer))
+  }
+
+  async #weigh(memoryBytesMax: number): Promise<void> {
+    const bytes = await groupMemory(this.#child.pid ?? -1)
+    if (bytes === null || bytes <= memoryBytesMax) return
+    this.#pipe.fail(`the browser took more than ${Math.round(memoryBytesMax / 1e6)} MB of memory`)
   }
 
   send(...parts: readonly (string | Uint8Array)[]): void {

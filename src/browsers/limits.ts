@@ -9,6 +9,9 @@ export const BROWSER_LIMITS = {
   healthAnswerMs: 10_000,
   /** Browsers that run at once. */
   runningMax: 8,
+  /** What one may take of the memory, and how often that is looked at. Only Linux tells. */
+  memoryBytesMax: 8_589_934_592,
+  memoryMs: 5_000,
   /** One message of the browser, and what may wait to be read by it. */
   messageBytesMax: 536_870_912,
   unreadBytesMax: 268_435_456,

@@ -9,6 +9,7 @@ export type BrowserSettings = {
   /** Null: no port of its own. */
   readonly cdpPort: number | null
   readonly browsersMax: number
+  readonly browserMemoryMb: number
   readonly recordings: string | null
 }
 
@@ -17,6 +18,7 @@ export const BROWSER_FLAGS: Flags = {
   'own-browsers': { type: 'boolean' },
   'browser-arg': { type: 'string', multiple: true },
   'browsers-max': { type: 'string' },
+  'browser-memory': { type: 'string' },
   record: { type: 'string' },
   'cdp-port': { type: 'string' },
 }
@@ -29,6 +31,7 @@ export const BROWSER_HELP = [
   ['--browser-arg FLAG', 'a flag for every browser that is started; may be repeated'],
   ['--own-browsers', 'a browser for every session, instead of a browser context'],
   ['--browsers-max N', `how many browsers run at once (${BROWSER_LIMITS.runningMax})`],
+  ['--browser-memory MB', 'what one browser may take of the memory (8590)'],
   ['--record DIR', 'where the traffic of clients that ask for it is written down, redacted'],
   ['--cdp-port N', 'the first browser on a port of its own, as Chrome would have it'],
 ] as const
@@ -56,8 +59,14 @@ export function readBrowsers(values: Values): BrowserSettings {
     min: 1,
     max: 1_000,
   })
+  const browserMemoryMb = numberFlag(values, 'browser-memory', {
+    fallback: Math.round(BROWSER_LIMITS.memoryBytesMax / 1e6),
+    min: 100,
+    max: 10_000_000,
+  })
+  const port = cdpPort === -1 ? null : cdpPort
   const recordings = textFlag(values, 'record')
-  return { browsers, cdpPort: cdpPort === -1 ? null : cdpPort, browsersMax, recordings }
+  return { browsers, cdpPort: port, browsersMax, browserMemoryMb, recordings }
 }
 
 /** `NAME=WHAT`, or only what it is: then its name is `chromium`, or `browser` for an address. */

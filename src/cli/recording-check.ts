@@ -1,6 +1,8 @@
 /**
- * Proves a recording of a browser client's traffic, as `--record` writes it, complete and paired: no
- * line is missing, every reply is to a command of the same session that waits for one, and a session
+ * Proves a recording of a browser client's traffic, as `--record` writes it, complete and paired:
+ * no
+ * line is missing, every reply is to a command of the same session that waits for one, and a
+ * session
  * says nothing before it is announced or after it is gone.
  */
 import type { Findings } from './log-check.ts'

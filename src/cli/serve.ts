@@ -172,7 +172,10 @@ async function listen(
   const server = await startServer({
     ...access,
     browsers: settings.browsers,
-    browserLimits: { runningMax: settings.browsersMax },
+    browserLimits: {
+      runningMax: settings.browsersMax,
+      memoryBytesMax: settings.browserMemoryMb * 1e6,
+    },
     ...settings.clustering.server,
     ...(settings.recordings === null ? {} : { recordings: settings.recordings }),
     holdfast,

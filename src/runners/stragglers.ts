@@ -46,21 +46,25 @@ async function killMarked(isOurs: (mark: string) => boolean): Promise<number> {
   return killed
 }
 
-/** The resident memory of a process group, in bytes; null where that cannot be known. */
+/**
+ * What a process group takes of the memory, in bytes; null where that cannot be known. Without
+ * programs and files, which its processes share.
+ */
 export async function groupMemory(group: number): Promise<number | null> {
   let bytes: number | null = null
   for (const pid of await processes()) {
     const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '')
     // The name is in parentheses and may hold anything; what follows is numbers.
     const [, , own] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    if (Number(own) === group) bytes = (bytes ?? 0) + (await residentMemory(pid))
+    if (Number(own) === group) bytes = (bytes ?? 0) + (await ownMemory(pid))
   }
   return bytes
 }
 
-async function residentMemory(pid: number): Promise<number> {
+async function ownMemory(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'latin1').catch(() => '')
-  return Number(/^VmRSS:\s*(\d+) kB$/m.exec(status)?.[1] ?? 0) * 1_024
+  const kilobytes = status.matchAll(/^Rss(?:Anon|Shmem):\s*(\d+) kB$/gm)
+  return [...kilobytes].reduce((sum, [, digits]) => sum + Number(digits), 0) * 1_024
 }
 
 async function processes(): Promise<readonly number[]> {

@@ -70,6 +70,18 @@ describe('a browser', () => {
     await expect.poll(() => browserPids()).toEqual([])
   })
 
+  it('that takes too much memory is stopped, and its clients are told', async () => {
+    await start({ browserLimits: { memoryMs: 50, memoryBytesMax: 600e6 } })
+    const client = await RawCdp.open(server.socketUrl)
+    const { targetId } = await client.send('Target.createTarget', { url: 'about:blank' })
+    const { sessionId } = await client.send('Target.attachToTarget', { targetId, flatten: true })
+    const grow = 'for (self.all = []; ; ) self.all.push(new Uint8Array(1e7).fill(1))'
+    const params = { expression: grow }
+    client.say(JSON.stringify({ id: 9, method: 'Runtime.evaluate', sessionId, params }))
+    expect(await client.closed).toBe(4520)
+    await expect.poll(() => browserPids()).toEqual([])
+  })
+
   it('that nobody uses is stopped', async () => {
     await start({ browserLimits: { idleMs: 50 } })
     const client = await RawCdp.open(server.socketUrl)
