@@ -214,6 +214,8 @@ export class HoldfastServer {
       if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
         return this.#handOver(exchange, match.route, drainingError())
       }
+      const elsewhere = this.#forwarder?.hint(exchange) ?? null
+      if (elsewhere !== null) return this.#handOver(exchange, match.route, elsewhere)
       // A handler that does not wait for anything has answered already.
       match.route
         .handle(exchange)

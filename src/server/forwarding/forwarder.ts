@@ -12,6 +12,7 @@ import type { Exchange } from '../../doors/exchange.ts'
 import { Carrier, isUndone } from './carrier.ts'
 import { Directory, isShared } from './directory.ts'
 import { FORWARD_LIMITS } from './limits.ts'
+import { Owners } from './owners.ts'
 import { SocketPassage } from './passage.ts'
 import type { Seal } from './seal.ts'
 
@@ -46,6 +47,7 @@ export class Forwarder implements Ferry {
   readonly #addressOf: (request: IncomingMessage) => string
   readonly #directory: Directory
   readonly #carrier: Carrier
+  readonly #owners = new Owners()
   readonly #underWay = new Set<Promise<void>>()
 
   private constructor(directory: Directory, { seal, holdfast, addressOf }: ForwarderParts) {
@@ -67,6 +69,13 @@ export class Forwarder implements Ferry {
   /** Whether another node may do what was refused here. */
   mayForward({ request, response }: Exchange, { code, details }: HoldfastError): boolean {
     return isUndone(code, details) && !response.headersSent && !this.seal.isOn(request)
+  }
+
+  /** That another node had the session a moment ago: it is asked first, and it alone decides. */
+  hint({ request }: Exchange): HoldfastError | null {
+    const node = this.#owners.of(request)
+    if (node === null || this.seal.isOn(request)) return null
+    return new HoldfastError('not_owner', 'the session is held by another node', { node })
   }
 
   /** Sees that the exchange is answered, here (by `handle`) or elsewhere; or throws why not. */
@@ -123,6 +132,7 @@ export class Forwarder implements Ferry {
     const from = this.#addressOf(exchange.request)
     const isDone = await this.#carrier.carry({ exchange, to, from, isAlive })
     if (isDone) this.counts.passedOn += 1
+    this.#owners.learn(exchange.request, isDone && typeof node === 'string' ? node : null)
     return isDone
   }
 

@@ -20,4 +20,7 @@ export const FORWARD_LIMITS = {
    * nodes notice. Never longer than it may drain.
    */
   lingerMs: 3_000,
+  /** How long it is remembered who owned a session, and of how many. */
+  ownerMs: 2_000,
+  ownersMax: 10_000,
 } as const

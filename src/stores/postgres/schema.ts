@@ -65,6 +65,15 @@ const STEPS: readonly string[] = [
   DECLARE
     held $schema.sessions%ROWTYPE;
   BEGIN
+    -- Who only asks in vain locks nothing, and so writes nothing.
+    SELECT sessions.owner INTO holder FROM $schema.sessions AS sessions
+      JOIN $schema.nodes AS nodes ON nodes.name = sessions.owner
+      WHERE sessions.id = wanted AND sessions.state = 'open' AND sessions.owner <> claimant
+        AND nodes.lease_until > clock_timestamp();
+    IF FOUND THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
     -- Each statement sees what was committed before it: the leases are read after the lock is held.
     SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
     IF NOT FOUND OR held.state <> 'open' THEN
