@@ -91,7 +91,8 @@ class RelayServer {
   async #fetch({ url = '/', method = 'GET' }: IncomingMessage) {
     const { remote, token } = this.#options
     const { href, search } = this.#remoteUrl(remote)
-    const [path = '/', query = ''] = url.split('?', 2)
+    const cut = url.includes('?') ? url.indexOf('?') : url.length
+    const [path, query] = [url.slice(0, cut), url.slice(cut + 1)]
     const base = href.slice(0, href.length - search.length)
     const response = await fetch(`${base}${path}${search}${query === '' ? '' : `&${query}`}`, {
       method,

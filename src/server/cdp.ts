@@ -26,6 +26,8 @@ export type CdpEntranceOptions = {
 
 /** A socket that may come now; `abandon` if it does not. */
 type Prepared = {
+  /** Whether its token still lets it in. */
+  readonly isGood: () => boolean
   readonly connect: (socket: CdpSocket) => CdpConnection
   readonly abandon: () => void
 }
@@ -37,6 +39,8 @@ export class CdpEntrance {
   readonly #sockets: WebSocketServer
   readonly #ports: Server[] = []
   readonly #alive = new Map<WebSocket, number>()
+  readonly #isGood = new WeakMap<WebSocket, () => boolean>()
+  #revision: number
   readonly #watch: NodeJS.Timeout
 
   constructor({ door, access, premises }: CdpEntranceOptions) {
@@ -49,6 +53,7 @@ export class CdpEntrance {
       perMessageDeflate: false,
       clientTracking: false,
     })
+    this.#revision = access.revision()
     this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
   }
 
@@ -87,8 +92,12 @@ export class CdpEntrance {
   #letIn(request: IncomingMessage, own: OwnPort | null): Address {
     // The server's own port has looked at it already.
     if (own !== null) this.#access.check(request)
+    // Also when somebody follows a link there: looking at an address here starts a browser.
+    if (request.headers['sec-fetch-site'] === 'cross-site') {
+      throw new HoldfastError('origin_refused', 'a page of another origin may not do this')
+    }
     const address = readAddress(request.url ?? '', own)
-    this.#access.authorize(request, 'talk', address.token ?? bearerToken(request.headers))
+    this.#access.authorize(request, 'talk', tokenOf(request, address))
     return address
   }
 
@@ -111,16 +120,18 @@ export class CdpEntrance {
       throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
     }
     const { target, isHeld } = this.#placeOf(address)
+    const token = tokenOf(request, address)
+    const isGood = (): boolean => this.#access.grant(token)?.includes('talk') === true
     if (isHeld) {
       const connect = (socket: CdpSocket): CdpConnection =>
         new HeldConnection(door, { address, target, socket })
-      return { connect, abandon: () => undefined }
+      return { connect, abandon: () => undefined, isGood }
     }
     const carrier = new SocketCarrier(door.limits)
     const seat = await door.admit(address, { carrier, target })
     const connect = (socket: CdpSocket): CdpConnection =>
       new StockConnection({ seat, carrier }, socket)
-    return { connect, abandon: () => seat.leave() }
+    return { connect, abandon: () => seat.leave(), isGood }
   }
 
   /** The page that a socket is for, if it is not for the browser; and whether it may come back. */
@@ -137,7 +148,7 @@ export class CdpEntrance {
   #accept(
     request: IncomingMessage,
     { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
-    { connect, abandon }: Prepared,
+    { connect, abandon, isGood }: Prepared,
   ): void {
     // Whoever went away meanwhile never came.
     if (stream.destroyed) return abandon()
@@ -148,6 +159,7 @@ export class CdpEntrance {
     this.#sockets.handleUpgrade(request, stream, head, (socket) => {
       isOpen = true
       this.#connect(socket, connect(wireOf(socket)))
+      this.#isGood.set(socket, isGood)
     })
   }
 
@@ -171,8 +183,12 @@ export class CdpEntrance {
   #watchAll(): void {
     const now = performance.now()
     const { pingMs, deadMs } = this.door.limits
+    const revision = this.#access.revision()
+    const isChanged = revision !== this.#revision
+    this.#revision = revision
     for (const [socket, heardAt] of [...this.#alive]) {
-      if (now - heardAt > deadMs) socket.terminate()
+      if (isChanged && this.#isGood.get(socket)?.() === false) socket.close(4401, 'unauthorized')
+      else if (now - heardAt > deadMs) socket.terminate()
       else if (now - heardAt > pingMs) socket.ping()
     }
   }
@@ -186,6 +202,10 @@ export class CdpEntrance {
       await closed
     }
   }
+}
+
+function tokenOf({ headers }: IncomingMessage, { token }: Address): string | undefined {
+  return token ?? bearerToken(headers)
 }
 
 const NO_MATCH = { params: [], search: '' } as const

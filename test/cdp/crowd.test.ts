@@ -80,11 +80,11 @@ it('gives everyone its own replies, all of them, once; and keeps nothing', async
     Array.from({ length: CLIENTS }, async () => new Member(await HeldConnection.open(server.url))),
   )
   const results = await Promise.all(members.map((member) => member.work()))
-  for (const [index, { nonce, replies, drops }] of members.entries()) {
+  for (const [index, { nonce, replies }] of members.entries()) {
     expect(results[index]).toEqual(Array.from({ length: COMMANDS }, (_, n) => `${nonce} ${n}`))
     expect([...replies.values()].every(({ length }) => length === 1)).toBe(true)
-    expect(drops).toBeGreaterThan(0)
   }
+  expect(members.reduce((sum, { drops }) => sum + drops, 0)).toBeGreaterThan(CLIENTS)
   for (const { connection } of members) connection.close()
   await expect
     .poll(() => server.server.browserCounts(), { timeout: 15_000 })

@@ -93,6 +93,7 @@ export class Blocked {
 
 /** A request has a name, and there is one of everything else. */
 function keyOf(method: string, { requestId }: Params): string {
+  if (method === 'Page.screencastFrameAck') return method
   const [domain = ''] = method.split('.')
   return typeof requestId === 'string' ? `${domain} ${requestId}` : domain
 }

@@ -97,7 +97,16 @@ export class Client {
       const message = `more than ${CDP_LIMITS.pendingMax} commands wait for their replies`
       return session.refuse(command.id, { code: -32000, message })
     }
-    obey(session, command)
+    try {
+      obey(session, command)
+    } catch (thrown) {
+      // It nests too deeply to be written anew, or is too large for that.
+      if (!(thrown instanceof RangeError)) throw thrown
+      session.refuse(command.id, {
+        code: -32600,
+        message: 'Message nests too deeply or is too large',
+      })
+    }
   }
 
   #flat(name: string): Session | null {

@@ -119,7 +119,7 @@ const PARAMS = Buffer.from('"params"')
 
 /**
  * Where the value of the top-level `params` stands in a text that is known to be a JSON object;
- * null if there is none, or more than one.
+ * null if there is none, or more than one, or it is not plain which.
  */
 export function paramsSpan(text: Buffer): Span | null {
   let found: Span | null = null
@@ -128,6 +128,8 @@ export function paramsSpan(text: Buffer): Span | null {
     const key = skipSpace(text, at)
     if (text[key] !== QUOTE) return found
     const keyEnd = stringEnd(text, key)
+    // A name that is spelled with escapes may be one of ours, and then the last of them counts.
+    if (text.subarray(key, keyEnd).includes(BACKSLASH)) return null
     const colon = skipSpace(text, keyEnd)
     if (text[colon] !== COLON) return null
     const start = skipSpace(text, colon + 1)

@@ -68,9 +68,12 @@ export class CdpDoor {
   async version(name: string): Promise<Params> {
     const known = this.#versions.get(name)
     if (known !== undefined) return known
-    const { link } = await this.host(name, null)
-    const version = await link.command('Browser.getVersion')
+    const host = await this.host(name, null)
+    const version = await host.link.command('Browser.getVersion')
     this.#versions.set(name, version)
+    // Where every session has a browser of its own, nobody needs this one any more.
+    const spec = this.#pool.spec(name)
+    if ('own' in spec && spec.own === true) host.stop()
     return version
   }
 

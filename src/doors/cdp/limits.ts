@@ -4,6 +4,8 @@ export const CDP_LIMITS = {
   messageBytesMax: 104_857_600,
   /** A message up to this is written anew when it is passed on; a larger one is cut and pasted. */
   smallBytes: 4_096,
+  /** One message that travels inside another, for sessions without `flatten`. */
+  nestedBytesMax: 67_108_864,
   /** Commands of one client that wait for their reply. */
   pendingMax: 16_384,
   /** Sessions of one client; pages, contexts and clients of one browser session. */

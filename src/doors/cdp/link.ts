@@ -98,7 +98,12 @@ export class Link {
   /** Passes a client's command on; its reply goes back as it comes, or to `read`. */
   forward(from: Correspondent, command: Command, read: ((reply: Reply) => void) | null): number {
     const id = this.#expect({ from, id: command.id, read })
-    this.#sender.send(...rewritten(command, id, from.upstream))
+    try {
+      this.#sender.send(...rewritten(command, id, from.upstream))
+    } catch (error) {
+      this.#pending.delete(id)
+      throw error
+    }
     return id
   }
 
@@ -152,8 +157,19 @@ export class Link {
     return { code: -32000, message: this.#closed ?? 'the browser is gone' }
   }
 
-  /** A message of the browser. The bytes are ours to change. */
+  /**
+   * A message of the browser. The bytes are ours to change. One that is too large to be handled is
+   * lost to whom it was for, and harms nobody else.
+   */
   receive(message: Buffer): void {
+    try {
+      this.#receive(message)
+    } catch (thrown) {
+      if (!(thrown instanceof RangeError)) throw thrown
+    }
+  }
+
+  #receive(message: Buffer): void {
     const id = replyId(message)
     if (id !== null) return this.#reply(id, message)
     const session = sessionOf(message)

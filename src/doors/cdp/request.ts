@@ -25,8 +25,9 @@ export class Request {
   /** Passes it on, changed or not; `read` sees a good result first and may change it. */
   pass(changes: Params | null = null, read: ((result: Params) => Params) | null = null): void {
     const { session, command } = this
-    const params = { ...command.params, ...changes }
-    const changed = changes === null ? command : { ...command, params, raw: null }
+    // What was looked at is written anew: the browser gets what was judged, and nothing else.
+    const params = changes === null ? command.params : { ...command.params, ...changes }
+    const changed = { ...command, params, raw: null }
     if (read === null) return session.forward(changed)
     session.forward(changed, ({ result, error }: Reply) => {
       this.answer(error === undefined ? { result: read(result ?? {}) } : { error })

@@ -8,11 +8,17 @@ import { Blocked } from './absence.ts'
 import type { Client } from './client.ts'
 import type { Command, Fault } from './command.ts'
 import { textOf, type BrowserEvent, type Correspondent, type Reply } from './link.ts'
+import { CDP_LIMITS } from './limits.ts'
 import { takeTargetEvent } from './target-events.ts'
 
 /** As long as Chrome's own, and as unlikely to be guessed. */
 export function newSessionName(): string {
   return randomBytes(16).toString('hex').toUpperCase()
+}
+
+/** The browser tells of downloads to all who asked, whoever's they are. */
+function isDownload(method: string): boolean {
+  return method.startsWith('Browser.download')
 }
 
 export type SessionOptions = {
@@ -72,10 +78,20 @@ export class Session implements Correspondent {
   pass(message: Buffer, method = ''): void {
     if (this.#isOver) return
     if (this.client.mayReturn && Blocked.concerns(method)) this.blocked.note(method, message)
+    if (isDownload(method) && !this.client.tenant.mayKnowDownload(method, message)) return
     if (!this.isNested) return this.client.deliver(message)
+    if (message.length > CDP_LIMITS.nestedBytesMax) return this.#endNested()
     const { name: sessionId, target: targetId } = this
     const params = { sessionId, message: message.toString(), targetId }
     this.parent?.emit('Target.receivedMessageFromTarget', params)
+  }
+
+  /** What is too large to travel inside another message ends the session that it is of. */
+  #endNested(): void {
+    const { name: sessionId, target: targetId, parent, upstream } = this
+    parent?.emit('Target.detachedFromTarget', { sessionId, targetId })
+    if (parent !== null) this.client.host.detach(parent.upstream, upstream)
+    this.end()
   }
 
   emit(method: string, params: object): void {
@@ -100,9 +116,9 @@ export class Session implements Correspondent {
 
   /** Passes a command on; the reply goes back as it comes, or to `read`. */
   forward(command: Command, read: ((reply: Reply) => void) | null = null): void {
+    this.#pending.add(this.client.host.link.forward(this, command, read))
     this.client.pending += 1
     this.blocked.settle(command.method, command.params)
-    this.#pending.add(this.client.host.link.forward(this, command, read))
   }
 
   /** Over, with all below it. What it had asked is never answered: as Chrome does it. */

@@ -6,11 +6,15 @@
 import type { SessionHandle } from '../../core/index.ts'
 import type { Client } from './client.ts'
 import type { Host } from './host.ts'
+import { isInternalUrl } from './request.ts'
 import type { Seat } from './seat.ts'
 import type { TargetInfo } from './targets.ts'
 
 /** Pages of the browser's own, which could do what no page may. */
 const HIDDEN_TYPES: ReadonlySet<string> = new Set(['browser', 'browser_ui'])
+
+/** Downloads that are remembered: the newest. */
+const DOWNLOADS_MAX = 1_000
 
 export class Tenant {
   readonly host: Host
@@ -23,6 +27,7 @@ export class Tenant {
   readonly windows = new Set<number>()
   /** Every context, and the client with which it goes, if there is one. */
   readonly #contexts = new Map<string, Client | null>()
+  readonly #downloads = new Set<string>()
 
   constructor({ host, session, home }: Pick<Tenant, 'host' | 'session' | 'home'>) {
     this.host = host
@@ -39,8 +44,23 @@ export class Tenant {
     return typeof context === 'string' && this.#contexts.has(context)
   }
 
-  owns({ browserContextId, type }: TargetInfo): boolean {
+  owns({ browserContextId, type, url }: TargetInfo): boolean {
+    // A tab of the browser's own, whose page is hidden: who waits for that would wait for ever.
+    if (type === 'tab' && isInternalUrl(url)) return false
     return this.hasContext(browserContextId) && !HIDDEN_TYPES.has(type)
+  }
+
+  /** Whether a download is its own: told by the page that it is of, and then by its name. */
+  mayKnowDownload(method: string, message: Buffer): boolean {
+    const { params = {} } = JSON.parse(message.toString()) as { params?: Record<string, unknown> }
+    const guid = String(params['guid'])
+    if (method !== 'Browser.downloadWillBegin') return this.#downloads.has(guid)
+    const isAlone = this.host.tenants.size === 1
+    if (!isAlone && this.target(params['frameId']) === null) return false
+    this.#downloads.add(guid)
+    const [oldest] = this.#downloads
+    if (this.#downloads.size > DOWNLOADS_MAX && oldest !== undefined) this.#downloads.delete(oldest)
+    return true
   }
 
   /** A target of its own, by its id. */
