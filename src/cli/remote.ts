@@ -63,6 +63,18 @@ export class Remote {
     return (await (await this.call(path, init)).json()) as Body
   }
 
+  /** Whether this token may answer questions: an answer to none tells. */
+  async mayAnswer(): Promise<boolean> {
+    const headers = { 'content-type': 'application/json' }
+    const init = { method: 'POST', headers, body: '{"answer":null}' }
+    try {
+      await this.call('/v1/sessions/none/asks/none', init)
+      return true
+    } catch (error) {
+      return !(error instanceof RemoteError) || error.code !== 'forbidden'
+    }
+  }
+
   list(query: Readonly<Record<string, string>>): Promise<SessionPage> {
     return this.json(`/v1/sessions?${new URLSearchParams(query).toString()}`)
   }

@@ -43,8 +43,11 @@ async function sendTurn(values: Values, words: readonly string[]): Promise<numbe
   if (key === undefined || key === '' || more.length > 0) {
     throw new UsageError('send takes a KEY and a "TEXT" (see holdfast send --help)')
   }
-  const wish = readWish(values)
   const remote = new Remote(values)
+  const wanted = readWish(values)
+  // A token may be good for talking and not for answering: questions are only told then.
+  const isInteractive = wanted.isInteractive && (await remote.mayAnswer())
+  const wish = { ...wanted, isInteractive }
   const input = given === undefined || given === '-' ? await readInput() : given
   // What was said before need not come again.
   const known = await remote.sessionOfKey(key)

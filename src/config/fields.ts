@@ -61,6 +61,15 @@ export const count: Check = (value, path) => {
   throw invalid(path, 'must be a whole number from 1 on')
 }
 
+/** The longest time that a timer takes, about 25 days. */
+const MILLISECONDS_MAX = 2_147_483_647
+
+export const milliseconds: Check = (value, path) => {
+  count(value, path)
+  if (Number(value) <= MILLISECONDS_MAX) return
+  throw invalid(path, `must be at most ${MILLISECONDS_MAX}`)
+}
+
 export function oneOf(values: readonly string[]): Check {
   return (value, path) => {
     if (typeof value === 'string' && values.includes(value)) return

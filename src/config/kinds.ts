@@ -1,4 +1,5 @@
 /** The kinds of runner that a configuration can name, each with its fields. */
+import { stat } from 'node:fs/promises'
 import { isAbsolute, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { invalid, type Runner } from '../core/index.ts'
@@ -18,6 +19,7 @@ import {
   textsByName,
   type Entries,
   type Fields,
+  milliseconds,
 } from './fields.ts'
 import { findProgram } from './programs.ts'
 
@@ -55,10 +57,10 @@ const process: RunnerKind = {
     firstArgs: texts,
     laterArgs: texts,
     output: oneOf(Object.keys(DIALECTS)),
-    turnMs: count,
+    turnMs: milliseconds,
     outputBytesMax: count,
     memoryBytesMax: count,
-    killGraceMs: count,
+    killGraceMs: milliseconds,
   },
   required: ['command'],
   async open(fields, place) {
@@ -77,8 +79,13 @@ export async function programOptions<
     const instead = hint === undefined ? '' : `: ${hint}`
     throw invalid(at(path, 'command'), `names no program: ${options.command}${instead}`)
   }
-  const { cwd } = options
-  return { ...options, command, ...(cwd === undefined ? {} : { cwd: resolve(base, cwd) }) }
+  if (options.cwd === undefined) return { ...options, command }
+  const cwd = resolve(base, options.cwd)
+  const isFolder = await stat(cwd)
+    .then((found) => found.isDirectory())
+    .catch(() => false)
+  if (!isFolder) throw invalid(at(path, 'cwd'), `must be a folder that is there, not ${cwd}`)
+  return { ...options, command, cwd }
 }
 
 /** A session id that the program makes itself has to be told by it. */
@@ -120,12 +127,12 @@ const acp: RunnerKind = {
     ...PROGRAM_FIELDS,
     perSession: flag,
     childrenMax: count,
-    idleMs: count,
-    reopenMs: count,
-    startMs: count,
-    cancelMs: count,
+    idleMs: milliseconds,
+    reopenMs: milliseconds,
+    startMs: milliseconds,
+    cancelMs: milliseconds,
     memoryBytesMax: count,
-    askMs: count,
+    askMs: milliseconds,
     onNobody: oneOf(['wait', 'deny']),
   },
   required: ['command'],
@@ -144,8 +151,8 @@ const openai: RunnerKind = {
     historyMax: count,
     historyCharsMax: count,
     parameters: readObject,
-    startMs: count,
-    pauseMs: count,
+    startMs: milliseconds,
+    pauseMs: milliseconds,
   },
   required: ['baseUrl', 'model'],
   async open(fields, { path }) {

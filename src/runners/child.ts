@@ -6,6 +6,7 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
 import type { Readable, Writable } from 'node:stream'
 import { guard } from './guard.ts'
+import { killFamily, markedFor } from './stragglers.ts'
 
 export type ChildOptions = {
   readonly command: string
@@ -31,6 +32,8 @@ const hasGroups = process.platform !== 'win32'
 
 export class Child {
   readonly command: string
+  /** What it and all that it starts carry in their environment, if they are marked. */
+  readonly mark: string | null
   readonly stdin: Writable
   readonly stdout: Readable
   /** Resolves when the process is gone and its output is read; never rejects. */
@@ -40,10 +43,12 @@ export class Child {
   #end: ChildEnd | null = null
 
   constructor({ command, args = [], cwd, env }: ChildOptions) {
+    const marked = markedFor(env)
     this.command = command
+    this.mark = marked.mark
     this.#process = spawn(command, [...args], {
       ...(cwd === undefined ? {} : { cwd }),
-      env: { ...env },
+      env: marked.env,
       stdio: ['pipe', 'pipe', 'pipe'],
       // A group of its own: what it starts in turn can be ended with it.
       detached: hasGroups,
@@ -116,8 +121,7 @@ export class Child {
       // What it started and left behind goes with it.
       this.#signal('SIGKILL')
       this.#end = end
-      if (this.#process.pid !== undefined && hasGroups) guard.forget(this.#process.pid)
-      resolve(end)
+      void this.#clear().finally(() => resolve(end))
     }
     this.#process.once('error', (error) => {
       if (this.#process.pid === undefined) end({ code: null, signal: null, error })
@@ -125,6 +129,12 @@ export class Child {
     // Its descendants may hold the pipes open: once it has exited they get no longer than this.
     this.#process.once('exit', () => setTimeout(() => this.kill(), STOP_GRACE_MS).unref())
     this.#process.once('close', (code, signal) => end({ code, signal, error: null }))
+  }
+
+  /** What has left the group goes too, and only then is nothing left to guard. */
+  async #clear(): Promise<void> {
+    if (this.mark !== null) await killFamily(this.mark)
+    if (this.#process.pid !== undefined && hasGroups) guard.forget(this.#process.pid)
   }
 }
 

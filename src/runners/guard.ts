@@ -3,6 +3,7 @@
  * process ends, however it does (`kill -9` too), the guard's input ends, and it kills what is left.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
+import { SERVER } from './stragglers.ts'
 
 /** Signals of a terminal or a supervisor are meant for us: the guard has to be the last to go. */
 const SCRIPT = `
@@ -15,6 +16,10 @@ while read -r action group; do
   esac
 done
 for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
+for file in $(grep -ls "HOLDFAST_CHILD=[^:]*:$1:" /proc/[0-9]*/environ 2>/dev/null); do
+  pid=\${file#/proc/}
+  kill -s KILL "\${pid%/environ}"
+done 2>/dev/null
 `
 
 class Guard {
@@ -37,10 +42,10 @@ class Guard {
   }
 
   #start(): void {
-    const shell = spawn('/bin/sh', ['-c', SCRIPT], {
+    const shell = spawn('/bin/sh', ['-c', SCRIPT, 'sh', SERVER], {
       stdio: ['pipe', 'ignore', 'ignore'],
       detached: true,
-      env: {},
+      env: { PATH: '/usr/bin:/bin' },
     })
     // It must not keep this process alive.
     shell.unref()

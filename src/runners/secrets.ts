@@ -8,8 +8,17 @@ const SECRET_CHARS_MIN = 8
 export function redact(text: string, env: Readonly<Record<string, string>>): string {
   let redacted = text
   for (const [name, value] of Object.entries(env)) {
-    if (!SECRET_NAME.test(name) || value.length < SECRET_CHARS_MIN) continue
-    redacted = redacted.replaceAll(value, `[${name}]`)
+    for (const secret of secretsOf(name, value)) {
+      redacted = redacted.replaceAll(secret, `[${name}]`)
+    }
   }
   return redacted
+}
+
+/** The whole value, by its name; or the password in an address. */
+function secretsOf(name: string, value: string): readonly string[] {
+  if (SECRET_NAME.test(name) && value.length >= SECRET_CHARS_MIN) return [value]
+  if (!value.includes('@') || !URL.canParse(value)) return []
+  const { password } = new URL(value)
+  return password === '' ? [] : [...new Set([password, decodeURIComponent(password)])]
 }

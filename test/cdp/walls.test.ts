@@ -37,7 +37,7 @@ afterAll(async () => {
 async function pageOf(client: RawCdp, url = 'about:blank') {
   const { targetId } = await client.send('Target.createTarget', { url })
   const { sessionId } = await client.send('Target.attachToTarget', { targetId, flatten: true })
-  return { targetId, sessionId } as { targetId: string; sessionId: string }
+  return { targetId: String(targetId), sessionId: String(sessionId) }
 }
 
 it('what was judged is what the browser gets, however names are spelled', async () => {

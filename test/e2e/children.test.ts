@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { expect, it } from 'vitest'
+import { killOrphans } from '../../src/runners/stragglers.ts'
 import { isAlive } from '../support/processes.ts'
 
 const child = new URL('../../dist/runners/child.js', import.meta.url)
@@ -36,3 +37,55 @@ it.each(['SIGKILL', 'SIGTERM'] as const)(
     await expect.poll(() => isAlive(pid)).toBe(false)
   },
 )
+
+const stragglers = new URL('../../dist/runners/stragglers.js', import.meta.url)
+
+/** A marked child whose own child has left its group, as the shell of an agent's tool does. */
+const FAMILY = `
+  const { Child, childEnvironment } = await import(${JSON.stringify(child.href)})
+  const { markOf } = await import(${JSON.stringify(stragglers.href)})
+  const leave = "const { spawn } = require('node:child_process');" +
+    "const far = spawn('sleep', ['600'], { detached: true, stdio: 'ignore' }); console.log(far.pid);" +
+    "setInterval(() => {}, 1000)"
+  const child = new Child({ command: process.execPath, args: ['-e', leave],
+    env: { ...childEnvironment({}), ...markOf(process.argv[1]) } })
+  const [far] = await new Promise((resolve) => child.stdout.once('data', (text) => resolve([text])))
+  console.log(String(far).trim())
+  process.stdin.once('data', async () => {
+    await child.stop(0)
+    console.log('stopped')
+  })
+`
+
+async function family(folder: string) {
+  const args = ['--input-type=module', '-e', FAMILY, folder]
+  const parent = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] })
+  const [said] = (await once(parent.stdout, 'data')) as [Buffer]
+  return { parent, far: Number(said) }
+}
+
+const onLinux = it.runIf(process.platform === 'linux')
+
+onLinux('what has left the group of a child goes with the child', async () => {
+  const { parent, far } = await family('one')
+  expect(isAlive(far)).toBe(true)
+  parent.stdin.write('stop\n')
+  await once(parent.stdout, 'data')
+  await expect.poll(() => isAlive(far)).toBe(false)
+  parent.kill('SIGKILL')
+})
+
+onLinux('what has left the group of a child is gone after kill -9 of its parent', async () => {
+  const { parent, far } = await family('two')
+  expect(isAlive(far)).toBe(true)
+  parent.kill('SIGKILL')
+  await expect.poll(() => isAlive(far)).toBe(false)
+})
+
+onLinux('what another server on the same folder has started is left alone', async () => {
+  const { parent, far } = await family('three')
+  expect(await killOrphans('three')).toBe(0)
+  expect(isAlive(far)).toBe(true)
+  parent.kill('SIGKILL')
+  await expect.poll(() => isAlive(far)).toBe(false)
+})

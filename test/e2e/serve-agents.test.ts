@@ -88,7 +88,7 @@ describe('an agent', () => {
     const config = ['--config', join(folder, 'my.json')]
     await start(...config)
     expect(await agentOf('hello')).toBe('one: hello')
-    expect(server?.output.join('')).toContain('agents one, two, echo, slow, ask')
+    await expect.poll(() => server?.output.join('')).toContain('agents one, two, echo, slow, ask')
     await server?.stop()
     await start(...config, '--agent', 'two', '--agent', 'echo')
     expect(await agentOf('again')).toBe('two: again')

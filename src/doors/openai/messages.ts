@@ -40,7 +40,7 @@ function readMessage(message: unknown, field: string): Said {
   if (!isRecord(message)) throw invalid(field, 'must be an object')
   const { type = 'message', role, content } = message
   if (type !== 'message') throw invalid(field, 'must be a message: Holdfast takes no other items')
-  const known = typeof role === 'string' ? ROLES[role] : undefined
+  const known = typeof role === 'string' && Object.hasOwn(ROLES, role) ? ROLES[role] : undefined
   if (known === undefined) {
     throw invalid(`${field}.role`, `must be one of ${Object.keys(ROLES).join(', ')}`)
   }

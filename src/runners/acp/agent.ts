@@ -275,7 +275,7 @@ export class AcpAgent implements WireListener {
 
   async #checkMemory(): Promise<void> {
     const { memoryBytesMax } = this.#settings
-    const bytes = await groupMemory(this.#child.pid ?? -1)
+    const bytes = await groupMemory(this.#child.pid ?? -1, this.#child.mark)
     if (bytes === null || bytes <= memoryBytesMax) return
     this.#kill(`used more than ${memoryBytesMax} bytes of memory`)
   }
@@ -309,11 +309,15 @@ export class AcpAgent implements WireListener {
     const { code, message, data } = thrown as { code?: number; message: string; data?: unknown }
     if (code === AUTH_REQUIRED) {
       const hint = this.#loginHint === '' ? '' : `: ${this.#loginHint}`
-      return new AgentError(code, `the agent wants a login first (${message})${hint}`)
+      return new AgentError(
+        code,
+        redact(`the agent wants a login first (${message})${hint}`, this.#settings.env),
+      )
     }
     const details = typeof data === 'string' ? data : (data as { details?: unknown })?.details
     const more = typeof details === 'string' ? ` (${details})` : ''
-    const said = `${message}${more}`.slice(0, ERROR_CHARS_MAX)
+    const whole = redact(`${message}${more}`, this.#settings.env)
+    const said = whole.slice(0, ERROR_CHARS_MAX)
     return new AgentError(code ?? 0, `the agent refused ${method}: ${said}`)
   }
 

@@ -52,13 +52,14 @@ class AcpRunner implements Runner {
   readonly #working = new Map<string, Promise<void>>()
   /** When each session was last opened in an agent, as long as that matters. */
   readonly #openedAt = new Map<string, number>()
-  #reaped: Promise<unknown> | null = null
+  readonly #reaped: Promise<unknown>
   #closed = false
 
   constructor(options: AcpOptions) {
     const mark = options.folder === undefined ? {} : markOf(options.folder)
     const env = { ...childEnvironment(options), ...mark }
     const { cwd, folder } = options
+    this.#reaped = folder === undefined ? Promise.resolve() : killOrphans(folder)
     // Where its sessions work each of them is told. Gemini CLI 0.61 tidies up where it is started,
     // and its own loaded sessions with it.
     this.#settings = { ...ACP_DEFAULTS, ...options, env, startIn: cwd ?? folder }
@@ -157,7 +158,7 @@ class AcpRunner implements Runner {
   async #cwd(session: string): Promise<string> {
     const { cwd, folder } = this.#settings
     // I2: what an earlier server left running is gone before anything begins.
-    if (folder !== undefined) await (this.#reaped ??= killOrphans(folder))
+    await this.#reaped
     if (cwd !== undefined || folder === undefined) return resolve(cwd ?? '.')
     return sessionFolder(folder, session)
   }

@@ -88,7 +88,7 @@ export class Attempt {
     }
     if (!Number.isFinite(memoryBytesMax) || process.platform !== 'linux') return
     const sample = async (): Promise<void> => {
-      const bytes = await groupMemory(this.child.pid ?? -1)
+      const bytes = await groupMemory(this.child.pid ?? -1, this.child.mark)
       if (bytes !== null && bytes > memoryBytesMax) {
         this.#exceed(`used more than ${memoryBytesMax} bytes of memory`)
       }

@@ -64,10 +64,11 @@ export class ProcessRunner implements Runner {
   /** The last program of each session, until it is gone. */
   readonly #running = new Map<string, Attempt>()
   readonly #known = new Set<string>()
-  #reaped: Promise<unknown> | null = null
+  readonly #reaped: Promise<unknown>
 
   constructor(options: ProcessOptions) {
     this.#options = options
+    this.#reaped = killOrphans(options.folder)
     this.#dialect = DIALECTS[options.output ?? 'text']
     const { turnMs, outputBytesMax, memoryBytesMax, killGraceMs } = options
     this.#bounds = {
@@ -115,7 +116,6 @@ export class ProcessRunner implements Runner {
 
   /** I2: what an earlier turn, or an earlier server, left running is gone before this begins. */
   async #clear(session: string): Promise<void> {
-    this.#reaped ??= killOrphans(this.#options.folder)
     await this.#reaped
     const last = this.#running.get(session)
     if (last === undefined) return
