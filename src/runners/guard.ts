@@ -12,6 +12,7 @@ groups=' '
 while read -r action group; do
   case $action in
     watch) groups="$groups$group " ;;
+    leave) exit ;;
     forget) groups="\${groups%% $group *} \${groups#* $group }" ;;
   esac
 done
@@ -36,7 +37,8 @@ class Guard {
   forget(group: number): void {
     if (this.#groups.delete(group)) this.#tell(`forget ${group}`)
     if (this.#groups.size > 0) return
-    // Nothing is left to guard; the next child starts a new one.
+    // Nothing is left to guard, and the next child starts a new one: it must not be taken for ours.
+    this.#tell('leave')
     this.#shell?.stdin?.end()
     this.#shell = null
   }

@@ -38,14 +38,15 @@ export class ServerProcess {
     const output: string[] = []
     child.stderr.on('data', (chunk: Buffer) => output.push(chunk.toString()))
     const lines = createInterface({ input: child.stdout })
-    for await (const line of lines) {
-      output.push(`${line}\n`)
-      const url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
-      if (url !== undefined) {
-        child.stdout.on('data', (chunk: Buffer) => output.push(chunk.toString()))
-        return new ServerProcess(url, child, output)
-      }
-    }
+    const url = await new Promise<string | null>((resolve) => {
+      lines.on('line', (line) => {
+        output.push(`${line}\n`)
+        const found = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
+        if (found !== undefined) resolve(found)
+      })
+      lines.once('close', () => resolve(null))
+    })
+    if (url !== null) return new ServerProcess(url, child, output)
     throw new Error(`the server did not start:\n${output.join('')}`)
   }
 

@@ -132,6 +132,19 @@ describe('chat completions', () => {
     expect(whole.choices[0]?.message.content).toBe('let me think\n\ndone')
   })
 
+  it('with a key do not look at what was said before, whatever it holds', async () => {
+    const messages = [
+      { role: 'assistant', content: null, tool_calls: [] },
+      { role: 'tool', content: 'x', tool_call_id: '1' },
+      user('only this'),
+    ]
+    const completion = await client({ key: 'odd past' }).chat.completions.create({
+      model: 'echo',
+      messages: messages as OpenAI.ChatCompletionMessageParam[],
+    })
+    expect(completion.choices[0]?.message.content).toBe('only this')
+  })
+
   it('with a key take only the new message, for the session remembers', async () => {
     const openai = client({ key: 'memory' })
     await say(openai, 'first')

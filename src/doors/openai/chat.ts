@@ -14,10 +14,11 @@ import { chatUsage } from './usage.ts'
 export async function createChatCompletion(exchange: Exchange, entry: Entry): Promise<void> {
   exchange.query([])
   const body = readBody(await exchange.json(), CHAT_RULES)
-  const said = readMessages(body['messages'])
   const isStream = flagField(body, 'stream', false)
   const place = chatPlace(exchange, body)
-  const read = place instanceof OwnPlace ? wholeConversation : newMessage
+  const isOwn = place instanceof OwnPlace
+  const said = readMessages(body['messages'], isOwn ? 'all' : 'new')
+  const read = isOwn ? wholeConversation : newMessage
   const admitted = await entry.admit(exchange, { place, input: read(said, 'messages'), body })
   const completion = await describe(exchange, admitted, body)
   if (isStream) {

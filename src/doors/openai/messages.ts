@@ -17,12 +17,22 @@ const ROLES: Readonly<Record<string, Said['role']>> = {
 }
 const TEXT_PARTS = ['text', 'input_text', 'output_text']
 
-/** `messages` of a chat completion. */
-export function readMessages(messages: unknown): readonly Said[] {
+/**
+ * `messages` of a chat completion. Where the session remembers, what was said before is not looked
+ * at: it may hold what this session never saw, and it is not taken.
+ */
+export function readMessages(messages: unknown, which: 'all' | 'new'): readonly Said[] {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw invalid('messages', 'must be a list that is not empty')
   }
-  return messages.map((message, index) => readMessage(message, `messages[${index}]`))
+  return messages.flatMap((message, index) => {
+    const counts = which === 'all' || index === messages.length - 1 || isInstruction(message)
+    return counts ? [readMessage(message, `messages[${index}]`)] : []
+  })
+}
+
+function isInstruction(message: unknown): boolean {
+  return isRecord(message) && (message['role'] === 'system' || message['role'] === 'developer')
 }
 
 /** `input` and `instructions` of a response. */
