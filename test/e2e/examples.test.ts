@@ -1,10 +1,11 @@
-/** The examples run as they stand, and the README shows the first of them word for word. */
+/** The examples and the README's tour run as they stand. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { serve } from '../support/serving.ts'
 
 const run = promisify(execFile)
 
@@ -39,4 +40,23 @@ describe('the examples', () => {
     const code = (await readFile('examples/parrot.mjs', 'utf8')).split('\n').slice(1).join('\n')
     expect(readme).toContain(`\`\`\`js\n${code}\`\`\``)
   })
+
+  it('the curl tour of the README goes through, as often as one likes', async () => {
+    const readme = await readFile('README.md', 'utf8')
+    const tour = /```sh\n(# The key names[\s\S]*?)```/.exec(readme)?.[1] ?? ''
+    const server = await serve()
+    const script = tour.replaceAll('localhost:7420', server.url.replace('http://', ''))
+    for (const rounds of [1, 2]) {
+      const { stdout } = await run('bash', ['-euo', 'pipefail', '-c', script])
+      expect(stdout).toContain('"code":"session_busy"')
+      expect(stdout).toContain('"content":"hello again"')
+      expect(stdout.match(/"text":"I may not: denied"/g)?.length).toBeGreaterThanOrEqual(rounds)
+    }
+    const { sessions } = await server.holdfast.list()
+    const states = await Promise.all(sessions.map(({ id }) => server.holdfast.session(id).state()))
+    expect(states.filter(({ running, queued }) => running !== null || queued.length > 0)).toEqual(
+      [],
+    )
+    await server.close()
+  }, 60_000)
 })
