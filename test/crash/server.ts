@@ -1,8 +1,8 @@
 /** The real server as a process that can be killed, and the folder that outlives it. */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { listeningUrl } from '../support/listening.ts'
 
 /** The repository's root, from `test/crash` as well as from `.build/test/crash`. */
 function root(): string {
@@ -36,18 +36,7 @@ export class ServerProcess {
     const [program = '', ...args] = command
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], env })
     const output: string[] = []
-    child.stderr.on('data', (chunk: Buffer) => output.push(chunk.toString()))
-    const lines = createInterface({ input: child.stdout })
-    const url = await new Promise<string | null>((resolve) => {
-      lines.on('line', (line) => {
-        output.push(`${line}\n`)
-        const found = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
-        if (found !== undefined) resolve(found)
-      })
-      lines.once('close', () => resolve(null))
-    })
-    if (url !== null) return new ServerProcess(url, child, output)
-    throw new Error(`the server did not start:\n${output.join('')}`)
+    return new ServerProcess(await listeningUrl(child, output), child, output)
   }
 
   get pid(): number | undefined {

@@ -6,8 +6,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { listeningUrl } from './listening.ts'
 
 const { pathname } = new URL(import.meta.url)
 /** The repository's root, from `test` as well as from `.build/test`. */
@@ -73,15 +73,7 @@ export class NodeProcess {
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     const output: string[] = []
-    child.stderr.on('data', (chunk: Buffer) => output.push(chunk.toString()))
-    for await (const line of createInterface({ input: child.stdout })) {
-      output.push(`${line}\n`)
-      const url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
-      if (url === undefined) continue
-      child.stdout.on('data', (chunk: Buffer) => output.push(chunk.toString()))
-      return new NodeProcess(url, child, output)
-    }
-    throw new Error(`the node did not start:\n${output.join('')}`)
+    return new NodeProcess(await listeningUrl(child, output), child, output)
   }
 
   get isRunning(): boolean {
