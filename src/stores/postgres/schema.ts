@@ -137,8 +137,10 @@ async function appliedSteps(database: Database, session: Session): Promise<reado
 /** A schema that holds somebody else's tables is left alone. */
 async function refuseForeign(database: Database, session: Session): Promise<readonly string[]> {
   const rows = await session.query(
-    'SELECT FROM pg_class WHERE relnamespace = to_regnamespace($1) LIMIT 1',
-    [database.schema],
+    // Looked for once more: another node may have made our own tables a moment ago.
+    `SELECT FROM pg_class
+      WHERE relnamespace = to_regnamespace($1) AND to_regclass($2) IS NULL LIMIT 1`,
+    [database.schema, `${database.schema}.migrations`],
   )
   if (rows.length === 0) return []
   throw new HoldfastError(
