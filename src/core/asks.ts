@@ -151,6 +151,12 @@ function settled({ id, turn }: { id: string; turn: string }, outcome: AskOutcome
   return { type: 'ask.settled', ask: id, turn, ...outcome }
 }
 
+export function outcomeOf(event: AskEvent & { type: 'ask.settled' }): AskOutcome {
+  return event.outcome === 'answered'
+    ? { outcome: 'answered', answer: event.answer, by: event.by }
+    : { outcome: event.outcome }
+}
+
 export function foldAsk(session: Folding, event: AskEvent): void {
   if (event.type === 'ask.settled') {
     session.asks = session.asks.filter((ask) => ask.id !== event.ask)

@@ -69,8 +69,12 @@ export type AttachmentEvent =
       readonly token?: string
       readonly shown?: string
     }
-  | { readonly type: 'attachment.confirmed'; readonly attachment: string }
+  /** Of a crowd that came back at once, many are recorded together. */
+  | { readonly type: 'attachment.confirmed'; readonly attachments: readonly string[] }
   | { readonly type: 'attachment.ended'; readonly attachment: string; readonly reason: string }
+
+/** One connection of an attachment. */
+export type Connected = { readonly attachment: string; readonly epoch: number }
 
 export type AttachmentCommand =
   | {
@@ -102,8 +106,8 @@ export type AttachmentCommand =
       readonly shown: string | null
       readonly token: string | null
     }
-  /** The client has the token of this connection. */
-  | { readonly type: 'confirm'; readonly attachment: string; readonly epoch: number }
+  /** These clients have the tokens of these connections. */
+  | { readonly type: 'confirm'; readonly clients: readonly Connected[] }
   /** Ends for good, with a goodbye. */
   | { readonly type: 'leave'; readonly attachment: string; readonly reason: string }
   /** The grace time is over; nothing happens if it came back meanwhile. */
@@ -115,20 +119,17 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
       return openAttachment(session, command)
     case 'lose': {
       const { attachment: id, epoch, at } = command
-      const held = session.attachments[indexOf(session.attachments, id)]
+      const held = attachmentIn(session, id)
       return held?.epoch === epoch ? loseConnections(session, [held], at) : []
     }
     case 'resume':
       return resumeAttachment(session, command)
-    case 'confirm': {
-      const { epoch, tokens } = find(session, command.attachment)
-      const due = epoch === command.epoch && tokens.length > 1
-      return due ? [{ type: 'attachment.confirmed', attachment: command.attachment }] : []
-    }
+    case 'confirm':
+      return confirmTokens(session, command.clients)
     case 'leave':
       return endAttachments(session, [find(session, command.attachment)], command.reason)
     case 'lapse': {
-      const held = session.attachments[indexOf(session.attachments, command.attachment)]
+      const held = attachmentIn(session, command.attachment)
       return held?.state === 'detached' ? endAttachments(session, [held], 'grace_over') : []
     }
   }
@@ -215,7 +216,6 @@ function resumeAttachment(
   if (attachment.state === 'detached' && !mayComeBack(session)) {
     throw new HoldfastError('work_started', 'work has started: this attachment cannot come back')
   }
-  const others = session.attachments.filter((held) => held !== attachment)
   return [
     {
       type: 'attachment.resumed',
@@ -225,9 +225,28 @@ function resumeAttachment(
       ...(token === null ? {} : { token }),
       ...(shown === null ? {} : { shown }),
     },
-    // It may answer less than before.
-    ...(answers === null ? [] : settleUnanswerable(session, [...others, { answers }])),
+    ...(answers === null ? [] : settleWithout(session, attachment, answers)),
   ]
+}
+
+/** It may answer less than before. */
+function settleWithout(
+  session: Session,
+  attachment: Attachment,
+  answers: readonly string[],
+): readonly Draft[] {
+  if (session.asks.length === 0) return []
+  const others = session.attachments.filter((held) => held !== attachment)
+  return settleUnanswerable(session, [...others, { answers }])
+}
+
+function confirmTokens(session: Session, clients: readonly Connected[]): readonly Draft[] {
+  const due = clients.filter(({ attachment, epoch }) => {
+    const held = attachmentIn(session, attachment)
+    return held?.epoch === epoch && held.tokens.length > 1
+  })
+  const attachments = [...new Set(due.map(({ attachment }) => attachment))]
+  return attachments.length === 0 ? [] : [{ type: 'attachment.confirmed', attachments }]
 }
 
 /**
@@ -272,9 +291,13 @@ function ended({ id }: Attachment, reason: string): Draft {
 }
 
 function find(session: Session, id: string): Attachment {
-  const attachment = session.attachments[indexOf(session.attachments, id)]
+  const attachment = attachmentIn(session, id)
   if (attachment !== undefined) return attachment
   throw unknownAttachment()
+}
+
+export function attachmentIn({ attachments }: Session, id: string): Attachment | undefined {
+  return attachments[indexOf(attachments, id)]
 }
 
 /** A plain loop: of a crowd that comes back at once, each is looked for several times. */
@@ -291,8 +314,9 @@ function unknownAttachment(): HoldfastError {
 }
 
 export function foldAttachment(session: Folding, event: AttachmentEvent): void {
-  const { attachment: id } = event
   if (event.type === 'attachment.opened') return foldOpened(session, event)
+  if (event.type === 'attachment.confirmed') return foldConfirmed(session, event.attachments)
+  const { attachment: id } = event
   const index = indexOf(session.attachments, id)
   const attachment = session.attachments[index]
   if (attachment === undefined) return
@@ -320,9 +344,22 @@ function foldOpened(
   if (link !== undefined) foldLinkUse(session, link)
 }
 
+function foldConfirmed(session: Folding, confirmed: readonly string[]): void {
+  const attachments = [...session.attachments]
+  for (const id of confirmed) {
+    const index = indexOf(attachments, id)
+    const attachment = attachments[index]
+    if (attachment === undefined) continue
+    const { tokens } = attachment
+    const retired = tokens[1] ?? null
+    attachments[index] = { ...attachment, tokens: tokens.slice(0, 1), retired }
+  }
+  session.attachments = attachments
+}
+
 function changes(
-  { tokens, answers: before }: Attachment,
-  event: Exclude<AttachmentEvent, { type: 'attachment.opened' | 'attachment.ended' }>,
+  { answers: before }: Attachment,
+  event: AttachmentEvent & { type: 'attachment.detached' | 'attachment.resumed' },
 ): Partial<Attachment> {
   switch (event.type) {
     case 'attachment.detached':
@@ -332,7 +369,5 @@ function changes(
       const good = [token, shown].filter((digest) => digest !== undefined)
       return { state: 'live', graceUntil: null, epoch, answers, tokens: good }
     }
-    case 'attachment.confirmed':
-      return { tokens: tokens.slice(0, 1), retired: tokens[1] ?? null }
   }
 }

@@ -137,7 +137,7 @@ describe('a feed', () => {
     await clock.go(10)
     publish('ask.opened')
     publish('ask.opened')
-    await clock.go(29)
+    await clock.go(49)
     publish('ask.opened')
     expect(heard.every((batches) => batches.join() === '1')).toBe(true)
     await clock.go(1)

@@ -306,8 +306,8 @@ export class Feed {
   }
 
   /**
-   * To tell a crowd takes long, and whoever comes in meanwhile has to wait. So it may take a
-   * quarter of the time, and no more: what happens in the rest of it is told together.
+   * To tell a crowd takes long, and whoever comes in meanwhile has to wait. So it may take an
+   * eighth of the time, and no more: what happens in the rest of it is told together.
    */
   #wake(tail: Tail): void {
     const isCrowd = tail.waiting.size >= CROWD
@@ -320,7 +320,7 @@ export class Feed {
     this.#clock.after(0, () => {
       const end = this.#clock.monotonic()
       tail.isDue = false
-      tail.restUntil = end + Math.min(3 * (end - begin), REST_MS_MAX)
+      tail.restUntil = end + Math.min(7 * (end - begin), REST_MS_MAX)
       if (tail.hasNews) this.#wakeSoon(tail)
     })
   }

@@ -5,6 +5,7 @@ export type { Ask, AskOption, AskOutcome, Question } from './asks.ts'
 export {
   RECONNECT_POLICIES,
   ROLES,
+  attachmentIn,
   mayComeBack,
   type Attachment,
   type ReconnectPolicy,

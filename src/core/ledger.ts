@@ -23,9 +23,6 @@ import {
 import type { Limits } from './limits.ts'
 import type { Append } from './store.ts'
 
-/** What a command came to: its events, and the session after them. */
-export type Decision = { readonly events: readonly SessionEvent[]; readonly session: Session }
-
 /** What stands behind a ledger and does what its events say. */
 export interface LedgerOwner {
   /** All that waited is decided: more may be decided in the same step. */
@@ -89,10 +86,13 @@ export class Batch {
 type Envelope = {
   /** Or how to make it once those before it are decided. */
   readonly command: Command | (() => Command)
-  readonly settle: (decision: Decision) => void
+  readonly settle: (events: readonly SessionEvent[]) => void
   readonly refuse: (error: unknown) => void
-  /** Told as soon as it is decided, before it is durable: for the owner's own books only. */
-  readonly decided: (events: readonly SessionEvent[]) => void
+  /**
+   * Told as soon as it is decided, before it is durable: for the owner's own books only. Who keeps
+   * the session keeps one for each command of a crowd.
+   */
+  readonly decided: (events: readonly SessionEvent[], session: Session) => void
 }
 
 export class Ledger {
@@ -137,7 +137,7 @@ export class Ledger {
     return this.#committing === null && this.#mailbox.length === 0
   }
 
-  post(command: Command): Promise<Decision> {
+  post(command: Envelope['command']): Promise<readonly SessionEvent[]> {
     return new Promise((settle, refuse) => this.send(command, settle, refuse))
   }
 
@@ -235,11 +235,10 @@ function place(draft: Draft, seq: number, at: number): SessionEvent {
 function decideOne(batch: Batch, { command, settle, refuse, decided }: Envelope): void {
   try {
     const events = batch.decide(typeof command === 'function' ? command() : command)
-    const { session } = batch
-    decided(events)
-    batch.whenKnown(() => settle({ events, session }), refuse)
+    decided(events, batch.session)
+    batch.whenKnown(() => settle(events), refuse)
   } catch (refusal) {
-    decided([])
+    decided([], batch.session)
     batch.whenKnown(() => refuse(refusal), refuse)
   }
 }

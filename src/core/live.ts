@@ -6,7 +6,8 @@
  * its `ask.settled`, or with the hold. I9: `session.closed` settles all there is, and the hold
  * ends.
  */
-import { askOf, type AskOutcome, type Question } from './asks.ts'
+import { askOf, outcomeOf, type AskOutcome, type Question } from './asks.ts'
+import type { Connected } from './attachments.ts'
 import { Alarms } from './alarms.ts'
 import type { Clock } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
@@ -16,20 +17,13 @@ import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
 import { readTurn } from './history.ts'
 import { combine, Lane, type LaneEntry, type Member, type QueuedEntry } from './lanes.ts'
-import { Ledger, type Batch, type Decision, type LedgerOwner } from './ledger.ts'
+import { Ledger, type Batch, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
-import {
-  inputText,
-  isTerminal,
-  recordTurn,
-  turnOfKeys,
-  type RequestKey,
-  type TurnRecord,
-} from './turns.ts'
+import { inputText, isTerminal, recordTurn, turnOfKeys, type TurnRecord } from './turns.ts'
 
 /** What a held session needs from its authority. */
 export interface Holder {
@@ -68,6 +62,8 @@ export class LiveSession implements LedgerOwner, RunHost {
   readonly #waiters = new Map<string, Waiter[]>()
   readonly #asking = new Map<string, (outcome: AskOutcome) => void>()
   readonly #alarms: Alarms
+  readonly #connected: Connected[] = []
+  #confirmed: Promise<unknown> = Promise.resolve()
 
   constructor(
     holder: Holder,
@@ -111,8 +107,17 @@ export class LiveSession implements LedgerOwner, RunHost {
     if (this.#released !== null) throw this.#released
   }
 
-  post(command: Command): Promise<Decision> {
+  post(command: Command): Promise<readonly SessionEvent[]> {
     return this.#ledger.post(command)
+  }
+
+  /** This client has its token. All who say so while an append is under way are recorded as one. */
+  confirm(client: Connected): Promise<unknown> {
+    this.#connected.push(client)
+    if (this.#connected.length > 1) return this.#confirmed
+    const confirm = (): Command => ({ type: 'confirm', clients: this.#connected.splice(0) })
+    this.#confirmed = this.#ledger.post(confirm)
+    return this.#confirmed
   }
 
   /**
@@ -130,17 +135,14 @@ export class LiveSession implements LedgerOwner, RunHost {
       joins: last?.type === 'queued' ? last.turn : null,
     })
     return new Promise((resolve, reject) => {
-      const settle = (decision: Decision): void => resolve(this.#turnOf(decision, command.keys))
-      this.#ledger.send(placed, settle, reject, ([event]) => {
+      let { session } = this
+      const settle = (): void => resolve(entry.turn ?? turnOfKeys(session, command.keys) ?? '')
+      this.#ledger.send(placed, settle, reject, ([event], after) => {
+        session = after
         if (event !== undefined && 'turn' in event) entry.turn = event.turn
         if (event?.type !== 'turn.queued') this.lane.remove(entry)
       })
     })
-  }
-
-  #turnOf({ events: [event], session }: Decision, keys: readonly RequestKey[]): string {
-    if (event !== undefined && 'turn' in event) return event.turn
-    return turnOfKeys(session, keys) ?? ''
   }
 
   /** Starts what may start: called when something entered the lane. */
@@ -391,10 +393,4 @@ export class LiveSession implements LedgerOwner, RunHost {
   #unlinkLater(link: string, at: number | null, now: number): void {
     this.#alarms.set(link, at, now, { type: 'unlink', link, reason: 'expired' })
   }
-}
-
-function outcomeOf(event: SessionEvent & { type: 'ask.settled' }): AskOutcome {
-  return event.outcome === 'answered'
-    ? { outcome: 'answered', answer: event.answer, by: event.by }
-    : { outcome: event.outcome }
 }

@@ -190,8 +190,8 @@ export class SessionHandle {
     const [shown, fresh] = [token, next].map((text) =>
       tokenDigest(this.#authority, 'resume', this.id, text),
     ) as [string, string]
-    const decision = await live.post({ type: 'resume', attachment, answers, shown, token: fresh })
-    const [event] = decision.events
+    const command = { type: 'resume', attachment, answers, shown, token: fresh } as const
+    const [event] = await live.post(command)
     const epoch = event?.type === 'attachment.resumed' ? event.epoch : 0
     return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch, token: next })
   }
@@ -322,13 +322,13 @@ export class AttachmentHandle {
     const live = await this.#live()
     const { id: attachment } = this
     const back = { type: 'resume', attachment, answers: null, shown: null, token: null } as const
-    const [event] = (await live.post(back)).events
+    const [event] = await live.post(back)
     if (event?.type === 'attachment.resumed') this.#epoch = event.epoch
   }
 
   /** The client has its token. */
   async confirm(): Promise<void> {
-    await (await this.#live()).post({ type: 'confirm', attachment: this.id, epoch: this.epoch })
+    await (await this.#live()).confirm({ attachment: this.id, epoch: this.epoch })
   }
 
   /** The client said goodbye. */

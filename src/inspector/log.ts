@@ -113,8 +113,9 @@ function gist(event: SessionEvent): string {
     case 'attachment.resumed':
       return `${event.attachment.slice(0, 6)}  connection ${event.epoch}`
     case 'attachment.detached':
-    case 'attachment.confirmed':
       return event.attachment.slice(0, 6)
+    case 'attachment.confirmed':
+      return event.attachments.map((id) => id.slice(0, 6)).join(', ')
     case 'link.created':
       return event.scopes.join(', ')
     case 'link.revoked':

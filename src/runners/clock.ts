@@ -1,5 +1,5 @@
 /** The real clock, randomness and digest: what the core is given outside of tests. */
-import { createHash, randomFillSync } from 'node:crypto'
+import { hash, randomFillSync } from 'node:crypto'
 import type { Clock, Digest, Entropy } from '../core/index.ts'
 
 /** The longest delay that a Node timer takes; a longer one is waited for in steps. */
@@ -39,7 +39,7 @@ export const systemEntropy: Entropy = {
   },
 }
 
-export const systemDigest: Digest = (text) => createHash('sha256').update(text).digest('base64url')
+export const systemDigest: Digest = (text) => hash('sha256', text, 'base64url')
 
 /** Resolves after `ms`, or rejects at once when the signal is aborted. */
 export function wait(ms: number, signal: AbortSignal): Promise<void> {

@@ -80,8 +80,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'callers are told before the append is durable',
     file: 'core/ledger.js',
-    find: 'batch.whenKnown(() => settle({ events, session }), refuse);',
-    replace: 'settle({ events, session });',
+    find: 'batch.whenKnown(() => settle(events), refuse);',
+    replace: 'settle(events);',
     catches: 'I4',
   },
   {

@@ -8,6 +8,7 @@
 import {
   HoldfastError,
   asHoldfastError,
+  attachmentIn,
   type AttachmentHandle,
   type SessionHandle,
 } from '../../core/index.ts'
@@ -94,10 +95,12 @@ export class Connection {
   }
 
   async #lose(attachment: AttachmentHandle): Promise<void> {
+    const { id } = attachment
     await attachment.lose()
-    const state = await this.session?.state()
-    const back = state?.attachments.some(({ id }) => id === attachment.id) === true
-    this.#hub.drop(this, attachment.id, back ? state.graceMs : 0)
+    // Most of a crowd only look on: nothing of theirs waits for them to come back.
+    const state = this.#hub.hasPresence(id) ? await this.session?.state() : undefined
+    const mayComeBack = state !== undefined && attachmentIn(state, id) !== undefined
+    this.#hub.drop(this, id, mayComeBack ? state.graceMs : 0)
   }
 
   say(frame: ServerFrame): void {
@@ -323,6 +326,7 @@ export class Connection {
   }
 
   #answerProbes(alive: boolean): void {
+    if (this.#probes.length === 0) return
     for (const answered of this.#probes.splice(0)) answered(alive)
   }
 }

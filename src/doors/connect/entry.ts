@@ -6,6 +6,7 @@
 import {
   HoldfastError,
   asHoldfastError,
+  attachmentIn,
   type Attachment,
   type AttachmentHandle,
   type ResolveOptions,
@@ -53,7 +54,7 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
   const place = await takePlace(hub, connection, { hello, session, granted })
   const state = await session.state()
   const { attachment, role, scopes } = place
-  const held = state.attachments.find(({ id }) => id === attachment.id)
+  const held = attachmentIn(state, attachment.id)
   if (held?.epoch !== attachment.epoch) {
     throw new HoldfastError('superseded', 'continued in another connection')
   }

@@ -94,6 +94,11 @@ export class Hub {
     return before
   }
 
+  /** Whether it has made requests, which end with it. */
+  hasPresence(attachment: string): boolean {
+    return this.#presences.has(attachment)
+  }
+
   /** Aborted when the attachment is gone for good, as far as this server knows. */
   presenceOf(attachment: string): AbortSignal {
     return this.#presence(attachment).gone.signal

@@ -41,12 +41,16 @@ function* checkFresh({ logs, links }: WireFacts): Generator<Violation> {
   }
 }
 
+/** An event once for each attachment that it is about. */
+function attachmentsOf(event: SessionEvent): readonly (readonly [SessionEvent, string])[] {
+  if (event.type === 'attachment.confirmed') return event.attachments.map((id) => [event, id])
+  return 'attachment' in event ? [[event, event.attachment]] : []
+}
+
 /** A token is good until its replacement is confirmed by the one who got it, and no longer. */
 function* checkRotation({ links }: WireFacts, { id, events }: Log): Generator<Violation> {
   const good = new Map<string, { epoch: number; tokens: readonly string[] }>()
-  for (const event of events) {
-    if (!event.type.startsWith('attachment.')) continue
-    const { attachment } = event as SessionEvent & { type: 'attachment.confirmed' }
+  for (const [event, attachment] of events.flatMap(attachmentsOf)) {
     const what = `${id}: ${event.type} of ${attachment} at ${event.seq}`
     const known = good.get(attachment)
     if (event.type === 'attachment.opened') {

@@ -88,7 +88,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a lost connection is one that is gone for good',
     file: 'doors/connect/connection.js',
-    find: 'back ? state.graceMs : 0',
+    find: 'mayComeBack ? state.graceMs : 0',
     replace: '0',
     catches: 'I10',
   },
@@ -162,8 +162,8 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a token that was replaced stays good',
     file: 'core/attachments.js',
-    find: 'return { tokens: tokens.slice(0, 1), retired: tokens[1] ?? null };',
-    replace: 'return { tokens, retired: null };',
+    find: 'tokens: tokens.slice(0, 1), retired };',
+    replace: 'tokens, retired: null };',
     catches: 'I6',
   },
   {

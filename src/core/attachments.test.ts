@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest'
+import { createSession, decide, evolve, type Command, type Session } from './session.ts'
+
+function session(...commands: readonly Command[]): Session {
+  const life = { reconnect: 'resume', exclusive: false, graceMs: 1_000, ttlMs: null } as const
+  const named = { id: 's', key: null, agent: 'echo', internal: false, labels: {} }
+  const created = createSession({ type: 'session.created', seq: 1, at: 0, ...named, ...life })
+  return commands.reduce(
+    (before, command) =>
+      decide(before, command).reduce(
+        (state, draft) => evolve(state, { ...draft, seq: state.seq + 1, at: 0 }),
+        before,
+      ),
+    created,
+  )
+}
+
+const attach = (attachment: string): Command => ({
+  ...{ type: 'attach', attachment, role: 'driver', answers: [], link: null, take: false, at: 0 },
+  token: `${attachment}1`,
+})
+const resume = (attachment: string): Command => ({
+  ...{ type: 'resume', attachment, answers: null },
+  ...{ shown: `${attachment}1`, token: `${attachment}2` },
+})
+
+describe('clients that have their tokens', () => {
+  const crowd = session(attach('a'), attach('b'), attach('c'), ...['a', 'b', 'c'].map(resume))
+  const at = (...names: readonly string[]) => names.map((attachment) => ({ attachment, epoch: 2 }))
+
+  it('are confirmed in one event, each once', () => {
+    const confirm = { type: 'confirm', clients: at('a', 'c', 'a') } as const
+    expect(decide(crowd, confirm)).toEqual([
+      { type: 'attachment.confirmed', attachments: ['a', 'c'] },
+    ])
+  })
+
+  it('lose the tokens before them, and are known by those as holders of old copies', () => {
+    const { attachments } = session(...[attach('a'), attach('b'), resume('a'), resume('b')], {
+      type: 'confirm',
+      clients: at('b'),
+    })
+    expect(attachments.map(({ tokens, retired }) => [tokens, retired])).toEqual([
+      [['a2', 'a1'], null],
+      [['b2'], 'b1'],
+    ])
+  })
+
+  it('are not confirmed for another connection, twice, or once they are gone', () => {
+    const clients = [{ attachment: 'a', epoch: 1 }, { attachment: 'b', epoch: 3 }, ...at('x')]
+    expect(decide(crowd, { type: 'confirm', clients })).toEqual([])
+    const confirmed = session(attach('a'), resume('a'), { type: 'confirm', clients: at('a') })
+    expect(decide(confirmed, { type: 'confirm', clients: at('a') })).toEqual([])
+  })
+})
