@@ -165,7 +165,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
     name: 'an ask is remembered only after it is durable',
     file: 'core/live.js',
     find: `this.#ledger.send({ type: 'ask', ask }, () => undefined, reject, opened);`,
-    replace: `this.#ledger.send({ type: 'ask', ask }, ({ events }) => opened(events), reject);`,
+    replace: `this.#ledger.send({ type: 'ask', ask }, opened, reject);`,
     catches: 'I8',
   },
   {

@@ -160,6 +160,13 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     catches: 'I6',
   },
   {
+    name: 'who is confirmed is confirmed with the whole crowd',
+    file: 'core/attachments.js',
+    find: 'const attachments = [...new Set(due.map(({ attachment }) => attachment))];',
+    replace: 'const attachments = due.length === 0 ? [] : session.attachments.map(({ id }) => id);',
+    catches: 'I6',
+  },
+  {
     name: 'a token that was replaced stays good',
     file: 'core/attachments.js',
     find: 'tokens: tokens.slice(0, 1), retired };',
