@@ -23,6 +23,11 @@ describe('a configuration', () => {
     [{ agent: {} }, 'agent is no field; there are: agents, defaultAgent, limits'],
     [{ agents: [] }, 'agents must be an object'],
     [{ agents: { 'a b': {} } }, 'agents.a b must be named with 1 to 64 letters'],
+    [JSON.parse('{"agents":{"__proto__":{}}}'), 'agents.__proto__ must be named with'],
+    [
+      { agents: { x: { runner: 'process', command: 'x', env: { 'A=B': '' } } } },
+      'agents.x.env.A=B is no name of a variable',
+    ],
     [{ agents: { a: 'claude' } }, 'agents.a must be an object'],
     [{ agents: { a: {} } }, 'agents.a.runner must be one of process'],
     [{ agents: { a: { runner: 'magic' } } }, 'agents.a.runner must be one of process'],

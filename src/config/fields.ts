@@ -45,8 +45,10 @@ export const texts: Check = (value, path) => {
   if (!isTexts) throw invalid(path, 'must be a list of texts')
 }
 
-export const textsByName: Check = (value, path) => {
+/** Variables of an environment. */
+export const variables: Check = (value, path) => {
   for (const [name, one] of Object.entries(readObject(value, path))) {
+    if (name === '' || /[=\0]/.test(name)) throw invalid(at(path, name), 'is no name of a variable')
     if (typeof one !== 'string') throw invalid(at(path, name), 'must be a text')
   }
 }

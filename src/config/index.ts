@@ -43,7 +43,8 @@ export type Config = {
   readonly limits: Partial<Limits>
 }
 
-const AGENT_NAME = /^[\w.-]{1,64}$/
+/** `__proto__` is a name that objects have a use of their own for. */
+const AGENT_NAME = /^(?!__proto__$)[\w.-]{1,64}$/
 
 const limits: Check = (value, path) => {
   for (const [name, limit] of Object.entries(readObject(value, path))) {

@@ -16,7 +16,7 @@ import {
   readObject,
   text,
   texts,
-  textsByName,
+  variables,
   type Entries,
   type Fields,
   milliseconds,
@@ -46,7 +46,7 @@ export interface RunnerKind {
 export const PROGRAM_FIELDS: Fields = {
   command: text,
   args: texts,
-  env: textsByName,
+  env: variables,
   envAllow: texts,
   cwd: text,
 }

@@ -50,6 +50,13 @@ describe('the router', () => {
     expect(() => router.match(method, target)).toThrow(expect.objectContaining({ code }))
   })
 
+  it('takes HEAD for GET where everybody may look', () => {
+    const open = { ...route('GET', '/health'), scope: null }
+    const own = new Router([open, { ...route('GET', '/v1/sessions'), scope: 'watch' }])
+    expect(own.match('HEAD', '/health').route).toBe(open)
+    expect(() => own.match('HEAD', '/v1/sessions')).toThrow('HEAD is not possible here')
+  })
+
   it('does not take a table with the same route twice', () => {
     const twice = [route('GET', '/a/:one'), route('GET', '/a/:other')]
     expect(() => new Router(twice)).toThrow('twice')

@@ -42,7 +42,7 @@ export class Router {
     const params: string[] = []
     const segment = this.#find(path, params)
     if (segment === null) throw new HoldfastError('route_unknown', 'there is nothing at this path')
-    const route = segment.routes.get(method)
+    const route = segment.routes.get(method) ?? headRoute(method, segment)
     if (route === undefined) throw notAllowed(method, [...segment.routes.keys()])
     return { route, params, search: question === -1 ? '' : target.slice(question + 1) }
   }
@@ -63,6 +63,12 @@ export class Router {
     }
     return segment.routes.size === 0 ? null : segment
   }
+}
+
+/** What is for everybody can be asked for without its body, as load balancers do. */
+function headRoute(method: string, { routes }: Segment): Route | undefined {
+  const route = method === 'HEAD' ? routes.get('GET') : undefined
+  return route?.scope === null ? route : undefined
 }
 
 function segmentsOf(path: string): readonly string[] {
