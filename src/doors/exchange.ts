@@ -23,6 +23,13 @@ export type Premises = {
   readonly sockets: () => number
 }
 
+/** What a request asks for, as its path says. */
+export type Asked = {
+  readonly params: readonly string[]
+  readonly search: string
+  readonly route?: { readonly historyBytesMax?: number }
+}
+
 /** Header names and values in turn, as Node takes them without copying. */
 export type Headers = readonly string[]
 
@@ -72,6 +79,7 @@ export class Exchange {
   /** What the path had in place of the route's parameters, decoded. */
   readonly params: readonly string[]
   readonly #search: string
+  readonly #bodyBytesMax: number
   readonly #refusalOf: RefusalForm
   #presence: AbortController | null = null
   #body: Promise<Buffer> | null = null
@@ -79,7 +87,7 @@ export class Exchange {
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
     premises: Premises,
-    { params, search }: { readonly params: readonly string[]; readonly search: string },
+    { params, search, route }: Asked,
     refusalOf: RefusalForm = problemRefusal,
   ) {
     this.request = request
@@ -87,6 +95,7 @@ export class Exchange {
     this.premises = premises
     this.params = params
     this.#search = search
+    this.#bodyBytesMax = premises.bodyBytesMax + (route?.historyBytesMax ?? 0)
     this.#refusalOf = refusalOf
   }
 
@@ -119,7 +128,7 @@ export class Exchange {
 
   /** The body's bytes, however often they are asked for. */
   body(): Promise<Buffer> {
-    this.#body ??= readBody(this.request, this.premises.bodyBytesMax)
+    this.#body ??= readBody(this.request, this.#bodyBytesMax)
     return this.#body
   }
 

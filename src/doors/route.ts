@@ -32,6 +32,8 @@ export type Route = {
   readonly scope: Scope | null
   readonly parameters?: readonly Parameter[]
   readonly body?: Schema
+  /** What a body may hold besides a turn's input: a history that a client sends along. */
+  readonly historyBytesMax?: number
   readonly answers: Readonly<Record<number, Answer>>
   /** The statuses it refuses with, besides those that every route has. */
   readonly refusals?: readonly number[]

@@ -716,10 +716,25 @@ describe('refusals', () => {
     ])
   })
 
-  it('of a body that is too large come before it is read', async () => {
-    const large = 'x'.repeat(1_200_000)
-    const refused = await say(client(), large, 'echo').catch((error) => error)
+  it.each([
+    ['of an input that is too large', 1_200_000],
+    ['of a body that is too large come before it is read, and', 12_000_000],
+  ])('%s are 413', async (_, size) => {
+    const refused = await say(client(), 'x'.repeat(size), 'echo').catch((error) => error)
     expect(refused).toMatchObject({ status: 413, code: 'body_too_large' })
+  })
+
+  it('are not given for a long history that a session with a memory does not look at', async () => {
+    const content = 'x'.repeat(500_000)
+    const past = Array.from({ length: 10 }, (__, at) => ({
+      role: at % 2 === 0 ? ('user' as const) : ('assistant' as const),
+      content,
+    }))
+    const messages = [...past, { role: 'user' as const, content: 'and now?' }]
+    const { chat } = client({ key: 'long-history' })
+    const { choices } = await chat.completions.create({ model: 'witness', messages })
+    expect(JSON.parse(choices[0]?.message.content ?? '')).toMatchObject({ before: 0 })
+    expect(ran).toEqual(['and now?'])
   })
 })
 

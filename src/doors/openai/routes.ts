@@ -18,6 +18,9 @@ function header(name: string, description: string): Parameter {
   return { name, in: 'header', description, schema: { type: 'string' } }
 }
 
+/** Stock clients send all that was said with every message, whether or not it is looked at. */
+const HISTORY_BYTES_MAX = 8_388_608
+
 const turnHeaders: readonly Parameter[] = [
   header('x-session-key', 'The key of the session; without it the request is its own session.'),
   header('x-session-busy', 'If another turn runs: queue, reject, interrupt or collect.'),
@@ -48,6 +51,7 @@ function turnRoutes(entry: Entry): readonly Route[] {
       scope: 'talk',
       parameters: turnHeaders,
       body: reference('ChatCompletionRequest'),
+      historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
       refusals: [404, 409, 413, 429],
       handle: (exchange) => createChatCompletion(exchange, entry),
@@ -60,6 +64,7 @@ function turnRoutes(entry: Entry): readonly Route[] {
       scope: 'talk',
       parameters: turnHeaders,
       body: reference('ResponseRequest'),
+      historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
       refusals: [404, 409, 413, 429],
       handle: (exchange) => createResponse(exchange, entry),
