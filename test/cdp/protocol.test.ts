@@ -155,6 +155,36 @@ describe('a session', () => {
     expect(JSON.stringify(door)).toContain('42')
   })
 
+  it.each([
+    ['one without flatten and one with', [false, true], false],
+    ['one with flatten and one without', [true, false], false],
+    ['many of both, in any order', [false, true, true, false, true, false, false], false],
+    ['both, while the client attaches to all that is new', [false, true, false], true],
+  ])('is what its own command asked for: %s at once', async (_, flattens, isAuto) => {
+    const { chrome, door } = await both(async (client) => {
+      const { targetId } = await client.send('Target.createTarget', { url: 'about:blank' })
+      const autoAttach = { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }
+      const filter = [{ type: 'page' }]
+      const isReady = isAuto ? client.send('Target.setAutoAttach', { ...autoAttach, filter }) : null
+      const attached = await Promise.all(
+        flattens.map((flatten) => client.send('Target.attachToTarget', { targetId, flatten })),
+      )
+      await isReady
+      const isOwn = ({ params }: Message): boolean => params.targetInfo.targetId === targetId
+      const told = client.events('Target.attachedToTarget').filter(isOwn)
+      const names = told.map(({ params }) => params.sessionId as string)
+      const values = names.map(async (name) => {
+        const { result, error } = await client.ask('Runtime.evaluate', { expression: '7' }, name)
+        return [name, result?.result.value ?? error.code]
+      })
+      return { attached, values: await Promise.all(values) }
+    })
+    expect(door).toEqual(chrome)
+    const wanted = flattens.map((flatten) => (flatten ? 7 : -32_001))
+    const values = (door as { values: [string, number][] }).values.map(([, value]) => value)
+    expect(values).toEqual(isAuto ? [7, ...wanted] : wanted)
+  })
+
   it('ends with its target, and every one of its sessions is told', async () => {
     const { chrome, door } = await both(async (client) => {
       const { targetId } = await newPage(client)

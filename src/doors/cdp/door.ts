@@ -158,10 +158,14 @@ export class CdpDoor {
 
   async #makeTenant(browser: string, session: SessionHandle): Promise<Tenant> {
     const host = await this.host(browser, session.id)
+    if (host.tenants.size + host.expected >= this.limits.browserSessionsMax) {
+      throw new HoldfastError('too_many', 'this browser has as many sessions as it may have')
+    }
     host.expected += 1
     try {
       const { browserContextId } = await host.link.command('Target.createBrowserContext')
-      const tenant = new Tenant({ host, session, home: String(browserContextId) })
+      const { limits } = this
+      const tenant = new Tenant({ host, session, home: String(browserContextId), limits })
       host.tenants.add(tenant)
       const { seq } = await session.state()
       void this.#follow(tenant, seq)
@@ -213,8 +217,17 @@ export class CdpDoor {
   }
 
   async #seat(tenant: Tenant, newcomer: Newcomer, record: boolean): Promise<Seat> {
+    this.#assertRoom(tenant, newcomer)
+    tenant.expected += 1
+    try {
+      return await this.#makeSeat(tenant, newcomer, record)
+    } finally {
+      tenant.expected -= 1
+    }
+  }
+
+  async #makeSeat(tenant: Tenant, newcomer: Newcomer, record: boolean): Promise<Seat> {
     const { carrier, target } = newcomer
-    this.#assertRoom(tenant, target)
     const recording = record ? await this.#record(tenant) : null
     const upstream = await attach(tenant, target)
     try {
@@ -238,8 +251,11 @@ export class CdpDoor {
     }
   }
 
-  #assertRoom(tenant: Tenant, target: string | null): void {
-    if (tenant.clients.size >= this.limits.clientsMax) {
+  #assertRoom(tenant: Tenant, { carrier, target }: Newcomer): void {
+    const { clientsMax, browserClientsMax } = this.limits
+    // Who comes back by a key alone takes a place that is there already.
+    const isFull = tenant.placesFor(carrier.mayReturn) >= clientsMax
+    if (isFull || tenant.host.places >= browserClientsMax) {
       throw new HoldfastError('too_many', 'too many clients are connected to this browser')
     }
     if (target === null || tenant.target(target) !== null) return

@@ -1,6 +1,7 @@
 /** One browser that runs, as the door sees it: the line to it, its targets, and its tenants. */
 import type { Browser, BrowserLimits } from '../../browsers/index.ts'
 import type { Clock } from '../../core/index.ts'
+import { Downloads } from './downloads.ts'
 import { Link } from './link.ts'
 import { Targets } from './targets.ts'
 import type { Tenant } from './tenant.ts'
@@ -9,6 +10,7 @@ export class Host {
   readonly link: Link
   readonly targets = new Targets()
   readonly tenants = new Set<Tenant>()
+  readonly downloads = new Downloads(this)
   /** Tenants that are about to be. */
   expected = 0
   /** Told when its last tenant has left. */
@@ -22,6 +24,11 @@ export class Host {
     this.#browser = browser
     this.isOwn = isOwn
     this.link = new Link(browser)
+  }
+
+  /** Clients that it has, or is about to have. */
+  get places(): number {
+    return [...this.tenants].reduce((sum, tenant) => sum + tenant.placesFor(false), 0)
   }
 
   /** Asks the browser to tell of every target. */
