@@ -34,9 +34,9 @@ async function pageOf(client: RawCdp, url = 'about:blank') {
 }
 
 async function browserTargets(client: RawCdp): Promise<string[]> {
-  const filter = [{ type: 'browser' }]
-  const { targetInfos } = await client.send('Target.getTargets', { filter })
-  return targetInfos.map((info: any) => info.targetId as string)
+  await client.send('Target.setDiscoverTargets', { discover: true, filter: [{}] })
+  const infos = client.events('Target.targetCreated').map(({ params }) => params.targetInfo)
+  return infos.filter(({ type }) => type === 'browser').map(({ targetId }) => targetId as string)
 }
 
 describe('another client', () => {
