@@ -9,8 +9,9 @@ import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/index.ts'
-import { CdpDoor, type CdpCounts } from '../doors/cdp/door.ts'
+import { CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
+import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
@@ -95,8 +96,9 @@ export class HoldfastServer {
     const sockets = (): number => this.#hub.count
     const forwards = this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }
     const answered = new Map<number, number>()
-    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch, sockets }
-    this.#premises = { ...shared, ...forwards }
+    const browsers = (): CdpDoor | null => this.#cdp?.door ?? null
+    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch }
+    this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#closeTokens = () => options.tokens?.close()
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)

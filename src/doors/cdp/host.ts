@@ -16,13 +16,19 @@ export class Host {
   /** Told when its last tenant has left. */
   onIdle: () => void = () => undefined
 
+  readonly browser: Browser
+  readonly name: string
   /** It has one tenant only, which may do what concerns all of the browser. */
   readonly isOwn: boolean
-  readonly #browser: Pick<Browser, 'send' | 'stop'>
+  readonly startedAt: number
+  /** It was asked for a sign of life and has not given it yet. */
+  isSilent = false
 
-  constructor(browser: Pick<Browser, 'send' | 'stop'>, isOwn = false) {
-    this.#browser = browser
-    this.isOwn = isOwn
+  constructor(browser: Browser, facts: Pick<Host, 'name' | 'isOwn' | 'startedAt'>) {
+    this.browser = browser
+    this.name = facts.name
+    this.isOwn = facts.isOwn
+    this.startedAt = facts.startedAt
     this.link = new Link(browser)
   }
 
@@ -43,7 +49,9 @@ export class Host {
     clock.after(healthMs, () => {
       if (this.link.closed !== null) return
       const late = clock.after(healthAnswerMs, () => this.stop())
+      this.isSilent = true
       this.link.ask('Browser.getVersion', {}, () => {
+        this.isSilent = false
         late()
         this.watch(clock, limits)
       })
@@ -51,7 +59,7 @@ export class Host {
   }
 
   stop(): void {
-    void this.#browser.stop()
+    void this.browser.stop()
   }
 
   /** Ends a session that the browser made and nobody here wants. Others' in that target stay. */
