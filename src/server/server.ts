@@ -4,7 +4,7 @@
  * It stops in order: first no new turn is taken while those that run may end, then every stream is
  * told and the store is closed, then what is left of the connections is cut.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
@@ -18,6 +18,7 @@ import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
 import type { Route } from '../doors/route.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
+import { newServer } from './bounded-server.ts'
 import { CdpEntrance } from './cdp.ts'
 import { answerPreflight, isPreflight, letRead } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
@@ -290,21 +291,4 @@ export class HoldfastServer {
 function refusalHeaders({ status, details: { allowed } }: HoldfastError): Headers {
   if (Array.isArray(allowed)) return ['Allow', allowed.join(', ')]
   return status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
-}
-
-function newServer(serve: (request: IncomingMessage, response: ServerResponse) => void): Server {
-  const limits = SERVER_LIMITS
-  const server = createServer(
-    {
-      maxHeaderSize: limits.headerBytesMax,
-      headersTimeout: limits.headersMs,
-      requestTimeout: limits.requestMs,
-      keepAliveTimeout: limits.keepAliveMs,
-      connectionsCheckingInterval: limits.headersMs / 2,
-    },
-    serve,
-  )
-  server.maxHeadersCount = limits.headersMax
-  server.maxConnections = limits.connectionsMax
-  return server
 }

@@ -43,7 +43,7 @@ async function puppeteers(connected: Promise<Browser>): Promise<unknown> {
 }
 
 async function remoteInterface(options: object): Promise<unknown> {
-  const client = await CDP(options as any)
+  const client = await CDP(options)
   const { result } = await client.send('Runtime.evaluate', { expression: '6 * 7' })
   await client.close()
   return result.value
@@ -108,5 +108,5 @@ it('none of them gets in without', async () => {
   const connected = puppeteer.connect({ browserWSEndpoint: server.socketUrl })
   await expect(connected).rejects.toThrow(/401/)
   const bare = (path: string): string => (path.startsWith('/cdp/') ? path : `/cdp/chromium${path}`)
-  await expect(CDP({ port: port(), alterPath: bare } as any)).rejects.toThrow(/unauthorized/)
+  await expect(CDP({ port: port(), alterPath: bare })).rejects.toThrow(/unauthorized/)
 })
