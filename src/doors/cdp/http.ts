@@ -6,7 +6,7 @@ import type { Address } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
 import { isInternalUrl } from './request.ts'
 import type { TargetInfo } from './targets.ts'
-import type { Tenant } from './tenant.ts'
+import { FULL, type Tenant } from './tenant.ts'
 
 type Handler = (door: CdpDoor, exchange: Exchange, address: Address) => Promise<void> | void
 
@@ -99,10 +99,9 @@ async function openPage(door: CdpDoor, exchange: Exchange, address: Address): Pr
 
 function newPage(tenant: Tenant, url: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    tenant.openPage({ url, browserContextId: tenant.home }, ({ result, error }) => {
+    tenant.openPage({ url, browserContextId: tenant.home }, null, ({ result, error }) => {
       if (error === undefined) return resolve(String(result?.['targetId']))
-      const isGone = tenant.host.link.closed !== null
-      reject(new HoldfastError(isGone ? 'browser_gone' : 'too_many', error.message))
+      reject(new HoldfastError(error === FULL.pages ? 'too_many' : 'browser_gone', error.message))
     })
   })
 }

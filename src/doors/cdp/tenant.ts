@@ -16,10 +16,12 @@ import type { TargetInfo } from './targets.ts'
 /** Pages of the browser's own, which could do what no page may. */
 const HIDDEN_TYPES: ReadonlySet<string> = new Set(['browser', 'browser_ui'])
 
-const FULL = {
+export const FULL = {
   pages: { code: -32000, message: 'there are too many pages' },
   contexts: { code: -32000, message: 'there are too many browser contexts' },
 } as const
+
+type Asked = { readonly method: string; readonly params: Params }
 
 export class Tenant {
   readonly host: Host
@@ -81,29 +83,38 @@ export class Tenant {
    * Opens a page in one of its contexts, if there is room. The door asks for it itself: a client's
    * session may end before the reply, and what is under way must be counted all the same.
    */
-  openPage(params: Params, read: (reply: Reply) => void): void {
+  openPage(params: Params, client: Client | null, read: (reply: Reply) => void): void {
     if (this.pages().length + this.#pagesExpected >= this.limits.targetsMax) {
       return read({ error: FULL.pages })
     }
     this.#pagesExpected += 1
-    this.host.link.ask('Target.createTarget', params, (reply) => {
+    this.#ask({ method: 'Target.createTarget', params }, client, (reply) => {
       this.#pagesExpected -= 1
       read(reply)
     })
   }
 
-  /** Makes a context that goes with a client, if there is one, and if there is room. */
-  openContext(params: Params, owner: Client | null, read: (reply: Reply) => void): void {
+  /** Makes a context, if there is room; it goes with its client if that is said. */
+  openContext(
+    { isOwned, ...params }: Params & { readonly isOwned: boolean },
+    client: Client,
+    read: (reply: Reply) => void,
+  ): void {
     if (this.#contexts.size + this.#contextsExpected >= this.limits.contextsMax) {
       return read({ error: FULL.contexts })
     }
     this.#contextsExpected += 1
-    this.host.link.ask('Target.createBrowserContext', params, (reply) => {
+    this.#ask({ method: 'Target.createBrowserContext', params }, client, (reply) => {
       this.#contextsExpected -= 1
-      const { browserContextId } = reply.result ?? {}
-      if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
+      const { browserContextId: id } = reply.result ?? {}
+      if (typeof id === 'string') this.#contexts.set(id, isOwned ? client : null)
       read(reply)
     })
+  }
+
+  /** On the door's own line, for a client or for nobody in particular. */
+  #ask(asked: Asked, _client: Client | null, read: (reply: Reply) => void): void {
+    this.host.link.ask(asked.method, asked.params, read)
   }
 
   /** Like Chrome, which always has a page: whoever looks first at an empty session opens one. */
