@@ -69,6 +69,21 @@ describe('a client that asks for all at once', () => {
     await client.send('Browser.close')
   })
 
+  it('cannot make what it says too much for, and that does not count', async () => {
+    const client = await RawCdp.open(server.socketUrl)
+    const url = `data:text/html,${'x'.repeat(300_000)}`
+    const replies = await manyTimes(8, () => client.ask('Target.createTarget', { url }))
+    const deep = `{"url":"about:blank","x":${'['.repeat(99_999)}${']'.repeat(99_999)}}`
+    for (let id = 100; id < 108; id += 1) {
+      client.say(`{"id":${id},"method":"Target.createTarget","params":${deep}}`)
+      replies.push(await client.until((message) => message['id'] === id))
+    }
+    expect(new Set(replies.map(({ error }) => error.code as unknown))).toEqual(new Set([-32_600]))
+    const { targetId } = await client.send('Target.createTarget', { url: url.slice(0, 200_000) })
+    expect((await client.send('Target.getTargets')).targetInfos).toMatchObject([{ targetId }])
+    client.close()
+  })
+
   it('finds one first page, however many look for it', async () => {
     const lists = await manyTimes(8, async () => {
       const response = await fetch(`${server.url}/json?key=first`)

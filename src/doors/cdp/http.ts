@@ -99,7 +99,7 @@ async function openPage(door: CdpDoor, exchange: Exchange, address: Address): Pr
 
 function newPage(tenant: Tenant, url: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    tenant.openPage({ url, browserContextId: tenant.home }, null, ({ result, error }) => {
+    tenant.openPage({ url, browserContextId: tenant.home }, ({ result, error }) => {
       if (error === undefined) return resolve(String(result?.['targetId']))
       reject(new HoldfastError(error === FULL.pages ? 'too_many' : 'browser_gone', error.message))
     })

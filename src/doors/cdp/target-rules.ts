@@ -113,16 +113,14 @@ const createTarget: Rule = (request) => {
   const { browserContextId = tenant.home, url } = params
   if (!tenant.hasContext(browserContextId)) return request.refuse(FAULTS.context)
   if (isInternalUrl(url)) return request.deny("the page is the browser's own")
-  const { client } = request.session
-  tenant.openPage({ ...params, browserContextId }, client, (reply) => request.answer(reply))
+  tenant.openPage({ ...params, browserContextId }, (reply) => request.answer(reply))
 }
 
 const createBrowserContext: Rule = (request) => {
   const { params, tenant, session } = request
   // Chrome would dispose of it at every lost connection; whether that is right is for us to say.
-  const isOwned = params['disposeOnDetach'] === true
-  const wanted = { ...params, disposeOnDetach: false, isOwned }
-  tenant.openContext(wanted, session.client, (reply) => {
+  const owner = params['disposeOnDetach'] === true ? session.client : null
+  tenant.openContext({ ...params, disposeOnDetach: false }, owner, (reply) => {
     const { browserContextId } = reply.result ?? {}
     // Nobody is left to use it.
     const isLeft = session.isOver && typeof browserContextId === 'string'

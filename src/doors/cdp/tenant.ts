@@ -21,7 +21,7 @@ export const FULL = {
   contexts: { code: -32000, message: 'there are too many browser contexts' },
 } as const
 
-type Asked = { readonly method: string; readonly params: Params }
+const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
 
 export class Tenant {
   readonly host: Host
@@ -80,41 +80,40 @@ export class Tenant {
   }
 
   /**
-   * Opens a page in one of its contexts, if there is room. The door asks for it itself: a client's
-   * session may end before the reply, and what is under way must be counted all the same.
+   * Opens a page in one of its contexts, if there is room. The door asks for it itself, and so gets
+   * the reply for certain: a client may be gone before it comes, and what is under way must be
+   * counted all the same.
    */
-  openPage(params: Params, client: Client | null, read: (reply: Reply) => void): void {
+  openPage(params: Params, read: (reply: Reply) => void): void {
     if (this.pages().length + this.#pagesExpected >= this.limits.targetsMax) {
       return read({ error: FULL.pages })
     }
+    if (this.#isLarge(params)) return read({ error: TOO_LARGE })
     this.#pagesExpected += 1
-    this.#ask({ method: 'Target.createTarget', params }, client, (reply) => {
+    this.host.link.ask('Target.createTarget', params, (reply) => {
       this.#pagesExpected -= 1
       read(reply)
     })
   }
 
-  /** Makes a context, if there is room; it goes with its client if that is said. */
-  openContext(
-    { isOwned, ...params }: Params & { readonly isOwned: boolean },
-    client: Client,
-    read: (reply: Reply) => void,
-  ): void {
+  /** Makes a context that goes with a client, if there is one, and if there is room. */
+  openContext(params: Params, owner: Client | null, read: (reply: Reply) => void): void {
     if (this.#contexts.size + this.#contextsExpected >= this.limits.contextsMax) {
       return read({ error: FULL.contexts })
     }
+    if (this.#isLarge(params)) return read({ error: TOO_LARGE })
     this.#contextsExpected += 1
-    this.#ask({ method: 'Target.createBrowserContext', params }, client, (reply) => {
+    this.host.link.ask('Target.createBrowserContext', params, (reply) => {
       this.#contextsExpected -= 1
-      const { browserContextId: id } = reply.result ?? {}
-      if (typeof id === 'string') this.#contexts.set(id, isOwned ? client : null)
+      const { browserContextId } = reply.result ?? {}
+      if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
       read(reply)
     })
   }
 
-  /** On the door's own line, for a client or for nobody in particular. */
-  #ask(asked: Asked, _client: Client | null, read: (reply: Reply) => void): void {
-    this.host.link.ask(asked.method, asked.params, read)
+  /** Throws a RangeError if it nests too deeply to be written at all. */
+  #isLarge(params: Params): boolean {
+    return JSON.stringify(params).length > this.limits.makingCharsMax
   }
 
   /** Like Chrome, which always has a page: whoever looks first at an empty session opens one. */
