@@ -135,6 +135,10 @@ class ChromiumProcess implements BrowserConnection {
     this.#pipe.fail(`the browser took more than ${Math.round(memoryBytesMax / 1e6)} MB of memory`)
   }
 
+  get pid(): number | undefined {
+    return this.#child.pid
+  }
+
   send(...parts: readonly (string | Uint8Array)[]): void {
     this.#pipe.send(...parts)
   }

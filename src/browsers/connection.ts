@@ -3,6 +3,8 @@
  * message says is the door's concern.
  */
 export interface BrowserConnection {
+  /** The process that it leads to, if it was started here. */
+  readonly pid?: number | undefined
   /** One message; its parts are put together. */
   send(...parts: readonly (string | Uint8Array)[]): void
   /** Resolves when nothing is left of it. */

@@ -3,6 +3,7 @@
  * are used, stopped when nobody has used them for a while, and never more than a bound.
  */
 import { HoldfastError, type Clock } from '../core/index.ts'
+import { groupMemory } from '../runners/stragglers.ts'
 import { startChromium } from './chromium.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import { connectEndpoint } from './endpoint.ts'
@@ -109,6 +110,16 @@ export class Browser {
 
   constructor(name: string) {
     this.name = name
+  }
+
+  /** Null: somebody else runs it. */
+  get pid(): number | null {
+    return this.connection?.pid ?? null
+  }
+
+  /** What all of its processes take; null where that is not known. */
+  async memoryBytes(): Promise<number | null> {
+    return this.pid === null ? null : groupMemory(this.pid)
   }
 
   send(...parts: readonly (string | Uint8Array)[]): void {

@@ -1,5 +1,6 @@
 /** `--browser`, `--cdp-port` and what belongs to them. */
 import { BROWSER_LIMITS, type BrowserSpec } from '../browsers/index.ts'
+import { CDP_LIMITS } from '../doors/cdp/limits.ts'
 import type { Agent } from '../index.ts'
 import type { HoldfastServer, Logger } from '../server/index.ts'
 import { listFlag, numberFlag, textFlag, UsageError, type Flags, type Values } from './command.ts'
@@ -9,6 +10,7 @@ export type BrowserSettings = {
   /** Null: no port of its own. */
   readonly cdpPort: number | null
   readonly browsersMax: number
+  readonly browserSessionsMax: number
   readonly browserMemoryMb: number
   readonly recordings: string | null
 }
@@ -18,6 +20,7 @@ export const BROWSER_FLAGS: Flags = {
   'own-browsers': { type: 'boolean' },
   'browser-arg': { type: 'string', multiple: true },
   'browsers-max': { type: 'string' },
+  'browser-sessions-max': { type: 'string' },
   'browser-memory': { type: 'string' },
   record: { type: 'string' },
   'cdp-port': { type: 'string' },
@@ -31,6 +34,7 @@ export const BROWSER_HELP = [
   ['--browser-arg FLAG', 'a flag for every browser that is started; may be repeated'],
   ['--own-browsers', 'a browser for every session, instead of a browser context'],
   ['--browsers-max N', `how many browsers run at once (${BROWSER_LIMITS.runningMax})`],
+  ['--browser-sessions-max N', `how many sessions share one (${CDP_LIMITS.browserSessionsMax})`],
   ['--browser-memory MB', 'what one browser may take of the memory (8590)'],
   ['--record DIR', 'where the traffic of clients that ask for it is written down, redacted'],
   ['--cdp-port N', 'the first browser on a port of its own, as Chrome would have it'],
@@ -59,6 +63,11 @@ export function readBrowsers(values: Values): BrowserSettings {
     min: 1,
     max: 1_000,
   })
+  const browserSessionsMax = numberFlag(values, 'browser-sessions-max', {
+    fallback: CDP_LIMITS.browserSessionsMax,
+    min: 1,
+    max: 100_000,
+  })
   const browserMemoryMb = numberFlag(values, 'browser-memory', {
     fallback: Math.round(BROWSER_LIMITS.memoryBytesMax / 1e6),
     min: 100,
@@ -66,7 +75,8 @@ export function readBrowsers(values: Values): BrowserSettings {
   })
   const port = cdpPort === -1 ? null : cdpPort
   const recordings = textFlag(values, 'record')
-  return { browsers, cdpPort: port, browsersMax, browserMemoryMb, recordings }
+  const bounds = { browsersMax, browserSessionsMax, browserMemoryMb }
+  return { browsers, cdpPort: port, ...bounds, recordings }
 }
 
 /** `NAME=WHAT`, or only what it is: then its name is `chromium`, or `browser` for an address. */

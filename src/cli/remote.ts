@@ -3,6 +3,7 @@
  */
 import { readFileSync } from 'node:fs'
 import type { ErrorCode } from '../core/index.ts'
+import type { BrowserView } from '../doors/cdp/overview.ts'
 import type { SessionRowView } from '../wire/views.ts'
 import { textFlag, UsageError, type Flags, type Values } from './command.ts'
 
@@ -30,6 +31,9 @@ export type SessionPage = {
   readonly sessions: readonly SessionRowView[]
   readonly nextCursor: string | null
 }
+
+/** A browser that runs there: the view of the CDP door. */
+export type RunningBrowser = BrowserView
 
 export class Remote {
   readonly url: string
@@ -77,6 +81,16 @@ export class Remote {
 
   list(query: Readonly<Record<string, string>>): Promise<SessionPage> {
     return this.json(`/v1/sessions?${new URLSearchParams(query).toString()}`)
+  }
+
+  /** The browsers that run there; none if it is too old to tell. */
+  async browsers(): Promise<readonly RunningBrowser[]> {
+    try {
+      return (await this.json<{ browsers: RunningBrowser[] }>('/v1/browsers')).browsers
+    } catch (error) {
+      if (error instanceof RemoteError && error.code === 'route_unknown') return []
+      throw error
+    }
   }
 
   /** The open session of a key, if there is one. */

@@ -172,6 +172,7 @@ async function listen(
   const server = await startServer({
     ...access,
     browsers: settings.browsers,
+    cdpLimits: { browserSessionsMax: settings.browserSessionsMax },
     browserLimits: {
       runningMax: settings.browsersMax,
       memoryBytesMax: settings.browserMemoryMb * 1e6,

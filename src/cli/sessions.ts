@@ -1,14 +1,14 @@
 /** `holdfast sessions`: which there are, newest first. */
 import type { SessionRowView } from '../wire/views.ts'
 import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { Remote, REMOTE_FLAGS, REMOTE_HELP } from './remote.ts'
+import { Remote, REMOTE_FLAGS, REMOTE_HELP, type RunningBrowser } from './remote.ts'
 
 const PAGE = 500
 
 export const sessions: Command = {
   name: 'sessions',
   usage: 'sessions [--state open|closed] [--key KEY] [flags]',
-  summary: 'Lists the sessions of a running server, newest first.',
+  summary: 'Lists the sessions of a running server, newest first, and its browsers.',
   flags: {
     ...REMOTE_FLAGS,
     state: { type: 'string' },
@@ -39,9 +39,16 @@ async function listSessions(values: Values, words: readonly string[]): Promise<n
     const value = textFlag(values, name)
     return value === null ? [] : [[name, value] as const]
   })
-  const found = await collect(new Remote(values), Object.fromEntries(filters), limit)
+  const remote = new Remote(values)
+  const found = await collect(remote, Object.fromEntries(filters), limit)
   if (values['json'] === true) for (const session of found) console.log(JSON.stringify(session))
-  else printTable(found)
+  else {
+    printSessions(found)
+    // Browsers have neither a key nor labels, and none that has ended is told of.
+    if (filters.every(([name, value]) => name === 'state' && value === 'open')) {
+      printBrowsers(await remote.browsers())
+    }
+  }
   return 0
 }
 
@@ -63,7 +70,7 @@ export async function collect(
   return found
 }
 
-function printTable(found: readonly SessionRowView[]): void {
+function printSessions(found: readonly SessionRowView[]): void {
   if (found.length === 0) return console.log('no sessions')
   const rows = found.map(({ id, key, agent, state, seq, updatedAt }) => [
     id,
@@ -73,7 +80,28 @@ function printTable(found: readonly SessionRowView[]): void {
     String(seq),
     new Date(updatedAt).toISOString(),
   ])
-  const lines = [['ID', 'KEY', 'AGENT', 'STATE', 'EVENTS', 'CHANGED'], ...rows]
+  printTable([['ID', 'KEY', 'AGENT', 'STATE', 'EVENTS', 'CHANGED'], ...rows])
+}
+
+function printBrowsers(found: readonly RunningBrowser[]): void {
+  if (found.length === 0) return
+  const rows = found.map((browser) => [
+    browser.name,
+    browser.session === null ? 'shared' : printable(browser.key ?? browser.session),
+    browser.pid === null ? '-' : String(browser.pid),
+    browser.health,
+    String(browser.sessions),
+    String(browser.clients),
+    String(browser.pages),
+    browser.memoryBytes === null ? '-' : `${Math.round(browser.memoryBytes / 1e6)} MB`,
+    new Date(browser.startedAt).toISOString(),
+  ])
+  const head = 'BROWSER FOR PID HEALTH SESSIONS CLIENTS PAGES MEMORY STARTED'.split(' ')
+  console.log('')
+  printTable([head, ...rows])
+}
+
+function printTable(lines: readonly (readonly string[])[]): void {
   const widths = lines[0]!.map((_, column) =>
     Math.max(...lines.map((line) => Array.from(line[column]!).length)),
   )

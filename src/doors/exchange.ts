@@ -21,6 +21,15 @@ export type Premises = {
   readonly mayStillWatch: (request: IncomingMessage) => boolean
   /** How many sockets are open. */
   readonly sockets: () => number
+  /** The browsers behind the server; null where it has none. */
+  readonly browsers?: () => Browsers | null
+}
+
+/** What is to be known of them. */
+export interface Browsers {
+  /** Each that runs, as JSON. */
+  browsers(): Promise<readonly object[]>
+  countsNow(): Readonly<Record<string, number>>
 }
 
 /** What a request asks for, as its path says. */

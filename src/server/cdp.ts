@@ -3,8 +3,8 @@
  * its own if one browser has it. Clients of this protocol often take nothing but an address, so a
  * token may stand in its query; it is never told again but to who sent it.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { asHoldfastError, HoldfastError } from '../core/index.ts'
@@ -16,6 +16,8 @@ import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
 import { Exchange, type Premises } from '../doors/exchange.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
+import { plainAddress } from './addresses.ts'
+import { newServer } from './bounded-server.ts'
 import { refuseUpgrade } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
@@ -64,9 +66,10 @@ export class CdpEntrance {
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
   async listen(browser: string, { host, port }: { host: string; port: number }): Promise<number> {
     const own: OwnPort = { browser, key: SHARED_KEY }
-    const server = createServer((request, response) => {
+    const server = newServer((request, response) => {
       this.serve(request, response, own)
     })
+    server.on('connection', (socket) => this.#portOnConnection(socket))
     server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
       this.upgrade(request, { stream, head }, own)
     })
@@ -76,6 +79,13 @@ export class CdpEntrance {
       server.listen({ host, port }, resolve)
     })
     return (server.address() as AddressInfo).port
+  }
+
+  /** A client's connections are counted, whichever port they come to. */
+  #portOnConnection(socket: Socket): void {
+    const address = plainAddress(socket.remoteAddress ?? '')
+    if (!this.#access.connected(address)) return void socket.destroy()
+    socket.once('close', () => this.#access.disconnected(address))
   }
 
   serve(request: IncomingMessage, response: ServerResponse, own: OwnPort | null = null): void {

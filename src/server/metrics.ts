@@ -18,6 +18,7 @@ export function renderMetrics(premises: Premises, delay: IntervalHistogram): str
   const metrics = [
     ...counters(premises),
     ...gauges(premises),
+    ...browserGauges(premises),
     answers(premises),
     ...forwards(premises),
     loopDelay(delay),
@@ -46,6 +47,23 @@ function gauges({ holdfast, sockets }: Premises): readonly Metric[] {
     gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use', heapUsed),
     gauge('process_uptime_seconds', 'how long the process has run', process.uptime()),
   ]
+}
+
+const BROWSER_GAUGES = {
+  browsers: ['holdfast_browsers', 'browsers that run'],
+  sessions: ['holdfast_browser_sessions', 'browser sessions that have a part of one'],
+  clients: ['holdfast_browser_clients', 'clients of browsers, connected or waited for'],
+  attached: ['holdfast_cdp_sessions', 'CDP sessions of clients with browsers and targets'],
+  waiting: ['holdfast_cdp_commands_waiting', 'CDP commands that have no reply yet'],
+  pages: ['holdfast_browser_pages', 'pages that are open'],
+} as const
+
+function browserGauges({ browsers }: Premises): readonly Metric[] {
+  const counts = browsers?.()?.countsNow()
+  if (counts === undefined) return []
+  return Object.entries(BROWSER_GAUGES).map(([count, [name, help]]) =>
+    gauge(name, help, counts[count] ?? 0),
+  )
 }
 
 function draining(holdfast: Premises['holdfast']): number {

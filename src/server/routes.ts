@@ -12,6 +12,32 @@ import { openApiDocument } from './openapi.ts'
 
 const status: Schema = { type: 'object', properties: { status: { type: 'string' } } }
 
+const count: Schema = { type: 'integer' }
+const browserList: Schema = {
+  type: 'object',
+  required: ['browsers'],
+  properties: {
+    browsers: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: {
+          name: { type: 'string' },
+          session: { type: ['string', 'null'], description: 'Whose it is alone; null: shared.' },
+          key: { type: ['string', 'null'] },
+          health: { enum: ['good', 'silent'] },
+          pid: { type: ['integer', 'null'] },
+          sessions: count,
+          clients: count,
+          pages: count,
+          startedAt: count,
+          memoryBytes: { type: ['integer', 'null'] },
+        },
+      },
+    },
+  },
+}
+
 /** How whatever is asked at this path is refused, also if nothing is there. */
 export function refusalForm(target: string): RefusalForm {
   return isOpenAiPath(target) ? openAiRefusal : problemRefusal
@@ -75,6 +101,15 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
     },
     {
       method: 'GET',
+      path: '/v1/browsers',
+      name: 'listBrowsers',
+      summary: 'The browsers that this server runs now',
+      scope: 'watch',
+      answers: { 200: json('All of them.', browserList) },
+      handle: sendBrowsers,
+    },
+    {
+      method: 'GET',
       path: '/metrics',
       name: 'getMetrics',
       summary: 'Numbers for Prometheus',
@@ -91,6 +126,12 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
 const notReady = {
   description: 'It does not; the problem says why.',
   content: { 'application/problem+json': reference('Problem') },
+}
+
+async function sendBrowsers(exchange: Exchange): Promise<void> {
+  exchange.query([])
+  const browsers = (await exchange.premises.browsers?.()?.browsers()) ?? []
+  exchange.reply(200, { browsers })
 }
 
 function sendInspector(exchange: Exchange): void {

@@ -4,19 +4,21 @@
  * It stops in order: first no new turn is taken while those that run may end, then every stream is
  * told and the store is closed, then what is left of the connections is cut.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/index.ts'
-import { CdpDoor, type CdpCounts } from '../doors/cdp/door.ts'
+import { CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
+import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
 import type { Route } from '../doors/route.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
+import { newServer } from './bounded-server.ts'
 import { CdpEntrance } from './cdp.ts'
 import { answerPreflight, isPreflight, letRead } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
@@ -95,8 +97,9 @@ export class HoldfastServer {
     const sockets = (): number => this.#hub.count
     const forwards = this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }
     const answered = new Map<number, number>()
-    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch, sockets }
-    this.#premises = { ...shared, ...forwards }
+    const browsers = (): CdpDoor | null => this.#cdp?.door ?? null
+    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch }
+    this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#closeTokens = () => options.tokens?.close()
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
@@ -288,21 +291,4 @@ export class HoldfastServer {
 function refusalHeaders({ status, details: { allowed } }: HoldfastError): Headers {
   if (Array.isArray(allowed)) return ['Allow', allowed.join(', ')]
   return status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
-}
-
-function newServer(serve: (request: IncomingMessage, response: ServerResponse) => void): Server {
-  const limits = SERVER_LIMITS
-  const server = createServer(
-    {
-      maxHeaderSize: limits.headerBytesMax,
-      headersTimeout: limits.headersMs,
-      requestTimeout: limits.requestMs,
-      keepAliveTimeout: limits.keepAliveMs,
-      connectionsCheckingInterval: limits.headersMs / 2,
-    },
-    serve,
-  )
-  server.maxHeadersCount = limits.headersMax
-  server.maxConnections = limits.connectionsMax
-  return server
 }

@@ -1,6 +1,7 @@
 /** Whoever has no business here, whoever floods, and whoever looks where nothing is of its own. */
 import { createHash } from 'node:crypto'
 import { request } from 'node:http'
+import type { Socket } from 'node:net'
 import { chromium } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TokenList } from '../../src/server/tokens.ts'
@@ -42,6 +43,14 @@ function status(path: string, headers: Record<string, string> = {}): Promise<num
 async function refused(query: string, headers: Record<string, string> = {}): Promise<boolean> {
   const client = new RawCdp(`${server.socketUrl}${query}`, { headers })
   return (await client.closed) === 1006
+}
+
+/** The beginning of a masked text frame of this length. */
+function header(length: number): Buffer {
+  const frame = Buffer.alloc(14)
+  frame.set([0x81, 0xff])
+  frame.writeBigUInt64BE(BigInt(length), 2)
+  return frame
 }
 
 describe('who is not let in', () => {
@@ -107,6 +116,21 @@ describe('a client that means no good', () => {
     const { result } = await one.send('Runtime.evaluate', { expression: '5' }, sessionId)
     expect(result.value).toBe(5)
     one.close()
+    other.close()
+  })
+
+  it.each([
+    ['is not masked', Buffer.from([0x81, 0x02, 0x7b, 0x7d]), 1002],
+    ['has an opcode that is not there', Buffer.from([0x83, 0x80, 0, 0, 0, 0]), 1002],
+    ['is no UTF-8', Buffer.from([0x81, 0x81, 0, 0, 0, 0, 0xff]), 1007],
+    ['says that it is larger than may be', header(2 ** 40), 1009],
+  ])('is closed when a frame %s, and the others go on', async (_, frame, code) => {
+    const address = `${server.socketUrl}?token=${TOKEN}`
+    const [bad, other] = [await RawCdp.open(address), await RawCdp.open(address)]
+    // What `ws` itself would never send.
+    ;(bad.socket as unknown as { _socket: Socket })._socket.write(frame)
+    expect(await bad.closed).toBe(code)
+    expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
     other.close()
   })
 

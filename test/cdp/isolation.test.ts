@@ -33,10 +33,16 @@ async function pageOf(client: RawCdp, url = 'about:blank') {
   return { targetId: targetId as string, sessionId: sessionId as string }
 }
 
+async function browserTargets(client: RawCdp): Promise<string[]> {
+  await client.send('Target.setDiscoverTargets', { discover: true, filter: [{}] })
+  const infos = client.events('Target.targetCreated').map(({ params }) => params.targetInfo)
+  return infos.filter(({ type }) => type === 'browser').map(({ targetId }) => targetId as string)
+}
+
 describe('another client', () => {
   it('is not told of targets, contexts and sessions', async () => {
     const [one, other] = [await connect(), await connect()]
-    await other.send('Target.setDiscoverTargets', { discover: true })
+    await other.send('Target.setDiscoverTargets', { discover: true, filter: [{}] })
     await other.send('Target.setAutoAttach', {
       autoAttach: true,
       waitForDebuggerOnStart: false,
@@ -45,12 +51,21 @@ describe('another client', () => {
     const { targetId } = await pageOf(one, `${site.url}/mine`)
     await one.send('Target.createBrowserContext')
     const own = await pageOf(other)
-    const { targetInfos } = await other.send('Target.getTargets')
+    const filter = [{ type: 'page' }]
+    const { targetInfos } = await other.send('Target.getTargets', { filter })
     expect(targetInfos.map((info: any) => info.targetId)).toEqual([own.targetId])
     expect((await other.send('Target.getBrowserContexts')).browserContextIds).toEqual([])
     const told = JSON.stringify(other.messages)
     expect(told).toContain(own.targetId)
     expect(told).not.toContain(targetId)
+    // The browser itself is a target too: to each only its own way to it.
+    const browsers = await Promise.all([one, other].map((client) => browserTargets(client)))
+    expect(browsers.map(({ length }) => length)).toEqual([1, 1])
+    const [theirs] = browsers[0]!
+    for (const method of ['Target.attachToTarget', 'Target.getTargetInfo']) {
+      expect(await other.ask(method, { targetId: theirs })).toHaveProperty('error')
+      expect(await one.ask(method, { targetId: theirs, flatten: true })).toHaveProperty('result')
+    }
   })
 
   it('cannot attach to, look at, show or close a page, nor open one in its context', async () => {

@@ -2,7 +2,10 @@
  * The protocol's own rules: the same conversation with bare Chromium and through the door must be
  * the same, but for the names of things.
  */
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { WebSocket, WebSocketServer } from 'ws'
 import { startBareChromium, type BareChromium } from '../support/bare-chromium.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp, type Message } from '../support/raw-cdp.ts'
@@ -18,6 +21,30 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all([server.close(), bare.close(), site.close()])
 })
+
+/** Stands before Chromium and notes the names of sessions that it gives. */
+async function startSpy(address: string) {
+  const sessions = new Set<string>()
+  const proxy = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+  await once(proxy, 'listening')
+  proxy.on('connection', (socket) => {
+    const upstream = new WebSocket(address)
+    const isOpen = once(upstream, 'open')
+    socket.on('message', (data: Buffer) => void isOpen.then(() => upstream.send(data.toString())))
+    upstream.on('message', (data: Buffer) => {
+      const text = data.toString()
+      for (const [, name = ''] of text.matchAll(/"sessionId":"(\w+)"/g)) sessions.add(name)
+      socket.send(text)
+    })
+    socket.on('close', () => upstream.close())
+  })
+  const { port } = proxy.address() as AddressInfo
+  const close = async (): Promise<void> => {
+    for (const socket of proxy.clients) socket.terminate()
+    await new Promise((resolve) => proxy.close(resolve))
+  }
+  return { sessions, url: `ws://127.0.0.1:${port}/devtools/browser/spied`, close }
+}
 
 type Conversation = (client: RawCdp) => Promise<unknown>
 
@@ -155,6 +182,36 @@ describe('a session', () => {
     expect(JSON.stringify(door)).toContain('42')
   })
 
+  it.each([
+    ['one without flatten and one with', [false, true], false],
+    ['one with flatten and one without', [true, false], false],
+    ['many of both, in any order', [false, true, true, false, true, false, false], false],
+    ['both, while the client attaches to all that is new', [false, true, false], true],
+  ])('is what its own command asked for: %s at once', async (_, flattens, isAuto) => {
+    const { chrome, door } = await both(async (client) => {
+      const { targetId } = await client.send('Target.createTarget', { url: 'about:blank' })
+      const autoAttach = { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }
+      const filter = [{ type: 'page' }]
+      const isReady = isAuto ? client.send('Target.setAutoAttach', { ...autoAttach, filter }) : null
+      const attached = await Promise.all(
+        flattens.map((flatten) => client.send('Target.attachToTarget', { targetId, flatten })),
+      )
+      await isReady
+      const isOwn = ({ params }: Message): boolean => params.targetInfo.targetId === targetId
+      const told = client.events('Target.attachedToTarget').filter(isOwn)
+      const names = told.map(({ params }) => params.sessionId as string)
+      const values = names.map(async (name) => {
+        const { result, error } = await client.ask('Runtime.evaluate', { expression: '7' }, name)
+        return [name, result?.result.value ?? error.code]
+      })
+      return { attached, values: await Promise.all(values) }
+    })
+    expect(door).toEqual(chrome)
+    const wanted = flattens.map((flatten) => (flatten ? 7 : -32_001))
+    const values = (door as { values: [string, number][] }).values.map(([, value]) => value)
+    expect(values).toEqual(isAuto ? [7, ...wanted] : wanted)
+  })
+
   it('ends with its target, and every one of its sessions is told', async () => {
     const { chrome, door } = await both(async (client) => {
       const { targetId } = await newPage(client)
@@ -194,6 +251,29 @@ describe('a session', () => {
     })
     expect(door).toEqual(chrome)
     expect(door).toMatchObject({ heard: [], sent: true })
+  })
+
+  it('has a name that the browser never gave, and the browser’s own stays here', async () => {
+    const spy = await startSpy(bare.socketUrl)
+    const spied = await serveCdp({ browsers: { chromium: { address: spy.url } } })
+    const client = await RawCdp.open(spied.socketUrl)
+    site.pages['/work'] = '<script>new Worker("/worker.js")</script>'
+    const { targetId, sessionId } = await newPage(client, `${site.url}/work`)
+    const autoAttach = { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }
+    await client.send('Target.setAutoAttach', autoAttach, sessionId)
+    await client.until(({ params }) => params?.targetInfo?.type === 'worker')
+    for (const flatten of [true, false]) {
+      await client.send('Target.attachToTarget', { targetId, flatten })
+      await client.ask('Target.attachToTarget', { targetId, flatten }, sessionId)
+    }
+    await client.send('Target.closeTarget', { targetId })
+    await client.until(({ method }) => method === 'Target.detachedFromTarget')
+    expect(spy.sessions.size).toBeGreaterThan(5)
+    const told = JSON.stringify(client.messages)
+    expect([...spy.sessions].filter((name) => told.includes(name))).toEqual([])
+    client.close()
+    await spied.close()
+    await spy.close()
   })
 
   it('survives hundreds of others that come and go, and nothing of them stays', async () => {

@@ -1,18 +1,20 @@
 /** Ways around the rules, and messages that would be the end of a server: each was possible once. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { chromium } from 'playwright-core'
 import puppeteer from 'puppeteer-core'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
-import { RawCdp } from '../support/raw-cdp.ts'
+import { RawCdp, type Message } from '../support/raw-cdp.ts'
 
 let server: CdpServer
 let site: Server
 let siteUrl: string
 let folder: string
+const pages: Record<string, string> = {}
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'holdfast-walls-'))
@@ -22,7 +24,7 @@ beforeAll(async () => {
       'content-type': isFile ? 'application/octet-stream' : 'text/html',
       ...(isFile ? { 'content-disposition': 'attachment' } : {}),
     })
-    response.end('a site')
+    response.end(pages[request.url ?? ''] ?? 'a site')
   })
   await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve))
   siteUrl = `http://127.0.0.1:${(site.address() as AddressInfo).port}`
@@ -99,6 +101,81 @@ it('downloads are told to those whose they are', async () => {
   expect(client.events('Browser.downloadWillBegin')).toHaveLength(1)
   expect(other.messages.filter(({ method }) => method?.startsWith('Browser.download'))).toEqual([])
   client.close()
+  other.close()
+})
+
+/** A page with a frame of its own site, and one of another that has a frame of its own again. */
+async function framedPage(): Promise<string> {
+  const elsewhere = siteUrl.replace('127.0.0.1', 'localhost')
+  pages['/inner'] = '<p>inner</p>'
+  pages['/outer'] = '<iframe src="/inner"></iframe>'
+  pages['/framed'] = `<iframe src="/inner"></iframe><iframe src="${elsewhere}/outer"></iframe>`
+  return `${siteUrl}/framed`
+}
+
+it('downloads that frames begin are told to those whose frames they are', async () => {
+  const [client, other] = [await RawCdp.open(server.socketUrl), await RawCdp.open(server.socketUrl)]
+  const behavior = { behavior: 'allow', downloadPath: folder, eventsEnabled: true }
+  for (const each of [client, other]) await each.send('Browser.setDownloadBehavior', behavior)
+  await pageOf(other, siteUrl)
+  const browser = await chromium.connectOverCDP(server.url)
+  const page = await browser.contexts()[0]!.newPage()
+  await page.goto(await framedPage())
+  await expect.poll(() => page.frames().length).toBe(4)
+  for (const [n, frame] of page.frames().entries()) {
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      frame.evaluate(`location.href = '/file-${n}'`),
+    ])
+    expect([await download.failure(), new URL(download.url()).pathname]).toEqual([
+      null,
+      `/file-${n}`,
+    ])
+  }
+  const { sessionId } = await pageOf(client, 'about:blank')
+  await client.send('Page.enable', {}, sessionId)
+  await client.send('Page.navigate', { url: await framedPage() }, sessionId)
+  await client.until(({ method }) => method === 'Page.loadEventFired')
+  const expression = `frames[0].location.href = '/file-raw'`
+  await client.send('Runtime.evaluate', { expression }, sessionId)
+  const isDone = ({ method, params }: Message): boolean =>
+    method === 'Browser.downloadProgress' && params.state === 'completed'
+  await client.until(isDone)
+  const told = client.messages.filter(({ method }) => method?.startsWith('Browser.download'))
+  expect(told[0]).toMatchObject({
+    method: 'Browser.downloadWillBegin',
+    params: { url: `${siteUrl}/file-raw` },
+  })
+  expect(new Set(told.map(({ params }) => params.guid as unknown)).size).toBe(1)
+  await other.send('Browser.getVersion')
+  expect(other.messages.filter(({ method }) => method?.startsWith('Browser.download'))).toEqual([])
+  await browser.close()
+  client.close()
+  other.close()
+})
+
+it('Puppeteer has its downloads, while others have theirs', async () => {
+  const other = await RawCdp.open(server.socketUrl)
+  const behavior = { behavior: 'allow', downloadPath: folder, eventsEnabled: true }
+  await other.send('Browser.setDownloadBehavior', behavior)
+  const browser = await puppeteer.connect({
+    browserWSEndpoint: server.socketUrl,
+    downloadBehavior: { policy: 'allow', downloadPath: folder },
+  })
+  const page = await browser.newPage()
+  await page.goto(await framedPage())
+  const session = await browser.target().createCDPSession()
+  await session.send('Browser.setDownloadBehavior', behavior as any)
+  const done = new Promise<string>((resolve) => {
+    session.on('Browser.downloadProgress', ({ state }) => {
+      if (state === 'completed') resolve(state)
+    })
+  })
+  await page.frames()[1]!.evaluate(`location.href = '/file-puppeteer'`)
+  expect(await done).toBe('completed')
+  await expect.poll(() => readdir(folder)).toContain('file-puppeteer')
+  expect(other.messages.filter(({ method }) => method?.startsWith('Browser.download'))).toEqual([])
+  await browser.close()
   other.close()
 })
 

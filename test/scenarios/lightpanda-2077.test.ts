@@ -63,9 +63,9 @@ describe.each<Quirk>(['before', 'since'])('a backend as Lightpanda was %s #2077'
   })
 })
 
-describe('the sessions that Holdfast makes of one', () => {
+describe.each<Quirk>(['before', 'since'])('sessions on a backend as it was %s', (quirk) => {
   it('have their own domains, events and clients, although the backend has not', async () => {
-    const double = await LightpandaDouble.start(bare.socketUrl, 'before')
+    const double = await LightpandaDouble.start(bare.socketUrl, quirk)
     const server = await serveCdp({ browsers: { chromium: { address: double.url, repair: true } } })
     const [client, other] = [
       await RawCdp.open(server.socketUrl),

@@ -49,7 +49,7 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
     query,
     rest,
     token: values['token'],
-    key: values['key'] ?? port?.key,
+    key: keyOf(values['key']) ?? port?.key,
     reconnect: policyOf(values['reconnect']),
     graceMs: millisecondsOf('graceMs', values['graceMs']),
     ttlMs: millisecondsOf('ttlMs', values['ttlMs']),
@@ -69,6 +69,12 @@ function readQuery(text: string) {
   }
   const query = text.slice(0, text.length - rest.length).replace(/&$/, '')
   return { query, rest, values }
+}
+
+/** An empty one is no name, and most likely a variable that was not set. */
+function keyOf(text: string | undefined): string | undefined {
+  if (text === '') throw new HoldfastError('bad_request', 'the key in the address is empty')
+  return text
 }
 
 function policyOf(text: string | undefined): ResolveOptions['reconnect'] {

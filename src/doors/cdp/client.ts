@@ -9,6 +9,7 @@ import { textOf } from './link.ts'
 import type { Recording } from './recording.ts'
 import { obey } from './rules.ts'
 import { Session, type SessionOptions } from './session.ts'
+import type { TargetInfo } from './targets.ts'
 import type { Tenant } from './tenant.ts'
 
 /** Where a client's messages go. */
@@ -63,9 +64,18 @@ export class Client {
     return this.#outlet.mayReturn
   }
 
+  /** Whether it may know of a target: of the browser itself, too, by its own way to it. */
+  knows(info: TargetInfo): boolean {
+    return this.tenant.owns(info) || this.isBrowser(info.targetId)
+  }
+
+  isBrowser(target: unknown): boolean {
+    return target !== undefined && target === this.host.targets.browserOf(this.root.upstream)
+  }
+
   /** It has as many sessions as it may have. */
   get isFull(): boolean {
-    return this.#sessions.size >= CDP_LIMITS.sessionsMax
+    return this.#sessions.size >= this.tenant.limits.sessionsMax
   }
 
   deliver(message: Buffer): void {

@@ -17,6 +17,7 @@ import type { Params } from './command.ts'
 import { HeldCarrier } from './held-carrier.ts'
 import { Host } from './host.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
+import { browserView, countsOf, type BrowserView, type CdpCounts } from './overview.ts'
 import { Recording } from './recording.ts'
 import { Seat, type Carrier } from './seat.ts'
 import { Tenant } from './tenant.ts'
@@ -43,7 +44,9 @@ export class CdpDoor {
   /** Names each browser in addresses, as Chrome does; new with every start of the server. */
   readonly #ids = new Map<string, string>()
   readonly #versions = new Map<string, Params>()
+  /** By its place: those that start, too, and those that run. */
   readonly #hosts = new Map<string, Promise<Host>>()
+  readonly #running = new Map<string, Host>()
   /** Places to which clients may come back, by attachment. */
   readonly #held = new Map<string, HeldSeat>()
   /** By the session's id. */
@@ -99,7 +102,7 @@ export class CdpDoor {
       message: (message) => host?.link.receive(message),
       closed: (reason) => this.#hostClosed(place, host, reason),
     })
-    const started = new Host(browser, isOwn)
+    const started = new Host(browser, { name, isOwn, startedAt: clock.now() })
     host = started
     const late = clock.after(limits.startMs, () => started.stop())
     try {
@@ -110,6 +113,7 @@ export class CdpDoor {
     } finally {
       late()
     }
+    this.#running.set(place, started)
     started.watch(clock, limits)
     started.onIdle = () => {
       clock.after(isOwn ? 0 : limits.idleMs, () => this.#stopIdle(place, started))
@@ -120,13 +124,20 @@ export class CdpDoor {
 
   #stopIdle(place: string, host: Host): void {
     if (host.tenants.size > 0 || host.expected > 0 || host.link.closed !== null) return
-    this.#hosts.delete(place)
+    this.#forget(place, host)
     host.stop()
+  }
+
+  /** Its place is free, unless another has it already. */
+  #forget(place: string, host: Host | null): void {
+    if (host === null || this.#running.get(place) !== host) return
+    this.#running.delete(place)
+    this.#hosts.delete(place)
   }
 
   /** A browser that ends takes its sessions with it, and each is told why. */
   #hostClosed(place: string, host: Host | null, reason: string): void {
-    this.#hosts.delete(place)
+    this.#forget(place, host)
     host?.link.close(reason)
     const error = new HoldfastError('browser_gone', reason)
     for (const tenant of [...(host?.tenants ?? [])]) this.#endTenant(tenant, error)
@@ -136,8 +147,8 @@ export class CdpDoor {
   async session({ browser, key, reconnect, graceMs, ttlMs }: Address): Promise<SessionHandle> {
     this.#pool.spec(browser)
     const { agents } = this.holdfast.authority
-    return this.holdfast.resolve({
-      ...(key === undefined ? {} : { key: `cdp:${browser}:${key}` }),
+    return this.holdfast.resolveBrowser({
+      ...(key === undefined ? {} : { key: `${browser}:${key}` }),
       ...(agents.includes(BROWSER_AGENT) ? { agent: BROWSER_AGENT } : {}),
       reconnect: reconnect ?? (key === undefined ? 'none' : 'reopen'),
       ...(graceMs === undefined ? {} : { graceMs }),
@@ -158,10 +169,14 @@ export class CdpDoor {
 
   async #makeTenant(browser: string, session: SessionHandle): Promise<Tenant> {
     const host = await this.host(browser, session.id)
+    if (host.tenants.size + host.expected >= this.limits.browserSessionsMax) {
+      throw new HoldfastError('too_many', 'this browser has as many sessions as it may have')
+    }
     host.expected += 1
     try {
       const { browserContextId } = await host.link.command('Target.createBrowserContext')
-      const tenant = new Tenant({ host, session, home: String(browserContextId) })
+      const { limits } = this
+      const tenant = new Tenant({ host, session, home: String(browserContextId), limits })
       host.tenants.add(tenant)
       const { seq } = await session.state()
       void this.#follow(tenant, seq)
@@ -213,8 +228,17 @@ export class CdpDoor {
   }
 
   async #seat(tenant: Tenant, newcomer: Newcomer, record: boolean): Promise<Seat> {
+    this.#assertRoom(tenant, newcomer)
+    tenant.expected += 1
+    try {
+      return await this.#makeSeat(tenant, newcomer, record)
+    } finally {
+      tenant.expected -= 1
+    }
+  }
+
+  async #makeSeat(tenant: Tenant, newcomer: Newcomer, record: boolean): Promise<Seat> {
     const { carrier, target } = newcomer
-    this.#assertRoom(tenant, target)
     const recording = record ? await this.#record(tenant) : null
     const upstream = await attach(tenant, target)
     try {
@@ -238,8 +262,11 @@ export class CdpDoor {
     }
   }
 
-  #assertRoom(tenant: Tenant, target: string | null): void {
-    if (tenant.clients.size >= this.limits.clientsMax) {
+  #assertRoom(tenant: Tenant, { carrier, target }: Newcomer): void {
+    const { clientsMax, browserClientsMax } = this.limits
+    // Who comes back by a key alone takes a place that is there already.
+    const isFull = tenant.placesFor(carrier.mayReturn) >= clientsMax
+    if (isFull || tenant.host.places >= browserClientsMax) {
       throw new HoldfastError('too_many', 'too many clients are connected to this browser')
     }
     if (target === null || tenant.target(target) !== null) return
@@ -285,18 +312,17 @@ export class CdpDoor {
 
   /** What is held now, all browsers together: to see that nothing is left behind. */
   async counts(): Promise<CdpCounts> {
-    const hosts = await Promise.all([...this.#hosts.values()].map((host) => host.catch(() => null)))
-    const sum = (count: (host: Host) => number): number =>
-      hosts.reduce((total, host) => total + (host === null ? 0 : count(host)), 0)
-    return {
-      browsers: hosts.length,
-      sessions: sum(({ tenants }) => tenants.size),
-      clients: sum(({ tenants }) => [...tenants].reduce((n, { clients }) => n + clients.size, 0)),
-      // Without the line's own, which listens for targets.
-      attached: sum(({ link }) => link.sessions - 1),
-      waiting: sum(({ link }) => link.waiting),
-      pages: sum(({ targets }) => targets.all().filter(({ type }) => type === 'page').length),
-    }
+    await Promise.allSettled(this.#hosts.values())
+    return this.countsNow()
+  }
+
+  /** The same, without those that are just starting. */
+  countsNow(): CdpCounts {
+    return countsOf([...this.#running.values()])
+  }
+
+  browsers(): Promise<readonly BrowserView[]> {
+    return Promise.all([...this.#running.values()].map(browserView))
   }
 
   async close(): Promise<void> {
@@ -308,11 +334,6 @@ export class CdpDoor {
     await this.#pool.close()
   }
 }
-
-/** Browsers that run, browser sessions, clients, their sessions with targets, commands, pages. */
-export type CdpCounts = Readonly<
-  Record<'browsers' | 'sessions' | 'clients' | 'attached' | 'waiting' | 'pages', number>
->
 
 type Start = { readonly name: string; readonly place: string; readonly isOwn: boolean }
 

@@ -1,6 +1,7 @@
 /** One browser that runs, as the door sees it: the line to it, its targets, and its tenants. */
 import type { Browser, BrowserLimits } from '../../browsers/index.ts'
 import type { Clock } from '../../core/index.ts'
+import { Downloads } from './downloads.ts'
 import { Link } from './link.ts'
 import { Targets } from './targets.ts'
 import type { Tenant } from './tenant.ts'
@@ -9,19 +10,31 @@ export class Host {
   readonly link: Link
   readonly targets = new Targets()
   readonly tenants = new Set<Tenant>()
+  readonly downloads = new Downloads(this)
   /** Tenants that are about to be. */
   expected = 0
   /** Told when its last tenant has left. */
   onIdle: () => void = () => undefined
 
+  readonly browser: Browser
+  readonly name: string
   /** It has one tenant only, which may do what concerns all of the browser. */
   readonly isOwn: boolean
-  readonly #browser: Pick<Browser, 'send' | 'stop'>
+  readonly startedAt: number
+  /** It was asked for a sign of life and has not given it yet. */
+  isSilent = false
 
-  constructor(browser: Pick<Browser, 'send' | 'stop'>, isOwn = false) {
-    this.#browser = browser
-    this.isOwn = isOwn
+  constructor(browser: Browser, facts: Pick<Host, 'name' | 'isOwn' | 'startedAt'>) {
+    this.browser = browser
+    this.name = facts.name
+    this.isOwn = facts.isOwn
+    this.startedAt = facts.startedAt
     this.link = new Link(browser)
+  }
+
+  /** Clients that it has, or is about to have. */
+  get places(): number {
+    return [...this.tenants].reduce((sum, tenant) => sum + tenant.placesFor(false), 0)
   }
 
   /** Asks the browser to tell of every target. */
@@ -36,7 +49,9 @@ export class Host {
     clock.after(healthMs, () => {
       if (this.link.closed !== null) return
       const late = clock.after(healthAnswerMs, () => this.stop())
+      this.isSilent = true
       this.link.ask('Browser.getVersion', {}, () => {
+        this.isSilent = false
         late()
         this.watch(clock, limits)
       })
@@ -44,7 +59,7 @@ export class Host {
   }
 
   stop(): void {
-    void this.#browser.stop()
+    void this.browser.stop()
   }
 
   /** Ends a session that the browser made and nobody here wants. Others' in that target stay. */

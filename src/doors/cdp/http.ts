@@ -6,7 +6,7 @@ import type { Address } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
 import { isInternalUrl } from './request.ts'
 import type { TargetInfo } from './targets.ts'
-import type { Tenant } from './tenant.ts'
+import { FULL, type Tenant } from './tenant.ts'
 
 type Handler = (door: CdpDoor, exchange: Exchange, address: Address) => Promise<void> | void
 
@@ -50,7 +50,12 @@ const ACTIONS = {
 /** A request has no connection to belong to: without a key it is about the shared session. */
 async function tenantOf(door: CdpDoor, address: Address): Promise<Tenant> {
   const session = await door.session({ ...address, key: address.key ?? SHARED_KEY })
-  return door.tenant(address.browser, session)
+  try {
+    return await door.tenant(address.browser, session)
+  } catch (error) {
+    if (session.isNew) await session.close('refused').catch(() => undefined)
+    throw error
+  }
 }
 
 async function sendVersion(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
@@ -69,10 +74,9 @@ async function sendVersion(door: CdpDoor, exchange: Exchange, address: Address):
   })
 }
 
-/** Like Chrome, which always has a page: the first look at an empty session opens one. */
 async function sendList(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
   const tenant = await tenantOf(door, address)
-  if (tenant.pages().length === 0) await newPage(tenant, 'about:blank')
+  await tenant.haveFirstPage(() => newPage(tenant, 'about:blank'))
   exchange.reply(
     200,
     tenant.pages().map((info) => describe(exchange, address, info)),
@@ -93,10 +97,13 @@ async function openPage(door: CdpDoor, exchange: Exchange, address: Address): Pr
   exchange.reply(200, describe(exchange, address, tenant.target(id) ?? blank))
 }
 
-async function newPage({ host, home }: Tenant, url: string): Promise<string> {
-  const { link } = host
-  const { targetId } = await link.command('Target.createTarget', { url, browserContextId: home })
-  return String(targetId)
+function newPage(tenant: Tenant, url: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    tenant.openPage({ url, browserContextId: tenant.home }, ({ result, error }) => {
+      if (error === undefined) return resolve(String(result?.['targetId']))
+      reject(new HoldfastError(error === FULL.pages ? 'too_many' : 'browser_gone', error.message))
+    })
+  })
 }
 
 function decodedUrl(rest: string): string {

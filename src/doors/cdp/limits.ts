@@ -13,6 +13,11 @@ export const CDP_LIMITS = {
   targetsMax: 512,
   contextsMax: 256,
   clientsMax: 1_024,
+  /** What a command may say that makes a page or a context. */
+  makingCharsMax: 262_144,
+  /** Browser sessions, and clients of all of them, on one browser that is shared. */
+  browserSessionsMax: 256,
+  browserClientsMax: 2_048,
   /** What may wait to be read by a client when the next message comes. */
   unreadBytesMax: 134_217_728,
   /** Silence after which a client is pinged, and after which it is given up. */

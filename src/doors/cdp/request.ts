@@ -22,16 +22,29 @@ export class Request {
     return this.session.client.tenant
   }
 
+  /** Its client has the browser for itself. */
+  get isAlone(): boolean {
+    return this.session.client.host.isOwn
+  }
+
   /** Passes it on, changed or not; `read` sees a good result first and may change it. */
   pass(changes: Params | null = null, read: ((result: Params) => Params) | null = null): void {
+    if (read === null) return this.#forward(changes, null)
+    this.passThen(changes, ({ result, error }) =>
+      error === undefined ? { result: read(result ?? {}) } : { error },
+    )
+  }
+
+  /** Passes it on; the client is told what `read` makes of the reply. */
+  passThen(changes: Params | null, read: (reply: Reply) => Reply): void {
+    this.#forward(changes, (reply) => this.answer(read(reply)))
+  }
+
+  #forward(changes: Params | null, read: ((reply: Reply) => void) | null): void {
     const { session, command } = this
     // What was looked at is written anew: the browser gets what was judged, and nothing else.
     const params = changes === null ? command.params : { ...command.params, ...changes }
-    const changed = { ...command, params, raw: null }
-    if (read === null) return session.forward(changed)
-    session.forward(changed, ({ result, error }: Reply) => {
-      this.answer(error === undefined ? { result: read(result ?? {}) } : { error })
-    })
+    session.forward({ ...command, params, raw: null }, read)
   }
 
   answer(reply: Reply): void {
@@ -48,6 +61,11 @@ export class Request {
 
   deny(why: string): void {
     this.refuse({ code: -32000, message: `${this.command.method} is not allowed here: ${why}` })
+  }
+
+  /** For what all clients of a browser have in common. */
+  denyCommon(what: string): void {
+    this.deny(`${what} of a browser is common to all of its clients; see --own-browsers`)
   }
 }
 

@@ -3,6 +3,7 @@
  * page and pass unread. Those about the browser, its contexts, windows and other targets are listed
  * here: what is not listed in these domains is not there.
  */
+import { clipboardRules } from './clipboard.ts'
 import { FAULTS, type Command } from './command.ts'
 import { isInternalUrl, Request, type Rule } from './request.ts'
 import type { Session } from './session.ts'
@@ -52,12 +53,16 @@ const navigate: Rule = (request) => {
   request.pass()
 }
 
+/** For whoever has the browser alone: others would notice. */
+function alone(what: string): Rule {
+  return (request) => (request.isAlone ? request.pass() : request.denyCommon(what))
+}
+
 const RULES: Readonly<Record<string, Rule>> = {
   ...TARGET_RULES,
+  ...clipboardRules(inContext),
   'Browser.getVersion': pass,
   'Browser.close': closeBrowser,
-  'Browser.grantPermissions': inContext,
-  'Browser.setPermission': inContext,
   'Browser.resetPermissions': inContext,
   'Browser.setDownloadBehavior': inContext,
   'Browser.cancelDownload': inContext,
@@ -68,42 +73,57 @@ const RULES: Readonly<Record<string, Rule>> = {
   'Storage.getCookies': inOwnContext,
   'Storage.setCookies': inOwnContext,
   'Storage.clearCookies': inOwnContext,
-  'Memory.simulatePressureNotification': (request) => request.notFound(),
-  'Memory.setPressureNotificationsSuppressed': (request) => request.notFound(),
+  'Emulation.addScreen': alone('the screen'),
+  'Emulation.updateScreen': alone('the screen'),
+  'Emulation.removeScreen': alone('the screen'),
+  'Emulation.setPrimaryScreen': alone('the screen'),
+  'Memory.simulatePressureNotification': alone('the memory'),
+  'Memory.setPressureNotificationsSuppressed': alone('the memory'),
+  'Memory.getBrowserSamplingProfile': alone('the memory'),
   'Page.navigate': navigate,
 }
 
-/** Domains that reach beyond the page they are asked of. */
-const GUARDED: ReadonlySet<string> = new Set([
-  'Browser',
-  'Target',
-  'SystemInfo',
-  'Tracing',
-  'Tethering',
-  'Extensions',
-  'PWA',
-  'Cast',
-])
+/** Domains that reach beyond the page they are asked of, and what they are about. */
+const COMMON: Readonly<Record<string, string>> = {
+  Browser: 'the process',
+  SystemInfo: 'the process',
+  Tracing: 'a trace',
+  BluetoothEmulation: 'the Bluetooth adapter',
+  SmartCardEmulation: 'the smart card reader',
+}
 
-/** Of these, what a session may do that has the browser for itself. */
-const ALONE: ReadonlySet<string> = new Set(['Tracing', 'SystemInfo', 'Security'])
+/** Domains that reach beyond the browser, and what of a guarded one is not listed. */
+const GUARDED: ReadonlySet<string> = new Set(['Target', 'Tethering', 'Extensions', 'PWA', 'Cast'])
 
 /** What else the browser itself may be asked. */
 const OF_BROWSER: ReadonlySet<string> = new Set(['IO', 'Schema'])
+
+/** And by whoever has it alone. */
+const OF_OWN_BROWSER: ReadonlySet<string> = new Set(['Security', 'Emulation', 'Memory'])
 
 /** Does what the command asks, as far as its client may. */
 export function obey(session: Session, command: Command): void {
   const { method } = command
   const request = new Request(session, command)
-  const rule = Object.hasOwn(RULES, method) ? RULES[method] : undefined
-  if (rule !== undefined) return rule(request)
   const domain = method.slice(0, method.indexOf('.'))
-  if (session.client.host.isOwn && ALONE.has(domain)) return request.pass()
-  if (domain === 'Tracing') return request.deny('it would show the pages of others')
+  const rule = ruleOf(RULES, method) ?? ruleOf(COMMON_RULES, domain)
+  if (rule !== undefined) return rule(request)
   if (GUARDED.has(domain)) return request.notFound()
-  if (session.isBrowser && !OF_BROWSER.has(domain)) return request.notFound()
+  if (session.isBrowser && !mayAskBrowser(request, domain)) return request.notFound()
   if (domain === 'Storage' && command.params?.['browserContextId'] !== undefined) {
     return inContext(request)
   }
   session.forward(command)
+}
+
+const COMMON_RULES: Readonly<Record<string, Rule>> = Object.fromEntries(
+  Object.entries(COMMON).map(([domain, what]) => [domain, alone(what)]),
+)
+
+function ruleOf(rules: Readonly<Record<string, Rule>>, name: string): Rule | undefined {
+  return Object.hasOwn(rules, name) ? rules[name] : undefined
+}
+
+function mayAskBrowser({ isAlone }: Request, domain: string): boolean {
+  return OF_BROWSER.has(domain) || (isAlone && OF_OWN_BROWSER.has(domain))
 }

@@ -5,6 +5,8 @@
  */
 import { randomBytes } from 'node:crypto'
 import { Blocked } from './absence.ts'
+import { Attaches } from './attaches.ts'
+import { Downloads } from './downloads.ts'
 import type { Client } from './client.ts'
 import type { Command, Fault } from './command.ts'
 import { textOf, type BrowserEvent, type Correspondent, type Reply } from './link.ts'
@@ -14,11 +16,6 @@ import { takeTargetEvent } from './target-events.ts'
 /** As long as Chrome's own, and as unlikely to be guessed. */
 export function newSessionName(): string {
   return randomBytes(16).toString('hex').toUpperCase()
-}
-
-/** The browser tells of downloads to all who asked, whoever's they are. */
-function isDownload(method: string): boolean {
-  return method.startsWith('Browser.download')
 }
 
 export type SessionOptions = {
@@ -45,8 +42,8 @@ export class Session implements Correspondent {
   readonly children = new Map<string, Session>()
   /** Targets that the client was told of, if it wanted to be. */
   readonly discovered = new Set<string>()
-  /** Targets whose next attachment is to be nested. */
-  readonly nestedAttaches: string[] = []
+  /** What it has asked to be attached to. */
+  readonly attaches = new Attaches()
   /** Set by `Target.setAutoAttach`; null: off. */
   autoAttach: { readonly wait: boolean; readonly isNested: boolean } | null = null
   /** What stands still until the client says go. */
@@ -78,7 +75,10 @@ export class Session implements Correspondent {
   pass(message: Buffer, method = ''): void {
     if (this.#isOver) return
     if (this.client.mayReturn && Blocked.concerns(method)) this.blocked.note(method, message)
-    if (isDownload(method) && !this.client.tenant.mayKnowDownload(method, message)) return
+    if (Downloads.concerns(method)) {
+      const { host, tenant } = this.client
+      return host.downloads.route(tenant, message, () => this.pass(message))
+    }
     if (!this.isNested) return this.client.deliver(message)
     if (message.length > CDP_LIMITS.nestedBytesMax) return this.#endNested()
     const { name: sessionId, target: targetId } = this

@@ -5,12 +5,14 @@
 import type { Params } from './command.ts'
 import type { BrowserEvent } from './link.ts'
 import type { Session } from './session.ts'
-import { targetInfoOf, type TargetInfo } from './targets.ts'
+import { targetInfoOf } from './targets.ts'
 
-export function takeTargetEvent(session: Session, { method, params }: BrowserEvent): void {
+export function takeTargetEvent(session: Session, event: BrowserEvent): void {
+  const { method, params } = event
+  if (session.attaches.isWaiting) return session.attaches.wait(event)
   switch (method) {
     case 'Target.attachedToTarget':
-      return attached(session, params)
+      return attached(session, event)
     case 'Target.detachedFromTarget':
       return detached(session, params)
     case 'Target.targetCreated':
@@ -24,7 +26,8 @@ export function takeTargetEvent(session: Session, { method, params }: BrowserEve
   }
 }
 
-function attached(session: Session, params: Params): void {
+function attached(session: Session, event: BrowserEvent): void {
+  const { params } = event
   const { client } = session
   const upstream = String(params['sessionId'])
   const info = targetInfoOf(params['targetInfo'])
@@ -33,19 +36,14 @@ function attached(session: Session, params: Params): void {
   const isBrowser = info.type === 'browser'
   // Who attaches to all new targets is attached to others' too, and never hears of it.
   const isForeign = !isBrowser && !client.tenant.owns(info)
-  if (isForeign || client.isFull) return client.host.detach(session.upstream, upstream)
-  const isNested = takeNested(session, info)
+  if (isForeign) return client.host.detach(session.upstream, upstream)
+  const isNested = session.attaches.isNested(upstream, info.targetId, session.autoAttach?.isNested)
+  if (isNested === null) return session.attaches.wait(event)
+  if (client.isFull) return client.host.detach(session.upstream, upstream)
   const target = isBrowser ? null : info.targetId
   const child = client.openSession({ upstream, parent: session, target, isNested })
   session.emit('Target.attachedToTarget', { ...params, sessionId: child.name })
   if (params['waitingForDebugger'] === true && client.mayReturn) child.blocked.noteWaiting()
-}
-
-function takeNested(session: Session, { targetId }: TargetInfo): boolean {
-  const index = session.nestedAttaches.indexOf(targetId)
-  if (index === -1) return session.autoAttach?.isNested === true
-  session.nestedAttaches.splice(index, 1)
-  return true
 }
 
 function detached(session: Session, params: Params): void {
@@ -59,7 +57,7 @@ function described(session: Session, method: string, params: Params): void {
   const info = targetInfoOf(params['targetInfo'])
   if (info === null) return
   const { client, discovered } = session
-  if (!client.tenant.owns(info)) return
+  if (!client.knows(info)) return
   // Told of in the order that clients rely on: first that it is there, then what changed.
   if (method === 'Target.targetCreated') {
     if (discovered.has(info.targetId)) return

@@ -1,9 +1,10 @@
 /** The Target domain as a client has it: its own targets, contexts and sessions, and no others. */
-import { FAULTS, type Params } from './command.ts'
-import { CDP_LIMITS } from './limits.ts'
+import { FAULTS } from './command.ts'
+import type { Reply } from './link.ts'
 import { isInternalUrl, type Request, type Rule } from './request.ts'
-import { targetInfoOf } from './targets.ts'
 import type { Session } from './session.ts'
+import { takeTargetEvent } from './target-events.ts'
+import { targetInfoOf } from './targets.ts'
 
 const ofTarget: Rule = (request) => {
   if (request.tenant.target(request.params['targetId']) === null) {
@@ -13,40 +14,56 @@ const ofTarget: Rule = (request) => {
 }
 
 const getTargets: Rule = (request) => {
-  const { tenant } = request
+  const { client } = request.session
   request.pass(null, (result) => ({
     ...result,
     targetInfos: listOf(result['targetInfos']).filter((value) => {
       const info = targetInfoOf(value)
-      return info !== null && tenant.owns(info)
+      return info !== null && client.knows(info)
     }),
   }))
 }
 
 const getTargetInfo: Rule = (request) => {
   // Without an id it asks about the session's own target.
-  if (request.params['targetId'] === undefined) return request.pass()
+  const { targetId } = request.params
+  if (targetId === undefined || request.session.client.isBrowser(targetId)) return request.pass()
   ofTarget(request)
 }
 
 const attachToTarget: Rule = (request) => {
   const { session, params, tenant } = request
-  const info = tenant.target(params['targetId'])
-  if (info === null) return request.refuse(FAULTS.target)
-  if (params['flatten'] !== true) session.nestedAttaches.push(info.targetId)
-  request.pass({ flatten: true }, (result) => named(session, result))
+  const { targetId } = params
+  const isOwn = tenant.target(targetId) !== null || session.client.isBrowser(targetId)
+  if (!isOwn) return request.refuse(FAULTS.target)
+  if (session.client.isFull) return request.refuse(TOO_MANY_SESSIONS)
+  const attach = { target: String(targetId), isNested: params['flatten'] !== true }
+  session.attaches.begin(attach)
+  request.passThen({ flatten: true }, (reply) => {
+    const { attaches, autoAttach } = session
+    const waiting = attaches.end(attach, reply.result?.['sessionId'], autoAttach?.isNested)
+    for (const event of waiting) takeTargetEvent(session, event)
+    return named(session, reply)
+  })
 }
 
 const attachToBrowserTarget: Rule = (request) => {
-  if (!request.session.isBrowser) return request.notFound()
-  request.pass(null, (result) => named(request.session, result))
+  const { session } = request
+  if (!session.isBrowser) return request.notFound()
+  if (session.client.isFull) return request.refuse(TOO_MANY_SESSIONS)
+  request.passThen(null, (reply) => named(session, reply))
 }
 
+const TOO_MANY_SESSIONS = { code: -32000, message: 'there are too many sessions' } as const
+
 /** The reply names the session that the event before it has told of. */
-function named(session: Session, result: Params): Params {
+function named(session: Session, reply: Reply): Reply {
+  const { result } = reply
+  if (result === undefined) return reply
   const child = session.children.get(String(result['sessionId']))
-  // Gone again before the reply: as good as the name of a session that is over.
-  return { ...result, sessionId: child?.name ?? '' }
+  if (child !== undefined) return { result: { ...result, sessionId: child.name } }
+  if (session.client.isFull) return { error: TOO_MANY_SESSIONS }
+  return { error: { code: -32000, message: 'the session has ended already' } }
 }
 
 const detachFromTarget: Rule = (request) => {
@@ -96,28 +113,18 @@ const createTarget: Rule = (request) => {
   const { browserContextId = tenant.home, url } = params
   if (!tenant.hasContext(browserContextId)) return request.refuse(FAULTS.context)
   if (isInternalUrl(url)) return request.deny("the page is the browser's own")
-  if (tenant.pages().length >= CDP_LIMITS.targetsMax) {
-    return request.refuse({ code: -32000, message: 'there are too many pages' })
-  }
-  request.pass({ browserContextId })
+  tenant.openPage({ ...params, browserContextId }, (reply) => request.answer(reply))
 }
 
 const createBrowserContext: Rule = (request) => {
   const { params, tenant, session } = request
-  const { client } = session
-  if (tenant.contexts.length >= CDP_LIMITS.contextsMax) {
-    return request.refuse({ code: -32000, message: 'there are too many browser contexts' })
-  }
   // Chrome would dispose of it at every lost connection; whether that is right is for us to say.
-  const owner = params['disposeOnDetach'] === true ? client : null
-  const wanted = { ...params, disposeOnDetach: false }
-  client.host.link.ask('Target.createBrowserContext', wanted, (reply) => {
+  const owner = params['disposeOnDetach'] === true ? session.client : null
+  tenant.openContext({ ...params, disposeOnDetach: false }, owner, (reply) => {
     const { browserContextId } = reply.result ?? {}
-    if (typeof browserContextId === 'string') {
-      tenant.addContext(browserContextId, owner)
-      // Nobody is left to use it.
-      if (session.isOver) tenant.dispose(browserContextId)
-    }
+    // Nobody is left to use it.
+    const isLeft = session.isOver && typeof browserContextId === 'string'
+    if (isLeft) tenant.dispose(browserContextId)
     request.answer(reply)
   })
 }

@@ -21,6 +21,8 @@ export class Targets implements Correspondent {
   readonly upstream = ''
   readonly id = null
   readonly #infos = new Map<string, TargetInfo>()
+  /** The browser as a target, by the session in which somebody speaks with it. */
+  readonly #browsers = new Map<unknown, string>()
 
   get(target: string): TargetInfo | undefined {
     return this.#infos.get(target)
@@ -40,6 +42,15 @@ export class Targets implements Correspondent {
     if (method === 'Target.targetDestroyed') this.#infos.delete(String(params['targetId']))
     const isDescribed = method === 'Target.targetCreated' || method === 'Target.targetInfoChanged'
     if (isDescribed && info !== null) this.learn(info)
+    const { sessionId } = params
+    if (method === 'Target.detachedFromTarget') this.#browsers.delete(sessionId)
+    if (method !== 'Target.attachedToTarget' || info?.type !== 'browser') return
+    this.#browsers.set(sessionId, info.targetId)
+  }
+
+  /** What the browser itself is called as a target, for who speaks with it in this session. */
+  browserOf(session: string): string | undefined {
+    return this.#browsers.get(session)
   }
 
   pass(): void {

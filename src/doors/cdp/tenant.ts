@@ -5,7 +5,10 @@
  */
 import type { SessionHandle } from '../../core/index.ts'
 import type { Client } from './client.ts'
+import type { Params } from './command.ts'
 import type { Host } from './host.ts'
+import type { CdpLimits } from './limits.ts'
+import type { Reply } from './link.ts'
 import { isInternalUrl } from './request.ts'
 import type { Seat } from './seat.ts'
 import type { TargetInfo } from './targets.ts'
@@ -13,12 +16,17 @@ import type { TargetInfo } from './targets.ts'
 /** Pages of the browser's own, which could do what no page may. */
 const HIDDEN_TYPES: ReadonlySet<string> = new Set(['browser', 'browser_ui'])
 
-/** Downloads that are remembered: the newest. */
-const DOWNLOADS_MAX = 1_000
+export const FULL = {
+  pages: { code: -32000, message: 'there are too many pages' },
+  contexts: { code: -32000, message: 'there are too many browser contexts' },
+} as const
+
+const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
 
 export class Tenant {
   readonly host: Host
   readonly session: SessionHandle
+  readonly limits: CdpLimits
   /** What stands for the default context. */
   readonly home: string
   readonly clients = new Set<Client>()
@@ -27,12 +35,19 @@ export class Tenant {
   readonly windows = new Set<number>()
   /** Every context, and the client with which it goes, if there is one. */
   readonly #contexts = new Map<string, Client | null>()
-  readonly #downloads = new Set<string>()
+  /** Clients that are about to be. */
+  expected = 0
+  /** Pages and contexts that the browser was asked for: they count as if they were there. */
+  #pagesExpected = 0
+  #contextsExpected = 0
+  #firstPage: Promise<void> | null = null
 
-  constructor({ host, session, home }: Pick<Tenant, 'host' | 'session' | 'home'>) {
+  constructor(parts: Pick<Tenant, 'host' | 'session' | 'home' | 'limits'>) {
+    const { host, session, home, limits } = parts
     this.host = host
     this.session = session
     this.home = home
+    this.limits = limits
     this.#contexts.set(home, null)
   }
 
@@ -50,19 +65,6 @@ export class Tenant {
     return this.hasContext(browserContextId) && !HIDDEN_TYPES.has(type)
   }
 
-  /** Whether a download is its own: told by the page that it is of, and then by its name. */
-  mayKnowDownload(method: string, message: Buffer): boolean {
-    const { params = {} } = JSON.parse(message.toString()) as { params?: Record<string, unknown> }
-    const guid = String(params['guid'])
-    if (method !== 'Browser.downloadWillBegin') return this.#downloads.has(guid)
-    const isAlone = this.host.tenants.size === 1
-    if (!isAlone && this.target(params['frameId']) === null) return false
-    this.#downloads.add(guid)
-    const [oldest] = this.#downloads
-    if (this.#downloads.size > DOWNLOADS_MAX && oldest !== undefined) this.#downloads.delete(oldest)
-    return true
-  }
-
   /** A target of its own, by its id. */
   target(id: unknown): TargetInfo | null {
     const info = typeof id === 'string' ? this.host.targets.get(id) : undefined
@@ -77,13 +79,63 @@ export class Tenant {
       .reverse()
   }
 
+  /**
+   * Opens a page in one of its contexts, if there is room. The door asks for it itself, and so gets
+   * the reply for certain: a client may be gone before it comes, and what is under way must be
+   * counted all the same.
+   */
+  openPage(params: Params, read: (reply: Reply) => void): void {
+    if (this.pages().length + this.#pagesExpected >= this.limits.targetsMax) {
+      return read({ error: FULL.pages })
+    }
+    if (this.#isLarge(params)) return read({ error: TOO_LARGE })
+    this.#pagesExpected += 1
+    this.host.link.ask('Target.createTarget', params, (reply) => {
+      this.#pagesExpected -= 1
+      read(reply)
+    })
+  }
+
+  /** Makes a context that goes with a client, if there is one, and if there is room. */
+  openContext(params: Params, owner: Client | null, read: (reply: Reply) => void): void {
+    if (this.#contexts.size + this.#contextsExpected >= this.limits.contextsMax) {
+      return read({ error: FULL.contexts })
+    }
+    if (this.#isLarge(params)) return read({ error: TOO_LARGE })
+    this.#contextsExpected += 1
+    this.host.link.ask('Target.createBrowserContext', params, (reply) => {
+      this.#contextsExpected -= 1
+      const { browserContextId } = reply.result ?? {}
+      if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
+      read(reply)
+    })
+  }
+
+  /** Throws a RangeError if it nests too deeply to be written at all. */
+  #isLarge(params: Params): boolean {
+    return JSON.stringify(params).length > this.limits.makingCharsMax
+  }
+
+  /** Like Chrome, which always has a page: whoever looks first at an empty session opens one. */
+  async haveFirstPage(open: () => Promise<unknown>): Promise<void> {
+    if (this.pages().length > 0) return
+    this.#firstPage ??= open().then(() => undefined)
+    try {
+      await this.#firstPage
+    } finally {
+      this.#firstPage = null
+    }
+  }
+
+  /** Places that are taken, for one who comes: a vacant one is free for who cannot return. */
+  placesFor(mayReturn: boolean): number {
+    const seats = [...this.seats].filter((seat) => mayReturn || !seat.isVacant)
+    return seats.length + this.expected
+  }
+
   /** The place of an attachment. */
   seat(attachment: string): Seat | undefined {
     return [...this.seats].find((seat) => seat.attachment.id === attachment)
-  }
-
-  addContext(context: string, owner: Client | null): void {
-    this.#contexts.set(context, owner)
   }
 
   dropContext(context: string): void {

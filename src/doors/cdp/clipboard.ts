@@ -1,0 +1,49 @@
+/**
+ * The clipboard is one for all clients of a browser. Any page may write to it, so what is kept from
+ * those who share a browser is reading: by permission, by the keys for paste, by the command.
+ */
+import type { Params } from './command.ts'
+import type { Request, Rule } from './request.ts'
+
+const WHY = 'the clipboard'
+
+/** Bits of `modifiers`, and keys as Windows counts them: what the browser goes by. */
+const [CONTROL, META, SHIFT] = [2, 4, 8]
+const [KEY_V, KEY_INSERT] = [86, 45]
+
+/** Types by which `Browser.grantPermissions` lets a page read it, or see what others show. */
+const GRANTS_MORE: ReadonlySet<unknown> = new Set(['clipboardReadWrite', 'displayCapture'])
+
+function isPaste({ modifiers, windowsVirtualKeyCode, commands }: Params): boolean {
+  const held = Number(modifiers ?? 0)
+  const key = Number(windowsVirtualKeyCode ?? 0)
+  if (key === KEY_V && (held & (CONTROL | META)) !== 0) return true
+  if (key === KEY_INSERT && (held & SHIFT) !== 0) return true
+  // On macOS a key comes with the editing commands that it stands for.
+  return Array.isArray(commands) && commands.some((name) => /paste/i.test(String(name)))
+}
+
+function letsRead({ permission, setting }: Params): boolean {
+  if (setting !== 'granted' || typeof permission !== 'object' || permission === null) return false
+  const { name, allowWithoutSanitization } = permission as Params
+  if (name === 'clipboard-write') return allowWithoutSanitization === true
+  return name === 'clipboard-read' || name === 'display-capture'
+}
+
+function unless(isReading: (params: Params) => boolean, otherwise: Rule): Rule {
+  return (request: Request) => {
+    if (isReading(request.params) && !request.isAlone) return request.denyCommon(WHY)
+    otherwise(request)
+  }
+}
+
+/** The rules of the commands by which it could be read; `inContext` is that of permissions. */
+export function clipboardRules(inContext: Rule): Readonly<Record<string, Rule>> {
+  const grants = ({ permissions }: Params): boolean =>
+    Array.isArray(permissions) && permissions.some((type) => GRANTS_MORE.has(type))
+  return {
+    'Input.dispatchKeyEvent': unless(isPaste, (request) => request.pass()),
+    'Browser.grantPermissions': unless(grants, inContext),
+    'Browser.setPermission': unless(letsRead, inContext),
+  }
+}
