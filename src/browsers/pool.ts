@@ -74,7 +74,7 @@ export class BrowserPool {
       events.closed(reason)
     }
     try {
-      browser.connection = await connect(spec, { message: events.message, closed }, this.limits)
+      browser.connection = await connect(spec, { ...events, closed }, this.limits)
     } catch (error) {
       this.#running.delete(browser)
       throw error

@@ -24,6 +24,8 @@ import { Tenant } from './tenant.ts'
 /** The key of those who name none, where there is no connection to tell them apart. */
 export const SHARED_KEY = 'shared'
 
+const LOSS = 'the browser said more at once than can be passed on'
+
 /** The agent of browser sessions, if Holdfast has one of this name. */
 export const BROWSER_AGENT = 'browser'
 
@@ -97,6 +99,7 @@ export class CdpDoor {
     let host: Host | null = null
     const browser = await this.#pool.start(name, {
       message: (message) => host?.link.receive(message),
+      tooLarge: (head, tail) => host?.link.lost(head, tail),
       closed: (reason) => this.#hostClosed(place, host, reason),
     })
     const started = new Host(browser, isOwn)
@@ -226,8 +229,17 @@ export class CdpDoor {
       const onBrowserClose = (): void => {
         void tenant.session.close('browser_closed').catch(() => undefined)
       }
+      const onLoss = (): void => seat.giveUp(new HoldfastError('message_too_large', LOSS))
       const outlet = carrier
-      seat.client = new Client({ tenant, upstream, target, outlet, recording, onBrowserClose })
+      seat.client = new Client({
+        tenant,
+        upstream,
+        target,
+        outlet,
+        recording,
+        onBrowserClose,
+        onLoss,
+      })
       vacant?.give(seat)
       if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
       return seat

@@ -111,7 +111,8 @@ const createBrowserContext: Rule = (request) => {
   // Chrome would dispose of it at every lost connection; whether that is right is for us to say.
   const owner = params['disposeOnDetach'] === true ? client : null
   const wanted = { ...params, disposeOnDetach: false }
-  client.host.link.ask('Target.createBrowserContext', wanted, (reply) => {
+  const asked = { method: 'Target.createBrowserContext', params: wanted }
+  client.host.link.askFor(client.share, asked, (reply) => {
     const { browserContextId } = reply.result ?? {}
     if (typeof browserContextId === 'string') {
       tenant.addContext(browserContextId, owner)
