@@ -22,9 +22,9 @@ async function openPage(query = ''): Promise<Page> {
   return { client, targetId: String(targetId), sessionId: String(sessionId) }
 }
 
-/** A command of a megabyte, whose reply is small. */
-function megabyte(id: number, sessionId: string): string {
-  const params = { expression: `'${'x'.repeat(1_000_000)}'.length + ${id}` }
+/** A large command, whose reply is small. */
+function large(id: number, sessionId: string): string {
+  const params = { expression: `'${'x'.repeat(CHARS)}'.length + ${id}` }
   return JSON.stringify({ id, method: 'Runtime.evaluate', params, sessionId })
 }
 
@@ -44,25 +44,31 @@ function roundTrips({ client, sessionId }: Page): () => Promise<number> {
   }
 }
 
-const FLOOD = Array.from({ length: 40 }, (_, n) => 1_000 + n)
+/** More than the line takes at once, in messages that are no larger than that. */
+const TIGHT: CdpServerOptions = {
+  browserLimits: { unreadBytesMax: 500_000 },
+  cdpLimits: { underwayBytesMax: 200_000, signBytes: 50_000, messageBytesMax: 1_000_000 },
+}
+const CHARS = 200_000
+const FLOOD = Array.from({ length: 30 }, (_, n) => 1_000 + n)
 
 describe('a client that sends more than the browser can take', () => {
   it('waits until the browser has it, gets every reply, and makes nobody else wait', async () => {
-    await start({ browserLimits: { unreadBytesMax: 4_000_000 } })
+    await start(TIGHT)
     const [flooder, other] = [await openPage(), await openPage()]
     const stop = roundTrips(other)
-    for (const id of FLOOD) flooder.client.say(megabyte(id, flooder.sessionId))
+    for (const id of FLOOD) flooder.client.say(large(id, flooder.sessionId))
     await flooder.client.until(({ id }) => id === FLOOD.at(-1))
     expect(await stop()).toBeGreaterThan(3)
     const replies = flooder.client.messages.filter(({ id }) => id >= 1_000)
     expect(replies.map(({ result }) => result.result.value as unknown)).toEqual(
-      FLOOD.map((id) => 1_000_000 + id),
+      FLOOD.map((id) => CHARS + id),
     )
     for (const { client } of [flooder, other]) client.close()
   })
 
   it('may be one that comes back: it waits just so', async () => {
-    await start({ browserLimits: { unreadBytesMax: 4_000_000 } })
+    await start(TIGHT)
     const other = await openPage('?key=both')
     const held = await HeldConnection.open(server.url, { key: 'both' })
     const replies: { id?: number; result?: any }[] = []
@@ -75,7 +81,7 @@ describe('a client that sends more than the browser can take', () => {
       }
     })
     const flood = (sessionId: string): void => {
-      for (const id of FLOOD) held.send(megabyte(id, sessionId))
+      for (const id of FLOOD) held.send(large(id, sessionId))
       held.drop()
     }
     const stop = roundTrips(other)
@@ -92,7 +98,7 @@ describe('a client that sends more than the browser can take', () => {
     await start({ browserLimits: { healthMs: 100, healthAnswerMs: 1_000 } })
     const [flooder, other] = [await openPage(), await openPage()]
     for (const pid of browserPids()) process.kill(pid, 'SIGSTOP')
-    for (const id of FLOOD) flooder.client.say(megabyte(id, flooder.sessionId))
+    for (const id of FLOOD) flooder.client.say(large(id, flooder.sessionId))
     expect(await flooder.client.closed).toBe(4520)
     expect(await other.client.closed).toBe(4520)
     await expect.poll(() => browserPids()).toEqual([])
@@ -101,22 +107,16 @@ describe('a client that sends more than the browser can take', () => {
   })
 
   it('is refused what would grow too large on its way, and may send the largest', async () => {
-    await start()
-    const [client, other] = [await openPage(), await openPage()]
-    const numbers = `[${'1e20,'.repeat(6_000_000)}1]`
-    const growing = `{"url":"about:blank","x":${numbers}}`
-    client.client.say(`{"id":7,"method":"Target.createTarget","params":${growing}}`)
-    expect((await client.client.until(({ id }) => id === 7))['error'].code).toBe(-32600)
-    const largest = `'${'x'.repeat(99_999_700)}'.length`
-    const { result } = await client.client.send(
-      'Runtime.evaluate',
-      { expression: largest },
-      client.sessionId,
-    )
-    expect(result.value).toBe(99_999_700)
-    expect((await other.client.send('Browser.getVersion')).product).toMatch(/Chrome/)
-    for (const each of [client, other]) each.client.close()
-  }, 30_000)
+    await start(TIGHT)
+    const { client } = await openPage()
+    // Four characters become twenty-one.
+    const growing = `{"url":"about:blank","x":[${'1e20,'.repeat(50_000)}1]}`
+    client.say(`{"id":7,"method":"Target.createTarget","params":${growing}}`)
+    expect((await client.until(({ id }) => id === 7))['error'].code).toBe(-32600)
+    const largest = { unknown: 'x'.repeat(999_900) }
+    expect((await client.send('Browser.getVersion', largest)).product).toMatch(/Chrome/)
+    client.close()
+  })
 })
 
 describe('what is too large to be passed on', () => {

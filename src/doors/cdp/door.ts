@@ -102,7 +102,7 @@ export class CdpDoor {
       tooLarge: (head, tail) => host?.link.lost(head, tail),
       closed: (reason) => this.#hostClosed(place, host, reason),
     })
-    const started = new Host(browser, isOwn)
+    const started = new Host(browser, isOwn, this.limits)
     host = started
     const late = clock.after(limits.startMs, () => started.stop())
     try {

@@ -1,6 +1,7 @@
 /** One browser that runs, as the door sees it: the line to it, its targets, and its tenants. */
 import type { Browser, BrowserLimits } from '../../browsers/index.ts'
 import type { Clock } from '../../core/index.ts'
+import type { CdpLimits } from './limits.ts'
 import { Link } from './link.ts'
 import { Targets } from './targets.ts'
 import type { Tenant } from './tenant.ts'
@@ -18,10 +19,10 @@ export class Host {
   readonly isOwn: boolean
   readonly #browser: Pick<Browser, 'send' | 'stop'>
 
-  constructor(browser: Pick<Browser, 'send' | 'stop'>, isOwn = false) {
+  constructor(browser: Pick<Browser, 'send' | 'stop'>, isOwn: boolean, limits: CdpLimits) {
     this.#browser = browser
     this.isOwn = isOwn
-    this.link = new Link(browser)
+    this.link = new Link(browser, limits)
   }
 
   /** Asks the browser to tell of every target. */

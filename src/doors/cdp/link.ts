@@ -4,7 +4,7 @@
  * (I7).
  */
 import { HoldfastError } from '../../core/index.ts'
-import { CDP_LIMITS } from './limits.ts'
+import type { CdpLimits } from './limits.ts'
 import { rewritten, written, type Command, type Fault, type Params } from './command.ts'
 import {
   eventMethod,
@@ -72,10 +72,10 @@ export class Link {
   readonly #sessions = new Map<string, Correspondent>()
   #closed: string | null = null
 
-  constructor(sender: Sender) {
+  constructor(sender: Sender, limits: CdpLimits) {
     // Whatever the browser itself is asked, it answers in the order in which it was asked.
     const askForSign = (onSign: () => void): void => this.ask('Browser.getVersion', {}, onSign)
-    this.#uplink = new Uplink({ sender, limits: CDP_LIMITS, askForSign })
+    this.#uplink = new Uplink({ sender, limits, askForSign })
   }
 
   /** Why it is closed; null while it is open. */
@@ -213,8 +213,8 @@ export class Link {
   }
 
   /**
-   * A message was too large or too deep, and only how it begins and ends is known. Who waits for it as a reply
-   * learns that; who would have been told an event cannot go on as if it had been.
+   * A message was too large or too deep, and only how it begins and ends is known. Who waits for
+   * it as a reply learns that; who would have been told an event cannot go on as if it had been.
    */
   lost(head: Buffer, tail: Buffer): void {
     const id = replyId(head)

@@ -17,6 +17,9 @@ export interface Sender {
   send(...parts: Parts): void
 }
 
+/** By so much a message may grow when its ids are replaced. */
+const NAMES_BYTES = 128
+
 type Waiting = { readonly parts: Parts; readonly bytes: number }
 
 /** One client's share of the way. */
@@ -68,7 +71,9 @@ export class Uplink {
   send(parts: Parts, share: Share | null): number {
     const bytes = bytesOf(parts)
     // Chromium would never read again.
-    if (bytes > this.#limits.messageBytesMax) throw new RangeError('the message is too large')
+    if (bytes > this.#limits.messageBytesMax + NAMES_BYTES) {
+      throw new RangeError('the message is too large')
+    }
     if (share === null) this.#pass(parts, bytes)
     else this.#sendOf(share, { parts, bytes })
     return bytes
