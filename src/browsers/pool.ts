@@ -80,8 +80,9 @@ export class BrowserPool {
       throw error
     }
     this.#all.add(browser)
-    if (this.#isClosed) await browser.stop()
-    return browser
+    if (!this.#isClosed) return browser
+    await browser.stop()
+    throw new HoldfastError('draining', 'the server is about to stop')
   }
 
   /** Resolves when nothing is left of any of them. */

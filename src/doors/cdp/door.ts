@@ -45,7 +45,9 @@ export class CdpDoor {
   /** Names each browser in addresses, as Chrome does; new with every start of the server. */
   readonly #ids = new Map<string, string>()
   readonly #versions = new Map<string, Params>()
+  /** By its place: those that start, too, and those that run. */
   readonly #hosts = new Map<string, Promise<Host>>()
+  readonly #running = new Map<string, Host>()
   /** Places to which clients may come back, by attachment. */
   readonly #held = new Map<string, HeldSeat>()
   /** By the session's id. */
@@ -113,9 +115,11 @@ export class CdpDoor {
     } finally {
       late()
     }
+    this.#running.set(place, started)
     started.watch(clock, limits)
     started.onIdle = () => {
-      clock.after(isOwn ? 0 : limits.idleMs, () => this.#stopIdle(place, started))
+      const stop = (): void => this.#stopIdle(place, started)
+      started.setTimer('idle', clock.after(isOwn ? 0 : limits.idleMs, stop))
     }
     started.onIdle()
     return started
@@ -123,14 +127,21 @@ export class CdpDoor {
 
   #stopIdle(place: string, host: Host): void {
     if (host.tenants.size > 0 || host.expected > 0 || host.link.closed !== null) return
-    this.#hosts.delete(place)
+    this.#forget(place, host)
     host.stop()
+  }
+
+  /** Its place is free, unless another has it already. */
+  #forget(place: string, host: Host | null): void {
+    if (host === null || this.#running.get(place) !== host) return
+    this.#running.delete(place)
+    this.#hosts.delete(place)
   }
 
   /** A browser that ends takes its sessions with it, and each is told why. */
   #hostClosed(place: string, host: Host | null, reason: string): void {
-    this.#hosts.delete(place)
-    host?.link.close(reason)
+    this.#forget(place, host)
+    host?.close(reason)
     const error = new HoldfastError('browser_gone', reason)
     for (const tenant of [...(host?.tenants ?? [])]) this.#endTenant(tenant, error)
   }
@@ -171,6 +182,8 @@ export class CdpDoor {
       return tenant
     } finally {
       host.expected -= 1
+      // Who failed to come may have been the one for whom it was not stopped.
+      if (host.tenants.size === 0) host.onIdle()
     }
   }
 
@@ -180,6 +193,8 @@ export class CdpDoor {
     try {
       for await (const event of tenant.session.events({ after })) {
         if (event.type !== 'attachment.ended') continue
+        // It ends with the session, which is what its client is told.
+        if (event.reason === 'session_closed') continue
         const ended = new HoldfastError('attachment_ended', event.reason)
         tenant.seat(event.attachment)?.end(ended)
       }

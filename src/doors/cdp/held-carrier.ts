@@ -136,13 +136,15 @@ export class HeldCarrier implements Carrier {
     this.#socket?.send(writeHeldFrame(frame))
   }
 
-  end({ code, message, retry }: HoldfastError): void {
+  end({ code, message }: HoldfastError): void {
     this.#isOver = true
     this.#cancelAck?.()
     this.#cancelAbsence?.()
     const socket = this.#socket
     this.#socket = null
     socket?.setPaused(false)
+    // This place is gone for good, unless a server that starts anew knows better.
+    const retry = code === 'draining'
     socket?.send(writeHeldFrame({ type: 'end', code, reason: message, retry }))
     socket?.close(ERRORS[code].close ?? 1011, code)
   }

@@ -19,6 +19,8 @@ export class Host {
   readonly isOwn: boolean
   readonly #browser: Pick<Browser, 'send' | 'stop'>
 
+  readonly #timers = new Map<'idle' | 'health', () => void>()
+
   constructor(browser: Pick<Browser, 'send' | 'stop'>, isOwn: boolean, limits: CdpLimits) {
     this.#browser = browser
     this.isOwn = isOwn
@@ -34,14 +36,28 @@ export class Host {
   /** Asks for a sign of life now and then; a browser that gives none is stopped. */
   watch(clock: Clock, limits: BrowserLimits): void {
     const { healthMs, healthAnswerMs } = limits
-    clock.after(healthMs, () => {
-      if (this.link.closed !== null) return
+    const look = (): void => {
       const late = clock.after(healthAnswerMs, () => this.stop())
       this.link.ask('Browser.getVersion', {}, () => {
         late()
         this.watch(clock, limits)
       })
-    })
+    }
+    this.setTimer('health', clock.after(healthMs, look))
+  }
+
+  /** One of each kind at a time, and none once the browser is gone. */
+  setTimer(kind: 'idle' | 'health', cancel: () => void): void {
+    this.#timers.get(kind)?.()
+    if (this.link.closed === null) this.#timers.set(kind, cancel)
+    else cancel()
+  }
+
+  /** The browser is gone. */
+  close(reason: string): void {
+    for (const cancel of this.#timers.values()) cancel()
+    this.#timers.clear()
+    this.link.close(reason)
   }
 
   stop(): void {
