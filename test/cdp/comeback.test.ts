@@ -212,6 +212,32 @@ describe('the relay', () => {
     await proxy.close()
   })
 
+  it('ends the session that it made for itself when it goes, and no other', async () => {
+    const open = async (): Promise<string[]> => {
+      const { sessions } = await server.holdfast.list({ state: 'open' })
+      return sessions.map(({ id }) => id)
+    }
+    const before = await open()
+    const [own, named, idle] = await Promise.all([
+      startRelay({ remote: server.url, port: 0 }),
+      startRelay({ remote: server.url, port: 0, key: 'kept' }),
+      startRelay({ remote: server.url, port: 0 }),
+    ])
+    for (const { port } of [own, named]) {
+      const browser = await puppeteer.connect({ browserURL: `http://127.0.0.1:${port}` })
+      await browser.newPage()
+      await browser.disconnect()
+    }
+    const made = (await open()).filter((id) => !before.includes(id))
+    expect(made).toHaveLength(2)
+    await Promise.all([own, named, idle].map((relay) => relay.close()))
+    const left = (await open()).filter((id) => !before.includes(id))
+    expect(left).toHaveLength(1)
+    const { key } = await server.holdfast.session(left[0]!).state()
+    expect(key).toContain('kept')
+    await server.holdfast.session(left[0]!).close()
+  })
+
   it('serves nobody but programs on this machine', async () => {
     const relay = await startRelay({ remote: server.url, port: 0 })
     const url = `http://127.0.0.1:${relay.port}/json/version`
