@@ -5,7 +5,7 @@ export const CDP_LIMITS = {
   /** What may be on its way to a browser, and after how much it is asked whether it has that. */
   underwayBytesMax: 2_097_152,
   signBytes: 524_288,
-  /** A message up to this is written anew when it is passed on; a larger one is cut and pasted. */
+  /** Params up to this are passed on as one text with the rest; larger ones in their own bytes. */
   smallBytes: 4_096,
   /** One message that travels inside another, for sessions without `flatten`. */
   nestedBytesMax: 67_108_864,

@@ -121,7 +121,7 @@ export class Session implements Correspondent {
     const { host, share } = this.client
     this.#pending.add(host.link.forward(this, command, { share, read }))
     this.client.pending += 1
-    this.blocked.settle(command.method, command.params)
+    this.blocked.settle(command)
   }
 
   /** Over, with all below it. What it had asked is never answered: as Chrome does it. */
