@@ -101,6 +101,7 @@ class ChromiumProcess implements BrowserConnection {
       { writable, readable },
       {
         message: events.message,
+        tooLarge: events.tooLarge,
         closed: (reason) => {
           this.#kill()
           events.closed(reason)

@@ -14,6 +14,8 @@ export interface BrowserConnection {
 export type ConnectionEvents = {
   /** The bytes are the receiver's own: it may change them in place. */
   readonly message: (message: Buffer) => void
+  /** A message that was too large to be kept, by how it begins and ends. */
+  readonly tooLarge: (head: Buffer, tail: Buffer) => void
   /** Told once. */
   readonly closed: (reason: string) => void
 }

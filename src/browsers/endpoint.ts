@@ -18,8 +18,12 @@ export async function connectEndpoint(
   })
   await opened(socket, address)
   socket.on('message', (data: RawData) => events.message(data as Buffer))
-  socket.once('close', () => events.closed('the browser has closed its connection'))
-  socket.on('error', () => undefined)
+  let reason = 'the browser has closed its connection'
+  // A message that is too large cannot be skipped here: `ws` ends the connection with it.
+  socket.on('error', ({ message }) => {
+    reason = `the connection to the browser is broken: ${message}`
+  })
+  socket.once('close', () => events.closed(reason))
   return {
     send: (...parts) => sendWhole(socket, parts, limits),
     close: () => {

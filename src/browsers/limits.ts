@@ -12,8 +12,9 @@ export const BROWSER_LIMITS = {
   /** What one may take of the memory, and how often that is looked at. Only Linux tells. */
   memoryBytesMax: 8_589_934_592,
   memoryMs: 5_000,
-  /** One message of the browser, and what may wait to be read by it. */
-  messageBytesMax: 536_870_912,
+  /** One message of the browser, short enough to be a text. A larger one is lost. */
+  messageBytesMax: 536_000_000,
+  /** What may wait to be read at an address: more is only there if nobody reads at all. */
   unreadBytesMax: 268_435_456,
   /** What is kept of what it said last, to tell why it ended. */
   lastWordsChars: 2_048,

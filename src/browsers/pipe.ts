@@ -8,6 +8,9 @@ import type { BrowserLimits } from './limits.ts'
 
 const END = Buffer.from([0])
 
+/** What is kept of a message that is too large: enough to tell whose it is. */
+const KEPT_BYTES = 1_024
+
 export class PipeConnection implements Pick<BrowserConnection, 'send'> {
   readonly #writable: Writable
   readonly #events: ConnectionEvents
@@ -15,6 +18,8 @@ export class PipeConnection implements Pick<BrowserConnection, 'send'> {
   /** The beginning of a message whose end has not come. */
   #parts: Buffer[] = []
   #partBytes = 0
+  /** The beginning of a message that is too large; the rest is not kept, up to its last bytes. */
+  #head: Buffer | null = null
   #isClosed = false
 
   constructor(
@@ -32,9 +37,6 @@ export class PipeConnection implements Pick<BrowserConnection, 'send'> {
 
   send(...parts: readonly (string | Uint8Array)[]): void {
     if (this.#isClosed) return
-    if (this.#writable.writableLength > this.#limits.unreadBytesMax) {
-      return this.fail('the browser does not read what it is sent')
-    }
     if (parts.every((part) => typeof part === 'string')) {
       return void this.#writable.write(`${parts.join('')}\0`)
     }
@@ -61,7 +63,8 @@ export class PipeConnection implements Pick<BrowserConnection, 'send'> {
       const last = chunk.subarray(start, end)
       start = end + 1
       if (this.#isClosed) return
-      this.#events.message(this.#parts.length === 0 ? last : this.#joined(last))
+      if (this.#head !== null) this.#tellTooLarge(this.#head, last)
+      else this.#events.message(this.#parts.length === 0 ? last : this.#joined(last))
     }
     if (start < chunk.length) this.#keep(start === 0 ? chunk : chunk.subarray(start))
   }
@@ -69,7 +72,17 @@ export class PipeConnection implements Pick<BrowserConnection, 'send'> {
   #keep(part: Buffer): void {
     this.#parts.push(part)
     this.#partBytes += part.length
-    if (this.#partBytes > this.#limits.messageBytesMax) this.fail('a message of it is too large')
+    if (this.#head === null && this.#partBytes <= this.#limits.messageBytesMax) return
+    this.#head ??= firstOf(this.#parts)
+    this.#parts = [lastOf(this.#parts)]
+  }
+
+  #tellTooLarge(head: Buffer, last: Buffer): void {
+    const tail = lastOf([...this.#parts, last])
+    this.#parts = []
+    this.#partBytes = 0
+    this.#head = null
+    this.#events.tooLarge(head, tail)
   }
 
   #joined(last: Buffer): Buffer {
@@ -85,4 +98,15 @@ export class PipeConnection implements Pick<BrowserConnection, 'send'> {
     this.#partBytes = 0
     return whole
   }
+}
+
+function firstOf(parts: readonly Buffer[]): Buffer {
+  const enough = parts.slice(0, KEPT_BYTES)
+  return Buffer.concat(enough.map((part) => part.subarray(0, KEPT_BYTES))).subarray(0, KEPT_BYTES)
+}
+
+/** Copied: what is cut from a chunk would keep all of it. */
+function lastOf(parts: readonly Buffer[]): Buffer {
+  const enough = parts.slice(-KEPT_BYTES).map((part) => part.subarray(-KEPT_BYTES))
+  return Buffer.from(Buffer.concat(enough).subarray(-KEPT_BYTES))
 }

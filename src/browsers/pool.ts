@@ -75,14 +75,15 @@ export class BrowserPool {
       events.closed(reason)
     }
     try {
-      browser.connection = await connect(spec, { message: events.message, closed }, this.limits)
+      browser.connection = await connect(spec, { ...events, closed }, this.limits)
     } catch (error) {
       this.#running.delete(browser)
       throw error
     }
     this.#all.add(browser)
-    if (this.#isClosed) await browser.stop()
-    return browser
+    if (!this.#isClosed) return browser
+    await browser.stop()
+    throw new HoldfastError('draining', 'the server is about to stop')
   }
 
   /** Resolves when nothing is left of any of them. */

@@ -28,6 +28,8 @@ const MESSAGE_BYTES_MAX = 104_857_600
 const FETCH_MS = 30_000
 /** How long a session that nobody else can find is kept after its last client. */
 const UNUSED_MS = 600_000
+/** How long a relay that goes tries to end that session; then the time above has to do. */
+const GOODBYE_MS = 3_000
 
 /** Listens on loopback only. */
 export async function startRelay(options: RelayOptions): Promise<Relay> {
@@ -41,6 +43,8 @@ class RelayServer {
   /** Null: as long as the server says. */
   readonly #ttlMs: number | null
   readonly #connections = new Set<HeldConnection>()
+  /** There may be a session, and it is nobody else's. */
+  #hasOwnSession = false
   readonly #sockets = new WebSocketServer({
     noServer: true,
     maxPayload: MESSAGE_BYTES_MAX,
@@ -67,12 +71,30 @@ class RelayServer {
     return {
       port: (server.address() as AddressInfo).port,
       close: async () => {
+        if (this.#hasOwnSession) await this.#endSession()
         for (const connection of this.#connections) connection.close()
         const closed = new Promise((resolve) => server.close(resolve))
         server.closeAllConnections()
         await closed
       },
     }
+  }
+
+  /** Nobody could find the session any more: it goes with the relay. */
+  async #endSession(): Promise<void> {
+    const ended = this.#dial().then(async (connection) => {
+      const closed = new Promise<void>((resolve) => {
+        connection.onClosed = () => resolve()
+      })
+      connection.send(JSON.stringify({ id: 1, method: 'Browser.close' }))
+      await closed
+    })
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, GOODBYE_MS)
+    })
+    await Promise.race([ended.catch(() => undefined), late])
+    clearTimeout(timer)
   }
 
   /** `/json/…` of the remote, with addresses that lead here. */
@@ -90,6 +112,7 @@ class RelayServer {
 
   async #fetch({ url = '/', method = 'GET' }: IncomingMessage) {
     const { remote, token } = this.#options
+    this.#hasOwnSession = this.#ttlMs !== null
     const { href, search } = this.#remoteUrl(remote)
     const cut = url.includes('?') ? url.indexOf('?') : url.length
     const [path, query] = [url.slice(0, cut), url.slice(cut + 1)]
@@ -117,15 +140,8 @@ class RelayServer {
     { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
   ): Promise<void> {
     const page = /^\/devtools\/(page\/[^/?]+)/.exec(request.url ?? '')?.[1]
-    const { remote, token, onState } = this.#options
     try {
-      const connection = await HeldConnection.open(remote, {
-        key: this.#key,
-        ...(this.#ttlMs === null ? {} : { ttlMs: this.#ttlMs }),
-        ...(token === undefined ? {} : { token }),
-        ...(onState === undefined ? {} : { onState }),
-        ...(page === undefined ? {} : { below: `/${page}` }),
-      })
+      const connection = await this.#dial(page)
       if (stream.destroyed) return connection.close()
       this.#sockets.handleUpgrade(request, stream, head, (socket) => this.#join(socket, connection))
     } catch {
@@ -133,11 +149,25 @@ class RelayServer {
     }
   }
 
+  #dial(page?: string): Promise<HeldConnection> {
+    const { remote, token, onState } = this.#options
+    this.#hasOwnSession = this.#ttlMs !== null
+    return HeldConnection.open(remote, {
+      key: this.#key,
+      ...(this.#ttlMs === null ? {} : { ttlMs: this.#ttlMs }),
+      ...(token === undefined ? {} : { token }),
+      ...(onState === undefined ? {} : { onState }),
+      ...(page === undefined ? {} : { below: `/${page}` }),
+    })
+  }
+
   #join(socket: WebSocket, connection: HeldConnection): void {
     this.#connections.add(connection)
     connection.onMessage = (message) => socket.send(message)
     connection.onClosed = ({ code }) => {
       this.#connections.delete(connection)
+      // A client of the relay has closed the browser: there is nothing left to end.
+      if (code === 'session_closed') this.#hasOwnSession = false
       socket.close(1011, code)
     }
     socket.on('message', (data: RawData, isBinary: boolean) => {

@@ -32,6 +32,7 @@ export const ERRORS = {
   attachment_ended: { status: 410, close: 4410, retry: false },
   turn_over: { status: 410, close: null, retry: false },
   body_too_large: { status: 413, close: 4400, retry: false },
+  message_too_large: { status: 413, close: 1009, retry: false },
   unsupported_media_type: { status: 415, close: null, retry: false },
   invalid_field: { status: 422, close: 4400, retry: false },
   agent_unknown: { status: 422, close: 4400, retry: false },

@@ -198,6 +198,8 @@ export class CdpEntrance {
     this.#revision = revision
     for (const [socket, heardAt] of [...this.#alive]) {
       if (isChanged && this.#isGood.get(socket)?.() === false) socket.close(4401, 'unauthorized')
+      // It is silent because it is not listened to.
+      else if (socket.isPaused) this.#alive.set(socket, now)
       else if (now - heardAt > deadMs) socket.terminate()
       else if (now - heardAt > pingMs) socket.ping()
     }
@@ -228,5 +230,6 @@ function wireOf(socket: WebSocket): CdpSocket {
     send: (message) => socket.send(message, { binary: false }),
     close: (code, reason) => socket.close(code, reason),
     cut: () => socket.terminate(),
+    setPaused: (isPaused) => (isPaused ? socket.pause() : socket.resume()),
   }
 }

@@ -13,6 +13,7 @@ import { writeHeldFrame } from '../../src/wire/held.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
+import { RawHeld } from '../support/raw-held.ts'
 
 let server: CdpServer
 let site: Site
@@ -137,9 +138,12 @@ describe('a place that is kept', () => {
     await first.socket.closed
     const received = first.socket.messages.length
     const resume = { session, attachment, token, received }
-    const wrong = await RawHeld.dial(server, { ...resume, token: 'a'.repeat(64) })
+    const wrong = await RawHeld.dial(`${server.socketUrl}/held`, {
+      ...resume,
+      token: 'a'.repeat(64),
+    })
     expect(wrong).toMatchObject({ type: 'end', code: 'attachment_unknown' })
-    const ahead = await RawHeld.dial(server, { ...resume, received: 1_000_000 })
+    const ahead = await RawHeld.dial(`${server.socketUrl}/held`, { ...resume, received: 1_000_000 })
     expect(ahead).toMatchObject({ type: 'end', code: 'ahead' })
     const second = await RawHeld.open(`${server.socketUrl}/held`, resume)
     expect(second.welcome).toMatchObject({ type: 'welcome', session, attachment })
@@ -148,7 +152,7 @@ describe('a place that is kept', () => {
     expect(info.targetInfo.targetId).toBe(targetId)
     second.socket.say(writeHeldFrame({ type: 'ready' }))
     await second.socket.send('Browser.getVersion')
-    const again = await RawHeld.dial(server, resume)
+    const again = await RawHeld.dial(`${server.socketUrl}/held`, resume)
     expect(again).toMatchObject({ type: 'end', code: 'token_reused' })
     await second.socket.send('Browser.getVersion')
     second.socket.say(writeHeldFrame({ type: 'bye' }))
@@ -160,7 +164,12 @@ describe('a place that is kept', () => {
     const { session, attachment, token } = lost.welcome
     lost.socket.socket.terminate()
     await server.holdfast.session(session).close('by hand')
-    const answer = await RawHeld.dial(server, { session, attachment, token, received: 0 })
+    const answer = await RawHeld.dial(`${server.socketUrl}/held`, {
+      session,
+      attachment,
+      token,
+      received: 0,
+    })
     expect(answer).toMatchObject({ type: 'end', code: 'session_closed' })
   })
 
@@ -173,30 +182,6 @@ describe('a place that is kept', () => {
     expect(await garbled.closed).toBe(4400)
   })
 })
-
-/** A client of `/held` without the comfort. */
-class RawHeld {
-  readonly socket: RawCdp
-  readonly welcome: Readonly<Record<string, any>>
-
-  constructor(socket: RawCdp, welcome: Readonly<Record<string, any>>) {
-    this.socket = socket
-    this.welcome = welcome
-  }
-
-  static async open(url: string, resume?: object): Promise<RawHeld> {
-    const socket = await RawCdp.open(url)
-    const hello = { type: 'hello', v: 1, ...(resume === undefined ? {} : { resume }) }
-    socket.say(`#${JSON.stringify(hello)}`)
-    const welcome = await socket.frame()
-    return new RawHeld(socket, welcome)
-  }
-
-  /** The first answer of the server. */
-  static async dial(to: CdpServer, resume: object): Promise<Readonly<Record<string, any>>> {
-    return (await RawHeld.open(`${to.socketUrl}/held`, resume)).welcome
-  }
-}
 
 describe('the relay', () => {
   it('is a port like Chrome’s for stock clients, and survives a bad network', async () => {
@@ -225,6 +210,32 @@ describe('the relay', () => {
     await browser.close()
     await relay.close()
     await proxy.close()
+  })
+
+  it('ends the session that it made for itself when it goes, and no other', async () => {
+    const open = async (): Promise<string[]> => {
+      const { sessions } = await server.holdfast.list({ state: 'open' })
+      return sessions.map(({ id }) => id)
+    }
+    const before = await open()
+    const [own, named, idle] = await Promise.all([
+      startRelay({ remote: server.url, port: 0 }),
+      startRelay({ remote: server.url, port: 0, key: 'kept' }),
+      startRelay({ remote: server.url, port: 0 }),
+    ])
+    for (const { port } of [own, named]) {
+      const browser = await puppeteer.connect({ browserURL: `http://127.0.0.1:${port}` })
+      await browser.newPage()
+      await browser.disconnect()
+    }
+    const made = (await open()).filter((id) => !before.includes(id))
+    expect(made).toHaveLength(2)
+    await Promise.all([own, named, idle].map((relay) => relay.close()))
+    const left = (await open()).filter((id) => !before.includes(id))
+    expect(left).toHaveLength(1)
+    const { key } = await server.holdfast.session(left[0]!).state()
+    expect(key).toContain('kept')
+    await server.holdfast.session(left[0]!).close()
   })
 
   it('serves nobody but programs on this machine', async () => {

@@ -1,7 +1,7 @@
 /** The browsers themselves: when they start, how they end, and how many there are. */
-import { execFileSync } from 'node:child_process'
 import { afterEach, describe, expect, it } from 'vitest'
 import { startBareChromium } from '../support/bare-chromium.ts'
+import { browserPids } from '../support/browser-pids.ts'
 import { serveCdp, type CdpServer, type CdpServerOptions } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
@@ -15,16 +15,6 @@ async function start(options: CdpServerOptions = {}): Promise<void> {
 
 async function running(): Promise<number | undefined> {
   return (await server.server.browserCounts())?.browsers
-}
-
-/** The browsers that this process has started, by their process ids. */
-function browserPids(): number[] {
-  const lines = execFileSync('ps', ['-eo', 'pid,ppid,args'], { encoding: 'utf8' }).split('\n')
-  return lines
-    .map((line) => /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line))
-    .filter((found) => Number(found?.[2]) === process.pid)
-    .filter((found) => found?.[3]?.includes('--remote-debugging-pipe') === true)
-    .map((found) => Number(found?.[1]))
 }
 
 describe('a browser', () => {

@@ -29,6 +29,7 @@ export class Line {
     const line = new Line()
     line.#connection = await connect({
       message: (message) => line.#receive(JSON.parse(message.toString()) as Message),
+      tooLarge: () => undefined,
       closed: (reason) => line.#closed(reason),
     })
     return line

@@ -2,7 +2,7 @@
  * What stands still until its client says go: a new page, a request, a dialog, a script at a
  * breakpoint. While the client is away the door says it, so that nothing and nobody else freezes.
  */
-import type { Params } from './command.ts'
+import type { Command, Params } from './command.ts'
 import type { Session } from './session.ts'
 
 type Release = { readonly method: string; readonly params: Params }
@@ -74,10 +74,10 @@ export class Blocked {
   }
 
   /** The client lets it go on itself. */
-  settle(method: string, params: Params = {}): void {
+  settle(command: Command): void {
     if (this.#releases.size === 0) return
-    if (!SETTLING.some((start) => method.startsWith(start))) return
-    this.#releases.delete(keyOf(method, params))
+    if (!SETTLING.some((start) => command.method.startsWith(start))) return
+    this.#releases.delete(keyOf(command.method, command.params ?? {}))
   }
 
   /** Nobody is there: whatever stands still goes on. */

@@ -11,6 +11,7 @@ import { obey } from './rules.ts'
 import { Session, type SessionOptions } from './session.ts'
 import type { TargetInfo } from './targets.ts'
 import type { Tenant } from './tenant.ts'
+import { Share } from './uplink.ts'
 
 /** Where a client's messages go. */
 export interface Outlet {
@@ -19,6 +20,8 @@ export interface Outlet {
   /** Nobody has been there for a while, but somebody may come back. */
   readonly isAway: boolean
   deliver(message: Buffer): void
+  /** Whether it is to be left unread for now: what it sends would only pile up. */
+  setPaused(isPaused: boolean): void
 }
 
 export type ClientOptions = {
@@ -30,6 +33,8 @@ export type ClientOptions = {
   readonly outlet: Outlet
   /** The client wants the browser closed: its own one. */
   readonly onBrowserClose: () => void
+  /** It was to be told what cannot be told: it is over. */
+  readonly onLoss: () => void
   readonly recording: Recording | null
 }
 
@@ -37,17 +42,22 @@ export class Client {
   readonly tenant: Tenant
   readonly root: Session
   readonly onBrowserClose: () => void
+  readonly onLoss: () => void
   /** Commands that wait for their reply. */
   pending = 0
+  /** Of the way up to the browser. */
+  readonly share: Share
   readonly #recording: Recording | null
   readonly #outlet: Outlet
   readonly #sessions = new Map<string, Session>()
 
-  constructor({ tenant, upstream, target, outlet, onBrowserClose, recording }: ClientOptions) {
+  constructor({ tenant, upstream, target, outlet, recording, ...told }: ClientOptions) {
     this.#recording = recording
+    this.onLoss = told.onLoss
     this.tenant = tenant
     this.#outlet = outlet
-    this.onBrowserClose = onBrowserClose
+    this.share = new Share((isWaiting) => outlet.setPaused(isWaiting))
+    this.onBrowserClose = told.onBrowserClose
     this.root = new Session({ client: this, upstream, parent: null, target })
     tenant.clients.add(this)
   }
@@ -85,6 +95,7 @@ export class Client {
 
   /** A message of the client. */
   receive(data: Buffer): void {
+    if (this.root.isOver) return
     this.#recording?.note('client', data)
     const command = readCommand(data)
     if (isRefusal(command)) return this.#refuse(command)
@@ -103,8 +114,9 @@ export class Client {
   }
 
   carryOut(session: Session, command: Command): void {
-    if (this.pending >= CDP_LIMITS.pendingMax) {
-      const message = `more than ${CDP_LIMITS.pendingMax} commands wait for their replies`
+    const excess = this.#excess()
+    if (excess !== null) {
+      const message = `${excess} wait for their replies`
       return session.refuse(command.id, { code: -32000, message })
     }
     try {
@@ -117,6 +129,14 @@ export class Client {
         message: 'Message nests too deeply or is too large',
       })
     }
+  }
+
+  /** What it has asked too much of, if it has. */
+  #excess(): string | null {
+    const { pendingMax, pendingBytesMax } = CDP_LIMITS
+    if (this.pending >= pendingMax) return `more than ${pendingMax} commands`
+    if (this.share.unansweredBytes < pendingBytesMax) return null
+    return `commands of more than ${pendingBytesMax} bytes`
   }
 
   #flat(name: string): Session | null {
@@ -148,6 +168,7 @@ export class Client {
     const { upstream, isOver } = this.root
     if (isOver) return
     this.#recording?.close()
+    this.host.link.leave(this.share)
     this.root.end()
     this.host.link.tell('Target.detachFromTarget', { sessionId: upstream })
   }

@@ -2,10 +2,12 @@
  * What a client sends, read with distrust: checked as Chrome checks it, and passed on so that no
  * byte of it can be taken for something else.
  *
- * A large message is not written anew. It is parsed once, which proves it to be JSON; then the
- * places of its top-level values are found and only `id` and `sessionId` are replaced.
+ * A message is only looked through, which proves it to be JSON; its `params` are cut out and pasted
+ * as they are, unless somebody looks at them. What was looked at is written anew: the browser gets
+ * what was judged, and nothing else, however a name in it was spelled and how often it came.
  */
 import { CDP_LIMITS } from './limits.ts'
+import { scan, type Scanned } from './scan.ts'
 
 export type Params = Readonly<Record<string, unknown>>
 
@@ -14,8 +16,34 @@ export type Command = {
   readonly method: string
   readonly params: Params | undefined
   readonly sessionId: string | undefined
-  /** The message itself, if it is large. */
+  /** The bytes of its params, as long as nobody has looked at them. */
   readonly raw: Buffer | null
+}
+
+class UnreadCommand implements Command {
+  readonly id: number
+  readonly method: string
+  readonly sessionId: string | undefined
+  #raw: Buffer | null
+  #params: Params | undefined
+
+  constructor({ id, method, sessionId, params }: Scanned) {
+    this.id = id
+    this.method = method
+    this.sessionId = sessionId
+    this.#raw = params
+  }
+
+  get raw(): Buffer | null {
+    return this.#raw
+  }
+
+  get params(): Params | undefined {
+    const raw = this.#raw
+    this.#raw = null
+    if (raw !== null) this.#params = JSON.parse(raw.toString()) as Params
+    return this.#params
+  }
 }
 
 /** Why a message is refused, as the protocol's error. */
@@ -39,6 +67,12 @@ function malformed(message: string, id?: number): Refusal {
 }
 
 export function readCommand(data: Buffer | string): Command | Refusal {
+  const scanned = typeof data === 'string' ? null : scan(data)
+  return scanned === null ? parsed(data) : new UnreadCommand(scanned)
+}
+
+/** What is not plain is taken apart, and every fault gets the answer that Chrome would give. */
+function parsed(data: Buffer | string): Command | Refusal {
   let value: unknown
   try {
     // ws has checked that it is UTF-8.
@@ -49,11 +83,10 @@ export function readCommand(data: Buffer | string): Command | Refusal {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return malformed('Message must be an object')
   }
-  const raw = Buffer.isBuffer(data) && data.length > CDP_LIMITS.smallBytes ? data : null
-  return check(value as Readonly<Record<string, unknown>>, raw)
+  return check(value as Readonly<Record<string, unknown>>)
 }
 
-function check(value: Readonly<Record<string, unknown>>, raw: Buffer | null): Command | Refusal {
+function check(value: Readonly<Record<string, unknown>>): Command | Refusal {
   const { id, method, params, sessionId } = value
   if (typeof id !== 'number' || (id | 0) !== id) {
     return malformed("Message must have integer 'id' property")
@@ -71,7 +104,7 @@ function check(value: Readonly<Record<string, unknown>>, raw: Buffer | null): Co
     if (KEYS.has(key)) continue
     return malformed("Message has property other than 'id', 'method', 'sessionId', 'params'", id)
   }
-  return { id, method, params, sessionId, raw }
+  return { id, method, params, sessionId, raw: null }
 }
 
 function isParams(value: unknown): value is Params {
@@ -84,18 +117,16 @@ export function isRefusal(read: Command | Refusal): read is Refusal {
 
 /** The message under another id and session; '' is the connection itself. */
 export function rewritten(
-  { method, params, raw }: Command,
+  command: Command,
   id: number,
   session: string,
 ): readonly (string | Uint8Array)[] {
-  if (raw !== null) {
-    const span = paramsSpan(raw)
-    if (span !== null) {
-      const head = `{"id":${id},"method":${JSON.stringify(method)}${suffix(session)},"params":`
-      return [head, raw.subarray(span.start, span.end), '}']
-    }
-  }
-  return [written(id, method, params, session)]
+  const { method, raw } = command
+  if (raw === null) return [written(id, method, command.params, session)]
+  const head = `{"id":${id},"method":${JSON.stringify(method)}${suffix(session)},"params":`
+  // One small text is sent faster than three parts.
+  if (raw.length <= CDP_LIMITS.smallBytes) return [`${head}${raw.toString()}}`]
+  return [head, raw, '}']
 }
 
 export function written(
@@ -110,79 +141,4 @@ export function written(
 
 function suffix(session: string): string {
   return session === '' ? '' : `,"sessionId":"${session}"`
-}
-
-type Span = { readonly start: number; readonly end: number }
-
-const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a]
-const PARAMS = Buffer.from('"params"')
-
-/**
- * Where the value of the top-level `params` stands in a text that is known to be a JSON object;
- * null if there is none, or more than one, or it is not plain which.
- */
-export function paramsSpan(text: Buffer): Span | null {
-  let found: Span | null = null
-  let at = skipSpace(text, 0) + 1
-  for (;;) {
-    const key = skipSpace(text, at)
-    if (text[key] !== QUOTE) return found
-    const keyEnd = stringEnd(text, key)
-    // A name that is spelled with escapes may be one of ours, and then the last of them counts.
-    if (text.subarray(key, keyEnd).includes(BACKSLASH)) return null
-    const colon = skipSpace(text, keyEnd)
-    if (text[colon] !== COLON) return null
-    const start = skipSpace(text, colon + 1)
-    const end = valueEnd(text, start)
-    if (PARAMS.equals(text.subarray(key, keyEnd))) {
-      if (found !== null) return null
-      found = { start, end }
-    }
-    at = skipSpace(text, end)
-    if (text[at] !== COMMA) return found
-    at += 1
-  }
-}
-
-function skipSpace(text: Buffer, from: number): number {
-  let at = from
-  while (at < text.length && (text[at] ?? 0) <= 0x20) at += 1
-  return at
-}
-
-/** After the closing quote of the string that begins here. */
-function stringEnd(text: Buffer, from: number): number {
-  let quote = text.indexOf(QUOTE, from + 1)
-  while (quote !== -1) {
-    let before = quote - 1
-    while (text[before] === BACKSLASH) before -= 1
-    // An even number of backslashes escape each other.
-    if ((quote - 1 - before) % 2 === 0) return quote + 1
-    quote = text.indexOf(QUOTE, quote + 1)
-  }
-  return text.length
-}
-
-function valueEnd(text: Buffer, from: number): number {
-  let depth = 0
-  let at = from
-  while (at < text.length) {
-    const byte = text[at] ?? 0
-    if (byte === QUOTE) {
-      at = stringEnd(text, at)
-      if (depth === 0) return at
-      continue
-    }
-    const isOpening = byte === 0x7b || byte === 0x5b
-    const isClosing = byte === 0x7d || byte === 0x5d
-    if (isOpening) depth += 1
-    // A number or a word at the top ends before what follows it.
-    if (depth === 0 && (byte === COMMA || isClosing)) return at
-    at += 1
-    if (isClosing) {
-      depth -= 1
-      if (depth === 0) return at
-    }
-  }
-  return at
 }

@@ -25,6 +25,8 @@ import { Tenant } from './tenant.ts'
 /** The key of those who name none, where there is no connection to tell them apart. */
 export const SHARED_KEY = 'shared'
 
+const LOSS = 'the browser said more at once than can be passed on'
+
 /** The agent of browser sessions, if Holdfast has one of this name. */
 export const BROWSER_AGENT = 'browser'
 
@@ -100,9 +102,11 @@ export class CdpDoor {
     let host: Host | null = null
     const browser = await this.#pool.start(name, {
       message: (message) => host?.link.receive(message),
+      tooLarge: (head, tail) => host?.link.lost(head, tail),
       closed: (reason) => this.#hostClosed(place, host, reason),
     })
-    const started = new Host(browser, { name, isOwn, startedAt: clock.now() })
+    const facts = { name, isOwn, startedAt: clock.now() }
+    const started = new Host(browser, facts, this.limits)
     host = started
     const late = clock.after(limits.startMs, () => started.stop())
     try {
@@ -116,7 +120,8 @@ export class CdpDoor {
     this.#running.set(place, started)
     started.watch(clock, limits)
     started.onIdle = () => {
-      clock.after(isOwn ? 0 : limits.idleMs, () => this.#stopIdle(place, started))
+      const stop = (): void => this.#stopIdle(place, started)
+      started.setTimer('idle', clock.after(isOwn ? 0 : limits.idleMs, stop))
     }
     started.onIdle()
     return started
@@ -138,7 +143,7 @@ export class CdpDoor {
   /** A browser that ends takes its sessions with it, and each is told why. */
   #hostClosed(place: string, host: Host | null, reason: string): void {
     this.#forget(place, host)
-    host?.link.close(reason)
+    host?.close(reason)
     const error = new HoldfastError('browser_gone', reason)
     for (const tenant of [...(host?.tenants ?? [])]) this.#endTenant(tenant, error)
   }
@@ -183,6 +188,8 @@ export class CdpDoor {
       return tenant
     } finally {
       host.expected -= 1
+      // Who failed to come may have been the one for whom it was not stopped.
+      if (host.tenants.size === 0) host.onIdle()
     }
   }
 
@@ -192,6 +199,8 @@ export class CdpDoor {
     try {
       for await (const event of tenant.session.events({ after })) {
         if (event.type !== 'attachment.ended') continue
+        // It ends with the session, which is what its client is told.
+        if (event.reason === 'session_closed') continue
         const ended = new HoldfastError('attachment_ended', event.reason)
         tenant.seat(event.attachment)?.end(ended)
       }
@@ -250,8 +259,17 @@ export class CdpDoor {
       const onBrowserClose = (): void => {
         void tenant.session.close('browser_closed').catch(() => undefined)
       }
+      const onLoss = (): void => seat.giveUp(new HoldfastError('message_too_large', LOSS))
       const outlet = carrier
-      seat.client = new Client({ tenant, upstream, target, outlet, recording, onBrowserClose })
+      seat.client = new Client({
+        tenant,
+        upstream,
+        target,
+        outlet,
+        recording,
+        onBrowserClose,
+        onLoss,
+      })
       vacant?.give(seat)
       if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
       return seat

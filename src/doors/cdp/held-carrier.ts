@@ -33,6 +33,7 @@ export class HeldCarrier implements Carrier {
   #cancelAck: (() => void) | null = null
   #cancelAbsence: (() => void) | null = null
   #isAway = false
+  #isPaused = false
   #isOver = false
   /** Told when nobody has been there for a while. */
   onAway: () => void = () => undefined
@@ -67,11 +68,18 @@ export class HeldCarrier implements Carrier {
     this.#isAway = false
     const older = this.#socket
     this.#socket = socket
+    older?.setPaused(false)
     older?.close(ERRORS.superseded.close, 'superseded')
     socket.send(writeHeldFrame(welcome))
     this.#confirmed = this.#received
     for (const message of this.#unconfirmed.all()) socket.send(message)
+    if (this.#isPaused) socket.setPaused(true)
     return true
+  }
+
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused
+    this.#socket?.setPaused(isPaused)
   }
 
   /** Whether this socket was the one that counts. */
@@ -128,12 +136,15 @@ export class HeldCarrier implements Carrier {
     this.#socket?.send(writeHeldFrame(frame))
   }
 
-  end({ code, message, retry }: HoldfastError): void {
+  end({ code, message }: HoldfastError): void {
     this.#isOver = true
     this.#cancelAck?.()
     this.#cancelAbsence?.()
     const socket = this.#socket
     this.#socket = null
+    socket?.setPaused(false)
+    // This place is gone for good, unless a server that starts anew knows better.
+    const retry = code === 'draining'
     socket?.send(writeHeldFrame({ type: 'end', code, reason: message, retry }))
     socket?.close(ERRORS[code].close ?? 1011, code)
   }

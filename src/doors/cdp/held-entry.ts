@@ -1,5 +1,11 @@
 /** How a client that may come back is let in: as a new one, or in the place it has. */
-import { HoldfastError, asHoldfastError, type AttachmentHandle } from '../../core/index.ts'
+import {
+  asHoldfastError,
+  ERRORS,
+  HoldfastError,
+  type AttachmentHandle,
+  type SessionHandle,
+} from '../../core/index.ts'
 import {
   HELD_VERSION,
   isHeldFrame,
@@ -108,7 +114,9 @@ export class HeldConnection implements CdpConnection {
     // Before the token is used up: a refusal must change nothing.
     if (known !== null) await handle.attachmentOf(attachment, token)
     known?.carrier.resume(received)
-    const next: AttachmentHandle = await handle.resume(attachment, token)
+    const next = await handle.resume(attachment, token).catch(async (thrown: unknown) => {
+      throw (await whyEnded(handle, { attachment, token })) ?? thrown
+    })
     if (known === null) {
       throw new HoldfastError('attachment_ended', 'the browser of this session is gone')
     }
@@ -137,8 +145,9 @@ export class HeldConnection implements CdpConnection {
   #refuse(error: HoldfastError): void {
     const { code, message: reason, retry } = error
     this.#place?.seat.giveUp(error)
-    this.#socket.send(writeHeldFrame({ type: 'end', code, reason, retry }))
-    this.#socket.close(4400, code)
+    const mayRetry = retry && error.details['isOver'] !== true
+    this.#socket.send(writeHeldFrame({ type: 'end', code, reason, retry: mayRetry }))
+    this.#socket.close(ERRORS[code].close ?? 4400, code)
   }
 
   /** The socket is closed; what that means for the client is the session's policy. */
@@ -150,4 +159,18 @@ export class HeldConnection implements CdpConnection {
     if (code === 1000) return place.seat.leave()
     void place.attachment.lose().catch(() => undefined)
   }
+}
+
+/** Why a place is gone while its client was away, for who held it; null: as everybody is told. */
+async function whyEnded(
+  handle: SessionHandle,
+  held: { readonly attachment: string; readonly token: string },
+): Promise<HoldfastError | null> {
+  if (!(await handle.wasAttached(held).catch(() => false))) return null
+  const { ended, closed } = await handle.state()
+  const isSlow = ended.some(({ id, reason }) => id === held.attachment && reason === 'too_slow')
+  const over = { isOver: true }
+  if (isSlow) return new HoldfastError('too_slow', 'more was missed than is kept', over)
+  if (closed?.reason !== 'browser_gone') return null
+  return new HoldfastError('browser_gone', 'the browser of this session is gone', over)
 }

@@ -2,6 +2,7 @@
 import type { Browser, BrowserLimits } from '../../browsers/index.ts'
 import type { Clock } from '../../core/index.ts'
 import { Downloads } from './downloads.ts'
+import type { CdpLimits } from './limits.ts'
 import { Link } from './link.ts'
 import { Targets } from './targets.ts'
 import type { Tenant } from './tenant.ts'
@@ -24,12 +25,18 @@ export class Host {
   /** It was asked for a sign of life and has not given it yet. */
   isSilent = false
 
-  constructor(browser: Browser, facts: Pick<Host, 'name' | 'isOwn' | 'startedAt'>) {
+  readonly #timers = new Map<'idle' | 'health', () => void>()
+
+  constructor(
+    browser: Browser,
+    facts: Pick<Host, 'name' | 'isOwn' | 'startedAt'>,
+    limits: CdpLimits,
+  ) {
     this.browser = browser
     this.name = facts.name
     this.isOwn = facts.isOwn
     this.startedAt = facts.startedAt
-    this.link = new Link(browser)
+    this.link = new Link(browser, limits)
   }
 
   /** Clients that it has, or is about to have. */
@@ -46,8 +53,7 @@ export class Host {
   /** Asks for a sign of life now and then; a browser that gives none is stopped. */
   watch(clock: Clock, limits: BrowserLimits): void {
     const { healthMs, healthAnswerMs } = limits
-    clock.after(healthMs, () => {
-      if (this.link.closed !== null) return
+    const look = (): void => {
       const late = clock.after(healthAnswerMs, () => this.stop())
       this.isSilent = true
       this.link.ask('Browser.getVersion', {}, () => {
@@ -55,7 +61,22 @@ export class Host {
         late()
         this.watch(clock, limits)
       })
-    })
+    }
+    this.setTimer('health', clock.after(healthMs, look))
+  }
+
+  /** One of each kind at a time, and none once the browser is gone. */
+  setTimer(kind: 'idle' | 'health', cancel: () => void): void {
+    this.#timers.get(kind)?.()
+    if (this.link.closed === null) this.#timers.set(kind, cancel)
+    else cancel()
+  }
+
+  /** The browser is gone. */
+  close(reason: string): void {
+    for (const cancel of this.#timers.values()) cancel()
+    this.#timers.clear()
+    this.link.close(reason)
   }
 
   stop(): void {

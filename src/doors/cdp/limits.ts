@@ -1,13 +1,17 @@
 /** Every bound of the CDP door, named with its unit. */
 export const CDP_LIMITS = {
-  /** One message of a client; Chrome's own bound is about the same. */
-  messageBytesMax: 104_857_600,
-  /** A message up to this is written anew when it is passed on; a larger one is cut and pasted. */
+  /** One message of a client, and what becomes of it. After 100 MiB Chromium reads no more. */
+  messageBytesMax: 100_000_000,
+  /** What may be on its way to a browser, and after how much it is asked whether it has that. */
+  underwayBytesMax: 2_097_152,
+  signBytes: 524_288,
+  /** Params up to this are passed on as one text with the rest; larger ones in their own bytes. */
   smallBytes: 4_096,
   /** One message that travels inside another, for sessions without `flatten`. */
   nestedBytesMax: 67_108_864,
   /** Commands of one client that wait for their reply. */
   pendingMax: 16_384,
+  pendingBytesMax: 268_435_456,
   /** Sessions of one client; pages, contexts and clients of one browser session. */
   sessionsMax: 4_096,
   targetsMax: 512,

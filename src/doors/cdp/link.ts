@@ -4,6 +4,7 @@
  * (I7).
  */
 import { HoldfastError } from '../../core/index.ts'
+import type { CdpLimits } from './limits.ts'
 import { rewritten, written, type Command, type Fault, type Params } from './command.ts'
 import {
   eventMethod,
@@ -14,6 +15,7 @@ import {
   sessionOf,
   underId,
 } from './message.ts'
+import { Uplink, type Parts, type Sender, type Share } from './uplink.ts'
 
 /** What a browser answered: a result or an error. */
 export type Reply = {
@@ -33,16 +35,28 @@ export interface Correspondent {
   pass(message: Buffer, method?: string): void
   /** An event of the Target domain, which is about other sessions. */
   targetEvent(event: BrowserEvent): void
+  /** An event of it is lost. */
+  lose(): void
   /** The command that went up under this id has its reply. */
   settled(id: number): void
 }
+
+const TOO_LARGE: Fault = { code: -32000, message: 'the reply is too large to be passed on' }
 
 type Pending = {
   readonly from: Correspondent | null
   readonly id: number
   /** Takes the reply, instead of passing it on. */
   readonly read: ((reply: Reply) => void) | null
+  /** Whose share of the way up it took, and how much of it. */
+  readonly share: Share | null
+  bytes: number
 }
+
+/** How a command goes: by whose share, and who reads the reply instead of its being passed on. */
+export type Way = Pick<Pending, 'share' | 'read'>
+
+type Asked = { readonly method: string; readonly params: Params; readonly session?: string }
 
 type Parsed = Reply & {
   readonly id?: number
@@ -51,25 +65,27 @@ type Parsed = Reply & {
   readonly sessionId?: string
 }
 
-/** Where the messages go. */
-export interface Sender {
-  send(...parts: readonly (string | Uint8Array)[]): void
-}
-
 export class Link {
-  readonly #sender: Sender
+  readonly #uplink: Uplink
   #lastId = FIRST_ID - 1
   readonly #pending = new Map<number, Pending>()
   readonly #sessions = new Map<string, Correspondent>()
   #closed: string | null = null
 
-  constructor(sender: Sender) {
-    this.#sender = sender
+  constructor(sender: Sender, limits: CdpLimits) {
+    // Whatever the browser itself is asked, it answers in the order in which it was asked.
+    const askForSign = (onSign: () => void): void => this.ask('Browser.getVersion', {}, onSign)
+    this.#uplink = new Uplink({ sender, limits, askForSign })
   }
 
   /** Why it is closed; null while it is open. */
   get closed(): string | null {
     return this.#closed
+  }
+
+  /** Clients whose messages wait for their turn to go up. */
+  get heldBack(): number {
+    return this.#uplink.waiting
   }
 
   /** Replies that have not come. */
@@ -96,27 +112,53 @@ export class Link {
   }
 
   /** Passes a client's command on; its reply goes back as it comes, or to `read`. */
-  forward(from: Correspondent, command: Command, read: ((reply: Reply) => void) | null): number {
-    const id = this.#expect({ from, id: command.id, read })
+  forward(from: Correspondent, command: Command, { share, read }: Way): number {
+    return this.#send({ from, id: command.id, read, share, bytes: 0 }, (id) =>
+      rewritten(command, id, from.upstream),
+    )
+  }
+
+  #send(pending: Pending, write: (id: number) => Parts): number {
+    const id = this.#expect(pending)
     try {
-      this.#sender.send(...rewritten(command, id, from.upstream))
+      pending.bytes = this.#uplink.send(write(id), pending.share)
     } catch (error) {
       this.#pending.delete(id)
       throw error
     }
+    if (pending.share !== null) pending.share.unansweredBytes += pending.bytes
     return id
   }
 
   /** The client that asked is gone. */
   forget(id: number): void {
+    this.#settle(id)
+  }
+
+  #settle(id: number): void {
+    const pending = this.#pending.get(id)
+    if (pending === undefined) return
     this.#pending.delete(id)
+    if (pending.share !== null) pending.share.unansweredBytes -= pending.bytes
+  }
+
+  /** A client is gone: what it still wanted to send is not sent. */
+  leave(share: Share): void {
+    this.#uplink.leave(share)
   }
 
   /** A command of the door itself; its reply comes in order with all else. */
   ask(method: string, params: Params, read: (reply: Reply) => void, session = ''): void {
+    this.askFor(null, { method, params, session }, read)
+  }
+
+  /** The same for a client, by the share it has of the way up. */
+  askFor(share: Share | null, asked: Asked, read: (reply: Reply) => void): void {
     if (this.#closed !== null) return read({ error: this.#fault() })
-    const id = this.#expect({ from: null, id: 0, read })
-    this.#sender.send(written(id, method, params, session))
+    const { method, params, session = '' } = asked
+    this.#send({ from: null, id: 0, read, share, bytes: 0 }, (id) => [
+      written(id, method, params, session),
+    ])
   }
 
   /** Like `ask`, for when the order does not matter. */
@@ -150,6 +192,7 @@ export class Link {
     const pending = [...this.#pending.values()]
     this.#pending.clear()
     this.#sessions.clear()
+    this.#uplink.close()
     for (const { read } of pending) read?.({ error: this.#fault() })
   }
 
@@ -169,13 +212,24 @@ export class Link {
     }
   }
 
+  /**
+   * A message was too large or too deep, and only how it begins and ends is known. Who waits for
+   * it as a reply learns that; who would have been told an event cannot go on as if it had been.
+   */
+  lost(head: Buffer, tail: Buffer): void {
+    const id = replyId(head)
+    if (id !== null) return this.#replyParsed(id, { error: TOO_LARGE })
+    const session = sessionOf(tail)
+    if (session !== null) this.#sessions.get(session)?.lose()
+  }
+
   #receive(message: Buffer): void {
     const id = replyId(message)
     if (id !== null) return this.#reply(id, message)
     const session = sessionOf(message)
     const method = session === null ? null : eventMethod(message)
     if (session === null || method === null || method.startsWith('Target.')) {
-      return this.#receiveParsed(parse(message))
+      return this.#read(message)
     }
     const to = this.#sessions.get(session)
     if (to !== undefined && to.id !== null) to.pass(inSession(message, to.id), method)
@@ -187,16 +241,21 @@ export class Link {
     const { from, read } = pending
     const session = sessionOf(message)
     if (read !== null || from === null || session !== from.upstream || from.id === null) {
-      return this.#receiveParsed(parse(message))
+      return this.#read(message)
     }
-    this.#pending.delete(id)
+    this.#settle(id)
     from.settled(id)
     if (this.#sessions.get(session) !== from) return
     from.pass(underId(inSession(message, from.id), pending.id))
   }
 
-  #receiveParsed(message: Parsed | null): void {
-    if (message === null) return
+  #read(message: Buffer): void {
+    const parsed = parse(message)
+    if (parsed === null) this.lost(message, message)
+    else this.#receiveParsed(parsed)
+  }
+
+  #receiveParsed(message: Parsed): void {
     if (message.id !== undefined) return this.#replyParsed(message.id, message)
     const { method, params = {}, sessionId = '' } = message
     const to = this.#sessions.get(sessionId)
@@ -208,7 +267,7 @@ export class Link {
   #replyParsed(id: number, { result, error }: Parsed): void {
     const pending = this.#pending.get(id)
     if (pending === undefined) return
-    this.#pending.delete(id)
+    this.#settle(id)
     const { from, read } = pending
     from?.settled(id)
     const reply = error === undefined ? { result: result ?? {} } : { error }
@@ -228,7 +287,7 @@ function parse(message: Buffer): Parsed | null {
     const value: unknown = JSON.parse(message.toString())
     return typeof value === 'object' && value !== null ? value : null
   } catch {
-    // Not JSON: no browser that we know says such a thing, and nobody here could use it.
+    // It nests too deeply for us; that it is not JSON is nothing that a browser we know does.
     return null
   }
 }

@@ -38,7 +38,8 @@ const findWindow: Rule = (request) => {
     return request.refuse(FAULTS.target)
   }
   request.pass(null, (result) => {
-    tenant.windows.add(Number(result['windowId']))
+    const page = typeof targetId === 'string' ? targetId : (request.session.target ?? '')
+    tenant.windows.learn(Number(result['windowId']), page, (id) => tenant.target(id) !== null)
     return result
   })
 }

@@ -80,17 +80,19 @@ export class Session implements Correspondent {
       return host.downloads.route(tenant, message, () => this.pass(message))
     }
     if (!this.isNested) return this.client.deliver(message)
-    if (message.length > CDP_LIMITS.nestedBytesMax) return this.#endNested()
+    if (message.length > CDP_LIMITS.nestedBytesMax) return this.lose()
     const { name: sessionId, target: targetId } = this
     const params = { sessionId, message: message.toString(), targetId }
     this.parent?.emit('Target.receivedMessageFromTarget', params)
   }
 
-  /** What is too large to travel inside another message ends the session that it is of. */
-  #endNested(): void {
+  /** What is too large to be passed on ends the session that it is of, and no other. */
+  lose(): void {
     const { name: sessionId, target: targetId, parent, upstream } = this
-    parent?.emit('Target.detachedFromTarget', { sessionId, targetId })
-    if (parent !== null) this.client.host.detach(parent.upstream, upstream)
+    if (parent === null) return this.client.onLoss()
+    this.emit('Inspector.detached', { reason: 'message_too_large' })
+    parent.emit('Target.detachedFromTarget', { sessionId, targetId })
+    this.client.host.detach(parent.upstream, upstream)
     this.end()
   }
 
@@ -116,9 +118,10 @@ export class Session implements Correspondent {
 
   /** Passes a command on; the reply goes back as it comes, or to `read`. */
   forward(command: Command, read: ((reply: Reply) => void) | null = null): void {
-    this.#pending.add(this.client.host.link.forward(this, command, read))
+    const { host, share } = this.client
+    this.#pending.add(host.link.forward(this, command, { share, read }))
     this.client.pending += 1
-    this.blocked.settle(command.method, command.params)
+    this.blocked.settle(command)
   }
 
   /** Over, with all below it. What it had asked is never answered: as Chrome does it. */

@@ -9,6 +9,8 @@ export interface CdpSocket {
   send(message: Buffer | string): void
   close(code: number, reason: string): void
   cut(): void
+  /** Whether what the client sends is left unread; the client then has to wait with it. */
+  setPaused(isPaused: boolean): void
 }
 
 export class SocketCarrier implements Carrier {
@@ -16,6 +18,7 @@ export class SocketCarrier implements Carrier {
   readonly isAway = false
   readonly #limits: CdpLimits
   #socket: CdpSocket | null = null
+  #isPaused = false
   #isOver = false
 
   constructor(limits: CdpLimits) {
@@ -24,8 +27,15 @@ export class SocketCarrier implements Carrier {
 
   /** False if it is over already. */
   connect(socket: CdpSocket): boolean {
-    if (!this.#isOver) this.#socket = socket
-    return !this.#isOver
+    if (this.#isOver) return false
+    this.#socket = socket
+    if (this.#isPaused) socket.setPaused(true)
+    return true
+  }
+
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused
+    this.#socket?.setPaused(isPaused)
   }
 
   disconnected(): void {
@@ -44,6 +54,8 @@ export class SocketCarrier implements Carrier {
     this.#isOver = true
     const socket = this.#socket
     this.#socket = null
+    // What is not read is not closed either.
+    socket?.setPaused(false)
     socket?.close(ERRORS[code].close ?? 1011, code)
   }
 }

@@ -57,6 +57,10 @@ export class Targets implements Correspondent {
     // Nobody is behind it.
   }
 
+  lose(): void {
+    // What it learns of a target later is all that counts.
+  }
+
   settled(): void {
     // The door's own commands are not counted.
   }

@@ -12,6 +12,7 @@ import type { Reply } from './link.ts'
 import { isInternalUrl } from './request.ts'
 import type { Seat } from './seat.ts'
 import type { TargetInfo } from './targets.ts'
+import { Windows } from './windows.ts'
 
 /** Pages of the browser's own, which could do what no page may. */
 const HIDDEN_TYPES: ReadonlySet<string> = new Set(['browser', 'browser_ui'])
@@ -31,8 +32,7 @@ export class Tenant {
   readonly home: string
   readonly clients = new Set<Client>()
   readonly seats = new Set<Seat>()
-  /** Windows that a client was told of: their numbers could be guessed. */
-  readonly windows = new Set<number>()
+  readonly windows = new Windows()
   /** Every context, and the client with which it goes, if there is one. */
   readonly #contexts = new Map<string, Client | null>()
   /** Clients that are about to be. */

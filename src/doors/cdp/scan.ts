@@ -1,0 +1,232 @@
+/**
+ * A client's message, looked through once and not taken apart: what it is called and where its
+ * `params` stand. Untrusted, so every byte is checked against the grammar of JSON; whatever is not
+ * plain (a name with an escape, a name that comes twice, a depth that nobody needs) is left to
+ * `JSON.parse`.
+ *
+ * 1. What is found here is found by `JSON.parse` too, and by any other reader of JSON: there is no
+ *    text that means one command here and another in the browser.
+ */
+export type Scanned = {
+  readonly id: number
+  readonly method: string
+  readonly sessionId: string | undefined
+  /** The bytes of an object, known to be JSON; null: there are none. */
+  readonly params: Buffer | null
+}
+
+const [QUOTE, BACKSLASH, COMMA, COLON, MINUS, DOT, ZERO] = [
+  0x22, 0x5c, 0x2c, 0x3a, 0x2d, 0x2e, 0x30,
+]
+const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d]
+
+/** Chromium takes no more than 300. */
+const DEPTH_MAX = 300
+/** An id is an int32; a longer one is for others to look at. */
+const ID_CHARS_MAX = 10
+/** So long that no name of a method or a session is longer. */
+const NAME_CHARS_MAX = 128
+
+const WORDS = ['true', 'false', 'null']
+const ESCAPED = new Set(Buffer.from('"\\/bfnrt'))
+
+/** Null: it is no command, or not a plain one. */
+export function scan(text: Buffer): Scanned | null {
+  return new Scanner(text).command()
+}
+
+/** The methods give the place after what they looked at, or -1 if it is not there. */
+class Scanner {
+  readonly #text: Buffer
+  #id: number | null = null
+  #method: string | null = null
+  #sessionId: string | null = null
+  #params: Buffer | null = null
+
+  constructor(text: Buffer) {
+    this.#text = text
+  }
+
+  command(): Scanned | null {
+    const text = this.#text
+    let at = this.#space(0)
+    if (text[at] !== OPEN) return null
+    do {
+      at = this.#field(this.#space(at + 1))
+      if (at === -1) return null
+      at = this.#space(at)
+    } while (text[at] === COMMA)
+    if (text[at] !== CLOSE || this.#space(at + 1) !== text.length) return null
+    if (this.#id === null || this.#method === null) return null
+    const [id, method, params] = [this.#id, this.#method, this.#params]
+    return { id, method, sessionId: this.#sessionId ?? undefined, params }
+  }
+
+  #field(at: number): number {
+    const nameEnd = this.#plain(at)
+    if (nameEnd === -1) return -1
+    const colon = this.#space(nameEnd)
+    if (this.#text[colon] !== COLON) return -1
+    const start = this.#space(colon + 1)
+    switch (this.#latin(at + 1, nameEnd - 1)) {
+      case 'id':
+        return this.#takeId(start)
+      case 'method':
+        return this.#takeMethod(start)
+      case 'sessionId':
+        return this.#takeSession(start)
+      case 'params':
+        return this.#takeParams(start)
+      default:
+        return -1
+    }
+  }
+
+  #takeId(start: number): number {
+    const end = this.#number(start)
+    if (this.#id !== null || end === -1 || end - start > ID_CHARS_MAX) return -1
+    const id = Number(this.#latin(start, end))
+    // Not 1.0, 1e3 or -0: equal to an id, but not written as one.
+    if (String(id) !== this.#latin(start, end) || (id | 0) !== id) return -1
+    this.#id = id
+    return end
+  }
+
+  #takeMethod(start: number): number {
+    const end = this.#plain(start)
+    if (end === -1 || this.#method !== null) return -1
+    this.#method = this.#latin(start + 1, end - 1)
+    return end
+  }
+
+  #takeSession(start: number): number {
+    const end = this.#plain(start)
+    if (end === -1 || this.#sessionId !== null) return -1
+    this.#sessionId = this.#latin(start + 1, end - 1)
+    return end
+  }
+
+  #takeParams(start: number): number {
+    if (this.#params !== null || this.#text[start] !== OPEN) return -1
+    const end = this.#value(start, 1)
+    if (end !== -1) this.#params = this.#text.subarray(start, end)
+    return end
+  }
+
+  #space(from: number): number {
+    const text = this.#text
+    let at = from
+    for (;;) {
+      const byte = text[at]
+      if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at
+      at += 1
+    }
+  }
+
+  /** A short string of printable ASCII without escapes. */
+  #plain(start: number): number {
+    const text = this.#text
+    if (text[start] !== QUOTE) return -1
+    for (let at = start + 1; at <= start + NAME_CHARS_MAX; at += 1) {
+      const byte = text[at] ?? 0
+      if (byte === QUOTE) return at + 1
+      if (byte < 0x20 || byte > 0x7e || byte === BACKSLASH) return -1
+    }
+    return -1
+  }
+
+  #value(start: number, depth: number): number {
+    const byte = this.#text[start] ?? 0
+    if (byte === QUOTE) return this.#string(start)
+    if (byte === OPEN) return depth > DEPTH_MAX ? -1 : this.#object(start, depth)
+    if (byte === OPEN_LIST) return depth > DEPTH_MAX ? -1 : this.#list(start, depth)
+    if (byte === MINUS || isDigit(byte)) return this.#number(start)
+    const word = WORDS.find((each) => each === this.#latin(start, start + each.length))
+    return word === undefined ? -1 : start + word.length
+  }
+
+  #latin(start: number, end: number): string {
+    return this.#text.toString('latin1', start, end)
+  }
+
+  #object(start: number, depth: number): number {
+    const text = this.#text
+    let at = this.#space(start + 1)
+    if (text[at] === CLOSE) return at + 1
+    for (;;) {
+      if (text[at] !== QUOTE) return -1
+      at = this.#string(at)
+      if (at === -1) return -1
+      at = this.#space(at)
+      if (text[at] !== COLON) return -1
+      at = this.#value(this.#space(at + 1), depth + 1)
+      if (at === -1) return -1
+      at = this.#space(at)
+      if (text[at] === CLOSE) return at + 1
+      if (text[at] !== COMMA) return -1
+      at = this.#space(at + 1)
+    }
+  }
+
+  #list(start: number, depth: number): number {
+    const text = this.#text
+    let at = this.#space(start + 1)
+    if (text[at] === CLOSE_LIST) return at + 1
+    for (;;) {
+      at = this.#value(at, depth + 1)
+      if (at === -1) return -1
+      at = this.#space(at)
+      if (text[at] === CLOSE_LIST) return at + 1
+      if (text[at] !== COMMA) return -1
+      at = this.#space(at + 1)
+    }
+  }
+
+  #string(start: number): number {
+    const text = this.#text
+    let at = start + 1
+    for (;;) {
+      const byte = text[at] ?? 0
+      if (byte === QUOTE) return at + 1
+      if (byte < 0x20) return -1
+      at = byte === BACKSLASH ? this.#escape(at + 1) : at + 1
+      if (at === -1) return -1
+    }
+  }
+
+  #escape(at: number): number {
+    const byte = this.#text[at] ?? 0
+    if (ESCAPED.has(byte)) return at + 1
+    if (byte !== 0x75) return -1
+    for (let digit = at + 1; digit <= at + 4; digit += 1) {
+      if (!isHexDigit(this.#text[digit] ?? 0)) return -1
+    }
+    return at + 5
+  }
+
+  #number(start: number): number {
+    const text = this.#text
+    const first = text[start] === MINUS ? start + 1 : start
+    let at = text[first] === ZERO ? first + 1 : this.#digits(first)
+    if (at !== -1 && text[at] === DOT) at = this.#digits(at + 1)
+    if (at === -1 || ((text[at] ?? 0) | 0x20) !== 0x65) return at
+    const sign = text[at + 1]
+    return this.#digits(sign === MINUS || sign === 0x2b ? at + 2 : at + 1)
+  }
+
+  /** One at least. */
+  #digits(start: number): number {
+    let at = start
+    while (isDigit(this.#text[at] ?? 0)) at += 1
+    return at === start ? -1 : at
+  }
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x39
+}
+
+function isHexDigit(byte: number): boolean {
+  const lower = byte | 0x20
+  return isDigit(byte) || (lower >= 0x61 && lower <= 0x66)
+}

@@ -1,0 +1,69 @@
+/** Client processes that are killed in the middle of their work. */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
+import { RawCdp } from '../support/raw-cdp.ts'
+
+const CLIENT = fileURLToPath(new URL('../support/busy-client.mjs', import.meta.url))
+
+let server: CdpServer
+let site: Site
+
+beforeAll(async () => {
+  site = await new Site().start()
+  server = await serveCdp()
+})
+afterAll(async () => {
+  await server.close()
+  await site.close()
+})
+
+/** Resolves when the client is in the middle of its work. */
+async function busyClient(library: string, address: string): Promise<ChildProcess> {
+  const child = spawn(process.execPath, [CLIENT, library, address, site.url], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  for await (const line of createInterface({ input: child.stdout })) {
+    if (line === 'round 3') return child
+  }
+  throw new Error(`${library} ended before it was killed`)
+}
+
+/** Resolves at the first event of this type in the session's log. */
+async function logged(session: string, type: string): Promise<void> {
+  for await (const event of server.holdfast.session(session).events()) {
+    if (event.type === type) return
+  }
+  throw new Error(`${type} never came`)
+}
+
+it.each(['Puppeteer', 'Playwright'])(
+  'a killed %s leaves its pages for the grace time, then nothing, and harms nobody',
+  async (library) => {
+    const other = await RawCdp.open(server.socketUrl)
+    const { targetId } = await other.send('Target.createTarget', { url: 'about:blank' })
+    const { sessionId } = await other.send('Target.attachToTarget', { targetId, flatten: true })
+    const before = await server.server.browserCounts()
+    const policy = `key=${library}&reconnect=resume&graceMs=2000`
+    const child = await busyClient(library, `${server.socketUrl}?${policy}`)
+    const { sessions } = await server.holdfast.list({ state: 'open' })
+    const { id = '' } = sessions.find(({ key }) => key?.includes(library)) ?? {}
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    await logged(id, 'attachment.detached')
+    expect((await server.server.browserCounts())?.pages).toBe((before?.pages ?? 0) + 2)
+    const during = await other.send('Runtime.evaluate', { expression: '6 * 7' }, sessionId)
+    expect(during.result.value).toBe(42)
+    await logged(id, 'session.closed')
+    await expect.poll(() => server.server.browserCounts()).toEqual(before)
+    const after = await other.send('Runtime.evaluate', { expression: '6 * 8' }, sessionId)
+    expect(after.result.value).toBe(48)
+    other.close()
+    await expect
+      .poll(() => server.server.browserCounts())
+      .toEqual({ browsers: 1, sessions: 0, clients: 0, attached: 0, waiting: 0, pages: 0 })
+  },
+)
