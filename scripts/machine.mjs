@@ -1,7 +1,8 @@
 /**
  * What the tests need from the machine beyond Node: on Linux, strace to see the disk's syncs;
  * Chromium, for the inspector and the client in a real browser; and PostgreSQL's server programs,
- * unless DATABASE_URL names a database. They start servers of their own.
+ * unless DATABASE_URL names a database. They start servers of their own. HAProxy and PgBouncer are
+ * tried with it where they can be had: without them their tests are skipped.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
@@ -11,6 +12,8 @@ const NEEDED = [
   // Its tests start this very file. Its `--version` would be slow.
   { name: 'chromium', isThere: () => existsSync('/usr/bin/chromium') },
   { name: 'postgresql', isThere: hasPostgres },
+  { name: 'haproxy', isThere: () => existsSync('/usr/sbin/haproxy'), isOptional: true },
+  { name: 'pgbouncer', isThere: () => existsSync('/usr/sbin/pgbouncer'), isOptional: true },
 ]
 
 /** True if all of it is there, or could be installed. */
@@ -19,12 +22,13 @@ export function prepareMachine() {
   return NEEDED.map(provide).every(Boolean)
 }
 
-function provide({ name, isThere }) {
+function provide({ name, isThere, isOptional = false }) {
   if (isThere()) return true
   console.log(`installing ${name} …`)
   if (apt(name) && isThere()) return true
-  console.log(`${name} is missing and could not be installed: install it with your package manager`)
-  return false
+  const instead = isOptional ? 'its tests are skipped' : 'install it with your package manager'
+  console.log(`${name} is missing and could not be installed: ${instead}`)
+  return isOptional
 }
 
 function hasProgram(name) {

@@ -24,7 +24,8 @@ export const CLUSTER_HELP = [
 ] as const
 
 const SECRET_CHARS_MIN = 32
-const OTHERS_MAY = 0o077
+/** Kubernetes hands a secret to a group, under an owner who is not us. */
+const OTHERS_MAY = { ofOurs: 0o077, ofAnother: 0o027 }
 
 export function readCluster(values: Values): ClusterSettings {
   const advertise = textFlag(values, 'advertise')
@@ -56,7 +57,10 @@ function checkUrl(text: string): string {
 function readSecret(file: string): string {
   let secret: string
   try {
-    if ((statSync(file).mode & OTHERS_MAY) !== 0 && process.platform !== 'win32') {
+    const { mode, uid } = statSync(file)
+    const isOurs = uid === process.getuid?.()
+    const others = isOurs ? OTHERS_MAY.ofOurs : OTHERS_MAY.ofAnother
+    if ((mode & others) !== 0 && process.platform !== 'win32') {
       throw new UsageError(`${file} may be read by others: chmod 600 ${file}`)
     }
     secret = readFileSync(file, 'utf8').trim()

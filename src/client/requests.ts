@@ -87,6 +87,8 @@ export class Requests {
   reply(frame: ReplyFrame): void {
     const pending = this.#pending.get(frame.id)
     if (pending === undefined) return
+    // The server is about to stop, and then closes: whoever takes its place is asked again.
+    if ('error' in frame && frame.error.code === 'draining') return
     this.#pending.delete(frame.id)
     if (!('error' in frame)) return pending.settle.taken(frame.turn ?? '')
     const { code, message, retry } = frame.error

@@ -8,22 +8,37 @@ import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { asHoldfastError, HoldfastError } from '../core/index.ts'
-import { isCdpPath, readAddress, type Address, type OwnPort } from '../doors/cdp/address.ts'
+import { BROWSER_LIMITS } from '../browsers/index.ts'
+import {
+  isCdpPath,
+  plainUrl,
+  readAddress,
+  type Address,
+  type OwnPort,
+} from '../doors/cdp/address.ts'
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
-import { HeldConnection } from '../doors/cdp/held-entry.ts'
+import { HeldConnection, type PassOn } from '../doors/cdp/held-entry.ts'
 import { serveJson } from '../doors/cdp/http.ts'
 import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
+import type { Traveller } from '../doors/connect/socket.ts'
 import { Exchange, type Premises } from '../doors/exchange.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
 import { plainAddress } from './addresses.ts'
 import { newServer } from './bounded-server.ts'
+import { isUndone } from './forwarding/carrier.ts'
+import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
+import type { Upgrade } from './forwarding/tunnels.ts'
 import { refuseUpgrade } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
   readonly access: AccessPolicy
   readonly premises: Premises
+  /** Null: there are no other nodes. */
+  readonly forwarder?: Forwarder | null
+  /** The server takes nothing more itself, but passes on. */
+  readonly isLeaving?: () => boolean
 }
 
 /** A socket that may come now; `abandon` if it does not. */
@@ -38,6 +53,8 @@ export class CdpEntrance {
   readonly door: CdpDoor
   readonly #access: AccessPolicy
   readonly #premises: Premises
+  readonly #forwarder: Forwarder | null
+  readonly #isLeaving: () => boolean
   readonly #sockets: WebSocketServer
   readonly #ports: Server[] = []
   readonly #alive = new Map<WebSocket, number>()
@@ -45,10 +62,13 @@ export class CdpEntrance {
   #revision: number
   readonly #watch: NodeJS.Timeout
 
-  constructor({ door, access, premises }: CdpEntranceOptions) {
+  constructor(options: CdpEntranceOptions) {
+    const { door, access, premises, forwarder = null, isLeaving = () => false } = options
     this.door = door
     this.#access = access
     this.#premises = premises
+    this.#forwarder = forwarder
+    this.#isLeaving = isLeaving
     this.#sockets = new WebSocketServer({
       noServer: true,
       maxPayload: door.limits.messageBytesMax,
@@ -90,13 +110,25 @@ export class CdpEntrance {
 
   serve(request: IncomingMessage, response: ServerResponse, own: OwnPort | null = null): void {
     const exchange = new Exchange({ request, response }, this.#premises, NO_MATCH)
-    this.#answer(exchange, own).catch((thrown: unknown) => exchange.refuse(asHoldfastError(thrown)))
+    this.#answer(exchange, own).catch((thrown: unknown) => {
+      const error = asHoldfastError(thrown)
+      const forwarder = this.#forwarder
+      const refuse = (why: unknown): void => this.#refuse(exchange, asHoldfastError(why))
+      if (forwarder?.mayForward(exchange, error) !== true) return refuse(error)
+      makePlain(request, own)
+      forwarder.forward(exchange, error, () => this.#answer(exchange, null)).catch(refuse)
+    })
   }
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
     const address = this.#letIn(request, own)
+    if (this.#isLeaving() && this.#forwarder !== null) throw drainingError()
     await serveJson(this.door, exchange, address)
+  }
+
+  #refuse(exchange: Exchange, error: HoldfastError): void {
+    exchange.refuse(error, this.#forwarder?.refusalHeaders(exchange.request, error))
   }
 
   #letIn(request: IncomingMessage, own: OwnPort | null): Address {
@@ -117,10 +149,23 @@ export class CdpEntrance {
     own: OwnPort | null = null,
   ): void {
     stream.on('error', () => stream.destroy())
-    this.#prepare(request, own).then(
-      (prepared) => this.#accept(request, { stream, head }, prepared),
-      (thrown: unknown) => refuseUpgrade(stream, asHoldfastError(thrown)),
-    )
+    const upgrade = { request, stream, head }
+    this.#enter(upgrade, own).catch((thrown: unknown) => {
+      const error = asHoldfastError(thrown)
+      const forwarder = this.#forwarder
+      const refuse = (why: unknown): void => this.#refuseUpgrade(upgrade, asHoldfastError(why))
+      if (forwarder === null || !isUndone(error.code, error.details)) return refuse(error)
+      makePlain(request, own)
+      forwarder.forwardUpgrade(upgrade, error, () => this.#enter(upgrade, null)).catch(refuse)
+    })
+  }
+
+  async #enter(upgrade: Upgrade, own: OwnPort | null): Promise<void> {
+    this.#accept(upgrade, await this.#prepare(upgrade.request, own))
+  }
+
+  #refuseUpgrade({ request, stream }: Upgrade, error: HoldfastError): void {
+    refuseUpgrade(stream, error, this.#forwarder?.refusalHeaders(request, error))
   }
 
   async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
@@ -129,12 +174,16 @@ export class CdpEntrance {
     if (address.rest !== '') {
       throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
     }
+    this.#assertStays(address)
     const { target, isHeld } = this.#placeOf(address)
     const token = tokenOf(request, address)
     const isGood = (): boolean => this.#access.grant(token)?.includes('talk') === true
     if (isHeld) {
-      const connect = (socket: CdpSocket): CdpConnection =>
-        new HeldConnection(door, { address, target, socket })
+      if (this.#forwarder !== null) await door.assertHere(address)
+      const connect = (socket: CdpSocket): CdpConnection => {
+        const passOn = this.#passOn(request, address, socket)
+        return new HeldConnection(door, { address, target, socket, passOn })
+      }
       return { connect, abandon: () => undefined, isGood }
     }
     const carrier = new SocketCarrier(door.limits)
@@ -142,6 +191,34 @@ export class CdpEntrance {
     const connect = (socket: CdpSocket): CdpConnection =>
       new StockConnection({ seat, carrier }, socket)
     return { connect, abandon: () => seat.leave(), isGood }
+  }
+
+  /** A node that is about to stop begins nothing that would end with it, if others can. */
+  #assertStays({ key }: Address): void {
+    const { draining } = this.door.holdfast.authority
+    const isAway = this.#isLeaving() || (draining && key === undefined)
+    if (isAway && this.#forwarder !== null) throw drainingError()
+  }
+
+  /** How a client whose session turns out to be another node's gets there. */
+  #passOn(request: IncomingMessage, address: Address, socket: CdpSocket): PassOn | null {
+    const forwarder = this.#forwarder
+    if (forwarder === null || forwarder.seal.isOn(request)) return null
+    const { authorization } = request.headers
+    const { unreadBytesMax } = this.door.limits
+    const traveller: Omit<Traveller, 'hello'> = {
+      address: this.#access.addressOf(request),
+      bufferedBytesMax: unreadBytesMax,
+      path: plainUrl(address),
+      headers: authorization === undefined ? {} : { authorization },
+      messageBytesMax: BROWSER_LIMITS.messageBytesMax,
+      told: (message: Buffer) => {
+        if (socket.bufferedBytes > unreadBytesMax) socket.cut()
+        else socket.send(message)
+      },
+      ended: (code: number, reason: string) => socket.close(code, reason),
+    }
+    return (node, hello) => forwarder.open(node, { ...traveller, hello })
   }
 
   /** The page that a socket is for, if it is not for the browser; and whether it may come back. */
@@ -155,11 +232,7 @@ export class CdpEntrance {
     throw new HoldfastError('route_unknown', 'there is nothing at this path')
   }
 
-  #accept(
-    request: IncomingMessage,
-    { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
-    { connect, abandon, isGood }: Prepared,
-  ): void {
+  #accept({ request, stream, head }: Upgrade, { connect, abandon, isGood }: Prepared): void {
     // Whoever went away meanwhile never came.
     if (stream.destroyed) return abandon()
     let isOpen = false
@@ -214,6 +287,11 @@ export class CdpEntrance {
       await closed
     }
   }
+}
+
+/** Another node has no port of its own for this, or another browser on it. */
+function makePlain(request: IncomingMessage, own: OwnPort | null): void {
+  if (own !== null) request.url = plainUrl(readAddress(request.url ?? '', own))
 }
 
 function tokenOf({ headers }: IncomingMessage, { token }: Address): string | undefined {

@@ -113,7 +113,7 @@ export class HoldfastServer {
       limits: connectLimits,
       ferry: this.#forwarder,
     })
-    this.#cdp = this.#openCdp(options)
+    this.#cdp = this.#openCdp(options, seal)
     acceptSockets(this.#server, {
       hub: this.#hub,
       elsewhere: (request, stream, head) => {
@@ -127,14 +127,20 @@ export class HoldfastServer {
     })
   }
 
-  #openCdp(options: ServerOptions): CdpEntrance | null {
+  #openCdp(options: ServerOptions, seal: Seal | null): CdpEntrance | null {
     const { holdfast, browsers = {}, browserLimits, cdpLimits: limits = {} } = options
     if (Object.keys(browsers).length === 0) return null
     const { clock } = holdfast.authority
     const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })
     const recordings = options.recordings === undefined ? {} : { recordings: options.recordings }
-    const door = new CdpDoor({ holdfast, pool, limits, ...recordings })
-    return new CdpEntrance({ door, access: this.#access, premises: this.#premises })
+    // An address that one node hands out may be used at another.
+    const names =
+      seal === null ? {} : { browserIdOf: (name: string) => seal.nameFor(`cdp ${name}`) }
+    const door = new CdpDoor({ holdfast, pool, limits, ...recordings, ...names })
+    const forwarder = this.#forwarder
+    const isLeaving = (): boolean => this.#isLeaving
+    const shared = { access: this.#access, premises: this.#premises }
+    return new CdpEntrance({ door, ...shared, forwarder, isLeaving })
   }
 
   /** Serves one browser on a port of its own too, just where Chrome would have it. */
@@ -193,6 +199,7 @@ export class HoldfastServer {
 
   async #disconnect(drainMs: number): Promise<void> {
     this.#hub.close()
+    this.#forwarder?.cutSockets()
     await this.#cdp?.close()
     this.#closeTokens()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
@@ -273,7 +280,8 @@ export class HoldfastServer {
       this.#log.error('a request failed unexpectedly', { method, error: error.message })
     }
     if (isForGood(error)) this.#storeFailed(error)
-    exchange.refuse(error, refusalHeaders(error))
+    const toNode = this.#forwarder?.refusalHeaders(exchange.request, error) ?? []
+    exchange.refuse(error, [...refusalHeaders(error), ...toNode])
   }
 
   async #checkStore(): Promise<void> {

@@ -114,7 +114,11 @@ function refusePath(stream: Duplex): void {
   stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
 }
 
-export function refuseUpgrade(stream: Duplex, error: HoldfastError): void {
+export function refuseUpgrade(
+  stream: Duplex,
+  error: HoldfastError,
+  headers: readonly string[] = [],
+): void {
   const { title, status, ...rest } = problemOf(error)
   const body = JSON.stringify({ ...rest, title, status })
   const head = [
@@ -123,5 +127,8 @@ export function refuseUpgrade(stream: Duplex, error: HoldfastError): void {
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Connection: close',
   ]
+  for (let index = 0; index < headers.length; index += 2) {
+    head.push(`${headers[index]}: ${headers[index + 1]}`)
+  }
   stream.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }

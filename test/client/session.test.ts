@@ -355,6 +355,20 @@ describe('requests', () => {
     await closing
   })
 
+  it('that a server which is about to stop refused are sent to the next one', async () => {
+    const bench = new Bench()
+    const session = bench.live()
+    const turn = session.turn('patient')
+    const first = request(bench, 'turn')
+    const error = { code: 'draining', message: 'the server is about to stop', retry: true }
+    bench.socket.say({ type: 'reply', id: first['id'], error })
+    comeBack(bench)
+    const again = request(bench, 'turn')
+    expect(again).toEqual(first)
+    bench.socket.say({ type: 'reply', id: again['id'], turn: 't3' })
+    expect(await turn.started).toBe('t3')
+  })
+
   it('are not sent again for another attachment: they might be done twice', async () => {
     const bench = new Bench()
     const session = bench.live()

@@ -2,8 +2,10 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { openPostgresStore, type PostgresStore } from 'holdfast/postgres'
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Append, Reservation } from '../../src/core/store.ts'
+import { until } from '../support/gate.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
 let database: TestDatabase
@@ -52,6 +54,21 @@ describe('opening', () => {
     }
     const steps = await database.query(`SELECT number FROM ${schemaOf(url)}.migrations`)
     expect(steps.map(({ number }) => number)).toEqual([1])
+  })
+
+  test('finds the schema that another has made while it waited for the lock', async () => {
+    const holder = new pg.Client(url)
+    await holder.connect()
+    await holder.query('BEGIN')
+    await holder.query('SELECT pg_advisory_xact_lock(7420001)')
+    const opening = [open(), open()]
+    const waiting = `SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`
+    await until(async () => (await database.query(waiting)).length >= 2)
+    await holder.query('COMMIT')
+    await holder.end()
+    for (const store of await Promise.all(opening)) {
+      expect((await store.list({ limit: 1 })).sessions).toEqual([])
+    }
   })
 
   test('refuses a schema of a newer Holdfast, and one whose steps differ', async () => {

@@ -135,8 +135,10 @@ async function answers(url: string): Promise<void> {
   throw new Error('PostgreSQL does not start')
 }
 
-/** Debian keeps the server's programs out of the path. */
+/** The server's programs: where we are told to look, or where Debian keeps them. */
 function program(name: string): string {
+  const given = process.env['POSTGRES_PROGRAMS']
+  if (given !== undefined) return join(given, name)
   const debian = '/usr/lib/postgresql'
   const versions = existsSync(debian) ? readdirSync(debian) : []
   const folders = versions
@@ -149,7 +151,7 @@ function program(name: string): string {
 }
 
 /** PostgreSQL refuses to run as root: then as the user that its package makes, or as nobody. */
-function unprivileged(): { uid: number; gid: number } | null {
+export function unprivileged(): { uid: number; gid: number } | null {
   if (process.getuid?.() !== 0) return null
   for (const user of ['postgres', 'nobody']) {
     try {

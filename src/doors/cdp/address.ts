@@ -39,12 +39,14 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
   const question = url.indexOf('?')
   const whole = question === -1 ? url : url.slice(0, question)
   const [, name = '', below = ''] =
-    port === null ? (/^\/cdp\/([^/]+)(\/.*)?$/.exec(whole) ?? []) : ['', port.browser, whole]
+    port === null || isCdpPath(whole)
+      ? (/^\/cdp\/([^/]+)(\/.*)?$/.exec(whole) ?? [])
+      : ['', port.browser, whole]
   if (name === '') throw new HoldfastError('route_unknown', 'there is nothing at this path')
   const { query, rest, values } = readQuery(question === -1 ? '' : url.slice(question + 1))
   return {
     browser: decoded(name),
-    base: port === null ? `/cdp/${name}` : '',
+    base: port === null || isCdpPath(whole) ? `/cdp/${name}` : '',
     path: below.replace(/\/+$/, ''),
     query,
     rest,
@@ -55,6 +57,13 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
     ttlMs: millisecondsOf('ttlMs', values['ttlMs']),
     record: flagOf('record', values['record']),
   }
+}
+
+/** The same as it is on every server, also where it came to a port of its own. */
+export function plainUrl({ browser, path, query, rest, key }: Address): string {
+  const named = key === undefined || /(^|&)key=/.test(query) ? '' : `key=${encodeURIComponent(key)}`
+  const search = [named, query, rest].filter((part) => part !== '').join('&')
+  return `/cdp/${encodeURIComponent(browser)}${path}${search === '' ? '' : `?${search}`}`
 }
 
 /** The parameters stand first: what follows them may be any URL, as it is. */

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import type { BrowserPool } from '../../browsers/index.ts'
 import {
+  BROWSER_KEYS,
   HoldfastError,
   invalid,
   type AttachmentHandle,
@@ -36,6 +37,8 @@ export type DoorOptions = {
   readonly limits?: Partial<CdpLimits>
   /** Where the traffic of those who want it is written down; without it nobody's is. */
   readonly recordings?: string
+  /** What a browser is called in addresses, where several servers hand them out. */
+  readonly browserIdOf?: (name: string) => string
 }
 
 export class CdpDoor {
@@ -43,7 +46,8 @@ export class CdpDoor {
   readonly limits: CdpLimits
   readonly #pool: BrowserPool
   readonly #recordings: string | null
-  /** Names each browser in addresses, as Chrome does; new with every start of the server. */
+  readonly #browserIdOf: (name: string) => string
+  /** Names each browser in addresses, as Chrome does; new with every start of a server alone. */
   readonly #ids = new Map<string, string>()
   readonly #versions = new Map<string, Params>()
   /** By its place: those that start, too, and those that run. */
@@ -54,7 +58,8 @@ export class CdpDoor {
   /** By the session's id. */
   readonly #tenants = new Map<string, Promise<Tenant>>()
 
-  constructor({ holdfast, pool, limits = {}, recordings }: DoorOptions) {
+  constructor({ holdfast, pool, limits = {}, recordings, browserIdOf }: DoorOptions) {
+    this.#browserIdOf = browserIdOf ?? (() => randomUUID())
     this.#recordings = recordings ?? null
     this.holdfast = holdfast
     this.#pool = pool
@@ -64,7 +69,7 @@ export class CdpDoor {
   /** The last part of `/devtools/browser/…`. */
   browserId(name: string): string {
     this.#pool.spec(name)
-    const id = this.#ids.get(name) ?? randomUUID()
+    const id = this.#ids.get(name) ?? this.#browserIdOf(name)
     this.#ids.set(name, id)
     return id
   }
@@ -153,13 +158,22 @@ export class CdpDoor {
     this.#pool.spec(browser)
     const { agents } = this.holdfast.authority
     return this.holdfast.resolveBrowser({
-      ...(key === undefined ? {} : { key: `${browser}:${key}` }),
+      ...(key === undefined ? {} : { key: keyOf(browser, key) }),
       ...(agents.includes(BROWSER_AGENT) ? { agent: BROWSER_AGENT } : {}),
       reconnect: reconnect ?? (key === undefined ? 'none' : 'reopen'),
       ...(graceMs === undefined ? {} : { graceMs }),
       ttlMs: ttlMs ?? this.limits.idleSessionMs,
       labels: { door: 'cdp', browser },
     })
+  }
+
+  /** Throws if the session of this key is another node's. Makes none. */
+  async assertHere({ browser, key }: Address): Promise<void> {
+    if (key === undefined) return
+    const own = BROWSER_KEYS + keyOf(browser, key)
+    const query = { key: own, state: 'open', limit: 1 } as const
+    const [row] = (await this.holdfast.list(query)).sessions
+    if (row !== undefined) await this.holdfast.session(row.id).state()
   }
 
   /** What a session has of its browser; made when it is first needed. */
@@ -359,6 +373,11 @@ type Start = { readonly name: string; readonly place: string; readonly isOwn: bo
 export type Newcomer = { readonly carrier: Carrier; readonly target: string | null }
 
 export type HeldSeat = { readonly seat: Seat; readonly carrier: HeldCarrier }
+
+/** What the rest of Holdfast knows the session of a client's key by. */
+function keyOf(browser: string, key: string): string {
+  return `${browser}:${key}`
+}
 
 async function attach({ host }: Tenant, targetId: string | null): Promise<string> {
   const { sessionId } =

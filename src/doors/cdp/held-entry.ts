@@ -23,21 +23,38 @@ import type { CdpConnection } from './stock-connection.ts'
 /** With the attachment as it was for this very connection: what an older one says is dropped. */
 type Place = HeldSeat & { readonly attachment: AttachmentHandle }
 
+/** The way to the node that owns the session. */
+export interface HeldPassage {
+  send(message: Buffer): void
+  close(code: number): void
+}
+
+/** Brings a client there, with its first word. */
+export type PassOn = (node: string, hello: string) => HeldPassage
+
+type Arrival = {
+  readonly address: Address
+  readonly target: string | null
+  readonly socket: CdpSocket
+  /** Null: there is no other node, or one has passed it on already. */
+  readonly passOn?: PassOn | null
+}
+
 /** One socket at `/held`. */
 export class HeldConnection implements CdpConnection {
   readonly #door: CdpDoor
   readonly #address: Address
   readonly #target: string | null
   readonly #socket: CdpSocket
+  readonly #passOn: PassOn | null
+  #passage: HeldPassage | null = null
   #place: Place | null = null
   readonly #cancelHello: () => void
   #isGreeted = false
   #isClosed = false
 
-  constructor(
-    door: CdpDoor,
-    { address, target, socket }: { address: Address; target: string | null; socket: CdpSocket },
-  ) {
+  constructor(door: CdpDoor, { address, target, socket, passOn = null }: Arrival) {
+    this.#passOn = passOn
     this.#door = door
     this.#address = address
     this.#target = target
@@ -49,8 +66,9 @@ export class HeldConnection implements CdpConnection {
   }
 
   receive(data: Buffer): void {
+    if (this.#passage !== null) return this.#passage.send(data)
     try {
-      if (isHeldFrame(data)) return this.#frame(readHeldFrame(data.toString()))
+      if (isHeldFrame(data)) return this.#frame(data.toString())
       if (this.#place === null) throw new HoldfastError('bad_request', 'say hello first')
       // What an older connection still says is not for this one's place (I6).
       if (!this.#place.carrier.isCurrent(this.#socket)) return
@@ -61,10 +79,11 @@ export class HeldConnection implements CdpConnection {
     }
   }
 
-  #frame(frame: HeldFrame | null): void {
+  #frame(text: string): void {
+    const frame = readHeldFrame(text)
     switch (frame?.type) {
       case 'hello':
-        return this.#hello(frame)
+        return this.#hello(frame, text)
       case 'ping':
         return this.#socket.send(writeHeldFrame({ type: 'pong' }))
       case 'pong':
@@ -82,7 +101,7 @@ export class HeldConnection implements CdpConnection {
     }
   }
 
-  #hello({ v, resume }: HeldFrame & { type: 'hello' }): void {
+  #hello({ v, resume }: HeldFrame & { type: 'hello' }, text: string): void {
     if (this.#isGreeted) throw new HoldfastError('bad_request', 'hello was said already')
     this.#isGreeted = true
     this.#cancelHello()
@@ -92,7 +111,15 @@ export class HeldConnection implements CdpConnection {
     const entered = resume === undefined ? this.#enter() : this.#comeBack(resume)
     entered
       .then((place) => this.#welcome(place))
-      .catch((thrown: unknown) => this.#refuse(asHoldfastError(thrown)))
+      .catch((thrown: unknown) => this.#turnAway(asHoldfastError(thrown), text))
+  }
+
+  /** Whose session is another node's goes there. */
+  #turnAway(error: HoldfastError, hello: string): void {
+    const { node } = error.details
+    const isElsewhere = error.code === 'not_owner' && typeof node === 'string'
+    if (this.#passOn === null || !isElsewhere || this.#isClosed) return this.#refuse(error)
+    this.#passage = this.#passOn(node, hello)
   }
 
   async #enter(): Promise<Place> {
@@ -154,6 +181,7 @@ export class HeldConnection implements CdpConnection {
   closed(code: number): void {
     this.#isClosed = true
     this.#cancelHello()
+    this.#passage?.close(code)
     const place = this.#place
     if (place === null || !place.carrier.disconnected(this.#socket)) return
     if (code === 1000) return place.seat.leave()

@@ -124,7 +124,10 @@ async function whyToHolder(
   error: unknown,
   resume: Resume | undefined,
 ): Promise<unknown> {
-  const closed = asHoldfastError(error).code === 'session_closed'
+  const { code } = asHoldfastError(error)
+  // Whether the session's owner lets it in is for the owner to say.
+  if (code === 'not_owner') return error
+  const closed = code === 'session_closed'
   const mine = closed && resume !== undefined && (await session.wasAttached(resume))
   if (mine) return error
   return new HoldfastError('attachment_unknown', 'there is no such attachment')

@@ -20,9 +20,9 @@ export interface Socket {
 
 /** The way to the node that owns the session. */
 export interface Passage {
-  send(message: string): void
-  /** The client is gone. */
-  close(): void
+  send(message: string | Buffer): void
+  /** The client is gone; without a code its connection broke. */
+  close(code?: number): void
 }
 
 /** A client whose session another node owns. */
@@ -31,8 +31,12 @@ export type Traveller = {
   readonly hello: string
   readonly address: string
   readonly bufferedBytesMax: number
+  /** Where it knocked, if not at this door's own path, and what it showed. */
+  readonly path?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly messageBytesMax?: number
   /** The owner said this. */
-  readonly told: (message: Uint8Array) => void
+  readonly told: (message: Buffer) => void
   /** The owner has closed, or cannot be reached (any more). */
   readonly ended: (code: number, reason: string) => void
 }

@@ -1,7 +1,7 @@
 /** `POST /v1/chat/completions`. */
 import type { Exchange, Headers } from '../exchange.ts'
 import { answerParts, wholeAnswer, type Answer, type Part } from './answer.ts'
-import type { Entry } from './entry.ts'
+import { afterAdmission, type Entry } from './entry.ts'
 import { turnFailure } from './errors.ts'
 import { newMessage, readMessages, wholeConversation } from './messages.ts'
 import { OwnPlace } from './own-place.ts'
@@ -20,6 +20,15 @@ export async function createChatCompletion(exchange: Exchange, entry: Entry): Pr
   const said = readMessages(body['messages'], isOwn ? 'all' : 'new')
   const read = isOwn ? wholeConversation : newMessage
   const admitted = await entry.admit(exchange, { place, input: read(said, 'messages'), body })
+  await afterAdmission(() => sendCompletion(exchange, admitted, body, isStream))
+}
+
+async function sendCompletion(
+  exchange: Exchange,
+  admitted: Admitted,
+  body: Body,
+  isStream: boolean,
+): Promise<void> {
   const completion = await describe(exchange, admitted, body)
   if (isStream) {
     const texts = chunks(completion, answerParts(admitted, exchange.signal), body)

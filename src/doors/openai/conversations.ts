@@ -1,9 +1,15 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
-import { invalid, type Message, type Session, type SessionHandle } from '../../core/index.ts'
+import { invalid, type Message, type SessionHandle } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { isRecord, readBody } from './parameters.ts'
 import { textPart } from './response.ts'
-import { conversationFacts, conversationId } from './targets.ts'
+import {
+  conversationFacts,
+  conversationId,
+  readFacts,
+  unknownConversation,
+  type ConversationFacts,
+} from './targets.ts'
 
 const ITEMS_MAX = 100
 const ITEMS = 20
@@ -31,7 +37,7 @@ function readMetadata(metadata: unknown): Readonly<Record<string, string>> {
   throw invalid('metadata', 'must be an object of texts')
 }
 
-function view({ id, createdAt, labels }: Session) {
+function view({ id, createdAt, labels }: Omit<ConversationFacts, 'isClosed'>) {
   return {
     id: conversationId(id),
     object: 'conversation',
@@ -46,12 +52,17 @@ export async function getConversation(exchange: Exchange): Promise<void> {
   exchange.reply(200, view(await conversationFacts(exchange, id)))
 }
 
-/** First its facts, so that nobody comes in any more; then the session, if there is one. */
+/**
+ * First its facts, so that nobody comes in any more; then the session, if there is one. Each may be
+ * another node's, which does its part when this is passed on: so it is done when both are closed.
+ */
 export async function deleteConversation(exchange: Exchange): Promise<void> {
   exchange.query([])
   const [id = ''] = exchange.params
-  const facts = await conversationFacts(exchange, id)
-  await exchange.holdfast.session(facts.id).close('deleted')
+  const facts = await readFacts(exchange, id)
+  const session = await sessionOf(exchange, id)
+  if (facts.isClosed && session === null) throw unknownConversation(id)
+  if (!facts.isClosed) await exchange.holdfast.session(facts.id).close('deleted')
   await (await sessionOf(exchange, id))?.close('deleted')
   exchange.reply(200, { id, object: 'conversation.deleted', deleted: true })
 }

@@ -5,7 +5,7 @@
  * repeated, by its `Idempotency-Key` or by the mark of a client that retries by itself, finds its
  * turn again.
  */
-import type { Input, TurnOptions } from '../../core/index.ts'
+import { HoldfastError, type Input, type TurnOptions } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { Attempt, Attempts } from './attempts.ts'
 import type { Admitted, Place, Visit } from './places.ts'
@@ -58,6 +58,20 @@ export class Entry {
     const attempt = new Attempt(chooseKey(place, digest, count === 0 ? null : others), count)
     this.#attempts.add(digest, attempt, now)
     return attempt
+  }
+}
+
+/**
+ * What is told after the admission. If the session has moved to another node meanwhile, the request
+ * must not be begun there as if nothing had happened: whoever repeats it finds its turn (I11).
+ */
+export async function afterAdmission(work: () => Promise<void>): Promise<void> {
+  try {
+    await work()
+  } catch (thrown) {
+    if (!(thrown instanceof HoldfastError) || thrown.code !== 'not_owner') throw thrown
+    const message = 'the session has moved to another node while the turn ran: ask again'
+    throw new HoldfastError('owner_unreachable', message)
   }
 }
 

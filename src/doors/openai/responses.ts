@@ -3,7 +3,7 @@ import type { TurnRecord } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { answerParts, wholeAnswer } from './answer.ts'
 import { sessionHeaders } from './chat.ts'
-import type { Entry } from './entry.ts'
+import { afterAdmission, type Entry } from './entry.ts'
 import { turnFailure } from './errors.ts'
 import { newMessage, readInput, wholeConversation } from './messages.ts'
 import { OwnPlace } from './own-place.ts'
@@ -24,6 +24,15 @@ export async function createResponse(exchange: Exchange, entry: Entry): Promise<
   const read = place instanceof OwnPlace ? wholeConversation : newMessage
   const input = read(said, 'input')
   const admitted = await entry.admit(exchange, { place, input, body, isBackground })
+  await afterAdmission(() => sendNew(exchange, admitted, body, { isStream, isBackground }))
+}
+
+async function sendNew(
+  exchange: Exchange,
+  admitted: Admitted,
+  body: Body,
+  { isStream, isBackground }: { readonly isStream: boolean; readonly isBackground: boolean },
+): Promise<void> {
   const { session, turn } = admitted
   const record = await session.getTurn(turn)
   const facts = await describe(admitted, record, body)

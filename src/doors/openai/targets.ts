@@ -1,5 +1,5 @@
 /** Which session a request means, and the names by which this door calls sessions and turns. */
-import { HoldfastError, invalid } from '../../core/index.ts'
+import { HoldfastError, invalid, type SessionEvent } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { OwnPlace } from './own-place.ts'
 import { isRecord, textField, type Body } from './parameters.ts'
@@ -63,15 +63,46 @@ function conversationField(body: Body): string | undefined {
   return isRecord(conversation) ? textField(conversation, 'id') : textField(body, 'conversation')
 }
 
+export type ConversationFacts = {
+  /** The session that holds them. */
+  readonly id: string
+  readonly createdAt: number
+  readonly labels: Readonly<Record<string, string>>
+  readonly isClosed: boolean
+}
+
 /**
  * A conversation is an internal session that holds its facts, and the key of the session in which
- * it takes place: so its agent is the model of its first response.
+ * it takes place: so its agent is the model of its first response. The facts never change, so they
+ * are read from the log: the two sessions may have come to be owned by two nodes.
  */
-export async function conversationFacts({ holdfast }: Exchange, conversation: string) {
+export async function readFacts(
+  { holdfast }: Exchange,
+  conversation: string,
+): Promise<ConversationFacts> {
   const [, id = ''] = CONVERSATION.exec(conversation) ?? []
-  const facts = id === '' ? null : await holdfast.session(id).state()
-  if (facts !== null && facts.internal && facts.closed === null) return facts
-  throw new HoldfastError('session_unknown', `there is no conversation ${conversation}`)
+  if (id === '') throw unknownConversation(conversation)
+  const { row, events } = await holdfast.authority.store.read(id, 0, 1)
+  const [first] = events.map(({ body }) => JSON.parse(body) as SessionEvent)
+  if (row === null || first?.type !== 'session.created' || !first.internal) {
+    throw unknownConversation(conversation)
+  }
+  const { at: createdAt, labels } = first
+  return { id, createdAt, labels, isClosed: row.state !== 'open' }
+}
+
+/** The facts of one that is not deleted. */
+export async function conversationFacts(
+  exchange: Exchange,
+  conversation: string,
+): Promise<ConversationFacts> {
+  const facts = await readFacts(exchange, conversation)
+  if (!facts.isClosed) return facts
+  throw unknownConversation(conversation)
+}
+
+export function unknownConversation(conversation: string): HoldfastError {
+  return new HoldfastError('session_unknown', `there is no conversation ${conversation}`)
 }
 
 export function conversationId(facts: string): string {

@@ -10,9 +10,12 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../../doors/exchange.ts'
 import { FORWARD_LIMITS } from './limits.ts'
-import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
+import { CLIENT_HEADER, SEAL_HEADER, UNDONE_HEADER, type Seal } from './seal.ts'
 
-/** Of one connection only. The length is told anew, and a seal is nobody's to bring. */
+/** Between nodes only: nobody else's to bring, and nobody else's to be told. */
+export const BETWEEN_NODES = [SEAL_HEADER, CLIENT_HEADER, UNDONE_HEADER]
+
+/** Of one connection only. The length is told anew. */
 const NOT_PASSED_ON: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -23,8 +26,7 @@ const NOT_PASSED_ON: ReadonlySet<string> = new Set([
   'upgrade',
   'expect',
   'content-length',
-  SEAL_HEADER,
-  CLIENT_HEADER,
+  ...BETWEEN_NODES,
 ])
 
 /** Whether a refusal says that nothing was done, and another node, or this one, may do it. */
@@ -80,10 +82,9 @@ export class Carrier {
           'not known',
       )
     }
-    if (answer.statusCode !== 503) return pass(exchange, answer, answer)
-    const refusal = await readRefusal(answer)
-    if (refusal.isUndone) return false
-    return pass(exchange, answer, [refusal.bytes])
+    if (answer.headers[UNDONE_HEADER] === undefined) return pass(exchange, answer)
+    answer.resume()
+    return false
   }
 
   #ask(journey: Journey, body: Buffer): Promise<IncomingMessage> {
@@ -104,17 +105,32 @@ export class Carrier {
   }
 
   #request({ exchange, to, from }: Journey, length: number): ClientRequest {
-    const { method = '', url = '', rawHeaders } = exchange.request
-    const sealed = [SEAL_HEADER, this.#seal.make({ method, url }), CLIENT_HEADER, from]
-    const headers = [...passedOn(rawHeaders), ...sealed]
+    const { request } = exchange
+    const headers = [...passedOn(request.rawHeaders), ...sealOf(this.#seal, request, from)]
     if (length > 0) headers.push('Content-Length', String(length))
-    const { protocol, hostname, port } = new URL(to)
-    const address = { hostname: hostname.replaceAll(/[[\]]/g, ''), port, method, path: url }
-    // Without it Node would add a Host of its own.
-    const options = { ...address, headers: headers as unknown as Record<string, string> }
-    if (protocol === 'https:') return httpsRequest({ ...options, agent: this.#https })
-    return httpRequest({ ...options, agent: this.#http })
+    const agent = to.startsWith('https:') ? this.#https : this.#http
+    return requestTo(to, request, headers, agent)
   }
+}
+
+/** The seal and the caller's address, as headers. */
+export function sealOf(seal: Seal, request: IncomingMessage, from: string): readonly string[] {
+  const { method = '', url = '' } = request
+  return [SEAL_HEADER, seal.make({ method, url }), CLIENT_HEADER, from]
+}
+
+/** The same request to another node, with these headers and no others. */
+export function requestTo(
+  to: string,
+  { method = '', url = '' }: IncomingMessage,
+  headers: readonly string[],
+  agent: HttpAgent | false,
+): ClientRequest {
+  const { protocol, hostname, port } = new URL(to)
+  const address = { hostname: hostname.replaceAll(/[[\]]/g, ''), port, method, path: url }
+  // Without it Node would add a Host of its own.
+  const options = { ...address, headers: headers as unknown as Record<string, string>, agent }
+  return protocol === 'https:' ? httpsRequest(options) : httpRequest(options)
 }
 
 const agentOptions = { keepAlive: true, maxFreeSockets: FORWARD_LIMITS.idleSocketsMax }
@@ -157,41 +173,24 @@ function isHarmless({ request }: Exchange): boolean {
 }
 
 function passedOn(rawHeaders: readonly string[]): string[] {
+  return without(NOT_PASSED_ON, rawHeaders)
+}
+
+/** Headers as they came, without some. */
+export function without(names: ReadonlySet<string>, rawHeaders: readonly string[]): string[] {
   const passed: string[] = []
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? ''
-    if (!NOT_PASSED_ON.has(name.toLowerCase())) passed.push(name, rawHeaders[index + 1] ?? '')
+    if (!names.has(name.toLowerCase())) passed.push(name, rawHeaders[index + 1] ?? '')
   }
   return passed
 }
-
-type Refusal = { readonly bytes: Buffer; readonly isUndone: boolean }
-
-async function readRefusal(answer: IncomingMessage): Promise<Refusal> {
-  const chunks: Buffer[] = []
-  let length = 0
-  for await (const chunk of answer as AsyncIterable<Buffer>) {
-    length += chunk.length
-    if (length <= FORWARD_LIMITS.refusalBytesMax) chunks.push(chunk)
-  }
-  const bytes = Buffer.concat(chunks)
-  try {
-    const { code, ...details } = JSON.parse(bytes.toString()) as { code: string }
-    return { bytes, isUndone: isUndone(code, details) }
-  } catch {
-    return { bytes, isUndone: false }
-  }
-}
-
 /** Hands the answer over; if it breaks off, so does the caller's. */
-async function pass(
-  exchange: Exchange,
-  { statusCode = 502, rawHeaders }: IncomingMessage,
-  body: AsyncIterable<Buffer> | Iterable<Buffer>,
-): Promise<true> {
+async function pass(exchange: Exchange, answer: IncomingMessage): Promise<true> {
+  const { statusCode = 502, rawHeaders } = answer
   exchange.beginPassed(statusCode, passedOn(rawHeaders))
   try {
-    for await (const chunk of body) await exchange.write(chunk)
+    for await (const chunk of answer as AsyncIterable<Buffer>) await exchange.write(chunk)
     exchange.response.end()
   } catch {
     exchange.response.destroy()

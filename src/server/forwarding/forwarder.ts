@@ -14,7 +14,8 @@ import { Directory, isShared } from './directory.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { Owners } from './owners.ts'
 import { SocketPassage } from './passage.ts'
-import type { Seal } from './seal.ts'
+import { UNDONE_HEADER, type Seal } from './seal.ts'
+import { Tunnels, type Upgrade } from './tunnels.ts'
 
 export type ClusterOptions = {
   /** What nodes know each other by: the same on all of them, and nobody else's. */
@@ -35,6 +36,23 @@ export type ForwardCounts = {
   sockets: number
 }
 
+/** A request or a socket on its way: it goes elsewhere, or is answered here after all. */
+type Errand = {
+  readonly request: IncomingMessage
+  readonly isGone: () => boolean
+  /** Whether another node may do what was refused here. */
+  readonly mayForward: (error: HoldfastError) => boolean
+  /** False: nothing was done. */
+  readonly carry: (way: Way) => Promise<boolean>
+  readonly handle: () => Promise<void> | void
+}
+
+type Way = {
+  readonly to: string
+  readonly from: string
+  readonly isAlive: () => Promise<boolean>
+}
+
 /** What a server that is about to stop says to those who come; nothing was done for them. */
 export function drainingError(): HoldfastError {
   return new HoldfastError('draining', 'the server is about to stop')
@@ -47,6 +65,7 @@ export class Forwarder implements Ferry {
   readonly #addressOf: (request: IncomingMessage) => string
   readonly #directory: Directory
   readonly #carrier: Carrier
+  readonly #tunnels: Tunnels
   readonly #owners = new Owners()
   readonly #underWay = new Set<Promise<void>>()
 
@@ -56,6 +75,7 @@ export class Forwarder implements Ferry {
     this.#addressOf = addressOf
     this.#directory = directory
     this.#carrier = new Carrier(this.seal)
+    this.#tunnels = new Tunnels(this.seal)
   }
 
   /** Null where there are no other nodes to pass anything on to. */
@@ -71,6 +91,11 @@ export class Forwarder implements Ferry {
     return isUndone(code, details) && !response.headersSent && !this.seal.isOn(request)
   }
 
+  /** What another node is told of a refusal, beside the refusal itself. */
+  refusalHeaders(request: IncomingMessage, { code, details }: HoldfastError): readonly string[] {
+    return isUndone(code, details) && this.seal.isOn(request) ? [UNDONE_HEADER, '1'] : []
+  }
+
   /** That another node had the session a moment ago: it is asked first, and it alone decides. */
   hint({ request }: Exchange): HoldfastError | null {
     const node = this.#owners.of(request)
@@ -84,7 +109,43 @@ export class Forwarder implements Ferry {
     refusal: HoldfastError,
     handle: () => Promise<void> | void,
   ): Promise<void> {
-    const forwarding = this.#forward(exchange, refusal, handle)
+    const { request, response } = exchange
+    return this.#seeTo(refusal, {
+      request,
+      isGone: () => response.destroyed,
+      mayForward: (error) => this.mayForward(exchange, error),
+      carry: (way) => this.#carrier.carry({ exchange, ...way }),
+      handle,
+    })
+  }
+
+  /** The same for a socket that is not open yet; from then on nothing here knows what it says. */
+  forwardUpgrade(
+    upgrade: Upgrade,
+    refusal: HoldfastError,
+    handle: () => Promise<void> | void,
+  ): Promise<void> {
+    const { request, stream } = upgrade
+    const mayForward = ({ code, details }: HoldfastError): boolean =>
+      isUndone(code, details) && !this.seal.isOn(request)
+    if (!mayForward(refusal)) return Promise.reject(refusal)
+    return this.#seeTo(refusal, {
+      request,
+      isGone: () => stream.destroyed,
+      mayForward,
+      carry: (way) => this.#cross(upgrade, way),
+      handle,
+    })
+  }
+
+  async #cross(upgrade: Upgrade, way: Way): Promise<boolean> {
+    const isDone = await this.#tunnels.cross({ ...upgrade, ...way })
+    if (isDone) this.counts.sockets += 1
+    return isDone
+  }
+
+  #seeTo(refusal: HoldfastError, errand: Errand): Promise<void> {
+    const forwarding = this.#forward(refusal, errand)
     const settled = forwarding.catch(() => {
       this.counts.failed += 1
     })
@@ -93,15 +154,11 @@ export class Forwarder implements Ferry {
     return forwarding
   }
 
-  async #forward(
-    exchange: Exchange,
-    refusal: HoldfastError,
-    handle: () => Promise<void> | void,
-  ): Promise<void> {
+  async #forward(refusal: HoldfastError, errand: Errand): Promise<void> {
     const until = performance.now() + FORWARD_LIMITS.patienceMs
     let pause: number = FORWARD_LIMITS.againMs
-    for (let error = refusal; !exchange.response.destroyed;) {
-      if (await this.#carry(exchange, error)) return
+    for (let error = refusal; !errand.isGone();) {
+      if (await this.#carry(errand, error)) return
       if (performance.now() > until) throw error
       await new Promise((resolve) => setTimeout(resolve, pause))
       pause = Math.min(2 * pause, FORWARD_LIMITS.againMsMax)
@@ -111,16 +168,16 @@ export class Forwarder implements Ferry {
         continue
       }
       try {
-        return await handle()
+        return await errand.handle()
       } catch (thrown) {
         error = asHoldfastError(thrown)
-        if (!this.mayForward(exchange, error)) throw error
+        if (!errand.mayForward(error)) throw error
       }
     }
   }
 
   /** False: nothing was done, and it may be tried again. */
-  async #carry(exchange: Exchange, { code, details }: HoldfastError): Promise<boolean> {
+  async #carry({ request, carry }: Errand, { code, details }: HoldfastError): Promise<boolean> {
     const { node } = details
     if (code === 'not_owner' && typeof node !== 'string') return false
     const to = code === 'draining' ? await this.#anyOther() : await this.#urlOf(node as string)
@@ -129,10 +186,9 @@ export class Forwarder implements Ferry {
       code === 'draining'
         ? (await this.#directory.others()).includes(to)
         : (await this.#directory.urlOf(node as string)) !== null
-    const from = this.#addressOf(exchange.request)
-    const isDone = await this.#carrier.carry({ exchange, to, from, isAlive })
+    const isDone = await carry({ to, from: this.#addressOf(request), isAlive })
     if (isDone) this.counts.passedOn += 1
-    this.#owners.learn(exchange.request, isDone && typeof node === 'string' ? node : null)
+    this.#owners.learn(request, isDone && typeof node === 'string' ? node : null)
     return isDone
   }
 
@@ -146,7 +202,7 @@ export class Forwarder implements Ferry {
     return this.#directory.urlOf(node).catch(() => null)
   }
 
-  /** For a socket whose session another node owns. */
+  /** For a socket that is open, and whose session turned out to be another node's. */
   open(node: string, traveller: Traveller): Passage {
     this.counts.sockets += 1
     return new SocketPassage(this.seal, this.#urlOf(node), traveller)
@@ -161,6 +217,11 @@ export class Forwarder implements Ferry {
   async linger(msMax: number): Promise<void> {
     const ms = Math.min(FORWARD_LIMITS.lingerMs, msMax)
     await new Promise((resolve) => setTimeout(resolve, ms))
+  }
+
+  /** Those who talk with another node through this one lose their connections, and come back. */
+  cutSockets(): void {
+    this.#tunnels.close()
   }
 
   /** Waits for what is under way, but not longer than `ms`. */

@@ -9,8 +9,6 @@ export const FORWARD_LIMITS = {
   connectMs: 3_000,
   /** How often it is looked whether a node that has not answered yet still lives. */
   aliveMs: 1_000,
-  /** A refusal of another node, which is read to see whether to try again. */
-  refusalBytesMax: 65_536,
   /** Idle connections to one other node. */
   idleSocketsMax: 64,
   /** What a client may say before its owner is reached: it should wait for the welcome. */

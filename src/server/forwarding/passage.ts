@@ -11,11 +11,12 @@ import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
 /** Codes that stand for a connection that broke, and may not be sent. */
 const BROKEN: ReadonlySet<number> = new Set([1005, 1006, 1015])
 const COME_BACK = 1012
+const AS_TEXT = { binary: false }
 
 export class SocketPassage implements Passage {
   readonly #traveller: Traveller
   /** What was said before the other node could be reached. */
-  #waiting: string[]
+  #waiting: (string | Buffer)[]
   #socket: WebSocket | null = null
   #isOver = false
 
@@ -31,15 +32,17 @@ export class SocketPassage implements Passage {
   #open(seal: Seal, to: string | null): void {
     if (this.#isOver) return
     if (to === null) return this.#end(null, '')
-    const sealed = seal.make({ method: 'GET', url: CONNECT_PATH })
-    const socket = new WebSocket(`${to.replace(/^http/, 'ws')}${CONNECT_PATH}`, {
-      headers: { [SEAL_HEADER]: sealed, [CLIENT_HEADER]: this.#traveller.address },
+    const { address, path = CONNECT_PATH, headers = {}, messageBytesMax } = this.#traveller
+    const sealed = seal.make({ method: 'GET', url: path })
+    const socket = new WebSocket(`${to.replace(/^http/, 'ws')}${path}`, {
+      headers: { ...headers, [SEAL_HEADER]: sealed, [CLIENT_HEADER]: address },
       handshakeTimeout: FORWARD_LIMITS.connectMs,
       perMessageDeflate: false,
+      ...(messageBytesMax === undefined ? {} : { maxPayload: messageBytesMax }),
     })
     this.#socket = socket
     socket.on('open', () => {
-      for (const message of this.#waiting.splice(0)) socket.send(message)
+      for (const message of this.#waiting.splice(0)) socket.send(message, AS_TEXT)
     })
     socket.on('message', (data: RawData) => this.#traveller.told(data as Buffer))
     socket.on('close', (code, reason) => this.#end(code, reason.toString()))
@@ -47,20 +50,21 @@ export class SocketPassage implements Passage {
     socket.on('error', () => undefined)
   }
 
-  send(message: string): void {
+  send(message: string | Buffer): void {
     const socket = this.#socket
     if (socket?.readyState === WebSocket.OPEN) {
       if (socket.bufferedAmount > this.#traveller.bufferedBytesMax) return socket.terminate()
-      return socket.send(message)
+      return socket.send(message, AS_TEXT)
     }
     if (this.#waiting.length < FORWARD_LIMITS.messagesWaitingMax) this.#waiting.push(message)
   }
 
-  close(): void {
+  close(code = 1006): void {
     if (this.#isOver) return
     this.#isOver = true
     // As abrupt as it was on the other side: the session's policy decides what that means.
-    this.#socket?.terminate()
+    if (BROKEN.has(code)) this.#socket?.terminate()
+    else this.#socket?.close(code)
   }
 
   /** Null: it was never reached. */

@@ -10,6 +10,8 @@ import type { IncomingMessage } from 'node:http'
 export const SEAL_HEADER = 'x-holdfast-seal'
 /** The caller's own address, for limits only. */
 export const CLIENT_HEADER = 'x-holdfast-client'
+/** On a refusal to another node: nothing was done, so another may do it. */
+export const UNDONE_HEADER = 'x-holdfast-undone'
 
 /** How far the clocks of two nodes may be apart, and how long a seal is good. */
 const SEAL_MS = 300_000
@@ -22,6 +24,12 @@ export class Seal {
 
   constructor(secret: string) {
     this.#secret = secret
+  }
+
+  /** A name that all nodes give the same thing, and nobody else can guess. */
+  nameFor(thing: string): string {
+    const digest = createHmac('sha256', this.#secret).update(`name\n${thing}`).digest('hex')
+    return digest.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
   }
 
   make(request: Sealed): string {

@@ -5,7 +5,7 @@
  */
 import type { Pool, PoolClient, PoolConfig, QueryConfig, QueryResultRow } from 'pg'
 import { HoldfastError } from '../../core/errors.ts'
-import { storeError } from './failures.ts'
+import { isUnprepared, storeError } from './failures.ts'
 
 export type PostgresStoreOptions = {
   /** `postgres://USER@HOST/DATABASE`; its query may say `schema` and `pool`, see below. */
@@ -45,12 +45,20 @@ const LIMITS = {
   againMsMax: 500,
 } as const
 
+/** The server gives up by itself, also if we are gone. */
+const SERVER_TIMEOUTS: PoolConfig = {
+  statement_timeout: LIMITS.statementMs,
+  idle_in_transaction_session_timeout: LIMITS.statementMs,
+}
+
 export class Database implements Session {
   readonly schema: string
   readonly #pool: Pool
   readonly #leasePool: Pool
   readonly #rideOutMs: number
   readonly #underWay = new Set<Promise<unknown>>()
+  /** Until it shows that connections are shared by those who do not prepare statements for us. */
+  #isPreparing = true
   #closing: Promise<void> | null = null
 
   private constructor(pools: readonly [Pool, Pool], schema: string, rideOutMs: number) {
@@ -64,7 +72,18 @@ export class Database implements Session {
 
   /** Connects and checks that what is there can hold a durable store. */
   static async open(options: PostgresStoreOptions): Promise<Database> {
-    const { config, schema, pool } = readOptions(options)
+    try {
+      return await Database.#open(options, SERVER_TIMEOUTS)
+    } catch (thrown) {
+      // PgBouncer lets no client set them, unless it is told to. The driver's own are enough.
+      if (!/unsupported startup parameter/.test(storeError(thrown).message)) throw thrown
+      return Database.#open(options, {})
+    }
+  }
+
+  static async #open(options: PostgresStoreOptions, timeouts: PoolConfig): Promise<Database> {
+    const { config: plain, schema, pool } = readOptions(options)
+    const config = { ...plain, ...timeouts }
     // Loaded here, so that who uses another store does not pay for it.
     const { default: driver } = await import('pg')
     const types = { getTypeParser: parserFor(driver.types.getTypeParser) }
@@ -114,7 +133,10 @@ export class Database implements Session {
     return this.#run(this.#leasePool, sql, values, answerMs)
   }
 
-  /** The pool drops a connection on which anything failed. */
+  /**
+   * Behind a pooler, a statement may not be where it was prepared. Then it was not carried out, and
+   * nothing is prepared any more.
+   */
   async #run<Row extends QueryResultRow>(
     pool: Pool,
     sql: string | Named,
@@ -122,18 +144,26 @@ export class Database implements Session {
     answerMs: number,
   ): Promise<Row[]> {
     this.#assertOpen()
-    const named = typeof sql === 'string' ? { text: sql } : sql
-    const query: QueryConfig & { query_timeout: number } = {
-      ...named,
-      values,
-      query_timeout: answerMs,
+    const text = typeof sql === 'string' ? sql : sql.text
+    const bounds = { values, query_timeout: answerMs }
+    try {
+      const named = typeof sql === 'string' || !this.#isPreparing ? { text } : sql
+      return await this.#ask<Row>(pool, { ...named, ...bounds })
+    } catch (thrown) {
+      if (!isUnprepared(thrown)) throw storeError(thrown)
+      this.#isPreparing = false
     }
+    return this.#ask<Row>(pool, { text, ...bounds }).catch((thrown: unknown) => {
+      throw storeError(thrown)
+    })
+  }
+
+  /** The pool drops a connection on which anything failed. */
+  async #ask<Row extends QueryResultRow>(pool: Pool, query: QueryConfig): Promise<Row[]> {
     const asked = pool.query<Row>(query)
     this.#underWay.add(asked)
     try {
       return (await asked).rows
-    } catch (thrown) {
-      throw storeError(thrown)
     } finally {
       this.#underWay.delete(asked)
     }
@@ -145,9 +175,12 @@ export class Database implements Session {
     let client: PoolClient | undefined
     try {
       client = await this.#pool.connect()
+      // Of a connection that breaks, the next query tells too; without this the process would end.
+      client.on('error', ignore)
       await client.query('BEGIN')
       await work(sessionOf(client))
       await client.query('COMMIT')
+      client.off('error', ignore)
       client.release()
     } catch (thrown) {
       // The server rolls back what its client left.
@@ -196,6 +229,8 @@ export class Database implements Session {
     if (this.#closing !== null) throw closedError()
   }
 }
+
+function ignore(): void {}
 
 function closedError(): HoldfastError {
   return new HoldfastError('store_unavailable', 'the store is closed')
@@ -246,9 +281,7 @@ function configOf(url: URL): PoolConfig {
     connectionString: url.href,
     application_name: 'holdfast',
     connectionTimeoutMillis: LIMITS.connectMs,
-    statement_timeout: LIMITS.statementMs,
     query_timeout: LIMITS.answerMs,
-    idle_in_transaction_session_timeout: LIMITS.statementMs,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
   }

@@ -14,6 +14,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   '3D': 'store_unavailable', // there is no such database
   '40': 'store_unavailable', // rolled back: deadlock, serialization
   '42501': 'store_unavailable', // not permitted
+  '42P05': 'store_unavailable', // a pooler's connection has our prepared statement already
   '53': 'store_unavailable', // out of connections or memory
   '53100': 'store_full',
   '55P03': 'store_unavailable', // lock not available
@@ -29,6 +30,12 @@ export function storeError(thrown: unknown): HoldfastError {
   const reason = reasonOf(thrown)
   const code = codeOf(thrown)
   return new HoldfastError(code, sentence(code, reason), { reason })
+}
+
+/** A prepared statement was not where we had prepared it: it was not carried out. */
+export function isUnprepared(thrown: unknown): boolean {
+  const { code } = thrown as { code?: unknown }
+  return code === '26000' || code === '42P05'
 }
 
 /** Nothing but what the driver says: it names no password. */

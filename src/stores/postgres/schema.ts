@@ -110,13 +110,16 @@ export async function migrate(database: Database): Promise<void> {
   })
 }
 
-/** Only if it is not there: else it needs no right to create one. */
+/**
+ * Only if it is not there: else it needs no right to create one. Looked for in the table itself: a
+ * connection remembers the names that it did not find, and has not heard yet of what was made while
+ * it waited for the lock.
+ */
 async function createSchema({ schema }: Database, session: Session): Promise<void> {
-  const [found] = await session.query<{ schema: string | null }>(
-    'SELECT to_regnamespace($1)::text AS schema',
-    [schema],
-  )
-  if (found?.schema === null) await session.query(`CREATE SCHEMA ${schema}`)
+  const found = await session.query('SELECT FROM pg_namespace WHERE nspname = $1', [
+    schema.slice(1, -1),
+  ])
+  if (found.length === 0) await session.query(`CREATE SCHEMA ${schema}`)
 }
 
 async function appliedSteps(database: Database, session: Session): Promise<readonly string[]> {

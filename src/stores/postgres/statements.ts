@@ -5,6 +5,7 @@
  * first. I4, I5 an append is fenced by the row that it changes: PostgreSQL judges epoch and
  * position again once it holds the row's lock, and events are written only for rows that changed.
  */
+import { createHash } from 'node:crypto'
 import type { Named } from './database.ts'
 import { ROW_COLUMNS } from './rows.ts'
 
@@ -16,9 +17,14 @@ export type Statements = Readonly<Record<keyof ReturnType<typeof texts>, Named>>
 export function statementsFor(schema: string): Statements {
   const named = Object.entries(texts(schema)).map(([name, text]) => [
     name,
-    { name: `holdfast_${name}`, text },
+    { name: `holdfast_${name}_${digestOf(text)}`, text },
   ])
   return Object.fromEntries(named) as Statements
+}
+
+/** Behind a pooler others use our connections: the same name must be the same statement. */
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 12)
 }
 
 function texts(schema: string) {

@@ -1,0 +1,384 @@
+/** Any node takes any request: every route of the contract, and OpenAI's retries, through another. */
+import { once } from 'node:events'
+import OpenAI from 'openai'
+import { builtinAgents, type Agent } from 'holdfast'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { WebSocket } from 'ws'
+import { serverRoutes } from '../../src/server/routes.ts'
+import { ClusterNode, type Answer, type Call } from '../support/cluster-server.ts'
+import { CuttingProxy } from '../support/cutting-proxy.ts'
+import { until } from '../support/gate.ts'
+import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
+
+let database: TestDatabase
+let owner: ClusterNode
+let other: ClusterNode
+let third: ClusterNode
+/** Every turn that `witness` was given, on whatever node. */
+const ran: string[] = []
+
+const witness: Agent = async ({ text }) => {
+  ran.push(text)
+  return `said ${text}`
+}
+const agents = { ...builtinAgents, witness }
+
+beforeAll(async () => {
+  database = await openTestDatabase()
+  const url = database.freshUrl()
+  owner = await ClusterNode.start(url, { agents })
+  other = await ClusterNode.start(url, { agents })
+  third = await ClusterNode.start(url, { agents })
+})
+afterAll(async () => {
+  await Promise.all([owner, other, third].map((node) => node.close()))
+  await database.close()
+})
+
+let count = 0
+
+/** A session that `owner` owns, with one turn in it. */
+async function owned(options: object = {}) {
+  count += 1
+  const key = `key-${count}`
+  const { body } = await owner.call('POST', '/v1/sessions', { body: { key, ...options } })
+  return { key, id: body.id as string, path: `/v1/sessions/${body.id}` }
+}
+
+async function response(conversation?: string): Promise<any> {
+  const more = conversation === undefined ? {} : { conversation }
+  const body = { model: 'echo', input: 'hello', ...more }
+  return (await owner.call('POST', '/v1/responses', { body })).body
+}
+
+async function conversation(): Promise<string> {
+  const { body } = await owner.call('POST', '/v1/conversations', { body: {} })
+  await response(body.id as string)
+  return body.id as string
+}
+
+const HELLO = { body: { input: 'hello' } }
+
+/** What to ask `other` for, about something of `owner`'s, and what must come back. */
+type Visit = () => Promise<readonly [path: string, call: Call, expected: object]>
+
+const local = (path: string): Visit => {
+  return async () => [path, {}, { status: 200 }]
+}
+
+/** By the name of the route. Those about the node itself are answered by whoever is asked. */
+const VISITS: Readonly<Record<string, Visit>> = {
+  createSession: async () => {
+    const { key, id } = await owned()
+    return ['/v1/sessions', { body: { key } }, { status: 200, body: { id, isNew: false } }]
+  },
+  listSessions: async () => {
+    const { key, id } = await owned()
+    return [`/v1/sessions?key=${key}`, {}, { body: { sessions: [{ id }] } }]
+  },
+  getSession: async () => {
+    const { path, key } = await owned()
+    return [path, {}, { status: 200, body: { key, state: 'open' } }]
+  },
+  closeSession: async () => {
+    const { path } = await owned()
+    return [path, {}, { status: 200, body: { state: 'closed' } }]
+  },
+  postSessionTurn: async () => {
+    const { path } = await owned()
+    return [`${path}/turns`, HELLO, { body: { turn: { reply: { text: 'hello' } } } }]
+  },
+  postKeyTurn: async () => {
+    const { key, id } = await owned()
+    return [`/v1/keys/${key}/turns`, HELLO, { body: { session: id, turn: { state: 'done' } } }]
+  },
+  getTurn: async () => {
+    const { path } = await owned()
+    const { body } = await owner.call('POST', `${path}/turns`, HELLO)
+    return [`${path}/turns/${body.turn.id}`, {}, { body: { turn: { state: 'done' } } }]
+  },
+  cancelTurn: async () => {
+    const { path, turn } = await runningTurn('slow')
+    return [`${path}/turns/${turn}`, {}, { body: { turn: { state: 'cancelled' } } }]
+  },
+  getEvents: async () => {
+    const { path } = await owned()
+    return [`${path}/events`, {}, { body: { events: [{ type: 'session.created' }] } }]
+  },
+  getTranscript: async () => {
+    const { path } = await owned()
+    await owner.call('POST', `${path}/turns`, HELLO)
+    return [`${path}/transcript`, {}, { status: 200, text: expect.stringContaining('hello') }]
+  },
+  getAsks: async () => {
+    const { path } = await runningTurn('ask')
+    return [`${path}/asks`, {}, { body: { asks: [{ kind: 'permission' }] } }]
+  },
+  answerAsk: async () => {
+    const { path, ask } = await runningTurn('ask')
+    const call = { body: { answer: 'deny' } }
+    return [`${path}/asks/${ask}`, call, { body: { ask: { outcome: 'answered' } } }]
+  },
+  createLink: async () => {
+    const { path } = await owned()
+    return [`${path}/links`, { body: { scopes: ['watch'] } }, { status: 201 }]
+  },
+  getLinks: async () => {
+    const { path, link } = await linked()
+    return [`${path}/links`, {}, { body: { links: [{ id: link }] } }]
+  },
+  revokeLink: async () => {
+    const { path, link } = await linked()
+    return [`${path}/links/${link}`, {}, { body: { state: 'revoked' } }]
+  },
+  createChatCompletion: async () => {
+    const { key } = await owned()
+    const body = { model: 'echo', messages: [{ role: 'user', content: 'hello' }] }
+    const call = { body, headers: { 'x-session-key': key } }
+    return [
+      '/v1/chat/completions',
+      call,
+      { body: { choices: [{ message: { content: 'hello' } }] } },
+    ]
+  },
+  createResponse: async () => {
+    const { id } = await response()
+    const body = { model: 'echo', input: 'and on', previous_response_id: id }
+    return ['/v1/responses', { body }, { status: 200, body: { status: 'completed' } }]
+  },
+  getResponse: async () => {
+    const { id } = await response()
+    return [`/v1/responses/${id}`, {}, { body: { id, status: 'completed' } }]
+  },
+  cancelResponse: async () => {
+    const body = { model: 'slow', input: 'a b c', background: true }
+    const { id } = (await owner.call('POST', '/v1/responses', { body })).body
+    return [`/v1/responses/${id}/cancel`, { body: {} }, { body: { id, status: 'cancelled' } }]
+  },
+  createConversation: async () => {
+    return ['/v1/conversations', { body: {} }, { body: { object: 'conversation' } }]
+  },
+  getConversation: async () => {
+    const id = await conversation()
+    return [`/v1/conversations/${id}`, {}, { body: { id } }]
+  },
+  deleteConversation: async () => {
+    const id = await conversation()
+    return [`/v1/conversations/${id}`, {}, { status: 200, body: { id, deleted: true } }]
+  },
+  listConversationItems: async () => {
+    const id = await conversation()
+    return [`/v1/conversations/${id}/items`, {}, { body: { data: [{}, {}] } }]
+  },
+  listModels: local('/v1/models'),
+  getModel: local('/v1/models/echo'),
+  getOpenApi: local('/openapi.json'),
+  getInspector: local('/'),
+  getAsset: local('/assets/inspector/main.js'),
+  getHealth: local('/health'),
+  getReady: local('/ready'),
+  getMetrics: local('/metrics'),
+}
+
+async function runningTurn(agent: string) {
+  const session = await owned({ agent })
+  const { path } = session
+  const headers = { prefer: 'respond-async' }
+  const call = { body: { input: 'one two three' }, headers }
+  const { body } = await owner.call('POST', `${path}/turns`, call)
+  if (agent !== 'ask') return { ...session, turn: body.turn.id as string, ask: '' }
+  const asks = async (): Promise<any[]> => (await owner.call('GET', `${path}/asks`)).body.asks
+  await until(async () => (await asks()).length > 0)
+  return { ...session, turn: body.turn.id as string, ask: (await asks())[0].id as string }
+}
+
+async function linked() {
+  const session = await owned()
+  const call = { body: { scopes: ['watch'] } }
+  const { body } = await owner.call('POST', `${session.path}/links`, call)
+  return { ...session, link: body.id as string }
+}
+
+describe('a request that comes to a node which does not own its session', () => {
+  const routes = serverRoutes(undefined as never)
+
+  it('is visited here for every route that there is', () => {
+    expect(Object.keys(VISITS).toSorted()).toEqual(routes.map(({ name }) => name).toSorted())
+  })
+
+  it.each(routes.map(({ name, method, path }) => [name, method, path]))(
+    'is answered: %s (%s %s)',
+    async (name, method) => {
+      const [path, call, expected] = await VISITS[name]!()
+      const answer: Answer = await other.call(method, path, call)
+      expect(answer.status).toBeLessThan(300)
+      expect(answer).toMatchObject(expected)
+    },
+  )
+})
+
+describe("OpenAI's clients, spread over nodes", () => {
+  const client = ({ url }: { url: string }, maxRetries = 0): OpenAI =>
+    new OpenAI({ baseURL: `${url}/v1`, apiKey: 'unused', maxRetries })
+  const say = (content: string) => ({ model: 'witness', messages: [{ role: 'user', content }] })
+  const times = (text: string): number => ran.filter((one) => one === text).length
+
+  it.each([
+    ['of a key', { 'x-session-key': 'retried' }],
+    ['without a key', {}],
+  ])('run a turn %s once, whichever node gets the retry', async (title, headers) => {
+    const call = { body: say(`once ${title}`), headers }
+    const answers = [await other.call('POST', '/v1/chat/completions', call)]
+    for (const [index, node] of [third, owner, other].entries()) {
+      const marked = { ...headers, 'x-stainless-retry-count': String(index + 1) }
+      answers.push(await node.call('POST', '/v1/chat/completions', { ...call, headers: marked }))
+    }
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200])
+    expect(new Set(answers.map(({ body }) => body.id)).size).toBe(1)
+    expect(times(`once ${title}`)).toBe(1)
+  })
+
+  it('join a turn by its Idempotency-Key from any node, and refuse another body', async () => {
+    const headers = { 'idempotency-key': 'k-1', 'x-session-key': 'idempotent' }
+    const nodes = [owner, other, third, other]
+    const answers = await Promise.all(
+      nodes.map((node) =>
+        node.call('POST', '/v1/chat/completions', { body: say('keyed'), headers }),
+      ),
+    )
+    expect(new Set(answers.map(({ body }) => body.id)).size).toBe(1)
+    expect(times('keyed')).toBe(1)
+    const wrong = await third.call('POST', '/v1/chat/completions', { body: say('else'), headers })
+    expect(wrong).toMatchObject({ status: 422, body: { error: { code: 'idempotency_mismatch' } } })
+  })
+
+  it('retry by themselves through another node when an answer is lost, and run it once', async () => {
+    const ways = [other, third].map(({ server }) => new CuttingProxy(server.port))
+    const urls = await Promise.all(ways.map((way) => way.listen()))
+    const { key } = await owned({ agent: 'witness' })
+    // The first way loses the answer; the client's own retry takes the second.
+    ways[0]!.lose = 1
+    let calls = 0
+    const openai = new OpenAI({
+      baseURL: 'http://nowhere.invalid/v1',
+      apiKey: 'unused',
+      maxRetries: 3,
+      fetch: (input, init) => {
+        const { pathname } = new URL(input instanceof Request ? input.url : input)
+        return fetch(`${urls[calls++ % 2]}${pathname}`, init)
+      },
+    })
+    const told = await openai.chat.completions.create(
+      { model: 'witness', messages: [{ role: 'user', content: 'lossy' }] },
+      { headers: { 'x-session-key': key } },
+    )
+    expect(told.choices[0]?.message.content).toBe('said lossy')
+    expect(calls).toBe(2)
+    expect(times('lossy')).toBe(1)
+    await Promise.all(ways.map((way) => way.close()))
+  })
+
+  it('follow a response from node to node, and stream it', async () => {
+    let previous = await client(owner).responses.create({ model: 'witness', input: 'first' })
+    const { session } = readId(previous.id)
+    for (const node of [other, third, other]) {
+      const input = `after ${previous.id}`
+      previous = await client(node).responses.create({
+        model: 'witness',
+        input,
+        previous_response_id: previous.id,
+      })
+      expect(previous.output_text).toBe(`said ${input}`)
+      expect(readId(previous.id).session).toBe(session)
+    }
+    const stream = await client(third).responses.create({
+      model: 'witness',
+      input: 'as it comes',
+      previous_response_id: previous.id,
+      stream: true,
+    })
+    const types: string[] = []
+    for await (const { type } of stream) types.push(type)
+    expect(types.at(-1)).toBe('response.completed')
+  })
+
+  it('use a conversation whose facts one node owns, and whose session another', async () => {
+    const { id } = await client(owner).conversations.create({ metadata: { topic: 'tides' } })
+    // As after a node was lost: its sessions are claimed by whoever needs them first.
+    await third.holdfast.resolve({ key: id, agent: 'witness' })
+    for (const node of [owner, other, third]) {
+      const { output_text } = await client(node).responses.create({
+        model: 'witness',
+        conversation: id,
+        input: node.url,
+      })
+      expect(output_text).toBe(`said ${node.url}`)
+      expect(await client(node).conversations.retrieve(id)).toMatchObject({
+        metadata: { topic: 'tides' },
+      })
+    }
+    expect(await client(other).conversations.delete(id)).toMatchObject({ deleted: true })
+    for (const node of [owner, other, third]) {
+      await expect(client(node).conversations.delete(id)).rejects.toMatchObject({ status: 404 })
+    }
+    const { sessions } = await owner.holdfast.list({ key: id, state: 'open' })
+    expect(sessions).toEqual([])
+  })
+})
+
+function readId(id: string): { session: string } {
+  const [, session = ''] = /^resp_(.+)_t\d+$/.exec(id) ?? []
+  return { session }
+}
+
+describe('what nodes say to each other', () => {
+  it('is told to nobody else', async () => {
+    const { path } = await owned()
+    const response = await fetch(`${other.url}${path}/turns`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-holdfast-undone': '1' },
+      body: JSON.stringify(HELLO.body),
+    })
+    expect(response.status).toBe(200)
+    const names = [...response.headers.keys()].filter((name) => name.startsWith('x-holdfast'))
+    expect(names).toEqual([])
+  })
+
+  it('counts a client by its own address, whichever node it came to', async () => {
+    const tokens = { scopesOf: () => null, close: () => undefined }
+    const options = { agents, tokens, trustProxy: true, rates: { failuresPerMinute: 3 } }
+    const url = database.freshUrl()
+    const near = await ClusterNode.start(url, options)
+    const far = await ClusterNode.start(url, options)
+    try {
+      const { id } = await far.holdfast.resolve({ key: 'guarded' })
+      const bad = { attachment: 'a', token: 'b' }
+      for (let n = 0; n < 3; n += 1) await knock(near, id, bad, '203.0.113.9')
+      expect(await opens(far, '203.0.113.9')).toBe(429)
+      expect(await opens(far, '203.0.113.10')).toBe(101)
+      expect(await opens(near, '203.0.113.9')).toBe(101)
+    } finally {
+      await Promise.all([near.close(), far.close()])
+    }
+  })
+
+  /** Tries to resume with a bad token, and waits for the refusal. */
+  async function knock({ url }: ClusterNode, session: string, resume: object, from: string) {
+    const headers = { 'x-forwarded-for': from }
+    const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/connect`, { headers })
+    await once(socket, 'open')
+    socket.send(JSON.stringify({ type: 'hello', v: 1, session, auth: { resume } }))
+    await once(socket, 'close')
+  }
+
+  /** The status that an upgrade gets. */
+  async function opens({ url }: ClusterNode, from: string): Promise<number> {
+    const headers = { 'x-forwarded-for': from }
+    const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/connect`, { headers })
+    socket.on('error', () => undefined)
+    return new Promise((resolve) => {
+      socket.on('open', () => (socket.terminate(), resolve(101)))
+      socket.on('unexpected-response', (_, { statusCode = 0 }) => resolve(statusCode))
+    })
+  }
+})

@@ -1,0 +1,291 @@
+/**
+ * The files in `examples/cluster`: no Docker and no Kubernetes run here, so they are read and
+ * compared with the program that they start, and the load balancer is run with its very file.
+ */
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { connect } from 'holdfast/client'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { WebSocket } from 'ws'
+import { parse, parseAllDocuments } from 'yaml'
+import { FORWARD_LIMITS } from '../../src/server/forwarding/limits.ts'
+import { SERVER_LIMITS } from '../../src/server/limits.ts'
+import { until } from '../support/gate.ts'
+import { CLI, Cluster, freePort, ROOT, type NodeProcess } from '../support/node-process.ts'
+import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
+
+const FOLDER = `${ROOT}examples/cluster/`
+const HAPROXY = '/usr/sbin/haproxy'
+
+const read = (name: string): string => readFileSync(`${FOLDER}${name}`, 'utf8')
+
+/** `--name=value` of a command line; a flag without a value is true. */
+function flagsOf(args: readonly string[]): Record<string, string> {
+  expect(args[0]).toBe('serve')
+  return Object.fromEntries(
+    args.slice(1).map((arg) => {
+      const [, name, value = ''] = /^--([\w-]+)(?:=(.*))?$/.exec(arg) ?? []
+      expect(name, arg).toBeDefined()
+      return [name, value]
+    }),
+  )
+}
+
+/** How long a node may take from its signal to its end. */
+function stopMsMax(drainMs: number): number {
+  return 2 * drainMs + FORWARD_LIMITS.lingerMs + SERVER_LIMITS.farewellMs
+}
+
+/** The flags that the program has, as it tells them itself. */
+const KNOWN = execFileSync(process.execPath, [CLI, 'serve', '--help'], { encoding: 'utf8' })
+
+function expectKnown(flags: Record<string, string>): void {
+  for (const [name, value] of Object.entries(flags)) {
+    const takesValue = new RegExp(`^ +--${name}( [A-Z[]\\S*)? {2}`, 'm').exec(KNOWN)
+    expect(takesValue, `--${name}`).not.toBeNull()
+    expect(takesValue?.[1] !== undefined, `the value of --${name}`).toBe(value !== '')
+  }
+}
+
+describe('the compose file', () => {
+  const { services, secrets } = parse(read('compose.yaml'), { merge: true })
+  const nodes = Object.entries<any>(services).filter(([name]) => name.startsWith('node-'))
+
+  it('starts two nodes with flags that there are, alike but for their addresses', () => {
+    expect(nodes).toHaveLength(2)
+    const all = nodes.map(([name, { command }]) => {
+      const { advertise = '', ...flags } = flagsOf(command)
+      expect(advertise).toBe(`http://${name}:7420`)
+      expectKnown({ advertise, ...flags })
+      return flags
+    })
+    expect(all[0]).toEqual(all[1])
+  })
+
+  it('gives them their secrets, their database and the time to stop', () => {
+    const { database } = services
+    for (const [, node] of nodes) {
+      const { tokens, store, ...flags } = flagsOf(node.command)
+      const named = [tokens, flags['cluster-secret-file']]
+      expect(named).toEqual(['/run/secrets/tokens', '/run/secrets/cluster'])
+      expect(node.secrets.every((name: string) => Object.hasOwn(secrets, name))).toBe(true)
+      const { POSTGRES_USER: user, POSTGRES_DB: name } = database.environment
+      expect(store).toBe(`postgres://${user}@database/${name}`)
+      expect(node.environment.PGPASSWORD).toBe(database.environment.POSTGRES_PASSWORD)
+      const graceMs = Number.parseInt(node.stop_grace_period) * 1_000
+      expect(graceMs).toBeGreaterThan(stopMsMax(Number(flags['drain-ms'])))
+    }
+  })
+
+  it('has the balancer send to all nodes, by names that the nodes are called by', () => {
+    const { balancer } = services
+    const { BALANCER_BIND: bind, ...targets } = balancer.environment
+    expect(Object.values(targets)).toEqual(nodes.map(([name]) => `${name}:7420`))
+    expect(balancer.ports[0]).toContain(`:8080${bind}`)
+    expect(balancer.volumes[0]).toContain('./haproxy.cfg:')
+    const [, host] = /hdr Host (\S+)/.exec(read('haproxy.cfg')) ?? []
+    expect(flagsOf(nodes[0]![1].command)['allow-host']).toBe(host)
+    for (const name of Object.keys(targets)) expect(read('haproxy.cfg')).toContain(`"\${${name}}"`)
+  })
+})
+
+describe('the manifest for Kubernetes', () => {
+  const documents = parseAllDocuments(read('kubernetes.yaml')).map((one): any => one.toJS())
+  const of = (kind: string): any => documents.find((one) => one.kind === kind)
+  const { template, selector } = of('Deployment').spec
+  const [container] = template.spec.containers
+  const flags = flagsOf(container.args)
+
+  it('starts nodes with flags that there are, each at the address of its own pod', () => {
+    expectKnown(flags)
+    expect(flags['advertise']).toBe('http://$(POD_IP):7420')
+    const variables = new Map(container.env.map((one: any) => [one.name, one.valueFrom]))
+    expect(variables.get('POD_IP')).toEqual({ fieldRef: { fieldPath: 'status.podIP' } })
+    const used = container.args.join(' ').matchAll(/\$\((\w+)\)/g)
+    for (const [, name] of used) expect(variables.has(name)).toBe(true)
+  })
+
+  it('takes every secret from the one that it names', () => {
+    const keys = Object.keys(of('Secret').stringData)
+    const fromEnv = container.env.flatMap((one: any) => one.valueFrom.secretKeyRef?.key ?? [])
+    const { secret } = template.spec.volumes.find((one: any) => one.name === 'secrets')
+    const mounted = secret.items.map((one: any) => one.key)
+    expect([...fromEnv, ...mounted].toSorted()).toEqual(keys.toSorted())
+    const { mountPath } = container.volumeMounts.find((one: any) => one.name === 'secrets')
+    const paths = secret.items.map((one: any) => `${mountPath}/${one.path}`)
+    expect(paths).toEqual([flags['cluster-secret-file'], flags['tokens']])
+    expect(of('Secret').stringData['database-url']).not.toMatch(/:[^/@]+@/)
+  })
+
+  it('agrees with itself on ports, names and labels', () => {
+    const [port] = container.ports
+    expect(String(port.containerPort)).toBe(flags['port'])
+    expect(of('Service').spec.ports[0].targetPort).toBe(port.name)
+    const labels = [selector.matchLabels, of('Service').spec.selector]
+    labels.push(of('PodDisruptionBudget').spec.selector.matchLabels, template.metadata.labels)
+    for (const one of labels) expect(one).toEqual({ app: 'holdfast' })
+    for (const { httpGet } of [container.readinessProbe, container.livenessProbe]) {
+      expect(httpGet.port).toBe(port.name)
+      expect(httpGet.httpHeaders).toEqual([{ name: 'Host', value: flags['allow-host'] }])
+    }
+  })
+
+  it('gives a node the time that it may take to stop', () => {
+    const graceMs = template.spec.terminationGracePeriodSeconds * 1_000
+    expect(graceMs).toBeGreaterThan(stopMsMax(Number(flags['drain-ms'])))
+    const { periodSeconds, failureThreshold } = container.readinessProbe
+    expect(periodSeconds * failureThreshold * 1_000).toBeLessThan(FORWARD_LIMITS.lingerMs)
+  })
+})
+
+describe('the image', () => {
+  const dockerfile = readFileSync(`${ROOT}Dockerfile`, 'utf8')
+
+  it('is made of files that are there, and that Docker is let see', () => {
+    const ignored = readFileSync(`${ROOT}.dockerignore`, 'utf8').split('\n')
+    const copied = [...dockerfile.matchAll(/^COPY (?!--)(.+) \S+$/gm)].flatMap(([, files = '']) =>
+      files.split(' '),
+    )
+    expect(copied.length).toBeGreaterThan(5)
+    for (const file of copied) {
+      expect(existsSync(`${ROOT}${file}`), file).toBe(true)
+      expect(ignored, file).toContain(`!${file}`)
+    }
+    expect(dockerfile).toContain('npm run build')
+  })
+
+  it('starts what the package calls holdfast, on its port', () => {
+    const { bin } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8'))
+    expect(dockerfile).toContain(`/opt/holdfast/${bin.holdfast.replace('./', '')}`)
+    expect(dockerfile).toMatch(/^EXPOSE 7420$/m)
+    expect(dockerfile).toMatch(/^USER node$/m)
+  })
+})
+
+/** Said once, so that nobody takes a skipped test for a passed one. */
+const hasBalancer = existsSync(HAPROXY)
+if (!hasBalancer) console.warn(`there is no ${HAPROXY}: the balancer's tests are skipped`)
+
+describe.runIf(hasBalancer)('two nodes behind the balancer', () => {
+  let database: TestDatabase
+  let cluster: Cluster
+  let leaving: NodeProcess
+  let staying: NodeProcess
+  let balancer: ChildProcess
+  let url: string
+  let folder: string
+  let token: string
+
+  beforeAll(async () => {
+    database = await openTestDatabase()
+    cluster = new Cluster(database.freshUrl(), { leaseMs: 5_000 })
+    folder = mkdtempSync(join(tmpdir(), 'holdfast-deployment-'))
+    const tokens = join(folder, 'tokens.json')
+    token = newToken(tokens)
+    const flags = ['--tokens', tokens, '--allow-host', 'api.example', '--trust-proxy']
+    ;[leaving, staying] = await Promise.all([cluster.add(flags), cluster.add(flags)])
+    const port = await freePort()
+    url = `http://127.0.0.1:${port}`
+    balancer = spawn(HAPROXY, ['-db', '-f', `${FOLDER}haproxy.cfg`], {
+      stdio: 'ignore',
+      env: {
+        BALANCER_BIND: `127.0.0.1:${port}`,
+        NODE_1: new URL(leaving.url).host,
+        NODE_2: new URL(staying.url).host,
+      },
+    })
+    await until(async () => {
+      expect(balancer.exitCode).toBeNull()
+      return (await get('/ready').catch(() => null))?.status === 200
+    })
+  })
+  afterAll(async () => {
+    if (balancer.exitCode === null && balancer.kill('SIGKILL')) await once(balancer, 'exit')
+    await cluster.close()
+    await database.close()
+    rmSync(folder, { recursive: true })
+  })
+
+  function newToken(file: string): string {
+    const args = [CLI, 'token', 'new', 'laptop', '--tokens', file, '--scope', 'admin']
+    const told = execFileSync(process.execPath, args, { encoding: 'utf8' })
+    return /hf_\S+/.exec(told)?.[0] ?? ''
+  }
+
+  const get = (path: string): Promise<Response> => fetch(`${url}${path}`)
+
+  function post(path: string, body: object, headers = {}): Promise<Response> {
+    return fetch(`${url}${path}`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        authorization: `Bearer ${token}`,
+        ...headers,
+      },
+      body: JSON.stringify(body),
+    })
+  }
+
+  it('answer probes at the paths that the manifests name', async () => {
+    for (const path of ['/ready', '/health']) {
+      for (const node of [leaving, staying]) expect((await node.get(path)).status).toBe(200)
+    }
+  })
+
+  it('lose no request, stream or socket when one of them is stopped under load', async () => {
+    const failures: string[] = []
+    const done = { turns: 0, streams: 0, sockets: 0 }
+    const state = { on: true }
+
+    const turns = async (key: string): Promise<void> => {
+      for (let n = 0; state.on; n += 1) {
+        const response = await post(`/v1/keys/${key}/turns`, { input: `${key} ${n}` })
+        const { turn } = (await response.json()) as any
+        if (turn?.reply?.text === `${key} ${n}`) done.turns += 1
+        else failures.push(`turn: ${response.status} ${JSON.stringify(turn)}`)
+      }
+    }
+    const streams = async (key: string): Promise<void> => {
+      for (let n = 0; state.on; n += 1) {
+        const input = { text: 'a b c', ms: 300 }
+        const accept = { accept: 'text/event-stream' }
+        const body = { agent: 'slow', input }
+        const text = await (await post(`/v1/keys/${key}/turns`, body, accept)).text()
+        if (/"turn\.done"/.test(text)) done.streams += 1
+        else failures.push(`stream: ${text.slice(-200)}`)
+      }
+    }
+    const sockets = async (key: string): Promise<void> => {
+      const session = connect({ url, token, webSocket: WebSocket }).session({ key })
+      for (let n = 0; state.on; n += 1) {
+        const { reply, state: end } = await session.turn(`${key} ${n}`)
+        if (reply?.text === `${key} ${n}`) done.sockets += 1
+        else failures.push(`socket: ${end}`)
+        await setTimeout(5)
+      }
+      session.dispose()
+    }
+    const guarded = (work: Promise<void>): Promise<void> =>
+      work.catch((thrown: unknown) => void failures.push(String(thrown)))
+    const names = (kind: string): string[] => Array.from({ length: 6 }, (_, n) => `${kind}-${n}`)
+    const load = [
+      ...names('turns').map(turns),
+      ...names('streams').map(streams),
+      ...names('sockets').map(sockets),
+    ].map(guarded)
+    const all = (): number => Math.min(done.turns, done.streams, done.sockets)
+    await until(() => all() >= 10)
+    expect(await leaving.stop()).toBe(0)
+    const before = { ...done }
+    await until(() => all() >= before.streams + 6 || failures.length > 0)
+    state.on = false
+    await Promise.all(load)
+    expect(failures).toEqual([])
+    expect(done.turns).toBeGreaterThan(before.turns)
+    expect(done.sockets).toBeGreaterThan(before.sockets)
+  })
+})
