@@ -14,6 +14,9 @@ export type LeaseHolder = {
   readonly limits: Limits
 }
 
+/** A timer may be so much too early. */
+const TIMER_MS = 1
+
 export class Lease {
   readonly #holder: LeaseHolder
   readonly #lost: (error: HoldfastError) => void
@@ -23,6 +26,7 @@ export class Lease {
    */
   #heldUntil = 0
   #cancelTimer: () => void = () => undefined
+  #cancelEnd: () => void = () => undefined
   #stopped = false
 
   constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
@@ -38,7 +42,7 @@ export class Lease {
   /** Lets go of everything and throws if the lease cannot be proved. */
   assertHeld(): void {
     if (this.held) return
-    const error = new HoldfastError('lease_lost', 'this node has lost its lease')
+    const error = leaseLost()
     this.#lost(error)
     throw error
   }
@@ -51,6 +55,7 @@ export class Lease {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#cancelTimer()
+    this.#cancelEnd()
     const { store, node } = this.#holder
     // A store that cannot be told lets the lease run out by itself.
     await store.beat(node, 0).catch(() => undefined)
@@ -62,6 +67,20 @@ export class Lease {
     await store.beat(node, limits.leaseMs)
     // A fifth of the lease is left for those who are told to stop.
     this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
+    this.#endLater()
+  }
+
+  /** At that very moment, not with the next beat: by then the lease itself may have ended. */
+  #endLater(): void {
+    const { clock, limits } = this.#holder
+    if (!Number.isFinite(limits.leaseMs) || this.#stopped) return
+    this.#cancelEnd()
+    const leftMs = Math.max(0, this.#heldUntil - clock.monotonic())
+    this.#cancelEnd = clock.after(leftMs + TIMER_MS, () => this.#letGoIfOver())
+  }
+
+  #letGoIfOver(): void {
+    if (!this.held) this.#lost(leaseLost())
   }
 
   #beatLater(): void {
@@ -69,9 +88,13 @@ export class Lease {
     if (!Number.isFinite(limits.leaseMs) || this.#stopped) return
     this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
       this.#beatLater()
-      if (!this.held) this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
+      this.#letGoIfOver()
       // A beat that fails is tried again by the next one, as long as the lease lasts.
       this.#beat().catch(() => undefined)
     })
   }
+}
+
+function leaseLost(): HoldfastError {
+  return new HoldfastError('lease_lost', 'this node has lost its lease')
 }

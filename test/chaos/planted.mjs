@@ -1,0 +1,82 @@
+/**
+ * Bugs to plant in a node, to show that the checker sees them. Each gets the node's store, and takes
+ * one guard of the protocol away.
+ */
+import { randomUUID } from 'node:crypto'
+import { Server } from 'node:http'
+import pg from 'pg'
+
+/** One statement beside the store. */
+async function ask(url, sql, ...values) {
+  const client = new pg.Client(url)
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    return (await client.query(sql, values)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+export const PLANTED = {
+  none: () => undefined,
+
+  /** I5: appends under whatever epoch and position the log has by now. */
+  'no-fence': (store, { url, schema }) => {
+    const append = store.append.bind(store)
+    const force = async (one) => {
+      const sql = `SELECT epoch, seq FROM ${schema}.sessions WHERE id = $1`
+      const [row] = await ask(url, sql, one.session)
+      return append([{ ...one, epoch: Number(row.epoch), after: Number(row.seq) }])
+    }
+    store.append = async (appends) => {
+      const outcomes = await append(appends)
+      const forced = outcomes.map((outcome, index) =>
+        outcome === 'appended' ? [outcome] : force(appends[index]),
+      )
+      return (await Promise.all(forced)).flat()
+    }
+  },
+
+  /** I5: the statement that appends compares positions, but not epochs. */
+  'no-epoch': () => {
+    // oxlint-disable-next-line typescript/unbound-method -- called with its own `this` below
+    const { query } = pg.Client.prototype
+    const without = (text) => text.replace('held.epoch = given.epoch AND ', '')
+    pg.Client.prototype.query = function queryWithoutEpoch(asked, ...rest) {
+      const isText = typeof asked === 'string'
+      const changed = isText ? without(asked) : { ...asked, text: without(asked.text) }
+      return Reflect.apply(query, this, [changed, ...rest])
+    }
+  },
+
+  /** I5: believes that it has its lease although nobody heard its beats. */
+  'no-lease': (store) => {
+    const beat = store.beat.bind(store)
+    let isFirst = true
+    store.beat = async (node, ms) => {
+      const beating = beat(node, ms).catch(() => undefined)
+      if (isFirst || ms === 0) await beating
+      isFirst = false
+    }
+  },
+
+  /** I2: takes what it is asked for, although the owner's lease has not ended. */
+  steal: (store, { url, schema }) => {
+    const claim = store.claim.bind(store)
+    store.claim = async (session, node) => {
+      await ask(url, `UPDATE ${schema}.sessions SET owner = $2 WHERE id = $1`, session, node)
+      return claim(session, node)
+    }
+  },
+
+  /** I11: passes a request on once more although it may have been carried out. */
+  'no-doubt': () => {
+    // oxlint-disable-next-line typescript/unbound-method -- called with its own `this` below
+    const emit = Server.prototype.emit
+    Server.prototype.emit = function emitWithKey(event, ...args) {
+      if (event === 'request') args[0].headers['idempotency-key'] ??= randomUUID()
+      return Reflect.apply(emit, this, [event, ...args])
+    }
+  },
+}
