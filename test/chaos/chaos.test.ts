@@ -117,12 +117,12 @@ describe('the checker', () => {
         ...sane,
         answers: [...sane.answers, { session: 's', ask: 'a3', answer: 'me too', isTaken: true }],
       },
-      /me too was taken for s\/a3, which is answered yes/,
+      /me too was taken for s\/a3, which is answered "yes"/,
     ],
     [
       'an agent that was told something else than the log',
       withMore({ type: 'told', session: 's', turn: 't2', outcome: { outcome: 'timed_out' } }),
-      /heard timed_out, the log has answered yes/,
+      /heard timed_out, the log has answered "yes"/,
     ],
     [
       'a run that goes on after it was replaced',

@@ -2,7 +2,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { Random } from '../simulation/random.ts'
 import { check, type History } from './check.ts'
-import { AttachedClient, StreamingClient, type Answer, type Client } from './clients.ts'
+import { AttachedClient, StreamingClient, type Client, type Company } from './clients.ts'
 import { historyOf } from './history.ts'
 import { Load } from './load.ts'
 import { FAULTS, World, type Bug, type Fault } from './world.ts'
@@ -30,8 +30,8 @@ const LATE_TICKS_MAX = 2
 export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
   const { seed, faults, bug = 'none', kinds = FAULTS, tell = () => undefined } = options
   const world = await World.create({ seed, bug, nodes: NODES })
-  const answers: Answer[] = []
-  const clients = clientsOf(world, seed, answers)
+  const company: Company = { urls: world.urls, answers: [], sent: [] }
+  const clients = clientsOf(company, seed)
   try {
     const load = new Load(world.urls, { seed, keys: KEYS })
     for (let done = 0; done < faults; done += 1) {
@@ -40,9 +40,10 @@ export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
       await world.suffer(kinds[done % kinds.length]!)
       tell(world.faults.at(-1) ?? '')
     }
-    await load.end()
-    const { sent, looks } = load
-    const said = { keys: KEYS, sent, looks, answers, clients }
+    await Promise.all([load.end(), ...clients.map((client) => client.hush())])
+    const { looks } = load
+    const { answers } = company
+    const said = { keys: KEYS, sent: [...load.sent, ...company.sent], looks, answers, clients }
     const history = await historyOf(world, { ...said, lateTicksMax: LATE_TICKS_MAX })
     return { problems: check(history), faults: world.faults, counts: countsOf(history) }
   } finally {
@@ -52,8 +53,7 @@ export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
 }
 
 /** Two for each session, of either kind. */
-function clientsOf(world: World, seed: number, answers: Answer[]): readonly Client[] {
-  const company = { urls: world.urls, answers }
+function clientsOf(company: Company, seed: number): readonly Client[] {
   return KEYS.flatMap((key, index) => [
     new AttachedClient(`socket-${key}`, key, company, new Random(seed + 100 + index)),
     new StreamingClient(`stream-${key}`, key, company, new Random(seed + 200 + index)),

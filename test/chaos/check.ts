@@ -117,7 +117,8 @@ function checkAsks({ answers, logs, testimony }: History): readonly string[] {
 }
 
 function sayOutcome(event: { outcome?: string; answer?: unknown } | undefined): string {
-  return `${event?.outcome ?? 'unknown'} ${String(event?.answer ?? '')}`.trim()
+  const { outcome = 'unknown', answer } = event ?? {}
+  return answer === undefined ? outcome : `${outcome} ${JSON.stringify(answer)}`
 }
 
 /** I4 as a client sees it: every event of the log, once, in order, and none that is not there. */

@@ -1,12 +1,14 @@
 /**
  * Clients that stay attached through everything, each over whichever node it happens to reach, and
- * come back by themselves: with the package's own client, or with server-sent events. The former are
- * asked for permissions, and answer once, twice, late, beside their socket, or not at all.
+ * come back by themselves: with the package's own client, or with server-sent events. The former
+ * also talk, and are asked for permissions: they answer once, twice, late, beside their socket, or
+ * not at all.
  */
 import { setTimeout } from 'node:timers/promises'
 import { connect, type Ask, type ClientSession } from 'holdfast/client'
 import { WebSocket } from 'ws'
-import { Random } from '../simulation/random.ts'
+import type { Random } from '../simulation/random.ts'
+import { questionOf, type Sent } from './load.ts'
 
 /** All that one client was told, in the order in which it was told. */
 export type Seen = {
@@ -29,12 +31,15 @@ export type Answer = {
 export type Company = {
   readonly urls: readonly string[]
   readonly answers: Answer[]
+  readonly sent: Sent[]
 }
 
 export interface Client {
   readonly seen: Seen
   /** Waits until it was told of this position; whether that was so in time. */
   reach(seq: number, ms: number): Promise<boolean>
+  /** Says nothing more; resolves when all that it said is answered. */
+  hush(): Promise<void>
   leave(): void
 }
 
@@ -61,6 +66,8 @@ export class AttachedClient implements Client {
   readonly #events: Told[] = []
   readonly #problems: string[] = []
   readonly #asked = new Set<string>()
+  readonly #talking: Promise<void>
+  readonly #voice = { isOn: true }
   #given = 0
 
   constructor(name: string, key: string, company: Company, random: Random) {
@@ -84,6 +91,28 @@ export class AttachedClient implements Client {
     this.#session.on('state', (state) => {
       if (state.name === 'ended') this.#problems.push(`ended: ${state.code}, ${state.reason}`)
     })
+    this.#talking = this.#talk(key)
+  }
+
+  async #talk(key: string): Promise<void> {
+    for (let n = 0; this.#voice.isOn; n += 1) {
+      const text = `${this.#name}-${n} ${this.#random.between(1, 300)}${questionOf(this.#random)}`
+      const answer = await this.#session.turn(text).then(
+        ({ id, state, reply }) => ({
+          session: this.seen.session,
+          turn: id,
+          reply: state === 'done' ? (reply?.text ?? '') : `(${state})`,
+        }),
+        () => null,
+      )
+      this.#company.sent.push({ key, text, answer })
+      await setTimeout(this.#random.between(200, 1_500))
+    }
+  }
+
+  hush(): Promise<void> {
+    this.#voice.isOn = false
+    return this.#talking
   }
 
   get seen(): Seen {
@@ -172,6 +201,8 @@ export class StreamingClient implements Client {
   reach(seq: number, ms: number): Promise<boolean> {
     return reached(this.#events, seq, ms)
   }
+
+  async hush(): Promise<void> {}
 
   leave(): void {
     this.#leaving.abort()

@@ -47,7 +47,7 @@ export class Load {
   async #call(key: string, isPatient: boolean, random: Random): Promise<void> {
     for (let n = 0; this.#state.isOn; n += 1) {
       // Some sessions have turns that outlive a lease.
-      const ms = key.endsWith('-long') ? random.between(3_000, 5_000) : random.between(1, 400)
+      const ms = key.endsWith('-long') ? random.between(2_000, 3_500) : random.between(1, 400)
       const text = `${key}-${isPatient ? 'p' : 'h'}${n} ${ms}${questionOf(random)}`
       const answer = isPatient
         ? await this.#insist(key, text, random)
@@ -110,7 +110,7 @@ export class Load {
 }
 
 /** One in three asks, and waits or does not wait for somebody who can answer. */
-function questionOf(random: Random): string {
+export function questionOf(random: Random): string {
   if (!random.chance(1 / 3)) return ''
   return ` ask ${random.between(800, 2_000)} ${random.pick(['wait', 'deny'])}`
 }

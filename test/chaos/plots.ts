@@ -21,6 +21,8 @@ export type Plot = {
 const KEY = 'plot'
 /** How long something that must happen may take. */
 const PATIENCE_MS = 20_000
+/** How long a node may take to show a session: one that does not has shown nothing. */
+const SHOW_MS = 3_000
 
 /** Two nodes, one session, and everything that anybody was told. */
 class Stage {
@@ -66,14 +68,18 @@ class Stage {
     this.sent.push({ key: KEY, text, answer: null })
   }
 
-  /** The session as the node shows it. */
-  show({ url }: Seat, agent?: Agent): Promise<Answered> {
-    return ask(`${url}/v1/sessions/${this.session}`, agent)
+  /** The session as the node shows it; null if it does not, or not soon. */
+  show({ url }: Seat, agent?: Agent): Promise<number | null> {
+    return ask(`${url}/v1/sessions/${this.session}`, agent).then(
+      ({ status, body }) => (status === 200 ? (body.seq as number) : null),
+      () => null,
+    )
   }
 
-  /** Notes what somebody was shown who knew better. A refusal shows nothing. */
-  look({ body: { seq: known } }: Answered, { status, body }: Answered): void {
-    if (status === 200) this.looks.push({ session: this.session, known, seq: body.seq })
+  /** Notes what somebody was shown who knew better. */
+  look(known: number | null, seq: number | null): void {
+    if (known === null) throw new Error('the owner does not show its session')
+    if (seq !== null) this.looks.push({ session: this.session, known, seq })
   }
 
   /** When the agent has begun with so many turns, in whichever node. */
@@ -87,7 +93,7 @@ class Stage {
   async isWell(): Promise<void> {
     const alive = this.world.seats.filter(({ process }) => process.isRunning)
     for (const seat of alive) {
-      await until(async () => (await this.show(seat).catch(() => null))?.status === 200)
+      await until(async () => (await this.show(seat)) !== null)
     }
   }
 
@@ -256,7 +262,7 @@ async function post(
 
 function ask(url: string, agent?: Agent): Promise<Answered> {
   return new Promise((resolve, reject) => {
-    const asked = request(url, { agent, signal: AbortSignal.timeout(PATIENCE_MS) }, (answer) => {
+    const asked = request(url, { agent, signal: AbortSignal.timeout(SHOW_MS) }, (answer) => {
       let text = ''
       answer.setEncoding('utf8')
       answer.on('data', (chunk) => (text += chunk))

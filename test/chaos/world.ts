@@ -135,7 +135,7 @@ export class World {
   async suffer(fault: Fault): Promise<void> {
     const seat = this.random.pick(this.seats)
     const mode = this.random.pick<CutMode>(['reset', 'silence', 'late'])
-    const ms = this.random.between(LEASE_MS, LEASE_MS * 3)
+    const ms = this.random.between(LEASE_MS, LEASE_MS * 2)
     this.faults.push(`${fault} of node ${this.seats.indexOf(seat)} for ${ms} ms (${mode})`)
     switch (fault) {
       case 'kill':
