@@ -26,7 +26,6 @@ export class Lease {
    */
   #heldUntil = 0
   #cancelTimer: () => void = () => undefined
-  #cancelEnd: () => void = () => undefined
   #stopped = false
 
   constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
@@ -42,7 +41,7 @@ export class Lease {
   /** Lets go of everything and throws if the lease cannot be proved. */
   assertHeld(): void {
     if (this.held) return
-    const error = leaseLost()
+    const error = new HoldfastError('lease_lost', 'this node has lost its lease')
     this.#lost(error)
     throw error
   }
@@ -55,7 +54,6 @@ export class Lease {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#cancelTimer()
-    this.#cancelEnd()
     const { store, node } = this.#holder
     // A store that cannot be told lets the lease run out by itself.
     await store.beat(node, 0).catch(() => undefined)
@@ -67,34 +65,19 @@ export class Lease {
     await store.beat(node, limits.leaseMs)
     // A fifth of the lease is left for those who are told to stop.
     this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
-    this.#endLater()
-  }
-
-  /** At that very moment, not with the next beat: by then the lease itself may have ended. */
-  #endLater(): void {
-    const { clock, limits } = this.#holder
-    if (!Number.isFinite(limits.leaseMs) || this.#stopped) return
-    this.#cancelEnd()
-    const leftMs = Math.max(0, this.#heldUntil - clock.monotonic())
-    this.#cancelEnd = clock.after(leftMs + TIMER_MS, () => this.#letGoIfOver())
-  }
-
-  #letGoIfOver(): void {
-    if (!this.held) this.#lost(leaseLost())
   }
 
   #beatLater(): void {
     const { clock, limits } = this.#holder
     if (!Number.isFinite(limits.leaseMs) || this.#stopped) return
-    this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
+    // Not only with a beat: the lease itself may have ended by then.
+    const leftMs = this.#heldUntil - clock.monotonic() + TIMER_MS
+    const beatMs = limits.leaseMs / 5
+    this.#cancelTimer = clock.after(leftMs > 0 ? Math.min(beatMs, leftMs) : beatMs, () => {
       this.#beatLater()
-      this.#letGoIfOver()
+      if (!this.held) this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
       // A beat that fails is tried again by the next one, as long as the lease lasts.
       this.#beat().catch(() => undefined)
     })
   }
-}
-
-function leaseLost(): HoldfastError {
-  return new HoldfastError('lease_lost', 'this node has lost its lease')
 }
