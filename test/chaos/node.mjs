@@ -4,7 +4,9 @@
  * questions; and under which epoch it claimed sessions and wrote to them.
  */
 import { appendFileSync } from 'node:fs'
-import { openHoldfast } from 'holdfast'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { openHoldfast, processRunner } from 'holdfast'
 import { openPostgresStore } from 'holdfast/postgres'
 import { startServer } from 'holdfast/server'
 import { PLANTED } from './planted.mjs'
@@ -59,9 +61,15 @@ function watchOver(store) {
 const store = await openPostgresStore({ url, schema, advertise })
 PLANTED[bug](store, { url, schema })
 watchOver(store)
+const ticker = fileURLToPath(new URL('ticker.mjs', import.meta.url))
+const program = processRunner({
+  command: process.execPath,
+  args: [ticker, witness],
+  folder: join(dirname(witness), `node-${port}`),
+})
 const holdfast = await openHoldfast({
   store,
-  agents: { ticking },
+  agents: { ticking, program },
   limits: { leaseMs, sweepMs: 500, commitsInFlightMax: 2, commitAppendsMax: 256 },
 })
 const server = await startServer({ holdfast, port, cluster: { secret } })

@@ -26,15 +26,21 @@ export const PLANTED = {
     const append = store.append.bind(store)
     const force = async (one) => {
       const sql = `SELECT epoch, seq FROM ${schema}.sessions WHERE id = $1`
-      const [row] = await ask(url, sql, one.session)
-      return append([{ ...one, epoch: Number(row.epoch), after: Number(row.seq) }])
+      // The owner may be at work: then the position has changed meanwhile.
+      for (let attempt = 0; attempt < 20; attempt += 1) {
+        const [row] = await ask(url, sql, one.session)
+        const forced = { ...one, epoch: Number(row.epoch), after: Number(row.seq) }
+        const [outcome] = await append([forced])
+        if (outcome === 'appended') return outcome
+      }
+      return 'stale'
     }
     store.append = async (appends) => {
       const outcomes = await append(appends)
       const forced = outcomes.map((outcome, index) =>
-        outcome === 'appended' ? [outcome] : force(appends[index]),
+        outcome === 'appended' ? outcome : force(appends[index]),
       )
-      return (await Promise.all(forced)).flat()
+      return Promise.all(forced)
     }
   },
 
