@@ -154,7 +154,7 @@ export const PLOTS: Readonly<Record<string, Plot>> = {
 
   'frozen and asked': {
     claim: 'a node that was frozen past its lease shows nobody a session as it once was',
-    without: {},
+    without: { 'no-lease': /was shown at \d+ when it was past/ },
     play: async (stage) => {
       // On a connection that is open: what comes over a new one is read after the node's timers.
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
