@@ -14,6 +14,9 @@ export type LeaseHolder = {
   readonly limits: Limits
 }
 
+/** A timer may be so much too early. */
+const TIMER_MS = 1
+
 export class Lease {
   readonly #holder: LeaseHolder
   readonly #lost: (error: HoldfastError) => void
@@ -67,7 +70,10 @@ export class Lease {
   #beatLater(): void {
     const { clock, limits } = this.#holder
     if (!Number.isFinite(limits.leaseMs) || this.#stopped) return
-    this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
+    // Not only with a beat: the lease itself may have ended by then.
+    const leftMs = this.#heldUntil - clock.monotonic() + TIMER_MS
+    const beatMs = limits.leaseMs / 5
+    this.#cancelTimer = clock.after(leftMs > 0 ? Math.min(beatMs, leftMs) : beatMs, () => {
       this.#beatLater()
       if (!this.held) this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
       // A beat that fails is tried again by the next one, as long as the lease lasts.

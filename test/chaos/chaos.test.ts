@@ -2,16 +2,21 @@
 import { describe, expect, it } from 'vitest'
 import { chaos } from './chaos.ts'
 import { check, type History, type LogEvent } from './check.ts'
+import { FAULTS } from './world.ts'
 
 describe.runIf(process.env['DATABASE_URL'] === undefined)(
   'three nodes and one of each fault',
   () => {
-    it('lose nothing, run nothing twice, and never two turns of a session at once', async () => {
+    it('lose nothing, run nothing twice, settle every ask, and every client sees it all', async () => {
       const seed = Math.floor(Math.random() * 1e9)
-      const report = await chaos({ seed, faults: 6 })
-      const replay = `npm run chaos -- --faults 6 --seed ${seed}\n${report.faults.join('\n')}`
-      expect(report.problems, replay).toEqual([])
-      expect(report.acknowledged).toBeGreaterThan(20)
+      const faults = FAULTS.length
+      const { problems, counts, ...report } = await chaos({ seed, faults })
+      const replay = `npm run chaos -- --faults ${faults} --seed ${seed}`
+      expect(problems, `${replay}\n${report.faults.join('\n')}`).toEqual([])
+      expect(counts.acknowledged).toBeGreaterThan(20)
+      expect(counts.asks).toBeGreaterThan(5)
+      expect(counts.answered).toBeGreaterThan(0)
+      expect(counts.resumed).toBeGreaterThan(0)
     }, 180_000)
   },
 )
@@ -20,22 +25,55 @@ describe('the checker', () => {
   const log: readonly LogEvent[] = [
     { seq: 1, type: 'session.created' },
     { seq: 2, type: 'turn.started', turn: 't2', input: 'one' },
-    { seq: 3, type: 'turn.done', turn: 't2' },
-    { seq: 4, type: 'turn.started', turn: 't4', input: 'two' },
-    { seq: 5, type: 'turn.interrupted', turn: 't4' },
+    { seq: 3, type: 'ask.opened', turn: 't2', ask: 'a3' },
+    { seq: 4, type: 'ask.settled', turn: 't2', ask: 'a3', outcome: 'answered', answer: 'yes' },
+    { seq: 5, type: 'turn.done', turn: 't2' },
+    { seq: 6, type: 'turn.started', turn: 't6', input: 'two' },
+    { seq: 7, type: 'turn.interrupted', turn: 't6' },
   ]
+  const tick = (run: string) => ({ type: 'tick', session: 's', run }) as const
   const sane: History = {
     sent: [
       { key: 'k', text: 'one', answer: { session: 's', turn: 't2', reply: 'one' } },
       { key: 'k', text: 'two', answer: null },
     ],
+    looks: [{ session: 's', known: 5, seq: 7 }],
+    answers: [
+      { session: 's', ask: 'a3', answer: 'yes', isTaken: true },
+      { session: 's', ask: 'a3', answer: 'no', isTaken: false },
+      { session: 's', ask: 'a3', answer: 'perhaps', isTaken: null },
+    ],
+    clients: [{ client: 'c', session: 's', events: log, problems: [] }],
     sessions: new Map([['k', ['s']]]),
     logs: new Map([['s', log]]),
-    ticks: ['1 s 9/t2', '2 s 9/t2', '3 s 8/t4', '4 s 9/t2', '5 s 8/t4'],
+    ends: new Map([['s', 7]]),
+    testimony: [
+      ...['9/t2', '9/t2', '8/t6', '9/t2', '8/t6'].map(tick),
+      {
+        type: 'told',
+        session: 's',
+        turn: 't2',
+        outcome: { outcome: 'answered', answer: 'yes', by: null },
+      },
+      { type: 'append', session: 's', epoch: 1, after: 1 },
+      { type: 'append', session: 's', epoch: 1, after: 5 },
+      { type: 'claim', session: 's', epoch: 2, seq: 6 },
+      { type: 'append', session: 's', epoch: 2, after: 6 },
+    ],
+    lateTicksMax: 2,
   }
   const withLog = (changed: readonly LogEvent[]): History => ({
     ...sane,
+    clients: [],
     logs: new Map([['s', changed]]),
+  })
+  const withMore = (...more: History['testimony']): History => ({
+    ...sane,
+    testimony: [...sane.testimony, ...more],
+  })
+  const withEvents = (events: readonly LogEvent[]): History => ({
+    ...sane,
+    clients: [{ client: 'c', session: 's', events, problems: [] }],
   })
 
   it('has nothing against a history that is in order', () => {
@@ -44,7 +82,7 @@ describe('the checker', () => {
 
   it.each<[string, History, RegExp]>([
     ['two ids for a key', { ...sane, sessions: new Map([['k', ['s', 'x']]]) }, /2 sessions/],
-    ['a gap', withLog(log.filter(({ seq }) => seq !== 3)), /event 3 says that it is 4/],
+    ['a gap', withLog(log.filter(({ seq }) => seq !== 5)), /seq 6 stands at place 5/],
     [
       'a lost turn',
       withLog(
@@ -54,19 +92,47 @@ describe('the checker', () => {
     ],
     [
       'a turn that ran twice',
-      withLog(log.map((event) => (event.seq === 4 ? { ...event, input: 'one' } : event))),
+      withLog(log.map((event) => (event.seq === 6 ? { ...event, input: 'one' } : event))),
       /one ran 2 times/,
     ],
     [
       'two turns at once',
-      withLog(log.map((event) => (event.seq === 3 ? { ...event, type: 'delta' } : event))),
-      /t4 starts while t2 runs/,
+      withLog(log.map((event) => (event.seq === 5 ? { ...event, type: 'delta' } : event))),
+      /t6 started while t2 ran/,
     ],
-    ['a turn without an end', withLog(log.slice(0, 4)), /t4 never ends/],
+    ['a turn without an end', withLog(log.slice(0, 6)), /t6 is still running/],
+    [
+      'an ask without an outcome',
+      withLog(log.map((event) => (event.seq === 4 ? { ...event, type: 'turn.activity' } : event))),
+      /ask a3 is still open/,
+    ],
+    [
+      'an ask with two outcomes',
+      withLog([...log, { seq: 8, type: 'ask.settled', ask: 'a3', turn: 't2' }]),
+      /ask a3 settled twice/,
+    ],
+    [
+      'a second answer that was taken too',
+      {
+        ...sane,
+        answers: [...sane.answers, { session: 's', ask: 'a3', answer: 'me too', isTaken: true }],
+      },
+      /me too was taken for s\/a3, which is answered "yes"/,
+    ],
+    [
+      'an agent that was told something else than the log',
+      withMore({ type: 'told', session: 's', turn: 't2', outcome: { outcome: 'timed_out' } }),
+      /heard timed_out, the log has answered "yes"/,
+    ],
     [
       'a run that goes on after it was replaced',
-      { ...sane, ticks: [...sane.ticks, '6 s 9/t2', '7 s 9/t2', '8 s 9/t2'] },
+      withMore(...['9/t2', '9/t2', '9/t2'].map(tick)),
       /went on for 4 ticks/,
+    ],
+    [
+      'an append under an old epoch',
+      withMore({ type: 'append', session: 's', epoch: 1, after: 6 }),
+      /stale append to s after 6: epoch 1, claimed by 2/,
     ],
     [
       'an answer to somebody else',
@@ -75,6 +141,28 @@ describe('the checker', () => {
         sent: [{ key: 'k', text: 'one', answer: { session: 's', turn: 't2', reply: 'two' } }],
       },
       /was answered with two/,
+    ],
+    [
+      'a look at the past',
+      { ...sane, looks: [{ session: 's', known: 5, seq: 1 }] },
+      /shown at 1 when it was past 5/,
+    ],
+    [
+      'a client that missed one',
+      withEvents(log.toSpliced(3, 1)),
+      /c was told 5 .* where 4 was due/,
+    ],
+    ['a client that was told twice', withEvents(log.toSpliced(3, 0, log[2]!)), /told 3 .* where 4/],
+    ['a client that is behind', withEvents(log.slice(0, 5)), /c came to 5 of 7/],
+    [
+      'a client that was told what never happened',
+      withEvents(log.with(6, { seq: 7, type: 'turn.done' })),
+      /c was told 7 turn.done/,
+    ],
+    [
+      'a client that was sent away',
+      { ...sane, clients: [{ ...sane.clients[0]!, problems: ['ended'] }] },
+      /c ended/,
     ],
   ])('objects to %s', (_, history, problem) => {
     expect(check(history).join('\n')).toMatch(problem)

@@ -1,8 +1,11 @@
-/** One chaos: a world, a load, faults one after the other, and what the checker says about it. */
+/** One chaos: a world, a load, clients, faults one after the other, and what the checker says. */
 import { setTimeout } from 'node:timers/promises'
-import { check, type LogEvent } from './check.ts'
+import { Random } from '../simulation/random.ts'
+import { check, type History } from './check.ts'
+import { AttachedClient, StreamingClient, type Client, type Company } from './clients.ts'
+import { historyOf } from './history.ts'
 import { Load } from './load.ts'
-import { World, type Bug, type Fault } from './world.ts'
+import { FAULTS, World, type Bug, type Fault } from './world.ts'
 
 export type ChaosOptions = {
   readonly seed: number
@@ -16,25 +19,19 @@ export type ChaosOptions = {
 export type ChaosReport = {
   readonly problems: readonly string[]
   readonly faults: readonly string[]
-  readonly acknowledged: number
-  readonly unknown: number
-  readonly events: number
+  readonly counts: ReturnType<typeof countsOf>
 }
 
-const KINDS: readonly Fault[] = [
-  'kill',
-  'pause',
-  'cut-database',
-  'cut-peers',
-  'restart-database',
-  'stop',
-]
-
+const NODES = 3
 const KEYS = ['a-long', 'b-long', 'c-long', 'd', 'e', 'f']
+/** A run that was frozen may tick once or twice before it learns that it is over. */
+const LATE_TICKS_MAX = 2
 
 export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
-  const { seed, faults, bug = 'none', kinds = KINDS, tell = () => undefined } = options
-  const world = await World.create(seed, bug)
+  const { seed, faults, bug = 'none', kinds = FAULTS, tell = () => undefined } = options
+  const world = await World.create({ seed, bug, nodes: NODES })
+  const company: Company = { urls: world.urls, answers: [], sent: [] }
+  const clients = clientsOf(company, seed)
   try {
     const load = new Load(world.urls, { seed, keys: KEYS })
     for (let done = 0; done < faults; done += 1) {
@@ -43,58 +40,42 @@ export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
       await world.suffer(kinds[done % kinds.length]!)
       tell(world.faults.at(-1) ?? '')
     }
-    await load.end()
-    return await judge(world, load)
+    await Promise.all([load.end(), ...clients.map((client) => client.hush())])
+    const { looks } = load
+    const { answers } = company
+    const said = { keys: KEYS, sent: [...load.sent, ...company.sent], looks, answers, clients }
+    const history = await historyOf(world, { ...said, lateTicksMax: LATE_TICKS_MAX })
+    return { problems: check(history), faults: world.faults, counts: countsOf(history) }
   } finally {
+    for (const client of clients) client.leave()
     await world.close()
   }
 }
 
-async function judge(world: World, { sent }: Load): Promise<ChaosReport> {
-  const sessions = new Map<string, readonly string[]>()
-  const logs = new Map<string, readonly LogEvent[]>()
-  for (const key of KEYS) {
-    const { sessions: found } = await get(world, `/v1/sessions?key=${key}`)
-    const ids = (found as { id: string }[]).map(({ id }) => id)
-    sessions.set(key, ids)
-    for (const id of ids) logs.set(id, await readLog(world, id))
-  }
-  const problems = check({ sent, sessions, logs, ticks: world.ticks() })
+/** Two for each session, of either kind. */
+function clientsOf(company: Company, seed: number): readonly Client[] {
+  return KEYS.flatMap((key, index) => [
+    new AttachedClient(`socket-${key}`, key, company, new Random(seed + 100 + index)),
+    new StreamingClient(`stream-${key}`, key, company, new Random(seed + 200 + index)),
+  ])
+}
+
+/** How much there was to go wrong. */
+function countsOf({ sent, looks, answers, clients, logs }: History) {
+  const events = [...logs.values()].flat()
   const acknowledged = sent.filter(({ answer }) => answer !== null).length
-  const events = [...logs.values()].reduce((sum, log) => sum + log.length, 0)
-  const unknown = sent.length - acknowledged
-  return { problems, faults: world.faults, acknowledged, unknown, events }
-}
-
-/** When nothing runs or waits in it any more. */
-async function readLog(world: World, id: string): Promise<readonly LogEvent[]> {
-  for (let attempt = 0; attempt < 200; attempt += 1) {
-    const { running, queued } = await get(world, `/v1/sessions/${id}`)
-    if ((running ?? null) === null && (queued ?? []).length === 0) break
-    await setTimeout(50)
+  const outcome = (name: string): number => events.filter((event) => event.outcome === name).length
+  return {
+    acknowledged,
+    unknown: sent.length - acknowledged,
+    events: events.length,
+    asks: events.filter(({ type }) => type === 'ask.opened').length,
+    answered: outcome('answered'),
+    timedOut: outcome('timed_out'),
+    withdrawn: outcome('withdrawn'),
+    answersRefused: answers.filter(({ isTaken }) => isTaken === false).length,
+    clients: clients.length,
+    resumed: events.filter(({ type }) => type === 'attachment.resumed').length,
+    looks: looks.length,
   }
-  const log: LogEvent[] = []
-  for (let hasMore = true; hasMore;) {
-    const page = await get(world, `/v1/sessions/${id}/events?after=${log.length}`)
-    log.push(...(page.events as LogEvent[]))
-    hasMore = page.hasMore === true && page.events.length > 0
-  }
-  return log
-}
-
-/** From any node, as soon as one answers. */
-async function get(world: World, path: string): Promise<any> {
-  let why: unknown
-  for (let attempt = 0; attempt < 100; attempt += 1) {
-    try {
-      const url = world.urls[attempt % world.urls.length]!
-      const response = await fetch(`${url}${path}`, { signal: AbortSignal.timeout(10_000) })
-      if (response.status === 200) return await response.json()
-      why = await response.text()
-    } catch (thrown) {
-      why = thrown
-    }
-    await setTimeout(100)
-  }
-  throw new Error(`no node answers ${path}: ${String(why)}`)
 }

@@ -1,40 +1,43 @@
 /**
- * The checker: reads what callers were told, what the logs say and what the agents did, and names
- * every contradiction. Pure, so that it can be shown a violation.
+ * The checker: reads what callers and clients were told, what the logs say and what the nodes did,
+ * and names every contradiction. Pure, so that it can be shown a violation.
  */
-import type { Sent } from './load.ts'
+import { brokenInLog, type LoggedEvent } from '../support/log.ts'
+import type { Answer, Seen } from './clients.ts'
+import type { Look, Sent } from './load.ts'
+import { ofKind, type Testimony } from './witness.ts'
 
-export type LogEvent = {
-  readonly seq: number
-  readonly type: string
-  readonly turn?: string
-  readonly input?: unknown
-  readonly text?: string
+export type LogEvent = LoggedEvent & {
+  readonly outcome?: string
+  readonly answer?: unknown
 }
 
 export type History = {
   readonly sent: readonly Sent[]
+  readonly looks: readonly Look[]
+  readonly answers: readonly Answer[]
+  readonly clients: readonly Seen[]
   /** The ids of all sessions by their key. */
   readonly sessions: ReadonlyMap<string, readonly string[]>
+  /** When nothing runs or waits any more. */
   readonly logs: ReadonlyMap<string, readonly LogEvent[]>
-  /** `TIME SESSION RUN`, as the agents wrote them. */
-  readonly ticks: readonly string[]
+  /** How far every client of a session should have come. */
+  readonly ends: ReadonlyMap<string, number>
+  readonly testimony: readonly Testimony[]
+  /** How often a run may tick after the next has begun: one that was frozen has to learn of it. */
+  readonly lateTicksMax: number
 }
-
-const ENDS = /^turn\.(done|failed|cancelled|interrupted|expired)$/
-
-/** A run that was frozen may tick once or twice before it learns that it is over. */
-const LATE_TICKS_MAX = 2
 
 export function check(history: History): readonly string[] {
   return [
     ...checkIds(history),
-    ...[...history.logs].flatMap(([session, log]) => [
-      ...checkSeqs(session, log),
-      ...checkTurns(session, log),
-    ]),
+    ...checkLogs(history),
     ...checkAnswers(history),
+    ...checkLooks(history),
+    ...checkAsks(history),
+    ...checkClients(history),
     ...checkRuns(history),
+    ...checkEpochs(history),
   ]
 }
 
@@ -51,31 +54,11 @@ function checkIds({ sent, sessions }: History): readonly string[] {
   return problems
 }
 
-/** I4: 1, 2, 3, …, as the events themselves say. */
-function checkSeqs(session: string, log: readonly LogEvent[]): readonly string[] {
-  const wrong = log.findIndex(({ seq }, index) => seq !== index + 1)
-  return wrong === -1
-    ? []
-    : [`log of ${session}: event ${wrong + 1} says that it is ${log[wrong]!.seq}`]
-}
-
-/** I2, I3: one turn at a time, each with one end, none left. */
-function checkTurns(session: string, log: readonly LogEvent[]): readonly string[] {
-  const problems: string[] = []
-  const ended = new Set<string>()
-  let running: string | null = null
-  for (const { type, turn = '' } of log) {
-    if (type === 'turn.started') {
-      if (running !== null) problems.push(`${session}: ${turn} starts while ${running} runs`)
-      running = turn
-    } else if (ENDS.test(type)) {
-      if (ended.has(turn)) problems.push(`${session}: ${turn} ends twice`)
-      ended.add(turn)
-      if (running === turn) running = null
-    }
-  }
-  if (running !== null) problems.push(`${session}: ${running} never ends`)
-  return problems
+/** I2, I3, I4, I8, I11, as far as one log can break them. */
+function checkLogs({ logs }: History): readonly string[] {
+  return [...logs].flatMap(([session, log]) =>
+    brokenInLog(log, true).map((problem) => `log of ${session}: ${problem}`),
+  )
 }
 
 /** I4, I11: what was acknowledged is there, once; nothing that was asked once runs twice. */
@@ -103,13 +86,66 @@ function checkAnswers({ sent, logs }: History): readonly string[] {
   })
 }
 
+/** I5: nobody is shown a session as it was before something that had been acknowledged. */
+function checkLooks({ looks }: History): readonly string[] {
+  return looks
+    .filter(({ known, seq }) => seq < known)
+    .map(({ session, known, seq }) => `${session} was shown at ${seq} when it was past ${known}`)
+}
+
+/** I8: who was told that its answer counts is right, and so is what the agent was told. */
+function checkAsks({ answers, logs, testimony }: History): readonly string[] {
+  const settled = new Map<string, LogEvent>()
+  for (const [session, log] of logs) {
+    for (const event of log.filter(({ type }) => type === 'ask.settled')) {
+      settled.set(`${session}/${event.ask}`, event)
+      settled.set(`${session}/${event.turn}`, event)
+    }
+  }
+  const given = answers.flatMap(({ session, ask, answer, isTaken }) => {
+    const inLog = settled.get(`${session}/${ask}`)
+    if (isTaken !== true || inLog?.answer === answer) return []
+    return [`${answer} was taken for ${session}/${ask}, which is ${sayOutcome(inLog)}`]
+  })
+  const told = ofKind(testimony, 'told').flatMap(({ session, turn, outcome }) => {
+    const inLog = settled.get(`${session}/${turn}`)
+    // A run whose session was lost hears that its question is withdrawn, whatever became of it.
+    if (outcome.outcome === 'withdrawn' || sayOutcome(inLog) === sayOutcome(outcome)) return []
+    return [`${session}/${turn} heard ${sayOutcome(outcome)}, the log has ${sayOutcome(inLog)}`]
+  })
+  return [...given, ...told]
+}
+
+function sayOutcome(event: { outcome?: string; answer?: unknown } | undefined): string {
+  const { outcome = 'unknown', answer } = event ?? {}
+  return answer === undefined ? outcome : `${outcome} ${JSON.stringify(answer)}`
+}
+
+/** I4 as a client sees it: every event of the log, once, in order, and none that is not there. */
+function checkClients({ clients, logs, ends }: History): readonly string[] {
+  return clients.flatMap(({ client, session, events, problems }) => {
+    const log = logs.get(session)
+    if (log === undefined) return [`${client} never got to its session`, ...problems]
+    const wrong = events.findIndex(
+      ({ seq, type }, index) => seq !== index + 1 || log[index]?.type !== type,
+    )
+    const told = events[wrong]
+    const disorder =
+      told === undefined
+        ? []
+        : [`${client} was told ${told.seq} ${told.type} where ${wrong + 1} was due`]
+    const end = ends.get(session) ?? 0
+    const behind = events.length < end ? [`${client} came to ${events.length} of ${end}`] : []
+    return [...problems.map((problem) => `${client} ${problem}`), ...disorder, ...behind]
+  })
+}
+
 /** I2 as the agents saw it: an old run does not go on once the next has begun. */
-function checkRuns({ ticks }: History): readonly string[] {
+function checkRuns({ testimony, lateTicksMax }: History): readonly string[] {
   const current = new Map<string, string>()
   const over = new Set<string>()
   const late = new Map<string, number>()
-  for (const line of ticks) {
-    const [, session = '', run = ''] = line.split(' ')
+  for (const { session, run } of ofKind(testimony, 'tick')) {
     const name = `${session} ${run}`
     if (over.has(name)) {
       late.set(name, (late.get(name) ?? 0) + 1)
@@ -120,6 +156,18 @@ function checkRuns({ ticks }: History): readonly string[] {
     current.set(session, name)
   }
   return [...late]
-    .filter(([, count]) => count > LATE_TICKS_MAX)
+    .filter(([, count]) => count > lateTicksMax)
     .map(([name, count]) => `run ${name} went on for ${count} ticks after the next had begun`)
+}
+
+/** I5: once a session is claimed, nothing is written to it under an older epoch. */
+function checkEpochs({ testimony }: History): readonly string[] {
+  const claims = ofKind(testimony, 'claim')
+  return ofKind(testimony, 'append').flatMap(({ session, epoch, after }) => {
+    const newer = claims.find(
+      (claim) => claim.session === session && claim.epoch > epoch && claim.seq <= after,
+    )
+    if (newer === undefined) return []
+    return [`stale append to ${session} after ${after}: epoch ${epoch}, claimed by ${newer.epoch}`]
+  })
 }

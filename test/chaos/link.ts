@@ -1,19 +1,22 @@
-/** A TCP way that can be cut: by resetting what goes over it, or by swallowing it. */
+/** A TCP way that can be cut: by resetting what goes over it, swallowing it, or delaying it. */
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 
-export type CutMode = 'reset' | 'silence'
+/** `late`: what is sent there arrives when the way is healed, also from those who have gone. */
+export type CutMode = 'reset' | 'silence' | 'late'
 
 export class Link {
   readonly port: number
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #cut: CutMode | null = null
+  /** What arrives late, in order. */
+  #held: (() => void)[] = []
 
   private constructor(server: Server, to: number) {
     this.#server = server
     this.port = (server.address() as AddressInfo).port
-    server.on('connection', (near) => this.#carry(near, to))
+    server.on('connection', (near) => this.#accept(near, to))
   }
 
   static async to(port: number): Promise<Link> {
@@ -22,23 +25,25 @@ export class Link {
     return new Link(server, port)
   }
 
-  #carry(near: Socket, to: number): void {
+  #accept(near: Socket, to: number): void {
     if (this.#cut === 'reset') return void near.destroy()
     const far = connect(to, '127.0.0.1')
-    for (const [from, other] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      this.#sockets.add(from)
-      from.on('data', (bytes) => {
-        if (this.#cut === null) other.write(bytes)
-      })
-      from.on('error', () => undefined)
-      from.on('close', () => {
-        this.#sockets.delete(from)
-        other.destroy()
-      })
-    }
+    this.#carry(near, far)
+    this.#carry(far, near)
+  }
+
+  #carry(from: Socket, to: Socket): void {
+    this.#sockets.add(from)
+    from.on('data', (bytes) => {
+      if (this.#cut === 'late') this.#held.push(() => to.write(bytes))
+      else if (this.#cut === null) to.write(bytes)
+    })
+    from.on('error', () => undefined)
+    from.on('close', () => {
+      this.#sockets.delete(from)
+      if (this.#cut === 'late') this.#held.push(() => to.end())
+      else to.destroy()
+    })
   }
 
   cut(mode: CutMode): void {
@@ -50,6 +55,7 @@ export class Link {
   heal(): void {
     if (this.#cut === 'silence') this.#destroyAll()
     this.#cut = null
+    for (const deliver of this.#held.splice(0)) deliver()
   }
 
   #destroyAll(): void {
@@ -57,6 +63,7 @@ export class Link {
   }
 
   async close(): Promise<void> {
+    this.#cut = 'reset'
     this.#destroyAll()
     this.#server.close()
     await once(this.#server, 'close')

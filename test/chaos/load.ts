@@ -1,6 +1,7 @@
 /**
- * Callers with numbered turns. Some send an idempotency key and try again wherever they can until
- * they are answered; some send none, and never try again what may have been carried out.
+ * Callers with numbered turns, some of which ask for a permission. Some callers send an idempotency
+ * key and try again wherever they can until they are answered; some send none, and never try again
+ * what may have been carried out. Whoever was answered looks whether any node knows less than that.
  */
 import { setTimeout } from 'node:timers/promises'
 import { Random } from '../simulation/random.ts'
@@ -16,8 +17,14 @@ export type Sent = {
   } | null
 }
 
+/** A look at a session by somebody who knew that its log had come this far. */
+export type Look = { readonly session: string; readonly known: number; readonly seq: number }
+
+const LOOK_MS = 2_000
+
 export class Load {
   readonly sent: Sent[] = []
+  readonly looks: Look[] = []
   readonly #urls: readonly string[]
   readonly #state = { isOn: true }
   readonly #callers: Promise<void>[]
@@ -40,13 +47,28 @@ export class Load {
   async #call(key: string, isPatient: boolean, random: Random): Promise<void> {
     for (let n = 0; this.#state.isOn; n += 1) {
       // Some sessions have turns that outlive a lease.
-      const ms = key.endsWith('-long') ? random.between(3_000, 5_000) : random.between(1, 400)
-      const text = `${key}-${isPatient ? 'p' : 'h'}${n} ${ms}`
+      const ms = key.endsWith('-long') ? random.between(2_000, 3_500) : random.between(1, 400)
+      const text = `${key}-${isPatient ? 'p' : 'h'}${n} ${ms}${questionOf(random)}`
       const answer = isPatient
         ? await this.#insist(key, text, random)
         : await this.#try(key, text, random)
       this.sent.push({ key, text, answer })
+      if (answer !== null) await this.#look(answer, random)
       await setTimeout(random.between(0, 60))
+    }
+  }
+
+  /** Turns are numbered by their place in the log: an answered one is there. */
+  async #look({ session, turn }: NonNullable<Sent['answer']>, random: Random): Promise<void> {
+    try {
+      const response = await fetch(`${random.pick(this.#urls)}/v1/sessions/${session}`, {
+        signal: AbortSignal.timeout(LOOK_MS),
+      })
+      const { seq }: any = await response.json()
+      if (response.status !== 200) return
+      this.looks.push({ session, known: Number(turn.slice(1)) + 1, seq })
+    } catch {
+      // Who is not answered has not been told anything wrong.
     }
   }
 
@@ -85,4 +107,10 @@ export class Load {
       return null
     }
   }
+}
+
+/** One in three asks, and waits or does not wait for somebody who can answer. */
+export function questionOf(random: Random): string {
+  if (!random.chance(1 / 3)) return ''
+  return ` ask ${random.between(800, 2_000)} ${random.pick(['wait', 'deny'])}`
 }

@@ -1,80 +1,75 @@
 /**
- * A node for the chaos: `node test/chaos/node.mjs SETTINGS`, which are JSON. Its only agent writes
- * down when it runs, tick by tick, so that two runs of one session at a time are seen. A bug can be
- * planted, to show that the checker sees it.
+ * A node for the chaos: `node test/chaos/node.mjs SETTINGS`, which are JSON. It writes down what only
+ * a node can know, as lines of JSON: when its agent runs, tick by tick; what became of the agent's
+ * questions; and under which epoch it claimed sessions and wrote to them.
  */
 import { appendFileSync } from 'node:fs'
-import { Server } from 'node:http'
-import { openHoldfast } from 'holdfast'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { openHoldfast, processRunner } from 'holdfast'
 import { openPostgresStore } from 'holdfast/postgres'
 import { startServer } from 'holdfast/server'
-import pg from 'pg'
+import { PLANTED } from './planted.mjs'
 
 const TICK_MS = 25
 
-const { url, advertise, port, leaseMs, secret, ticks, bug } = JSON.parse(process.argv[2])
+const { url, schema, advertise, port, leaseMs, secret, witness, bug } = JSON.parse(process.argv[2])
 
-/** The input says how long it takes: `LETTERS MS`. */
-async function ticking({ id, text }, { session, signal }) {
-  const until = Date.now() + Number(text.split(' ')[1])
-  const say = () => appendFileSync(ticks, `${Date.now()} ${session.id} ${process.pid}/${id}\n`)
-  say()
+function write(line) {
+  appendFileSync(witness, `${JSON.stringify({ at: Date.now(), ...line })}\n`)
+}
+
+/** The input: `NAME MS`, and `ask MS wait|deny` if it has a question and how long that may wait. */
+async function ticking({ id, text }, { session, signal, ask }) {
+  const [, ms, asks, timeoutMs, onNobody] = text.split(' ')
+  const question = { kind: 'permission', question: text, timeoutMs: Number(timeoutMs), onNobody }
+  const outcome = asks === undefined ? null : ask(question)
+  // Should the turn be over before its question: then nobody waits for it.
+  outcome?.catch(() => undefined)
+  const until = Date.now() + Number(ms)
+  const tick = () => write({ type: 'tick', session: session.id, run: `${process.pid}/${id}` })
+  tick()
   while (Date.now() < until && !signal.aborted) {
     await new Promise((resolve) => setTimeout(resolve, TICK_MS))
-    say()
+    tick()
+  }
+  if (outcome !== null) {
+    write({ type: 'told', session: session.id, turn: id, outcome: await outcome })
   }
   return text
 }
 
-async function ask(sql, ...values) {
-  const client = new pg.Client(url)
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    return (await client.query(sql, values)).rows
-  } finally {
-    await client.end()
+/** Writes down what the authority asked for and got, whatever bug the store has. */
+function watchOver(store) {
+  const [append, claim] = [store.append.bind(store), store.claim.bind(store)]
+  store.append = async (appends) => {
+    const outcomes = await append(appends)
+    appends.forEach(({ session, epoch, after, events }, index) => {
+      if (outcomes[index] !== 'appended') return
+      write({ type: 'append', session, epoch, after, count: events.length })
+    })
+    return outcomes
+  }
+  store.claim = async (session, node) => {
+    const answer = await claim(session, node)
+    const { epoch, row } = answer
+    if ((epoch ?? null) !== null) write({ type: 'claim', session, epoch, seq: row.seq })
+    return answer
   }
 }
 
-const PLANTED = {
-  /** Appends under whatever epoch and position the log has by now. */
-  'no-fence': (store) => {
-    const append = store.append.bind(store)
-    const force = async (one) => {
-      const [row] = await ask('SELECT epoch, seq FROM holdfast.sessions WHERE id = $1', one.session)
-      return append([{ ...one, epoch: Number(row.epoch), after: Number(row.seq) }])
-    }
-    store.append = async (appends) => {
-      const outcomes = await append(appends)
-      const forced = outcomes.map((outcome, index) =>
-        outcome === 'appended' ? [outcome] : force(appends[index]),
-      )
-      return (await Promise.all(forced)).flat()
-    }
-  },
-  /** Believes that it has its lease although nobody heard its beats. */
-  'no-lease': (store) => {
-    const beat = store.beat.bind(store)
-    store.beat = (node, ms) => beat(node, ms).catch(() => undefined)
-  },
-  /** Sends a request elsewhere although it may have been carried out. */
-  'no-doubt': () => {
-    let made = 0
-    // oxlint-disable-next-line typescript/unbound-method -- called with its own `this` below
-    const emit = Server.prototype.emit
-    Server.prototype.emit = function emitWithKey(event, ...args) {
-      if (event === 'request') args[0].headers['idempotency-key'] ??= `made-up-${(made += 1)}`
-      return Reflect.apply(emit, this, [event, ...args])
-    }
-  },
-}
-
-const store = await openPostgresStore({ url, advertise })
-PLANTED[bug]?.(store)
+const store = await openPostgresStore({ url, schema, advertise })
+PLANTED[bug](store, { url, schema })
+watchOver(store)
+const ticker = fileURLToPath(new URL('ticker.mjs', import.meta.url))
+const program = processRunner({
+  command: process.execPath,
+  args: [ticker, witness],
+  folder: join(dirname(witness), `node-${port}`),
+})
 const holdfast = await openHoldfast({
   store,
-  agents: { ticking },
+  agents: { ticking, program },
   limits: { leaseMs, sweepMs: 500, commitsInFlightMax: 2, commitAppendsMax: 256 },
 })
 const server = await startServer({ holdfast, port, cluster: { secret } })

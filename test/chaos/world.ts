@@ -1,27 +1,47 @@
 /**
- * Three nodes on one PostgreSQL, each with ways of its own to the database and from the others, and
- * all that can befall them.
+ * Nodes on one PostgreSQL, each with ways of its own to the database and from the others, and all
+ * that can befall them.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
+import pg from 'pg'
 import { Random } from '../simulation/random.ts'
 import { freePort, NodeProcess, ROOT } from '../support/node-process.ts'
 import { PostgresServer } from '../support/postgres.ts'
 import { Link, type CutMode } from './link.ts'
+import type { Testimony } from './witness.ts'
 
-export type Bug = 'none' | 'no-fence' | 'no-lease' | 'no-doubt'
+/** A guard that is taken away: see `planted.mjs`. */
+export const BUGS = ['none', 'no-fence', 'no-epoch', 'no-lease', 'steal', 'no-doubt'] as const
+export type Bug = (typeof BUGS)[number]
 
-export type Fault = 'kill' | 'pause' | 'stop' | 'cut-database' | 'cut-peers' | 'restart-database'
+export const FAULTS = [
+  'kill',
+  'pause',
+  'cut-database',
+  'cut-peers',
+  'restart-database',
+  'stop',
+] as const
+export type Fault = (typeof FAULTS)[number]
 
 export const LEASE_MS = 1_500
-const NODES = 3
+
+export type WorldOptions = {
+  readonly seed: number
+  readonly bug: Bug
+  readonly nodes: number
+  /** A database to share with other worlds; without one it gets its own, which can be restarted. */
+  readonly shared?: PostgresServer
+}
 
 /** A place for a node: its ports stay, its process comes and goes. */
-type Seat = {
+export type Seat = {
   readonly port: number
+  readonly url: string
   readonly toDatabase: Link
   readonly fromPeers: Link
   process: NodeProcess
@@ -30,48 +50,59 @@ type Seat = {
 export class World {
   readonly random: Random
   readonly faults: string[] = []
+  readonly seats: Seat[] = []
   readonly #folder: string
   readonly #database: PostgresServer
+  readonly #isShared: boolean
   readonly #bug: Bug
+  readonly #schema = `chaos_${randomBytes(6).toString('hex')}`
   readonly #secret = randomBytes(32).toString('hex')
-  readonly #seats: Seat[] = []
 
-  private constructor(database: PostgresServer, seed: number, bug: Bug) {
+  private constructor(database: PostgresServer, { seed, bug, shared }: WorldOptions) {
     this.random = new Random(seed)
     this.#database = database
+    this.#isShared = shared !== undefined
     this.#bug = bug
     this.#folder = mkdtempSync(join(tmpdir(), 'holdfast-chaos-'))
-    writeFileSync(this.#ticksFile, '')
+    writeFileSync(this.#witness, '')
   }
 
-  static async create(seed: number, bug: Bug): Promise<World> {
-    const world = new World(await PostgresServer.start(), seed, bug)
-    for (let made = 0; made < NODES; made += 1) await world.#addSeat()
-    return world
+  static async create(options: WorldOptions): Promise<World> {
+    const database = options.shared ?? (await PostgresServer.start())
+    const world = new World(database, options)
+    try {
+      const seats = Array.from({ length: options.nodes }, () => world.#newSeat())
+      world.seats.push(...(await Promise.all(seats)))
+      return world
+    } catch (thrown) {
+      await world.close()
+      throw thrown
+    }
   }
 
-  get #ticksFile(): string {
-    return join(this.#folder, 'ticks')
+  get #witness(): string {
+    return join(this.#folder, 'witness')
   }
 
-  async #addSeat(): Promise<void> {
+  async #newSeat(): Promise<Seat> {
     const port = await freePort()
     const toDatabase = await Link.to(Number(new URL(this.#database.url).port))
-    const fromPeers = await Link.to(port)
-    const ways = { port, toDatabase, fromPeers }
-    this.#seats.push({ ...ways, process: await this.#startNode(ways) })
+    const ways = { port, toDatabase, fromPeers: await Link.to(port) }
+    const url = `http://127.0.0.1:${port}`
+    return { ...ways, url, process: await this.#startNode(ways) }
   }
 
-  async #startNode(seat: Omit<Seat, 'process'>): Promise<NodeProcess> {
+  async #startNode(seat: Pick<Seat, 'port' | 'toDatabase' | 'fromPeers'>): Promise<NodeProcess> {
     const url = new URL(this.#database.url)
     url.port = String(seat.toDatabase.port)
     const settings = {
       url: url.href,
+      schema: this.#schema,
       advertise: `http://127.0.0.1:${seat.fromPeers.port}`,
       port: seat.port,
       leaseMs: LEASE_MS,
       secret: this.#secret,
-      ticks: this.#ticksFile,
+      witness: this.#witness,
       bug: this.#bug,
     }
     return NodeProcess.start([JSON.stringify(settings)], [join(ROOT, 'test/chaos/node.mjs')])
@@ -79,20 +110,33 @@ export class World {
 
   /** Where any client may knock: also at a node that is down. */
   get urls(): readonly string[] {
-    return this.#seats.map(({ port }) => `http://127.0.0.1:${port}`)
+    return this.seats.map(({ url }) => url)
   }
 
-  /** What the agents wrote, in order. */
-  ticks(): readonly string[] {
-    return readFileSync(this.#ticksFile, 'utf8').split('\n').slice(0, -1)
+  testimony(): readonly Testimony[] {
+    const lines = readFileSync(this.#witness, 'utf8').split('\n').slice(0, -1)
+    return lines.map((line) => JSON.parse(line) as Testimony)
+  }
+
+  /** How often the session was claimed, as the database has it. */
+  async epochOf(session: string): Promise<number> {
+    const client = new pg.Client(this.#database.url)
+    await client.connect()
+    try {
+      const sql = `SELECT epoch FROM ${this.#schema}.sessions WHERE id = $1`
+      const { rows } = await client.query<{ epoch: string }>(sql, [session])
+      return Number(rows[0]?.epoch)
+    } finally {
+      await client.end()
+    }
   }
 
   /** One thing goes wrong and is put right again. */
   async suffer(fault: Fault): Promise<void> {
-    const seat = this.random.pick(this.#seats)
-    const mode = this.random.pick<CutMode>(['reset', 'silence'])
-    const ms = this.random.between(LEASE_MS, LEASE_MS * 3)
-    this.faults.push(`${fault} of node ${this.#seats.indexOf(seat)} for ${ms} ms (${mode})`)
+    const seat = this.random.pick(this.seats)
+    const mode = this.random.pick<CutMode>(['reset', 'silence', 'late'])
+    const ms = this.random.between(LEASE_MS, LEASE_MS * 2)
+    this.faults.push(`${fault} of node ${this.seats.indexOf(seat)} for ${ms} ms (${mode})`)
     switch (fault) {
       case 'kill':
       case 'stop':
@@ -118,12 +162,14 @@ export class World {
   }
 
   async close(): Promise<void> {
-    for (const { process, toDatabase, fromPeers } of this.#seats) {
-      process.resume()
-      await process.kill()
-      await Promise.all([toDatabase.close(), fromPeers.close()])
-    }
-    await this.#database.remove()
+    await Promise.all(
+      this.seats.map(async ({ process, toDatabase, fromPeers }) => {
+        process.resume()
+        await process.kill()
+        await Promise.all([toDatabase.close(), fromPeers.close()])
+      }),
+    )
+    if (!this.#isShared) await this.#database.remove()
     rmSync(this.#folder, { recursive: true })
   }
 }

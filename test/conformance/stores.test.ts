@@ -6,6 +6,7 @@ import { openPostgresStore } from 'holdfast/postgres'
 import { openSqliteStore } from 'holdfast/sqlite'
 import { storeConformance, type StoreUnderTest } from 'holdfast/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
+import type { Store } from '../../src/core/index.ts'
 import { MemoryStore } from '../../src/stores/memory.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
@@ -25,15 +26,39 @@ const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
     const store = await openSqliteStore({ file: join(folder, 'holdfast.db') })
     return { store, dispose: () => rm(folder, { recursive: true }) }
   },
-  postgres: async () => ({
-    store: await openPostgresStore({ url }),
-    // Quicker than a schema of its own for each case.
-    dispose: async () => {
-      const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes']
-      const names = tables.map((table) => `${schemaOf(url)}.${table}`)
-      await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)
+  postgres: async () => ({ store: await openPostgresStore({ url }), dispose: emptyTables }),
+  'postgres through two nodes': async () => {
+    const [one, other] = [await openPostgresStore({ url }), await openPostgresStore({ url })]
+    return { store: inTurn(one, other), dispose: emptyTables }
+  },
+}
+
+/** Quicker than a schema of its own for each case. */
+async function emptyTables(): Promise<void> {
+  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes']
+  const names = tables.map((table) => `${schemaOf(url)}.${table}`)
+  await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)
+}
+
+/** One store to the suite: each step is taken by the other of two, each with its connections. */
+function inTurn(one: Store, other: Store): Store {
+  let steps = 0
+  const next = (): Store => ((steps += 1) % 2 === 0 ? one : other)
+  return {
+    reserve: (reservation) => next().reserve(reservation),
+    claim: (session, node) => next().claim(session, node),
+    append: (appends) => next().append(appends),
+    read: (session, after, limit) => next().read(session, after, limit),
+    list: (query) => next().list(query),
+    beat: (node, leaseMs) => next().beat(node, leaseMs),
+    erase: (session) => next().erase(session),
+    // A hint of what is appended by this very node.
+    watch: (listener) => {
+      const stops = [one.watch(listener), other.watch(listener)]
+      return () => stops.forEach((stop) => stop())
     },
-  }),
+    close: async () => void (await Promise.all([one.close(), other.close()])),
+  }
 }
 
 for (const [name, open] of Object.entries(STORES)) {

@@ -12,6 +12,7 @@ import { connect, type Client, type ClientSession } from 'holdfast/client'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { WebSocket } from 'ws'
 import { gate, until, type Gate } from '../support/gate.ts'
+import { openUnderTest, startUnderTest } from '../support/nodes-under-test.ts'
 import { manySessions, storeUnderTest } from '../support/store-under-test.ts'
 
 describe('Copilot SDK: disposed sessions and permission requests', () => {
@@ -51,7 +52,7 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
     release = gate()
     stubbornEnded = gate()
     const agents = { waits: asking('wait'), denies: asking('deny'), stubborn }
-    holdfast = await openHoldfast({ store: storeUnderTest('memory:'), agents })
+    holdfast = await openUnderTest(openHoldfast, { store: storeUnderTest('memory:'), agents })
   })
   afterEach(() => holdfast.close())
 
@@ -108,7 +109,7 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
   it('does not disguise a deadline as a denial', async () => {
     await holdfast.close()
     const agents = { waits: asking('wait') }
-    holdfast = await openHoldfast({
+    holdfast = await openUnderTest(openHoldfast, {
       store: storeUnderTest('memory:'),
       agents,
       limits: { askMs: 5 },
@@ -198,7 +199,7 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
 
     beforeEach(async () => {
       sockets = []
-      server = await startServer({ holdfast, port: 0 })
+      server = await startUnderTest(startServer, { holdfast, port: 0 })
       client = connect({ url: server.url, webSocket: Kept, storage: null })
     })
     afterEach(() => server.close())

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Agent } from 'holdfast'
-import { gate, type Gate } from '../support/gate.ts'
+import { gate, until, type Gate } from '../support/gate.ts'
 import { lines, serve, type Serving } from '../support/serving.ts'
 import { storeUnderTest } from '../support/store-under-test.ts'
 
@@ -104,6 +104,7 @@ describe('Trinity #779', () => {
     const path = '/v1/keys/busy/turns'
     const first = server.post(path, { input: 'first', agent: 'held' })
     const session = await server.holdfast.resolve({ key: 'busy', agent: 'held' })
+    await until(async () => (await session.state()).running !== null)
     const refused = await server.post(path, { input: 'second' })
     expect(refused.status).toBe(429)
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)

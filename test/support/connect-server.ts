@@ -3,6 +3,7 @@ import { openHoldfast, type OpenOptions } from '../../src/open.ts'
 import type { Holdfast } from '../../src/core/index.ts'
 import { builtinAgents } from '../../src/open.ts'
 import { startServer, type HoldfastServer, type ServerOptions } from '../../src/server/server.ts'
+import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
 import { Puppet } from './puppet.ts'
 import { storeUnderTest } from './store-under-test.ts'
 import { dial, WireClient, type WireOptions } from './wire-client.ts'
@@ -67,8 +68,12 @@ export async function serveConnect(
   const { connectLimits, ...open } = options
   const puppet = new Puppet()
   const agents = { ...builtinAgents, puppet: puppet.agent, ...open.agents }
-  const holdfast = await openHoldfast({ store: storeUnderTest('memory:'), ...open, agents })
+  const holdfast = await openUnderTest(openHoldfast, {
+    store: storeUnderTest('memory:'),
+    ...open,
+    agents,
+  })
   const limits = connectLimits === undefined ? {} : { connectLimits }
-  const server = await startServer({ holdfast, port: 0, ...limits })
+  const server = await startUnderTest(startServer, { holdfast, port: 0, ...limits })
   return new ConnectServer({ puppet, holdfast, server })
 }

@@ -1,6 +1,7 @@
 /** A real server for a test: Holdfast on a store, behind HTTP on a free port of the loopback. */
 import { openHoldfast, type Holdfast, type OpenOptions } from 'holdfast'
 import { startServer } from 'holdfast/server'
+import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
 import { storeUnderTest } from './store-under-test.ts'
 
 export type Serving = {
@@ -15,8 +16,11 @@ export type Serving = {
 export type Answer = { readonly status: number; readonly headers: Headers; readonly body: any }
 
 export async function serve(options: Partial<OpenOptions> = {}): Promise<Serving> {
-  const holdfast = await openHoldfast({ store: storeUnderTest('memory:'), ...options })
-  const server = await startServer({ holdfast, port: 0 })
+  const holdfast = await openUnderTest(openHoldfast, {
+    store: storeUnderTest('memory:'),
+    ...options,
+  })
+  const server = await startUnderTest(startServer, { holdfast, port: 0 })
   const call = async (path: string, init: RequestInit): Promise<Answer> => {
     const response = await fetch(`${server.url}${path}`, init)
     const text = await response.text()
@@ -30,7 +34,9 @@ export async function serve(options: Partial<OpenOptions> = {}): Promise<Serving
   }
   return {
     holdfast,
-    url: server.url,
+    get url() {
+      return server.url
+    },
     post: (path, body, headers = {}) =>
       call(path, {
         method: 'POST',

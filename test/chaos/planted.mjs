@@ -1,0 +1,83 @@
+/**
+ * Bugs to plant in a node, to show that the checker sees them. Each gets the node's store, and takes
+ * one guard of the protocol away.
+ */
+import { randomUUID } from 'node:crypto'
+import { Server } from 'node:http'
+import pg from 'pg'
+import { Lease } from '../../dist/core/lease.js'
+
+/** One statement beside the store. */
+async function ask(url, sql, ...values) {
+  const client = new pg.Client(url)
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    return (await client.query(sql, values)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+export const PLANTED = {
+  none: () => undefined,
+
+  /** I5: appends under whatever epoch and position the log has by now. */
+  'no-fence': (store, { url, schema }) => {
+    const append = store.append.bind(store)
+    const force = async (one) => {
+      const sql = `SELECT epoch, seq FROM ${schema}.sessions WHERE id = $1`
+      // The owner may be at work: then the position has changed meanwhile.
+      for (let attempt = 0; attempt < 20; attempt += 1) {
+        const [row] = await ask(url, sql, one.session)
+        const forced = { ...one, epoch: Number(row.epoch), after: Number(row.seq) }
+        const [outcome] = await append([forced])
+        if (outcome === 'appended') return outcome
+      }
+      return 'stale'
+    }
+    store.append = async (appends) => {
+      const outcomes = await append(appends)
+      const forced = outcomes.map((outcome, index) =>
+        outcome === 'appended' ? outcome : force(appends[index]),
+      )
+      return Promise.all(forced)
+    }
+  },
+
+  /** I5: the statement that appends compares positions, but not epochs. */
+  'no-epoch': () => {
+    // oxlint-disable-next-line typescript/unbound-method -- called with its own `this` below
+    const { query } = pg.Client.prototype
+    const without = (text) => text.replace('held.epoch = given.epoch AND ', '')
+    pg.Client.prototype.query = function queryWithoutEpoch(asked, ...rest) {
+      const isText = typeof asked === 'string'
+      const changed = isText ? without(asked) : { ...asked, text: without(asked.text) }
+      return Reflect.apply(query, this, [changed, ...rest])
+    }
+  },
+
+  /** I5: never looks whether its own lease has ended. */
+  'no-lease': () => {
+    Object.defineProperty(Lease.prototype, 'held', { get: () => true })
+  },
+
+  /** I2: takes what it is asked for, although the owner's lease has not ended. */
+  steal: (store, { url, schema }) => {
+    const claim = store.claim.bind(store)
+    store.claim = async (session, node) => {
+      await ask(url, `UPDATE ${schema}.sessions SET owner = $2 WHERE id = $1`, session, node)
+      return claim(session, node)
+    }
+  },
+
+  /** I11: passes a request on once more although it may have been carried out. */
+  'no-doubt': () => {
+    // oxlint-disable-next-line typescript/unbound-method -- called with its own `this` below
+    const emit = Server.prototype.emit
+    Server.prototype.emit = function emitWithKey(event, ...args) {
+      if (event === 'request') args[0].headers['idempotency-key'] ??= randomUUID()
+      return Reflect.apply(emit, this, [event, ...args])
+    }
+  },
+}

@@ -1,0 +1,176 @@
+/**
+ * On how many nodes the scenarios run: on one, unless told otherwise. On two, each use of the
+ * server's address names the other node, as a load balancer would have it. A call of the library
+ * goes to either as well, and to its neighbour if that owns the session.
+ */
+import { randomBytes } from 'node:crypto'
+import { freePort } from './node-process.ts'
+
+/** What is used of Holdfast here, whether it comes from `src` or from the package. */
+interface HoldfastLike {
+  readonly authority: { readonly heldCount: number; readonly counters: object }
+  resolve(options?: never): Promise<unknown>
+  session(id: string): object
+  close(): Promise<void>
+}
+
+interface ServerLike {
+  readonly url: string
+  close(options?: never): Promise<void>
+}
+
+export type Traffic = {
+  /** How often a node's address was asked for. */
+  uses: number
+  /** Requests and sockets that were passed on to the other node. */
+  passedOn: number
+}
+
+type Node = { readonly holdfast: HoldfastLike; readonly port: number }
+
+const secret = randomBytes(32).toString('hex')
+const nodesOf = new WeakMap<object, readonly Node[]>()
+let traffic: Traffic | null = null
+
+/** From now on every scenario has two nodes, and this is counted; null: one again. */
+export function runOnTwoNodes(counted: Traffic | null): void {
+  traffic = counted
+}
+
+/** Opens Holdfast, twice if need be. */
+export async function openUnderTest<Options extends object, Opened extends HoldfastLike>(
+  open: (options: Options & { readonly advertise?: string }) => Promise<Opened>,
+  options: Options,
+): Promise<Opened> {
+  if (traffic === null) return open(options)
+  const nodes: { holdfast: Opened; port: number }[] = []
+  for (let made = 0; made < 2; made += 1) {
+    const port = await freePort()
+    const advertise = `http://127.0.0.1:${port}`
+    nodes.push({ port, holdfast: await open({ ...options, advertise }) })
+  }
+  const both = nodes.map(({ holdfast }) => holdfast)
+  const facade = over(both[0]!, {
+    resolve: inTurn(both),
+    session: (id: string) => over({}, {}, eitherOf(both, id)),
+    authority: over(both[0]!.authority, {}, sumOf(both)),
+    close: async () => void (await Promise.all(both.map((holdfast) => holdfast.close()))),
+  })
+  nodesOf.set(facade, nodes)
+  return facade
+}
+
+/** Starts a server for each node. */
+export async function startUnderTest<
+  Options extends { readonly holdfast: object; readonly port?: number },
+  Started extends ServerLike,
+>(
+  start: (
+    options: Options & { readonly cluster?: { readonly secret: string } },
+  ) => Promise<Started>,
+  options: Options,
+): Promise<Started> {
+  const nodes = nodesOf.get(options.holdfast)
+  const counted = traffic
+  if (nodes === undefined || counted === null) return start(options)
+  const servers = await Promise.all(
+    nodes.map(({ holdfast, port }) => start({ ...options, holdfast, port, cluster: { secret } })),
+  )
+  const closing = async (how?: never): Promise<void> => {
+    for (const { url } of servers) counted.passedOn += await passedOnBy(url)
+    await Promise.all(servers.map((server) => server.close(how)))
+  }
+  return over(servers[0]!, { close: closing }, (name) => {
+    if (name !== 'url') return undefined
+    counted.uses += 1
+    return servers[counted.uses % 2]!.url
+  })
+}
+
+/** The object, but for some of what it has. */
+function over<Whole extends object>(
+  whole: Whole,
+  parts: Record<string, unknown>,
+  computed: (name: string) => unknown = () => undefined,
+): Whole {
+  return new Proxy(whole, {
+    get(target, name) {
+      const found = typeof name === 'string' ? (parts[name] ?? computed(name)) : undefined
+      if (found !== undefined) return found
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
+
+/** One after the other, until it is known where the session of a key is. */
+function inTurn(both: readonly HoldfastLike[]): (options?: Keyed) => Promise<unknown> {
+  const owners = new Map<string, HoldfastLike>()
+  let calls = 0
+  return (options) => {
+    const key = options?.key ?? ''
+    calls += 1
+    const one = owners.get(key) ?? both[(calls + 1) % 2]!
+    const resolveAt = async (node: HoldfastLike): Promise<unknown> => {
+      const session = await node.resolve(options as never)
+      if (key !== '') owners.set(key, node)
+      return session
+    }
+    const other = both.find((node) => node !== one)!
+    return elsewhereIfRefused(
+      () => resolveAt(one),
+      () => resolveAt(other),
+    )
+  }
+}
+
+type Keyed = { readonly key?: string }
+
+/** The steps of a session that may be taken wherever it is. */
+function eitherOf(both: readonly HoldfastLike[], id: string): (name: string) => unknown {
+  const [one, other] = both.map((holdfast) => holdfast.session(id) as Record<string, Step>)
+  return (name) =>
+    (...args: unknown[]) =>
+      elsewhereIfRefused(
+        () => one![name]!(...args),
+        () => other![name]!(...args),
+      )
+}
+
+type Step = (...args: unknown[]) => Promise<unknown>
+
+/** As a server passes a request on: who refuses so has done nothing. */
+async function elsewhereIfRefused(
+  here: () => Promise<unknown>,
+  there: () => Promise<unknown>,
+): Promise<unknown> {
+  try {
+    return await here()
+  } catch (refusal) {
+    if ((refusal as { code?: string }).code !== 'not_owner') throw refusal
+    return there()
+  }
+}
+
+/** What is counted, is counted over both. */
+function sumOf(both: readonly HoldfastLike[]): (name: string) => unknown {
+  const sum = (numbers: readonly number[]): number => numbers.reduce((one, two) => one + two, 0)
+  return (name) => {
+    if (name === 'heldCount') return sum(both.map(({ authority }) => authority.heldCount))
+    if (name !== 'counters') return undefined
+    const all = both.map(({ authority }) => authority.counters as Record<string, number>)
+    return Object.fromEntries(
+      Object.keys(all[0]!).map((counter) => [counter, sum(all.map((one) => one[counter]!))]),
+    )
+  }
+}
+
+async function passedOnBy(url: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text()
+  const found = text.matchAll(/^holdfast_forwards_total\{outcome="(\w+)"\} (\d+)$/gm)
+  return [...found].reduce(
+    (sum, [, outcome, count]) =>
+      outcome === 'passed_on' || outcome === 'socket' ? sum + Number(count) : sum,
+    0,
+  )
+}
