@@ -44,7 +44,7 @@ function texts(schema: string) {
     byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
       WHERE id = $1 OR (key = $2 AND state = 'open')`,
     claim: `SELECT holder, granted FROM ${schema}.claim($1, $2)`,
-    append: appendText(sessions, events, snapshots),
+    append: appendText(schema),
     positions: `SELECT id, epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
     load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
@@ -106,40 +106,11 @@ function texts(schema: string) {
  * $1 to $8: one entry per append. $9 to $11: one per event, and $12 to $14 one per snapshot, each
  * with the place of its append, from 1 on. Answers the places that were appended.
  */
-function appendText(sessions: string, events: string, snapshots: string): string {
-  return `WITH moved AS (
-      UPDATE ${sessions} AS held SET
-        seq = given.after + given.count,
-        updated_at = given.at,
-        pending = given.pending AND NOT given.closed,
-        flagged = (held.flagged OR given.pending) AND NOT given.closed,
-        expires_at = CASE WHEN NOT given.closed THEN given.expires_at END,
-        due_at = CASE
-          WHEN given.closed THEN NULL
-          WHEN given.expires_at IS NULL THEN held.due_at
-          WHEN held.due_at <= given.expires_at AND held.due_at > given.at THEN held.due_at
-          ELSE given.expires_at
-        END,
-        state = CASE WHEN given.closed THEN 'closed' ELSE 'open' END,
-        owner = CASE WHEN NOT given.closed THEN held.owner END,
-        closed_at = CASE WHEN given.closed THEN given.at END
-      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-          $6::boolean[], $7::boolean[], $8::bigint[])
-        WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
-      WHERE held.id = given.id AND held.epoch = given.epoch AND held.seq = given.after
-        AND held.state = 'open'
-      RETURNING held.number, given.place
-    ), logged AS (
-      INSERT INTO ${events} (session, seq, body)
-      SELECT moved.number, event.seq, event.body
-        FROM unnest($9::bigint[], $10::bigint[], $11::text[]) AS event (place, seq, body)
-        JOIN moved USING (place)
-    ), kept AS (
-      INSERT INTO ${snapshots} (session, seq, body)
-      SELECT moved.number, snapshot.seq, snapshot.body
-        FROM unnest($12::bigint[], $13::bigint[], $14::text[]) AS snapshot (place, seq, body)
-        JOIN moved USING (place)
-      ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, body = excluded.body
-    )
-    SELECT place FROM moved`
+function appendText(schema: string): string {
+  return `SELECT place FROM ${schema}.append(
+      $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+      $6::boolean[], $7::boolean[], $8::bigint[],
+      $9::bigint[], $10::bigint[], $11::text,
+      $12::bigint[], $13::bigint[], $14::text
+    ) AS place`
 }
