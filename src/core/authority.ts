@@ -99,6 +99,11 @@ export class Authority implements Holder {
     return this.#held.size
   }
 
+  /** Null where a lease never ends. */
+  get lease(): Pick<Lease, 'ageMs' | 'leftMs'> | null {
+    return this.#lease.ends ? this.#lease : null
+  }
+
   holds(id: string): boolean {
     return this.#held.has(id)
   }
@@ -229,6 +234,7 @@ export class Authority implements Holder {
     const { epoch } = claim as Claim & { type: 'claimed' }
     if (epoch === null) return null
     this.counters.sessionsLoaded += 1
+    if (claim.type === 'claimed' && claim.takenOver === true) this.counters.sessionsTakenOver += 1
     const live = this.#hold({ session, epoch, snapshotSeq })
     await live.recover('node_lost')
     return live.session.closed === null ? live : null
@@ -237,7 +243,8 @@ export class Authority implements Holder {
   /** The session's state, open or closed. */
   async view(id: string): Promise<Session> {
     const held = this.#held.get(id)
-    if (held !== undefined) return held.live.session
+    // I5: who was frozen does not know yet that the session has moved on elsewhere.
+    if (held !== undefined && this.#lease.held) return held.live.session
     const { row } = await this.store.read(id, 0, 0)
     if (readableRow(row, id).state === 'open') {
       const live = await this.open(id).catch(nullIfClosed)

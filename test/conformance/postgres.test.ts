@@ -51,7 +51,7 @@ describe('opening', () => {
       expect(found).toEqual({ type: 'found', id: 'session' })
     }
     const steps = await database.query(`SELECT number FROM ${schemaOf(url)}.migrations`)
-    expect(steps.map(({ number }) => number)).toEqual([1, 2])
+    expect(steps.map(({ number }) => number)).toEqual([1, 2, 3])
   })
 
   test('refuses a schema of a newer Holdfast, and one whose steps differ', async () => {

@@ -18,14 +18,17 @@ type Sealed = { readonly method: string; readonly url: string }
 
 export class Seal {
   readonly #secret: string
+  readonly #now: () => number
   readonly #judged = new WeakMap<IncomingMessage, boolean>()
 
-  constructor(secret: string) {
+  /** `now`: the same on all nodes, give or take. */
+  constructor(secret: string, now: () => number) {
     this.#secret = secret
+    this.#now = now
   }
 
   make(request: Sealed): string {
-    const at = Date.now().toString(36)
+    const at = this.#now().toString(36)
     return `${at}.${this.#digest(at, request).toString('base64url')}`
   }
 
@@ -43,7 +46,7 @@ export class Seal {
     const shown = Buffer.from(digest, 'base64url')
     const expected = this.#digest(at, { method, url })
     if (shown.length !== expected.length || !timingSafeEqual(shown, expected)) return false
-    return Math.abs(Date.now() - Number.parseInt(at, 36)) <= SEAL_MS
+    return Math.abs(this.#now() - Number.parseInt(at, 36)) <= SEAL_MS
   }
 
   #digest(at: string, { method, url }: Sealed): Buffer {

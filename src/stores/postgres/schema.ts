@@ -5,7 +5,7 @@
  * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index, so that nearly
  * all updates stay within their page. `due_at` stands in for `expires_at`, and `flagged` for
  * `pending`: hints that are never wrong in the direction that matters and that most turns need not
- * touch. Times are the nodes' own, in milliseconds; only leases are on the database's clock.
+ * touch. Times are in milliseconds, as the nodes have them from the database's clock.
  */
 import { createHash } from 'node:crypto'
 import { HoldfastError } from '../../core/errors.ts'
@@ -87,6 +87,39 @@ const STEPS: readonly string[] = [
     END IF;
     UPDATE $schema.sessions SET epoch = epoch + 1, owner = claimant WHERE number = held.number;
     RETURN QUERY SELECT NULL::text, held.epoch + 1;
+  END $body$;`,
+  // Owners change with claims only: no turn touches this index.
+  `CREATE INDEX sessions_by_owner ON $schema.sessions (owner) WHERE state = 'open';
+  DROP FUNCTION $schema.claim(text, text);
+  CREATE FUNCTION $schema.claim(wanted text, claimant text)
+    RETURNS TABLE (holder text, granted bigint, lapsed boolean) LANGUAGE plpgsql AS $body$
+  DECLARE
+    held $schema.sessions%ROWTYPE;
+    lease timestamptz;
+  BEGIN
+    -- Who only asks in vain locks nothing, and so writes nothing.
+    SELECT sessions.owner INTO holder FROM $schema.sessions AS sessions
+      JOIN $schema.nodes AS nodes ON nodes.name = sessions.owner
+      WHERE sessions.id = wanted AND sessions.state = 'open' AND sessions.owner <> claimant
+        AND nodes.lease_until > clock_timestamp();
+    IF FOUND THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+    -- Each statement sees what was committed before it: the leases are read after the lock is held.
+    SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
+    IF NOT FOUND OR held.state <> 'open' THEN
+      RETURN;
+    END IF;
+    SELECT lease_until INTO lease FROM $schema.nodes
+      WHERE name = held.owner AND name <> claimant;
+    IF lease > clock_timestamp() THEN
+      RETURN QUERY SELECT held.owner, NULL::bigint, false;
+      RETURN;
+    END IF;
+    UPDATE $schema.sessions SET epoch = epoch + 1, owner = claimant WHERE number = held.number;
+    -- Who gives its lease up leaves no row behind.
+    RETURN QUERY SELECT NULL::text, held.epoch + 1, lease IS NOT NULL;
   END $body$;`,
   // A function for the settings: a plan that was made while the table was small, and is kept by a
   // connection until the next ANALYZE, would read the whole table for every group. So sessions are

@@ -7,6 +7,7 @@
  */
 import type { Named } from './database.ts'
 import { ROW_COLUMNS } from './rows.ts'
+import { NOW } from './time.ts'
 
 /** A page of a log ends when it has so much text, however few events that is. */
 const PAGE_BYTES = 1_048_576
@@ -43,7 +44,7 @@ function texts(schema: string) {
       SELECT number FROM created`,
     byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
       WHERE id = $1 OR (key = $2 AND state = 'open')`,
-    claim: `SELECT holder, granted FROM ${schema}.claim($1, $2)`,
+    claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2)`,
     append: appendText(schema),
     positions: `SELECT id, epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
@@ -83,16 +84,16 @@ function texts(schema: string) {
     beat: `INSERT INTO ${nodes} (name, url, version, lease_until)
       VALUES ($1, $2, $3,
         coalesce(clock_timestamp() + $4::float8 * interval '1 millisecond', 'infinity'))
-      ON CONFLICT (name) DO UPDATE SET lease_until = excluded.lease_until`,
+      ON CONFLICT (name) DO UPDATE SET lease_until = excluded.lease_until
+      RETURNING ${NOW} AS now`,
     leave: `DELETE FROM ${nodes} WHERE name = $1`,
     node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_until > clock_timestamp()`,
     nodes: `SELECT nodes.name, nodes.url, nodes.version, nodes.started_at AS "startedAt",
         extract(epoch FROM nodes.lease_until - clock_timestamp())::float8 * 1000 AS "leaseMs",
-        count(sessions.number) AS sessions
-      FROM ${nodes} AS nodes
-      LEFT JOIN ${sessions} AS sessions
-        ON sessions.owner = nodes.name AND sessions.state = 'open'
-      GROUP BY nodes.name ORDER BY nodes.started_at, nodes.name`,
+        (SELECT count(*) FROM ${sessions} AS sessions
+          WHERE sessions.owner = nodes.name AND sessions.state = 'open') AS sessions
+      FROM ${nodes} AS nodes ORDER BY nodes.started_at, nodes.name`,
+    owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
     // Neither the flag nor the row of a dead node harms; both only cost those who look.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending
