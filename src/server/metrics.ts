@@ -70,7 +70,7 @@ function answers({ answered }: Premises): Metric {
   return { name: 'holdfast_http_answers_total', type: 'counter', help, values }
 }
 
-/** Only where other nodes may be: elsewhere a lease never ends, and all sessions are this node's. */
+/** Only where others may be: elsewhere a lease never ends, and all sessions are this node's. */
 function lease({ holdfast }: Premises): readonly Metric[] {
   const { lease: held } = holdfast.authority
   if (held === null) return []
