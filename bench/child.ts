@@ -23,7 +23,7 @@ export class Child {
     return message as Message
   }
 
-  async ask<Message>(question: string | object): Promise<Message> {
+  async ask<Message>(question: string | number | object): Promise<Message> {
     const answer = this.next<Message>()
     this.#process.send(question)
     return answer

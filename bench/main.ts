@@ -16,12 +16,13 @@ import { idleSessions, openLong } from './size.ts'
 import { benchSockets } from './sockets.ts'
 
 const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only PART] [--part PART]
-    [--sessions N] [--events N] [--sockets N] [--idle N]
+    [--sessions N] [--events N] [--sockets N] [--idle N] [--lease MS]
 Parts for --only: http, embedded, size, sockets, cdp, postgres.
 Measures durable turns over HTTP and in process, memory of idle sessions, opening a long one, and
 sockets (parts: fanout, recovery, idle) against bare ws and Socket.IO, which are installed into
 bench/peers for it; and the CDP door against Chromium and a raw proxy, with
-/usr/bin/chromium. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
+/usr/bin/chromium; and 1, 2 and 4 nodes on PostgreSQL (parts: turns, nodes-http, forwarding,
+failover, size). Idle sockets need as many open files per process: ulimit -n 12000 or more.`
 
 const CALLERS = 64
 const verdicts: string[] = []
@@ -140,6 +141,7 @@ const { values } = parseArgs({
     events: { type: 'string', default: '1000000' },
     sockets: { type: 'string', default: '1000' },
     idle: { type: 'string', default: '10000' },
+    lease: { type: 'string', default: '10000' },
     only: { type: 'string' },
     part: { type: 'string' },
     help: { type: 'boolean', default: false },
@@ -161,7 +163,10 @@ if (values.help) {
       await benchSockets({ folder, rounds, verdict, ...counts }, values.part)
     }
     if (wanted('cdp')) await benchCdp({ seconds, rounds, verdict })
-    if (wanted('postgres')) await benchPostgres(seconds, rounds, verdict)
+    if (wanted('postgres')) {
+      const leaseMs = Number(values.lease)
+      await benchPostgres({ seconds, rounds, verdict, leaseMs }, values.part)
+    }
     console.log(`\n${verdicts.join('\n')}`)
   } finally {
     await rm(folder, { recursive: true })

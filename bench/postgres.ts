@@ -1,117 +1,142 @@
 /**
- * Turns on PostgreSQL, against a bare loop of the very same statements with nothing around them;
- * and what a turn through the wrong node costs.
+ * Turns on PostgreSQL with 1, 2 and 4 nodes, against as many bare loops of the very same
+ * statements; what a turn through the wrong node costs; how long a failover takes; what a turn
+ * leaves on disk and a session in memory.
  */
-import { openHoldfast } from 'holdfast'
-import { openPostgresStore } from 'holdfast/postgres'
-import { startServer } from 'holdfast/server'
-import type { Append } from '../src/core/store.ts'
+import { availableParallelism, cpus } from 'node:os'
 import { openTestDatabase, type TestDatabase } from '../test/support/postgres.ts'
-import { describeLoad, drive, median, percentile, perSecond, type Load } from './measure.ts'
+import { Child } from './child.ts'
+import { describeLoad, median, perSecond, type Load } from './measure.ts'
+import { failover } from './postgres-failover.ts'
+import { forwarding, httpTurns } from './postgres-http.ts'
+import { sizes } from './postgres-size.ts'
 
-type Verdict = (what: string, value: number, target: string, reached: boolean) => void
+export type Verdict = (what: string, value: number, target: string, reached: boolean) => void
 
-const KEYS = 200
-const INPUT = 'hello, is anybody there?'
-/** As many statements as Holdfast has under way. */
-const IN_FLIGHT = 2
+export type PostgresBench = {
+  readonly seconds: number
+  readonly rounds: number
+  readonly verdict: Verdict
+  readonly leaseMs: number
+}
 
-export async function benchPostgres(
-  seconds: number,
-  rounds: number,
-  verdict: Verdict,
-): Promise<void> {
+/** What one of several processes has done. */
+export type Share = {
+  readonly turns: number
+  readonly seconds: number
+  readonly p50: number
+  readonly p99: number
+  readonly cpuMicros: number
+}
+
+export const NODES = [1, 2, 4] as const
+/** Sessions, and callers in process, of all nodes together. */
+export const KEYS = 200
+const CORES = availableParallelism()
+
+export async function benchPostgres(bench: PostgresBench, part?: string): Promise<void> {
+  const { verdict } = bench
+  const wanted = (name: string): boolean => part === undefined || part === name
   const database = await openTestDatabase()
   try {
-    console.log(`\nDurable turns on PostgreSQL, ${KEYS} keys, against a bare loop:`)
-    const ratio = await againstBare(database, seconds, rounds)
-    verdict(`turns on PostgreSQL, ${KEYS} keys, of a bare loop`, ratio, '>= 0.6', ratio >= 0.6)
-    console.log('\nA turn over HTTP at its owner, and through another node:')
-    const cost = await forwarding(database, seconds)
-    verdict('a forwarded turn, of a local one', cost, '<= 1.5', cost <= 1.5)
+    if (wanted('turns')) await benchTurns(database, bench)
+    if (wanted('nodes-http')) await benchHttp(database, bench)
+    if (wanted('forwarding')) {
+      const cost = await forwarding(database, bench.seconds)
+      verdict('a forwarded turn, of a local one', cost, '<= 1.5', cost <= 1.5)
+    }
+    if (wanted('failover')) {
+      const seconds = await failover(database, bench.leaseMs)
+      const most = bench.leaseMs / 1_000 + 2
+      verdict('failover of the last session, s', seconds, `<= ${most}`, seconds <= most)
+    }
+    if (wanted('size')) await sizes(database)
   } finally {
     await database.close()
   }
 }
 
-async function againstBare(database: TestDatabase, seconds: number, rounds: number) {
-  const ratios: number[] = []
-  for (let round = 0; round < rounds; round += 1) {
-    const ours = await holdfastTurns(database.freshUrl(), seconds)
-    const limit = await bareTurns(database.freshUrl(), seconds)
-    const ratio = perSecond(ours) / perSecond(limit)
-    ratios.push(ratio)
-    console.log(`  holdfast    ${describeLoad(ours)}`)
-    console.log(`  bare loop   ${describeLoad(limit)}      ratio ${ratio.toFixed(2)}`)
+async function benchTurns(database: TestDatabase, { seconds, rounds, verdict }: PostgresBench) {
+  for (const nodes of NODES) {
+    console.log(`\n${title(nodes)}, ${KEYS} keys, in process, against as many bare loops:`)
+    const ratios: number[] = []
+    for (let round = 0; round < rounds; round += 1) {
+      const ours = await together('holdfast', database.freshUrl(), nodes, seconds)
+      const limit = await together('bare', database.freshUrl(), nodes, seconds)
+      const ratio = ours.perSecond / limit.perSecond
+      ratios.push(ratio)
+      console.log(`  holdfast    ${ours.text}`)
+      console.log(`  bare loops  ${limit.text}      ratio ${ratio.toFixed(2)}`)
+    }
+    const ratio = median(ratios)
+    verdict(`turns of ${nodes} node(s), of bare loops`, ratio, '>= 0.6', ratio >= 0.6)
   }
-  return median(ratios)
 }
 
-async function holdfastTurns(store: string, seconds: number): Promise<Load> {
-  const holdfast = await openHoldfast({ store })
-  const sessions = await Promise.all(
-    Array.from({ length: KEYS }, (_, key) => holdfast.resolve({ key: `key-${key}` })),
+async function benchHttp(database: TestDatabase, { seconds, rounds, verdict }: PostgresBench) {
+  for (const nodes of NODES) {
+    console.log(`\n${title(nodes)}, ${KEYS} keys, over HTTP, against as many bare servers:`)
+    const ratios: number[] = []
+    for (let round = 0; round < rounds; round += 1) {
+      const { ours, limit } = await httpTurns(database, nodes, seconds)
+      const ratio = ours.perSecond / limit.perSecond
+      ratios.push(ratio)
+      console.log(`  holdfast serve  ${ours.text}`)
+      console.log(`  bare servers    ${limit.text}      ratio ${ratio.toFixed(2)}`)
+    }
+    const ratio = median(ratios)
+    verdict(`HTTP turns of ${nodes} node(s), of bare servers`, ratio, '>= 0.6', ratio >= 0.6)
+  }
+}
+
+/** More processes than cores share them: then more nodes cannot do more here, nor can bare loops. */
+function title(nodes: number): string {
+  const shared = nodes + 1 > CORES ? ` (they and the database share ${CORES} cores)` : ''
+  return `Durable turns on one PostgreSQL, ${nodes} node(s)${shared}`
+}
+
+async function together(mode: 'holdfast' | 'bare', url: string, nodes: number, seconds: number) {
+  const children = Array.from(
+    { length: nodes },
+    (_, n) => new Child('postgres-node', [mode, url, `n${n}`, String(KEYS / nodes)]),
   )
-  const turn = async (caller: number): Promise<unknown> => sessions[caller % KEYS]?.turn(INPUT)
-  await drive(KEYS, 1, turn)
-  const load = await drive(KEYS, seconds, turn)
-  await holdfast.close()
-  return load
+  await Promise.all(children.map((child) => child.next()))
+  const busy = busyCores()
+  const shares = await Promise.all(children.map((child) => child.ask<Share>(seconds)))
+  const cores = busy()
+  await Promise.all(children.map((child) => child.stop()))
+  const sum = (of: (share: Share) => number): number =>
+    shares.reduce((total, share) => total + of(share), 0)
+  const turns = sum(({ turns: some }) => some)
+  const rate = turns / Math.max(...shares.map((share) => share.seconds))
+  const p99 = Math.max(...shares.map((share) => share.p99)).toFixed(1)
+  const own = (sum(({ cpuMicros }) => cpuMicros) / turns).toFixed(0)
+  const text = `${round(rate)}/s, p99 ${p99} ms; ${own} µs of its own CPU a turn, ${cores}`
+  return { perSecond: rate, text }
 }
 
-async function bareTurns(url: string, seconds: number): Promise<Load> {
-  const store = await openPostgresStore({ url })
-  const ids = Array.from({ length: KEYS }, (_, key) => `session-${key}`)
-  const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
-  const made = { node: 'bare', at: 1, expiresAt: null, body: '{"seq":1}' }
-  await Promise.all(ids.map((id) => store.reserve({ ...plain, ...made, id })))
-  const seqs = new Map(ids.map((id) => [id, 1]))
-  const commit = async (group: readonly string[], types: readonly string[]): Promise<void> => {
-    const appends = group.map((session): Append => {
-      const after = seqs.get(session) ?? 1
-      seqs.set(session, after + types.length)
-      const events = types.map((type, index) =>
-        JSON.stringify({ type, turn: `t${after}`, text: INPUT, seq: after + index + 1, at: 1 }),
-      )
-      const flags = { snapshot: null, closed: false, pending: types.length === 1, expiresAt: null }
-      return { session, epoch: 1, after, events, at: Date.now(), ...flags }
-    })
-    await store.append(appends)
+export const round = (value: number): string => Math.round(value).toLocaleString('en')
+
+/** How many cores were at work since then, the database's and the callers' too. */
+export function busyCores(): () => string {
+  const read = (): { idle: number; all: number } => {
+    const times = cpus().map(({ times: one }) => one)
+    const idle = times.reduce((total, one) => total + one.idle, 0)
+    const all = times.reduce((total, one) => total + Object.values(one).reduce((a, b) => a + b), 0)
+    return { idle, all }
   }
-  const size = KEYS / IN_FLIGHT
-  const rounds = await drive(IN_FLIGHT, seconds, async (lane) => {
-    const group = ids.slice(lane * size, (lane + 1) * size)
-    await commit(group, ['turn.started'])
-    await commit(group, ['message.added', 'turn.done'])
-  })
-  await store.close()
-  return { ...rounds, turns: rounds.turns * size }
+  const before = read()
+  return () => {
+    const after = read()
+    const share = 1 - (after.idle - before.idle) / (after.all - before.all)
+    return `${(share * CORES).toFixed(1)} of ${CORES} cores busy`
+  }
 }
 
-async function forwarding(database: TestDatabase, seconds: number): Promise<number> {
-  const store = database.freshUrl()
-  const cluster = { secret: 'of the measurement, and of nobody else' }
-  const [here, there] = await Promise.all(
-    [17_420, 17_421].map(async (port) => {
-      const holdfast = await openHoldfast({ store, advertise: `http://127.0.0.1:${port}` })
-      return startServer({ holdfast, port, cluster })
-    }),
-  )
-  const turn = (url: string) => async (): Promise<void> => {
-    const response = await fetch(`${url}/v1/keys/measured/turns`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ input: INPUT }),
-    })
-    if (response.status !== 200) throw new Error(`status ${response.status}`)
-    await response.text()
-  }
-  await drive(1, 1, turn(here!.url))
-  await drive(1, 1, turn(there!.url))
-  const local = await drive(1, seconds, turn(here!.url))
-  const passed = await drive(1, seconds, turn(there!.url))
-  console.log(`  at its owner          ${describeLoad(local)}`)
-  console.log(`  through another node  ${describeLoad(passed)}`)
-  await Promise.all([here!.close(), there!.close()])
-  return percentile(passed.latencies, 0.5) / percentile(local.latencies, 0.5)
+/** Loads that ran at the same time, as one. */
+export function joined(loads: readonly Load[]): { perSecond: number; text: string } {
+  const latencies = loads.flatMap((load) => load.latencies).toSorted((a, b) => a - b)
+  const seconds = Math.max(...loads.map((load) => load.seconds))
+  const all: Load = { turns: latencies.length, seconds, latencies }
+  return { perSecond: perSecond(all), text: describeLoad(all) }
 }

@@ -3,6 +3,7 @@ import {
   Holdfast,
   HoldfastError,
   LIMITS,
+  type Clock,
   type Limits,
   type Runner,
   type Store,
@@ -11,7 +12,7 @@ import { ask, echo, slow } from './runners/builtin.ts'
 import { systemClock, systemDigest, systemEntropy } from './runners/clock.ts'
 import { functionRunner, type Agent } from './runners/function.ts'
 import { MemoryStore } from './stores/memory.ts'
-import { openPostgresStore } from './stores/postgres/index.ts'
+import { openPostgresStore, PostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
 
@@ -51,7 +52,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       runners: Object.fromEntries(
         Object.entries(agents).map(([name, agent]) => [name, runnerOf(agent)]),
       ),
-      clock: systemClock,
+      clock: clockOf(store),
       entropy: systemEntropy,
       digest: systemDigest,
       node: systemEntropy.id(),
@@ -64,6 +65,11 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
     await store.close()
     throw error
   }
+}
+
+/** Where nodes share a store with a clock of its own, that is the time for all of them. */
+function clockOf(store: Store): Clock {
+  return store instanceof PostgresStore ? { ...systemClock, now: () => store.now() } : systemClock
 }
 
 function runnerOf(agent: Agent | Runner): Runner {

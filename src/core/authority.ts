@@ -99,6 +99,11 @@ export class Authority implements Holder {
     return this.#held.size
   }
 
+  /** Null where a lease never ends. */
+  get lease(): Pick<Lease, 'ageMs' | 'leftMs'> | null {
+    return this.#lease.ends ? this.#lease : null
+  }
+
   holds(id: string): boolean {
     return this.#held.has(id)
   }
@@ -229,6 +234,7 @@ export class Authority implements Holder {
     const { epoch } = claim as Claim & { type: 'claimed' }
     if (epoch === null) return null
     this.counters.sessionsLoaded += 1
+    if (claim.type === 'claimed' && claim.takenOver === true) this.counters.sessionsTakenOver += 1
     const live = this.#hold({ session, epoch, snapshotSeq })
     await live.recover('node_lost')
     return live.session.closed === null ? live : null

@@ -22,6 +22,9 @@ type Waiting = {
   readonly fail: (error: unknown) => void
 }
 
+/** Fewer appends than these are not worth a commit of their own. */
+const SHARE_MIN = 16
+
 export class GroupCommit {
   readonly #store: Store
   readonly #limits: Limits
@@ -61,10 +64,20 @@ export class GroupCommit {
 
   #flush(): void {
     while (this.#waiting.length > 0 && this.#inFlight < this.#limits.commitsInFlightMax) {
-      const batch = this.#waiting.splice(0, this.#limits.commitAppendsMax)
+      const batch = this.#waiting.splice(0, this.#share())
       this.#inFlight += 1
       void this.#commit(batch)
     }
+  }
+
+  /**
+   * A crowd is shared out among all commits that may be under way: in one, the store would rest
+   * while this node works on the answer, and this node while the store does.
+   */
+  #share(): number {
+    const { commitsInFlightMax, commitAppendsMax } = this.#limits
+    const share = Math.ceil(this.#waiting.length / (commitsInFlightMax - this.#inFlight))
+    return Math.min(Math.max(share, SHARE_MIN), commitAppendsMax)
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {

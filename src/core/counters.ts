@@ -6,6 +6,10 @@ export class Counters {
   sessionsEvicted = 0
   /** Holds given up because the store refused or failed an append. */
   sessionsLost = 0
+  /** Taken over from a node whose lease ended: each one a failover. */
+  sessionsTakenOver = 0
+  /** How often this node could not prove its lease in time, and let go of everything. */
+  leasesLost = 0
   turnsStarted = 0
   turnsEnded = 0
   /** Requests refused with 429. */

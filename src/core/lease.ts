@@ -3,6 +3,7 @@
  * ends; when that fails, the node lets go of everything while nobody else can have taken over yet.
  */
 import type { Clock } from './clock.ts'
+import type { Counters } from './counters.ts'
 import { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Store } from './store.ts'
@@ -12,10 +13,8 @@ export type LeaseHolder = {
   readonly store: Store
   readonly clock: Clock
   readonly limits: Limits
+  readonly counters: Counters
 }
-
-/** A timer may be so much too early. */
-const TIMER_MS = 1
 
 export class Lease {
   readonly #holder: LeaseHolder
@@ -25,7 +24,9 @@ export class Lease {
    * thinks.
    */
   #heldUntil = 0
+  #beatenAt = 0
   #cancelTimer: () => void = () => undefined
+  #cancelEnd: () => void = () => undefined
   #stopped = false
 
   constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
@@ -36,6 +37,21 @@ export class Lease {
   get held(): boolean {
     // A beat may still be under way when the lease is given up: its answer changes nothing.
     return !this.#stopped && this.#holder.clock.monotonic() < this.#heldUntil
+  }
+
+  /** Whether it ends by itself at all. */
+  get ends(): boolean {
+    return Number.isFinite(this.#holder.limits.leaseMs)
+  }
+
+  /** Since the last beat that the store answered was sent. */
+  get ageMs(): number {
+    return this.#holder.clock.monotonic() - this.#beatenAt
+  }
+
+  /** How long this node may still speak, unless it beats again; 0 if it may not. */
+  get leftMs(): number {
+    return this.held ? this.#heldUntil - this.#holder.clock.monotonic() : 0
   }
 
   /** Lets go of everything and throws if the lease cannot be proved. */
@@ -54,6 +70,7 @@ export class Lease {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#cancelTimer()
+    this.#cancelEnd()
     const { store, node } = this.#holder
     // A store that cannot be told lets the lease run out by itself.
     await store.beat(node, 0).catch(() => undefined)
@@ -63,19 +80,29 @@ export class Lease {
     const { store, node, clock, limits } = this.#holder
     const sentAt = clock.monotonic()
     await store.beat(node, limits.leaseMs)
+    this.#beatenAt = sentAt
     // A fifth of the lease is left for those who are told to stop.
     this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
+    this.#watchEnd()
+  }
+
+  /** In time, whatever became of the beats; and a moment later, for a timer may be a bit early. */
+  #watchEnd(): void {
+    const { clock, counters } = this.#holder
+    this.#cancelEnd()
+    if (!this.ends || this.#stopped) return
+    this.#cancelEnd = clock.after(this.#heldUntil - clock.monotonic() + 1, () => {
+      if (this.held) return
+      counters.leasesLost += 1
+      this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
+    })
   }
 
   #beatLater(): void {
     const { clock, limits } = this.#holder
-    if (!Number.isFinite(limits.leaseMs) || this.#stopped) return
-    // Not only with a beat: the lease itself may have ended by then.
-    const leftMs = this.#heldUntil - clock.monotonic() + TIMER_MS
-    const beatMs = limits.leaseMs / 5
-    this.#cancelTimer = clock.after(leftMs > 0 ? Math.min(beatMs, leftMs) : beatMs, () => {
+    if (!this.ends || this.#stopped) return
+    this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
       this.#beatLater()
-      if (!this.held) this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
       // A beat that fails is tried again by the next one, as long as the lease lasts.
       this.#beat().catch(() => undefined)
     })

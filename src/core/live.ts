@@ -294,7 +294,7 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   lost(error: HoldfastError): void {
     this.#released = error
-    this.#run?.abandon()
+    this.#run?.abandon(error)
     this.#run = null
     this.#alarms.clear()
     for (const member of this.lane.clearWaiting()) member.refuse(error)

@@ -77,11 +77,11 @@ export class Run {
   /**
    * The turn is over, or the session is no longer ours: whatever is said from now on is dropped.
    */
-  abandon(): void {
+  abandon(why?: HoldfastError): void {
     if (this.#over) return
     this.#over = true
     this.#cancelTimer()
-    this.#abort?.abort(this.#overError())
+    this.#abort?.abort(why ?? this.#overError())
   }
 
   get #signal(): AbortSignal {

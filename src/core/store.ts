@@ -90,6 +90,8 @@ export type Claim =
       readonly snapshot: string | null
       /** The events after the snapshot. */
       readonly tail: readonly StoredEvent[]
+      /** It was another node's, whose lease ended without being given up. Only counted. */
+      readonly takenOver?: boolean
     }
   /** Another node holds it and its lease has not ended. */
   | { readonly type: 'owned'; readonly node: string }

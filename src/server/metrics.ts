@@ -1,9 +1,14 @@
 /** What `/metrics` says, as Prometheus text. No label names a session: their number is open. */
 import type { IntervalHistogram } from 'node:perf_hooks'
+import { setTimeout } from 'node:timers/promises'
 import type { Premises } from '../doors/exchange.ts'
 import { VERSION } from '../wire/version.ts'
+import { isShared } from './forwarding/directory.ts'
 
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+
+/** How long the database is waited for. */
+const OWNED_MS_MAX = 1_000
 
 type Metric = {
   readonly name: string
@@ -14,12 +19,14 @@ type Metric = {
 }
 
 /** The event loop's delay is that since the last time it was asked for. */
-export function renderMetrics(premises: Premises, delay: IntervalHistogram): string {
+export async function renderMetrics(premises: Premises, delay: IntervalHistogram): Promise<string> {
   const metrics = [
     ...counters(premises),
     ...gauges(premises),
     ...browserGauges(premises),
     answers(premises),
+    ...lease(premises),
+    ...(await ownership(premises)),
     ...forwards(premises),
     loopDelay(delay),
     buildInfo(),
@@ -79,6 +86,34 @@ function answers({ answered }: Premises): Metric {
   const values = Object.fromEntries(counts) as Record<string, number>
   const help = 'HTTP answers begun, by status'
   return { name: 'holdfast_http_answers_total', type: 'counter', help, values }
+}
+
+/** Only where others may be: elsewhere a lease never ends, and all sessions are this node's. */
+function lease({ holdfast }: Premises): readonly Metric[] {
+  const { lease: held } = holdfast.authority
+  if (held === null) return []
+  return [
+    gauge('holdfast_lease_age_seconds', 'since the lease was last renewed', held.ageMs / 1e3),
+    gauge(
+      'holdfast_lease_remaining_seconds',
+      'until this node stops by itself if the lease is not renewed; 0: it has',
+      held.leftMs / 1e3,
+    ),
+  ]
+}
+
+/** Left out if the database does not say so soon. */
+async function ownership({ holdfast }: Premises): Promise<readonly Metric[]> {
+  const { store, node } = holdfast.authority
+  if (!isShared(store)) return []
+  const late = new AbortController()
+  const count = await Promise.race([
+    store.owned(node).catch(() => null),
+    setTimeout(OWNED_MS_MAX, null, { signal: late.signal }).catch(() => null),
+  ])
+  late.abort()
+  const help = 'open sessions that this node owns, held in memory or not'
+  return count === null ? [] : [gauge('holdfast_sessions_owned', help, count)]
 }
 
 function forwards({ forwards: counts }: Premises): readonly Metric[] {

@@ -117,8 +117,8 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       answers: {
         200: { description: 'Prometheus text.', content: { 'text/plain': { type: 'string' } } },
       },
-      handle: (exchange) =>
-        exchange.send(200, METRICS_TYPE, renderMetrics(exchange.premises, delay)),
+      handle: async (exchange) =>
+        exchange.send(200, METRICS_TYPE, await renderMetrics(exchange.premises, delay)),
     },
   ]
 }

@@ -88,7 +88,9 @@ export class HoldfastServer {
     const { holdfast, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
     const bodyBytesMax = holdfast.authority.limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra
     this.#boundHost = boundHost
-    const seal = options.cluster === undefined ? null : new Seal(options.cluster.secret)
+    const { cluster } = options
+    const now = (): number => holdfast.authority.clock.now()
+    const seal = cluster === undefined ? null : new Seal(cluster.secret, now)
     const isPassedOn = (request: IncomingMessage) => this.#isPassedOn(seal, request)
     this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options, isPassedOn)
     const addressOf = (request: IncomingMessage) => this.#access.addressOf(request)

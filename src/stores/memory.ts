@@ -82,9 +82,10 @@ export class MemoryStore implements Store {
     if (owner !== null && owner !== node && this.#isAlive(owner)) {
       return { type: 'owned', node: owner }
     }
+    const takenOver = owner !== null && owner !== node && this.#leases.has(owner)
     entry.owner = node
     entry.epoch += 1
-    return { ...loaded, epoch: entry.epoch }
+    return { ...loaded, epoch: entry.epoch, ...(takenOver ? { takenOver } : {}) }
   }
 
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {

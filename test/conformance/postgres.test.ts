@@ -53,7 +53,7 @@ describe('opening', () => {
       expect(found).toEqual({ type: 'found', id: 'session' })
     }
     const steps = await database.query(`SELECT number FROM ${schemaOf(url)}.migrations`)
-    expect(steps.map(({ number }) => number)).toEqual([1])
+    expect(steps.map(({ number }) => number)).toEqual([1, 2, 3])
   })
 
   test('finds the schema that another has made while it waited for the lock', async () => {
@@ -169,6 +169,33 @@ describe('a group', () => {
     })
     expect((await store.read('one', 0, 9)).row?.seq).toBe(2)
     expect((await store.read('two', 0, 9)).row?.seq).toBe(1)
+  })
+
+  test('is looked up by its ids, also by plans that were made when the table was small', async () => {
+    const store = await open({ pool: 1 })
+    const ids = Array.from({ length: 300 }, (_, n) => `session-${n}`)
+    await Promise.all(ids.map((id) => store.reserve(reservation(id))))
+    const groups = 12
+    for (let n = 1; n <= groups; n += 1) await store.append(ids.map((id) => append(id, n)))
+    // A server tells what it counted when the connection has ended, and a moment later.
+    await store.close()
+    const counts = `SELECT n_tup_upd::int AS updated, seq_tup_read::int AS swept
+      FROM pg_stat_user_tables WHERE schemaname = '${schemaOf(url)}' AND relname = 'sessions'`
+    await expect
+      .poll(async () => database.query(counts), { timeout: 10_000 })
+      .toEqual([{ updated: groups * ids.length, swept: 0 }])
+  })
+
+  test('refuses a body that is not JSON instead of taking it for two', async () => {
+    const store = await open()
+    await store.reserve(reservation('one'))
+    await store.reserve(reservation('two'))
+    const wrong = { ...append('one', 1), events: ['{"seq":2}\u0001{"seq":3}'] }
+    await expect(store.append([wrong, append('two', 1)])).rejects.toMatchObject({
+      code: 'internal',
+    })
+    expect((await store.read('one', 0, 9)).row?.seq).toBe(1)
+    expect((await store.read('two', 0, 9)).events).toHaveLength(2)
   })
 
   test('is judged by the row as it is once locked, not as it was when asked', async () => {

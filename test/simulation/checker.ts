@@ -98,8 +98,8 @@ export function* checkRest({ history }: Facts): Generator<Violation> {
   const known = [...lives(history).values()]
   for (const { node, timers, held, stamp } of history.of('node.quiet')) {
     const open = known.filter(({ knownAt }) => knownAt > stamp).length
-    // The lease and the sweep go on.
-    if (timers > 2 && !history.wallJumps && !history.forgetsLeases) {
+    // The lease (its next beat, and its end) and the sweep go on.
+    if (timers > 3 && !history.wallJumps && !history.forgetsLeases) {
       yield { invariant: 'I9', message: `${node} has ${timers} timers although nothing happens` }
     }
     if (held > open && !history.forgetsLeases) {

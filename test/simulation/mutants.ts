@@ -180,7 +180,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
     name: 'a run is not told that the session is lost',
     file: 'core/live.js',
     find: `        this.#released = error;
-        this.#run?.abandon();`,
+        this.#run?.abandon(error);`,
     replace: '        this.#released = error;',
     catches: 'I2',
   },

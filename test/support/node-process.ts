@@ -35,13 +35,18 @@ export class Cluster {
     return join(this.#folder, 'secret')
   }
 
-  async add(flags: readonly string[] = []): Promise<NodeProcess> {
+  /** `nodeFlags` are Node's own, before the program. */
+  async add(
+    flags: readonly string[] = [],
+    nodeFlags: readonly string[] = [],
+  ): Promise<NodeProcess> {
     const port = await freePort()
-    const node = await NodeProcess.start([
+    const own = [
       ...['--port', String(port), '--store', this.store, '--lease-ms', String(this.#leaseMs)],
       ...['--advertise', `http://127.0.0.1:${port}`, '--cluster-secret-file', this.#secretFile],
       ...flags,
-    ])
+    ]
+    const node = await NodeProcess.start(own, [...nodeFlags, CLI, 'serve'])
     this.nodes.push(node)
     return node
   }

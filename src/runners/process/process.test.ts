@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { isAlive } from '../../../test/support/processes.ts'
-import type { Holdfast, Limits, SessionHandle } from '../../core/index.ts'
+import type { Holdfast, Limits, SessionHandle, Store } from '../../core/index.ts'
 import { openHoldfast } from '../../open.ts'
+import { MemoryStore } from '../../stores/memory.ts'
 import { folderName } from '../folders.ts'
 import { ProcessRunner, type ProcessOptions } from './index.ts'
 
@@ -26,6 +27,7 @@ async function sessionOf(
   script: string,
   options: Partial<ProcessOptions> = {},
   limits: Partial<Limits> = {},
+  store: Store | string = 'memory:',
 ): Promise<SessionHandle> {
   const { args = [] } = options
   const agent = new ProcessRunner({
@@ -34,7 +36,7 @@ async function sessionOf(
     ...options,
     args: ['-e', script, '--', ...args],
   })
-  holdfast = await openHoldfast({ store: 'memory:', agents: { agent }, limits })
+  holdfast = await openHoldfast({ store, agents: { agent }, limits })
   return holdfast.resolve()
 }
 
@@ -160,6 +162,19 @@ describe('a program that is stopped', () => {
     await session.close()
     const second = Number(await readFile(report, 'utf8'))
     await expect.poll(() => isAlive(second)).toBe(false)
+  })
+
+  it('is killed at once when the lease is lost: another node waits for nobody', async () => {
+    const report = join(folder, 'pid')
+    const store = new MemoryStore()
+    const options = { killGraceMs: 3_600_000 }
+    const session = await sessionOf(deaf(report), options, { leaseMs: 500 }, store)
+    const turn = session.turn('go')
+    for await (const part of turn) if (part.startsWith('up')) break
+    const pid = Number(await readFile(report, 'utf8'))
+    store.beat = () => Promise.reject(new Error('nobody hears it'))
+    await expect(turn).rejects.toMatchObject({ code: 'lease_lost' })
+    await expect.poll(() => isAlive(pid)).toBe(false)
   })
 
   it('is gone when Holdfast is closed, and so is what it set free', async () => {

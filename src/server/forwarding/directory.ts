@@ -9,6 +9,8 @@ import type { Store } from '../../core/index.ts'
 export interface SharedStore extends Store {
   /** Where a living node is reached; null if it is gone, or did not say. */
   urlOf(node: string): Promise<string | null>
+  /** How many open sessions a node owns. */
+  owned(node: string): Promise<number>
   nodes(): Promise<readonly { name: string; url: string | null; leaseMs: number }[]>
 }
 

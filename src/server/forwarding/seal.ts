@@ -20,10 +20,13 @@ type Sealed = { readonly method: string; readonly url: string }
 
 export class Seal {
   readonly #secret: string
+  readonly #now: () => number
   readonly #judged = new WeakMap<IncomingMessage, boolean>()
 
-  constructor(secret: string) {
+  /** `now`: the same on all nodes, give or take. */
+  constructor(secret: string, now: () => number) {
     this.#secret = secret
+    this.#now = now
   }
 
   /** A name that all nodes give the same thing, and nobody else can guess. */
@@ -33,7 +36,7 @@ export class Seal {
   }
 
   make(request: Sealed): string {
-    const at = Date.now().toString(36)
+    const at = this.#now().toString(36)
     return `${at}.${this.#digest(at, request).toString('base64url')}`
   }
 
@@ -51,7 +54,7 @@ export class Seal {
     const shown = Buffer.from(digest, 'base64url')
     const expected = this.#digest(at, { method, url })
     if (shown.length !== expected.length || !timingSafeEqual(shown, expected)) return false
-    return Math.abs(Date.now() - Number.parseInt(at, 36)) <= SEAL_MS
+    return Math.abs(this.#now() - Number.parseInt(at, 36)) <= SEAL_MS
   }
 
   #digest(at: string, { method, url }: Sealed): Buffer {

@@ -12,6 +12,9 @@ import type { Database } from './database.ts'
 import { storeError } from './failures.ts'
 import type { Statements } from './statements.ts'
 
+/** JSON holds no control character: what stands between two bodies is in neither. */
+const BETWEEN_BODIES = '\u0001'
+
 type Position = { readonly epoch: number; readonly seq: number }
 
 export class Appends {
@@ -88,6 +91,7 @@ function bySession(one: Append, other: Append): number {
   return one.session < other.session ? -1 : 1
 }
 
+/** Written out here: the driver would look at, and mostly escape, every element of every array. */
 function valuesOf(round: readonly Append[]): unknown[] {
   const events: [number[], number[], string[]] = [[], [], []]
   const snapshots: [number[], number[], string[]] = [[], [], []]
@@ -96,16 +100,16 @@ function valuesOf(round: readonly Append[]): unknown[] {
     if (snapshot !== null) add(snapshots, index + 1, after + bodies.length, snapshot)
   })
   return [
-    round.map(({ session }) => storedName(session)),
-    round.map(({ epoch }) => epoch),
-    round.map(({ after }) => after),
-    round.map((append) => append.events.length),
-    round.map(({ at }) => at),
-    round.map(({ closed }) => closed),
-    round.map(({ pending }) => pending),
-    round.map(({ expiresAt }) => expiresAt),
-    ...events,
-    ...snapshots,
+    arrayOf(round, ({ session }) => quoted(storedName(session))),
+    arrayOf(round, ({ epoch }) => epoch),
+    arrayOf(round, ({ after }) => after),
+    arrayOf(round, (append) => append.events.length),
+    arrayOf(round, ({ at }) => at),
+    arrayOf(round, ({ closed }) => closed),
+    arrayOf(round, ({ pending }) => pending),
+    arrayOf(round, ({ expiresAt }) => expiresAt ?? 'NULL'),
+    ...columnsOf(events),
+    ...columnsOf(snapshots),
   ]
 }
 
@@ -113,4 +117,19 @@ function add(columns: [number[], number[], string[]], place: number, seq: number
   columns[0].push(place)
   columns[1].push(seq)
   columns[2].push(body)
+}
+
+function columnsOf([places, seqs, bodies]: [number[], number[], string[]]): string[] {
+  return [`{${places.join(',')}}`, `{${seqs.join(',')}}`, bodies.join(BETWEEN_BODIES)]
+}
+
+function arrayOf(
+  round: readonly Append[],
+  element: (append: Append) => string | number | boolean,
+): string {
+  return `{${round.map(element).join(',')}}`
+}
+
+function quoted(text: string): string {
+  return `"${text.replaceAll(/[\\"]/g, '\\$&')}"`
 }

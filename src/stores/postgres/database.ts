@@ -6,6 +6,7 @@
 import type { Pool, PoolClient, PoolConfig, QueryConfig, QueryResultRow } from 'pg'
 import { HoldfastError } from '../../core/errors.ts'
 import { isUnprepared, storeError } from './failures.ts'
+import { DatabaseTime, NOW } from './time.ts'
 
 export type PostgresStoreOptions = {
   /** `postgres://USER@HOST/DATABASE`; its query may say `schema` and `pool`, see below. */
@@ -59,6 +60,7 @@ export class Database implements Session {
   readonly #underWay = new Set<Promise<unknown>>()
   /** Until it shows that connections are shared by those who do not prepare statements for us. */
   #isPreparing = true
+  readonly time = new DatabaseTime()
   #closing: Promise<void> | null = null
 
   private constructor(pools: readonly [Pool, Pool], schema: string, rideOutMs: number) {
@@ -100,11 +102,17 @@ export class Database implements Session {
   }
 
   async #check(): Promise<void> {
-    const [found] = await this.query<Record<'version' | 'fsync' | 'commit', string>>(
+    // The first question waits for a connection too: the time is asked for when there is one.
+    await this.query('SELECT 1')
+    const askedAt = performance.now()
+    const [found] = await this.query<
+      Record<'version' | 'fsync' | 'commit', string> & { now: number }
+    >(
       `SELECT current_setting('server_version_num') AS version, current_setting('fsync') AS fsync,
-        current_setting('synchronous_commit') AS commit`,
+        current_setting('synchronous_commit') AS commit, ${NOW} AS now`,
     )
     if (found === undefined) throw new HoldfastError('internal', 'the database says nothing')
+    this.time.set(found.now, askedAt)
     if (Number(found.version) < VERSION_MIN) {
       const text = `PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`
       throw new HoldfastError('store_unavailable', text)

@@ -139,15 +139,15 @@ export class PostgresStore implements Store {
   async #claim(session: string, node: string): Promise<Claim> {
     const names = [storedName(session), storedName(node)]
     const [answer] = await this.#database.rideOut(() =>
-      this.#database.query<{ holder: string | null; granted: number | null }>(
-        this.#sql.claim,
-        names,
-      ),
+      this.#database.query<Claiming>(this.#sql.claim, names),
     )
     if (answer !== undefined && answer.holder !== null) {
       return { type: 'owned', node: nameFrom(answer.holder) }
     }
-    return this.#load(session, answer?.granted ?? null)
+    const claim = await this.#load(session, answer?.granted ?? null)
+    return claim.type === 'claimed' && answer?.lapsed === true
+      ? { ...claim, takenOver: true }
+      : claim
   }
 
   async #load(session: string, epoch: number | null): Promise<Claim> {
@@ -216,10 +216,28 @@ export class PostgresStore implements Store {
     return this.#nodes.list()
   }
 
+  /** How many open sessions a node owns. */
+  owned(node: string): Promise<number> {
+    return this.#nodes.owned(node)
+  }
+
+  /** The database's time, in milliseconds since 1970. */
+  now(): number {
+    return this.#database.time.now()
+  }
+
   close(): Promise<void> {
     this.#watchers.clear()
     return this.#database.close()
   }
+}
+
+type Claiming = {
+  /** Whose it is, unless it was granted. */
+  readonly holder: string | null
+  readonly granted: number | null
+  /** It was another node's, whose lease had ended. */
+  readonly lapsed: boolean | null
 }
 
 function foundExplicit(

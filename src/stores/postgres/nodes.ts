@@ -57,7 +57,13 @@ export class Nodes {
     }
     const ms = Number.isFinite(leaseMs) ? leaseMs : null
     const values = [storedName(node), this.#url, this.#version, ms]
-    await this.#database.queryLease(this.#sql.beat, values, answerMs)
+    const askedAt = performance.now()
+    const [answer] = await this.#database.queryLease<{ now: number }>(
+      this.#sql.beat,
+      values,
+      answerMs,
+    )
+    if (answer !== undefined) this.#database.time.set(answer.now, askedAt)
     this.#tidy()
   }
 
@@ -78,6 +84,13 @@ export class Nodes {
       this.#database.query<{ url: string | null }>(this.#sql.node, [name]),
     )
     return found?.url ?? null
+  }
+
+  /** How many open sessions it owns. Not tried again: it is only told. */
+  async owned(node: string): Promise<number> {
+    const name = storedName(node)
+    const [found] = await this.#database.query<{ count: number }>(this.#sql.owned, [name])
+    return found?.count ?? 0
   }
 
   async list(): Promise<readonly NodeRow[]> {

@@ -5,7 +5,7 @@
  * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index, so that nearly
  * all updates stay within their page. `due_at` stands in for `expires_at`, and `flagged` for
  * `pending`: hints that are never wrong in the direction that matters and that most turns need not
- * touch. Times are the nodes' own, in milliseconds; only leases are on the database's clock.
+ * touch. Times are in milliseconds, as the nodes have them from the database's clock.
  */
 import { createHash } from 'node:crypto'
 import { HoldfastError } from '../../core/errors.ts'
@@ -87,6 +87,100 @@ const STEPS: readonly string[] = [
     END IF;
     UPDATE $schema.sessions SET epoch = epoch + 1, owner = claimant WHERE number = held.number;
     RETURN QUERY SELECT NULL::text, held.epoch + 1;
+  END $body$;`,
+  // Owners change with claims only: no turn touches this index.
+  `CREATE INDEX sessions_by_owner ON $schema.sessions (owner) WHERE state = 'open';
+  DROP FUNCTION $schema.claim(text, text);
+  CREATE FUNCTION $schema.claim(wanted text, claimant text)
+    RETURNS TABLE (holder text, granted bigint, lapsed boolean) LANGUAGE plpgsql AS $body$
+  DECLARE
+    held $schema.sessions%ROWTYPE;
+    lease timestamptz;
+  BEGIN
+    -- Who only asks in vain locks nothing, and so writes nothing.
+    SELECT sessions.owner INTO holder FROM $schema.sessions AS sessions
+      JOIN $schema.nodes AS nodes ON nodes.name = sessions.owner
+      WHERE sessions.id = wanted AND sessions.state = 'open' AND sessions.owner <> claimant
+        AND nodes.lease_until > clock_timestamp();
+    IF FOUND THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+    -- Each statement sees what was committed before it: the leases are read after the lock is held.
+    SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
+    IF NOT FOUND OR held.state <> 'open' THEN
+      RETURN;
+    END IF;
+    SELECT lease_until INTO lease FROM $schema.nodes
+      WHERE name = held.owner AND name <> claimant;
+    IF lease > clock_timestamp() THEN
+      RETURN QUERY SELECT held.owner, NULL::bigint, false;
+      RETURN;
+    END IF;
+    UPDATE $schema.sessions SET epoch = epoch + 1, owner = claimant WHERE number = held.number;
+    -- Who gives its lease up leaves no row behind.
+    RETURN QUERY SELECT NULL::text, held.epoch + 1, lease IS NOT NULL;
+  END $body$;`,
+  // A function for the settings: a plan that was made while the table was small, and is kept by a
+  // connection until the next ANALYZE, would read the whole table for every group. So sessions are
+  // looked up by the index of their ids, in the order given, which is also the order of the locks.
+  `CREATE FUNCTION $schema.append(
+      ids text[], epochs bigint[], afters bigint[], counts bigint[], times bigint[],
+      closings boolean[], pendings boolean[], expiries bigint[],
+      event_places bigint[], event_seqs bigint[], event_bodies text,
+      snapshot_places bigint[], snapshot_seqs bigint[], snapshot_bodies text
+    ) RETURNS SETOF bigint LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $body$
+  DECLARE
+    -- By place: the number of the session that was appended to, or 0.
+    numbers bigint[] := array_fill(0::bigint, ARRAY[cardinality(ids)]);
+    -- JSON holds no control character, so U+0001 stands between two bodies.
+    events text[] := string_to_array(event_bodies, chr(1));
+    snapshots text[] := string_to_array(snapshot_bodies, chr(1));
+    moved record;
+  BEGIN
+    IF cardinality(events) <> cardinality(event_places)
+        OR cardinality(snapshots) <> cardinality(snapshot_places) THEN
+      RAISE EXCEPTION 'a body is not JSON';
+    END IF;
+    FOR moved IN
+      UPDATE $schema.sessions AS held SET
+        seq = given.after + given.count,
+        updated_at = given.at,
+        pending = given.pending AND NOT given.closed,
+        flagged = (held.flagged OR given.pending) AND NOT given.closed,
+        expires_at = CASE WHEN NOT given.closed THEN given.expires_at END,
+        due_at = CASE
+          WHEN given.closed THEN NULL
+          WHEN given.expires_at IS NULL THEN held.due_at
+          WHEN held.due_at <= given.expires_at AND held.due_at > given.at THEN held.due_at
+          ELSE given.expires_at
+        END,
+        state = CASE WHEN given.closed THEN 'closed' ELSE 'open' END,
+        owner = CASE WHEN NOT given.closed THEN held.owner END,
+        closed_at = CASE WHEN given.closed THEN given.at END
+      FROM unnest(ids, epochs, afters, counts, times, closings, pendings, expiries)
+        WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
+      WHERE held.id = given.id AND held.epoch = given.epoch AND held.seq = given.after
+        AND held.state = 'open'
+      RETURNING held.number, given.place
+    LOOP
+      numbers[moved.place] := moved.number;
+      RETURN NEXT moved.place;
+    END LOOP;
+    INSERT INTO $schema.events (session, seq, body)
+      SELECT numbers[event.place], event.seq, event.body
+        FROM unnest(event_places, event_seqs, events) AS event (place, seq, body)
+        WHERE numbers[event.place] > 0;
+    IF cardinality(snapshot_places) > 0 THEN
+      INSERT INTO $schema.snapshots (session, seq, body)
+        SELECT numbers[snapshot.place], snapshot.seq, snapshot.body
+          FROM unnest(snapshot_places, snapshot_seqs, snapshots)
+            AS snapshot (place, seq, body)
+          WHERE numbers[snapshot.place] > 0
+        ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, body = excluded.body;
+    END IF;
   END $body$;`,
 ]
 

@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto'
 import type { Named } from './database.ts'
 import { ROW_COLUMNS } from './rows.ts'
+import { NOW } from './time.ts'
 
 /** A page of a log ends when it has so much text, however few events that is. */
 const PAGE_BYTES = 1_048_576
@@ -49,8 +50,8 @@ function texts(schema: string) {
       SELECT number FROM created`,
     byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
       WHERE id = $1 OR (key = $2 AND state = 'open')`,
-    claim: `SELECT holder, granted FROM ${schema}.claim($1, $2)`,
-    append: appendText(sessions, events, snapshots),
+    claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2)`,
+    append: appendText(schema),
     positions: `SELECT id, epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
     load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
@@ -89,16 +90,16 @@ function texts(schema: string) {
     beat: `INSERT INTO ${nodes} (name, url, version, lease_until)
       VALUES ($1, $2, $3,
         coalesce(clock_timestamp() + $4::float8 * interval '1 millisecond', 'infinity'))
-      ON CONFLICT (name) DO UPDATE SET lease_until = excluded.lease_until`,
+      ON CONFLICT (name) DO UPDATE SET lease_until = excluded.lease_until
+      RETURNING ${NOW} AS now`,
     leave: `DELETE FROM ${nodes} WHERE name = $1`,
     node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_until > clock_timestamp()`,
     nodes: `SELECT nodes.name, nodes.url, nodes.version, nodes.started_at AS "startedAt",
         extract(epoch FROM nodes.lease_until - clock_timestamp())::float8 * 1000 AS "leaseMs",
-        count(sessions.number) AS sessions
-      FROM ${nodes} AS nodes
-      LEFT JOIN ${sessions} AS sessions
-        ON sessions.owner = nodes.name AND sessions.state = 'open'
-      GROUP BY nodes.name ORDER BY nodes.started_at, nodes.name`,
+        (SELECT count(*) FROM ${sessions} AS sessions
+          WHERE sessions.owner = nodes.name AND sessions.state = 'open') AS sessions
+      FROM ${nodes} AS nodes ORDER BY nodes.started_at, nodes.name`,
+    owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
     // Neither the flag nor the row of a dead node harms; both only cost those who look.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending
@@ -112,40 +113,11 @@ function texts(schema: string) {
  * $1 to $8: one entry per append. $9 to $11: one per event, and $12 to $14 one per snapshot, each
  * with the place of its append, from 1 on. Answers the places that were appended.
  */
-function appendText(sessions: string, events: string, snapshots: string): string {
-  return `WITH moved AS (
-      UPDATE ${sessions} AS held SET
-        seq = given.after + given.count,
-        updated_at = given.at,
-        pending = given.pending AND NOT given.closed,
-        flagged = (held.flagged OR given.pending) AND NOT given.closed,
-        expires_at = CASE WHEN NOT given.closed THEN given.expires_at END,
-        due_at = CASE
-          WHEN given.closed THEN NULL
-          WHEN given.expires_at IS NULL THEN held.due_at
-          WHEN held.due_at <= given.expires_at AND held.due_at > given.at THEN held.due_at
-          ELSE given.expires_at
-        END,
-        state = CASE WHEN given.closed THEN 'closed' ELSE 'open' END,
-        owner = CASE WHEN NOT given.closed THEN held.owner END,
-        closed_at = CASE WHEN given.closed THEN given.at END
-      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-          $6::boolean[], $7::boolean[], $8::bigint[])
-        WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
-      WHERE held.id = given.id AND held.epoch = given.epoch AND held.seq = given.after
-        AND held.state = 'open'
-      RETURNING held.number, given.place
-    ), logged AS (
-      INSERT INTO ${events} (session, seq, body)
-      SELECT moved.number, event.seq, event.body
-        FROM unnest($9::bigint[], $10::bigint[], $11::text[]) AS event (place, seq, body)
-        JOIN moved USING (place)
-    ), kept AS (
-      INSERT INTO ${snapshots} (session, seq, body)
-      SELECT moved.number, snapshot.seq, snapshot.body
-        FROM unnest($12::bigint[], $13::bigint[], $14::text[]) AS snapshot (place, seq, body)
-        JOIN moved USING (place)
-      ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, body = excluded.body
-    )
-    SELECT place FROM moved`
+function appendText(schema: string): string {
+  return `SELECT place FROM ${schema}.append(
+      $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+      $6::boolean[], $7::boolean[], $8::bigint[],
+      $9::bigint[], $10::bigint[], $11::text,
+      $12::bigint[], $13::bigint[], $14::text
+    ) AS place`
 }
