@@ -243,11 +243,9 @@ export class Authority implements Holder {
   /** The session's state, open or closed. */
   async view(id: string): Promise<Session> {
     const held = this.#held.get(id)
-    if (held !== undefined) {
-      // Who was frozen past its lease may not even know yet that another has gone on.
-      this.#lease.assertHeld()
-      return held.live.session
-    }
+    // Who was frozen past its lease may not even know yet that another has gone on.
+    if (held !== undefined) this.#lease.assertHeld()
+    if (held !== undefined) return held.live.session
     const { row } = await this.store.read(id, 0, 0)
     if (readableRow(row, id).state === 'open') {
       const live = await this.open(id).catch(nullIfClosed)
