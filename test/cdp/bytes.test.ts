@@ -125,7 +125,7 @@ describe('what is too large to be passed on', () => {
     const [client, other] = [await openPage(), await openPage()]
     const evaluate = (expression: string) =>
       client.client.ask('Runtime.evaluate', { expression }, client.sessionId)
-    for (const chars of [1_000_000, 5_000_000, 1_000_001, 60_000_000, 1_000_002]) {
+    for (const chars of [1_000_000, 5_000_000, 1_000_001, 20_000_000, 1_000_002]) {
       const { result, error } = await evaluate(`'x'.repeat(${chars})`)
       if (chars < 2_000_000) expect(result.result.value).toHaveLength(chars)
       else expect(error).toMatchObject({ code: -32000, message: expect.stringContaining('large') })

@@ -81,6 +81,32 @@ describe('a message that is only looked through', () => {
     agrees(text)
   })
 
+  it('may have long texts, with anything special in them at any place', () => {
+    const special = fc.constantFrom(
+      '"',
+      '\\',
+      '\n',
+      '\u001f',
+      '\\n',
+      '\\u00e9',
+      'é',
+      '\u2028',
+      '😀',
+    )
+    const long = fc.tuple(fc.nat(300), special, fc.nat(300), fc.nat(8))
+    fc.assert(
+      fc.property(long, ([before, piece, after, shift]) => {
+        const text = `${'x'.repeat(before)}${piece}${'y'.repeat(after)}`
+        const whole = `${' '.repeat(shift)}{"id":1,"method":"A.b","params":{"t":"${text}"}}`
+        agrees(whole)
+        expect(scan(Buffer.from(whole)) === null).toBe(parsed(whole) === null)
+        const cut = Buffer.from(`${'z'.repeat(shift)}${whole}`).subarray(shift)
+        expect(scan(cut) === null).toBe(parsed(whole) === null)
+      }),
+      { numRuns: 3_000 },
+    )
+  })
+
   it('may end anywhere', () => {
     const whole =
       '{"id":7,"method":"A.b","params":{"x":[true,null,-1.5e+3,"\\u00e9"]},"sessionId":"C"}'
@@ -99,6 +125,8 @@ describe('a message that is only looked through', () => {
     ['a comma too many', '{"id":1,"method":"A.b",}'],
     ['an id that is no integer', '{"id":1.0,"method":"A.b"}'],
     ['an id that is too large', '{"id":2147483648,"method":"A.b"}'],
+    ['an id with a zero before it', '{"id":01,"method":"A.b"}'],
+    ['an id that is only a sign', '{"id":-,"method":"A.b"}'],
     ['minus nothing', '{"id":-0,"method":"A.b"}'],
     ['a session that is no text', '{"id":1,"method":"A.b","sessionId":null}'],
     ['params that are a list', '{"id":1,"method":"A.b","params":[]}'],

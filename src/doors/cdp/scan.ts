@@ -22,12 +22,20 @@ const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d]
 
 /** Chromium takes no more than 300. */
 const DEPTH_MAX = 300
-/** An id is an int32; a longer one is for others to look at. */
-const ID_CHARS_MAX = 10
+/** An id is an int32. */
+const ID_DIGITS_MAX = 10
+/** A string of this length is looked through four bytes at a time from there on. */
+const LONG_BYTES = 64
 /** So long that no name of a method or a session is longer. */
 const NAME_CHARS_MAX = 128
 
-const WORDS = ['true', 'false', 'null']
+const WORDS = ['true', 'false', 'null'].map((word) => Buffer.from(word))
+const [ID, METHOD, SESSION_ID, PARAMS] = [
+  Buffer.from('"id"'),
+  Buffer.from('"method"'),
+  Buffer.from('"sessionId"'),
+  Buffer.from('"params"'),
+]
 const ESCAPED = new Set(Buffer.from('"\\/bfnrt'))
 
 /** Null: it is no command, or not a plain one. */
@@ -42,6 +50,7 @@ class Scanner {
   #method: string | null = null
   #sessionId: string | null = null
   #params: Buffer | null = null
+  #words: Int32Array | null = null
 
   constructor(text: Buffer) {
     this.#text = text
@@ -68,28 +77,32 @@ class Scanner {
     const colon = this.#space(nameEnd)
     if (this.#text[colon] !== COLON) return -1
     const start = this.#space(colon + 1)
-    switch (this.#latin(at + 1, nameEnd - 1)) {
-      case 'id':
-        return this.#takeId(start)
-      case 'method':
-        return this.#takeMethod(start)
-      case 'sessionId':
-        return this.#takeSession(start)
-      case 'params':
-        return this.#takeParams(start)
-      default:
-        return -1
+    if (this.#isWord(ID, at)) return this.#takeId(start)
+    if (this.#isWord(METHOD, at)) return this.#takeMethod(start)
+    if (this.#isWord(SESSION_ID, at)) return this.#takeSession(start)
+    return this.#isWord(PARAMS, at) ? this.#takeParams(start) : -1
+  }
+
+  #isWord(word: Buffer, at: number): boolean {
+    for (let index = 0; index < word.length; index += 1) {
+      if (this.#text[at + index] !== word[index]) return false
     }
+    return true
   }
 
   #takeId(start: number): number {
-    const end = this.#number(start)
-    if (this.#id !== null || end === -1 || end - start > ID_CHARS_MAX) return -1
-    const id = Number(this.#latin(start, end))
-    // Not 1.0, 1e3 or -0: equal to an id, but not written as one.
-    if (String(id) !== this.#latin(start, end) || (id | 0) !== id) return -1
-    this.#id = id
-    return end
+    const text = this.#text
+    const isNegative = text[start] === MINUS
+    const first = isNegative ? start + 1 : start
+    let [at, id] = [first, 0]
+    for (; isDigit(text[at] ?? 0); at += 1) id = id * 10 + (text[at] ?? 0) - ZERO
+    // Not 1.0, 1e3, 01 or -0: equal to an id, perhaps, but not written as one.
+    const isPlain =
+      at > first && at - first <= ID_DIGITS_MAX && !(text[first] === ZERO && at > start + 1)
+    const signed = isNegative ? -id : id
+    if (this.#id !== null || !isPlain || (signed | 0) !== signed) return -1
+    this.#id = signed
+    return at
   }
 
   #takeMethod(start: number): number {
@@ -141,8 +154,8 @@ class Scanner {
     if (byte === OPEN) return depth > DEPTH_MAX ? -1 : this.#object(start, depth)
     if (byte === OPEN_LIST) return depth > DEPTH_MAX ? -1 : this.#list(start, depth)
     if (byte === MINUS || isDigit(byte)) return this.#number(start)
-    const word = WORDS.find((each) => each === this.#latin(start, start + each.length))
-    return word === undefined ? -1 : start + word.length
+    for (const word of WORDS) if (this.#isWord(word, start)) return start + word.length
+    return -1
   }
 
   #latin(start: number, end: number): string {
@@ -186,12 +199,24 @@ class Scanner {
     const text = this.#text
     let at = start + 1
     for (;;) {
+      if (at - start > LONG_BYTES && (text.byteOffset + at) % 4 === 0) at = this.#skipPlain(at)
       const byte = text[at] ?? 0
       if (byte === QUOTE) return at + 1
       if (byte < 0x20) return -1
       at = byte === BACKSLASH ? this.#escape(at + 1) : at + 1
       if (at === -1) return -1
     }
+  }
+
+  /** The first four bytes, from here on, with one among them that may be special. */
+  #skipPlain(at: number): number {
+    const { buffer, byteOffset, length } = this.#text
+    const words = (this.#words ??= new Int32Array(buffer, 0, buffer.byteLength >> 2))
+    const first = (byteOffset + at) >> 2
+    const end = Math.min(words.length, (byteOffset + length) >> 2)
+    let word = first
+    while (word < end && !hasSpecial(words[word] ?? 0)) word += 1
+    return at + (word - first) * 4
   }
 
   #escape(at: number): number {
@@ -220,6 +245,15 @@ class Scanner {
     while (isDigit(this.#text[at] ?? 0)) at += 1
     return at === start ? -1 : at
   }
+}
+
+/** Whether one of four bytes may be a quote, a backslash or a control character. */
+function hasSpecial(word: number): boolean {
+  const [quote, slash] = [word ^ 0x22222222, word ^ 0x5c5c5c5c]
+  const control = ((word - 0x20202020) | 0) & ~word
+  const isQuote = ((quote - 0x01010101) | 0) & ~quote
+  const isSlash = ((slash - 0x01010101) | 0) & ~slash
+  return ((control | isQuote | isSlash) & 0x80808080) !== 0
 }
 
 function isDigit(byte: number): boolean {
