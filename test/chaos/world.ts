@@ -72,7 +72,11 @@ export class World {
     const world = new World(database, options)
     try {
       const seats = Array.from({ length: options.nodes }, () => world.#newSeat())
-      world.seats.push(...(await Promise.all(seats)))
+      // All of them: one that cannot start must not leave the others behind.
+      for (const made of await Promise.allSettled(seats)) {
+        if (made.status === 'fulfilled') world.seats.push(made.value)
+      }
+      await Promise.all(seats)
       return world
     } catch (thrown) {
       await world.close()

@@ -13,5 +13,5 @@ export function storeUnderTest(embedded: string): string {
 
 /** How many sessions are many: over a socket to a database each takes longer. */
 export function manySessions(embedded: number): number {
-  return freshStore === null ? embedded : embedded / 20
+  return freshStore === null ? embedded : embedded / 50
 }
