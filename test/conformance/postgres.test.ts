@@ -98,7 +98,10 @@ describe('opening', () => {
     })
   })
 
-  test('runs under a role that may only read and write rows', async () => {
+  test('runs under a role that may only read and write rows', async ({ skip }) => {
+    const own = 'SELECT rolcreaterole OR rolsuper AS may FROM pg_roles WHERE rolname = current_user'
+    const [{ may }] = await database.query(own)
+    skip(may !== true, 'who DATABASE_URL names may make no roles')
     await (await open()).close()
     const schema = schemaOf(url)
     const role = `node_${schema}`
@@ -122,14 +125,21 @@ describe('opening', () => {
       expect(await store.erase('session')).toBe(true)
       await store.close()
     } finally {
-      await database.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+      // Who made a role may not act for it, on newer versions, unless it says so.
+      await database.query(`
+        REVOKE ALL ON ALL TABLES IN SCHEMA ${schema} FROM ${role};
+        REVOKE ALL ON SCHEMA ${schema} FROM ${role};
+        DROP ROLE ${role}`)
     }
   })
 
   test('says what is wrong with a URL without repeating its password', async () => {
+    const misnamed = new URL(url)
+    misnamed.password = 's3cret'
+    misnamed.searchParams.set('schema', 'no good')
     const wrong = [
       'postgres://alice:s3cret@',
-      `${url.replace('holdfast@', 'alice:s3cret@')}&schema=no good`,
+      misnamed.href,
       'postgres://alice:s3cret@127.0.0.1:1/none',
     ]
     for (const one of wrong) {
@@ -150,7 +160,9 @@ describe('connections', () => {
     const reads = Array.from({ length: 200 }, () => store.read('nobody', 0, 1))
     await store.beat('node-a', 60_000)
     const [{ count }] = await database.query(
-      `SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'holdfast'`,
+      // Only those of this store: others may test on the same database.
+      `SELECT count(*)::int AS count FROM pg_stat_activity
+        WHERE application_name = 'holdfast' AND query LIKE '%${schemaOf(url)}%'`,
     )
     counted.push(count as number)
     await Promise.all(reads)
