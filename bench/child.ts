@@ -30,6 +30,8 @@ export class Child {
   }
 
   async stop(): Promise<void> {
+    // It may have ended by itself: a load has nothing more to do.
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return
     const gone = once(this.#process, 'exit')
     this.#process.kill('SIGKILL')
     await gone

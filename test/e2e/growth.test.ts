@@ -38,7 +38,7 @@ it('splits the log into partitions, and goes on with every session', async () =>
   const guide = readFileSync(join(ROOT, 'docs/guide/cluster.md'), 'utf8')
   const statements = /```sql\n(BEGIN;[^`]*events_whole[^`]*)```/.exec(guide)?.[1] ?? ''
   await database.query(statements.replaceAll('holdfast.', `${schema}.`))
-  const after = await openHoldfast({ store, limits: { retainMs: 0, sweepMs: 100 } })
+  const after = await openHoldfast({ store })
   for (const key of keys) {
     const id = await turns(after, key, 2)
     const { events } = await after.session(id).read(0, 100)
@@ -46,13 +46,16 @@ it('splits the log into partitions, and goes on with every session', async () =>
     expect(events.filter(({ body }) => body.includes('turn.done'))).toHaveLength(5)
     await after.session(id).close()
   }
+  await after.close()
+  // Closed first, then swept: a session may be erased before whoever closes it has looked at it.
+  const sweeper = await openHoldfast({ store, limits: { retainMs: 0, sweepMs: 100 } })
   const left = `SELECT count(*)::int AS rows, count(DISTINCT tableoid)::int AS parts
     FROM ${schema}.events`
   await expect.poll(() => database.query(left)).toEqual([{ rows: 0, parts: 0 }])
   const tables = `SELECT count(*)::int AS count FROM pg_inherits
     WHERE inhparent = '${schema}.events'::regclass`
   expect(await database.query(tables)).toEqual([{ count: 16 }])
-  await after.close()
+  await sweeper.close()
 })
 
 it('archives what is closed, and proves the archive whole', async () => {
