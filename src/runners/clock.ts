@@ -28,14 +28,21 @@ const ID_BYTES = 16
 const pool = Buffer.alloc(ID_BYTES * 256)
 let used = pool.length
 
+function drawId(): string {
+  if (used === pool.length) {
+    randomFillSync(pool)
+    used = 0
+  }
+  used += ID_BYTES
+  return pool.toString('base64url', used - ID_BYTES, used)
+}
+
 export const systemEntropy: Entropy = {
   id() {
-    if (used === pool.length) {
-      randomFillSync(pool)
-      used = 0
-    }
-    used += ID_BYTES
-    return pool.toString('base64url', used - ID_BYTES, used)
+    let id = drawId()
+    // On a command line that would be a flag, and no id.
+    while (id.startsWith('-')) id = drawId()
+    return id
   },
 }
 

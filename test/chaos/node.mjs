@@ -59,7 +59,7 @@ function watchOver(store) {
 }
 
 const store = await openPostgresStore({ url, schema, advertise })
-PLANTED[bug](store, { url, schema })
+await PLANTED[bug](store, { url, schema })
 watchOver(store)
 const ticker = fileURLToPath(new URL('ticker.mjs', import.meta.url))
 const program = processRunner({

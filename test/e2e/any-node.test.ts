@@ -170,6 +170,7 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const id = await conversation()
     return [`/v1/conversations/${id}/items`, {}, { body: { data: [{}, {}] } }]
   },
+  listBrowsers: local('/v1/browsers'),
   listModels: local('/v1/models'),
   getModel: local('/v1/models/echo'),
   getOpenApi: local('/openapi.json'),
