@@ -103,7 +103,8 @@ export class Ledger {
   readonly #limits: Limits
   #session: Session
   #snapshotSeq: number
-  /** Characters of events since the last snapshot. */
+  /** Characters of the last snapshot, if it was made here, and of the events since. */
+  #snapshotChars = 0
   #tailChars = 0
   #mailbox: Envelope[] = []
   #committing: Batch | null = null
@@ -190,13 +191,14 @@ export class Ledger {
   }
 
   #appendOf({ session, events, bodies }: Batch): Append {
-    const due = this.#snapshotDue(session.seq, bodies)
+    const snapshot = this.#snapshotDue(session.seq, bodies) ? JSON.stringify(session) : null
+    if (snapshot !== null) this.#snapshotChars = snapshot.length
     return {
       session: session.id,
       epoch: this.epoch,
       after: session.seq - events.length,
       events: bodies,
-      snapshot: due ? JSON.stringify(session) : null,
+      snapshot,
       at: session.updatedAt,
       closed: session.closed !== null,
       pending: isPending(session),
@@ -207,7 +209,10 @@ export class Ledger {
   #snapshotDue(seq: number, bodies: readonly string[]): boolean {
     const { snapshotEvery, snapshotChars } = this.#limits
     for (const { length } of bodies) this.#tailChars += length
-    if (seq - this.#snapshotSeq < snapshotEvery && this.#tailChars < snapshotChars) return false
+    // One that many hold is large: it is not written again for less than its own length of events.
+    const isWorthIt = this.#tailChars >= this.#snapshotChars
+    const isDue = seq - this.#snapshotSeq >= snapshotEvery && isWorthIt
+    if (!isDue && this.#tailChars < snapshotChars) return false
     this.#snapshotSeq = seq
     this.#tailChars = 0
     return true

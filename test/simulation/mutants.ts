@@ -101,8 +101,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a snapshot is of the state before its events',
     file: 'core/ledger.js',
-    find: 'due ? JSON.stringify(session) : null',
-    replace: 'due ? JSON.stringify(this.#session) : null',
+    find: 'bodies) ? JSON.stringify(session) : null',
+    replace: 'bodies) ? JSON.stringify(this.#session) : null',
     catches: 'I4',
   },
   {
