@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { createSession, decide, evolve, type Command, type Session } from './session.ts'
+import {
+  createSession,
+  decide,
+  evolve,
+  type Command,
+  type Session,
+  type SessionEvent,
+} from './session.ts'
 
 function session(...commands: readonly Command[]): Session {
   const life = { reconnect: 'resume', exclusive: false, graceMs: 1_000, ttlMs: null } as const
@@ -44,6 +51,13 @@ describe('clients that have their tokens', () => {
       [['a2', 'a1'], null],
       [['b2'], 'b1'],
     ])
+  })
+
+  it('are known from a log that names each in an event of its own', () => {
+    const before = session(attach('a'), resume('a'))
+    const stored = { type: 'attachment.confirmed', attachment: 'a', seq: before.seq + 1, at: 0 }
+    const { attachments } = evolve(before, stored as unknown as SessionEvent)
+    expect(attachments).toMatchObject([{ tokens: ['a2'], retired: 'a1' }])
   })
 
   it('are not confirmed for another connection, twice, or once they are gone', () => {

@@ -315,7 +315,7 @@ function unknownAttachment(): HoldfastError {
 
 export function foldAttachment(session: Folding, event: AttachmentEvent): void {
   if (event.type === 'attachment.opened') return foldOpened(session, event)
-  if (event.type === 'attachment.confirmed') return foldConfirmed(session, event.attachments)
+  if (event.type === 'attachment.confirmed') return foldConfirmed(session, confirmedIn(event))
   const { attachment: id } = event
   const index = indexOf(session.attachments, id)
   const attachment = session.attachments[index]
@@ -342,6 +342,14 @@ function foldOpened(
   const by = link === undefined ? {} : { link }
   session.attachments = [...session.attachments, { id, role, answers, ...fresh, ...by }]
   if (link !== undefined) foldLinkUse(session, link)
+}
+
+/** A log that was begun before there were crowds names one, in `attachment`. */
+function confirmedIn(event: object): readonly string[] {
+  const { attachments, attachment = '' } = event as Partial<Record<'attachment', string>> & {
+    readonly attachments?: readonly string[]
+  }
+  return attachments ?? [attachment]
 }
 
 function foldConfirmed(session: Folding, confirmed: readonly string[]): void {

@@ -115,7 +115,8 @@ function gist(event: SessionEvent): string {
     case 'attachment.detached':
       return event.attachment.slice(0, 6)
     case 'attachment.confirmed':
-      return event.attachments.map((id) => id.slice(0, 6)).join(', ')
+      // Not in a log that was begun before crowds were recorded together.
+      return (event.attachments ?? []).map((id) => id.slice(0, 6)).join(', ')
     case 'link.created':
       return event.scopes.join(', ')
     case 'link.revoked':

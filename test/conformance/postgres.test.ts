@@ -71,6 +71,20 @@ describe('opening', () => {
     }
   })
 
+  test('waits for who migrates longer than for any other statement', async () => {
+    const other = new pg.Client(url)
+    await other.connect()
+    await other.query('SELECT pg_advisory_lock(7420001)')
+    const impatient = new URL(url)
+    impatient.searchParams.set('statement_timeout', '200')
+    impatient.searchParams.set('query_timeout', '300')
+    const opening = open({ url: impatient.href })
+    opening.catch(() => undefined)
+    await other.query('SELECT pg_sleep(1)')
+    await other.end()
+    expect((await opening).now()).toBeGreaterThan(0)
+  })
+
   test('refuses a schema of a newer Holdfast, and one whose steps differ', async () => {
     await (await open()).close()
     await database.query(`UPDATE ${schemaOf(url)}.migrations SET checksum = 'changed'`)
@@ -191,11 +205,15 @@ describe('a group', () => {
     for (let n = 1; n <= groups; n += 1) await store.append(ids.map((id) => append(id, n)))
     // A server tells what it counted when the connection has ended, and a moment later.
     await store.close()
-    const counts = `SELECT n_tup_upd::int AS updated, seq_tup_read::int AS swept
-      FROM pg_stat_user_tables WHERE schemaname = '${schemaOf(url)}' AND relname = 'sessions'`
+    const counts = `SELECT n_tup_upd::int AS updated, seq_tup_read::int AS swept, (
+        SELECT sum(idx_tup_read)::int FROM pg_stat_user_indexes AS indexes
+          WHERE indexes.relid = tables.relid AND indexrelname <> 'sessions_id_key'
+      ) AS "readElsewhere"
+      FROM pg_stat_user_tables AS tables
+      WHERE schemaname = '${schemaOf(url)}' AND relname = 'sessions'`
     await expect
       .poll(async () => database.query(counts), { timeout: 10_000 })
-      .toEqual([{ updated: groups * ids.length, swept: 0 }])
+      .toEqual([{ updated: groups * ids.length, swept: 0, readElsewhere: 0 }])
   })
 
   test('refuses a body that is not JSON instead of taking it for two', async () => {

@@ -34,7 +34,7 @@ export function isUndone(code: string, details: Readonly<Record<string, unknown>
   return code === 'not_owner' || (code === 'draining' && details['stopped'] !== true)
 }
 
-/** The connection was never made. */
+/** Why a connection was never made. */
 const UNREACHED: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'EHOSTUNREACH',
@@ -163,8 +163,10 @@ function watchOver(
   }
 }
 
+/** A connection that was made and then fell silent ends with the same codes, while it is read. */
 function isUnreached(thrown: unknown): boolean {
-  return UNREACHED.has((thrown as NodeJS.ErrnoException).code ?? '')
+  const { code = '', syscall = 'connect' } = thrown as NodeJS.ErrnoException
+  return UNREACHED.has(code) && (syscall === 'connect' || syscall === 'getaddrinfo')
 }
 
 /** Doing it twice comes to the same. */

@@ -177,16 +177,16 @@ export class Database implements Session {
     }
   }
 
-  /** All or nothing. Not tried again. */
-  async transaction(work: (session: Session) => Promise<void>): Promise<void> {
+  /** All or nothing, each statement within `answerMs`. Not tried again. */
+  async transaction(answerMs: number, work: (session: Session) => Promise<void>): Promise<void> {
     this.#assertOpen()
     let client: PoolClient | undefined
     try {
       client = await this.#pool.connect()
       // Of a connection that breaks, the next query tells too; without this the process would end.
       client.on('error', ignore)
-      await client.query('BEGIN')
-      await work(sessionOf(client))
+      await client.query(`BEGIN; SET LOCAL statement_timeout = ${answerMs}`)
+      await work(sessionOf(client, answerMs))
       await client.query('COMMIT')
       client.off('error', ignore)
       client.release()
@@ -244,12 +244,13 @@ function closedError(): HoldfastError {
   return new HoldfastError('store_unavailable', 'the store is closed')
 }
 
-function sessionOf(client: PoolClient): Session {
+function sessionOf(client: PoolClient, answerMs: number): Session {
   return {
     query: async <Row extends QueryResultRow>(sql: string | Named, values: unknown[] = []) => {
       const query = typeof sql === 'string' ? { text: sql } : sql
+      const bounded = { ...query, query_timeout: answerMs }
       // Without values several statements may stand in one text.
-      return (await client.query<Row>(values.length === 0 ? query.text : { ...query, values })).rows
+      return (await client.query<Row>(values.length === 0 ? bounded : { ...bounded, values })).rows
     },
   }
 }

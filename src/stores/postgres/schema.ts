@@ -162,8 +162,10 @@ const STEPS: readonly string[] = [
         closed_at = CASE WHEN given.closed THEN given.at END
       FROM unnest(ids, epochs, afters, counts, times, closings, pendings, expiries)
         WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
+      -- The state is looked at in a way that no index of open sessions fits: a plan could take all
+      -- of one for the few that are given.
       WHERE held.id = given.id AND held.epoch = given.epoch AND held.seq = given.after
-        AND held.state = 'open'
+        AND held.state || '' = 'open'
       RETURNING held.number, given.place
     LOOP
       numbers[moved.place] := moved.number;
@@ -186,12 +188,14 @@ const STEPS: readonly string[] = [
 
 /** Any number of our own: whoever holds it migrates, everybody else waits. */
 const MIGRATION_LOCK = 7_420_001
+/** Of one statement: a large table takes its time, and so does waiting for who is at it. */
+const MIGRATION_MS = 3_600_000
 
 /** Brings the schema to the latest step, in one transaction, or refuses it. */
 export async function migrate(database: Database): Promise<void> {
   // Without a lock and without rights to create anything: the usual case.
   if ((await appliedSteps(database, database)).length === STEPS.length) return
-  await database.transaction(async (session) => {
+  await database.transaction(MIGRATION_MS, async (session) => {
     await session.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
     await createSchema(database, session)
     await session.query(`CREATE TABLE IF NOT EXISTS ${database.schema}.migrations (
