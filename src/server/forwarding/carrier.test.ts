@@ -22,8 +22,8 @@ function fellSilent(code: string): Error {
   return Object.assign(new Error(`read ${code}`), { code, syscall: 'read' })
 }
 
-function turn(headers: Record<string, string> = {}): Exchange {
-  const request = { method: 'POST', url: '/v1/keys/a/turns', headers, rawHeaders: ['Host', 'a'] }
+function turn(headers: Record<string, string> = {}, url = '/v1/keys/a/turns'): Exchange {
+  const request = { method: 'POST', url, headers, rawHeaders: ['Host', 'a'] }
   const body = async (): Promise<Buffer> => Buffer.from('{"input":"once"}')
   return { request, response: new PassThrough(), body } as unknown as Exchange
 }
@@ -48,7 +48,11 @@ test('I11: what reached an owner that then fell silent is not sent again', async
   try {
     for (const code of ['ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'ECONNRESET']) {
       await expect(carry(code, turn())).rejects.toMatchObject({ code: 'owner_unreachable' })
-      await expect(carry(code, turn({ 'idempotency-key': 'a' }))).resolves.toBe(false)
+      const keyed = { 'idempotency-key': 'a' }
+      await expect(carry(code, turn(keyed))).resolves.toBe(false)
+      await expect(carry(code, turn(keyed, '/v1/responses'))).resolves.toBe(false)
+      const elsewhere = turn(keyed, '/v1/sessions')
+      await expect(carry(code, elsewhere)).rejects.toMatchObject({ code: 'owner_unreachable' })
     }
   } finally {
     unsubscribe('net.client.socket', note)

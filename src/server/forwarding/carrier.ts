@@ -34,6 +34,9 @@ export function isUndone(code: string, details: Readonly<Record<string, unknown>
   return code === 'not_owner' || (code === 'draining' && details['stopped'] !== true)
 }
 
+/** Where an `Idempotency-Key` is looked at. */
+const TURNS = /^\/v1\/(?:chat\/completions|responses|.*\/turns)(?:\?|$)/
+
 /** Why a connection was never made. */
 const UNREACHED: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
@@ -171,7 +174,8 @@ function isUnreached(thrown: unknown): boolean {
 
 /** Doing it twice comes to the same. */
 function isHarmless({ request }: Exchange): boolean {
-  return request.method === 'GET' || request.headers['idempotency-key'] !== undefined
+  const { method, url = '', headers } = request
+  return method === 'GET' || (TURNS.test(url) && headers['idempotency-key'] !== undefined)
 }
 
 function passedOn(rawHeaders: readonly string[]): string[] {
