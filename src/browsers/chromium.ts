@@ -12,6 +12,8 @@ import { PipeConnection } from './pipe.ts'
 
 const FLAGS = [
   '--headless',
+  // Else the middle button pastes what any other client of this browser has selected last.
+  '--blink-settings=selectionClipboardBufferAvailable=false',
   '--remote-debugging-pipe',
   '--no-startup-window',
   '--no-first-run',

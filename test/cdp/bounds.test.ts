@@ -8,6 +8,7 @@ let server: CdpServer
 beforeAll(async () => {
   const cdpLimits = {
     targetsMax: 5,
+    openingMax: 2,
     contextsMax: 4,
     sessionsMax: 8,
     clientsMax: 3,
@@ -42,6 +43,20 @@ describe('a client that asks for all at once', () => {
     expect(browserContextIds).toHaveLength(3)
     await client.send('Target.disposeBrowserContext', { browserContextId: browserContextIds[0] })
     expect(await client.ask('Target.createBrowserContext')).toHaveProperty('result')
+    client.close()
+  })
+
+  it('gets its pages a few at a time, and others are heard meanwhile', async () => {
+    const client = await RawCdp.open(server.socketUrl)
+    let opened = 0
+    const pages = manyTimes(5, async () => {
+      await client.send('Target.createTarget', { url: 'about:blank' })
+      opened += 1
+    })
+    await client.send('Browser.getVersion')
+    expect(opened).toBeLessThan(5)
+    await pages
+    expect((await client.send('Target.getTargets')).targetInfos).toHaveLength(5)
     client.close()
   })
 

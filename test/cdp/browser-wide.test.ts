@@ -53,6 +53,8 @@ describe('the clipboard', () => {
     const keys: [string, object][] = [
       ['Input.dispatchKeyEvent', { type: 'keyDown', commands: ['Paste'] }],
       ['Input.dispatchKeyEvent', { type: 'keyDown', commands: ['selectAll', 'pasteAsPlainText'] }],
+      ['Input.dispatchKeyEvent', { type: 'keyDown', key: 'Paste', code: 'Paste' }],
+      ['Input.dispatchKeyEvent', { type: 'keyDown', key: 'Paste' }],
       ['Input.dispatchKeyEvent', { type: 'rawKeyDown', modifiers: 6, windowsVirtualKeyCode: 86 }],
       ['Browser.setPermission', granted({ name: 'clipboard-read' })],
       [
@@ -67,6 +69,20 @@ describe('the clipboard', () => {
     }
     const read = await page.evaluate(`navigator.clipboard.readText().catch(({ name }) => name)`)
     expect([read, await page.locator('textarea').inputValue()]).toEqual(['NotAllowedError', ''])
+    await Promise.all([one.browser.close(), other.browser.close()])
+  })
+
+  it('of what is selected is not pasted by the middle button, which works for all else', async () => {
+    const [one, other] = await Promise.all([noteOf(shared), noteOf(shared)])
+    await one.page.locator('textarea').fill('secret')
+    await one.page.locator('textarea').dblclick({ position: { x: 12, y: 12 } })
+    const selected = await one.page.evaluate(`getSelection().toString()`)
+    const { page } = other
+    const clicked = page.evaluate(`new Promise((resolve) =>
+      addEventListener('auxclick', ({ button }) => setTimeout(() => resolve(button), 50)))`)
+    await page.locator('textarea').click({ button: 'middle' })
+    expect([selected, await clicked]).toEqual(['secret', 1])
+    expect(await page.locator('textarea').inputValue()).toBe('')
     await Promise.all([one.browser.close(), other.browser.close()])
   })
 

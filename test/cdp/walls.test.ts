@@ -154,6 +154,33 @@ it('downloads that frames begin are told to those whose frames they are', async 
   other.close()
 })
 
+it('a page that hangs keeps nothing of the search for the frame of a download', async () => {
+  const [client, hung] = [await RawCdp.open(server.socketUrl), await RawCdp.open(server.socketUrl)]
+  const stuck = await pageOf(hung, siteUrl)
+  hung.say(
+    JSON.stringify({
+      id: 1_000,
+      method: 'Runtime.evaluate',
+      params: { expression: 'for (;;);' },
+      sessionId: stuck.sessionId,
+    }),
+  )
+  const { sessionId } = await pageOf(client)
+  await client.send('Page.enable', {}, sessionId)
+  await client.send('Page.navigate', { url: await framedPage() }, sessionId)
+  await client.until(({ method }) => method === 'Page.loadEventFired')
+  const behavior = { behavior: 'allow', downloadPath: folder, eventsEnabled: true }
+  await client.send('Browser.setDownloadBehavior', behavior)
+  const expression = `frames[0].location.href = '/file-hung'`
+  await client.send('Runtime.evaluate', { expression }, sessionId)
+  await client.until(({ method }) => method === 'Browser.downloadWillBegin')
+  client.close()
+  hung.close()
+  await expect
+    .poll(() => server.server.browserCounts(), { timeout: 10_000 })
+    .toMatchObject({ sessions: 0, waiting: 0 })
+})
+
 it('Puppeteer has its downloads, while others have theirs', async () => {
   const other = await RawCdp.open(server.socketUrl)
   const behavior = { behavior: 'allow', downloadPath: folder, eventsEnabled: true }

@@ -1,6 +1,7 @@
 /**
  * The clipboard is one for all clients of a browser. Any page may write to it, so what is kept from
- * those who share a browser is reading: by permission, by the keys for paste, by the command.
+ * those who share a browser is reading: by permission, by the keys for paste, by the command. What
+ * is selected, and pasted by the middle button, is another one: browsers are started without it.
  */
 import type { Params } from './command.ts'
 import type { Request, Rule } from './request.ts'
@@ -10,17 +11,20 @@ const WHY = 'the clipboard'
 /** Bits of `modifiers`, and keys as Windows counts them: what the browser goes by. */
 const [CONTROL, META, SHIFT] = [2, 4, 8]
 const [KEY_V, KEY_INSERT] = [86, 45]
+const PASTE = /paste/i
 
 /** Types by which `Browser.grantPermissions` lets a page read it, or see what others show. */
 const GRANTS_MORE: ReadonlySet<unknown> = new Set(['clipboardReadWrite', 'displayCapture'])
 
-function isPaste({ modifiers, windowsVirtualKeyCode, commands }: Params): boolean {
+function isPaste({ modifiers, windowsVirtualKeyCode, key: name, code, commands }: Params): boolean {
+  // A key of its own on some keyboards. By its name alone: it needs no number.
+  if (PASTE.test(String(name)) || PASTE.test(String(code))) return true
   const held = Number(modifiers ?? 0)
   const key = Number(windowsVirtualKeyCode ?? 0)
   if (key === KEY_V && (held & (CONTROL | META)) !== 0) return true
   if (key === KEY_INSERT && (held & SHIFT) !== 0) return true
   // On macOS a key comes with the editing commands that it stands for.
-  return Array.isArray(commands) && commands.some((name) => /paste/i.test(String(name)))
+  return Array.isArray(commands) && commands.some((command) => PASTE.test(String(command)))
 }
 
 function letsRead({ permission, setting }: Params): boolean {

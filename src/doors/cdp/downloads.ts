@@ -4,6 +4,7 @@
  * for in the pages. Until it is found, what is told of the download waits.
  */
 import type { Host } from './host.ts'
+import type { Reply } from './link.ts'
 import type { Tenant } from './tenant.ts'
 
 /** Downloads that are remembered: the newest. */
@@ -56,25 +57,55 @@ export class Downloads {
 
   async #search(frame: string): Promise<Tenant | null> {
     const targets = this.#host.targets.all().filter(({ type }) => FRAMED.has(type))
-    const found = targets.map(async ({ targetId }) => {
-      if (!(await this.#hasFrame(targetId, frame))) throw new Error('not here')
-      return this.#tenantOf(targetId)
+    const looks = targets.map(({ targetId }) => new Look(this.#host, targetId))
+    const found = looks.map(async (look) => {
+      const frames = await look.frames().finally(() => look.end())
+      if (!isIn(frames, frame)) throw new Error('not here')
+      return this.#tenantOf(look.target)
     })
     // A page that hangs does not answer; the one that has the frame has just begun a download.
-    return Promise.any(found).catch(() => null)
+    const owner = await Promise.any(found).catch(() => null)
+    for (const look of looks) look.end()
+    return owner
+  }
+}
+
+/** A look into a target, in a session of the door's own. */
+class Look {
+  readonly #host: Host
+  readonly target: string
+  #session: string | null = null
+  #asked = 0
+  #isOver = false
+
+  constructor(host: Host, target: string) {
+    this.#host = host
+    this.target = target
   }
 
-  /** Looks into a target, in a session of the door's own. */
-  async #hasFrame(targetId: string, frame: string): Promise<boolean> {
+  async frames(): Promise<FrameTree> {
     const { link } = this.#host
-    const attach = { targetId, flatten: true }
+    const attach = { targetId: this.target, flatten: true }
     const { sessionId } = await link.command('Target.attachToTarget', attach)
-    try {
-      const { frameTree } = await link.command('Page.getFrameTree', {}, String(sessionId))
-      return isIn(frameTree as FrameTree, frame)
-    } finally {
-      this.#host.detach('', String(sessionId))
-    }
+    const session = String(sessionId)
+    if (this.#isOver) this.#host.detach('', session)
+    if (this.#isOver) throw new Error('nobody waits for it any more')
+    this.#session = session
+    return new Promise((resolve, reject) => {
+      const read = ({ result }: Reply): void => {
+        if (result === undefined) reject(new Error('it has none'))
+        else resolve(result['frameTree'] as FrameTree)
+      }
+      this.#asked = link.ask('Page.getFrameTree', {}, read, session)
+    })
+  }
+
+  /** Whether it has answered or not: who hangs never does. */
+  end(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#host.link.forget(this.#asked)
+    if (this.#session !== null) this.#host.detach('', this.#session)
   }
 }
 

@@ -15,6 +15,8 @@ export const CDP_LIMITS = {
   /** Sessions of one client; pages, contexts and clients of one browser session. */
   sessionsMax: 4_096,
   targetsMax: 512,
+  /** Pages that one browser session has the browser open at once; more wait for their turn. */
+  openingMax: 8,
   contextsMax: 256,
   clientsMax: 1_024,
   /** What a command may say that makes a page or a context. */

@@ -56,8 +56,6 @@ type Pending = {
 /** How a command goes: by whose share, and who reads the reply instead of its being passed on. */
 export type Way = Pick<Pending, 'share' | 'read'>
 
-type Asked = { readonly method: string; readonly params: Params; readonly session?: string }
-
 type Parsed = Reply & {
   readonly id?: number
   readonly method?: string
@@ -74,7 +72,7 @@ export class Link {
 
   constructor(sender: Sender, limits: CdpLimits) {
     // Whatever the browser itself is asked, it answers in the order in which it was asked.
-    const askForSign = (onSign: () => void): void => this.ask('Browser.getVersion', {}, onSign)
+    const askForSign = (onSign: () => void): void => void this.ask('Browser.getVersion', {}, onSign)
     this.#uplink = new Uplink({ sender, limits, askForSign })
   }
 
@@ -130,7 +128,7 @@ export class Link {
     return id
   }
 
-  /** The client that asked is gone. */
+  /** Whoever asked is gone, or waits no longer. */
   forget(id: number): void {
     this.#settle(id)
   }
@@ -147,16 +145,13 @@ export class Link {
     this.#uplink.leave(share)
   }
 
-  /** A command of the door itself; its reply comes in order with all else. */
-  ask(method: string, params: Params, read: (reply: Reply) => void, session = ''): void {
-    this.askFor(null, { method, params, session }, read)
-  }
-
-  /** The same for a client, by the share it has of the way up. */
-  askFor(share: Share | null, asked: Asked, read: (reply: Reply) => void): void {
-    if (this.#closed !== null) return read({ error: this.#fault() })
-    const { method, params, session = '' } = asked
-    this.#send({ from: null, id: 0, read, share, bytes: 0 }, (id) => [
+  /** A command of the door itself; its reply comes in order with all else. Returns its id. */
+  ask(method: string, params: Params, read: (reply: Reply) => void, session = ''): number {
+    if (this.#closed !== null) {
+      read({ error: this.#fault() })
+      return 0
+    }
+    return this.#send({ from: null, id: 0, read, share: null, bytes: 0 }, (id) => [
       written(id, method, params, session),
     ])
   }

@@ -22,7 +22,11 @@ export const FULL = {
   contexts: { code: -32000, message: 'there are too many browser contexts' },
 } as const
 
+const OVER = { code: -32000, message: 'the session is over' } as const
+
 const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
+
+type ToOpen = { readonly params: Params; readonly read: (reply: Reply) => void }
 
 export class Tenant {
   readonly host: Host
@@ -40,6 +44,9 @@ export class Tenant {
   /** Pages and contexts that the browser was asked for: they count as if they were there. */
   #pagesExpected = 0
   #contextsExpected = 0
+  /** Pages that are asked for one after the other, and how many the browser is opening. */
+  readonly #toOpen: ToOpen[] = []
+  #opening = 0
   #firstPage: Promise<void> | null = null
 
   constructor(parts: Pick<Tenant, 'host' | 'session' | 'home' | 'limits'>) {
@@ -90,9 +97,21 @@ export class Tenant {
     }
     if (this.#isLarge(params)) return read({ error: TOO_LARGE })
     this.#pagesExpected += 1
-    this.host.link.ask('Target.createTarget', params, (reply) => {
+    this.#toOpen.push({ params, read })
+    this.#openNext()
+  }
+
+  /** Each takes the browser a while, and nobody else is heard meanwhile: few at a time. */
+  #openNext(): void {
+    if (this.#opening >= this.limits.openingMax) return
+    const next = this.#toOpen.shift()
+    if (next === undefined) return
+    this.#opening += 1
+    this.host.link.ask('Target.createTarget', next.params, (reply) => {
+      this.#opening -= 1
       this.#pagesExpected -= 1
-      read(reply)
+      next.read(reply)
+      this.#openNext()
     })
   }
 
@@ -160,6 +179,7 @@ export class Tenant {
 
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
+    for (const { read } of this.#toOpen.splice(0)) read({ error: OVER })
     for (const context of this.contexts) this.dispose(context)
   }
 
