@@ -86,13 +86,13 @@ export class Lease {
     this.#watchEnd()
   }
 
-  /** In time, whatever became of the beats; and a moment later, for a timer may be a bit early. */
+  /** In time, whatever became of the beats. A timer of a busy process may well be early. */
   #watchEnd(): void {
     const { clock, counters } = this.#holder
     this.#cancelEnd()
     if (!this.ends || this.#stopped) return
     this.#cancelEnd = clock.after(this.#heldUntil - clock.monotonic() + 1, () => {
-      if (this.held) return
+      if (this.held) return this.#watchEnd()
       counters.leasesLost += 1
       this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
     })

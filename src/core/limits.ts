@@ -67,8 +67,8 @@ export const LIMITS = {
   /** How long a closed session's log is kept before it is erased; the id stays refused for ever. */
   retainMs: 30 * 86_400_000,
   /**
-   * Events between two snapshots of a session, or as many as are as long as a snapshot: what opening
-   * it has to read at most.
+   * Events between two snapshots of a session, or as many as are as long as a snapshot: what
+   * opening it has to read at most.
    */
   snapshotEvery: 200,
   /** Or so many characters of events. */

@@ -1,0 +1,48 @@
+import { expect, it } from 'vitest'
+import { MemoryStore } from '../stores/memory.ts'
+import type { Clock } from './clock.ts'
+import { Counters } from './counters.ts'
+import { Lease } from './lease.ts'
+import { LIMITS } from './limits.ts'
+
+/** Its timers are as early as those of a process that was busy when it set them. */
+class HastyClock implements Clock {
+  #now = 0
+  readonly #timers = new Set<{ readonly at: number; readonly run: () => void }>()
+
+  now = (): number => this.#now
+  monotonic = (): number => this.#now
+
+  after(ms: number, run: () => void): () => void {
+    const timer = { at: this.#now + Math.max(1, ms - 50), run }
+    this.#timers.add(timer)
+    return () => this.#timers.delete(timer)
+  }
+
+  async pass(ms: number): Promise<void> {
+    for (const end = this.#now + ms; this.#now < end;) {
+      this.#now += 1
+      for (const timer of [...this.#timers].filter(({ at }) => at <= this.#now)) {
+        this.#timers.delete(timer)
+        timer.run()
+      }
+      await Promise.resolve()
+    }
+  }
+}
+
+it('notices its end although the timer for that was early', async () => {
+  const clock = new HastyClock()
+  const store = new MemoryStore({ clock })
+  const lost: number[] = []
+  const limits = { ...LIMITS, leaseMs: 1_000 }
+  const holder = { node: 'a', store, clock, limits, counters: new Counters() }
+  const lease = new Lease(holder, () => lost.push(clock.now()))
+  await lease.start()
+  store.beat = () => Promise.reject(new Error('nobody hears it'))
+  await clock.pass(790)
+  expect([lease.held, lost]).toEqual([true, []])
+  await clock.pass(20)
+  expect([lease.held, lost]).toEqual([false, [expect.any(Number)]])
+  await lease.stop()
+})
