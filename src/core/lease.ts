@@ -88,10 +88,11 @@ export class Lease {
 
   /** In time, whatever became of the beats. A timer of a busy process may well be early. */
   #watchEnd(): void {
-    const { clock, counters } = this.#holder
+    const { clock, limits, counters } = this.#holder
     this.#cancelEnd()
     if (!this.ends || this.#stopped) return
-    this.#cancelEnd = clock.after(this.#heldUntil - clock.monotonic() + 1, () => {
+    const leftMs = this.#heldUntil - clock.monotonic() + 1
+    this.#cancelEnd = clock.after(Math.max(leftMs, limits.leaseMs / 100), () => {
       if (this.held) return this.#watchEnd()
       counters.leasesLost += 1
       this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
