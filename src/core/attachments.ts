@@ -6,6 +6,7 @@
  * Each connection of an attachment has an epoch; what an older one says is dropped.
  */
 import { settleUnanswerable } from './asks.ts'
+import { positionOf, type Crowd } from './crowd.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { foldLinkUse, usableLink } from './links.ts'
@@ -297,15 +298,7 @@ function find(session: Session, id: string): Attachment {
 }
 
 export function attachmentIn({ attachments }: Session, id: string): Attachment | undefined {
-  return attachments[indexOf(attachments, id)]
-}
-
-/** A plain loop: of a crowd that comes back at once, each is looked for several times. */
-function indexOf(attachments: readonly Attachment[], id: string): number {
-  for (let index = 0; index < attachments.length; index += 1) {
-    if (attachments[index]?.id === id) return index
-  }
-  return -1
+  return attachments[positionOf(attachments, id)]
 }
 
 /** The same words for everybody: a stranger does not learn whether there is such a session. */
@@ -313,34 +306,40 @@ function unknownAttachment(): HoldfastError {
   return new HoldfastError('attachment_unknown', 'there is no such attachment')
 }
 
-export function foldAttachment(session: Folding, event: AttachmentEvent): void {
-  if (event.type === 'attachment.opened') return foldOpened(session, event)
-  if (event.type === 'attachment.confirmed') return foldConfirmed(session, confirmedIn(event))
+export function foldAttachment(session: Folding, event: AttachmentEvent, crowd: Crowd): void {
+  if (event.type === 'attachment.opened') return foldOpened(session, event, crowd)
+  if (event.type === 'attachment.confirmed') {
+    return foldConfirmed(session, confirmedIn(event), crowd)
+  }
   const { attachment: id } = event
-  const index = indexOf(session.attachments, id)
-  const attachment = session.attachments[index]
+  const { attachments } = session
+  const index = positionOf(attachments, id)
+  const attachment = attachments[index]
   if (attachment === undefined) return
   if (event.type === 'attachment.ended') {
     const { tokens } = attachment
-    session.attachments = session.attachments.toSpliced(index, 1)
+    session.attachments = crowd.without(attachments, index)
     session.ended = [...session.ended, { id, tokens, reason: event.reason }].slice(
       -STATE_LIMITS.tombstonesMax,
     )
     return
   }
   const next = { ...attachment, ...changes(attachment, event) }
-  session.attachments = session.attachments.with(index, next)
+  session.attachments = crowd.put(attachments, index, next)
 }
 
 function foldOpened(
   session: Folding,
   event: AttachmentEvent & { type: 'attachment.opened' },
+  crowd: Crowd,
 ): void {
   const { attachment: id, role, answers, token, link } = event
+  const { attachments } = session
   const tokens = token === undefined ? [] : [token]
   const fresh = { state: 'live', graceUntil: null, epoch: 1, tokens, retired: null } as const
   const by = link === undefined ? {} : { link }
-  session.attachments = [...session.attachments, { id, role, answers, ...fresh, ...by }]
+  const opened = { id, role, answers, ...fresh, ...by }
+  session.attachments = crowd.put(attachments, attachments.length, opened)
   if (link !== undefined) foldLinkUse(session, link)
 }
 
@@ -352,17 +351,15 @@ function confirmedIn(event: object): readonly string[] {
   return attachments ?? [attachment]
 }
 
-function foldConfirmed(session: Folding, confirmed: readonly string[]): void {
-  const attachments = [...session.attachments]
+function foldConfirmed(session: Folding, confirmed: readonly string[], crowd: Crowd): void {
   for (const id of confirmed) {
-    const index = indexOf(attachments, id)
-    const attachment = attachments[index]
+    const index = positionOf(session.attachments, id)
+    const attachment = session.attachments[index]
     if (attachment === undefined) continue
     const { tokens } = attachment
-    const retired = tokens[1] ?? null
-    attachments[index] = { ...attachment, tokens: tokens.slice(0, 1), retired }
+    const next = { ...attachment, tokens: tokens.slice(0, 1), retired: tokens[1] ?? null }
+    session.attachments = crowd.put(session.attachments, index, next)
   }
-  session.attachments = attachments
 }
 
 function changes(

@@ -8,13 +8,14 @@ import type { Store } from './store.ts'
 /** A feed over a log that the test writes; the store serves what was published. */
 function logged({ tailItemsMax = 4, pageEvents = 2, clock = undefined as Hand | undefined } = {}) {
   const log: SessionEvent[] = []
+  let reads = 0
   const store = {
-    read: async (id: string, after: number, limit: number) => ({
-      row: { id, state: 'open', seq: log.length },
-      events: log
-        .slice(after, after + limit)
-        .map((event) => ({ seq: event.seq, body: JSON.stringify(event) })),
-    }),
+    read: async (id: string, after: number, limit: number) => {
+      reads += 1
+      const events = log.slice(after, after + limit)
+      const stored = events.map((event) => ({ seq: event.seq, body: JSON.stringify(event) }))
+      return { row: { id, state: 'open', seq: log.length }, events: stored }
+    },
   } as unknown as Store
   const feed = new Feed('s', 0, store, { ...LIMITS, tailItemsMax, pageEvents }, clock)
   const publish = (type: string, turn = 't1'): void => {
@@ -22,7 +23,7 @@ function logged({ tailItemsMax = 4, pageEvents = 2, clock = undefined as Hand | 
     log.push(event)
     feed.publish(event, JSON.stringify(event))
   }
-  return { feed, publish }
+  return { feed, publish, reads: () => reads }
 }
 
 /** A clock that the test moves. Telling a crowd takes it 10 ms. */
@@ -106,6 +107,31 @@ describe('a feed', () => {
       bursts -= 1
     }
     expect(seen).toEqual(Array.from({ length: 36 }, (_, index) => `${index + 1}`))
+  })
+
+  it('reads nothing for one that comes back when all that happened meanwhile is not told', async () => {
+    const { feed, publish, reads } = logged({ tailItemsMax: 100 })
+    const follow = async (from: Position, count: number): Promise<string[]> => {
+      const seen: string[] = []
+      for await (const items of feed.follow(from, undefined, { presence: false })) {
+        seen.push(...items.map(name))
+        if (seen.length >= count) break
+      }
+      return seen
+    }
+    publish('turn.started')
+    feed.delta('t1', 'a')
+    publish('attachment.opened')
+    expect(await follow(start, 2)).toEqual(['1', '2.1'])
+    const before = reads()
+    // Everybody is gone, which is told to nobody, and comes back.
+    publish('attachment.detached')
+    feed.delta('t1', 'b')
+    publish('attachment.resumed')
+    expect(await follow({ seq: 1, delta: 1 }, 1)).toEqual(['3.2'])
+    expect(reads()).toBe(before)
+    publish('ask.opened')
+    expect(await follow({ seq: 1, delta: 2 }, 1)).toEqual(['5'])
   })
 
   it('ends its followers when the session ends, and fails them when the hold is lost', async () => {

@@ -36,7 +36,7 @@ const PAGE_CHARS_MAX = 262_144
 class Tail {
   /** Whether attachments and links are told. */
   readonly presence: boolean
-  /** Every event after this is in the tail. */
+  /** Every event after this that they are told is in the tail. */
   floor: number
   followers = 0
   readonly waiting = new Set<() => void>()
@@ -70,8 +70,11 @@ class Tail {
    * the log need not be in memory.
    */
   add(item: FeedItem, itemsMax: number): boolean {
-    if (this.followers === 0) this.floor = item.seq
-    if (this.followers === 0 || (!this.presence && isPresence(item.type))) return false
+    if (!this.presence && isPresence(item.type)) return false
+    if (this.followers === 0) {
+      this.floor = item.seq
+      return false
+    }
     this.#items.push(item)
     if (this.#items.length > itemsMax) this.#trim(itemsMax / 2)
     return true
@@ -120,8 +123,8 @@ class Tail {
   }
 
   /** Nobody follows any more. */
-  forget(seq: number): void {
-    this.floor = seq
+  forget(): void {
+    this.floor = this.#items.findLast(({ delta }) => delta === 0)?.seq ?? this.floor
     this.pages.clear()
     this.#rebuild(this.#items.filter(({ delta }) => delta > 0))
   }
@@ -262,7 +265,7 @@ export class Feed {
       signal?.removeEventListener('abort', wake)
       tail.waiting.delete(woken)
       tail.followers -= 1
-      if (tail.followers === 0) tail.forget(this.#seq)
+      if (tail.followers === 0) tail.forget()
     }
   }
 

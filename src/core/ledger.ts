@@ -9,6 +9,7 @@
  */
 import type { Clock } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
+import { Crowd } from './crowd.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
 import {
   decide,
@@ -40,6 +41,7 @@ export class Batch {
   readonly bodies: string[] = []
   session: Session
   readonly #at: number
+  readonly #crowd = new Crowd()
   readonly #durable: (() => void)[] = []
   readonly #failed: ((error: HoldfastError) => void)[] = []
 
@@ -53,16 +55,12 @@ export class Batch {
    * a runner may hand over what cannot be written as JSON.
    */
   decide(command: Command): readonly SessionEvent[] {
-    let { session } = this
-    const events: SessionEvent[] = []
-    const bodies: string[] = []
-    for (const draft of decide(session, command)) {
-      const event = place(draft, session.seq + 1, this.#at)
-      session = evolve(session, event)
-      events.push(event)
-      bodies.push(JSON.stringify(event))
-    }
-    this.session = session
+    const { seq } = this.session
+    const events = decide(this.session, command).map((draft, index) =>
+      place(draft, seq + 1 + index, this.#at),
+    )
+    const bodies = events.map((event) => JSON.stringify(event))
+    for (const event of events) this.session = evolve(this.session, event, this.#crowd)
     this.events.push(...events)
     this.bodies.push(...bodies)
     return events

@@ -27,6 +27,7 @@ import {
   type ReconnectPolicy,
   type Tombstone,
 } from './attachments.ts'
+import { Crowd } from './crowd.ts'
 import { HoldfastError } from './errors.ts'
 import { decideLink, foldLink, type Link, type LinkCommand, type LinkEvent } from './links.ts'
 import {
@@ -264,7 +265,8 @@ export function createSession(event: SessionEvent & { type: 'session.created' })
 /** A session while an event is folded into a fresh copy of it. */
 export type Folding = { -readonly [Field in keyof Session]: Session[Field] }
 
-export function evolve(session: Session, event: SessionEvent): Session {
+/** `crowd`: of the step that this event is part of, if others of it were folded before. */
+export function evolve(session: Session, event: SessionEvent, crowd = new Crowd()): Session {
   if (event.type === 'session.created') return createSession(event)
   const next: Folding = { ...session, seq: event.seq, updatedAt: event.at }
   switch (event.type) {
@@ -285,7 +287,7 @@ export function evolve(session: Session, event: SessionEvent): Session {
     case 'attachment.resumed':
     case 'attachment.confirmed':
     case 'attachment.ended':
-      foldAttachment(next, event)
+      foldAttachment(next, event, crowd)
       break
     case 'link.created':
     case 'link.revoked':

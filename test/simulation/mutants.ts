@@ -279,10 +279,16 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'the floor stays behind when nobody follows',
     file: 'core/feed.js',
-    find: `        if (this.followers === 0)
-            this.floor = item.seq;`,
-    replace: `        if (this.followers === 0)
-            ;`,
+    find: `            this.floor = item.seq;
+            return false;`,
+    replace: '            return false;',
+    catches: 'I4',
+  },
+  {
+    name: 'the floor stays behind when the last follower goes',
+    file: 'core/feed.js',
+    find: '        this.floor = this.#items.findLast(({ delta }) => delta === 0)?.seq ?? this.floor;',
+    replace: '',
     catches: 'I4',
   },
   {

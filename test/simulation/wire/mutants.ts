@@ -169,7 +169,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a token that was replaced stays good',
     file: 'core/attachments.js',
-    find: 'tokens: tokens.slice(0, 1), retired };',
+    find: 'tokens: tokens.slice(0, 1), retired: tokens[1] ?? null };',
     replace: 'tokens, retired: null };',
     catches: 'I6',
   },

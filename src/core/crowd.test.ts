@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest'
+import fc from 'fast-check'
+import type { Attachment } from './attachments.ts'
+import { Crowd, positionOf } from './crowd.ts'
+
+function attachment(id: string, epoch = 1): Attachment {
+  const fixed = { answers: [], tokens: [], retired: null, graceUntil: null } as const
+  return { id, role: 'watcher', state: 'live', epoch, ...fixed }
+}
+
+describe('a crowd', () => {
+  it('is found and changed as a plain list would be, and leaves alone what others have seen', () => {
+    const change = fc.record({
+      type: fc.constantFrom('put', 'open', 'end', 'nextStep', 'look'),
+      at: fc.nat(),
+    })
+    fc.assert(
+      fc.property(fc.array(change, { maxLength: 120 }), fc.nat(40), (changes, size) => {
+        let plain = Array.from({ length: size }, (_, n) => attachment(`a${n}`))
+        let attachments: readonly Attachment[] = plain
+        let crowd = new Crowd()
+        let opened = size
+        const shown: { readonly list: readonly Attachment[]; readonly plain: Attachment[] }[] = []
+        for (const { type, at } of changes) {
+          const index = plain.length === 0 ? 0 : at % plain.length
+          const known = plain[index]
+          if (type === 'nextStep') {
+            shown.push({ list: attachments, plain })
+            crowd = new Crowd()
+          } else if (type === 'open') {
+            const next = attachment(`a${(opened += 1)}`)
+            attachments = crowd.put(attachments, attachments.length, next)
+            plain = [...plain, next]
+          } else if (known !== undefined && type === 'put') {
+            const next = attachment(known.id, known.epoch + 1)
+            attachments = crowd.put(attachments, positionOf(attachments, known.id), next)
+            plain = plain.with(index, next)
+          } else if (known !== undefined && type === 'end') {
+            attachments = crowd.without(attachments, positionOf(attachments, known.id))
+            plain = plain.toSpliced(index, 1)
+          }
+          for (const { id } of plain) {
+            expect(positionOf(attachments, id)).toBe(plain.findIndex((one) => one.id === id))
+          }
+          expect(positionOf(attachments, 'nobody')).toBe(-1)
+          expect(attachments).toEqual(plain)
+        }
+        for (const { list, plain: then } of shown) {
+          expect(list).toEqual(then)
+          for (const [index, { id }] of then.entries()) expect(positionOf(list, id)).toBe(index)
+        }
+      }),
+      { numRuns: 60 },
+    )
+  })
+})
