@@ -109,7 +109,7 @@ describe('a feed', () => {
     expect(seen).toEqual(Array.from({ length: 36 }, (_, index) => `${index + 1}`))
   })
 
-  it('reads nothing for one that comes back when all that happened meanwhile is not told', async () => {
+  it('reads nothing for one that comes back if nothing happened that it is told', async () => {
     const { feed, publish, reads } = logged({ tailItemsMax: 100 })
     const follow = async (from: Position, count: number): Promise<string[]> => {
       const seen: string[] = []
