@@ -9,7 +9,7 @@ function attachment(id: string, epoch = 1): Attachment {
 }
 
 describe('a crowd', () => {
-  it('is found and changed as a plain list would be, and leaves alone what others have seen', () => {
+  it('is found and changed like a plain list, and what others have seen stays as it is', () => {
     const change = fc.record({
       type: fc.constantFrom('put', 'open', 'end', 'nextStep', 'look'),
       at: fc.nat(),
