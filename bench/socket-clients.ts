@@ -16,8 +16,11 @@ abstract class Client {
   heard = 0
   lost = 0
   doubled = 0
-  /** When it was dropped and came in again; it is back once it has heard something newer. */
-  cameInAt = 0
+  /**
+   * When its connection was open again: the same moment for all kinds, whatever they say first over
+   * it. It is back once it has heard something newer.
+   */
+  openAt = 0
   isBack = true
 
   constructor(index: number) {
@@ -26,11 +29,6 @@ abstract class Client {
 
   abstract connect(): void
   abstract drop(): void
-
-  cameIn(): void {
-    this.cameInAt = nowMs()
-    arrived()
-  }
 
   /** A message whose text is `<n> <time> …`. */
   hear(text: string): void {
@@ -42,7 +40,7 @@ abstract class Client {
       this.lost += n - this.n - 1
       this.n = n
     }
-    if (!this.isBack && this.cameInAt > 0 && Number(text.split(' ', 2)[1]) > this.cameInAt) {
+    if (!this.isBack && this.openAt > 0 && Number(text.split(' ', 2)[1]) > this.openAt) {
       this.isBack = true
       arrived()
     }
@@ -65,7 +63,10 @@ class SocketClient extends Client {
     const options = { perMessageDeflate: false, skipUTF8Validation: true }
     const socket = new WebSocket(`ws://127.0.0.1:${port}${path}`, options)
     this.socket = socket
-    socket.on('open', () => this.opened(socket))
+    socket.on('open', () => {
+      this.openAt = nowMs()
+      this.opened(socket)
+    })
     socket.on('message', (data: Buffer) => this.received(data))
     socket.on('error', () => undefined)
     socket.on('close', () => {
@@ -75,7 +76,7 @@ class SocketClient extends Client {
 
   protected opened(socket: WebSocket): void {
     socket.send(JSON.stringify({ after: this.n }))
-    this.cameIn()
+    arrived()
   }
 
   protected received(data: Buffer): void {
@@ -137,13 +138,16 @@ class HoldfastClient extends SocketClient {
     this.#session = session?.id ?? ''
     this.#resume = { attachment, token }
     this.socket?.send(JSON.stringify({ type: 'ready', epoch }))
-    this.cameIn()
+    arrived()
   }
 }
 
 type IoSocket = {
   on(event: string, listener: (value: Frame) => void): void
-  readonly io: { readonly engine: { close(): void } }
+  readonly io: {
+    readonly engine: { close(): void }
+    on(event: 'open', listener: () => void): void
+  }
 }
 type Connect = (url: string, options: object) => IoSocket
 
@@ -155,7 +159,10 @@ class IoClient extends Client {
     const delays = { reconnectionDelay: 1, reconnectionDelayMax: 1, randomizationFactor: 0 }
     const options = { transports: ['websocket'], forceNew: true, ...delays }
     this.#socket = io(`http://127.0.0.1:${port}`, options)
-    this.#socket.on('connect', () => this.cameIn())
+    this.#socket.io.on('open', () => {
+      this.openAt = nowMs()
+    })
+    this.#socket.on('connect', arrived)
     this.#socket.on('m', ({ text = '' }) => {
       this.hear(text)
       progressed(this.n)
@@ -234,7 +241,7 @@ function obey(order: ClientOrder): void {
       const droppedAt = nowMs()
       for (const client of clients) {
         client.isBack = false
-        client.cameInAt = 0
+        client.openAt = 0
       }
       for (const client of clients) client.drop()
       return answerWhen(
