@@ -17,6 +17,8 @@ import { sessionPath } from './remote.ts'
 
 export type Wish = {
   readonly url: string
+  /** The server wants one. */
+  readonly hasToken: boolean
   readonly turn: ClientTurnOptions
   /** Given to every question. */
   readonly answer: string | null
@@ -160,7 +162,9 @@ export class Conversation {
   #howToAnswer(ask: Ask): string {
     const body = JSON.stringify({ answer: ask.options?.[0]?.id ?? 'ANSWER' })
     const path = `${this.#wish.url}${sessionPath(this.#session.info?.id ?? '')}/asks/${ask.id}`
-    const line = `curl -s ${path} -H 'content-type: application/json' -d '${body}'`
+    // The token itself is never printed.
+    const auth = this.#wish.hasToken ? ' -H "authorization: Bearer $HOLDFAST_TOKEN"' : ''
+    const line = `curl -s ${path}${auth} -H 'content-type: application/json' -d '${body}'`
     return `${describeAsk(ask)}\nanswer with: ${line}`
   }
 

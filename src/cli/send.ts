@@ -63,10 +63,11 @@ async function sendTurn(values: Values, words: readonly string[]): Promise<numbe
     ...(agent === null ? {} : { agent }),
     ...(known === null ? {} : { after: { seq: known.seq, delta: 0 } }),
   })
-  return new Conversation(session, { ...wish, url: remote.url }).run(input)
+  const { url, token } = remote
+  return new Conversation(session, { ...wish, url, hasToken: token !== undefined }).run(input)
 }
 
-function readWish(values: Values): Omit<Wish, 'url'> {
+function readWish(values: Values): Omit<Wish, 'url' | 'hasToken'> {
   const busy = textFlag(values, 'busy')
   const policy = BUSY_POLICIES.find((name) => name === busy)
   if (busy !== null && policy === undefined) {

@@ -119,12 +119,16 @@ function answerAsk(
   return [settled(ask, { outcome: 'answered', answer, by })]
 }
 
-/** Ids grow with the log, so an id that the log has passed was an ask once. */
+/** Ids grow with the log: one that the log has passed may have been an ask, and only it can tell. */
 function settledOrUnknown(session: Session, id: string): HoldfastError {
   const seq = /^a[1-9]\d{0,14}$/.test(id) ? Number(id.slice(1)) : Number.POSITIVE_INFINITY
   return seq <= session.seq
     ? new HoldfastError('ask_settled', `ask ${id} is settled`)
-    : new HoldfastError('ask_unknown', `session ${session.id} has no ask ${id}`)
+    : askUnknown(session.id, id)
+}
+
+export function askUnknown(session: string, ask: string): HoldfastError {
+  return new HoldfastError('ask_unknown', `session ${session} has no ask ${ask}`)
 }
 
 export function withdrawAsks(session: Session, turn: string): readonly Draft[] {

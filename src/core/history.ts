@@ -57,6 +57,12 @@ export async function readTurn(
   return record
 }
 
+/** Whether this is an ask that was opened once: its id says where. */
+export async function wasAsk(store: Store, id: string, ask: string): Promise<boolean> {
+  const { events } = await store.read(id, Number(ask.slice(1)) - 1, 1)
+  return events.map(parseEvent).some((event) => event.type === 'ask.opened' && event.ask === ask)
+}
+
 function turnUnknown(session: string, turn: string): HoldfastError {
   return new HoldfastError('turn_unknown', `session ${session} has no turn ${turn}`)
 }

@@ -1,12 +1,12 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
 import { enterLane, submitTurn } from './admission.ts'
-import { checkAskSize, type Ask, type AskCommand } from './asks.ts'
+import { askUnknown, checkAskSize, type Ask, type AskCommand } from './asks.ts'
 import { findByToken, type Attachment, type Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { HoldfastError } from './errors.ts'
 import type { StopSignal } from './feed.ts'
 import { FeedItem, isPresence, type Delta } from './feed-item.ts'
-import { readEvents, readMessages, readTurn, readableRow } from './history.ts'
+import { readEvents, readMessages, readTurn, readableRow, wasAsk } from './history.ts'
 import { usableLink, type Link, type LinkScope } from './links.ts'
 import type { LiveSession } from './live.ts'
 import { checkLink, invalid, turnRequest, type TurnOptions } from './requests.ts'
@@ -281,7 +281,14 @@ async function postAnswer(
 ): Promise<void> {
   const live = await authority.open(session)
   checkAskSize('the answer', command.answer, authority.limits)
-  await live.post(command)
+  try {
+    await live.post(command)
+  } catch (refusal) {
+    const { ask } = command
+    const isSettled = refusal instanceof HoldfastError && refusal.code === 'ask_settled'
+    if (!isSettled || (await wasAsk(authority.store, session, ask))) throw refusal
+    throw askUnknown(session, ask)
+  }
 }
 
 /** One client's hold on a session. */

@@ -357,7 +357,10 @@ describe('an ask', () => {
     expect(await answered.json()).toMatchObject({ ask: { outcome: 'answered', answer: 'allow' } })
     await refused(post(path, { answer: 'deny' }), 409, 'ask_settled')
     expect((await holdfast.session(id).finished('t2')).reply?.text).toBe('please')
-    await refused(post(`/v1/sessions/${id}/asks/a99`, { answer: 1 }), 404, 'ask_unknown')
+    for (const unknown of ['a99', 'a1', 'a2', 'a0', 'b1']) {
+      const other = `/v1/sessions/${id}/asks/${unknown}`
+      await refused(post(other, { answer: 1 }), 404, 'ask_unknown')
+    }
   })
 })
 
