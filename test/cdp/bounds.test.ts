@@ -46,6 +46,25 @@ describe('a client that asks for all at once', () => {
     client.close()
   })
 
+  it('gets its browser contexts a few at a time, and others are heard meanwhile', async () => {
+    const client = await RawCdp.open(server.socketUrl)
+    /** Whether the browser's version is told before the last of the others. */
+    const isHeard = async (others: Promise<unknown>): Promise<boolean> => {
+      client.messages.length = 0
+      await Promise.all([others, client.send('Browser.getVersion')])
+      return client.messages.at(-1)?.['result'].product === undefined
+    }
+    const made = manyTimes(3, () => client.send('Target.createBrowserContext'))
+    expect(await isHeard(made)).toBe(true)
+    const { browserContextIds } = await client.send('Target.getBrowserContexts')
+    const disposed = manyTimes(3, (n) =>
+      client.send('Target.disposeBrowserContext', { browserContextId: browserContextIds[n] }),
+    )
+    expect(await isHeard(disposed)).toBe(true)
+    expect((await client.send('Target.getBrowserContexts')).browserContextIds).toEqual([])
+    client.close()
+  })
+
   it('gets its pages a few at a time, and others are heard meanwhile', async () => {
     const client = await RawCdp.open(server.socketUrl)
     let opened = 0

@@ -87,7 +87,7 @@ export class Blocked {
   }
 
   #let({ method, params }: Release): void {
-    this.#session.client.host.link.tell(method, params, this.#session.upstream)
+    this.#session.tell(method, params)
   }
 }
 

@@ -161,6 +161,13 @@ export class Client {
     this.#sessions.delete(session.name)
   }
 
+  /** An event for all of its sessions with a target. */
+  emitFor(target: string, method: string, params: object): void {
+    for (const session of [this.root, ...this.#sessions.values()]) {
+      if (session.target === target) session.emit(method, params)
+    }
+  }
+
   /** Nobody is there to say go. */
   actForAbsent(): void {
     for (const session of [this.root, ...this.#sessions.values()]) session.blocked.release()

@@ -110,7 +110,7 @@ export class CdpDoor {
       tooLarge: (head, tail) => host?.link.lost(head, tail),
       closed: (reason) => this.#hostClosed(place, host, reason),
     })
-    const facts = { name, isOwn, startedAt: clock.now() }
+    const facts = { name, isOwn, startedAt: clock.now(), clock }
     const started = new Host(browser, facts, this.limits)
     host = started
     const late = clock.after(limits.startMs, () => started.stop())
@@ -123,7 +123,7 @@ export class CdpDoor {
       late()
     }
     this.#running.set(place, started)
-    started.watch(clock, limits)
+    started.watch(limits)
     started.onIdle = () => {
       const stop = (): void => this.#stopIdle(place, started)
       started.setTimer('idle', clock.after(isOwn ? 0 : limits.idleMs, stop))
