@@ -17,6 +17,7 @@ import { Client } from './client.ts'
 import type { Params } from './command.ts'
 import { HeldCarrier } from './held-carrier.ts'
 import { Host } from './host.ts'
+import { checkLimits } from './limits-check.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
 import { browserView, countsOf, type BrowserView, type CdpCounts } from './overview.ts'
 import { Recording } from './recording.ts'
@@ -64,6 +65,7 @@ export class CdpDoor {
     this.holdfast = holdfast
     this.#pool = pool
     this.limits = { ...CDP_LIMITS, ...limits }
+    checkLimits(this.limits, pool)
   }
 
   /** The last part of `/devtools/browser/…`. */

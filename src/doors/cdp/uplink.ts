@@ -18,7 +18,7 @@ export interface Sender {
 }
 
 /** By so much a message may grow when its ids are replaced. */
-const NAMES_BYTES = 128
+export const NAMES_BYTES = 128
 
 type Waiting = { readonly parts: Parts; readonly bytes: number }
 
