@@ -58,9 +58,11 @@ export class Host {
   /** Asks for a sign of life now and then; a browser that gives none is stopped. */
   watch(limits: BrowserLimits): void {
     const { clock } = this
-    const { healthMs, healthAnswerMs } = limits
+    const { healthMs, healthAnswerMs, readBytesPerMs } = limits
     const look = (): void => {
-      const late = clock.after(healthAnswerMs, () => this.stop())
+      // It may be busy with a message of 100 MB: that takes ten seconds where machines are slow.
+      const readMs = Math.ceil(this.link.underwayBytes / readBytesPerMs)
+      const late = clock.after(healthAnswerMs + readMs, () => this.stop())
       this.isSilent = true
       this.link.ask('Browser.getVersion', {}, () => {
         this.isSilent = false

@@ -33,6 +33,8 @@ export const CDP_LIMITS = {
   browserClientsMax: 2_048,
   /** What may wait to be read by a client when the next message comes. */
   unreadBytesMax: 134_217_728,
+  /** And by all clients of a server together: who has left the most unread goes first. */
+  unreadTotalBytesMax: 1_073_741_824,
   /** Silence after which a client is pinged, and after which it is given up. */
   pingMs: 15_000,
   deadMs: 40_000,
@@ -42,6 +44,8 @@ export const CDP_LIMITS = {
   helloMs: 5_000,
   /** What an absent client has missed so far, and what a present one has not confirmed. */
   heldBytesMax: 67_108_864,
+  /** And all of them together: who has missed the most goes first. */
+  heldTotalBytesMax: 1_073_741_824,
   /** One recording, and what of it may wait to be written. */
   recordBytesMax: 1_073_741_824,
   recordUnwrittenBytesMax: 16_777_216,

@@ -62,6 +62,11 @@ export class Uplink {
     this.#askForSign = askForSign
   }
 
+  /** What the browser has been sent and may not have read yet. */
+  get underwayBytes(): number {
+    return this.#underwayBytes
+  }
+
   /** Clients whose messages wait. */
   get waiting(): number {
     return this.#waiting.size
