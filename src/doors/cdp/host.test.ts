@@ -5,7 +5,7 @@ import { CDP_LIMITS } from './limits.ts'
 
 /** A clock that only notes for how long it was asked to wait. */
 class NotingClock {
-  readonly waits: { readonly ms: number; readonly then: () => void }[] = []
+  readonly waits: { readonly ms: number; readonly run: () => void }[] = []
 
   now(): number {
     return 0
@@ -15,8 +15,8 @@ class NotingClock {
     return 0
   }
 
-  after(ms: number, then: () => void): () => void {
-    this.waits.push({ ms, then })
+  after(ms: number, run: () => void): () => void {
+    this.waits.push({ ms, run })
     return () => undefined
   }
 }
@@ -30,6 +30,6 @@ it.each([
   const host = new Host(new Browser('chromium'), facts, CDP_LIMITS)
   host.watch(BROWSER_LIMITS)
   if (bytes > 0) host.link.tell('A.b', { x: 'y'.repeat(bytes - 200) })
-  clock.waits.at(-1)?.then()
+  clock.waits.at(-1)?.run()
   expect(Math.round((clock.waits.at(-1)?.ms ?? 0) / 100)).toBe(ms / 100)
 })
