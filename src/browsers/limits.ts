@@ -7,6 +7,8 @@ export const BROWSER_LIMITS = {
   /** Between two looks at its health, and how long it may take to answer. */
   healthMs: 15_000,
   healthAnswerMs: 10_000,
+  /** It answers when it has read what came before: for so much it has a millisecond more. */
+  readBytesPerMs: 2_048,
   /** Browsers that run at once. */
   runningMax: 8,
   /** What one may take of the memory, and how often that is looked at. Only Linux tells. */

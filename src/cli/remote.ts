@@ -33,7 +33,13 @@ export type SessionPage = {
 }
 
 /** A browser that runs there: the view of the CDP door. */
-export type RunningBrowser = BrowserView
+export type RunningBrowsers = {
+  /** Whose they are, where several nodes have some. */
+  readonly node?: string | null
+  readonly browsers: readonly BrowserView[]
+}
+
+const NO_BROWSERS: RunningBrowsers = { node: null, browsers: [] }
 
 export class Remote {
   readonly url: string
@@ -84,11 +90,11 @@ export class Remote {
   }
 
   /** The browsers that run there; none if it is too old to tell. */
-  async browsers(): Promise<readonly RunningBrowser[]> {
+  async browsers(): Promise<RunningBrowsers> {
     try {
-      return (await this.json<{ browsers: RunningBrowser[] }>('/v1/browsers')).browsers
+      return await this.json<RunningBrowsers>('/v1/browsers')
     } catch (error) {
-      if (error instanceof RemoteError && error.code === 'route_unknown') return []
+      if (error instanceof RemoteError && error.code === 'route_unknown') return NO_BROWSERS
       throw error
     }
   }

@@ -1,7 +1,7 @@
 /** `holdfast sessions`: which there are, newest first. */
 import type { SessionRowView } from '../wire/views.ts'
 import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { Remote, REMOTE_FLAGS, REMOTE_HELP, type RunningBrowser } from './remote.ts'
+import { Remote, REMOTE_FLAGS, REMOTE_HELP, type RunningBrowsers } from './remote.ts'
 
 const PAGE = 500
 
@@ -83,9 +83,15 @@ function printSessions(found: readonly SessionRowView[]): void {
   printTable([['ID', 'KEY', 'AGENT', 'STATE', 'EVENTS', 'CHANGED'], ...rows])
 }
 
-function printBrowsers(found: readonly RunningBrowser[]): void {
-  if (found.length === 0) return
-  const rows = found.map((browser) => [
+function printBrowsers({ node = null, browsers }: RunningBrowsers): void {
+  if (browsers.length > 0) printBrowserTable(browsers)
+  if (node === null) return
+  const which = browsers.length > 0 ? 'these browsers run' : 'no browsers run'
+  console.log(`\n${which} on node ${printable(node)}; ask each other node for its own`)
+}
+
+function printBrowserTable(browsers: RunningBrowsers['browsers']): void {
+  const rows = browsers.map((browser) => [
     browser.name,
     browser.session === null ? 'shared' : printable(browser.key ?? browser.session),
     browser.pid === null ? '-' : String(browser.pid),

@@ -19,6 +19,7 @@ import {
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
 import { HeldConnection, type PassOn } from '../doors/cdp/held-entry.ts'
 import { serveJson } from '../doors/cdp/http.ts'
+import { largestBeyond } from '../doors/cdp/largest.ts'
 import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
 import type { Traveller } from '../doors/connect/socket.ts'
@@ -276,6 +277,16 @@ export class CdpEntrance {
       else if (now - heardAt > deadMs) socket.terminate()
       else if (now - heardAt > pingMs) socket.ping()
     }
+    this.#boundUnread()
+  }
+
+  /** Each has a bound, but many who do not read could still fill the memory together. */
+  #boundUnread(): void {
+    const { unreadTotalBytesMax } = this.door.limits
+    const unread = ({ bufferedAmount }: WebSocket): number => bufferedAmount
+    const most = largestBeyond(this.#alive.keys(), unread, unreadTotalBytesMax)
+    for (const socket of most) socket.terminate()
+    this.door.boundHeld()
   }
 
   async close(): Promise<void> {

@@ -15,8 +15,12 @@ const status: Schema = { type: 'object', properties: { status: { type: 'string' 
 const count: Schema = { type: 'integer' }
 const browserList: Schema = {
   type: 'object',
-  required: ['browsers'],
+  required: ['browsers', 'node'],
   properties: {
+    node: {
+      type: ['string', 'null'],
+      description: 'Whose these are; other nodes run others. Null: there are no other nodes.',
+    },
     browsers: {
       type: 'array',
       items: {
@@ -103,7 +107,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       method: 'GET',
       path: '/v1/browsers',
       name: 'listBrowsers',
-      summary: 'The browsers that this server runs now',
+      summary: 'The browsers that this node runs now',
       scope: 'watch',
       answers: { 200: json('All of them.', browserList) },
       handle: sendBrowsers,
@@ -130,8 +134,10 @@ const notReady = {
 
 async function sendBrowsers(exchange: Exchange): Promise<void> {
   exchange.query([])
-  const browsers = (await exchange.premises.browsers?.()?.browsers()) ?? []
-  exchange.reply(200, { browsers })
+  const { premises } = exchange
+  const browsers = (await premises.browsers?.()?.browsers()) ?? []
+  const node = premises.forwards === undefined ? null : premises.holdfast.authority.node
+  exchange.reply(200, { node, browsers })
 }
 
 function sendInspector(exchange: Exchange): void {

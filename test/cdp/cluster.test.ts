@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { HeldConnection, playwrightTransport } from '../../src/cdp/index.ts'
 import { CHROMIUM, Site } from '../support/cdp-server.ts'
 import { ClusterNode } from '../support/cluster-server.ts'
+import { CommandLine } from '../support/command-line.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
@@ -214,4 +215,17 @@ describe('a client that comes back', () => {
       connection.send(JSON.stringify({ id: 77, method: 'Browser.getVersion' }))
     })
   }
+})
+
+it('shows the browsers of a node as those of that node', async () => {
+  const client = await RawCdp.open(`${owner.url.replace('http', 'ws')}/cdp/chromium`)
+  for (const node of [owner, other]) {
+    const { body } = await node.call('GET', '/v1/browsers')
+    expect(body.node).toBe(node.holdfast.authority.node)
+    expect(body.browsers.length).toBeLessThan(2)
+    const command = new CommandLine(['sessions', '--url', node.url], {})
+    expect(await command.exited, command.stderr).toBe(0)
+    expect(command.stdout).toContain(`on node ${body.node}; ask each other node for its own`)
+  }
+  client.close()
 })

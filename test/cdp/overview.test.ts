@@ -16,7 +16,9 @@ async function connect(name: string, query = ''): Promise<RawCdp> {
 
 async function browsers(): Promise<any[]> {
   const response = await fetch(`${server.server.url}/v1/browsers`)
-  return ((await response.json()) as { browsers: any[] }).browsers
+  const answer = (await response.json()) as { node: null; browsers: any[] }
+  expect(answer.node).toBeNull()
+  return answer.browsers
 }
 
 async function sessionsTable(...flags: string[]): Promise<string> {

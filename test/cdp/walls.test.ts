@@ -67,7 +67,7 @@ it('a message that nests too deeply is refused, and nobody else notices', async 
   const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`
   const params = `{"url":"about:blank","x":${deep}}`
   client.say(`{"id":5,"method":"Target.createTarget","params":${params}}`)
-  expect((await client.until(({ id }) => id === 5))['error'].code).toBe(-32600)
+  expect((await client.until(({ id }) => id === 5))['error'].code).toBe(-32700)
   expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
   client.close()
   other.close()

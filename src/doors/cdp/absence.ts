@@ -75,7 +75,7 @@ export class Blocked {
 
   /** The client lets it go on itself. */
   settle(command: Command): void {
-    if (this.#releases.size === 0) return
+    if (this.#releases.size === 0 || command.isVast) return
     if (!SETTLING.some((start) => command.method.startsWith(start))) return
     this.#releases.delete(keyOf(command.method, command.params ?? {}))
   }
@@ -87,7 +87,7 @@ export class Blocked {
   }
 
   #let({ method, params }: Release): void {
-    this.#session.client.host.link.tell(method, params, this.#session.upstream)
+    this.#session.tell(method, params)
   }
 }
 

@@ -2,9 +2,8 @@
  * One client of a browser: the sessions it has, and the commands it sends in them. What it is sent
  * goes to its outlet, a socket or whatever stands for one.
  */
-import { FAULTS, isRefusal, readCommand, type Command, type Refusal } from './command.ts'
+import { FAULTS, isRefusal, readCommand, type Command } from './command.ts'
 import type { Host } from './host.ts'
-import { CDP_LIMITS } from './limits.ts'
 import { textOf } from './link.ts'
 import type { Recording } from './recording.ts'
 import { obey } from './rules.ts'
@@ -98,23 +97,25 @@ export class Client {
     if (this.root.isOver) return
     this.#recording?.note('client', data)
     const command = readCommand(data)
-    if (isRefusal(command)) return this.#refuse(command)
-    const { sessionId } = command
+    const { id, sessionId } = command
     const session = sessionId === undefined ? this.root : this.#flat(sessionId)
-    if (session === null) return this.#refuse({ id: command.id, error: FAULTS.session })
-    this.carryOut(session, command)
+    if (session === null) return this.deliver(textOf({ id, error: FAULTS.session }, ''))
+    if (!isRefusal(command)) return this.carryOut(session, command)
+    session.pass(textOf({ id, error: command.error }, session.id))
   }
 
   /** A message that came inside another, for a session without `flatten`. */
   receiveNested(session: Session, message: string): void {
-    const command = readCommand(message)
-    if (isRefusal(command)) return session.pass(textOf(command, ''))
-    if (command.sessionId !== undefined) return session.refuse(command.id, FAULTS.session)
-    this.carryOut(session, command)
+    const command = readCommand(Buffer.from(message))
+    if (command.id !== undefined && command.sessionId !== undefined) {
+      return session.refuse(command.id, FAULTS.session)
+    }
+    if (!isRefusal(command)) return this.carryOut(session, command)
+    session.pass(textOf({ id: command.id, error: command.error }, ''))
   }
 
   carryOut(session: Session, command: Command): void {
-    const excess = this.#excess()
+    const excess = this.#excess(command)
     if (excess !== null) {
       const message = `${excess} wait for their replies`
       return session.refuse(command.id, { code: -32000, message })
@@ -131,21 +132,23 @@ export class Client {
     }
   }
 
-  /** What it has asked too much of, if it has. */
-  #excess(): string | null {
-    const { pendingMax, pendingBytesMax } = CDP_LIMITS
-    if (this.pending >= pendingMax) return `more than ${pendingMax} commands`
-    if (this.share.unansweredBytes < pendingBytesMax) return null
+  /**
+   * What it has asked too much of, if it has. Whoever waits for too much can still end that: small
+   * commands pass however many bytes wait, and those about targets have some room of their own.
+   */
+  #excess(command: Command): string | null {
+    const { method, raw } = command
+    const { pendingMax, pendingTargetMax, pendingBytesMax, smallBytes } = this.tenant.limits
+    const room = method.startsWith('Target.') ? pendingMax + pendingTargetMax : pendingMax
+    if (this.pending >= room) return `more than ${pendingMax} commands`
+    const isSmall = raw === null ? command.params === undefined : raw.length <= smallBytes
+    if (isSmall || this.share.unansweredBytes < pendingBytesMax) return null
     return `commands of more than ${pendingBytesMax} bytes`
   }
 
   #flat(name: string): Session | null {
     const session = this.#sessions.get(name)
     return session === undefined || session.isNested ? null : session
-  }
-
-  #refuse(refusal: Refusal): void {
-    this.deliver(textOf(refusal, ''))
   }
 
   openSession(options: Omit<SessionOptions, 'client'>): Session {
@@ -156,6 +159,13 @@ export class Client {
 
   sessionEnded(session: Session): void {
     this.#sessions.delete(session.name)
+  }
+
+  /** An event for all of its sessions with a target. */
+  emitFor(target: string, method: string, params: object): void {
+    for (const session of [this.root, ...this.#sessions.values()]) {
+      if (session.target === target) session.emit(method, params)
+    }
   }
 
   /** Nobody is there to say go. */

@@ -55,3 +55,25 @@ describe('a large command', () => {
     })
   })
 })
+
+describe('a command that says too much', () => {
+  const many = `{"x":[${'{},'.repeat(300_000)}1]}`
+
+  it('passes unread, and is not looked at', () => {
+    const read = command(`{"id":1,"method":"A.b","params":${many}}`)
+    expect(read.isVast).toBe(true)
+    expect(() => read.params).toThrow(RangeError)
+    expect(rewritten(read, 1_000_000_007, '')[1]).toHaveLength(many.length)
+  })
+
+  it('is refused if a browser would have to read it for seconds', () => {
+    const params = `{"x":[${'0,'.repeat(4_300_000)}1]}`
+    const read = readCommand(Buffer.from(`{"params":${params},"id":1,"method":"A.b"}`))
+    expect(read).toMatchObject({ id: 1, error: { code: -32600 } })
+  })
+
+  it('is not taken apart to tell what is wrong with it', () => {
+    const large = `{"id":1,"method":"A.b","extra":"${'x'.repeat(1_048_576)}"}`
+    expect(readCommand(Buffer.from(large))).toMatchObject({ error: { code: -32600 } })
+  })
+})

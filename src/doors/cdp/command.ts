@@ -7,7 +7,7 @@
  * what was judged, and nothing else, however a name in it was spelled and how often it came.
  */
 import { CDP_LIMITS } from './limits.ts'
-import { scan, type Scanned } from './scan.ts'
+import { DEPTH_MAX, scan, type Scanned, type Unfit } from './scan.ts'
 
 export type Params = Readonly<Record<string, unknown>>
 
@@ -18,16 +18,20 @@ export type Command = {
   readonly sessionId: string | undefined
   /** The bytes of its params, as long as nobody has looked at them. */
   readonly raw: Buffer | null
+  /** It says more than anybody here looks at: asking for its params throws a RangeError. */
+  readonly isVast: boolean
 }
 
 class UnreadCommand implements Command {
   readonly id: number
   readonly method: string
   readonly sessionId: string | undefined
+  readonly isVast: boolean
   #raw: Buffer | null
   #params: Params | undefined
 
-  constructor({ id, method, sessionId, params }: Scanned) {
+  constructor({ id, method, sessionId, params, values }: Scanned) {
+    this.isVast = values > CDP_LIMITS.readValuesMax
     this.id = id
     this.method = method
     this.sessionId = sessionId
@@ -39,6 +43,7 @@ class UnreadCommand implements Command {
   }
 
   get params(): Params | undefined {
+    if (this.isVast) throw new RangeError('there is too much in it')
     const raw = this.#raw
     this.#raw = null
     if (raw !== null) this.#params = JSON.parse(raw.toString()) as Params
@@ -49,11 +54,17 @@ class UnreadCommand implements Command {
 /** Why a message is refused, as the protocol's error. */
 export type Fault = { readonly code: number; readonly message: string }
 
-/** A message that is no command; its id, if at least that could be read. */
-export type Refusal = { readonly id?: number; readonly error: Fault }
+/** A message that is no command; its id and session, if at least these could be read. */
+export type Refusal = {
+  readonly id?: number
+  readonly sessionId?: string | undefined
+  readonly error: Fault
+}
 
 export const FAULTS = {
   parse: { code: -32700, message: 'JSON: syntax error' },
+  values: { code: -32600, message: 'Message has too many values in it' },
+  odd: { code: -32600, message: 'Message is malformed, and too large to tell how' },
   session: { code: -32001, message: 'Session with given id not found.' },
   target: { code: -32602, message: 'No target with given id found' },
   context: { code: -32602, message: 'Failed to find browser context with given id' },
@@ -66,13 +77,24 @@ function malformed(message: string, id?: number): Refusal {
   return id === undefined ? { error } : { id, error }
 }
 
-export function readCommand(data: Buffer | string): Command | Refusal {
-  const scanned = typeof data === 'string' ? null : scan(data)
-  return scanned === null ? parsed(data) : new UnreadCommand(scanned)
+export function readCommand(data: Buffer): Command | Refusal {
+  const scanned = scan(data)
+  if (scanned === null) return parsed(data)
+  const { id, sessionId, unfit, values } = scanned
+  if (unfit !== null) return { id, sessionId, error: faultOf(unfit) }
+  if (values > CDP_LIMITS.valuesMax) return { id, sessionId, error: FAULTS.values }
+  return new UnreadCommand(scanned)
+}
+
+/** As Chromium says it, but with the id: who asked learns that it gets no other answer. */
+function faultOf(unfit: Unfit): Fault {
+  return { code: FAULTS.parse.code, message: `JSON: ${unfit}` }
 }
 
 /** What is not plain is taken apart, and every fault gets the answer that Chrome would give. */
-function parsed(data: Buffer | string): Command | Refusal {
+function parsed(data: Buffer): Command | Refusal {
+  // What takes one byte there may take fifty when it is taken apart.
+  if (data.length > CDP_LIMITS.oddBytesMax) return { error: FAULTS.odd }
   let value: unknown
   try {
     // ws has checked that it is UTF-8.
@@ -104,7 +126,20 @@ function check(value: Readonly<Record<string, unknown>>): Command | Refusal {
     if (KEYS.has(key)) continue
     return malformed("Message has property other than 'id', 'method', 'sessionId', 'params'", id)
   }
-  return { id, method, params, sessionId, raw: null }
+  const unfit = unfitOf(params, 1)
+  if (unfit !== null) return { id, sessionId, error: faultOf(unfit) }
+  return { id, method, params, sessionId, raw: null, isVast: false }
+}
+
+function unfitOf(value: unknown, depth: number): Unfit | null {
+  if (depth > DEPTH_MAX) return 'stack limit exceeded'
+  if (typeof value === 'number') return Number.isFinite(value) ? null : 'invalid number'
+  if (typeof value !== 'object' || value === null) return null
+  for (const item of Object.values(value)) {
+    const unfit = unfitOf(item, depth + 1)
+    if (unfit !== null) return unfit
+  }
+  return null
 }
 
 function isParams(value: unknown): value is Params {

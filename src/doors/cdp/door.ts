@@ -17,6 +17,8 @@ import { Client } from './client.ts'
 import type { Params } from './command.ts'
 import { HeldCarrier } from './held-carrier.ts'
 import { Host } from './host.ts'
+import { largestBeyond } from './largest.ts'
+import { checkLimits } from './limits-check.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
 import { browserView, countsOf, type BrowserView, type CdpCounts } from './overview.ts'
 import { Recording } from './recording.ts'
@@ -64,6 +66,7 @@ export class CdpDoor {
     this.holdfast = holdfast
     this.#pool = pool
     this.limits = { ...CDP_LIMITS, ...limits }
+    checkLimits(this.limits, pool)
   }
 
   /** The last part of `/devtools/browser/…`. */
@@ -110,7 +113,7 @@ export class CdpDoor {
       tooLarge: (head, tail) => host?.link.lost(head, tail),
       closed: (reason) => this.#hostClosed(place, host, reason),
     })
-    const facts = { name, isOwn, startedAt: clock.now() }
+    const facts = { name, isOwn, startedAt: clock.now(), clock }
     const started = new Host(browser, facts, this.limits)
     host = started
     const late = clock.after(limits.startMs, () => started.stop())
@@ -123,7 +126,7 @@ export class CdpDoor {
       late()
     }
     this.#running.set(place, started)
-    started.watch(clock, limits)
+    started.watch(limits)
     started.onIdle = () => {
       const stop = (): void => this.#stopIdle(place, started)
       started.setTimer('idle', clock.after(isOwn ? 0 : limits.idleMs, stop))
@@ -193,11 +196,12 @@ export class CdpDoor {
     }
     host.expected += 1
     try {
+      // Before anything is made: if the session cannot be read, nothing of it stays behind.
+      const { seq } = await session.state()
       const { browserContextId } = await host.link.command('Target.createBrowserContext')
       const { limits } = this
       const tenant = new Tenant({ host, session, home: String(browserContextId), limits })
       host.tenants.add(tenant)
-      const { seq } = await session.state()
       void this.#follow(tenant, seq)
       return tenant
     } finally {
@@ -274,16 +278,8 @@ export class CdpDoor {
         void tenant.session.close('browser_closed').catch(() => undefined)
       }
       const onLoss = (): void => seat.giveUp(new HoldfastError('message_too_large', LOSS))
-      const outlet = carrier
-      seat.client = new Client({
-        tenant,
-        upstream,
-        target,
-        outlet,
-        recording,
-        onBrowserClose,
-        onLoss,
-      })
+      const told = { outlet: carrier, recording, onBrowserClose, onLoss }
+      seat.client = new Client({ tenant, upstream, target, ...told })
       vacant?.give(seat)
       if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
       return seat
@@ -321,6 +317,15 @@ export class CdpDoor {
   /** The place that an attachment has, for a client that comes back. */
   heldSeat(attachment: string): HeldSeat | null {
     return this.#held.get(attachment) ?? null
+  }
+
+  /** What is kept for clients that may come back is bounded for all of them together, too. */
+  boundHeld(): void {
+    const { heldTotalBytesMax } = this.limits
+    const kept = ({ carrier }: HeldSeat): number => carrier.keptBytes
+    for (const { carrier } of largestBeyond(this.#held.values(), kept, heldTotalBytesMax)) {
+      carrier.onOverflow()
+    }
   }
 
   /** The place of a client that was lost, if there is one: who comes back by its key gets it. */

@@ -49,6 +49,11 @@ export class HeldCarrier implements Carrier {
     return this.#isAway
   }
 
+  /** What is kept for it. */
+  get keptBytes(): number {
+    return this.#unconfirmed.bytes
+  }
+
   get received(): number {
     return this.#received
   }

@@ -22,6 +22,7 @@ export class Host {
   /** It has one tenant only, which may do what concerns all of the browser. */
   readonly isOwn: boolean
   readonly startedAt: number
+  readonly clock: Clock
   /** It was asked for a sign of life and has not given it yet. */
   isSilent = false
 
@@ -29,14 +30,18 @@ export class Host {
 
   constructor(
     browser: Browser,
-    facts: Pick<Host, 'name' | 'isOwn' | 'startedAt'>,
+    facts: Pick<Host, 'name' | 'isOwn' | 'startedAt' | 'clock'>,
     limits: CdpLimits,
   ) {
     this.browser = browser
     this.name = facts.name
     this.isOwn = facts.isOwn
     this.startedAt = facts.startedAt
+    this.clock = facts.clock
     this.link = new Link(browser, limits)
+    this.targets.onCreated = (info) => {
+      for (const tenant of this.tenants) tenant.targetCreated(info)
+    }
   }
 
   /** Clients that it has, or is about to have. */
@@ -51,15 +56,18 @@ export class Host {
   }
 
   /** Asks for a sign of life now and then; a browser that gives none is stopped. */
-  watch(clock: Clock, limits: BrowserLimits): void {
-    const { healthMs, healthAnswerMs } = limits
+  watch(limits: BrowserLimits): void {
+    const { clock } = this
+    const { healthMs, healthAnswerMs, readBytesPerMs } = limits
     const look = (): void => {
-      const late = clock.after(healthAnswerMs, () => this.stop())
+      // It may be busy with a message of 100 MB: that takes ten seconds where machines are slow.
+      const readMs = Math.ceil(this.link.underwayBytes / readBytesPerMs)
+      const late = clock.after(healthAnswerMs + readMs, () => this.stop())
       this.isSilent = true
       this.link.ask('Browser.getVersion', {}, () => {
         this.isSilent = false
         late()
-        this.watch(clock, limits)
+        this.watch(limits)
       })
     }
     this.setTimer('health', clock.after(healthMs, look))
@@ -86,5 +94,19 @@ export class Host {
   /** Ends a session that the browser made and nobody here wants. Others' in that target stay. */
   detach(parent: string, sessionId: string): void {
     this.link.tell('Target.detachFromTarget', { sessionId }, parent)
+  }
+
+  /** Closes a page that no client is to hear of. */
+  closeUnseen(targetId: string): void {
+    const { link } = this
+    this.targets.disown(targetId)
+    link.ask('Target.attachToTarget', { targetId, flatten: true }, ({ result }) => {
+      // Closed while it waits for somebody's debugger, it would leave its opener waiting for ever.
+      const run = 'Runtime.runIfWaitingForDebugger'
+      const session = String(result?.['sessionId'])
+      const asked = result === undefined ? 0 : link.ask(run, {}, () => undefined, session)
+      // Once it is closed, nothing that was asked of it is answered.
+      link.ask('Target.closeTarget', { targetId }, () => link.forget(asked))
+    })
   }
 }

@@ -86,6 +86,11 @@ export class Link {
     return this.#uplink.waiting
   }
 
+  /** What the browser may not have read yet. */
+  get underwayBytes(): number {
+    return this.#uplink.underwayBytes
+  }
+
   /** Replies that have not come. */
   get waiting(): number {
     return this.#pending.size

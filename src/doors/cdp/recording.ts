@@ -7,7 +7,14 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../../core/index.ts'
 import type { CdpLimits } from './limits.ts'
+import { eventMethod, sessionOf } from './message.ts'
 import { redacted } from './redaction.ts'
+import { scan } from './scan.ts'
+
+/** Long enough for how a reply begins: `{"id":`, a number, a comma. */
+const ID_BYTES = 20
+
+type Side = 'client' | 'browser'
 
 export type RecordingOptions = {
   readonly folder: string
@@ -44,14 +51,14 @@ export class Recording {
     this.#limits = limits
   }
 
-  note(from: 'client' | 'browser', message: Buffer): void {
+  note(from: Side, message: Buffer): void {
     const { recordUnwrittenBytesMax, recordBytesMax } = this.#limits
     if (this.#file.writableLength > recordUnwrittenBytesMax || this.#bytes > recordBytesMax) {
       this.#dropped += 1
       return
     }
     this.#tellDropped()
-    this.#write({ from, message: readable(message) })
+    this.#write({ from, message: this.#readable(from, message) })
   }
 
   #tellDropped(): void {
@@ -69,6 +76,13 @@ export class Recording {
     this.#file.write(text)
   }
 
+  #readable(from: Side, message: Buffer): unknown {
+    if (message.length <= this.#limits.recordMessageBytesMax) return readable(message)
+    return (
+      (from === 'client' ? commandOutline(message) : browserOutline(message)) ?? unreadable(message)
+    )
+  }
+
   close(): void {
     this.#tellDropped()
     this.#file.end()
@@ -83,5 +97,27 @@ function readable(message: Buffer): unknown {
   } catch {
     // Told by its size alone.
   }
-  return `[${message.length} bytes that are no message]`
+  return unreadable(message)
+}
+
+function unreadable({ length }: Buffer): string {
+  return `[${length} bytes that are no message]`
+}
+
+/** What a large message is, without taking it apart: that could take fifty times its size. */
+function commandOutline(message: Buffer): object | null {
+  const command = scan(message)
+  if (command === null) return null
+  const { id, method, sessionId } = command
+  return { id, method, params: `[${message.length} bytes]`, sessionId }
+}
+
+function browserOutline(message: Buffer): object {
+  const rest = `[${message.length} bytes]`
+  const session = sessionOf(message)
+  const sessionId = session === null ? {} : { sessionId: session }
+  const method = eventMethod(message)
+  if (method !== null) return { method, params: rest, ...sessionId }
+  const id = /^\{"id":(-?\d+),/.exec(message.toString('latin1', 0, ID_BYTES))?.[1]
+  return { ...(id === undefined ? {} : { id: Number(id) }), result: rest, ...sessionId }
 }

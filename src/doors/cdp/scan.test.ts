@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { readCommand } from './command.ts'
 import { scan } from './scan.ts'
 
 /** What `JSON.parse` makes of it; null: it is no command with these fields alone. */
@@ -31,6 +32,7 @@ function agrees(text: string): void {
   expect(value, text).not.toBeNull()
   const { id, method, sessionId, params } = value ?? {}
   expect(found).toMatchObject({ id, method, sessionId })
+  if (found.unfit !== null) return
   const pasted =
     found.params === null ? undefined : (JSON.parse(found.params.toString()) as unknown)
   expect(pasted).toEqual(params)
@@ -136,11 +138,43 @@ describe('a message that is only looked through', () => {
     ['half an escape', '{"id":1,"method":"A.b","params":{"x":"\\u12"}}'],
     ['a number that is none', '{"id":1,"method":"A.b","params":{"x":01}}'],
     ['an end that is missing', '{"id":1,"method":"A.b","params":{"x":"y'],
-    ['too much depth', `{"id":1,"method":"A","params":{"x":${'['.repeat(400)}${']'.repeat(400)}}}`],
     ['half a word', '{"id":1,"method":"A.b","params":{"x":tr'],
     ['nothing at all', ''],
   ])('is not one with %s', (_, text) => {
     expect(scan(Buffer.from(text))).toBeNull()
+  })
+
+  /** Seen of Chromium 156: it takes those that are fit, and answers the others without an id. */
+  it.each([
+    ['lists as deep as may be', `${'['.repeat(299)}${']'.repeat(299)}`, null],
+    ['lists that are deeper', `${'['.repeat(300)}${']'.repeat(300)}`, 'stack limit exceeded'],
+    ['something in the deepest', `${'['.repeat(299)}1${']'.repeat(299)}`, 'stack limit exceeded'],
+    ['objects as deep as may be', `${'{"a":'.repeat(298)}{}${'}'.repeat(298)}`, null],
+    ['objects deeper', `${'{"a":'.repeat(299)}"]"${'}'.repeat(299)}`, 'stack limit exceeded'],
+    ['depth and a list', `[${'['.repeat(9e4)}"]",{}${']'.repeat(9e4)},2]`, 'stack limit exceeded'],
+    ['the largest number', '1.7976931348623157e308', null],
+    ['a number that is larger', '1.7976931348623159e308', 'invalid number'],
+    ['a number that is smaller', '-1e999', 'invalid number'],
+    ['next to nothing', '[1e-999,0e999]', null],
+    ['many digits', '9'.repeat(308), null],
+    ['more digits', '9'.repeat(309), 'invalid number'],
+    ['many digits after the point', `0.${'0'.repeat(400)}1`, null],
+  ])('is told to be unfit or not with %s, wherever the rest stands', (_, value, unfit) => {
+    const rest = '"id":7,"method":"A.b","sessionId":"C"'
+    for (const text of [`{${rest},"params":{"x":${value}}}`, `{"params":{"x":${value}},${rest}}`]) {
+      expect(scan(Buffer.from(text))).toMatchObject({ id: 7, sessionId: 'C', unfit })
+      // Also when it is taken apart.
+      const odd = readCommand(Buffer.from(text.replace('"A.b"', '"A\\u002eb"')))
+      const message = unfit === null ? undefined : `JSON: ${unfit}`
+      expect('error' in odd ? odd : {}).toEqual(
+        message === undefined ? {} : { id: 7, sessionId: 'C', error: { code: -32700, message } },
+      )
+    }
+  })
+
+  it('counts the values in it', () => {
+    const text = '{"id":1,"method":"A.b","params":{"x":[1,{"y":null},[]],"z":"t"}}'
+    expect(scan(Buffer.from(text))?.values).toBe(7)
   })
 
   it('is read by a parser that counts the names, which shows that none came twice', () => {

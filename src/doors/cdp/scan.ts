@@ -1,11 +1,12 @@
 /**
  * A client's message, looked through once and not taken apart: what it is called and where its
  * `params` stand. Untrusted, so every byte is checked against the grammar of JSON; whatever is not
- * plain (a name with an escape, a name that comes twice, a depth that nobody needs) is left to
- * `JSON.parse`.
+ * plain (a name with an escape, a name that comes twice) is left to `JSON.parse`.
  *
  * 1. What is found here is found by `JSON.parse` too, and by any other reader of JSON: there is no
  *    text that means one command here and another in the browser.
+ * 2. What Chromium's own reader does not take, it answers without an id, so that nobody could tell
+ *    whose it was: that is found here, and never passed on.
  */
 export type Scanned = {
   readonly id: number
@@ -13,15 +14,24 @@ export type Scanned = {
   readonly sessionId: string | undefined
   /** The bytes of an object, known to be JSON; null: there are none. */
   readonly params: Buffer | null
+  /** How many values are in them, all levels together. */
+  readonly values: number
+  /** Why Chromium would not take it; there are no params then. */
+  readonly unfit: Unfit | null
 }
+
+/** What Chromium calls it. */
+export type Unfit = 'stack limit exceeded' | 'invalid number'
 
 const [QUOTE, BACKSLASH, COMMA, COLON, MINUS, DOT, ZERO] = [
   0x22, 0x5c, 0x2c, 0x3a, 0x2d, 0x2e, 0x30,
 ]
 const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d]
 
-/** Chromium takes no more than 300. */
-const DEPTH_MAX = 300
+/** Chromium takes no more; the message itself is at 0, its params at 1. */
+export const DEPTH_MAX = 300
+/** A number without an exponent is finite if it is no longer. */
+const FINITE_CHARS = 300
 /** An id is an int32. */
 const ID_DIGITS_MAX = 10
 /** A string of this length is looked through four bytes at a time from there on. */
@@ -50,6 +60,8 @@ class Scanner {
   #method: string | null = null
   #sessionId: string | null = null
   #params: Buffer | null = null
+  #values = 0
+  #unfit: Unfit | null = null
   #words: Int32Array | null = null
 
   constructor(text: Buffer) {
@@ -67,8 +79,9 @@ class Scanner {
     } while (text[at] === COMMA)
     if (text[at] !== CLOSE || this.#space(at + 1) !== text.length) return null
     if (this.#id === null || this.#method === null) return null
-    const [id, method, params] = [this.#id, this.#method, this.#params]
-    return { id, method, sessionId: this.#sessionId ?? undefined, params }
+    const [id, method, values, unfit] = [this.#id, this.#method, this.#values, this.#unfit]
+    const params = unfit === null ? this.#params : null
+    return { id, method, sessionId: this.#sessionId ?? undefined, params, values, unfit }
   }
 
   #field(at: number): number {
@@ -150,11 +163,29 @@ class Scanner {
 
   #value(start: number, depth: number): number {
     const byte = this.#text[start] ?? 0
+    this.#values += 1
+    if (depth > DEPTH_MAX) return this.#skip(start)
     if (byte === QUOTE) return this.#string(start)
-    if (byte === OPEN) return depth > DEPTH_MAX ? -1 : this.#object(start, depth)
-    if (byte === OPEN_LIST) return depth > DEPTH_MAX ? -1 : this.#list(start, depth)
+    if (byte === OPEN) return this.#object(start, depth)
+    if (byte === OPEN_LIST) return this.#list(start, depth)
     if (byte === MINUS || isDigit(byte)) return this.#number(start)
     for (const word of WORDS) if (this.#isWord(word, start)) return start + word.length
+    return -1
+  }
+
+  /** Past a value that is too deep. It is refused, so its brackets are only counted. */
+  #skip(start: number): number {
+    const text = this.#text
+    this.#unfit ??= 'stack limit exceeded'
+    let [at, open] = [start, 0]
+    for (; at !== -1 && at < text.length;) {
+      const byte = text[at]
+      if (byte === OPEN || byte === OPEN_LIST) open += 1
+      else if (byte === CLOSE || byte === CLOSE_LIST) open -= 1
+      // The end of what it is in.
+      if (open < 0 || (open === 0 && byte === COMMA)) return at
+      at = byte === QUOTE ? this.#string(at) : at + 1
+    }
     return -1
   }
 
@@ -234,9 +265,19 @@ class Scanner {
     const first = text[start] === MINUS ? start + 1 : start
     let at = text[first] === ZERO ? first + 1 : this.#digits(first)
     if (at !== -1 && text[at] === DOT) at = this.#digits(at + 1)
-    if (at === -1 || ((text[at] ?? 0) | 0x20) !== 0x65) return at
+    if (at === -1) return -1
+    if (((text[at] ?? 0) | 0x20) !== 0x65) {
+      return at - start > FINITE_CHARS ? this.#finite(start, at) : at
+    }
     const sign = text[at + 1]
-    return this.#digits(sign === MINUS || sign === 0x2b ? at + 2 : at + 1)
+    return this.#finite(start, this.#digits(sign === MINUS || sign === 0x2b ? at + 2 : at + 1))
+  }
+
+  #finite(start: number, end: number): number {
+    if (end !== -1 && !Number.isFinite(Number(this.#latin(start, end)))) {
+      this.#unfit ??= 'invalid number'
+    }
+    return end
   }
 
   /** One at least. */

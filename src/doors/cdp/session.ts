@@ -8,7 +8,7 @@ import { Blocked } from './absence.ts'
 import { Attaches } from './attaches.ts'
 import { Downloads } from './downloads.ts'
 import type { Client } from './client.ts'
-import type { Command, Fault } from './command.ts'
+import type { Command, Fault, Params } from './command.ts'
 import { textOf, type BrowserEvent, type Correspondent, type Reply } from './link.ts'
 import { CDP_LIMITS } from './limits.ts'
 import { takeTargetEvent } from './target-events.ts'
@@ -49,6 +49,8 @@ export class Session implements Correspondent {
   /** What stands still until the client says go. */
   readonly blocked = new Blocked(this)
   #pending = new Set<number>()
+  /** What the door itself has said in it. */
+  readonly #told = new Set<number>()
   #isOver = false
 
   constructor({ client, upstream, parent, target, isNested = false }: SessionOptions) {
@@ -124,6 +126,14 @@ export class Session implements Correspondent {
     this.blocked.settle(command)
   }
 
+  /** Says something for a client that is away. */
+  tell(method: string, params: Params): void {
+    const { link } = this.client.host
+    if (link.closed !== null) return
+    const id: number = link.ask(method, params, () => this.#told.delete(id), this.upstream)
+    this.#told.add(id)
+  }
+
   /** Over, with all below it. What it had asked is never answered: as Chrome does it. */
   end(): void {
     if (this.#isOver) return
@@ -131,7 +141,7 @@ export class Session implements Correspondent {
     for (const child of [...this.children.values()]) child.end()
     const { link } = this.client.host
     link.end(this)
-    for (const id of this.#pending) link.forget(id)
+    for (const id of [...this.#pending, ...this.#told]) link.forget(id)
     this.client.pending -= this.#pending.size
     this.#pending = new Set()
     this.parent?.children.delete(this.upstream)

@@ -135,10 +135,7 @@ const disposeBrowserContext: Rule = (request) => {
   if (!tenant.hasContext(browserContextId) || browserContextId === tenant.home) {
     return request.refuse(FAULTS.context)
   }
-  request.pass(null, (result) => {
-    tenant.dropContext(String(browserContextId))
-    return result
-  })
+  tenant.closeContext(String(browserContextId), (reply) => request.answer(reply))
 }
 
 const getBrowserContexts: Rule = (request) => {

@@ -8,6 +8,8 @@ export type TargetInfo = {
   readonly url: string
   readonly browserContextId?: string
   readonly parentId?: string
+  /** The page that opened it, with or without access to it. */
+  readonly openerId?: string
 }
 
 export function targetInfoOf(value: unknown): TargetInfo | null {
@@ -21,8 +23,13 @@ export class Targets implements Correspondent {
   readonly upstream = ''
   readonly id = null
   readonly #infos = new Map<string, TargetInfo>()
+  /** Those that are being closed because there are too many: for clients they never were. */
+  readonly #unwanted = new Set<string>()
   /** The browser as a target, by the session in which somebody speaks with it. */
   readonly #browsers = new Map<unknown, string>()
+
+  /** Told of each that is new. */
+  onCreated: (info: TargetInfo) => void = () => undefined
 
   get(target: string): TargetInfo | undefined {
     return this.#infos.get(target)
@@ -34,18 +41,34 @@ export class Targets implements Correspondent {
   }
 
   learn(info: TargetInfo): void {
-    this.#infos.set(info.targetId, info)
+    if (!this.isUnwanted(info.targetId)) this.#infos.set(info.targetId, info)
+  }
+
+  isUnwanted(target: string): boolean {
+    return this.#unwanted.has(target)
+  }
+
+  /** It is to be closed, and nobody is to hear of it. */
+  disown(target: string): void {
+    this.#infos.delete(target)
+    this.#unwanted.add(target)
   }
 
   targetEvent({ method, params }: BrowserEvent): void {
     const info = targetInfoOf(params['targetInfo'])
-    if (method === 'Target.targetDestroyed') this.#infos.delete(String(params['targetId']))
+    if (method === 'Target.targetDestroyed') this.#forget(String(params['targetId']))
     const isDescribed = method === 'Target.targetCreated' || method === 'Target.targetInfoChanged'
     if (isDescribed && info !== null) this.learn(info)
+    if (method === 'Target.targetCreated' && info !== null) this.onCreated(info)
     const { sessionId } = params
     if (method === 'Target.detachedFromTarget') this.#browsers.delete(sessionId)
     if (method !== 'Target.attachedToTarget' || info?.type !== 'browser') return
     this.#browsers.set(sessionId, info.targetId)
+  }
+
+  #forget(target: string): void {
+    this.#infos.delete(target)
+    this.#unwanted.delete(target)
   }
 
   /** What the browser itself is called as a target, for who speaks with it in this session. */

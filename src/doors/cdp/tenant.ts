@@ -9,6 +9,7 @@ import type { Params } from './command.ts'
 import type { Host } from './host.ts'
 import type { CdpLimits } from './limits.ts'
 import type { Reply } from './link.ts'
+import { Pace } from './pace.ts'
 import { isInternalUrl } from './request.ts'
 import type { Seat } from './seat.ts'
 import type { TargetInfo } from './targets.ts'
@@ -22,11 +23,12 @@ export const FULL = {
   contexts: { code: -32000, message: 'there are too many browser contexts' },
 } as const
 
+/** What the page that opened one too many is told. */
+const CLOSED_AT_ONCE = 'Holdfast closed a window at once: there are too many pages'
+
 const OVER = { code: -32000, message: 'the session is over' } as const
 
 const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
-
-type ToOpen = { readonly params: Params; readonly read: (reply: Reply) => void }
 
 export class Tenant {
   readonly host: Host
@@ -44,9 +46,7 @@ export class Tenant {
   /** Pages and contexts that the browser was asked for: they count as if they were there. */
   #pagesExpected = 0
   #contextsExpected = 0
-  /** Pages that are asked for one after the other, and how many the browser is opening. */
-  readonly #toOpen: ToOpen[] = []
-  #opening = 0
+  readonly #pace: Pace
   #firstPage: Promise<void> | null = null
 
   constructor(parts: Pick<Tenant, 'host' | 'session' | 'home' | 'limits'>) {
@@ -55,6 +55,7 @@ export class Tenant {
     this.session = session
     this.home = home
     this.limits = limits
+    this.#pace = new Pace(host.link, limits)
     this.#contexts.set(home, null)
   }
 
@@ -66,7 +67,8 @@ export class Tenant {
     return typeof context === 'string' && this.#contexts.has(context)
   }
 
-  owns({ browserContextId, type, url }: TargetInfo): boolean {
+  owns({ targetId, browserContextId, type, url }: TargetInfo): boolean {
+    if (this.host.targets.isUnwanted(targetId)) return false
     // A tab of the browser's own, whose page is hidden: who waits for that would wait for ever.
     if (type === 'tab' && isInternalUrl(url)) return false
     return this.hasContext(browserContextId) && !HIDDEN_TYPES.has(type)
@@ -97,22 +99,26 @@ export class Tenant {
     }
     if (this.#isLarge(params)) return read({ error: TOO_LARGE })
     this.#pagesExpected += 1
-    this.#toOpen.push({ params, read })
-    this.#openNext()
+    this.#pace.ask('Target.createTarget', params, (reply) => {
+      this.#pagesExpected -= 1
+      read(reply)
+    })
   }
 
-  /** Each takes the browser a while, and nobody else is heard meanwhile: few at a time. */
-  #openNext(): void {
-    if (this.#opening >= this.limits.openingMax) return
-    const next = this.#toOpen.shift()
-    if (next === undefined) return
-    this.#opening += 1
-    this.host.link.ask('Target.createTarget', next.params, (reply) => {
-      this.#opening -= 1
-      this.#pagesExpected -= 1
-      next.read(reply)
-      this.#openNext()
-    })
+  /**
+   * A page may open others by itself, which nobody has asked the door for. Beyond the bound they
+   * are closed before any client sees them.
+   */
+  targetCreated({ targetId, type, browserContextId, openerId }: TargetInfo): void {
+    if (type !== 'page' || !this.hasContext(browserContextId)) return
+    // What a client has been promised comes first.
+    const promised = openerId === undefined ? 0 : this.#pagesExpected
+    if (this.pages().length + promised <= this.limits.targetsMax) return
+    this.host.closeUnseen(targetId)
+    if (openerId === undefined) return
+    const timestamp = this.host.clock.now()
+    const entry = { source: 'other', level: 'warning', text: CLOSED_AT_ONCE, timestamp }
+    for (const client of this.clients) client.emitFor(openerId, 'Log.entryAdded', { entry })
   }
 
   /** Makes a context that goes with a client, if there is one, and if there is room. */
@@ -122,7 +128,7 @@ export class Tenant {
     }
     if (this.#isLarge(params)) return read({ error: TOO_LARGE })
     this.#contextsExpected += 1
-    this.host.link.ask('Target.createBrowserContext', params, (reply) => {
+    this.#pace.ask('Target.createBrowserContext', params, (reply) => {
       this.#contextsExpected -= 1
       const { browserContextId } = reply.result ?? {}
       if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
@@ -157,8 +163,12 @@ export class Tenant {
     return [...this.seats].find((seat) => seat.attachment.id === attachment)
   }
 
-  dropContext(context: string): void {
-    this.#contexts.delete(context)
+  /** Disposes of a context because a client wants that. */
+  closeContext(browserContextId: string, read: (reply: Reply) => void): void {
+    this.#pace.ask('Target.disposeBrowserContext', { browserContextId }, (reply) => {
+      if (reply.error === undefined) this.#contexts.delete(browserContextId)
+      read(reply)
+    })
   }
 
   /** A client is gone for good: what was to go with it goes. */
@@ -179,12 +189,12 @@ export class Tenant {
 
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
-    for (const { read } of this.#toOpen.splice(0)) read({ error: OVER })
+    this.#pace.refuseWaiting(OVER)
     for (const context of this.contexts) this.dispose(context)
   }
 
   dispose(browserContextId: string): void {
     this.#contexts.delete(browserContextId)
-    this.host.link.tell('Target.disposeBrowserContext', { browserContextId })
+    this.#pace.ask('Target.disposeBrowserContext', { browserContextId })
   }
 }

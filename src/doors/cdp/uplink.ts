@@ -18,7 +18,7 @@ export interface Sender {
 }
 
 /** By so much a message may grow when its ids are replaced. */
-const NAMES_BYTES = 128
+export const NAMES_BYTES = 128
 
 type Waiting = { readonly parts: Parts; readonly bytes: number }
 
@@ -60,6 +60,11 @@ export class Uplink {
     this.#sender = sender
     this.#limits = limits
     this.#askForSign = askForSign
+  }
+
+  /** What the browser has been sent and may not have read yet. */
+  get underwayBytes(): number {
+    return this.#underwayBytes
   }
 
   /** Clients whose messages wait. */

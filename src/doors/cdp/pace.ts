@@ -1,0 +1,50 @@
+/**
+ * Commands that take a browser a while, and nobody else is heard meanwhile: to open a page, to make
+ * or dispose of a context. Of one browser session only a few are under way at a time.
+ */
+import type { Fault, Params } from './command.ts'
+import type { CdpLimits } from './limits.ts'
+import type { Link, Reply } from './link.ts'
+
+type Waiting = {
+  readonly method: string
+  readonly params: Params
+  /** Null: it clears away, which has to be done whoever is gone. */
+  readonly read: ((reply: Reply) => void) | null
+}
+
+export class Pace {
+  readonly #link: Link
+  readonly #underwayMax: number
+  #waiting: Waiting[] = []
+  #underway = 0
+
+  constructor(link: Link, { openingMax }: Pick<CdpLimits, 'openingMax'>) {
+    this.#link = link
+    this.#underwayMax = openingMax
+  }
+
+  ask(method: string, params: Params, read: Waiting['read'] = null): void {
+    this.#waiting.push({ method, params, read })
+    this.#next()
+  }
+
+  #next(): void {
+    if (this.#underway >= this.#underwayMax) return
+    const next = this.#waiting.shift()
+    if (next === undefined) return
+    this.#underway += 1
+    this.#link.ask(next.method, next.params, (reply) => {
+      this.#underway -= 1
+      next.read?.(reply)
+      this.#next()
+    })
+  }
+
+  /** What somebody waits for and has not been asked yet is not asked any more. */
+  refuseWaiting(error: Fault): void {
+    const waiting = this.#waiting
+    this.#waiting = waiting.filter(({ read }) => read === null)
+    for (const { read } of waiting) read?.({ error })
+  }
+}
