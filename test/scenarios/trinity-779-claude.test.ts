@@ -10,9 +10,10 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { ServerProcess } from '../crash/server.ts'
 import { claudeTranscripts, type ClaudeTranscript } from '../support/claude-transcript.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
+import { trafficUnderTest } from '../support/nodes-under-test.ts'
+import { startProcess, type ProcessUnderTest } from '../support/processes-under-test.ts'
 import { runningIn } from '../support/processes.ts'
 import { offline, programOf } from '../support/real-agents.ts'
 import { lines } from '../support/serving.ts'
@@ -42,7 +43,8 @@ const running = (): number[] => runningIn(join(folder, 'home'), CLAUDE)
 const transcripts = (): Promise<ClaudeTranscript[]> =>
   claudeTranscripts(env['CLAUDE_CONFIG_DIR'] ?? '')
 
-describe('Claude Code, bare', () => {
+// Without Holdfast there are no nodes.
+describe.runIf(trafficUnderTest() === null)('Claude Code, bare', () => {
   const claude = async (text: string, ...args: string[]): Promise<string> => {
     const child = spawn(CLAUDE, ['-p', '--output-format', 'json', ...args], {
       cwd: folder,
@@ -86,12 +88,12 @@ describe('Claude Code, bare', () => {
 })
 
 describe('Claude Code behind Holdfast', () => {
-  let server: ServerProcess
+  let server: ProcessUnderTest
 
   const start = async (): Promise<void> => {
     const flags = ['--config', join(folder, 'holdfast.config.json')]
     const own = { PATH: process.env['PATH'], ...env }
-    server = await ServerProcess.start(join(folder, 'data'), [], { flags, env: own })
+    server = await startProcess(join(folder, 'data'), { flags, env: own })
   }
   const configure = (claude: object): Promise<void> =>
     writeFile(join(folder, 'holdfast.config.json'), JSON.stringify({ agents: { claude } }))
