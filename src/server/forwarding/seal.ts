@@ -1,11 +1,11 @@
 /**
  * How nodes know each other: what one passes on carries a seal that only who has the cluster's
- * secret can make, over the request's line and the caller's address, and good for a few minutes. It
+ * secret can make, over method, path and the caller's address, and good for a few minutes. It
  * says no more than that the first look (`Host`, `Origin`, rates) was taken elsewhere, and that the
  * request must not be passed on again: a caller's token is checked by every node anew.
  *
- * It is no proof of the body, nor of the other headers: who can change them on their way between two
- * nodes can read the caller's token there, and needs no seal. That is what TLS is for.
+ * It is no proof of the body, nor of the other headers: who can change them on their way can read
+ * the caller's token there, and needs no seal. That is what TLS is for.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
