@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { HeldConnection, playwrightTransport } from '../../src/cdp/index.ts'
 import { CHROMIUM, Site } from '../support/cdp-server.ts'
 import { ClusterNode } from '../support/cluster-server.ts'
-import { until } from '../support/gate.ts'
+import { gate, until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
@@ -214,4 +214,27 @@ describe('a client that comes back', () => {
       connection.send(JSON.stringify({ id: 77, method: 'Browser.getVersion' }))
     })
   }
+})
+
+describe('a node that is about to stop', () => {
+  it('passes clients on, by key too, while its last turns end', async () => {
+    const over = gate()
+    const held = (): Promise<void> => over.opened
+    const leaving = await ClusterNode.start(store, {
+      browsers: { chromium: CHROMIUM },
+      agents: { held },
+    })
+    const body = { input: 'work', agent: 'held' }
+    const headers = { prefer: 'respond-async' }
+    const turn = await leaving.call('POST', '/v1/keys/busy/turns', { body, headers })
+    expect(turn.status).toBe(202)
+    const closing = leaving.server.close({ drainMs: 60_000 })
+    await until(() => leaving.holdfast.authority.draining)
+    const client = await RawCdp.open(socketUrl(leaving, '?key=late'))
+    expect(await client.send('Browser.getVersion')).toHaveProperty('product')
+    expect(await clientsOn(leaving)).toBe(0)
+    client.close()
+    over.open()
+    await closing
+  })
 })
