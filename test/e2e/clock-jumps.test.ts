@@ -8,6 +8,7 @@ import { openHoldfast, type Agent, type Holdfast } from 'holdfast'
 import { openPostgresStore } from 'holdfast/postgres'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { gate, until, type Gate } from '../support/gate.ts'
+import { brokenInLog, type LoggedEvent } from '../support/log.ts'
 import { freePort } from '../support/node-process.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
@@ -66,6 +67,16 @@ async function call({ server }: Node, path: string, body?: object): Promise<any>
   return response.json()
 }
 
+async function wholeLog(node: Node, session: string): Promise<LoggedEvent[]> {
+  const log: LoggedEvent[] = []
+  for (;;) {
+    const after = log.at(-1)?.seq ?? 0
+    const { events } = await call(node, `/v1/sessions/${session}/events?after=${after}`)
+    if (events.length === 0) return log
+    log.push(...(events as LoggedEvent[]))
+  }
+}
+
 const leasesLost = ({ holdfast }: Node): number => holdfast.authority.counters.leasesLost
 
 describe('a clock that is set', () => {
@@ -88,6 +99,41 @@ describe('a clock that is set', () => {
     const next = await call(two, '/v1/keys/a/turns', { input: 'quick' })
     expect(next.session).toBe(session)
     await Promise.all([one, two].map(({ server }) => server.close()))
+  })
+
+  it('forward under load loses no turn that was acknowledged, and runs none twice', async () => {
+    const nodes = [await startNode(), await startNode()]
+    const done = new Map<string, Set<string>>()
+    let isOver = false
+    const talk = async (caller: number): Promise<void> => {
+      for (let number = 0; !isOver; number += 1) {
+        const headers = { 'content-type': 'application/json', 'idempotency-key': `${number}` }
+        const body = JSON.stringify({ input: 'quick', agent: 'silent' })
+        const init = { method: 'POST', headers, body }
+        const { url } = nodes[(caller + number) % 2]!.server
+        const response = await fetch(`${url}/v1/keys/caller-${caller}/turns`, init)
+        const { session, turn } = (await response.json()) as any
+        if (turn?.state !== 'done') continue
+        done.set(session, (done.get(session) ?? new Set()).add(turn.id))
+      }
+    }
+    const callers = [0, 1, 2, 3].map(talk)
+    const turns = (): number => [...done.values()].reduce((sum, { size }) => sum + size, 0)
+    await until(() => turns() > 20)
+    await jump(HOUR_S)
+    await until(() => nodes.every((node) => leasesLost(node) > 0))
+    const before = turns()
+    await until(() => turns() > before + 20)
+    isOver = true
+    await Promise.all(callers)
+    expect(done.size).toBe(4)
+    for (const [session, acknowledged] of done) {
+      const log = await wholeLog(nodes[0]!, session)
+      expect(brokenInLog(log, true)).toEqual([])
+      const ended = log.filter(({ type }) => type === 'turn.done').map(({ turn }) => turn)
+      for (const turn of acknowledged) expect(ended).toContain(turn)
+    }
+    await Promise.all(nodes.map(({ server }) => server.close()))
   })
 
   it('backward disturbs no node that lives', async () => {
