@@ -42,6 +42,11 @@ export function trafficUnderTest(): Traffic | null {
   return traffic
 }
 
+/** Where nodes make no difference between several, the last stands for all through two of them. */
+export function someOf<One>(all: readonly One[]): readonly One[] {
+  return traffic === null ? all : all.slice(-1)
+}
+
 /** Opens Holdfast, twice if need be. */
 export async function openUnderTest<Options extends object, Opened extends HoldfastLike>(
   open: (options: Options & { readonly advertise?: string }) => Promise<Opened>,
