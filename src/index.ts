@@ -15,6 +15,7 @@ export type {
   Activity,
   Append,
   AppendOutcome,
+  Beat,
   Ask,
   AskOption,
   AskOutcome,

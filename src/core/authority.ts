@@ -304,8 +304,8 @@ export class Authority implements Holder {
     for (const tell of this.attachmentListeners) tell(attachment, reason)
   }
 
-  released(live: LiveSession): void {
-    if (live.session.closed !== null) this.#runners.release(live.session)
+  released(live: LiveSession, why: HoldfastError): void {
+    this.#runners.released(live.session, why)
     // Whoever lets go of a session on purpose has forgotten it before.
     if (!this.#forget(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1
@@ -357,6 +357,7 @@ export class Authority implements Holder {
   }
 
   #releaseAll(error: HoldfastError): void {
+    this.#runners.releasedAll(error)
     for (const { live } of [...this.#held.values()]) live.release(error)
   }
 }

@@ -42,6 +42,7 @@ export {
 export type {
   Append,
   AppendOutcome,
+  Beat,
   Claim,
   ListPage,
   ListQuery,

@@ -46,3 +46,21 @@ it('notices its end although the timer for that was early', async () => {
   expect([lease.held, lost]).toEqual([false, [expect.any(Number)]])
   await lease.stop()
 })
+
+it('is lost when the store says that it had ended, although nothing here could tell', async () => {
+  const clock = new HastyClock()
+  const store = new MemoryStore({ clock })
+  const lost: number[] = []
+  const limits = { ...LIMITS, leaseMs: 1_000 }
+  const holder = { node: 'a', store, clock, limits, counters: new Counters() }
+  const lease = new Lease(holder, () => lost.push(clock.now()))
+  await lease.start()
+  await clock.pass(500)
+  expect(lost).toEqual([])
+  store.beat = () => Promise.resolve('lapsed' as const)
+  await clock.pass(250)
+  expect(lost.length).toBeGreaterThan(0)
+  expect(holder.counters.leasesLost).toBe(lost.length)
+  expect(lease.held).toBe(true)
+  await lease.stop()
+})

@@ -57,7 +57,7 @@ export class Lease {
   /** Lets go of everything and throws if the lease cannot be proved. */
   assertHeld(): void {
     if (this.held) return
-    const error = new HoldfastError('lease_lost', 'this node has lost its lease')
+    const error = lostError()
     this.#lost(error)
     throw error
   }
@@ -79,11 +79,21 @@ export class Lease {
   async #beat(): Promise<void> {
     const { store, node, clock, limits } = this.#holder
     const sentAt = clock.monotonic()
-    await store.beat(node, limits.leaseMs)
+    const isLapsed = (await store.beat(node, limits.leaseMs)) === 'lapsed'
+    if (isLapsed) this.#lapse()
     this.#beatenAt = sentAt
     // A fifth of the lease is left for those who are told to stop.
     this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
     this.#watchEnd()
+  }
+
+  /**
+   * The store's clock has jumped, or this machine has slept, and nothing here could tell: what is
+   * held may have been another's meanwhile.
+   */
+  #lapse(): void {
+    if (this.held) this.#holder.counters.leasesLost += 1
+    this.#lost(lostError())
   }
 
   /** In time, whatever became of the beats. A timer of a busy process may well be early. */
@@ -95,7 +105,7 @@ export class Lease {
     this.#cancelEnd = clock.after(Math.max(leftMs, limits.leaseMs / 100), () => {
       if (this.held) return this.#watchEnd()
       counters.leasesLost += 1
-      this.#lost(new HoldfastError('lease_lost', 'this node has lost its lease'))
+      this.#lost(lostError())
     })
   }
 
@@ -108,4 +118,8 @@ export class Lease {
       this.#beat().catch(() => undefined)
     })
   }
+}
+
+function lostError(): HoldfastError {
+  return new HoldfastError('lease_lost', 'this node has lost its lease')
 }

@@ -38,7 +38,7 @@ export interface Holder {
   /** A client's hold is over, whoever ended it. */
   attachmentEnded(attachment: string, reason: string): void
   /** The hold is over: the session is closed, or this node may no longer speak for it. */
-  released(session: LiveSession): void
+  released(session: LiveSession, why: HoldfastError): void
 }
 
 type Waiter = {
@@ -303,7 +303,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     for (const settle of this.#asking.values()) settle({ outcome: 'withdrawn' })
     this.#asking.clear()
     this.#feed.end(error)
-    this.holder.released(this)
+    this.holder.released(this, error)
   }
 
   /** Keeps a record of the turns that were admitted under this hold, to hand out when they end. */

@@ -1,5 +1,6 @@
 /** The runners by the names of their agents, and what they are told besides turns. */
 import type { Clock } from './clock.ts'
+import type { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Runner } from './runner.ts'
 import type { Session } from './session.ts'
@@ -21,8 +22,24 @@ export class RunnerTable {
     return Object.hasOwn(this.#runners, agent) ? (this.#runners[agent] ?? null) : null
   }
 
-  /** The session is closed: what its runner kept for it may go. */
-  release({ id, agent, backend }: Session): void {
+  /** A hold is over: what its runner kept may go if the session is closed, and must if lost. */
+  released(session: Session, why: HoldfastError): void {
+    const { id, agent, closed } = session
+    if (closed !== null) this.#release(session)
+    else if (isLost(why)) void attempt(() => this.get(agent)?.lose?.(id))
+  }
+
+  /** All holds are over. Runners keep something for sessions that are not held, too. */
+  releasedAll(why: HoldfastError): void {
+    if (isLost(why)) this.#loseAll()
+  }
+
+  #loseAll(): void {
+    const runners = new Set(Object.values(this.#runners))
+    for (const runner of runners) void attempt(() => runner.lose?.(null))
+  }
+
+  #release({ id, agent, backend }: Session): void {
     const runner = this.get(agent)
     if (runner?.release === undefined) return
     const releasing = attempt(() => runner.release?.({ id, backend }))
@@ -30,7 +47,7 @@ export class RunnerTable {
     void releasing.then(() => this.#releasing.delete(releasing))
   }
 
-  /** Closes every runner, once. One that fails or never ends holds nobody up. */
+  /** Closes every runner, once. One that fails or never ends holds nobody up, and is not spared. */
   async close({ clock, limits }: { clock: Clock; limits: Limits }): Promise<void> {
     const runners = new Set(Object.values(this.#runners))
     const closing = async (): Promise<void> => {
@@ -38,10 +55,15 @@ export class RunnerTable {
       await Promise.all([...runners].map((runner) => attempt(() => runner.close?.())))
     }
     await new Promise<void>((resolve) => {
-      const cancel = clock.after(limits.runnerCloseMs, resolve)
+      const cancel = clock.after(limits.runnerCloseMs, () => (this.#loseAll(), resolve()))
       void closing().then(() => (cancel(), resolve()))
     })
   }
+}
+
+/** Whether another node may go on with what is no longer held here. */
+function isLost({ code }: HoldfastError): boolean {
+  return code === 'lease_lost' || code === 'stale_epoch'
 }
 
 /** Runs what may throw, reject or return nothing; always resolves. */

@@ -14,6 +14,12 @@ export interface Runner {
    * cut short by the closing may still be stopping. Failing harms nobody.
    */
   release?(session: RunnerSession): void | Promise<void>
+  /**
+   * This node may no longer speak for the session; null: for any. Another is about to go on with
+   * it, and waits for nobody (I2, I5): whatever works for it here, or is kept for it, is ended at
+   * once, not asked to end. The signal of its turn is aborted besides.
+   */
+  lose?(session: string | null): void
   /** Holdfast is being closed, no turn runs any more: end whatever still lives. */
   close?(): Promise<void>
 }
@@ -62,7 +68,10 @@ export interface RunnerContext {
     /** The backend's own session id, once `bind` recorded it. */
     readonly backend: string | null
   }
-  /** Aborted when the turn is cancelled, times out, or its session closes. */
+  /**
+   * Aborted when the turn is cancelled, times out, or its session closes; and when the session is
+   * this node's no more (`lease_lost`, `stale_epoch`): then there is no time left for a farewell.
+   */
   readonly signal: AbortSignal
   /** Asks the session's clients; always settles (I8). */
   ask(question: Question): Promise<AskOutcome>

@@ -22,8 +22,11 @@ export interface Store {
   read(session: string, after: number, limit: number): Promise<ReadResult>
   /** Sessions by a filter, newest first. */
   list(query: ListQuery): Promise<ListPage>
-  /** Renews a node's lease for `leaseMs` from now on the store's clock; 0 gives it up. */
-  beat(node: string, leaseMs: number): Promise<void>
+  /**
+   * Renews a node's lease for `leaseMs` from now on the store's clock; 0 gives it up. `lapsed`: the
+   * lease before had ended, or is gone, so that others may have taken over whatever the node owned.
+   */
+  beat(node: string, leaseMs: number): Promise<Beat>
   /**
    * Removes a closed session's log for ever and leaves a tombstone. False if there is nothing to
    * erase.
@@ -113,6 +116,9 @@ export type Append = {
   readonly pending: boolean
   readonly expiresAt: number | null
 }
+
+/** A store without leases of its own has nothing to say. */
+export type Beat = 'lapsed' | void
 
 /**
  * `stale`: another epoch owns the session, or the log does not end at `after`; nothing was

@@ -124,7 +124,7 @@ export class CdpEntrance {
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
     const address = this.#letIn(request, own)
-    if (this.#isLeaving() && this.#forwarder !== null) throw drainingError()
+    this.#assertStays()
     await serveJson(this.door, exchange, address)
   }
 
@@ -175,7 +175,7 @@ export class CdpEntrance {
     if (address.rest !== '') {
       throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
     }
-    this.#assertStays(address)
+    this.#assertStays()
     const { target, isHeld } = this.#placeOf(address)
     const token = tokenOf(request, address)
     const isGood = (): boolean => this.#access.grant(token)?.includes('talk') === true
@@ -194,11 +194,9 @@ export class CdpEntrance {
     return { connect, abandon: () => seat.leave(), isGood }
   }
 
-  /** A node that is about to stop begins nothing that would end with it, if others can. */
-  #assertStays({ key }: Address): void {
-    const { draining } = this.door.holdfast.authority
-    const isAway = this.#isLeaving() || (draining && key === undefined)
-    if (isAway && this.#forwarder !== null) throw drainingError()
+  /** A server that is about to stop begins nothing that would end with it: others can, if any. */
+  #assertStays(): void {
+    if (this.#isLeaving() || this.door.holdfast.authority.draining) throw drainingError()
   }
 
   /** How a client whose session turns out to be another node's gets there. */

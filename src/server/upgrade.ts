@@ -8,6 +8,7 @@ import { asHoldfastError, type HoldfastError } from '../core/index.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
+import { problemRefusal } from '../doors/exchange.ts'
 import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
 import { CONNECT_PATH } from './paths.ts'
 
@@ -127,8 +128,9 @@ export function refuseUpgrade(
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Connection: close',
   ]
-  for (let index = 0; index < headers.length; index += 2) {
-    head.push(`${headers[index]}: ${headers[index + 1]}`)
+  const all = [...problemRefusal(error).headers, ...headers]
+  for (let index = 0; index < all.length; index += 2) {
+    head.push(`${all[index]}: ${all[index + 1]}`)
   }
   stream.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }

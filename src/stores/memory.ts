@@ -7,6 +7,7 @@ import { HoldfastError } from '../core/errors.ts'
 import type {
   Append,
   AppendOutcome,
+  Beat,
   Claim,
   ListPage,
   ListQuery,
@@ -150,10 +151,12 @@ export class MemoryStore implements Store {
     return pending && (owner === null || owner === node || !this.#isAlive(owner))
   }
 
-  async beat(node: string, leaseMs: number): Promise<void> {
+  async beat(node: string, leaseMs: number): Promise<Beat> {
     this.#mustBeOpen()
+    const isLapsed = this.#leases.has(node) && !this.#isAlive(node)
     if (leaseMs > 0) this.#leases.set(node, this.#clock.monotonic() + leaseMs)
     else this.#leases.delete(node)
+    if (isLapsed) return 'lapsed'
   }
 
   #isAlive(node: string): boolean {

@@ -7,7 +7,7 @@ import { HeldConnection, playwrightTransport } from '../../src/cdp/index.ts'
 import { CHROMIUM, Site } from '../support/cdp-server.ts'
 import { ClusterNode } from '../support/cluster-server.ts'
 import { CommandLine } from '../support/command-line.ts'
-import { until } from '../support/gate.ts'
+import { gate, until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
@@ -228,4 +228,27 @@ it('shows the browsers of a node as those of that node', async () => {
     expect(command.stdout).toContain(`on node ${body.node}; ask each other node for its own`)
   }
   client.close()
+})
+
+describe('a node that is about to stop', () => {
+  it('passes clients on, by key too, while its last turns end', async () => {
+    const over = gate()
+    const held = (): Promise<void> => over.opened
+    const leaving = await ClusterNode.start(store, {
+      browsers: { chromium: CHROMIUM },
+      agents: { held },
+    })
+    const body = { input: 'work', agent: 'held' }
+    const headers = { prefer: 'respond-async' }
+    const turn = await leaving.call('POST', '/v1/keys/busy/turns', { body, headers })
+    expect(turn.status).toBe(202)
+    const closing = leaving.server.close({ drainMs: 60_000 })
+    await until(() => leaving.holdfast.authority.draining)
+    const client = await RawCdp.open(socketUrl(leaving, '?key=late'))
+    expect(await client.send('Browser.getVersion')).toHaveProperty('product')
+    expect(await clientsOn(leaving)).toBe(0)
+    client.close()
+    over.open()
+    await closing
+  })
 })

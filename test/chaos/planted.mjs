@@ -58,9 +58,11 @@ export const PLANTED = {
     if (text.includes(guard)) await ask(url, text.replace(guard, ''))
   },
 
-  /** I5: never looks whether its own lease has ended. */
-  'no-lease': () => {
+  /** I5: never looks whether its own lease has ended, nor hears it from a beat. */
+  'no-lease': (store) => {
     Object.defineProperty(Lease.prototype, 'held', { get: () => true })
+    const beat = store.beat.bind(store)
+    store.beat = async (node, leaseMs) => void (await beat(node, leaseMs))
   },
 
   /** I2: takes what it is asked for, although the owner's lease has not ended. */

@@ -383,3 +383,40 @@ describe('what nodes say to each other', () => {
     })
   }
 })
+
+describe('a key whose session is closed through one node and asked for through others', () => {
+  it('gets one new session each time, and every turn that was done is in a log', async () => {
+    const nodes = [owner, other, third]
+    const key = 'reborn'
+    const made = new Map<string, number>()
+    for (let round = 0; round < 6; round += 1) {
+      const at = (offset: number): ClusterNode => nodes[(round + offset) % 3]!
+      const first = await at(0).call('POST', '/v1/sessions', { body: { key } })
+      const { id } = first.body as { id: string }
+      const closing = at(1).call('DELETE', `/v1/sessions/${id}`)
+      const resolving = [0, 1, 2, 3, 4, 5].map((offset) =>
+        at(offset).call('POST', '/v1/sessions', { body: { key } }),
+      )
+      const talking = [0, 1, 2].map((offset) =>
+        at(offset).call('POST', `/v1/keys/${key}/turns`, { body: { input: `${round}.${offset}` } }),
+      )
+      const resolved = [first, ...(await Promise.all(resolving))]
+      const turns = await Promise.all(talking)
+      const all = [await closing, ...resolved, ...turns]
+      expect(all.map(({ status }) => status).filter((status) => status > 201)).toEqual([])
+      for (const { body } of resolved) {
+        made.set(body.id as string, (made.get(body.id) ?? 0) + Number(body.isNew))
+      }
+      for (const { body } of turns) {
+        const { body: page } = await at(2).call('GET', `/v1/sessions/${body.session}/events`)
+        const ends = page.events.filter((event: any) => event.turn === body.turn.id)
+        expect(ends.at(-1).type).toBe(`turn.${body.turn.state}`)
+      }
+    }
+    expect(made.size).toBeGreaterThanOrEqual(6)
+    // Some are made by a turn, and these are new to nobody here (I1).
+    expect(Math.max(...made.values())).toBe(1)
+    const { body } = await other.call('GET', `/v1/sessions?state=open&key=${key}`)
+    expect(body.sessions.length).toBeLessThanOrEqual(1)
+  })
+})

@@ -10,9 +10,10 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { ServerProcess } from '../crash/server.ts'
 import { claudeTranscripts, type ClaudeTranscript } from '../support/claude-transcript.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
+import { trafficUnderTest } from '../support/nodes-under-test.ts'
+import { startProcess, type ProcessUnderTest } from '../support/processes-under-test.ts'
 import { runningIn } from '../support/processes.ts'
 import { offline, programOf } from '../support/real-agents.ts'
 import { lines } from '../support/serving.ts'
@@ -42,7 +43,8 @@ const running = (): number[] => runningIn(join(folder, 'home'), CLAUDE)
 const transcripts = (): Promise<ClaudeTranscript[]> =>
   claudeTranscripts(env['CLAUDE_CONFIG_DIR'] ?? '')
 
-describe('Claude Code, bare', () => {
+// Without Holdfast there are no nodes.
+describe.runIf(trafficUnderTest() === null)('Claude Code, bare', () => {
   const claude = async (text: string, ...args: string[]): Promise<string> => {
     const child = spawn(CLAUDE, ['-p', '--output-format', 'json', ...args], {
       cwd: folder,
@@ -85,13 +87,16 @@ describe('Claude Code, bare', () => {
   })
 })
 
+/** What happens between Holdfast and Claude Code alone: through which node is all one. */
+const aside = it.runIf(trafficUnderTest() === null)
+
 describe('Claude Code behind Holdfast', () => {
-  let server: ServerProcess
+  let server: ProcessUnderTest
 
   const start = async (): Promise<void> => {
     const flags = ['--config', join(folder, 'holdfast.config.json')]
     const own = { PATH: process.env['PATH'], ...env }
-    server = await ServerProcess.start(join(folder, 'data'), [], { flags, env: own })
+    server = await startProcess(join(folder, 'data'), { flags, env: own })
   }
   const configure = (claude: object): Promise<void> =>
     writeFile(join(folder, 'holdfast.config.json'), JSON.stringify({ agents: { claude } }))
@@ -177,7 +182,7 @@ describe('Claude Code behind Holdfast', () => {
     await expectOneLine(cut.session)
   })
 
-  it('resumes when a first turn died after Claude Code had taken the id', async () => {
+  aside('resumes when a first turn died after Claude Code had taken the id', async () => {
     model.hold(0)
     const dying = post('first')
     await model.asked(1)
@@ -193,7 +198,7 @@ describe('Claude Code behind Holdfast', () => {
     await expectOneLine(session)
   })
 
-  it('begins with the same id when a first turn died before Claude Code knew it', async () => {
+  aside('begins with the same id when a first turn died before Claude Code knew it', async () => {
     await server.stop()
     const launcher = join(folder, 'launcher.sh')
     const marker = join(folder, 'was-here')
@@ -211,7 +216,7 @@ describe('Claude Code behind Holdfast', () => {
     await expectOneLine(first.session)
   })
 
-  it('says in the log that Claude Code has lost the session, and begins it anew', async () => {
+  aside('says in the log that Claude Code has lost the session, and begins it anew', async () => {
     const { session } = await post('first')
     const [transcript] = await transcripts()
     await rm(transcript?.file ?? '')

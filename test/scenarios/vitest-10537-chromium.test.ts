@@ -11,6 +11,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { builtinAgents, type Agent } from 'holdfast'
 import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
 import { gate, type Gate } from '../support/gate.ts'
+import { someOf } from '../support/nodes-under-test.ts'
 import { serve, type Serving } from '../support/serving.ts'
 
 const WORDS = 'one two three four five six seven eight nine ten'
@@ -56,16 +57,19 @@ describe('Vitest #10537 in Chromium', () => {
     return tab
   }
 
-  it.each(['early', 'resume', 'reopen'])('runs after a reload before work: %s', async (policy) => {
-    const tab = await open(await create({ reconnect: policy }))
-    await tab.page.reload()
-    await tab.is('live')
-    await tab.say('run')
-    expect(await tab.bubbles()).toEqual(['run', 'run'])
-    expect(await tab.places()).toContain('resumed')
-  })
+  it.each(someOf(['early', 'resume', 'reopen']))(
+    'runs after a reload before work: %s',
+    async (policy) => {
+      const tab = await open(await create({ reconnect: policy }))
+      await tab.page.reload()
+      await tab.is('live')
+      await tab.say('run')
+      expect(await tab.bubbles()).toEqual(['run', 'run'])
+      expect(await tab.places()).toContain('resumed')
+    },
+  )
 
-  it.each(['resume', 'reopen'])('runs, is reloaded and runs again: %s', async (policy) => {
+  it.each(someOf(['resume', 'reopen']))('runs, is reloaded and runs again: %s', async (policy) => {
     const tab = await open(await create({ reconnect: policy }))
     await tab.say('run')
     await tab.page.reload()
@@ -76,11 +80,13 @@ describe('Vitest #10537 in Chromium', () => {
     expect(await tab.bubbles()).toEqual(['run', 'run', 're-run', 're-run'])
   })
 
-  it.each([
-    ['none', 'before work', 0],
-    ['none', 'after work', 1],
-    ['early', 'after work', 1],
-  ])('says at once that it is over, and starts anew: %s, %s', async (reconnect, _, turns) => {
+  it.each(
+    someOf([
+      ['none', 'before work', 0],
+      ['none', 'after work', 1],
+      ['early', 'after work', 1],
+    ] as const),
+  )('says at once that it is over, and starts anew: %s, %s', async (reconnect, _, turns) => {
     const tab = await open(await create({ reconnect, key: `over ${reconnect} ${turns}` }))
     for (let turn = 0; turn < turns; turn += 1) await tab.say('run')
     await tab.page.reload()
@@ -98,7 +104,7 @@ describe('Vitest #10537 in Chromium', () => {
     ).toMatchObject({ sessions: [{}] })
   })
 
-  it.each(['resume', 'reopen'])(
+  it.each(someOf(['resume', 'reopen']))(
     'shows the whole answer once after a reload in it: %s',
     async (p) => {
       reloaded = gate()
@@ -177,12 +183,13 @@ describe('Vitest #10537 in Chromium', () => {
 
   it('survives reload after reload, whichever socket is the faster', async () => {
     const tab = await open(await create({ reconnect: 'resume', exclusive: true }))
-    for (let round = 1; round <= 10; round += 1) {
+    const [rounds = 0] = someOf([10, 3])
+    for (let round = 1; round <= rounds; round += 1) {
       await tab.page.reload()
       await tab.is('live')
       await tab.say(`round ${round}`)
     }
-    expect((await tab.bubbles()).length).toBe(20)
+    expect((await tab.bubbles()).length).toBe(2 * rounds)
     expect((await tab.places()).filter((type) => type === 'opened')).toHaveLength(1)
   })
 })

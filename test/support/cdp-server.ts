@@ -5,6 +5,8 @@ import type { BrowserSpec } from '../../src/browsers/index.ts'
 import type { Holdfast } from '../../src/core/index.ts'
 import { openHoldfast, type OpenOptions } from '../../src/open.ts'
 import { startServer, type HoldfastServer, type ServerOptions } from '../../src/server/server.ts'
+import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
+import { storeUnderTest } from './store-under-test.ts'
 
 export const CHROMIUM: BrowserSpec = { program: 'chromium' }
 
@@ -35,8 +37,9 @@ export class CdpServer {
 
 export async function serveCdp(options: CdpServerOptions = {}): Promise<CdpServer> {
   const { browsers = { chromium: CHROMIUM }, cdpLimits = {}, browserLimits = {}, ...rest } = options
-  const holdfast = await openHoldfast({ store: 'memory:', ...options })
-  const server = await startServer({
+  const store = storeUnderTest('memory:')
+  const holdfast = await openUnderTest(openHoldfast, { store, ...options })
+  const server = await startUnderTest(startServer, {
     holdfast,
     port: 0,
     browsers,

@@ -39,6 +39,7 @@ export class Cluster {
   async add(
     flags: readonly string[] = [],
     nodeFlags: readonly string[] = [],
+    place: Place = {},
   ): Promise<NodeProcess> {
     const port = await freePort()
     const own = [
@@ -46,7 +47,7 @@ export class Cluster {
       ...['--advertise', `http://127.0.0.1:${port}`, '--cluster-secret-file', this.#secretFile],
       ...flags,
     ]
-    const node = await NodeProcess.start(own, [...nodeFlags, CLI, 'serve'])
+    const node = await NodeProcess.start(own, [...nodeFlags, CLI, 'serve'], place)
     this.nodes.push(node)
     return node
   }
@@ -56,6 +57,9 @@ export class Cluster {
     rmSync(this.#folder, { recursive: true })
   }
 }
+
+/** Where a process runs, if not where this one does. */
+export type Place = { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv }
 
 export class NodeProcess {
   readonly url: string
@@ -73,9 +77,11 @@ export class NodeProcess {
   static async start(
     flags: readonly string[],
     program: readonly string[] = [CLI, 'serve'],
+    place: Place = {},
   ): Promise<NodeProcess> {
     const child = spawn(process.execPath, [...program, ...flags], {
       stdio: ['ignore', 'pipe', 'pipe'],
+      ...place,
     })
     const output: string[] = []
     return new NodeProcess(await listeningUrl(child, output), child, output)

@@ -37,6 +37,16 @@ export function runOnTwoNodes(counted: Traffic | null): void {
   traffic = counted
 }
 
+/** What is counted while there are two nodes; null: there is one. */
+export function trafficUnderTest(): Traffic | null {
+  return traffic
+}
+
+/** Where nodes make no difference between several, the last stands for all through two of them. */
+export function someOf<One>(all: readonly One[]): readonly One[] {
+  return traffic === null ? all : all.slice(-1)
+}
+
 /** Opens Holdfast, twice if need be. */
 export async function openUnderTest<Options extends object, Opened extends HoldfastLike>(
   open: (options: Options & { readonly advertise?: string }) => Promise<Opened>,
@@ -165,12 +175,13 @@ function sumOf(both: readonly HoldfastLike[]): (name: string) => unknown {
   }
 }
 
-async function passedOnBy(url: string): Promise<number> {
+/** How much a node has passed on so far. */
+export async function passedOnBy(url: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text()
   const found = text.matchAll(/^holdfast_forwards_total\{outcome="(\w+)"\} (\d+)$/gm)
   return [...found].reduce(
     (sum, [, outcome, count]) =>
-      outcome === 'passed_on' || outcome === 'socket' ? sum + Number(count) : sum,
+      outcome === 'passed_on' || outcome === 'sockets' ? sum + Number(count) : sum,
     0,
   )
 }

@@ -264,7 +264,7 @@ export class AcpAgent implements WireListener {
   async #ask<Response>(method: string, params: unknown): Promise<Response> {
     const { startMs } = this.#settings
     const timer = setTimeout(() => {
-      this.#kill(`did not answer ${method} within ${startMs} ms`)
+      this.kill(`did not answer ${method} within ${startMs} ms`)
     }, startMs)
     try {
       return await this.#send<Response>(method, params)
@@ -277,11 +277,11 @@ export class AcpAgent implements WireListener {
     const { memoryBytesMax } = this.#settings
     const bytes = await groupMemory(this.#child.pid ?? -1, this.#child.mark)
     if (bytes === null || bytes <= memoryBytesMax) return
-    this.#kill(`used more than ${memoryBytesMax} bytes of memory`)
+    this.kill(`used more than ${memoryBytesMax} bytes of memory`)
   }
 
   /** Ends it at once, for a reason that is told to whoever waits for it. */
-  #kill(problem: string): void {
+  kill(problem: string): void {
     this.#problem ??= problem
     this.#child.kill()
   }

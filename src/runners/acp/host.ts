@@ -27,6 +27,11 @@ class Tenant {
     await this.agent?.stop()
   }
 
+  kill(): void {
+    this.#isStopped = true
+    this.agent?.kill('was killed: its sessions are another node’s')
+  }
+
   async #start(settings: HostSettings): Promise<AcpAgent> {
     const sdk = await loadSdk()
     if (this.#isStopped) throw new Error('the agent was stopped before it had started')
@@ -42,7 +47,7 @@ export class Host {
   #tenant: Tenant | null = null
   /** Resolves when all that were here are gone, but for the one that is. */
   #gone: Promise<void> = Promise.resolve()
-  #leaving = 0
+  readonly #leaving = new Set<Tenant>()
   #users = 0
   #idleTimer: NodeJS.Timeout | undefined
   /** When it was last used, by the clock that never goes back. */
@@ -59,7 +64,7 @@ export class Host {
 
   /** Whether nobody uses it and there is no child either, not even one that is on its way out. */
   get isUnused(): boolean {
-    return this.#users === 0 && this.#tenant === null && this.#leaving === 0
+    return this.#users === 0 && this.#tenant === null && this.#leaving.size === 0
   }
 
   /** Whether the child could go without any loss. */
@@ -105,6 +110,13 @@ export class Host {
     return this.#gone
   }
 
+  /** Ends all there are at once: those too that were only asked to end. */
+  kill(): void {
+    const last = this.#tenant
+    for (const tenant of last === null ? this.#leaving : [last, ...this.#leaving]) tenant.kill()
+    void this.stop()
+  }
+
   #current(): Promise<AcpAgent> {
     const last = this.#tenant
     if (last !== null && (!last.isReady || last.agent?.isAlive === true)) return last.ready
@@ -120,10 +132,8 @@ export class Host {
 
   #turnOut(tenant: Tenant): void {
     this.#tenant = null
-    this.#leaving += 1
-    const leaving = tenant.stop().finally(() => {
-      this.#leaving -= 1
-    })
+    this.#leaving.add(tenant)
+    const leaving = tenant.stop().finally(() => this.#leaving.delete(tenant))
     this.#gone = Promise.all([this.#gone, leaving]).then(() => undefined)
   }
 }

@@ -90,6 +90,16 @@ class AcpRunner implements Runner {
     await host?.stop()
   }
 
+  lose(session: string | null): void {
+    if (session === null) return this.#hosts.forEach((host) => host.kill())
+    if (this.#settings.perSession) return this.#hosts.get(session)?.kill()
+    // Others are at work in that child: the turn is cancelled, and what it knows is forgotten.
+    this.#hosts
+      .get('')
+      ?.agent?.forget(session)
+      .catch(() => undefined)
+  }
+
   async close(): Promise<void> {
     this.#closed = true
     await Promise.all([...this.#hosts.values()].map((host) => host.stop()))

@@ -3,7 +3,7 @@
  * and memory, told to stop when its turn is, and gone when this is over, however that comes about.
  */
 import { StringDecoder } from 'node:string_decoder'
-import { HoldfastError, type RunnerContext, type RunnerOutput } from '../../core/index.ts'
+import type { RunnerContext, RunnerOutput } from '../../core/index.ts'
 import { Child, describeEnd, type ChildEnd, type ChildOptions } from '../child.ts'
 import { redact } from '../secrets.ts'
 import { groupMemory } from '../stragglers.ts'
@@ -43,12 +43,7 @@ export class Attempt {
   readonly #options: AttemptOptions
   readonly #context: RunnerContext
   readonly #timers: NodeJS.Timeout[] = []
-  readonly #stop = (): void => {
-    const { reason } = this.#context.signal as { reason: unknown }
-    // I2: another node is about to go on with the session, and waits for nobody.
-    if (reason instanceof HoldfastError && reason.code === 'lease_lost') return this.child.kill()
-    void this.child.stop(this.#options.bounds.killGraceMs)
-  }
+  readonly #stop = (): void => void this.child.stop(this.#options.bounds.killGraceMs)
   /** Which bound it was stopped by, if any. */
   #problem: string | null = null
   /** What the program itself called its failure. */

@@ -107,6 +107,10 @@ export class ProcessRunner implements Runner {
     await this.#running.get(id)?.child.stop(this.#bounds.killGraceMs)
   }
 
+  lose(session: string | null): void {
+    for (const [id, { child }] of this.#running) if (id === (session ?? id)) child.kill()
+  }
+
   async close(): Promise<void> {
     const { killGraceMs } = this.#bounds
     const running = [...this.#running.values()]

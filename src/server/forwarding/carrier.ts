@@ -119,7 +119,7 @@ export class Carrier {
 /** The seal and the caller's address, as headers. */
 export function sealOf(seal: Seal, request: IncomingMessage, from: string): readonly string[] {
   const { method = '', url = '' } = request
-  return [SEAL_HEADER, seal.make({ method, url }), CLIENT_HEADER, from]
+  return [SEAL_HEADER, seal.make({ method, url, from }), CLIENT_HEADER, from]
 }
 
 /** The same request to another node, with these headers and no others. */

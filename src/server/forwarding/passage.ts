@@ -33,7 +33,7 @@ export class SocketPassage implements Passage {
     if (this.#isOver) return
     if (to === null) return this.#end(null, '')
     const { address, path = CONNECT_PATH, headers = {}, messageBytesMax } = this.#traveller
-    const sealed = seal.make({ method: 'GET', url: path })
+    const sealed = seal.make({ method: 'GET', url: path, from: address })
     const socket = new WebSocket(`${to.replace(/^http/, 'ws')}${path}`, {
       headers: { ...headers, [SEAL_HEADER]: sealed, [CLIENT_HEADER]: address },
       handshakeTimeout: FORWARD_LIMITS.connectMs,

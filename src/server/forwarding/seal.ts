@@ -1,8 +1,11 @@
 /**
  * How nodes know each other: what one passes on carries a seal that only who has the cluster's
- * secret can make, over the very request, and good for a few minutes. It says no more than that
- * the first look (`Host`, `Origin`, rates) was taken elsewhere, and that the request must not be
- * passed on again: a caller's token is checked by every node anew.
+ * secret can make, over method, path and the caller's address, and good for a few minutes. It
+ * says no more than that the first look (`Host`, `Origin`, rates) was taken elsewhere, and that the
+ * request must not be passed on again: a caller's token is checked by every node anew.
+ *
+ * It is no proof of the body, nor of the other headers: who can change them on their way can read
+ * the caller's token there, and needs no seal. That is what TLS is for.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
@@ -16,7 +19,12 @@ export const UNDONE_HEADER = 'x-holdfast-undone'
 /** How far the clocks of two nodes may be apart, and how long a seal is good. */
 const SEAL_MS = 300_000
 
-type Sealed = { readonly method: string; readonly url: string }
+type Sealed = {
+  readonly method: string
+  readonly url: string
+  /** The caller's own address: who has one seal cannot pass for many callers. */
+  readonly from: string
+}
 
 export class Seal {
   readonly #secret: string
@@ -52,12 +60,13 @@ export class Seal {
     if (typeof text !== 'string') return false
     const [at = '', digest = ''] = text.split('.')
     const shown = Buffer.from(digest, 'base64url')
-    const expected = this.#digest(at, { method, url })
+    const expected = this.#digest(at, { method, url, from: String(headers[CLIENT_HEADER]) })
     if (shown.length !== expected.length || !timingSafeEqual(shown, expected)) return false
     return Math.abs(this.#now() - Number.parseInt(at, 36)) <= SEAL_MS
   }
 
-  #digest(at: string, { method, url }: Sealed): Buffer {
-    return createHmac('sha256', this.#secret).update(`${at}\n${method}\n${url}`).digest()
+  #digest(at: string, { method, url, from }: Sealed): Buffer {
+    const text = `${at}\n${method}\n${url}\n${from}`
+    return createHmac('sha256', this.#secret).update(text).digest()
   }
 }

@@ -10,6 +10,7 @@ import { HoldfastError } from '../../core/errors.ts'
 import type {
   Append,
   AppendOutcome,
+  Beat,
   Claim,
   ListPage,
   ListQuery,
@@ -189,7 +190,7 @@ export class PostgresStore implements Store {
     return listSessions(this.#database, query)
   }
 
-  beat(node: string, leaseMs: number): Promise<void> {
+  beat(node: string, leaseMs: number): Promise<Beat> {
     return this.#nodes.beat(node, leaseMs)
   }
 

@@ -2,6 +2,7 @@
  * The nodes that live: one row each, a lease on the database's clock. Beats go out one after the
  * other, so that none that was late can undo the last one.
  */
+import type { Beat } from '../../core/store.ts'
 import { nameFrom, storedName } from '../names.ts'
 import type { Database } from './database.ts'
 import type { Statements } from './statements.ts'
@@ -30,6 +31,8 @@ export class Nodes {
   readonly #url: string | null
   readonly #version: string
   #lastBeat: Promise<unknown> = Promise.resolve()
+  /** Those that must have a row: who finds none was thought to be dead. */
+  readonly #beating = new Set<string>()
   #tidiedAt = Number.NEGATIVE_INFINITY
 
   constructor(
@@ -43,28 +46,32 @@ export class Nodes {
     this.#version = version
   }
 
-  beat(node: string, leaseMs: number): Promise<void> {
+  beat(node: string, leaseMs: number): Promise<Beat> {
     const beating = this.#lastBeat.then(() => this.#beat(node, leaseMs))
     this.#lastBeat = beating.catch(() => undefined)
     return beating
   }
 
-  async #beat(node: string, leaseMs: number): Promise<void> {
+  async #beat(node: string, leaseMs: number): Promise<Beat> {
     const answerMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
     if (leaseMs <= 0) {
+      this.#beating.delete(node)
       await this.#database.queryLease(this.#sql.leave, [storedName(node)], BEAT_MS_MAX)
       return
     }
     const ms = Number.isFinite(leaseMs) ? leaseMs : null
     const values = [storedName(node), this.#url, this.#version, ms]
     const askedAt = performance.now()
-    const [answer] = await this.#database.queryLease<{ now: number }>(
+    const [answer] = await this.#database.queryLease<{ now: number; lapsed: boolean | null }>(
       this.#sql.beat,
       values,
       answerMs,
     )
     if (answer !== undefined) this.#database.time.set(answer.now, askedAt)
     this.#tidy()
+    const isLapsed = answer?.lapsed ?? this.#beating.has(node)
+    this.#beating.add(node)
+    if (isLapsed) return 'lapsed'
   }
 
   /** Nobody waits for it, and it may fail. */

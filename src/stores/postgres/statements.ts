@@ -87,11 +87,15 @@ function texts(schema: string) {
         DELETE FROM ${labels} WHERE session = (SELECT number FROM erased)
       )
       SELECT number FROM erased`,
-    beat: `INSERT INTO ${nodes} (name, url, version, lease_until)
+    // As it was before: clocks jump, and machines sleep, without the node noticing.
+    beat: `WITH before AS (
+        SELECT lease_until <= clock_timestamp() AS lapsed FROM ${nodes} WHERE name = $1
+      )
+      INSERT INTO ${nodes} (name, url, version, lease_until)
       VALUES ($1, $2, $3,
         coalesce(clock_timestamp() + $4::float8 * interval '1 millisecond', 'infinity'))
       ON CONFLICT (name) DO UPDATE SET lease_until = excluded.lease_until
-      RETURNING ${NOW} AS now`,
+      RETURNING ${NOW} AS now, (SELECT lapsed FROM before) AS lapsed`,
     leave: `DELETE FROM ${nodes} WHERE name = $1`,
     node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_until > clock_timestamp()`,
     nodes: `SELECT nodes.name, nodes.url, nodes.version, nodes.started_at AS "startedAt",

@@ -10,6 +10,7 @@ import { HoldfastError } from '../../core/errors.ts'
 import type {
   Append,
   AppendOutcome,
+  Beat,
   Claim,
   ListPage,
   ListQuery,
@@ -91,8 +92,8 @@ class SqliteStore implements Store {
     return this.#ask(['list', query])
   }
 
-  async beat(node: string, leaseMs: number): Promise<void> {
-    await this.#ask(['beat', node, leaseMs])
+  beat(node: string, leaseMs: number): Promise<Beat> {
+    return this.#ask(['beat', node, leaseMs])
   }
 
   erase(session: string): Promise<boolean> {

@@ -67,6 +67,15 @@ export const claimClaims: Claims = {
     assert.deepEqual(await store.claim(id, NODE), { type: 'owned', node: OTHER_NODE })
   },
 
+  'says of a lease that is renewed whether it had ended before': async (store) => {
+    assert.equal(await store.beat(NODE, LONG_MS), undefined)
+    assert.equal(await store.beat(NODE, SHORT_MS), undefined)
+    const id = await create(store)
+    assertClaimed(await claimWhenFree(store, id))
+    assert.equal(await store.beat(NODE, LONG_MS), 'lapsed')
+    assert.equal(await store.beat(NODE, LONG_MS), undefined)
+  },
+
   'lets exactly one of many nodes take over, and epochs only grow': async (store) => {
     const nodes = Array.from({ length: 20 }, (_, index) => `taker-${index}`)
     await Promise.all(nodes.map((node) => store.beat(node, LONG_MS)))
