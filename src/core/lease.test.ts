@@ -31,7 +31,8 @@ class HastyClock implements Clock {
   }
 }
 
-it('notices its end although the timer for that was early', async () => {
+/** A lease of a second, and when it was lost. */
+async function leased() {
   const clock = new HastyClock()
   const store = new MemoryStore({ clock })
   const lost: number[] = []
@@ -39,6 +40,11 @@ it('notices its end although the timer for that was early', async () => {
   const holder = { node: 'a', store, clock, limits, counters: new Counters() }
   const lease = new Lease(holder, () => lost.push(clock.now()))
   await lease.start()
+  return { clock, store, counters: holder.counters, lost, lease }
+}
+
+it('notices its end although the timer for that was early', async () => {
+  const { clock, store, lost, lease } = await leased()
   store.beat = () => Promise.reject(new Error('nobody hears it'))
   await clock.pass(790)
   expect([lease.held, lost]).toEqual([true, []])
@@ -48,19 +54,13 @@ it('notices its end although the timer for that was early', async () => {
 })
 
 it('is lost when the store says that it had ended, although nothing here could tell', async () => {
-  const clock = new HastyClock()
-  const store = new MemoryStore({ clock })
-  const lost: number[] = []
-  const limits = { ...LIMITS, leaseMs: 1_000 }
-  const holder = { node: 'a', store, clock, limits, counters: new Counters() }
-  const lease = new Lease(holder, () => lost.push(clock.now()))
-  await lease.start()
+  const { clock, store, counters, lost, lease } = await leased()
   await clock.pass(500)
   expect(lost).toEqual([])
   store.beat = () => Promise.resolve('lapsed' as const)
   await clock.pass(250)
   expect(lost.length).toBeGreaterThan(0)
-  expect(holder.counters.leasesLost).toBe(lost.length)
+  expect(counters.leasesLost).toBe(lost.length)
   expect(lease.held).toBe(true)
   await lease.stop()
 })
