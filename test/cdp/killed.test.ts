@@ -47,7 +47,7 @@ it.each(['Puppeteer', 'Playwright'])(
     const { targetId } = await other.send('Target.createTarget', { url: 'about:blank' })
     const { sessionId } = await other.send('Target.attachToTarget', { targetId, flatten: true })
     const before = await server.server.browserCounts()
-    const policy = `key=${library}&reconnect=resume&graceMs=2000`
+    const policy = `key=${library}&reconnect=resume&graceMs=5000`
     const child = await busyClient(library, `${server.socketUrl}?${policy}`)
     const { sessions } = await server.holdfast.list({ state: 'open' })
     const { id = '' } = sessions.find(({ key }) => key?.includes(library)) ?? {}

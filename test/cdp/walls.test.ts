@@ -176,9 +176,7 @@ it('a page that hangs keeps nothing of the search for the frame of a download', 
   await client.until(({ method }) => method === 'Browser.downloadWillBegin')
   client.close()
   hung.close()
-  await expect
-    .poll(() => server.server.browserCounts(), { timeout: 10_000 })
-    .toMatchObject({ sessions: 0, waiting: 0 })
+  await expect.poll(() => server.server.browserCounts()).toMatchObject({ sessions: 0, waiting: 0 })
 })
 
 it('Puppeteer has its downloads, while others have theirs', async () => {
