@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { ServerProcess } from '../crash/server.ts'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { claudeTranscripts, type ClaudeTranscript } from '../support/claude-transcript.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
 import { runningIn } from '../support/processes.ts'
@@ -44,11 +45,14 @@ const transcripts = (): Promise<ClaudeTranscript[]> =>
 
 describe('Claude Code, bare', () => {
   const claude = async (text: string, ...args: string[]): Promise<string> => {
-    const child = spawn(CLAUDE, ['-p', '--output-format', 'json', ...args], {
-      cwd: folder,
-      env: { PATH: process.env['PATH'], ...env },
-      stdio: ['pipe', 'pipe', 'ignore'],
-    })
+    const child = guarded(
+      spawn(CLAUDE, ['-p', '--output-format', 'json', ...args], {
+        cwd: folder,
+        env: { PATH: process.env['PATH'], ...env },
+        stdio: ['pipe', 'pipe', 'ignore'],
+        ...GUARDED,
+      }),
+    )
     child.stdin.end(text)
     let output = ''
     child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))

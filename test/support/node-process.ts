@@ -7,6 +7,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { GUARDED, guarded } from './guarded.ts'
 import { listeningUrl } from './listening.ts'
 
 const { pathname } = new URL(import.meta.url)
@@ -74,9 +75,10 @@ export class NodeProcess {
     flags: readonly string[],
     program: readonly string[] = [CLI, 'serve'],
   ): Promise<NodeProcess> {
-    const child = spawn(process.execPath, [...program, ...flags], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
+    const args = [...program, ...flags]
+    const child = guarded(
+      spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], ...GUARDED }),
+    )
     const output: string[] = []
     return new NodeProcess(await listeningUrl(child, output), child, output)
   }
