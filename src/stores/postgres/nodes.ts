@@ -31,6 +31,8 @@ export class Nodes {
   readonly #version: string
   #lastBeat: Promise<unknown> = Promise.resolve()
   #tidiedAt = Number.NEGATIVE_INFINITY
+  /** The first beat has to connect too, and nothing hangs on its lease yet. */
+  #isFirst = true
 
   constructor(
     database: Database,
@@ -50,7 +52,8 @@ export class Nodes {
   }
 
   async #beat(node: string, leaseMs: number): Promise<void> {
-    const answerMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
+    const dueMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
+    const answerMs = this.#isFirst ? BEAT_MS_MAX : dueMs
     if (leaseMs <= 0) {
       await this.#database.queryLease(this.#sql.leave, [storedName(node)], BEAT_MS_MAX)
       return
@@ -63,6 +66,7 @@ export class Nodes {
       values,
       answerMs,
     )
+    this.#isFirst = false
     if (answer !== undefined) this.#database.time.set(answer.now, askedAt)
     this.#tidy()
   }
