@@ -44,7 +44,7 @@ describe('Trinity #779', () => {
     server = await serve({
       store: storeUnderTest(`sqlite:${join(folder, 'store', 'holdfast.db')}`),
       agents: { backend, held },
-      limits: { waitMs: 50 },
+      limits: { waitMs: 500 },
     })
   })
   afterEach(async () => {
