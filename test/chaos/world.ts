@@ -28,7 +28,8 @@ export const FAULTS = [
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
-export const LEASE_MS = 1_500
+/** A fifth of it is the time to stop in, also on a busy machine. */
+export const LEASE_MS = 2_500
 const RESTARTS_MAX = 5
 
 export type WorldOptions = {
