@@ -10,9 +10,9 @@ export default defineConfig({
     maxWorkers: 2,
     // No limit here is what a test proves: each is only how long to wait for what will not happen any
     // more, and is long enough for a machine that has something else to do.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
-    expect: { poll: { timeout: 30_000, interval: 20 } },
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000, interval: 20 } },
     teardownTimeout: 10_000,
   },
 })

@@ -87,7 +87,7 @@ it('a reply too large to travel inside another message ends its session alone', 
   expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
   client.close()
   other.close()
-}, 120_000)
+}, 240_000)
 
 it('downloads are told to those whose they are', async () => {
   const [client, other] = [await RawCdp.open(server.socketUrl), await RawCdp.open(server.socketUrl)]

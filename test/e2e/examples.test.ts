@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { runGuarded } from '../support/guarded.ts'
 import { serve } from '../support/serving.ts'
 
-const LIMIT = { limitMs: 50_000 }
+const LIMIT = { limitMs: 100_000 }
 
 async function example(name: string, ...args: string[]): Promise<string[]> {
   const { stdout } = await runGuarded(process.execPath, [`examples/${name}`, ...args], LIMIT)
@@ -57,5 +57,5 @@ describe('the examples', () => {
       [],
     )
     await server.close()
-  }, 120_000)
+  }, 240_000)
 })

@@ -29,7 +29,7 @@ type Outcome = { readonly said: readonly string[]; readonly failed: boolean; rea
 /** Runs the report's lines; the one that attaches, as often as is wanted. */
 async function scenario(address: string, attaches: number): Promise<Outcome> {
   const args = [PROGRAM, address, site.url, String(attaches)]
-  const ended = await runGuarded(process.execPath, args, { limitMs: 50_000 }).then(
+  const ended = await runGuarded(process.execPath, args, { limitMs: 100_000 }).then(
     ({ stdout }) => ({ failed: false, stdout, stderr: '' }),
     (error: { stdout: string; stderr: string }) => ({ ...error, failed: true }),
   )

@@ -137,7 +137,7 @@ describe('Claude Code behind Holdfast', () => {
   })
   afterEach(async () => {
     await server.kill()
-    await expect.poll(running, { timeout: 20_000 }).toEqual([])
+    await expect.poll(running, { timeout: 60_000 }).toEqual([])
   })
 
   it('answers two concurrent POSTs to a fresh session, and two more, in one line', async () => {
@@ -168,7 +168,7 @@ describe('Claude Code behind Holdfast', () => {
     await model.asked(1)
     const { id } = JSON.parse(await get('/v1/sessions')).sessions[0]
     await expect
-      .poll(() => get(`/v1/sessions/${id}/events`), { timeout: 20_000 })
+      .poll(() => get(`/v1/sessions/${id}/events`), { timeout: 60_000 })
       .toContain('session.bound')
     killClaude()
     const cut = await dying
@@ -187,7 +187,7 @@ describe('Claude Code behind Holdfast', () => {
     await model.asked(1)
     // It asks the model first, and writes to its file a moment later.
     const said = async (): Promise<unknown> => (await transcripts())[0]?.said
-    await expect.poll(said, { timeout: 20_000 }).toEqual(['first'])
+    await expect.poll(said, { timeout: 60_000 }).toEqual(['first'])
     killClaude()
     const { session, turn } = await dying
     expect(turn).toMatchObject({ state: 'failed', reply: null })
@@ -232,7 +232,7 @@ describe('Claude Code behind Holdfast', () => {
     await model.asked(2)
     await server.kill()
     await lost
-    await expect.poll(running, { timeout: 20_000 }).toEqual([])
+    await expect.poll(running, { timeout: 60_000 }).toEqual([])
     model.letGo()
     await start()
     const after = await post('after')
