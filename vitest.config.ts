@@ -8,8 +8,11 @@ export default defineConfig({
     // what a small machine has cores for; more would only make time-outs likelier.
     pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // No limit here is what a test proves: each is only how long to wait for what will not happen any
+    // more, and is long enough for a machine that has something else to do.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000, interval: 20 } },
     teardownTimeout: 10_000,
   },
 })

@@ -6,14 +6,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { chromium } from 'playwright'
 
-const WAIT_MS = 30_000
-/** A re-run takes a second; one that has not ended after so long is frozen. */
-const RERUN_MS = 8_000
+const WAIT_MS = 60_000
+const isBare = process.env.HOLDFAST === 'off'
+/** A re-run takes a second; in Vitest as it is, one that has not ended after so long is frozen. */
+const RERUN_MS = isBare ? 8_000 : WAIT_MS
 /** After so long with an invalid session, or in so many messages, it will not end. */
 const LINGER_MS = 2_000
 const STORM = 1_000
-/** A refusal comes at once; where there is none, both tabs are left open. */
-const REFUSAL_MS = 3_000
+/** A refusal comes at once; in Vitest as it is there is none, and both tabs are left open. */
+const REFUSAL_MS = isBare ? 3_000 : WAIT_MS
 
 const STEPS = { reload, 'second-tab': secondTab, 'lost-socket': lostSocket }
 const step = STEPS[process.argv[2]]
@@ -28,7 +29,8 @@ async function reload() {
     await rerunButton(page).or(over).waitFor()
     if (await over.isVisible()) return { over: await over.innerText() }
     const rerun = await clickRerun(vitest, page, () => showsInvalidSession(page))
-    return { ...rerun, invalidSession: await showsInvalidSession(page) }
+    const patience = AbortSignal.timeout(rerun.rerun ? 0 : WAIT_MS)
+    return { ...rerun, invalidSession: await holds(() => showsInvalidSession(page), patience) }
   })
 }
 
@@ -97,9 +99,18 @@ async function clickRerun(vitest, page, isHopeless) {
 
 /** False, a while after the signs became bad: what comes in spite of them still counts. */
 async function becomes(isHopeless, signal) {
-  while (!signal.aborted && !(await isHopeless())) await delay(200)
+  await holds(isHopeless, signal)
   await delay(LINGER_MS)
   return false
+}
+
+/** Whether it is so, or becomes so before the signal. */
+async function holds(condition, signal) {
+  while (!(await condition())) {
+    if (signal.aborted) return false
+    await delay(200)
+  }
+  return true
 }
 
 async function showsInvalidSession(page) {

@@ -7,7 +7,7 @@ import type { Tab } from './tab.ts'
 export const POLICIES = ['none', 'early', 'resume', 'reopen'] as const
 export type Policy = (typeof POLICIES)[number]
 
-export const GRACE_MS = 1_500
+export const GRACE_MS = 4_000
 
 export type Trial = {
   readonly name: string
@@ -152,7 +152,7 @@ export const TRIALS: readonly Trial[] = [
     expected: { none: OVER, early: OVER, resume: OVER, reopen: ANEW },
     run: async (tab, tabs) => {
       const { again } = tab.unload()
-      await new Promise((resolve) => setTimeout(resolve, GRACE_MS + 500))
+      await new Promise((resolve) => setTimeout(resolve, GRACE_MS + 2_000))
       return look(tabs(again()))
     },
   },

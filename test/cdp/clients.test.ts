@@ -143,6 +143,6 @@ describe('a client that is killed in the middle', () => {
       }
     }
     const after = await server.holdfast.list({ state: 'open' })
-    expect(after.sessions.map(({ id }) => id)).toEqual([...ids])
+    expect(after.sessions.filter(({ id }) => !ids.has(id))).toEqual([])
   })
 })

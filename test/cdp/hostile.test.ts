@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { request } from 'node:http'
 import type { Socket } from 'node:net'
 import { chromium } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { TokenList } from '../../src/server/tokens.ts'
 import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
@@ -27,6 +27,12 @@ beforeAll(async () => {
   server = await serveCdp({ tokens, cdpLimits: { unreadBytesMax: 4_000_000 } })
 })
 afterAll(() => server.close())
+// A client that has left is not gone at once.
+afterEach(async () => {
+  await expect
+    .poll(async () => (await server.holdfast.list({ state: 'open' })).sessions)
+    .toEqual([])
+})
 
 /** The status that a request gets. */
 function status(path: string, headers: Record<string, string> = {}): Promise<number> {

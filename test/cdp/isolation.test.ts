@@ -208,8 +208,11 @@ describe('clients of one key', () => {
     ])
     await browser.close()
     const last = await connect('?key=again')
-    const { targetInfos } = await last.send('Target.getTargets')
-    expect(targetInfos.map((info: any) => info.targetId)).toEqual([targetId])
+    const targets = async (): Promise<string[]> => {
+      const { targetInfos } = await last.send('Target.getTargets')
+      return targetInfos.map((info: any) => info.targetId)
+    }
+    await expect.poll(targets).toEqual([targetId])
   })
 
   it('lose everything when their session is closed', async () => {

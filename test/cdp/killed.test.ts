@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
@@ -23,9 +24,10 @@ afterAll(async () => {
 
 /** Resolves when the client is in the middle of its work. */
 async function busyClient(library: string, address: string): Promise<ChildProcess> {
-  const child = spawn(process.execPath, [CLIENT, library, address, site.url], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
+  const args = [CLIENT, library, address, site.url]
+  const child = guarded(
+    spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], ...GUARDED }),
+  )
   for await (const line of createInterface({ input: child.stdout })) {
     if (line === 'round 3') return child
   }
@@ -47,7 +49,7 @@ it.each(['Puppeteer', 'Playwright'])(
     const { targetId } = await other.send('Target.createTarget', { url: 'about:blank' })
     const { sessionId } = await other.send('Target.attachToTarget', { targetId, flatten: true })
     const before = await server.server.browserCounts()
-    const policy = `key=${library}&reconnect=resume&graceMs=2000`
+    const policy = `key=${library}&reconnect=resume&graceMs=5000`
     const child = await busyClient(library, `${server.socketUrl}?${policy}`)
     const { sessions } = await server.holdfast.list({ state: 'open' })
     const { id = '' } = sessions.find(({ key }) => key?.includes(library)) ?? {}

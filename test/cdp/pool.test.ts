@@ -53,7 +53,7 @@ describe('a browser', () => {
   })
 
   it('that does not answer any more is stopped, and its clients are told', async () => {
-    await start({ browserLimits: { healthMs: 100, healthAnswerMs: 300 } })
+    await start({ browserLimits: { healthMs: 100, healthAnswerMs: 5_000 } })
     const client = await RawCdp.open(server.socketUrl)
     for (const pid of browserPids()) process.kill(pid, 'SIGSTOP')
     expect(await client.closed).toBe(4520)
@@ -65,7 +65,11 @@ describe('a browser', () => {
     const client = await RawCdp.open(server.socketUrl)
     const { targetId } = await client.send('Target.createTarget', { url: 'about:blank' })
     const { sessionId } = await client.send('Target.attachToTarget', { targetId, flatten: true })
-    const grow = 'for (self.all = []; ; ) self.all.push(new Uint8Array(1e7).fill(1))'
+    // Without end, but no faster than a busy machine looks: 1 GB in a second.
+    const grow = `for (self.all = []; ; ) {
+      self.all.push(new Uint8Array(1e7).fill(1))
+      for (const until = performance.now() + 10; performance.now() < until;);
+    }`
     const params = { expression: grow }
     client.say(JSON.stringify({ id: 9, method: 'Runtime.evaluate', sessionId, params }))
     expect(await client.closed).toBe(4520)

@@ -30,7 +30,7 @@ beforeAll(async () => {
   serving = new CommandLine(['serve', ...browsers, ...flags])
   ownPort = Number(await told(serving, ', name: chromium', /:(\d+), name: chromium/))
   url = await told(serving, 'listening on ', /listening on (\S+)/)
-}, 60_000)
+})
 afterAll(async () => {
   killCommands()
   await bare.close()

@@ -69,9 +69,7 @@ async function traffic(client: RawCdp, sessionId: string, times: number): Promis
 
 /** As soon as those who left are gone. */
 async function settled(clients: number): Promise<Readonly<Record<string, number>>> {
-  await expect
-    .poll(() => server.server.browserCounts(), { timeout: 10_000 })
-    .toMatchObject({ clients, waiting: 0 })
+  await expect.poll(() => server.server.browserCounts()).toMatchObject({ clients, waiting: 0 })
   return census(server.server)
 }
 

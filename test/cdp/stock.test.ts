@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import CDP from 'chrome-remote-interface'
 import puppeteer from 'puppeteer-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
@@ -181,9 +182,10 @@ describe('a client that is killed in the middle', () => {
     const other = await puppeteer.connect({ browserWSEndpoint: server.socketUrl })
     const page = await other.newPage()
     const program = fileURLToPath(new URL('../support/killed-client.mjs', import.meta.url))
-    const child = spawn(process.execPath, [program, server.socketUrl, site.url], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    })
+    const args = [program, server.socketUrl, site.url]
+    const child = guarded(
+      spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], ...GUARDED }),
+    )
     const [said] = (await once(child.stdout, 'data')) as [Buffer]
     expect(said.toString()).toBe('in the middle\n')
     expect((await server.server.browserCounts())?.clients).toBe(3)

@@ -87,7 +87,7 @@ it('a reply too large to travel inside another message ends its session alone', 
   expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
   client.close()
   other.close()
-}, 60_000)
+}, 240_000)
 
 it('downloads are told to those whose they are', async () => {
   const [client, other] = [await RawCdp.open(server.socketUrl), await RawCdp.open(server.socketUrl)]
@@ -176,9 +176,7 @@ it('a page that hangs keeps nothing of the search for the frame of a download', 
   await client.until(({ method }) => method === 'Browser.downloadWillBegin')
   client.close()
   hung.close()
-  await expect
-    .poll(() => server.server.browserCounts(), { timeout: 10_000 })
-    .toMatchObject({ sessions: 0, waiting: 0 })
+  await expect.poll(() => server.server.browserCounts()).toMatchObject({ sessions: 0, waiting: 0 })
 })
 
 it('Puppeteer has its downloads, while others have theirs', async () => {

@@ -24,6 +24,8 @@ export type ChaosReport = {
 
 const NODES = 3
 const KEYS = ['a-long', 'b-long', 'c-long', 'd', 'e', 'f']
+/** Of each more than so many, else there was not enough to go wrong. */
+export const ENOUGH = { acknowledged: 20, asks: 5, answered: 0, resumed: 0 } as const
 /** A run that was frozen may tick once or twice before it learns that it is over. */
 const LATE_TICKS_MAX = 2
 
@@ -34,7 +36,8 @@ export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
   const clients = clientsOf(company, seed)
   try {
     const load = new Load(world.urls, { seed, keys: KEYS })
-    for (let done = 0; done < faults; done += 1) {
+    const isEnough = (): boolean => isEventful([...load.sent, ...company.sent], company, clients)
+    for (let done = 0; done < faults || !isEnough(); done += 1) {
       await setTimeout(world.random.between(200, 800))
       // Each kind in turn, so that a short chaos has them all; which node, how long: by chance.
       await world.suffer(kinds[done % kinds.length]!)
@@ -50,6 +53,25 @@ export async function chaos(options: ChaosOptions): Promise<ChaosReport> {
     for (const client of clients) client.leave()
     await world.close()
   }
+}
+
+/** Whether there was something to go wrong. On a slow machine that takes more than so many faults. */
+function isEventful(
+  sent: History['sent'],
+  { answers }: Company,
+  clients: readonly Client[],
+): boolean {
+  const told = clients.flatMap(({ seen }) =>
+    seen.events.map(({ seq, type }) => ({ type, place: `${seen.session} ${seq}` })),
+  )
+  const places = (name: string): number =>
+    new Set(told.filter(({ type }) => type === name).map(({ place }) => place)).size
+  return (
+    sent.filter(({ answer }) => answer !== null).length > ENOUGH.acknowledged &&
+    answers.filter(({ isTaken }) => isTaken === true).length > ENOUGH.answered &&
+    places('ask.opened') > ENOUGH.asks &&
+    places('attachment.resumed') > ENOUGH.resumed
+  )
 }
 
 /** Two for each session, of either kind. */

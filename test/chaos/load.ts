@@ -47,7 +47,7 @@ export class Load {
   async #call(key: string, isPatient: boolean, random: Random): Promise<void> {
     for (let n = 0; this.#state.isOn; n += 1) {
       // Some sessions have turns that outlive a lease.
-      const ms = key.endsWith('-long') ? random.between(2_000, 3_500) : random.between(1, 400)
+      const ms = key.endsWith('-long') ? random.between(3_000, 4_500) : random.between(1, 400)
       const text = `${key}-${isPatient ? 'p' : 'h'}${n} ${ms}${questionOf(random)}`
       const answer = isPatient
         ? await this.#insist(key, text, random)

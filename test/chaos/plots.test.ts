@@ -23,6 +23,6 @@ describe.runIf(process.env['DATABASE_URL'] === undefined)('two nodes', () => {
       expect(right).toEqual([])
       const found = wrong.map((problems) => problems.join('\n'))
       bugs.forEach(([bug, expected], index) => expect(found[index], bug).toMatch(expected))
-    }, 60_000)
+    }, 240_000)
   }
 })

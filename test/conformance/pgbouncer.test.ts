@@ -12,6 +12,7 @@ import { openPostgresStore } from 'holdfast/postgres'
 import { storeConformance } from 'holdfast/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { ClusterNode } from '../support/cluster-server.ts'
 import { until } from '../support/gate.ts'
 import { freePort } from '../support/node-process.ts'
@@ -34,10 +35,10 @@ class PgBouncer {
   private constructor(folder: string, port: number) {
     this.#folder = folder
     this.#port = port
-    this.#process = spawn(PROGRAM, [join(folder, 'pgbouncer.ini')], {
-      stdio: 'ignore',
-      ...unprivileged(),
-    })
+    const options = { ...unprivileged(), ...GUARDED }
+    this.#process = guarded(
+      spawn(PROGRAM, [join(folder, 'pgbouncer.ini')], { stdio: 'ignore', ...options }),
+    )
   }
 
   static async start(to: string, settings: string): Promise<PgBouncer> {

@@ -85,6 +85,19 @@ describe('opening', () => {
     expect((await opening).now()).toBeGreaterThan(0)
   })
 
+  test('waits for its first beat longer than a short lease lasts: nothing hangs on it', async () => {
+    const store = await open()
+    const other = new pg.Client(url)
+    await other.connect()
+    await other.query(`BEGIN; LOCK TABLE ${schemaOf(url)}.nodes`)
+    const beaten = store.beat('node-a', 1_000)
+    beaten.catch(() => undefined)
+    await other.query('SELECT pg_sleep(1)')
+    await other.end()
+    await beaten
+    expect((await store.nodes()).map(({ name }) => name)).toEqual(['node-a'])
+  })
+
   test('refuses a schema of a newer Holdfast, and one whose steps differ', async () => {
     await (await open()).close()
     await database.query(`UPDATE ${schemaOf(url)}.migrations SET checksum = 'changed'`)

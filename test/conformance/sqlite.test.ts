@@ -8,6 +8,7 @@ import { promisify } from 'node:util'
 import { DatabaseSync } from '@photostructure/sqlite'
 import { backupSqlite, openSqliteStore } from 'holdfast/sqlite'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import type { Append, Reservation, Store } from '../../src/core/store.ts'
 
 const PACKAGE = new URL('../..', import.meta.url)
@@ -63,7 +64,8 @@ describe('one process at a time', () => {
   })
 
   test('opens again after the process that had it was killed, with all it acknowledged', async () => {
-    const child = spawn(process.execPath, [...SCRIPT, APPEND_FOR_EVER, file], { cwd: PACKAGE })
+    const args = [...SCRIPT, APPEND_FOR_EVER, file]
+    const child = guarded(spawn(process.execPath, args, { cwd: PACKAGE, ...GUARDED }))
     let acknowledged = 0
     for await (const chunk of child.stdout) {
       acknowledged = Number(String(chunk).trim().split('\n').at(-1))

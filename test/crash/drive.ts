@@ -34,6 +34,7 @@ export class Callers {
   readonly #name: string
   #url: string | null = null
   #awake: (() => void)[] = []
+  #answered: (() => void)[] = []
   #stopping = false
   #sent = 0
 
@@ -58,16 +59,30 @@ export class Callers {
     this.#stopping = true
   }
 
+  /** When so many turns are acknowledged. */
+  async reached(acknowledged: number): Promise<void> {
+    while (this.acknowledged.length < acknowledged) {
+      await new Promise<void>((resolve) => this.#answered.push(resolve))
+    }
+  }
+
+  /** Each key once, then any. */
+  #nextKey(): string {
+    const { keys, random } = this.#plan
+    return `key-${this.#sent <= keys ? this.#sent - 1 : Math.floor(random() * keys)}`
+  }
+
   async #call(): Promise<void> {
     while (!this.#stopping) {
       this.#sent += 1
       const nonce = `${this.#name}-${this.#sent}`
-      const key = `key-${Math.floor(this.#plan.random() * this.#plan.keys)}`
+      const key = this.#nextKey()
       const async = this.#plan.random() < 0.3
       for (let answer = null; answer === null;) {
         answer = await this.#request(key, nonce, async)
         if (answer !== null) this.acknowledged.push(answer)
       }
+      for (const look of this.#answered.splice(0)) look()
     }
   }
 

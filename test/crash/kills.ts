@@ -38,6 +38,8 @@ export async function killLoop(options: KillOptions): Promise<KillReport> {
       const server = await ServerProcess.start(data)
       crowd.serverAt(server.url)
       await new Promise((resolve) => setTimeout(resolve, 10 + random() * 190))
+      // However slow it is, by its end it has had something to lose.
+      await crowd.reached(kill)
       await server.kill()
       crowd.serverAt(null)
       options.onKill?.(kill, crowd.acknowledged.length)

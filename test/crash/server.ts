@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { listeningUrl } from '../support/listening.ts'
 
 /** The repository's root, from `test/crash` as well as from `.build/test/crash`. */
@@ -34,7 +35,9 @@ export class ServerProcess {
     const serve = [`${root()}dist/cli/main.js`, 'serve', '--port', '0', '--data', data]
     const command = [...under, process.execPath, ...serve, ...flags]
     const [program = '', ...args] = command
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], env })
+    const child = guarded(
+      spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], env, ...GUARDED }),
+    )
     const output: string[] = []
     return new ServerProcess(await listeningUrl(child, output), child, output)
   }

@@ -25,6 +25,7 @@ import {
   type HoldfastServer,
   type ServerOptions,
 } from 'holdfast/server'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { dial } from '../support/wire-client.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
@@ -720,7 +721,9 @@ function run(args: readonly string[]) {
 /** A server in a process of its own, of which everything it says is kept. */
 async function spawnServer(flags: readonly string[]) {
   const args = [MAIN, 'serve', '--port', '0', '--store', 'memory:', ...flags]
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = guarded(
+    spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], ...GUARDED }),
+  )
   children.add(child)
   const exited = new Promise<void>((resolve) => child.once('close', () => resolve()))
   const output: string[] = []

@@ -172,7 +172,7 @@ describe('an agent that is gone', () => {
   })
 
   it('is gone before another takes its place', async () => {
-    await open({ idleMs: 1, env: { RESTORE: 'resume', LEAVE_MS: '1500' } })
+    await open({ idleMs: 1, env: { RESTORE: 'resume', LEAVE_MS: '700' } })
     const session = await bench!.session('a')
     for (const text of ['one', 'two']) {
       await session.turn(text)

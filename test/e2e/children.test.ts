@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { expect, it } from 'vitest'
 import { killOrphans } from '../../src/runners/stragglers.ts'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { isAlive } from '../support/processes.ts'
 
 const child = new URL('../../dist/runners/child.js', import.meta.url)
@@ -28,7 +29,9 @@ it.each(['SIGKILL', 'SIGTERM'] as const)(
   'a child is gone after %s of its parent',
   async (signal) => {
     const args = ['--input-type=module', '-e', PARENT]
-    const parent = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    const parent = guarded(
+      spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], ...GUARDED }),
+    )
     const [said] = (await once(parent.stdout, 'data')) as [Buffer]
     const pid = Number(said)
     expect(isAlive(pid)).toBe(true)
@@ -59,7 +62,9 @@ const FAMILY = `
 
 async function family(folder: string) {
   const args = ['--input-type=module', '-e', FAMILY, folder]
-  const parent = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] })
+  const parent = guarded(
+    spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'], ...GUARDED }),
+  )
   const [said] = (await once(parent.stdout, 'data')) as [Buffer]
   return { parent, far: Number(said) }
 }

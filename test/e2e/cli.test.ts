@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { GUARDED, guarded } from '../support/guarded.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const children = new Set<ChildProcess>()
@@ -160,7 +161,9 @@ describe('a wrong command line', () => {
 })
 
 function start(args: readonly string[]) {
-  const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = guarded(
+    spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'], ...GUARDED }),
+  )
   children.add(child)
   const exited = once(child, 'close').then(([code]) => {
     children.delete(child)

@@ -9,7 +9,7 @@ import { until } from '../support/gate.ts'
 import { CLI, Cluster, type NodeProcess } from '../support/node-process.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 
-const LEASE_MS = 3_000
+const LEASE_MS = 5_000
 
 let database: TestDatabase
 let cluster: Cluster
@@ -233,7 +233,7 @@ describe('a node that was frozen past its lease', () => {
     const path = `/v1/sessions/${id}/turns`
     const prefer = { prefer: 'respond-async' }
     // It would end by itself while the node is frozen, and be recorded when that goes on.
-    const running = await one.post(path, { input: { text: 'stale words', ms: 1_500 } }, prefer)
+    const running = await one.post(path, { input: { text: 'stale words', ms: 3_500 } }, prefer)
     await until(async () => ofTurns(await events(two, id)).some((t) => t.endsWith('started')))
     one.pause()
     // It may be read by the frozen node when that goes on: only with a key is it sent elsewhere.
@@ -288,12 +288,13 @@ describe('a node that stops', () => {
     }
     let isReady = true
     const driving = Promise.all(keys.map(drive))
-    await setTimeout(300)
+    await until(() => answers.length >= 5 * keys.length)
     const stopped = one.stop()
     await until(async () => (await one.get('/ready').catch(() => null))?.status !== 200)
     isReady = false
     expect(await stopped).toBe(0)
-    await setTimeout(300)
+    const before = answers.length
+    await until(() => answers.length >= before + 5 * keys.length)
     state.on = false
     await driving
     expect(new Set(answers)).toEqual(new Set(['done']))

@@ -9,7 +9,8 @@ let server: ConnectServer
 let keys = 0
 
 beforeAll(async () => {
-  server = await serveConnect()
+  // Nobody who lives is taken for silent, however busy the machine is.
+  server = await serveConnect({ connectLimits: { probeMs: 60_000 } })
 })
 
 afterEach(() => server.hangUp())
@@ -375,7 +376,7 @@ describe('coming back', () => {
   })
 
   it('at the same time as a copy leaves one in the old place, and neither is put out', async () => {
-    const quick = await serveConnect({ connectLimits: { probeMs: 1_000 } })
+    const quick = await serveConnect({ connectLimits: { probeMs: 2_000 } })
     const original = await quick.attach({ key: newKey() }, { silent: true })
     const both = await Promise.all([1, 2].map(() => quick.attach(helloOf(original))))
     const places = both.map(({ welcome }) => welcome['attachment'])
@@ -448,7 +449,7 @@ describe('an exclusive session', () => {
   })
 
   it('is not given to a newcomer that is gone before it is clear', async () => {
-    const quick = await serveConnect({ connectLimits: { probeMs: 1_000 } })
+    const quick = await serveConnect({ connectLimits: { probeMs: 2_000 } })
     const key = newKey()
     const first = await quick.attach(exclusive(key), { silent: true })
     const gone = quick.dial(exclusive(key))
@@ -461,7 +462,7 @@ describe('an exclusive session', () => {
   })
 
   it('waits a moment for a driver without a connection, which may be on its way out', async () => {
-    const quick = await serveConnect({ connectLimits: { probeMs: 1_000 } })
+    const quick = await serveConnect({ connectLimits: { probeMs: 3_000 } })
     const session = await quick.holdfast.resolve(exclusive(newKey()).options)
     const driver = await session.attach()
     const newcomer = quick.dial({ session: session.id })
@@ -695,7 +696,7 @@ describe('the end', () => {
 
   it('comes to a connection that has been silent for too long, and to none that answers', async () => {
     const strict = await serveConnect({
-      connectLimits: { pingMs: 10, deadMs: 500, watchMs: 5 },
+      connectLimits: { pingMs: 10, deadMs: 3_000, watchMs: 5 },
     })
     const silent = await strict.attach({ key: 'x' }, { silent: true })
     const lively = await strict.attach({ key: 'x', presence: true })

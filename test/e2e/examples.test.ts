@@ -1,16 +1,15 @@
 /** The examples and the README's tour run as they stand. */
-import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { runGuarded } from '../support/guarded.ts'
 import { serve } from '../support/serving.ts'
 
-const run = promisify(execFile)
+const LIMIT = { limitMs: 100_000 }
 
 async function example(name: string, ...args: string[]): Promise<string[]> {
-  const { stdout } = await run(process.execPath, [`examples/${name}`, ...args])
+  const { stdout } = await runGuarded(process.execPath, [`examples/${name}`, ...args], LIMIT)
   return stdout.trimEnd().split('\n')
 }
 
@@ -47,7 +46,7 @@ describe('the examples', () => {
     const server = await serve()
     const script = tour.replaceAll('localhost:7420', server.url.replace('http://', ''))
     for (const rounds of [1, 2]) {
-      const { stdout } = await run('bash', ['-euo', 'pipefail', '-c', script])
+      const { stdout } = await runGuarded('bash', ['-euo', 'pipefail', '-c', script], LIMIT)
       expect(stdout).toContain('"code":"session_busy"')
       expect(stdout).toContain('"content":"hello again"')
       expect(stdout.match(/"text":"I may not: denied"/g)?.length).toBeGreaterThanOrEqual(rounds)
@@ -58,5 +57,5 @@ describe('the examples', () => {
       [],
     )
     await server.close()
-  }, 60_000)
+  }, 240_000)
 })

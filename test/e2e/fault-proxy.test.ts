@@ -13,7 +13,7 @@ import { Follower } from '../support/follower.ts'
 import { until } from '../support/gate.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
 
-/** At least so long, and at least so many cuts. */
+/** At least so long, so many cuts, and a part of an answer for everyone on average. */
 const SECONDS = Number(process.env['HOLDFAST_FAULT_SECONDS'] ?? 0)
 const CUTS = 300
 const SEED = Number(process.env['HOLDFAST_FAULT_SEED'] ?? Date.now() % 1_000_000)
@@ -55,7 +55,7 @@ afterAll(async () => {
 })
 
 describe(`connections that are cut at random bytes (seed ${SEED})`, () => {
-  const time = 60_000 + SECONDS * 1_000
+  const time = 180_000 + SECONDS * 1_000
   it('lose nothing, repeat nothing and run nothing twice', { timeout: time }, async () => {
     const followers = Array.from(
       { length: CLIENTS },
@@ -65,7 +65,9 @@ describe(`connections that are cut at random bytes (seed ${SEED})`, () => {
       Array.from({ length: SESSIONS }, (_, n) => holdfast.resolve({ key: `stream ${n}` })),
     )
     const end = performance.now() + SECONDS * 1_000
-    const isEnough = (): boolean => proxy.cuts >= CUTS && performance.now() >= end
+    const deltas = (): number => followers.reduce((sum, follower) => sum + follower.deltas, 0)
+    const isEnough = (): boolean =>
+      proxy.cuts >= CUTS && deltas() > CLIENTS && performance.now() >= end
     const working = sessions.map((session) => produce(session, isEnough))
     // Requests of clients, in the midst of it.
     followers.slice(0, 40).forEach((follower, n) => {
@@ -91,7 +93,6 @@ describe(`connections that are cut at random bytes (seed ${SEED})`, () => {
     const asked = inputs.filter((input) => String(input).startsWith('request'))
     expect(asked).toHaveLength(40 * REQUESTS)
     expect(new Set(asked).size).toBe(asked.length)
-    expect(followers.reduce((sum, { deltas }) => sum + deltas, 0)).toBeGreaterThan(CLIENTS)
   })
 })
 

@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { openHoldfast } from 'holdfast'
+import { builtinAgents, openHoldfast, type Agent } from 'holdfast'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
+import { gate } from '../support/gate.ts'
 import { serve, type Serving } from '../support/serving.ts'
 
 const OFFLINE_MS = 20_000
@@ -19,7 +20,9 @@ let names = 0
 
 beforeAll(async () => {
   browser = await launchChromium()
-  server = await serve()
+  // A page that lives is not taken for a silent one, however busy the machine is.
+  const connectLimits = { probeMs: 6_000 }
+  server = await serve({ agents: { ...builtinAgents, halting }, connectLimits })
 })
 afterAll(async () => {
   await browser.close()
@@ -27,7 +30,7 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   context = await browser.newContext()
-  context.setDefaultTimeout(10_000)
+  context.setDefaultTimeout(40_000)
   complaints = new Complaints(context)
 })
 afterEach(async () => {
@@ -54,6 +57,17 @@ async function visit(path: string): Promise<Page> {
   const page = await context.newPage()
   await page.goto(server.url + path)
   return page
+}
+
+let halted = gate()
+
+/** Says its first word, and the others when it may, unless it is stopped before. */
+const halting: Agent = async function* ({ text }, { signal }) {
+  const [first = '', ...others] = text.split(/(?<=\s)/)
+  yield first
+  const stopped = new Promise((resolve) => signal.addEventListener('abort', resolve))
+  await Promise.race([halted.opened, stopped])
+  yield* others
 }
 
 /** Nothing is wider than the window. */
@@ -146,7 +160,7 @@ describe('the list', () => {
 
 describe('one session', () => {
   it('streams the answer, stops it on request and shows how it ended', async () => {
-    const tab = await open(await create({ agent: 'slow' }))
+    const tab = await open(await create({ agent: 'halting' }))
     await tab.write('one two three four five six')
     await tab.page.locator('.bubble[data-live]', { hasText: 'one' }).waitFor()
     await tab.press('Stop the turn')
@@ -156,12 +170,14 @@ describe('one session', () => {
   })
 
   it('gives up a turn at once where the session is busy and it is told to', async () => {
-    const tab = await open(await create({ agent: 'slow' }))
+    halted = gate()
+    const tab = await open(await create({ agent: 'halting' }))
     await tab.write('one two three four five six')
     await tab.page.locator('.bubble[data-live]').waitFor()
     await tab.page.getByLabel('If a turn runs').selectOption('reject')
     await tab.write('me too')
     await tab.page.getByRole('alert').filter({ hasText: 'Not sent' }).waitFor()
+    halted.open()
     await tab.done(1)
     expect(await tab.bubbles()).toHaveLength(2)
   })
@@ -237,7 +253,7 @@ describe('one session', () => {
 describe('a lost connection', () => {
   it(
     'is told with the time that is left, and what was sent meanwhile arrives',
-    { timeout: 90_000 },
+    { timeout: 180_000 },
     async () => {
       const tab = await open(await create({ graceMs: 60_000 }))
       await tab.say('before')
@@ -408,10 +424,10 @@ describe('a narrow window', () => {
 })
 
 describe('the reload test', () => {
-  it('sees under every policy what it expects', { timeout: 90_000 }, async () => {
+  it('sees under every policy what it expects', { timeout: 200_000 }, async () => {
     const page = await visit('/#/reload-test')
     await page.getByRole('button', { name: 'Run' }).click()
-    await page.locator('[data-summary=passed], [data-summary=failed]').waitFor({ timeout: 80_000 })
+    await page.locator('[data-summary=passed], [data-summary=failed]').waitFor({ timeout: 190_000 })
     const cells = await page.locator('.trials td[data-policy]').evaluateAll((all) =>
       all.map((cell) => ({
         trial: cell.parentElement?.dataset['trial'],

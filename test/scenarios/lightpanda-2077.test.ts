@@ -4,9 +4,9 @@
  * `goto` ended in `assert(!object.id)`. The report's four lines, on a double that has the bug (and
  * on one that has what is left of it since), bare and through Holdfast.
  */
-import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runGuarded } from '../support/guarded.ts'
 import { startBareChromium, type BareChromium } from '../support/bare-chromium.ts'
 import { serveCdp, Site } from '../support/cdp-server.ts'
 import { LightpandaDouble, type Quirk } from '../support/lightpanda-double.ts'
@@ -30,13 +30,13 @@ const PROGRAM = fileURLToPath(new URL('../support/lightpanda-scenario.mjs', impo
 type Outcome = { readonly said: readonly string[]; readonly failed: boolean; readonly why: string }
 
 /** Runs the report's lines; the one that attaches, as often as is wanted. */
-function scenario(address: string, attaches: number): Promise<Outcome> {
-  return new Promise((resolve) => {
-    const args = [PROGRAM, address, site.url, String(attaches)]
-    execFile(process.execPath, args, { timeout: 20_000 }, (error, stdout, why) => {
-      resolve({ said: stdout.trim().split('\n'), failed: error !== null, why })
-    })
-  })
+async function scenario(address: string, attaches: number): Promise<Outcome> {
+  const args = [PROGRAM, address, site.url, String(attaches)]
+  const ended = await runGuarded(process.execPath, args, { limitMs: 100_000 }).then(
+    ({ stdout }) => ({ failed: false, stdout, stderr: '' }),
+    (error: { stdout: string; stderr: string }) => ({ ...error, failed: true }),
+  )
+  return { said: ended.stdout.trim().split('\n'), failed: ended.failed, why: ended.stderr }
 }
 
 /** What is said when all is well. */

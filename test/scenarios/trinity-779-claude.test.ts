@@ -10,6 +10,7 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { GUARDED, guarded } from '../support/guarded.ts'
 import { claudeTranscripts, type ClaudeTranscript } from '../support/claude-transcript.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
 import { trafficUnderTest } from '../support/nodes-under-test.ts'
@@ -46,11 +47,14 @@ const transcripts = (): Promise<ClaudeTranscript[]> =>
 // Without Holdfast there are no nodes.
 describe.runIf(trafficUnderTest() === null)('Claude Code, bare', () => {
   const claude = async (text: string, ...args: string[]): Promise<string> => {
-    const child = spawn(CLAUDE, ['-p', '--output-format', 'json', ...args], {
-      cwd: folder,
-      env: { PATH: process.env['PATH'], ...env },
-      stdio: ['pipe', 'pipe', 'ignore'],
-    })
+    const child = guarded(
+      spawn(CLAUDE, ['-p', '--output-format', 'json', ...args], {
+        cwd: folder,
+        env: { PATH: process.env['PATH'], ...env },
+        stdio: ['pipe', 'pipe', 'ignore'],
+        ...GUARDED,
+      }),
+    )
     child.stdin.end(text)
     let output = ''
     child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
@@ -138,7 +142,7 @@ describe('Claude Code behind Holdfast', () => {
   })
   afterEach(async () => {
     await server.kill()
-    await expect.poll(running, { timeout: 20_000 }).toEqual([])
+    await expect.poll(running, { timeout: 60_000 }).toEqual([])
   })
 
   it('answers two concurrent POSTs to a fresh session, and two more, in one line', async () => {
@@ -169,7 +173,7 @@ describe('Claude Code behind Holdfast', () => {
     await model.asked(1)
     const { id } = JSON.parse(await get('/v1/sessions')).sessions[0]
     await expect
-      .poll(() => get(`/v1/sessions/${id}/events`), { timeout: 20_000 })
+      .poll(() => get(`/v1/sessions/${id}/events`), { timeout: 60_000 })
       .toContain('session.bound')
     killClaude()
     const cut = await dying
@@ -188,7 +192,7 @@ describe('Claude Code behind Holdfast', () => {
     await model.asked(1)
     // It asks the model first, and writes to its file a moment later.
     const said = async (): Promise<unknown> => (await transcripts())[0]?.said
-    await expect.poll(said, { timeout: 20_000 }).toEqual(['first'])
+    await expect.poll(said, { timeout: 60_000 }).toEqual(['first'])
     killClaude()
     const { session, turn } = await dying
     expect(turn).toMatchObject({ state: 'failed', reply: null })
@@ -233,7 +237,7 @@ describe('Claude Code behind Holdfast', () => {
     await model.asked(2)
     await server.kill()
     await lost
-    await expect.poll(running, { timeout: 20_000 }).toEqual([])
+    await expect.poll(running, { timeout: 60_000 }).toEqual([])
     model.letGo()
     await start()
     const after = await post('after')

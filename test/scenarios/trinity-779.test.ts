@@ -44,7 +44,7 @@ describe('Trinity #779', () => {
     server = await serve({
       store: storeUnderTest(`sqlite:${join(folder, 'store', 'holdfast.db')}`),
       agents: { backend, held },
-      limits: { waitMs: 50 },
+      limits: { waitMs: 500 },
     })
   })
   afterEach(async () => {
@@ -60,7 +60,7 @@ describe('Trinity #779', () => {
   it('runs two concurrent first POSTs one after the other, on one backend session', async () => {
     const { body: session } = await server.post('/v1/sessions', {})
     const post = (input: string) =>
-      server.post(`/v1/sessions/${session.id}/turns`, { input, waitMs: 20_000 })
+      server.post(`/v1/sessions/${session.id}/turns`, { input, waitMs: 100_000 })
     const [first, second] = await Promise.all([
       post('cold concurrent 1'),
       post('cold concurrent 2'),
@@ -82,7 +82,7 @@ describe('Trinity #779', () => {
 
   it('gives 100 concurrent first POSTs on one fresh key one session and 100 turns in order', async () => {
     const post = (n: number) =>
-      server.post('/v1/keys/fresh/turns', { input: `request ${n}`, waitMs: 20_000 })
+      server.post('/v1/keys/fresh/turns', { input: `request ${n}`, waitMs: 100_000 })
     const answers = await Promise.all(Array.from({ length: 100 }, (_, n) => post(n)))
     expect(answers.every(({ status }) => status === 200)).toBe(true)
     const [session, ...others] = new Set(answers.map(({ body }) => body.session))

@@ -33,7 +33,9 @@ describe('Vitest #10537 in Chromium', () => {
 
   beforeAll(async () => {
     browser = await launchChromium()
-    server = await serve({ agents: { ...builtinAgents, halting } })
+    // A page that lives is not taken for a silent one, however busy the machine is.
+    const connectLimits = { probeMs: 30_000 }
+    server = await serve({ agents: { ...builtinAgents, halting }, connectLimits })
   })
   afterAll(async () => {
     await browser.close()
@@ -41,7 +43,7 @@ describe('Vitest #10537 in Chromium', () => {
   })
   beforeEach(async () => {
     context = await browser.newContext()
-    context.setDefaultTimeout(10_000)
+    context.setDefaultTimeout(40_000)
     complaints = new Complaints(context)
   })
   afterEach(async () => {

@@ -4,13 +4,11 @@
  * connections, pages and servers that crash. A failure prints its seed, and the command that shows
  * it in full.
  */
-import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { check } from './checker.ts'
 import { readable, type History } from './history.ts'
@@ -20,11 +18,13 @@ import { report } from './report.ts'
 import { checkWire } from './wire/checker.ts'
 import { runWireWorld } from './wire/world.ts'
 import { runWorld, type WorldOptions } from './world.ts'
+import { runGuarded } from '../support/guarded.ts'
 
 const WORLDS = 1_000
 const WORLDS_PER_TEST = 250
 const WIRE_WORLDS = 400
-const run = promisify(execFile)
+/** Of the planted bugs together, on a machine that has something else to do too. */
+const HUNT_MS = 580_000
 
 describe('a simulated world', () => {
   for (let first = 1; first <= WORLDS; first += WORLDS_PER_TEST) {
@@ -82,13 +82,15 @@ describe('a planted bug', () => {
     const compiler = join(root, 'node_modules/typescript/bin/tsc')
     writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
     // What is wrong with the types is for the compiler's own check to say.
-    await run(process.execPath, [compiler, '-p', root, '--outDir', folder]).catch(() => undefined)
+    const compiling = [compiler, '-p', root, '--outDir', folder]
+    await runGuarded(process.execPath, compiling, { limitMs: HUNT_MS }).catch(() => undefined)
     const main = join(folder, 'test/simulation/main.js')
-    const hunt = (part: string) => run(process.execPath, [main, '--mutants', '--part', part])
+    const hunt = (part: string) =>
+      runGuarded(process.execPath, [main, '--mutants', '--part', part], { limitMs: HUNT_MS })
     for (const { stdout } of await Promise.all(['1/2', '2/2'].map(huntOutput(hunt)))) {
       for (const line of stdout.split('\n')) lines.set(line.split(': ')[0] ?? '', line)
     }
-  }, 300_000)
+  }, HUNT_MS + 20_000)
 
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { GUARDED, guarded } from './guarded.ts'
 
 const FLAGS = [
   '--headless',
@@ -25,10 +26,12 @@ export type BareChromium = {
 
 export async function startBareChromium(): Promise<BareChromium> {
   const profile = await mkdtemp(join(tmpdir(), 'holdfast-bare-'))
-  const child = spawn('/usr/bin/chromium', [...FLAGS, `--user-data-dir=${profile}`], {
-    detached: true,
-    stdio: ['ignore', 'ignore', 'pipe'],
-  })
+  const child = guarded(
+    spawn('/usr/bin/chromium', [...FLAGS, `--user-data-dir=${profile}`], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      ...GUARDED,
+    }),
+  )
   const exited = once(child, 'exit')
   const socketUrl = await new Promise<string>((resolve, reject) => {
     let text = ''

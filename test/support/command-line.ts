@@ -2,6 +2,7 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { GUARDED, guarded } from './guarded.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
@@ -26,7 +27,7 @@ class Spoken {
   #waiting: (() => void)[] = []
 
   constructor(child: ChildProcess) {
-    this.child = child
+    this.child = guarded(child)
     running.add(child)
     child.stdout?.on('data', (data: Buffer) => {
       this.stdout += data.toString()
@@ -70,6 +71,7 @@ export class CommandLine extends Spoken {
       spawn(process.execPath, [MAIN, ...args], {
         stdio: [stdin, 'pipe', 'pipe'],
         env: { ...process.env, ...env },
+        ...GUARDED,
       }),
     )
     if (input !== undefined) this.child.stdin?.end(input)
@@ -80,7 +82,7 @@ export class CommandLine extends Spoken {
 export class TerminalLine extends Spoken {
   constructor(args: readonly string[]) {
     const command = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(' ')
-    super(spawn('script', ['-qefc', command, '/dev/null'], { stdio: 'pipe' }))
+    super(spawn('script', ['-qefc', command, '/dev/null'], { stdio: 'pipe', ...GUARDED }))
   }
 
   type(text: string): void {

@@ -7,6 +7,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { GUARDED, guarded } from './guarded.ts'
 import { listeningUrl } from './listening.ts'
 
 const { pathname } = new URL(import.meta.url)
@@ -79,10 +80,10 @@ export class NodeProcess {
     program: readonly string[] = [CLI, 'serve'],
     place: Place = {},
   ): Promise<NodeProcess> {
-    const child = spawn(process.execPath, [...program, ...flags], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      ...place,
-    })
+    const args = [...program, ...flags]
+    const child = guarded(
+      spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], ...GUARDED, ...place }),
+    )
     const output: string[] = []
     return new NodeProcess(await listeningUrl(child, output), child, output)
   }

@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
+import { GUARDED, guarded } from './guarded.ts'
 import { freePort } from './node-process.ts'
 
 export class PostgresServer {
@@ -50,11 +51,10 @@ export class PostgresServer {
       ['shared_buffers', '32MB'],
     ].flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const data = join(this.#folder, 'data')
-    this.#process = spawn(program('postgres'), ['-D', data, ...settings], {
-      stdio: 'ignore',
-      cwd: this.#folder,
-      ...unprivileged(),
-    })
+    const options = { cwd: this.#folder, ...unprivileged(), ...GUARDED }
+    this.#process = guarded(
+      spawn(program('postgres'), ['-D', data, ...settings], { stdio: 'ignore', ...options }),
+    )
     await answers(this.url)
   }
 

@@ -1,6 +1,6 @@
 /** A real server for a test: Holdfast on a store, behind HTTP on a free port of the loopback. */
 import { openHoldfast, type Holdfast, type OpenOptions } from 'holdfast'
-import { startServer } from 'holdfast/server'
+import { startServer, type ServerOptions } from 'holdfast/server'
 import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
 import { storeUnderTest } from './store-under-test.ts'
 
@@ -15,12 +15,15 @@ export type Serving = {
 
 export type Answer = { readonly status: number; readonly headers: Headers; readonly body: any }
 
-export async function serve(options: Partial<OpenOptions> = {}): Promise<Serving> {
+export async function serve({
+  connectLimits = {},
+  ...options
+}: Partial<OpenOptions> & Pick<ServerOptions, 'connectLimits'> = {}): Promise<Serving> {
   const holdfast = await openUnderTest(openHoldfast, {
     store: storeUnderTest('memory:'),
     ...options,
   })
-  const server = await startUnderTest(startServer, { holdfast, port: 0 })
+  const server = await startUnderTest(startServer, { holdfast, port: 0, connectLimits })
   const call = async (path: string, init: RequestInit): Promise<Answer> => {
     const response = await fetch(`${server.url}${path}`, init)
     const text = await response.text()

@@ -34,6 +34,8 @@ export class Nodes {
   /** Those that must have a row: who finds none was thought to be dead. */
   readonly #beating = new Set<string>()
   #tidiedAt = Number.NEGATIVE_INFINITY
+  /** The first beat has to connect too, and nothing hangs on its lease yet. */
+  #isFirst = true
 
   constructor(
     database: Database,
@@ -53,7 +55,8 @@ export class Nodes {
   }
 
   async #beat(node: string, leaseMs: number): Promise<Beat> {
-    const answerMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
+    const dueMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
+    const answerMs = this.#isFirst ? BEAT_MS_MAX : dueMs
     if (leaseMs <= 0) {
       this.#beating.delete(node)
       await this.#database.queryLease(this.#sql.leave, [storedName(node)], BEAT_MS_MAX)
@@ -67,6 +70,7 @@ export class Nodes {
       values,
       answerMs,
     )
+    this.#isFirst = false
     if (answer !== undefined) this.#database.time.set(answer.now, askedAt)
     this.#tidy()
     const isLapsed = answer?.lapsed ?? this.#beating.has(node)
