@@ -119,7 +119,7 @@ function answerAsk(
   return [settled(ask, { outcome: 'answered', answer, by })]
 }
 
-/** Ids grow with the log: one that the log has passed may have been an ask, and only it can tell. */
+/** Ids grow with the log: one that it has passed may have been an ask, which only it can tell. */
 function settledOrUnknown(session: Session, id: string): HoldfastError {
   const seq = /^a[1-9]\d{0,14}$/.test(id) ? Number(id.slice(1)) : Number.POSITIVE_INFINITY
   return seq <= session.seq

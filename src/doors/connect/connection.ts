@@ -164,7 +164,10 @@ export class Connection {
     if (this.#over) return Promise.resolve(false)
     return new Promise((resolve) => {
       const { clock, limits } = this.#hub
-      const cancel = clock.after(limits.probeMs, () => resolve(false))
+      // In a process that was busy the timer is due before what has come meanwhile is read.
+      let cancel = clock.after(limits.probeMs, () => {
+        cancel = clock.after(0, () => resolve(false))
+      })
       this.#probes.push((alive) => {
         cancel()
         resolve(alive)
