@@ -362,6 +362,8 @@ describe('a permission request', () => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as unknown)
+  /** A file is there before what is written in it. */
+  const isTold = (): boolean => existsSync(asked) && readFileSync(asked, 'utf8').endsWith('\n')
   const env = { RESTORE: 'load', ASKED: asked }
 
   afterEach(() => rmSync(asked, { force: true }))
@@ -406,7 +408,7 @@ describe('a permission request', () => {
     await open({ env })
     const session = await bench!.session('a')
     expect((await session.turn('lateAsk')).reply?.text).toBe('in time')
-    await until(() => existsSync(asked))
+    await until(isTold)
     expect(outcomes()).toEqual([{ outcome: 'cancelled' }])
     const events = await bench!.events(session)
     expect(events.filter(({ type }) => type === 'ask.opened')).toEqual([])
@@ -419,7 +421,7 @@ describe('a permission request', () => {
     await until(async () => (await session.asks()).length > 0)
     await session.cancelTurn((await session.state()).running!.id)
     expect((await turn).state).toBe('cancelled')
-    await until(() => existsSync(asked))
+    await until(isTold)
     expect(outcomes()).toEqual([{ outcome: 'cancelled' }])
     const settled = (await bench!.events(session)).find(({ type }) => type === 'ask.settled')
     expect(settled.outcome).toBe('withdrawn')
