@@ -111,8 +111,8 @@ export type AttachmentCommand =
   | { readonly type: 'confirm'; readonly clients: readonly Connected[] }
   /** Ends for good, with a goodbye. */
   | { readonly type: 'leave'; readonly attachment: string; readonly reason: string }
-  /** The grace time is over; nothing happens if it came back meanwhile. */
-  | { readonly type: 'lapse'; readonly attachment: string }
+  /** This grace time is over; nothing happens if it came back, and perhaps was lost anew. */
+  | { readonly type: 'lapse'; readonly attachment: string; readonly graceUntil: number }
 
 export function decideAttachment(session: Session, command: AttachmentCommand): readonly Draft[] {
   switch (command.type) {
@@ -131,7 +131,8 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
       return endAttachments(session, [find(session, command.attachment)], command.reason)
     case 'lapse': {
       const held = attachmentIn(session, command.attachment)
-      return held?.state === 'detached' ? endAttachments(session, [held], 'grace_over') : []
+      if (held?.graceUntil !== command.graceUntil) return []
+      return endAttachments(session, [held], 'grace_over')
     }
   }
 }

@@ -751,6 +751,17 @@ describe('a link', () => {
     expect(await client.reply('2')).toMatchObject({ error: { code: 'forbidden' } })
   })
 
+  it('tells its holder nothing of who else is there, even if asked', async () => {
+    const { hello, session } = await linked(['talk'])
+    const other = await server.attach({ session: session.id, presence: true })
+    expect(other.welcome['session'].attachments).toHaveLength(1)
+    const { client, welcome } = await server.attach({ ...hello, presence: true })
+    expect(welcome['session'].attachments).toEqual([])
+    client.send({ type: 'turn', id: '1', input: 'x' })
+    await client.frame('turn.done')
+    expect(types(client)).toEqual(['session.created', 'turn.started', 'message.added', 'turn.done'])
+  })
+
   it('is refused once it is expired, used up or revoked', async () => {
     const expired = await linked(['watch'], { expiresAt: Date.now() - 1 })
     const once = await linked(['talk'], { uses: 1 })

@@ -58,11 +58,12 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
   if (held?.epoch !== attachment.epoch) {
     throw new HoldfastError('superseded', 'continued in another connection')
   }
-  const welcome = welcomeOf(hub, { hello, session, state, place })
+  // Who else is there, and by which links, is none of a guest's business.
+  const presence = hello.presence === true && held.link === undefined
+  const welcome = welcomeOf(hub, { hello, session, state, place, presence })
   const token = granted === null || hello.auth?.link !== undefined ? null : hello.auth?.token
   const entry = { session, attachment, role, scopes, token }
-  // Who else is there, and by which links, is none of a guest's business.
-  return { entry, welcome, presence: hello.presence === true && held.link === undefined }
+  return { entry, welcome, presence }
 }
 
 /**
@@ -263,16 +264,17 @@ function welcomeOf(
     readonly session: SessionHandle
     readonly state: Session
     readonly place: Place
+    readonly presence: boolean
   },
 ): Welcome {
-  const { hello, session, state, place } = parts
+  const { hello, session, state, place, presence } = parts
   const { attachment, role, answers } = place
   const { pingMs, deadMs } = hub.limits
   return {
     type: 'welcome',
     v: WIRE_VERSION,
     // Who else is there is told to those who asked for presence, not to each of a thousand.
-    session: sessionView(hello.presence === true ? state : { ...state, attachments: [] }),
+    session: sessionView(presence ? state : { ...state, attachments: [] }),
     attachment: attachment.id,
     role,
     epoch: attachment.epoch,
