@@ -77,7 +77,9 @@ export type SessionInfo = Welcome['session']
 
 const BEGINNING: Seen = { seq: 0, delta: 0 }
 /** What a place remembered from before a reload may be refused with while its session goes on. */
-const PLACE_LOST = ['attachment_ended', 'attachment_unknown', 'unauthorized', 'token_reused']
+const PLACE_LOST = 'attachment_ended attachment_unknown unauthorized token_reused superseded'.split(
+  ' ',
+)
 
 export class ClientSession {
   readonly #options: ClientSessionOptions

@@ -257,17 +257,21 @@ function confirmTokens(session: Session, clients: readonly Connected[]): readonl
  */
 export function findByToken(session: Session, id: string, shown: string | null): Attachment {
   const tombstone = session.ended.find((gone) => gone.id === id)
-  if (tombstone !== undefined && fits(tombstone.tokens, shown)) {
-    throw new HoldfastError('attachment_ended', `the attachment is over: ${tombstone.reason}`, {
-      reason: tombstone.reason,
-    })
-  }
+  if (tombstone !== undefined && fits(tombstone.tokens, shown)) throw overError(tombstone)
   const attachment = find(session, id)
   if (fits(attachment.tokens, shown)) return attachment
   if (shown !== null && shown === attachment.retired) {
     throw new HoldfastError('token_reused', 'the resume token was replaced by a newer one')
   }
   throw unknownAttachment()
+}
+
+/** Who was away when somebody else took over is told the same as one who was there. */
+function overError({ reason }: Tombstone): HoldfastError {
+  if (reason === 'superseded') {
+    return new HoldfastError('superseded', 'continued in another connection')
+  }
+  return new HoldfastError('attachment_ended', `the attachment is over: ${reason}`, { reason })
 }
 
 function fits(tokens: readonly string[], shown: string | null): boolean {

@@ -443,7 +443,7 @@ describe('an exclusive session', () => {
     expect(second.welcome['attachment']).not.toBe(first.welcome['attachment'])
     await first.client.closed
     const gone = await refusal(quick.dial(helloOf(first)))
-    expect(gone).toMatchObject({ code: 'attachment_ended', close: 4410 })
+    expect(gone).toMatchObject({ code: 'superseded', close: 4408, hint: 'take_over' })
     await quick.close()
   })
 
