@@ -77,7 +77,9 @@ export type SessionInfo = Welcome['session']
 
 const BEGINNING: Seen = { seq: 0, delta: 0 }
 /** What a place remembered from before a reload may be refused with while its session goes on. */
-const PLACE_LOST = ['attachment_ended', 'attachment_unknown', 'unauthorized', 'token_reused']
+const PLACE_LOST = 'attachment_ended attachment_unknown unauthorized token_reused superseded'.split(
+  ' ',
+)
 
 export class ClientSession {
   readonly #options: ClientSessionOptions
@@ -90,12 +92,12 @@ export class ClientSession {
   readonly #asks: Asks
   readonly #answers = new Answers()
   #ready = deferred<void>()
-  #info: SessionInfo | null = null
+  /** The last one. */
+  #welcome: Welcome | null = null
   #seen: Seen
   /** Its id, once it is known. */
   #id: string | undefined
   #resume: Resume | null = null
-  #attachment: string | null = null
   /** The asks that the last welcome brought. */
   #brought: readonly Ask[] | null = null
   #isRestored = false
@@ -130,12 +132,17 @@ export class ClientSession {
 
   /** The session as it was at the last welcome; null before the first. */
   get info(): SessionInfo | null {
-    return this.#info
+    return this.#welcome?.session ?? null
   }
 
   /** The id of this client's hold on the session, as events name it; null before the welcome. */
   get attachment(): string | null {
-    return this.#attachment
+    return this.#welcome?.attachment ?? null
+  }
+
+  /** As what it was let in: after a reload, as what the page was before. */
+  get role(): Role | null {
+    return this.#welcome?.role ?? null
   }
 
   /** The position after all that was told. */
@@ -289,9 +296,8 @@ export class ClientSession {
 
   #welcomed(welcome: Welcome): void {
     const { session, attachment, resume, epoch } = welcome
-    this.#info = session
+    this.#welcome = welcome
     this.#id = session.id
-    this.#attachment = attachment
     this.#resume = resume === null ? null : { attachment, token: resume }
     this.#isTaking = false
     this.#isRestored = false
@@ -373,7 +379,7 @@ export class ClientSession {
       if (ask === null) return
       this.#handlers.emit('ask', ask)
     } else {
-      const own = event.outcome === 'answered' && event.by === this.#attachment
+      const own = event.outcome === 'answered' && event.by === this.attachment
       this.#answers.settled(event.ask, own)
       if (!this.#asks.settled(event.ask)) return
     }

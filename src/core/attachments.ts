@@ -111,8 +111,8 @@ export type AttachmentCommand =
   | { readonly type: 'confirm'; readonly clients: readonly Connected[] }
   /** Ends for good, with a goodbye. */
   | { readonly type: 'leave'; readonly attachment: string; readonly reason: string }
-  /** The grace time is over; nothing happens if it came back meanwhile. */
-  | { readonly type: 'lapse'; readonly attachment: string }
+  /** This grace time is over; nothing happens if it came back, and perhaps was lost anew. */
+  | { readonly type: 'lapse'; readonly attachment: string; readonly graceUntil: number }
 
 export function decideAttachment(session: Session, command: AttachmentCommand): readonly Draft[] {
   switch (command.type) {
@@ -131,7 +131,8 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
       return endAttachments(session, [find(session, command.attachment)], command.reason)
     case 'lapse': {
       const held = attachmentIn(session, command.attachment)
-      return held?.state === 'detached' ? endAttachments(session, [held], 'grace_over') : []
+      if (held?.graceUntil !== command.graceUntil) return []
+      return endAttachments(session, [held], 'grace_over')
     }
   }
 }
@@ -256,17 +257,21 @@ function confirmTokens(session: Session, clients: readonly Connected[]): readonl
  */
 export function findByToken(session: Session, id: string, shown: string | null): Attachment {
   const tombstone = session.ended.find((gone) => gone.id === id)
-  if (tombstone !== undefined && fits(tombstone.tokens, shown)) {
-    throw new HoldfastError('attachment_ended', `the attachment is over: ${tombstone.reason}`, {
-      reason: tombstone.reason,
-    })
-  }
+  if (tombstone !== undefined && fits(tombstone.tokens, shown)) throw overError(tombstone)
   const attachment = find(session, id)
   if (fits(attachment.tokens, shown)) return attachment
   if (shown !== null && shown === attachment.retired) {
     throw new HoldfastError('token_reused', 'the resume token was replaced by a newer one')
   }
   throw unknownAttachment()
+}
+
+/** Who was away when somebody else took over is told the same as one who was there. */
+function overError({ reason }: Tombstone): HoldfastError {
+  if (reason === 'superseded') {
+    return new HoldfastError('superseded', 'continued in another connection')
+  }
+  return new HoldfastError('attachment_ended', `the attachment is over: ${reason}`, { reason })
 }
 
 function fits(tokens: readonly string[], shown: string | null): boolean {

@@ -53,4 +53,24 @@ describe('a crowd', () => {
       { numRuns: 60 },
     )
   })
+  it('that came in one step is found without looking at all of it', () => {
+    let looks = 0
+    const watched = (id: string): Attachment => ({
+      ...attachment(id),
+      get id() {
+        looks += 1
+        return id
+      },
+    })
+    const first = Array.from({ length: 20 }, (_, n) => watched(`a${n}`))
+    expect(positionOf(first, 'a7')).toBe(7)
+    const crowd = new Crowd()
+    let attachments: readonly Attachment[] = first
+    for (let n = 20; n < 220; n += 1) {
+      attachments = crowd.put(attachments, attachments.length, watched(`a${n}`))
+    }
+    looks = 0
+    for (let n = 0; n < 220; n += 1) expect(positionOf(attachments, `a${n}`)).toBe(n)
+    expect(looks).toBe(220)
+  })
 })

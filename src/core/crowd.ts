@@ -42,9 +42,10 @@ export class Crowd {
 
   /** With this one in that place; one more if the place is behind the last. */
   put(attachments: Attachments, index: number, attachment: Attachment): Attachments {
+    const isMore = index === attachments.length
     const own = this.#owned(attachments)
     own[index] = attachment
-    if (index === attachments.length) hints.get(own)?.set(attachment.id, index)
+    if (isMore) hints.get(own)?.set(attachment.id, index)
     return own
   }
 

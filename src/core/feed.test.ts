@@ -109,6 +109,29 @@ describe('a feed', () => {
     expect(seen).toEqual(Array.from({ length: 36 }, (_, index) => `${index + 1}`))
   })
 
+  it('keeps the deltas of a turn that does much else, but not all that it does', async () => {
+    const { feed, publish, reads } = logged({ tailItemsMax: 4, pageEvents: 64 })
+    const stop = new AbortController()
+    const seen: string[] = []
+    const early = (async () => {
+      for await (const items of feed.follow(start, stop.signal)) seen.push(...items.map(name))
+    })()
+    publish('turn.started')
+    feed.delta('t1', 'a')
+    for (let n = 0; n < 40; n += 1) {
+      publish('turn.activity')
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    const events = Array.from({ length: 41 }, (_, index) => `${index + 1}`)
+    expect(seen).toEqual(['1', '1.1', ...events.slice(1)])
+    const before = reads()
+    const late = await take(feed, { seq: 1, delta: 0 }, 41)
+    expect(late).toEqual([...events.slice(1), '41.1'])
+    expect(reads()).toBe(before + 1)
+    stop.abort()
+    await early
+  })
+
   it('reads nothing for one that comes back if nothing happened that it is told', async () => {
     const { feed, publish, reads } = logged({ tailItemsMax: 100 })
     const follow = async (from: Position, count: number): Promise<string[]> => {

@@ -49,6 +49,7 @@ class Tail {
   readonly pages = new Map<number, Promise<Page>>()
   /** Events, and every delta that no message has replaced yet, as they came. */
   #items: FeedItem[] = []
+  #events = 0
   /** How many items have left the front of this build of the tail. */
   #dropped = 0
   #build = 0
@@ -76,7 +77,8 @@ class Tail {
       return false
     }
     this.#items.push(item)
-    if (this.#items.length > itemsMax) this.#trim(itemsMax / 2)
+    this.#events += 1
+    if (this.#events > itemsMax) this.#trim(itemsMax / 2)
     return true
   }
 
@@ -138,6 +140,7 @@ class Tail {
 
   #rebuild(items: FeedItem[]): void {
     this.#items = items
+    this.#events = items.reduce((count, { delta }) => (delta === 0 ? count + 1 : count), 0)
     this.#build += 1
     this.#dropped = 0
     this.#slice = null
@@ -147,12 +150,25 @@ class Tail {
   /** Drops the older events; deltas are all there is of them, and stay. */
   #trim(keep: number): void {
     let drop = 0
-    while (this.#items.length - drop > keep && this.#items[drop]?.delta === 0) {
+    for (; this.#events > keep && this.#items[drop]?.delta === 0; drop += 1) {
       this.floor = this.#items[drop]?.seq ?? this.floor
-      drop += 1
+      this.#events -= 1
     }
     this.#items.splice(0, drop)
     this.#dropped += drop
+    if (this.#events > keep) this.#trimAmongDeltas(this.#events - keep)
+  }
+
+  /** Whoever has not read these events reads them in the log, before the deltas. */
+  #trimAmongDeltas(drop: number): void {
+    let left = drop
+    const kept = this.#items.filter(({ delta, seq }) => {
+      if (delta > 0 || left === 0) return true
+      left -= 1
+      this.floor = seq
+      return false
+    })
+    this.#rebuild(kept)
   }
 }
 

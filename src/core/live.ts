@@ -387,7 +387,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   #lapseLater(attachment: string, at: number | null, now: number): void {
-    this.#alarms.set(attachment, at, now, { type: 'lapse', attachment })
+    this.#alarms.set(attachment, at, now, { type: 'lapse', attachment, graceUntil: at ?? 0 })
   }
 
   #unlinkLater(link: string, at: number | null, now: number): void {

@@ -196,7 +196,7 @@ describe('asks (I8)', () => {
     const asked = after(created(), attach('p', ['permission']), admit(), ask('t3', 'deny'))
     const lost = after(asked, { type: 'lose', attachment: 'p', epoch: 1, at: 10 })
     expect(lost.asks).toHaveLength(1)
-    expect(run(lost, { type: 'lapse', attachment: 'p' }).events).toMatchObject([
+    expect(run(lost, { type: 'lapse', attachment: 'p', graceUntil: 110 }).events).toMatchObject([
       { type: 'attachment.ended', reason: 'grace_over' },
       { type: 'ask.settled', outcome: 'nobody_to_ask' },
     ])
@@ -212,7 +212,7 @@ describe('reconnect policies', () => {
     shown: null,
     token: null,
   } as const
-  const lapse = { type: 'lapse', attachment: 'p' } as const
+  const lapse = { type: 'lapse', attachment: 'p', graceUntil: 110 } as const
   const idle = (policy: ReconnectPolicy): Session => after(created(policy), attach('p'))
   const working = (policy: ReconnectPolicy): Session => after(idle(policy), admit())
 
@@ -241,6 +241,15 @@ describe('reconnect policies', () => {
   ] as const)('%s: the grace time of the last holder ends', (policy, expected) => {
     expect(types(idle(policy), lose, lapse)).toEqual(expected)
     expect(types(idle(policy), lose, resume, lapse)).toEqual([])
+  })
+
+  it('a grace time that ends late does not end the one after it', () => {
+    const lostAnew = { ...lose, epoch: 2, at: 50 }
+    expect(types(idle('resume'), lose, resume, lostAnew, lapse)).toEqual([])
+    expect(types(idle('resume'), lose, resume, lostAnew, { ...lapse, graceUntil: 150 })).toEqual([
+      'attachment.ended',
+      'session.closed',
+    ])
   })
 
   it('early refuses to come back once work has started', () => {

@@ -5,7 +5,6 @@ export type Ended = Extract<ClientState, { name: 'ended' }>
 export type Remedy = 'start_new' | 'take_over' | 'reload' | 'token'
 
 const SENTENCES: Readonly<Record<string, string>> = {
-  attachment_ended: 'This page was away for longer than the session waits.',
   attachment_unknown: 'The session no longer knows this page.',
   connection_lost: 'The connection was lost and did not come back.',
   in_use: 'This session is open in another tab or program, which drives it.',
@@ -19,6 +18,14 @@ const SENTENCES: Readonly<Record<string, string>> = {
   work_started: 'This session cannot be taken up again once work has started.',
 }
 
+/** Why this page's hold ended while the session goes on. */
+const HOLD_ENDS: Readonly<Record<string, string>> = {
+  access_revoked: 'The token that let this page in is no longer good.',
+  grace_over: 'This page was away for longer than the session waits.',
+  link_expired: 'The link that let this page in has expired.',
+  link_revoked: 'The link that let this page in was revoked.',
+}
+
 const REASONS: Readonly<Record<string, string>> = {
   closed: 'it was closed',
   closed_by_client: 'it was closed',
@@ -28,7 +35,9 @@ const REASONS: Readonly<Record<string, string>> = {
 }
 
 export function sentenceOf({ code, reason }: Ended): string {
-  if (code === 'session_closed') return closedSentence(reason.split(': ').at(-1) ?? reason)
+  const why = reason.split(': ').at(-1) ?? reason
+  if (code === 'session_closed') return closedSentence(why)
+  if (code === 'attachment_ended') return HOLD_ENDS[why] ?? 'This page no longer holds the session.'
   return SENTENCES[code] ?? `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`
 }
 
@@ -36,8 +45,9 @@ export function closedSentence(why: string): string {
   return `This session is over: ${REASONS[why] ?? why.replaceAll('_', ' ')}.`
 }
 
-export function remedyOf({ code, hint }: Ended): Remedy {
-  if (code === 'unauthorized') return 'token'
+export function remedyOf({ code, reason, hint }: Ended): Remedy {
+  const isPutOut = code === 'attachment_ended' && /(revoked|expired)$/.test(reason)
+  if (code === 'unauthorized' || isPutOut) return 'token'
   return hint === 'start_new' || hint === 'take_over' ? hint : 'reload'
 }
 

@@ -64,8 +64,9 @@ export class Holding {
     return this.#info
   }
 
+  /** A page that was reloaded is what it was before, whatever it asks for. */
   get isWatcher(): boolean {
-    return this.#manners[0]?.role === 'watcher'
+    return (this.#session?.role ?? this.#manners[0]?.role) === 'watcher'
   }
 
   /** Null unless the session can be talked to. */
@@ -96,7 +97,7 @@ export class Holding {
   #attach(): void {
     const { id, link, access } = this.#options
     const { token } = access
-    this.#session?.dispose()
+    this.leave()
     this.#change({ name: 'connecting' })
     const client = connect(token === null ? {} : { token })
     const manner = this.#manners[0] ?? WATCHING

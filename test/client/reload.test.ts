@@ -114,6 +114,7 @@ describe('a reloaded page', () => {
     ['attachment_unknown', 4401],
     ['unauthorized', 4401],
     ['token_reused', 4425],
+    ['superseded', 4408],
   ])('whose place is gone attaches anew to the same session, once: %s', (code, number) => {
     const storage = new FakeStorage()
     firstLoad(storage)

@@ -497,6 +497,34 @@ describe('a socket', () => {
     again.socket.terminate()
   })
 
+  it('comes back with no more than its token allows, or than the link that it came in by', async () => {
+    const server = await serve()
+    const { talker, watcher, admin } = TOKENS
+    const driver = dial(server.url, { key: 'k', auth: { token: talker } })
+    const { session, attachment, resume } = await driver.frame('welcome')
+    await driver.cut()
+    const shown = { attachment, token: resume }
+    const auth = { token: watcher, resume: shown }
+    const [refused] = await hello(server, { session: session.id, auth })
+    expect([refused.type, refused.code]).toEqual(['refuse', 'forbidden'])
+    const links = `${server.url}/v1/sessions/${session.id}/links`
+    const headers = { authorization: `Bearer ${admin}`, 'content-type': 'application/json' }
+    const body = JSON.stringify({ scopes: ['talk'] })
+    const link = (await (await fetch(links, { method: 'POST', headers, body })).json()) as any
+    const guest = dial(server.url, { session: session.id, auth: { link: link.token } })
+    const welcome = await guest.frame('welcome')
+    await guest.cut()
+    const again = { attachment: welcome['attachment'], token: welcome['resume'] }
+    const back = dial(server.url, {
+      session: session.id,
+      auth: { token: watcher, resume: again },
+    })
+    expect(await back.frame('welcome')).toMatchObject({ attachment: again.attachment })
+    back.send({ type: 'turn', id: '1', input: 'x' })
+    expect(await back.reply('1')).toHaveProperty('turn')
+    back.socket.terminate()
+  })
+
   it('is not opened for an address that has shown too many bad secrets', async () => {
     const server = await serve({ rates: { failuresPerMinute: 2 } })
     for (const _ of [1, 2]) await hello(server, { key: 'k', auth: { token: BAD } })

@@ -444,7 +444,7 @@ describe('an exclusive session', () => {
     expect(second.welcome['attachment']).not.toBe(first.welcome['attachment'])
     await first.client.closed
     const gone = await refusal(quick.dial(helloOf(first)))
-    expect(gone).toMatchObject({ code: 'attachment_ended', close: 4410 })
+    expect(gone).toMatchObject({ code: 'superseded', close: 4408, hint: 'take_over' })
     await quick.close()
   })
 
@@ -750,6 +750,17 @@ describe('a link', () => {
     ])
     expect(await client.reply('1')).toHaveProperty('turn')
     expect(await client.reply('2')).toMatchObject({ error: { code: 'forbidden' } })
+  })
+
+  it('tells its holder nothing of who else is there, even if asked', async () => {
+    const { hello, session } = await linked(['talk'])
+    const other = await server.attach({ session: session.id, presence: true })
+    expect(other.welcome['session'].attachments).toHaveLength(1)
+    const { client, welcome } = await server.attach({ ...hello, presence: true })
+    expect(welcome['session'].attachments).toEqual([])
+    client.send({ type: 'turn', id: '1', input: 'x' })
+    await client.frame('turn.done')
+    expect(types(client)).toEqual(['session.created', 'turn.started', 'message.added', 'turn.done'])
   })
 
   it('is refused once it is expired, used up or revoked', async () => {

@@ -378,11 +378,19 @@ describe('who is let in', () => {
 
   it('lets a link that only looks on watch', async () => {
     const { id } = await authorized('/v1/sessions', { key: 'watched' })
-    const { url } = await authorized(`/v1/sessions/${id}/links`, { scopes: ['watch'] })
+    const { url, id: link } = await authorized(`/v1/sessions/${id}/links`, { scopes: ['watch'] })
     const page = await context.newPage()
     await page.goto(url)
-    await page.getByText('Live, watching').waitFor()
-    expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
+    for (const again of [true, false]) {
+      await page.getByText('Live, watching').waitFor()
+      expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
+      if (again) await page.reload()
+    }
+    await fetch(`${guarded.url}/v1/sessions/${id}/links/${link}`, {
+      method: 'DELETE',
+      headers: { authorization: `Bearer ${token}` },
+    })
+    await page.getByText('The link that let this page in was revoked.').waitFor()
   })
 
   it('makes a link for somebody else', async () => {

@@ -53,16 +53,16 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
   const session = await findSession(hub, hello, granted)
   const place = await takePlace(hub, connection, { hello, session, granted })
   const state = await session.state()
-  const { attachment, role, scopes } = place
+  const { attachment, role, scopes, token } = place
   const held = attachmentIn(state, attachment.id)
   if (held?.epoch !== attachment.epoch) {
     throw new HoldfastError('superseded', 'continued in another connection')
   }
-  const welcome = welcomeOf(hub, { hello, session, state, place })
-  const token = granted === null || hello.auth?.link !== undefined ? null : hello.auth?.token
-  const entry = { session, attachment, role, scopes, token }
   // Who else is there, and by which links, is none of a guest's business.
-  return { entry, welcome, presence: hello.presence === true && held.link === undefined }
+  const presence = hello.presence === true && held.link === undefined
+  const welcome = welcomeOf(hub, { hello, session, state, place, presence })
+  const entry = { session, attachment, role, scopes, token }
+  return { entry, welcome, presence }
 }
 
 /**
@@ -93,11 +93,17 @@ export function isStillGood({ gate }: Hub, { token, scopes }: Entry): boolean {
   return granted !== null && scopes.every((scope) => granted.includes(scope))
 }
 
-function assertMay(granted: readonly Scope[] | null, needed: Scope): void {
+function may(granted: readonly Scope[] | null, needed: Scope): boolean {
+  if (granted === null) return false
   // Who may talk or answer has to see what about.
-  const implied = needed === 'watch' && granted?.some((scope) => scope !== 'watch') === true
-  if (implied || granted?.includes('admin') === true || granted?.includes(needed) === true) return
-  throw new HoldfastError('forbidden', `this needs the scope ${needed}`)
+  const implied = needed === 'watch' && granted.some((scope) => scope !== 'watch')
+  return implied || granted.includes('admin') || granted.includes(needed)
+}
+
+function assertMay(granted: readonly Scope[] | null, needed: Scope): void {
+  if (!may(granted, needed)) {
+    throw new HoldfastError('forbidden', `this needs the scope ${needed}`)
+  }
 }
 
 async function findSession(
@@ -139,22 +145,19 @@ type Claim = {
   readonly granted: readonly Scope[] | null
 }
 
-type Place = {
-  readonly attachment: AttachmentHandle
-  readonly role: Role
+type Place = Pick<Entry, 'attachment' | 'role' | 'scopes' | 'token'> & {
   readonly answers: readonly string[]
-  readonly scopes: readonly Scope[]
 }
 
 async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promise<Place> {
   const { hello, session, granted } = claim
   const { role = 'driver', answers = [], auth } = hello
   if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
-  assertMay(granted, role === 'driver' ? 'talk' : 'watch')
-  if (answers.length > 0) assertMay(granted, 'answer')
+  for (const scope of scopesOf({ role, answers })) assertMay(granted, scope)
   assertNotAhead(hello, await session.state())
   const attachment = await attachFresh(hub, connection, session, { hello, role, answers })
-  return { attachment, role, answers, scopes: granted ?? [] }
+  const token = auth?.link === undefined ? auth?.token : null
+  return { attachment, role, answers, token, scopes: granted ?? [] }
 }
 
 /**
@@ -168,15 +171,9 @@ async function comeBack(
   resume: Resume,
 ): Promise<Place> {
   const held = await session.attachmentOf(resume.attachment, resume.token)
-  // Else a token that was taken away would live on in the attachments made with it.
-  if (granted === null && held.link === undefined) {
-    throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
-  }
-  if (granted !== null && (hello.answers ?? []).length > 0) assertMay(granted, 'answer')
-  const answers = granted === null ? held.answers : (hello.answers ?? held.answers)
+  const place = placeAgain(held, hello, granted)
+  const { role, answers } = place
   assertNotAhead(hello, await session.state())
-  const { role } = held
-  const place = { role, answers, scopes: granted ?? scopesOf(held) }
   const older = hub.connectionOf(resume.attachment)
   const contested = older !== null && older !== connection && hello.take !== true
   if (!contested || !(await older.isAlive())) {
@@ -195,12 +192,33 @@ async function comeBack(
   return { ...place, attachment: await attachFresh(hub, connection, session, copy) }
 }
 
+/** As what it comes back: by its token if that allows it, else by the link that it came in by. */
+function placeAgain(
+  held: Attachment,
+  hello: Hello,
+  granted: readonly Scope[] | null,
+): Omit<Place, 'attachment'> {
+  const { role, link } = held
+  const { answers = held.answers, auth } = hello
+  const needed = scopesOf({ role, answers })
+  if (link !== undefined && !needed.every((scope) => may(granted, scope))) {
+    return { role, answers: held.answers, scopes: scopesOf(held), token: null }
+  }
+  // Else a token that was taken away would live on in the attachments made with it.
+  if (granted === null) {
+    throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
+  }
+  for (const scope of needed) assertMay(granted, scope)
+  return { role, answers, scopes: granted, token: auth?.token }
+}
+
 /** Before it has a place: a refusal must leave nothing behind. */
 function assertNotAhead({ after }: Hello, { seq }: Session): void {
   if ((after?.seq ?? 0) > seq) throw new HoldfastError('ahead', `the log ends at ${seq}`)
 }
 
-function scopesOf({ role, answers }: Attachment): readonly Scope[] {
+/** What it takes to be this. */
+function scopesOf({ role, answers }: Pick<Attachment, 'role' | 'answers'>): readonly Scope[] {
   const scopes: Scope[] = ['watch']
   if (role === 'driver') scopes.push('talk')
   if (answers.length > 0) scopes.push('answer')
@@ -263,16 +281,17 @@ function welcomeOf(
     readonly session: SessionHandle
     readonly state: Session
     readonly place: Place
+    readonly presence: boolean
   },
 ): Welcome {
-  const { hello, session, state, place } = parts
+  const { hello, session, state, place, presence } = parts
   const { attachment, role, answers } = place
   const { pingMs, deadMs } = hub.limits
   return {
     type: 'welcome',
     v: WIRE_VERSION,
     // Who else is there is told to those who asked for presence, not to each of a thousand.
-    session: sessionView(hello.presence === true ? state : { ...state, attachments: [] }),
+    session: sessionView(presence ? state : { ...state, attachments: [] }),
     attachment: attachment.id,
     role,
     epoch: attachment.epoch,

@@ -13,6 +13,7 @@ const HINTS: Partial<Record<ErrorCode, Hint>> = {
   version_unsupported: 'reload',
   ahead: 'reload',
   in_use: 'take_over',
+  superseded: 'take_over',
   draining: 'wait',
   too_many: 'wait',
 }
