@@ -95,3 +95,12 @@ export function readRefusal({ code, reason, retry, afterMs, hint }: Refuse): Ver
   const laterMs = afterMs ?? CLIENT_LIMITS.laterMs
   return { ...endingOf(code, reason, hint), back, afterMs: retry === 'after' ? laterMs : 0 }
 }
+
+/** What a place remembered from before a reload may be refused with while its session goes on. */
+export const PLACE_LOST = [
+  'attachment_ended',
+  'attachment_unknown',
+  'unauthorized',
+  'token_reused',
+  'superseded',
+]

@@ -26,7 +26,7 @@ import { Handlers } from './handlers.ts'
 import { Line, type ClientState, type LineOwner } from './line.ts'
 import { messageOf, type ClientMessage } from './messages.ts'
 import type { Platform } from './platform.ts'
-import { endingOf } from './reconnect.ts'
+import { endingOf, PLACE_LOST } from './reconnect.ts'
 import { Requests } from './requests.ts'
 import {
   ClientTurn,
@@ -76,11 +76,6 @@ export type ClientSessionEvents = {
 export type SessionInfo = Welcome['session']
 
 const BEGINNING: Seen = { seq: 0, delta: 0 }
-/** What a place remembered from before a reload may be refused with while its session goes on. */
-const PLACE_LOST = 'attachment_ended attachment_unknown unauthorized token_reused superseded'.split(
-  ' ',
-)
-
 export class ClientSession {
   readonly #options: ClientSessionOptions
   readonly #token: string | undefined

@@ -1,4 +1,5 @@
 /** Who is let in and who is not: real servers and real requests, with headers as an attacker sets them. */
+import { once } from 'node:events'
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
@@ -529,6 +530,24 @@ describe('a socket', () => {
     const server = await serve({ rates: { failuresPerMinute: 2 } })
     for (const _ of [1, 2]) await hello(server, { key: 'k', auth: { token: BAD } })
     await expect(hello(server, { key: 'k', auth: { token: TOKENS.talker } })).rejects.toThrow('429')
+  })
+
+  it('gives an address no more tries for opening many before it says a word', async () => {
+    const server = await serve({ rates: { failuresPerMinute: 2 } })
+    const sockets = Array.from(
+      { length: 6 },
+      () => new WebSocket(`ws://127.0.0.1:${server.port}/v1/connect`),
+    )
+    await Promise.all(sockets.map((socket) => once(socket, 'open')))
+    const refusals = sockets.map(async (socket) => {
+      const [data] = (await once(socket, 'message')) as [Buffer]
+      return (JSON.parse(data.toString()) as { code: string }).code
+    })
+    const words = JSON.stringify({ type: 'hello', v: 1, key: 'k', auth: { token: BAD } })
+    for (const socket of sockets) socket.send(words)
+    const codes = await Promise.all(refusals)
+    expect(codes.filter((code) => code === 'unauthorized')).toHaveLength(2)
+    expect(codes.filter((code) => code === 'too_many')).toHaveLength(4)
   })
 })
 

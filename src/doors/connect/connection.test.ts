@@ -31,6 +31,27 @@ function stall(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
+it('leaves nothing behind, ten thousand times, whichever of session and socket ends first', async () => {
+  holdfast = await openHoldfast({ store: 'memory:' })
+  hub = new Hub({ holdfast })
+  const visit = async (_: unknown, n: number): Promise<void> => {
+    const socket = new Told()
+    const connection = new Connection(hub, socket)
+    connection.receive(`{"type":"hello","v":1,"options":{"reconnect":"resume"},"key":"k${n}"}`)
+    await expect.poll(() => socket.frames[0]).toContain('welcome')
+    connection.receive('{"type":"turn","id":"1","input":"x"}')
+    if (n % 2 === 0) connection.closed()
+    await holdfast.session(connection.session?.id ?? '').close()
+    connection.closed()
+  }
+  for (let n = 0; n < 100; n += 1) {
+    await Promise.all(Array.from({ length: 100 }, visit))
+  }
+  await expect
+    .poll(() => [hub.count, hub.presences, holdfast.authority.heldCount])
+    .toEqual([0, 0, 0])
+})
+
 it('is alive if its sign of life waits to be read when the time for it is over', async () => {
   holdfast = await openHoldfast({ store: 'memory:' })
   hub = new Hub({ holdfast, limits: { probeMs: 50 } })

@@ -49,6 +49,8 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
   if (hub.holdfast.authority.draining) {
     throw new HoldfastError('draining', 'the server is about to stop')
   }
+  // Of many sockets that were opened at once, each tells its secret only now.
+  if (hello.auth !== undefined) hub.gate.assertMayTry(connection.socket.address)
   const granted = await grantedScopes(hub, hello)
   const session = await findSession(hub, hello, granted)
   const place = await takePlace(hub, connection, { hello, session, granted })

@@ -52,6 +52,8 @@ export interface Gatekeeper {
   grant(token: string | undefined): readonly Scope[] | null
   /** Another number than before: what was good may be so no more. */
   revision(): number
+  /** Throws while too many secrets that were not good came from this address. */
+  assertMayTry(address: string): void
   /** Somebody at this address showed a secret that is not good. */
   failed(address: string): void
 }
@@ -60,5 +62,6 @@ export interface Gatekeeper {
 export const openGate: Gatekeeper = {
   grant: () => ['watch', 'talk', 'answer', 'admin'],
   revision: () => 0,
+  assertMayTry: () => undefined,
   failed: () => undefined,
 }

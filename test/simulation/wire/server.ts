@@ -30,6 +30,7 @@ export class Server extends Node {
       grant: (token) =>
         !isGuarded || token === TOKEN ? ['watch', 'talk', 'answer', 'admin'] : null,
       revision: () => 0,
+      assertMayTry: () => undefined,
       failed: (address) => void history.record({ type: 'gate.failed', address }),
     }
     this.hub = new modules.Hub({ holdfast: this.holdfast, gate, limits: connectLimits })
