@@ -31,7 +31,7 @@ function stall(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
-it('leaves nothing behind, ten thousand times, whichever of session and socket ends first', async () => {
+it('leaves nothing behind, ten thousand times, whatever ends first', async () => {
   holdfast = await openHoldfast({ store: 'memory:' })
   hub = new Hub({ holdfast })
   const visit = async (_: unknown, n: number): Promise<void> => {
