@@ -46,7 +46,9 @@ export class Tenant {
   /** Pages and contexts that the browser was asked for: they count as if they were there. */
   #pagesExpected = 0
   #contextsExpected = 0
-  readonly #pace: Pace
+  readonly #opening: Pace
+  /** Not behind what is being opened, which may never be answered and has to go all the same. */
+  readonly #clearing: Pace
   #firstPage: Promise<void> | null = null
 
   constructor(parts: Pick<Tenant, 'host' | 'session' | 'home' | 'limits'>) {
@@ -55,7 +57,8 @@ export class Tenant {
     this.session = session
     this.home = home
     this.limits = limits
-    this.#pace = new Pace(host.link, limits)
+    this.#opening = new Pace(host.link, limits)
+    this.#clearing = new Pace(host.link, limits)
     this.#contexts.set(home, null)
   }
 
@@ -99,7 +102,7 @@ export class Tenant {
     }
     if (this.#isLarge(params)) return read({ error: TOO_LARGE })
     this.#pagesExpected += 1
-    this.#pace.ask('Target.createTarget', params, (reply) => {
+    this.#opening.ask('Target.createTarget', params, (reply) => {
       this.#pagesExpected -= 1
       read(reply)
     })
@@ -128,7 +131,7 @@ export class Tenant {
     }
     if (this.#isLarge(params)) return read({ error: TOO_LARGE })
     this.#contextsExpected += 1
-    this.#pace.ask('Target.createBrowserContext', params, (reply) => {
+    this.#opening.ask('Target.createBrowserContext', params, (reply) => {
       this.#contextsExpected -= 1
       const { browserContextId } = reply.result ?? {}
       if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
@@ -165,7 +168,7 @@ export class Tenant {
 
   /** Disposes of a context because a client wants that. */
   closeContext(browserContextId: string, read: (reply: Reply) => void): void {
-    this.#pace.ask('Target.disposeBrowserContext', { browserContextId }, (reply) => {
+    this.#clearing.ask('Target.disposeBrowserContext', { browserContextId }, (reply) => {
       if (reply.error === undefined) this.#contexts.delete(browserContextId)
       read(reply)
     })
@@ -189,12 +192,12 @@ export class Tenant {
 
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
-    this.#pace.refuseWaiting(OVER)
+    for (const pace of [this.#opening, this.#clearing]) pace.refuseWaiting(OVER)
     for (const context of this.contexts) this.dispose(context)
   }
 
   dispose(browserContextId: string): void {
     this.#contexts.delete(browserContextId)
-    this.#pace.ask('Target.disposeBrowserContext', { browserContextId })
+    this.#clearing.ask('Target.disposeBrowserContext', { browserContextId })
   }
 }
