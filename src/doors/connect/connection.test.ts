@@ -3,7 +3,7 @@ import type { Holdfast } from '../../core/index.ts'
 import { openHoldfast } from '../../open.ts'
 import { Connection } from './connection.ts'
 import { Hub } from './hub.ts'
-import type { Socket } from './socket.ts'
+import { openGate, type Socket } from './socket.ts'
 
 let holdfast: Holdfast
 let hub: Hub
@@ -67,4 +67,25 @@ it('is alive if its sign of life waits to be read when the time for it is over',
   })
   expect(await isAlive).toBe(true)
   expect(await connection.isAlive()).toBe(false)
+})
+
+it('lets a guest come back who shows its link again', async () => {
+  holdfast = await openHoldfast({ store: 'memory:' })
+  const grant = (): null => null
+  hub = new Hub({ holdfast, gate: { ...openGate, grant } })
+  const session = await holdfast.resolve({ reconnect: 'resume' })
+  const { token: link } = await session.createLink({ scopes: ['watch', 'talk'] })
+  const enter = async (auth: object): Promise<{ connection: Connection; welcome: any }> => {
+    const socket = new Told()
+    const connection = new Connection(hub, socket)
+    connection.receive(JSON.stringify({ type: 'hello', v: 1, session: session.id, auth }))
+    await expect.poll(() => socket.frames[0]).toBeDefined()
+    return { connection, welcome: JSON.parse(socket.frames[0] ?? '') }
+  }
+  const first = await enter({ link })
+  first.connection.closed()
+  const { attachment, resume: token } = first.welcome
+  const again = await enter({ link, resume: { attachment, token } })
+  expect(again.welcome).toMatchObject({ type: 'welcome', attachment })
+  expect((await session.state()).attachments).toMatchObject([{ id: attachment, state: 'live' }])
 })

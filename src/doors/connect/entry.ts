@@ -158,8 +158,7 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
   for (const scope of scopesOf({ role, answers })) assertMay(granted, scope)
   assertNotAhead(hello, await session.state())
   const attachment = await attachFresh(hub, connection, session, { hello, role, answers })
-  const token = auth?.link === undefined ? auth?.token : null
-  return { attachment, role, answers, token, scopes: granted ?? [] }
+  return { attachment, role, answers, token: tokenOf(hello), scopes: granted ?? [] }
 }
 
 /**
@@ -201,7 +200,7 @@ function placeAgain(
   granted: readonly Scope[] | null,
 ): Omit<Place, 'attachment'> {
   const { role, link } = held
-  const { answers = held.answers, auth } = hello
+  const { answers = held.answers } = hello
   const needed = scopesOf({ role, answers })
   if (link !== undefined && !needed.every((scope) => may(granted, scope))) {
     return { role, answers: held.answers, scopes: scopesOf(held), token: null }
@@ -211,7 +210,12 @@ function placeAgain(
     throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
   }
   for (const scope of needed) assertMay(granted, scope)
-  return { role, answers, scopes: granted, token: auth?.token }
+  return { role, answers, scopes: granted, token: tokenOf(hello) }
+}
+
+/** Who shows a link is let in by that, whatever else it shows. */
+function tokenOf({ auth }: Hello): Entry['token'] {
+  return auth?.link === undefined ? auth?.token : null
 }
 
 /** Before it has a place: a refusal must leave nothing behind. */
