@@ -18,6 +18,7 @@ export class Pace {
   readonly #underwayMax: number
   #waiting: Waiting[] = []
   #underway = 0
+  #isAsking = false
 
   constructor(link: Link, { openingMax }: Pick<CdpLimits, 'openingMax'>) {
     this.#link = link
@@ -30,13 +31,25 @@ export class Pace {
   }
 
   #next(): void {
-    if (this.#underway >= this.#underwayMax) return
-    const next = this.#waiting.shift()
-    if (next === undefined) return
+    // A browser that is gone answers at once, and no answer may come inside the one before.
+    if (this.#isAsking) return
+    this.#isAsking = true
+    try {
+      while (this.#underway < this.#underwayMax) {
+        const next = this.#waiting.shift()
+        if (next === undefined) return
+        this.#begin(next)
+      }
+    } finally {
+      this.#isAsking = false
+    }
+  }
+
+  #begin({ method, params, read }: Waiting): void {
     this.#underway += 1
-    this.#link.ask(next.method, next.params, (reply) => {
+    this.#link.ask(method, params, (reply) => {
       this.#underway -= 1
-      next.read?.(reply)
+      read?.(reply)
       this.#next()
     })
   }

@@ -5,7 +5,7 @@
  */
 import type { SessionHandle } from '../../core/index.ts'
 import type { Client } from './client.ts'
-import type { Params } from './command.ts'
+import { FAULTS, type Params } from './command.ts'
 import type { Host } from './host.ts'
 import type { CdpLimits } from './limits.ts'
 import type { Reply } from './link.ts'
@@ -49,6 +49,8 @@ export class Tenant {
   readonly #opening: Pace
   /** Not behind what is being opened, which may never be answered and has to go all the same. */
   readonly #clearing: Pace
+  /** Contexts that the browser is asked to dispose of, because a client wants that. */
+  readonly #closing = new Set<string>()
   #firstPage: Promise<void> | null = null
 
   constructor(parts: Pick<Tenant, 'host' | 'session' | 'home' | 'limits'>) {
@@ -166,9 +168,12 @@ export class Tenant {
     return [...this.seats].find((seat) => seat.attachment.id === attachment)
   }
 
-  /** Disposes of a context because a client wants that. */
+  /** Disposes of a context because a client wants that: once, however often it says so. */
   closeContext(browserContextId: string, read: (reply: Reply) => void): void {
+    if (this.#closing.has(browserContextId)) return read({ error: FAULTS.context })
+    this.#closing.add(browserContextId)
     this.#clearing.ask('Target.disposeBrowserContext', { browserContextId }, (reply) => {
+      this.#closing.delete(browserContextId)
       if (reply.error === undefined) this.#contexts.delete(browserContextId)
       read(reply)
     })
