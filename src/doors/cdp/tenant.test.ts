@@ -8,6 +8,7 @@ import type { Reply } from './link.ts'
 import { Tenant } from './tenant.ts'
 
 const MANY = 20_000
+const WORKER = { type: 'worker', title: '', url: '', browserContextId: 'home' }
 
 let host: Host
 let tenant: Tenant
@@ -38,4 +39,19 @@ it('tells all who wait for a page that the browser is gone, however many they ar
   expect([host.link.waiting, replies.length]).toEqual([CDP_LIMITS.openingMax, 0])
   host.close('gone')
   expect(replies).toHaveLength(MANY)
+})
+
+it('closes no page that a client was promised, though workers have taken the room', () => {
+  const created = (targetId: string, type: string, more: object = {}): void => {
+    const targetInfo = { targetId, type, title: '', url: '', browserContextId: 'home', ...more }
+    host.targets.targetEvent({ method: 'Target.targetCreated', params: { targetInfo } })
+  }
+  host.tenants.add(tenant)
+  for (let n = 1; n < MANY; n += 1) host.targets.learn({ ...WORKER, targetId: `w${n}` })
+  tenant.openPage({ url: 'about:blank' }, read)
+  created('one more', 'worker')
+  created('promised', 'page')
+  created('popup', 'page', { openerId: 'promised' })
+  expect(tenant.target('promised')).toMatchObject({ targetId: 'promised' })
+  expect(tenant.target('popup')).toBe(null)
 })

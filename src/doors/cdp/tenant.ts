@@ -116,9 +116,9 @@ export class Tenant {
    */
   targetCreated({ targetId, type, browserContextId, openerId }: TargetInfo): void {
     if (type !== 'page' || !this.hasContext(browserContextId)) return
-    // What a client has been promised comes first.
-    const promised = openerId === undefined ? 0 : this.#pagesExpected
-    if (this.pages().length + promised <= this.limits.targetsMax) return
+    // What a client has been promised comes first, whatever frames and workers have come since.
+    if (openerId === undefined && this.#pagesExpected > 0) return
+    if (this.pages().length + this.#pagesExpected <= this.limits.targetsMax) return
     this.host.closeUnseen(targetId)
     if (openerId === undefined) return
     const timestamp = this.host.clock.now()
