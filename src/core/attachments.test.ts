@@ -7,6 +7,7 @@ import {
   type Session,
   type SessionEvent,
 } from './session.ts'
+import { STATE_LIMITS } from './limits.ts'
 
 function session(...commands: readonly Command[]): Session {
   const life = { reconnect: 'resume', exclusive: false, graceMs: 1_000, ttlMs: null } as const
@@ -66,4 +67,17 @@ describe('clients that have their tokens', () => {
     const confirmed = session(attach('a'), resume('a'), { type: 'confirm', clients: at('a') })
     expect(decide(confirmed, { type: 'confirm', clients: at('a') })).toEqual([])
   })
+})
+
+it('a guest whose place another guest needed is not told that it was continued elsewhere', () => {
+  const fresh = { scopes: ['watch'], digest: 'd', expiresAt: null, uses: null } as const
+  const guest = (_: unknown, n: number): Command => {
+    const role = { type: 'attach', role: 'watcher', answers: [], take: false, at: 0 } as const
+    return { ...role, attachment: `g${n}`, link: 'l', token: `g${n}1` }
+  }
+  const guests = Array.from({ length: STATE_LIMITS.attachmentsPerLinkMax + 1 }, guest)
+  const lose = { type: 'lose', attachment: 'g0', epoch: 1, at: 0 } as const
+  const opened: Command = { type: 'link', link: { id: 'l', ...fresh }, at: 0 }
+  const crowd = session(opened, ...guests.toSpliced(1, 0, lose))
+  expect(() => decide(crowd, resume('g0'))).toThrow('the attachment is over: crowded_out')
 })

@@ -150,7 +150,7 @@ function openAttachment(
   const gone = [...crowded, ...others.filter((other) => !crowded.includes(other))]
   const left = session.attachments.filter((held) => !gone.includes(held))
   return [
-    ...gone.map((other) => ended(other, 'superseded')),
+    ...gone.map((other) => ended(other, others.includes(other) ? 'superseded' : 'crowded_out')),
     {
       type: 'attachment.opened',
       attachment,

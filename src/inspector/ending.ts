@@ -21,6 +21,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
 /** Why this page's hold ended while the session goes on. */
 const HOLD_ENDS: Readonly<Record<string, string>> = {
   access_revoked: 'The token that let this page in is no longer good.',
+  crowded_out: 'While this page was away, others took all places of its link.',
   grace_over: 'This page was away for longer than the session waits.',
   link_expired: 'The link that let this page in has expired.',
   link_revoked: 'The link that let this page in was revoked.',
