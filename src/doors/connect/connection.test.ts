@@ -69,23 +69,31 @@ it('is alive if its sign of life waits to be read when the time for it is over',
   expect(await connection.isAlive()).toBe(false)
 })
 
-it('lets a guest come back who shows its link again', async () => {
+/** Comes in with these, to a session of a server that knows only the token `good`. */
+async function arrive(session: string, auth: object): Promise<{ leave: () => void; said: any }> {
+  const socket = new Told()
+  const connection = new Connection(hub, socket)
+  connection.receive(JSON.stringify({ type: 'hello', v: 1, session, auth }))
+  await expect.poll(() => socket.frames[0]).toBeDefined()
+  return { leave: () => connection.closed(), said: JSON.parse(socket.frames[0] ?? '') }
+}
+
+it.each([
+  ['lets a guest come back who shows its link again', true],
+  ['lets nobody come back by a link who came in by a token', false],
+])('%s', async (_, isGuest) => {
   holdfast = await openHoldfast({ store: 'memory:' })
-  const grant = (): null => null
+  const grant = (token?: string) => (token === 'good' ? (['watch', 'talk'] as const) : null)
   hub = new Hub({ holdfast, gate: { ...openGate, grant } })
   const session = await holdfast.resolve({ reconnect: 'resume' })
   const { token: link } = await session.createLink({ scopes: ['watch', 'talk'] })
-  const enter = async (auth: object): Promise<{ connection: Connection; welcome: any }> => {
-    const socket = new Told()
-    const connection = new Connection(hub, socket)
-    connection.receive(JSON.stringify({ type: 'hello', v: 1, session: session.id, auth }))
-    await expect.poll(() => socket.frames[0]).toBeDefined()
-    return { connection, welcome: JSON.parse(socket.frames[0] ?? '') }
-  }
-  const first = await enter({ link })
-  first.connection.closed()
-  const { attachment, resume: token } = first.welcome
-  const again = await enter({ link, resume: { attachment, token } })
-  expect(again.welcome).toMatchObject({ type: 'welcome', attachment })
-  expect((await session.state()).attachments).toMatchObject([{ id: attachment, state: 'live' }])
+  const first = await arrive(session.id, isGuest ? { link } : { token: 'good' })
+  first.leave()
+  const { attachment, resume: token } = first.said
+  const { said } = await arrive(session.id, { link, resume: { attachment, token } })
+  expect(said).toMatchObject(
+    isGuest ? { type: 'welcome', attachment } : { type: 'refuse', code: 'unauthorized' },
+  )
+  const state = isGuest ? 'live' : 'detached'
+  expect((await session.state()).attachments).toMatchObject([{ id: attachment, state }])
 })

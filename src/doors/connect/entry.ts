@@ -158,21 +158,23 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
   for (const scope of scopesOf({ role, answers })) assertMay(granted, scope)
   assertNotAhead(hello, await session.state())
   const attachment = await attachFresh(hub, connection, session, { hello, role, answers })
-  return { attachment, role, answers, token: tokenOf(hello), scopes: granted ?? [] }
+  const token = auth?.link === undefined ? auth?.token : null
+  return { attachment, role, answers, token, scopes: granted ?? [] }
 }
 
 /**
  * A resume token is a capability of its own: its holder may do what the attachment could, and more
- * only by showing a token or link that allows it.
+ * only by showing a token that allows it. A link that is shown besides counts for nothing: when it
+ * is revoked, those go that were made by it, and this one perhaps was not.
  */
 async function comeBack(
   hub: Hub,
   connection: Connection,
-  { hello, session, granted }: Claim,
+  { hello, session }: Claim,
   resume: Resume,
 ): Promise<Place> {
   const held = await session.attachmentOf(resume.attachment, resume.token)
-  const place = placeAgain(held, hello, granted)
+  const place = placeAgain(held, hello, hub.gate.grant(hello.auth?.token))
   const { role, answers } = place
   assertNotAhead(hello, await session.state())
   const older = hub.connectionOf(resume.attachment)
@@ -210,12 +212,7 @@ function placeAgain(
     throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
   }
   for (const scope of needed) assertMay(granted, scope)
-  return { role, answers, scopes: granted, token: tokenOf(hello) }
-}
-
-/** Who shows a link is let in by that, whatever else it shows. */
-function tokenOf({ auth }: Hello): Entry['token'] {
-  return auth?.link === undefined ? auth?.token : null
+  return { role, answers, scopes: granted, token: hello.auth?.token }
 }
 
 /** Before it has a place: a refusal must leave nothing behind. */
