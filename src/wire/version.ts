@@ -1,2 +1,2 @@
 /** The version of this package, as people and programs are told; a test compares package.json. */
-export const VERSION = '0.1.0'
+export const VERSION = '0.2.0-dev'
