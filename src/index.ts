@@ -2,6 +2,7 @@
 export {
   AttachmentHandle,
   BUSY_POLICIES,
+  DIAGNOSTICS,
   ERRORS,
   Holdfast,
   HoldfastError,
@@ -23,6 +24,10 @@ export type {
   BusyPolicy,
   Claim,
   Delta,
+  Diagnostic,
+  DiagnosticCode,
+  DiagnosticLevel,
+  DiagnosticListener,
   ErrorCode,
   FollowOptions,
   Input,

@@ -4,6 +4,7 @@ import {
   HoldfastError,
   LIMITS,
   type Clock,
+  type DiagnosticListener,
   type Limits,
   type Runner,
   type Store,
@@ -26,6 +27,8 @@ export type OpenOptions = {
   readonly limits?: Partial<Limits>
   /** On PostgreSQL: where other nodes reach this one's server. */
   readonly advertise?: string
+  /** Called with every diagnostic: what happened although no request was answered with it. */
+  readonly onDiagnostic?: DiagnosticListener
 }
 
 /** What differs where many nodes share a database; each can be set all the same. */
@@ -57,6 +60,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       digest: systemDigest,
       node: systemEntropy.id(),
       ...(options.defaultAgent === undefined ? {} : { defaultAgent: options.defaultAgent }),
+      ...(options.onDiagnostic === undefined ? {} : { onDiagnostic: options.onDiagnostic }),
       limits,
     })
     await holdfast.authority.start()

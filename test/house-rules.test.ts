@@ -7,6 +7,7 @@ import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseSync } from 'vite'
 import { describe, expect, it } from 'vitest'
+import { DIAGNOSTICS } from '../src/core/diagnostics.ts'
 import { ERRORS } from '../src/core/errors.ts'
 
 type File = { readonly path: string; readonly text: string }
@@ -86,18 +87,18 @@ describe('names and sizes', () => {
     expect(emptyNames([{ path, text: '' }])).toEqual([`${path}: what has no noun has no file`])
   })
 
-  it('keeps lines within 100 characters and files within 400 lines', () => {
+  it('keeps lines within 100 characters and files within 500 lines', () => {
     expect(oversizes(sources())).toEqual([])
   })
 
   it('reports a long line and a long file, but no long test', () => {
-    const long = 'x\n'.repeat(401)
+    const long = 'x\n'.repeat(501)
     const files = [
       { path: 'src/a.ts', text: `${'é'.repeat(100)}\n${'x'.repeat(101)}\n` },
       { path: 'src/b.ts', text: long },
       { path: 'src/b.test.ts', text: long },
     ]
-    expect(oversizes(files)).toEqual(['src/a.ts:2: 101 characters', 'src/b.ts: 401 lines'])
+    expect(oversizes(files)).toEqual(['src/a.ts:2: 101 characters', 'src/b.ts: 501 lines'])
   })
 })
 
@@ -136,6 +137,24 @@ describe('the documentation', () => {
       'b: | 409 | no | expected, found | 400 | no |',
       'c: | 429 | yes | expected, found | 429 | no |',
       'd: | 500 | no | expected, found nothing',
+      'x: not in the table of the code',
+    ])
+  })
+
+  it('lists every diagnostic with its level, and no other', () => {
+    expect(diagnosticTableProblems(read('docs/reference/diagnostics.md'), DIAGNOSTICS)).toEqual([])
+  })
+
+  it('is caught when its diagnostics table is wrong', () => {
+    const table = [
+      '| `a` | info | right |',
+      '| `b` | warn | another level |',
+      '| `x` | info | gone |',
+    ]
+    const levels = { a: 'info', b: 'error', c: 'info' }
+    expect(diagnosticTableProblems(table.join('\n'), levels)).toEqual([
+      'b: error expected, found warn',
+      'c: info expected, found nothing',
       'x: not in the table of the code',
     ])
   })
@@ -318,7 +337,7 @@ function oversizes(all: readonly File[]): string[] {
       const width = Array.from(line).length
       return width > 100 ? [`${file.path}:${index + 1}: ${width} characters`] : []
     })
-    const isLong = lines.length > 400 && isNoTest(file)
+    const isLong = lines.length > 500 && isNoTest(file)
     return isLong ? [...wide, `${file.path}: ${lines.length} lines`] : wide
   })
 }
@@ -338,6 +357,24 @@ function errorTableProblems(markdown: string, errors: ErrorTable): string[] {
     return found === expected ? [] : [`${code}: ${expected} expected, found ${found}`]
   })
   const unknown = [...rows.keys()].filter((code) => !Object.hasOwn(errors, code))
+  return [...wrong, ...unknown.map((code) => `${code}: not in the table of the code`)]
+}
+
+function diagnosticTableProblems(
+  markdown: string,
+  levels: Readonly<Record<string, string>>,
+): string[] {
+  const rows = new Map(
+    Array.from(markdown.matchAll(/^\| +`(\w+)` +\| +(debug|info|warn|error) +\|/gm), (row) => [
+      row[1] ?? '',
+      row[2] ?? '',
+    ]),
+  )
+  const wrong = Object.entries(levels).flatMap(([code, level]) => {
+    const found = rows.get(code) ?? 'nothing'
+    return found === level ? [] : [`${code}: ${level} expected, found ${found}`]
+  })
+  const unknown = [...rows.keys()].filter((code) => !Object.hasOwn(levels, code))
   return [...wrong, ...unknown.map((code) => `${code}: not in the table of the code`)]
 }
 

@@ -9,6 +9,7 @@
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
+import { diagnoseTo, type Diagnose, type DiagnosticListener } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
 import { parseEvent, readableRow } from './history.ts'
 import { Lease } from './lease.ts'
@@ -38,6 +39,8 @@ export type AuthorityOptions = {
   /** This node's name: a new one for every start. */
   readonly node: string
   readonly limits?: Partial<Limits>
+  /** Called with every diagnostic (`DIAGNOSTICS`). */
+  readonly onDiagnostic?: DiagnosticListener
 }
 
 /** What to find or create. An id is the caller's own and decides; without one it is minted. */
@@ -63,6 +66,7 @@ export class Authority implements Holder {
   readonly limits: Limits
   readonly node: string
   readonly counters = new Counters()
+  readonly diagnose: Diagnose
   /** Told of every attachment that ends, and why: its connection is of no more use. */
   readonly attachmentListeners = new Set<(attachment: string, reason: string) => void>()
   readonly #runners: RunnerTable
@@ -83,9 +87,10 @@ export class Authority implements Holder {
     this.entropy = options.entropy
     this.digest = options.digest
     this.node = options.node
+    this.diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
     this.limits = { ...LIMITS, ...options.limits }
     this.#runners = new RunnerTable(options.runners)
-    this.#lease = new Lease(this, (error) => this.#releaseAll(error))
+    this.#lease = new Lease(this, (error) => this.#loseLease(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
   }
@@ -354,6 +359,13 @@ export class Authority implements Holder {
     this.counters.sessionsEvicted += 1
     this.#forget(live)
     live.release(new HoldfastError('not_owner', `session ${live.id} was let go: ask again`))
+  }
+
+  #loseLease(error: HoldfastError): void {
+    if (this.#held.size > 0) {
+      this.diagnose('lease_lost', error.message, { node: this.node, sessions: this.#held.size })
+    }
+    this.#releaseAll(error)
   }
 
   #releaseAll(error: HoldfastError): void {

@@ -14,6 +14,16 @@ export {
 export { Authority, type AuthorityOptions } from './authority.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { Counters } from './counters.ts'
+export {
+  DIAGNOSTICS,
+  diagnoseTo,
+  type Diagnose,
+  type Diagnostic,
+  type DiagnosticCode,
+  type DiagnosticLevel,
+  type DiagnosticListener,
+  type Facts,
+} from './diagnostics.ts'
 export { ERRORS, HoldfastError, asHoldfastError, type ErrorCode } from './errors.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'

@@ -12,6 +12,7 @@ import { Alarms } from './alarms.ts'
 import type { Clock } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
 import type { Counters } from './counters.ts'
+import type { Diagnose } from './diagnostics.ts'
 import { type HoldfastError } from './errors.ts'
 import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
@@ -32,6 +33,7 @@ export interface Holder {
   readonly clock: Clock
   readonly limits: Limits
   readonly counters: Counters
+  readonly diagnose: Diagnose
   /** No turn starts any more: the node is about to stop. */
   readonly draining: boolean
   runner(agent: string): Runner | null

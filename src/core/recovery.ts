@@ -3,7 +3,8 @@
  * ones past their time are closed, and the logs of long closed ones erased.
  */
 import type { Clock } from './clock.ts'
-import { HoldfastError } from './errors.ts'
+import type { Diagnose } from './diagnostics.ts'
+import { HoldfastError, messageOf } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { LiveSession } from './live.ts'
 import type { ListQuery, SessionRow, Store } from './store.ts'
@@ -13,6 +14,7 @@ export interface SweptHouse {
   readonly store: Store
   readonly clock: Clock
   readonly limits: Limits
+  readonly diagnose: Diagnose
   open(id: string): Promise<LiveSession>
   holds(id: string): boolean
   /** Lets go of idle sessions beyond the bound. */
@@ -68,7 +70,9 @@ export class Sweeper {
     this.#cancelSweep = this.#house.clock.after(this.#house.limits.sweepMs, () => {
       // A sweep that fails is tried again by the next one.
       void this.#sweep()
-        .catch(() => undefined)
+        .catch((error: unknown) =>
+          this.#house.diagnose('sweep_failed', `the sweep failed: ${messageOf(error)}`),
+        )
         .finally(() => this.#sweepLater())
     })
   }

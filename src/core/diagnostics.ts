@@ -1,0 +1,41 @@
+/**
+ * Diagnostics: what an operator, or a program that uses the library, has to know although no
+ * request is answered with it. A diagnostic never holds a secret, an input or an answer.
+ * `docs/reference/diagnostics.md` is checked against this table.
+ */
+export const DIAGNOSTICS = {
+  lease_lost: 'error',
+  session_recovered: 'info',
+  session_unreadable: 'error',
+  sweep_failed: 'warn',
+} as const satisfies Readonly<Record<string, DiagnosticLevel>>
+
+export type DiagnosticLevel = 'debug' | 'info' | 'warn' | 'error'
+export type DiagnosticCode = keyof typeof DIAGNOSTICS
+
+/** Facts for programs: ids, counts, codes and durations. */
+export type Facts = Readonly<Record<string, string | number | boolean | null>>
+
+/** The code is the contract, the message is for people. */
+export type Diagnostic = {
+  readonly code: DiagnosticCode
+  readonly level: DiagnosticLevel
+  readonly message: string
+  readonly facts: Facts
+}
+
+export type DiagnosticListener = (diagnostic: Diagnostic) => void
+
+/** What the parts of Holdfast are given to report with. */
+export type Diagnose = (code: DiagnosticCode, message: string, facts?: Facts) => void
+
+/** A listener that throws must not disturb what it listens to. */
+export function diagnoseTo(listener: DiagnosticListener): Diagnose {
+  return (code, message, facts = {}) => {
+    try {
+      listener({ code, level: DIAGNOSTICS[code], message, facts })
+    } catch {
+      // There is nothing left to report it to.
+    }
+  }
+}
