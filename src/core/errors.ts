@@ -42,6 +42,7 @@ export const ERRORS = {
   session_busy: { status: 429, close: 4429, retry: true },
   too_slow: { status: 429, close: 4413, retry: true },
   too_many: { status: 429, close: 4429, retry: true },
+  headers_too_large: { status: 431, close: 4400, retry: false },
   internal: { status: 500, close: 1011, retry: false },
   browser_gone: { status: 503, close: 4520, retry: true },
   draining: { status: 503, close: 4503, retry: true },

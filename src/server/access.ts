@@ -9,8 +9,9 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { HoldfastError, invalid, type Clock } from '../core/index.ts'
 import { SCOPES, type Scope } from '../doors/scopes.ts'
-import { hostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
+import { hostName, isHostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
 import { CLIENT_HEADER } from './forwarding/seal.ts'
+import { checkHead } from './request-head.ts'
 import { Rates, type RateLimits } from './rates.ts'
 import type { TokenSource } from './tokens.ts'
 
@@ -53,10 +54,6 @@ export function checkAccessOptions(boundHost: string, options: AccessOptions): v
   }
 }
 
-function isHostName(name: string): boolean {
-  return /^([a-z\d_.-]+|\[[\da-f:.]+\])$/i.test(name)
-}
-
 export class AccessPolicy {
   /** Everybody who gets through may do everything. */
   readonly open: boolean
@@ -88,8 +85,9 @@ export class AccessPolicy {
     this.#origins = new Set(allowOrigins)
   }
 
-  /** The first look at any request: its rate, its `Host` and its `Origin`. */
+  /** The first look at any request: its head, its rate, its `Host` and its `Origin`. */
   check(request: IncomingMessage): void {
+    checkHead(request)
     if (this.#isPassedOn(request)) return
     if (!this.open) this.rates.admit(this.addressOf(request))
     this.#checkHost(request.headers)
@@ -177,7 +175,7 @@ export class AccessPolicy {
   }
 
   #checkHost({ host = '' }: IncomingHttpHeaders): void {
-    if (this.#hosts.has(hostName(host))) return
+    if (this.#hosts.has(hostName(host) ?? '')) return
     throw new HoldfastError('host_refused', 'the Host header is not a name of this server')
   }
 

@@ -15,11 +15,19 @@ export function urlHost(address: string): string {
   return address.includes(':') ? `[${address}]` : address
 }
 
-/** A `Host` without its port. An IPv6 address has its brackets, and colons inside them. */
-export function hostName(host: string): string {
-  const colon = host.lastIndexOf(':')
-  const name = colon === -1 || host.endsWith(']') ? host : host.slice(0, colon)
-  return name.toLowerCase()
+/** A name or an address; one of IPv6 has its brackets, and colons inside them. */
+const HOST_NAME = String.raw`[a-z\d_.-]+|\[[\da-f:.]+\]`
+const HOST = new RegExp(`^(${HOST_NAME})(?::(\\d{1,5}))?$`, 'i')
+const PORT_MAX = 65_535
+
+export function isHostName(name: string): boolean {
+  return new RegExp(`^(?:${HOST_NAME})$`, 'i').test(name)
+}
+
+/** A `Host` without its port; null if it is anything but a name and perhaps a port. */
+export function hostName(host: string): string | null {
+  const [, name = null, port = ''] = HOST.exec(host) ?? []
+  return Number(port) > PORT_MAX ? null : (name?.toLowerCase() ?? null)
 }
 
 /** An IPv4 address that came in over an IPv6 socket is that IPv4 address. */

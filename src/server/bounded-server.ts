@@ -8,7 +8,7 @@ export function newServer(
   const limits = SERVER_LIMITS
   const server = createServer(
     {
-      maxHeaderSize: limits.headerBytesMax,
+      maxHeaderSize: limits.headerBytesMax + limits.forwardedBytes,
       headersTimeout: limits.headersMs,
       requestTimeout: limits.requestMs,
       keepAliveTimeout: limits.keepAliveMs,
@@ -16,7 +16,8 @@ export function newServer(
     },
     serve,
   )
-  server.maxHeadersCount = limits.headersMax
+  // Node would drop the headers beyond a count: `checkHead` refuses them instead.
+  server.maxHeadersCount = 0
   server.maxConnections = limits.connectionsMax
   return server
 }

@@ -5,6 +5,9 @@ export const SERVER_LIMITS = {
   /** A request's line and headers together, and how many headers. */
   headerBytesMax: 16_384,
   headersMax: 100,
+  /** What a node may add to them when it passes a request on to another. */
+  forwardedBytes: 1_024,
+  forwardedHeaders: 4,
   /** How long a request's headers, and the whole of it, may take to arrive. */
   headersMs: 10_000,
   requestMs: 60_000,

@@ -215,14 +215,13 @@ export class HoldfastServer {
 
   #serve(request: IncomingMessage, response: ServerResponse): void {
     const ends = { request, response }
-    const form = refusalForm(request.url ?? '')
     try {
       this.#access.check(request)
       if (this.#answerPage(request, response)) return
       if (this.#cdp?.isFor(request) === true) return this.#cdp.serve(request, response)
       const match = this.#router.match(request.method ?? '', request.url ?? '')
       this.#access.authorize(request, match.route.scope)
-      const exchange = new Exchange(ends, this.#premises, match, form)
+      const exchange = new Exchange(ends, this.#premises, match, refusalForm(request.url ?? ''))
       if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
         return this.#handOver(exchange, match.route, drainingError())
       }
@@ -233,6 +232,7 @@ export class HoldfastServer {
         .handle(exchange)
         ?.catch((thrown: unknown) => this.#handOver(exchange, match.route, thrown))
     } catch (thrown) {
+      const form = refusalForm(request.url ?? '')
       this.#refuse(new Exchange(ends, this.#premises, NO_MATCH, form), thrown)
     }
   }

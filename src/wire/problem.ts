@@ -29,6 +29,7 @@ const TITLES: Readonly<Record<number, string>> = {
   422: 'Unprocessable Content',
   426: 'Upgrade Required',
   429: 'Too Many Requests',
+  431: 'Request Header Fields Too Large',
   500: 'Internal Server Error',
   503: 'Service Unavailable',
   507: 'Insufficient Storage',

@@ -9,6 +9,7 @@ import { ClusterNode, type Answer, type Call } from '../support/cluster-server.t
 import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
+import { headOf, sendRaw } from '../support/raw-http.ts'
 
 let database: TestDatabase
 let owner: ClusterNode
@@ -216,6 +217,63 @@ describe('a request that comes to a node which does not own its session', () => 
       expect(answer).toMatchObject(expected)
     },
   )
+})
+
+describe('a request that is wrong, at a node which does not own its session', () => {
+  const bytesMax = 1_048_576 + 65_536
+  const tooLarge = JSON.stringify({ input: 'x'.repeat(bytesMax) })
+  const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
+  const bodies: readonly (readonly [string, string, string, number, string | null])[] = [
+    ['too large by its length', `Content-Length: ${bytesMax + 1}`, '{', 413, 'body_too_large'],
+    [
+      'too large as it comes',
+      'Transfer-Encoding: chunked',
+      `${chunk(tooLarge)}0\r\n\r\n`,
+      413,
+      'body_too_large',
+    ],
+    // These are answered by Node itself, as on the owner.
+    ['cut off before its length', 'Content-Length: 100', '{"input":', 400, null],
+    ['cut off between its chunks', 'Transfer-Encoding: chunked', chunk('{'), 400, null],
+    ['in chunks that are none', 'Transfer-Encoding: chunked', `${chunk('{')}zz`, 400, null],
+  ]
+
+  it.each(bodies)('with a body %s is refused as on the owner', async (_, length, body, ...why) => {
+    const { path, key } = await owned()
+    const answers: unknown[] = []
+    const ask = async ({ server }: ClusterNode, target: string) => {
+      const line = `POST ${target}/turns`
+      const head = headOf(line, ['Host: localhost', 'Content-Type: application/json', length])
+      const isEnded = why[0] === 400
+      const { status, text } = await sendRaw(server.port, `${head}\r\n\r\n${body}`, { isEnded })
+      answers.push([status, /"code":"(\w+)"/.exec(text)?.[1] ?? null])
+    }
+    await ask(owner, path)
+    await ask(other, path)
+    await ask(other, `/v1/keys/${key}`)
+    // From now on `other` knows where the session is, and passes requests on unread.
+    await other.call('POST', `${path}/turns`, HELLO)
+    await ask(other, path)
+    expect(answers).toEqual([why, why, why, why])
+    const { body: page } = await owner.call('GET', `${path}/events`)
+    const types = page.events.map(({ type }: { type: string }) => type)
+    expect(types.filter((type: string) => type === 'turn.started')).toHaveLength(1)
+  })
+
+  it('is refused with 431 for its headers, and within the bound passed on whole', async () => {
+    const { path } = await owned()
+    const host = 'Host: localhost'
+    const statusOf = async (count: number, bytes: number) => {
+      const more = Array.from({ length: count - 3 }, (_, index) => `x-${index}: 1`)
+      const long = `x-long: ${'x'.repeat(bytes)}`
+      const head = headOf(`GET ${path}`, [host, long, ...more])
+      return (await sendRaw(other.server.port, `${head}\r\n\r\n`)).status
+    }
+    expect(await statusOf(100, 1)).toBe(200)
+    expect(await statusOf(101, 1)).toBe(431)
+    expect(await statusOf(10, 16_200)).toBe(200)
+    expect(await statusOf(10, 16_384)).toBe(431)
+  })
 })
 
 describe("OpenAI's clients, spread over nodes", () => {

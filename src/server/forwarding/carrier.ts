@@ -73,9 +73,11 @@ export class Carrier {
   /** True if the caller has its answer; false if nothing was done and it may be tried again. */
   async carry(journey: Journey): Promise<boolean> {
     const { exchange } = journey
+    // Nothing was sent yet: what is wrong with the body is the caller's, and is told as such.
+    const body = await exchange.body()
     let answer: IncomingMessage
     try {
-      answer = await this.#ask(journey, await exchange.body())
+      answer = await this.#ask(journey, body)
     } catch (thrown) {
       if (exchange.response.destroyed) return true
       if (isUnreached(thrown) || isHarmless(exchange)) return false
