@@ -4,6 +4,7 @@
  * `docs/reference/diagnostics.md` is checked against this table.
  */
 export const DIAGNOSTICS = {
+  client_refused: 'warn',
   lease_lost: 'error',
   session_recovered: 'info',
   session_unreadable: 'error',

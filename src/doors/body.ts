@@ -28,7 +28,28 @@ export async function readJson(
 export async function readBody(request: IncomingMessage, bytesMax: number): Promise<Buffer> {
   if (!hasBody(request)) return NO_BYTES
   if (Number(request.headers['content-length']) > bytesMax) throw tooLarge(bytesMax)
-  return readBytes(request, bytesMax)
+  return (early.get(request) ?? new BodyReader(request)).read(bytesMax)
+}
+
+/** A body that arrives while its request waits for its turn. */
+export type EarlyBody = {
+  /** The request is carried out now: the rest is read when it is asked for. */
+  readonly begin: () => void
+  /** The request is answered: what was not read is thrown away. */
+  readonly discard: () => void
+}
+
+const early = new WeakMap<IncomingMessage, BodyReader>()
+
+/** Reads a body before anybody asks for it; null if there is none. `arrived` counts its bytes. */
+export function readEarly(
+  request: IncomingMessage,
+  arrived: (bytes: number) => void,
+): EarlyBody | null {
+  if (!hasBody(request)) return null
+  const reader = new BodyReader(request, arrived)
+  early.set(request, reader)
+  return reader
 }
 
 function hasBody({ headers }: IncomingMessage): boolean {
@@ -40,23 +61,67 @@ function isJson(type: string | undefined): boolean {
   return type === 'application/json' || /^application\/json *(;|$)/i.test(type ?? '')
 }
 
-function readBytes(request: IncomingMessage, bytesMax: number): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = []
-    let bytes = 0
-    request.on('data', (chunk: Buffer) => {
-      bytes += chunk.length
-      if (bytes <= bytesMax) return void chunks.push(chunk)
-      chunks.length = 0
-      reject(tooLarge(bytesMax))
+class BodyReader implements EarlyBody {
+  readonly #request: IncomingMessage
+  readonly #whole: Promise<Buffer>
+  readonly #chunks: Buffer[] = []
+  #bytes = 0
+  #bytesMax = Number.POSITIVE_INFINITY
+  #refuse: (error: HoldfastError) => void = () => undefined
+
+  constructor(request: IncomingMessage, arrived: (bytes: number) => void = () => undefined) {
+    this.#request = request
+    this.#whole = new Promise((resolve, reject) => {
+      this.#refuse = reject
+      request.on('data', (chunk: Buffer) => {
+        arrived(chunk.length)
+        this.#take(chunk)
+      })
+      request.on('end', () => resolve(this.#all()))
+      request.on('error', () => this.#cut())
+      request.on('close', () => this.#cut())
     })
-    const cut = (): void => {
-      if (!request.complete) reject(new HoldfastError('bad_request', 'the body was cut short'))
-    }
-    request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
-    request.on('error', cut)
-    request.on('close', cut)
-  })
+    // Nobody may ever ask for it.
+    this.#whole.catch(() => undefined)
+  }
+
+  read(bytesMax: number): Promise<Buffer> {
+    this.#bytesMax = bytesMax
+    this.#check()
+    this.#request.resume()
+    return this.#whole
+  }
+
+  begin(): void {
+    this.#request.pause()
+  }
+
+  discard(): void {
+    this.#bytesMax = 0
+    this.#check()
+    this.#request.resume()
+  }
+
+  #take(chunk: Buffer): void {
+    this.#bytes += chunk.length
+    this.#chunks.push(chunk)
+    this.#check()
+  }
+
+  #check(): void {
+    if (this.#bytes <= this.#bytesMax) return
+    this.#chunks.length = 0
+    this.#refuse(tooLarge(this.#bytesMax))
+  }
+
+  #all(): Buffer {
+    return this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)
+  }
+
+  #cut(): void {
+    if (this.#request.complete) return
+    this.#refuse(new HoldfastError('bad_request', 'the body was cut short'))
+  }
 }
 
 function textOf(bytes: Buffer): string {

@@ -167,6 +167,9 @@ export class Exchange {
     const length = ['Content-Length', String(Buffer.byteLength(text))]
     this.#writeHead(status, type, [...length, ...headers])
     this.response.end(text)
+    // A reader that takes nothing of it for so long is cut off; the connection's next request, or
+    // its idle time, has a time limit of its own.
+    this.response.socket?.setTimeout(STALLED_MS)
   }
 
   /** The answer's head; its body follows by and by, through `write`. */

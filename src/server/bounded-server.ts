@@ -1,11 +1,30 @@
 /** An HTTP server within the bounds that hold for every port. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { Diagnose } from '../core/index.ts'
+import { plainAddress } from './addresses.ts'
 import { SERVER_LIMITS } from './limits.ts'
+import { Pipelines, type Serve } from './pipelines.ts'
 
-export function newServer(
-  serve: (request: IncomingMessage, response: ServerResponse) => void,
-): Server {
+/** Takes a request to upgrade its connection. */
+export type OnUpgrade = (request: IncomingMessage, stream: Duplex, head: Buffer) => void
+
+export type ServerParts = {
+  readonly serve: Serve
+  readonly upgrade: OnUpgrade
+  readonly diagnose: Diagnose
+}
+
+export function newServer({ serve, upgrade, diagnose }: ServerParts): Server {
   const limits = SERVER_LIMITS
+  const pipelines = new Pipelines(serve, ({ remoteAddress = '' }) => {
+    const message = 'a connection was closed: too many requests waited on it'
+    diagnose('client_refused', message, {
+      reason: 'pipelining',
+      address: plainAddress(remoteAddress),
+    })
+  })
+  const take: Serve = (request, response) => pipelines.take(request, response)
   const server = createServer(
     {
       maxHeaderSize: limits.headerBytesMax + limits.forwardedBytes,
@@ -14,10 +33,17 @@ export function newServer(
       keepAliveTimeout: limits.keepAliveMs,
       connectionsCheckingInterval: limits.headersMs / 2,
     },
-    serve,
+    take,
   )
   // Node would drop the headers beyond a count: `checkHead` refuses them instead.
   server.maxHeadersCount = 0
+  // An expectation that is not known may be ignored; Node would answer at once, out of turn.
+  server.on('checkExpectation', take)
+  server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+    // Its answer and that of the request before it would be mixed.
+    if (pipelines.isBusy(stream)) return void stream.destroy()
+    upgrade(request, stream, head)
+  })
   server.maxConnections = limits.connectionsMax
   return server
 }

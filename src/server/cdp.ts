@@ -87,13 +87,12 @@ export class CdpEntrance {
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
   async listen(browser: string, { host, port }: { host: string; port: number }): Promise<number> {
     const own: OwnPort = { browser, key: SHARED_KEY }
-    const server = newServer((request, response) => {
-      this.serve(request, response, own)
+    const server = newServer({
+      serve: (request, response) => this.serve(request, response, own),
+      upgrade: (request, stream, head) => this.upgrade(request, { stream, head }, own),
+      diagnose: this.door.holdfast.authority.diagnose,
     })
     server.on('connection', (socket) => this.#portOnConnection(socket))
-    server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
-      this.upgrade(request, { stream, head }, own)
-    })
     this.#ports.push(server)
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)

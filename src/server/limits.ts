@@ -15,6 +15,12 @@ export const SERVER_LIMITS = {
   keepAliveMs: 60_000,
   connectionsMax: 10_000,
   /**
+   * Requests that wait for the one before them on their connection: what they take in memory, on
+   * one connection and on all together.
+   */
+  pipelinedBytesMax: 262_144,
+  pipelinedTotalBytesMax: 67_108_864,
+  /**
    * Connections that wait to be accepted. When a network is back all clients come at once, and who
    * finds no place waits for seconds.
    */

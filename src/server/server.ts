@@ -26,6 +26,7 @@ import { Seal } from './forwarding/seal.ts'
 import { isForGood, unreadiness } from './health.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { silentLogger, type Logger } from './logger.ts'
+import type { Serve } from './pipelines.ts'
 import { Router } from './router.ts'
 import { refusalForm, serverRoutes } from './routes.ts'
 import { acceptSockets } from './upgrade.ts'
@@ -106,8 +107,6 @@ export class HoldfastServer {
     this.#log = options.log ?? silentLogger
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
     this.#router = new Router(serverRoutes(this.#delay))
-    this.#server = newServer((request, response) => this.#serve(request, response))
-    this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
     const { connectLimits = {} } = options
     this.#hub = new Hub({
       holdfast,
@@ -116,7 +115,7 @@ export class HoldfastServer {
       ferry: this.#forwarder,
     })
     this.#cdp = this.#openCdp(options, seal)
-    acceptSockets(this.#server, {
+    const upgrade = acceptSockets({
       hub: this.#hub,
       elsewhere: (request, stream, head) => {
         if (this.#cdp?.isFor(request) !== true) return false
@@ -127,6 +126,10 @@ export class HoldfastServer {
       addressOf,
       isPassedOn,
     })
+    const serve: Serve = (request, response) => this.#serve(request, response)
+    const { diagnose } = holdfast.authority
+    this.#server = newServer({ serve, upgrade, diagnose })
+    this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
   }
 
   #openCdp(options: ServerOptions, seal: Seal | null): CdpEntrance | null {

@@ -1,7 +1,7 @@
 /**
  * Sockets at `/v1/connect`: let in by the same rules as requests, then handed to the connect door.
  */
-import type { IncomingMessage, Server } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { asHoldfastError, type HoldfastError } from '../core/index.ts'
@@ -10,6 +10,7 @@ import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
 import { problemRefusal } from '../doors/exchange.ts'
 import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
+import type { OnUpgrade } from './bounded-server.ts'
 import { CONNECT_PATH } from './paths.ts'
 
 export type UpgradeOptions = {
@@ -26,8 +27,8 @@ export type UpgradeOptions = {
 
 const AS_TEXT = { binary: false }
 
-/** Takes over the server's upgrades. */
-export function acceptSockets(server: Server, options: UpgradeOptions): void {
+/** What a server does with its upgrades. */
+export function acceptSockets(options: UpgradeOptions): OnUpgrade {
   const { hub, check, addressOf, elsewhere, isPassedOn = () => false } = options
   const sockets = new WebSocketServer({
     noServer: true,
@@ -35,7 +36,7 @@ export function acceptSockets(server: Server, options: UpgradeOptions): void {
     perMessageDeflate: false,
     clientTracking: false,
   })
-  server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+  return (request, stream, head) => {
     stream.on('error', streamOnError)
     try {
       check(request)
@@ -51,7 +52,7 @@ export function acceptSockets(server: Server, options: UpgradeOptions): void {
         socket,
       ),
     )
-  })
+  }
 }
 
 function connect(hub: Hub, end: WebSocketEnd, socket: WebSocket): void {

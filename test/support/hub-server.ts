@@ -30,7 +30,7 @@ export async function serveHub(
   const hub = new Hub({ holdfast, limits })
   const server = createServer()
   const addressOf = (): string => '127.0.0.1'
-  acceptSockets(server, { hub, check: () => undefined, addressOf })
+  server.on('upgrade', acceptSockets({ hub, check: () => undefined, addressOf }))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
     hub,
