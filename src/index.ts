@@ -59,6 +59,7 @@ export type {
   TurnState,
 } from './core/index.ts'
 export type { AgentConfig, HoldfastConfig } from './config/index.ts'
+export { DiagnosticPrinter, type PrinterOptions } from './diagnostic-printer.ts'
 export { builtinAgents, openHoldfast, type OpenOptions } from './open.ts'
 export { acpRunner, type AcpOptions } from './runners/acp/index.ts'
 export type { Agent, AgentContext, AgentQuestion, AgentResult } from './runners/function.ts'

@@ -59,6 +59,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       entropy: systemEntropy,
       digest: systemDigest,
       node: systemEntropy.id(),
+      about: { version: VERSION, runtime: `node ${process.version}`, store: shownStore(named) },
       ...(options.defaultAgent === undefined ? {} : { defaultAgent: options.defaultAgent }),
       ...(options.onDiagnostic === undefined ? {} : { onDiagnostic: options.onDiagnostic }),
       limits,
@@ -78,6 +79,14 @@ function clockOf(store: Store): Clock {
 
 function runnerOf(agent: Agent | Runner): Runner {
   return typeof agent === 'function' ? functionRunner(agent) : agent
+}
+
+/** The store's name as it may be shown: without a password. */
+export function shownStore(store: OpenOptions['store']): string {
+  if (typeof store !== 'string') return store.constructor.name
+  if (!isPostgres(store) || !URL.canParse(store)) return store
+  const { protocol, username, host, pathname } = new URL(store)
+  return `${protocol}//${username === '' ? '' : `${username}@`}${host}${pathname}`
 }
 
 function isPostgres(store: OpenOptions['store']): boolean {

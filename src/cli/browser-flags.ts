@@ -2,7 +2,8 @@
 import { BROWSER_LIMITS, type BrowserSpec } from '../browsers/index.ts'
 import { CDP_LIMITS } from '../doors/cdp/limits.ts'
 import type { Agent } from '../index.ts'
-import type { HoldfastServer, Logger } from '../server/index.ts'
+import type { HoldfastServer } from '../server/index.ts'
+import type { Log } from './log.ts'
 import { listFlag, numberFlag, textFlag, UsageError, type Flags, type Values } from './command.ts'
 
 export type BrowserSettings = {
@@ -100,14 +101,18 @@ export function browserAgents({ browsers }: BrowserSettings): Readonly<Record<st
 export async function listenCdp(
   server: HoldfastServer,
   { browsers, cdpPort }: BrowserSettings,
-  log: Logger,
+  { greet, diagnose }: Log,
 ): Promise<void> {
+  const tell = (name: string, url: string): void => {
+    diagnose('browser_listening', 'browser', { url, name })
+    greet(`browser (url: ${url}, name: ${name})`)
+  }
   const names = Object.keys(browsers)
-  for (const name of names) log.info('browser', { url: `${server.url}/cdp/${name}` })
+  for (const name of names) tell(name, `${server.url}/cdp/${name}`)
   const [first] = names
   if (cdpPort === null || first === undefined) return
   const port = await server.listenCdp(first, cdpPort).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`--cdp-port ${cdpPort} cannot be listened on: ${error.code ?? error.message}`)
   })
-  log.info('browser', { url: server.url.replace(/:\d+$/, `:${port}`), name: first })
+  tell(first, server.url.replace(/:\d+$/, `:${port}`))
 }

@@ -1,7 +1,7 @@
 /** `holdfast cdp`: a local port that leads to a browser behind Holdfast, and comes back. */
 import { startRelay, type HeldState } from '../cdp/index.ts'
 import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { textLogger } from './log.ts'
+import { say } from './log.ts'
 
 export const cdp: Command = {
   name: 'cdp',
@@ -36,7 +36,7 @@ async function relay(values: Values, words: readonly string[]): Promise<number> 
     ...(token === undefined ? {} : { token }),
     onState: tell,
   })
-  textLogger.info(`listening on http://127.0.0.1:${listening}`)
+  say(`listening on http://127.0.0.1:${listening}`)
   await new Promise<void>((resolve) => {
     process.once('SIGINT', () => resolve())
     process.once('SIGTERM', () => resolve())
@@ -46,8 +46,8 @@ async function relay(values: Values, words: readonly string[]): Promise<number> 
 }
 
 function tell(state: HeldState, reason: string | null): void {
-  if (state === 'lost' && reason !== null) textLogger.info(`the connection is lost: ${reason}`)
-  if (state === 'over') textLogger.info(`a connection is over: ${reason}`)
+  if (state === 'lost' && reason !== null) say(`the connection is lost: ${reason}`)
+  if (state === 'over') say(`a connection is over: ${reason}`)
 }
 
 function isAddress(text: string): boolean {

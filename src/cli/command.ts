@@ -67,6 +67,19 @@ export function textFlag(values: Values, name: string): string | null {
   return typeof text === 'string' ? text : null
 }
 
+/** One of a few words, or null if the flag is not there. */
+export function choiceFlag<Choice extends string>(
+  values: Values,
+  name: string,
+  choices: readonly Choice[],
+): Choice | null {
+  const text = textFlag(values, name)
+  if (text === null) return null
+  const choice = choices.find((candidate) => candidate === text)
+  if (choice !== undefined) return choice
+  throw new UsageError(`--${name} must be one of ${choices.join(', ')}, not ${text}`)
+}
+
 /** Every value of a flag that may be repeated. */
 export function listFlag(values: Values, name: string): readonly string[] {
   const texts = values[name]

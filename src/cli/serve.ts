@@ -2,13 +2,7 @@
 import { createServer } from 'node:net'
 import { openAgents, readConfig, type Config } from '../config/index.ts'
 import { builtinAgents, LIMITS, openHoldfast, type Holdfast, type Limits } from '../index.ts'
-import {
-  openTokenFile,
-  startServer,
-  type HoldfastServer,
-  type Logger,
-  type TokenFile,
-} from '../server/index.ts'
+import { openTokenFile, startServer, type HoldfastServer, type TokenFile } from '../server/index.ts'
 import { tryLine } from '../server/landing.ts'
 import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
 import { AGENT_FLAGS, AGENT_HELP, checkAgents } from './agent-flags.ts'
@@ -22,8 +16,8 @@ import {
 } from './browser-flags.ts'
 import { CLUSTER_FLAGS, CLUSTER_HELP, readCluster, type ClusterSettings } from './cluster-flags.ts'
 import { listFlag, numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { jsonLogger, quiet, textLogger } from './log.ts'
-import { agentsFolder, shownStore, STORE_FLAGS, storeName } from './store-flags.ts'
+import { LOG_FLAGS, LOG_HELP, readLog, type Log } from './log.ts'
+import { agentsFolder, STORE_FLAGS, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
@@ -38,9 +32,7 @@ type Settings = AccessSettings &
     /** Agents by name, the default one first. */
     readonly agents: readonly string[]
     readonly configFile: string | null
-    readonly log: Logger
-    /** Told to people at the start. */
-    readonly isBanner: boolean
+    readonly log: Log
   }
 
 export const serve: Command = {
@@ -58,8 +50,7 @@ export const serve: Command = {
     queue: { type: 'string' },
     'turn-ms': { type: 'string' },
     'drain-ms': { type: 'string' },
-    quiet: { type: 'boolean' },
-    'json-log': { type: 'boolean' },
+    ...LOG_FLAGS,
   },
   help: [
     ['--port N', 'the port to listen on; 0: any that is free (7420)'],
@@ -73,16 +64,13 @@ export const serve: Command = {
     ['--queue N', 'how many turns of one session may wait (256)'],
     ['--turn-ms N', 'how long one turn may run (3600000)'],
     ['--drain-ms N', 'how long running turns may go on at shutdown (10000)'],
-    ['--quiet', 'say nothing but errors'],
-    ['--json-log', 'one JSON object per line, for programs'],
+    ...LOG_HELP,
   ],
   run: (values, words) => runServer(readSettings(values, words)),
 }
 
 function readSettings(values: Values, words: readonly string[]): Settings {
   if (words[0] !== undefined) throw new UsageError(`serve takes no ${words[0]}: flags only`)
-  const logger = values['json-log'] === true ? jsonLogger : textLogger
-  const isQuiet = values['quiet'] === true
   const number = (name: string, fallback: number, min: number, max: number): number =>
     numberFlag(values, name, { fallback, min, max })
   const limit = (flag: string, name: keyof Limits, min: number, max: number): Partial<Limits> =>
@@ -101,24 +89,46 @@ function readSettings(values: Values, words: readonly string[]): Settings {
     },
     agents: listFlag(values, 'agent'),
     configFile: textFlag(values, 'config'),
-    log: isQuiet ? quiet(logger) : logger,
-    isBanner: !isQuiet && logger === textLogger,
+    log: readLog(values),
   }
 }
 
 async function runServer(settings: Settings): Promise<number> {
+  const { log } = settings
+  onCrash(log)
+  try {
+    return await runUntilStopped(settings)
+  } catch (error) {
+    if (error instanceof UsageError) throw error
+    log.fail('start_failed', (error as Error).message)
+    return 1
+  } finally {
+    log.close()
+  }
+}
+
+/** What nobody caught ends the process, and is told as a line like all others. */
+function onCrash(log: Log): void {
+  process.on('uncaughtException', (error: unknown) => {
+    const { stack } = error as Partial<Error>
+    log.diagnose('crashed', stack ?? String(error))
+    log.close()
+    process.exit(1)
+  })
+}
+
+async function runUntilStopped(settings: Settings): Promise<number> {
   const { log, tokensFile } = settings
   const config = await readConfig(process.cwd(), settings.configFile)
   checkAgents(settings.agents, config)
   // Before the store is opened: that alone goes on with turns that wait in it.
   await checkPort(settings)
-  const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log)
+  const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log.onDiagnostic)
   const holdfast = await open(settings, config)
-  return new Promise((exit) => {
+  return new Promise((exit, fail) => {
     listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
-      log.error(listenProblem(error, settings))
-      exit(1)
+      fail(new Error(listenProblem(error, settings)))
     })
   })
 }
@@ -131,6 +141,7 @@ async function open(settings: Settings, config: Config): Promise<Holdfast> {
   return openHoldfast({
     store,
     ...clustering.node,
+    onDiagnostic: settings.log.onDiagnostic,
     limits: { ...config.limits, ...limits, ...clustering.limits },
     // The operator's own first, also where one has the name of a built-in.
     agents: { ...configured, ...builtinAgents, ...configured, ...browserAgents(settings) },
@@ -182,31 +193,29 @@ async function listen(
     holdfast,
     host,
     port,
-    log,
-    onStoreFailed: (failure) => {
-      log.error(`stopping, for the store has failed: ${failure.message}`)
-      void stop(server, 0, log).finally(() => exit(1))
-    },
+    onStoreFailed: () => void stop(server, 0, log).finally(() => exit(1)),
   })
-  greet(settings, server, holdfast)
+  greet(settings, server)
   await listenCdp(server, settings, log)
   onSignals(
     (signal) => {
-      log.info(`${signal}: draining for up to ${drainMs} ms; once more to stop at once`)
+      log.greet(`${signal}: draining for up to ${drainMs} ms; once more to stop at once`)
       void stop(server, drainMs, log).then(exit)
     },
-    () => process.exit(1),
+    () => {
+      log.close()
+      process.exit(1)
+    },
   )
 }
 
 /** Resolves with the exit code. */
-async function stop(server: HoldfastServer, drainMs: number, log: Logger): Promise<number> {
+async function stop(server: HoldfastServer, drainMs: number, log: Log): Promise<number> {
   try {
     await server.close({ drainMs })
-    log.info('stopped')
     return 0
   } catch (error) {
-    log.error(`stopped, but not cleanly: ${(error as Error).message}`)
+    log.diagnose('stop_failed', `stopped, but not cleanly: ${(error as Error).message}`)
     return 1
   }
 }
@@ -222,15 +231,9 @@ function onSignals(first: (signal: string) => void, second: () => void): void {
   process.on('SIGTERM', onSignal)
 }
 
-function greet(
-  { log, store, isBanner, tokensFile }: Settings,
-  server: HoldfastServer,
-  holdfast: Holdfast,
-) {
-  const { url } = server
-  const agents = holdfast.authority.agents.join(', ')
-  if (!isBanner) return log.info('listening', { url, store: shownStore(store), agents })
-  log.info(`listening on ${url}`)
-  log.info(`store ${shownStore(store)}; agents ${agents}`)
-  log.info(`try: ${tryLine(url, tokensFile !== null)}`)
+function greet({ log, tokensFile }: Settings, { url, holdfast }: HoldfastServer): void {
+  const { about, agents } = holdfast.authority
+  log.greet(`listening on ${url}`)
+  log.greet(`store ${about['store']}; agents ${agents.join(', ')}`)
+  log.greet(`try: ${tryLine(url, tokensFile !== null)}`)
 }

@@ -23,13 +23,6 @@ export function isPostgres(store: string): boolean {
   return /^postgres(ql)?:\/\/./.test(store)
 }
 
-/** The store's name as it may be shown: without a password. */
-export function shownStore(store: string): string {
-  if (!isPostgres(store) || !URL.canParse(store)) return store
-  const { protocol, username, host, pathname } = new URL(store)
-  return `${protocol}//${username === '' ? '' : `${username}@`}${host}${pathname}`
-}
-
 /** Where agents work: beside the store's file. A store that forgets has one that may go. */
 export function agentsFolder(store: string): string {
   if (store === 'memory:') return join(tmpdir(), `holdfast-${randomUUID()}`)

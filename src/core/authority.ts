@@ -9,7 +9,7 @@
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
-import { diagnoseTo, type Diagnose, type DiagnosticListener } from './diagnostics.ts'
+import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
 import { parseEvent, readableRow } from './history.ts'
 import { Lease } from './lease.ts'
@@ -41,6 +41,8 @@ export type AuthorityOptions = {
   readonly limits?: Partial<Limits>
   /** Called with every diagnostic (`DIAGNOSTICS`). */
   readonly onDiagnostic?: DiagnosticListener
+  /** Told with the diagnostics of a start: version, store and the like. */
+  readonly about?: Facts
 }
 
 /** What to find or create. An id is the caller's own and decides; without one it is minted. */
@@ -67,6 +69,7 @@ export class Authority implements Holder {
   readonly node: string
   readonly counters = new Counters()
   readonly diagnose: Diagnose
+  readonly about: Facts
   /** Told of every attachment that ends, and why: its connection is of no more use. */
   readonly attachmentListeners = new Set<(attachment: string, reason: string) => void>()
   readonly #runners: RunnerTable
@@ -88,6 +91,7 @@ export class Authority implements Holder {
     this.digest = options.digest
     this.node = options.node
     this.diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
+    this.about = { node: options.node, ...options.about }
     this.limits = { ...LIMITS, ...options.limits }
     this.#runners = new RunnerTable(options.runners)
     this.#lease = new Lease(this, (error) => this.#loseLease(error))
@@ -125,6 +129,7 @@ export class Authority implements Holder {
   async start(): Promise<void> {
     await this.#lease.start()
     await this.#sweeper.start()
+    this.diagnose('opened', 'Holdfast is open', this.about)
   }
 
   /** Finds or creates a session; exactly one of all who ask for the same one sees `isNew` (I1). */
@@ -277,6 +282,7 @@ export class Authority implements Holder {
 
   /** From now on no turn starts. Resolves when nothing moves any more, or after `ms`. */
   async drain(ms: number): Promise<void> {
+    if (!this.#draining) this.#tellDraining(ms)
     this.#draining = true
     const error = new HoldfastError('draining', 'the server is about to stop')
     for (const { live } of this.#held.values()) live.refuseWaiting(error)
@@ -286,6 +292,11 @@ export class Authority implements Holder {
       if (this.clock.monotonic() >= until) return
       await new Promise<void>((resolve) => this.clock.after(DRAIN_LOOK_MS, resolve))
     }
+  }
+
+  #tellDraining(ms: number): void {
+    const running = [...this.#held.values()].filter(({ live }) => live.inMotion).length
+    this.diagnose('draining', 'no turn starts any more', { drainMs: ms, running })
   }
 
   /** Records what still runs as interrupted, lets go of everything, and gives the lease back. */
@@ -303,6 +314,7 @@ export class Authority implements Holder {
     this.#releaseAll(new HoldfastError('draining', 'the server has stopped', { stopped: true }))
     await this.#runners.close(this)
     await this.#lease.stop()
+    this.diagnose('closed', 'Holdfast is closed', { node: this.node })
   }
 
   attachmentEnded(attachment: string, reason: string): void {

@@ -4,11 +4,24 @@
  * `docs/reference/diagnostics.md` is checked against this table.
  */
 export const DIAGNOSTICS = {
+  browser_listening: 'info',
   client_refused: 'warn',
+  closed: 'debug',
+  crashed: 'error',
+  draining: 'info',
   lease_lost: 'error',
+  listening: 'info',
+  opened: 'debug',
+  request_failed: 'error',
   session_recovered: 'info',
   session_unreadable: 'error',
+  start_failed: 'error',
+  stop_failed: 'error',
+  stopped: 'info',
+  store_failed: 'error',
   sweep_failed: 'warn',
+  tokens_read: 'info',
+  tokens_unusable: 'error',
 } as const satisfies Readonly<Record<string, DiagnosticLevel>>
 
 export type DiagnosticLevel = 'debug' | 'info' | 'warn' | 'error'

@@ -2,7 +2,6 @@
 export type { BrowserLimits, BrowserSpec } from '../browsers/index.ts'
 export type { CdpLimits } from '../doors/cdp/limits.ts'
 export type { AccessOptions } from './access.ts'
-export type { Facts, Logger } from './logger.ts'
 export type { ClusterOptions } from './forwarding/forwarder.ts'
 export { HoldfastServer, startServer, type ServerOptions } from './server.ts'
 export { openTokenFile, type TokenFile, type TokenSource } from './tokens.ts'

@@ -8,7 +8,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
-import { asHoldfastError, type Holdfast, type HoldfastError } from '../core/index.ts'
+import { asHoldfastError, type Diagnose, type Holdfast, type HoldfastError } from '../core/index.ts'
 import { CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
@@ -25,7 +25,6 @@ import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forw
 import { Seal } from './forwarding/seal.ts'
 import { isForGood, unreadiness } from './health.ts'
 import { SERVER_LIMITS } from './limits.ts'
-import { silentLogger, type Logger } from './logger.ts'
 import type { Serve } from './pipelines.ts'
 import { Router } from './router.ts'
 import { refusalForm, serverRoutes } from './routes.ts'
@@ -37,7 +36,6 @@ export type ServerOptions = AccessOptions & {
   readonly port?: number
   /** 127.0.0.1 by default; without tokens only a loopback address. */
   readonly host?: string
-  readonly log?: Logger
   /** Between two signs of life on a stream that has nothing to say. */
   readonly heartbeatMs?: number
   /** Bounds of the sockets at `/v1/connect`. */
@@ -75,7 +73,7 @@ export class HoldfastServer {
   readonly #cdp: CdpEntrance | null
   readonly #peers = new WeakSet<Socket>()
   readonly #closeTokens: () => void
-  readonly #log: Logger
+  readonly #diagnose: Diagnose
   readonly #boundHost: string
   readonly #delay = monitorEventLoopDelay({ resolution: 20 })
   readonly #onStoreFailed: (error: HoldfastError) => void
@@ -104,7 +102,7 @@ export class HoldfastServer {
     const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch }
     this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#closeTokens = () => options.tokens?.close()
-    this.#log = options.log ?? silentLogger
+    this.#diagnose = holdfast.authority.diagnose
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
     this.#router = new Router(serverRoutes(this.#delay))
     const { connectLimits = {} } = options
@@ -159,6 +157,10 @@ export class HoldfastServer {
     return this.#cdp === null ? null : this.#cdp.door.counts()
   }
 
+  get holdfast(): Holdfast {
+    return this.#premises.holdfast
+  }
+
   get port(): number {
     return (this.#server.address() as AddressInfo | null)?.port ?? 0
   }
@@ -179,6 +181,8 @@ export class HoldfastServer {
     this.#delay.enable()
     this.#storeTimer = setInterval(() => void this.#checkStore(), SERVER_LIMITS.storeCheckMs)
     this.#storeTimer.unref()
+    const { about, agents } = this.#premises.holdfast.authority
+    this.#diagnose('listening', 'listening', { url: this.url, ...about, agents: agents.join(', ') })
   }
 
   /** Lets running turns end for `drainMs`, then closes everything, the store too. */
@@ -200,6 +204,7 @@ export class HoldfastServer {
       await this.#disconnect(drainMs)
       this.#delay.disable()
     }
+    this.#diagnose('stopped', 'the server has stopped')
   }
 
   async #disconnect(drainMs: number): Promise<void> {
@@ -282,7 +287,8 @@ export class HoldfastServer {
     const error = asHoldfastError(thrown)
     if (error.code === 'internal') {
       const { method = '' } = exchange.request
-      this.#log.error('a request failed unexpectedly', { method, error: error.message })
+      const facts = { method, error: error.message }
+      this.#diagnose('request_failed', 'a request failed unexpectedly', facts)
     }
     if (isForGood(error)) this.#storeFailed(error)
     const toNode = this.#forwarder?.refusalHeaders(exchange.request, error) ?? []
@@ -297,6 +303,7 @@ export class HoldfastServer {
   #storeFailed(error: HoldfastError): void {
     if (this.#hasFailed) return
     this.#hasFailed = true
+    this.#diagnose('store_failed', 'the store has failed for good', { error: error.message })
     this.#onStoreFailed(error)
   }
 }

@@ -10,10 +10,9 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { watch, type FSWatcher } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
-import { HoldfastError } from '../core/index.ts'
+import { diagnoseTo, HoldfastError, type Diagnose, type DiagnosticListener } from '../core/index.ts'
 import { SCOPES, withIncluded, type Scope } from '../doors/scopes.ts'
 import { SERVER_LIMITS } from './limits.ts'
-import type { Logger } from './logger.ts'
 
 /** A token as it stands in the file. */
 export type TokenEntry = {
@@ -138,11 +137,14 @@ export class TokenList {
 }
 
 /** Opens a tokens file and follows its changes until it is closed. Throws if it cannot be used. */
-export async function openTokenFile(path: string, log: Logger): Promise<TokenFile> {
+export async function openTokenFile(
+  path: string,
+  onDiagnostic: DiagnosticListener = () => undefined,
+): Promise<TokenFile> {
   const stamp = await stampOf(path)
   if (stamp === null) throw unusable(path, 'it is not there')
   try {
-    return new TokenFile(path, log, { stamp, list: await readTokens(path) })
+    return new TokenFile(path, diagnoseTo(onDiagnostic), { stamp, list: await readTokens(path) })
   } catch (error) {
     throw unusable(path, problemOf(error))
   }
@@ -156,7 +158,7 @@ type Version = { readonly stamp: string; readonly list: TokenList }
 
 export class TokenFile implements TokenSource {
   readonly #path: string
-  readonly #log: Logger
+  readonly #diagnose: Diagnose
   readonly #watcher: FSWatcher | null
   readonly #check: NodeJS.Timeout
   #settling: NodeJS.Timeout | null = null
@@ -167,9 +169,9 @@ export class TokenFile implements TokenSource {
   #versions = 0
   #isClosed = false
 
-  constructor(path: string, log: Logger, { stamp, list }: Version) {
+  constructor(path: string, diagnose: Diagnose, { stamp, list }: Version) {
     this.#path = path
-    this.#log = log
+    this.#diagnose = diagnose
     this.#stamp = stamp
     this.#list = list
     this.#watcher = watchFile(path, () => this.#changed())
@@ -212,10 +214,10 @@ export class TokenFile implements TokenSource {
       if (this.#isClosed || stamp !== this.#stamp) return
       this.#list = list
       this.#versions += 1
-      this.#log.info('the tokens file was read again', { file: this.#path })
+      this.#diagnose('tokens_read', 'the tokens file was read again', { file: this.#path })
     } catch (error) {
-      const [file, problem] = [this.#path, problemOf(error)]
-      this.#log.error('the tokens file cannot be used, the tokens before stay', { file, problem })
+      const message = 'the tokens file cannot be used, the tokens before stay'
+      this.#diagnose('tokens_unusable', message, { file: this.#path, problem: problemOf(error) })
     }
   }
 }

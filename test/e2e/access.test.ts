@@ -19,7 +19,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
-import { openHoldfast } from 'holdfast'
+import { openHoldfast, type DiagnosticListener } from 'holdfast'
 import {
   openTokenFile,
   startServer,
@@ -256,10 +256,7 @@ describe('where a server listens', () => {
     const holdfast = await openHoldfast({ store: 'memory:' })
     const start = (options: Partial<ServerOptions>) => startServer({ holdfast, ...options })
     await expect(start({ host: '0.0.0.0' })).rejects.toThrow('loopback')
-    const open = await openTokenFile(tokensFile(), {
-      info: () => undefined,
-      error: () => undefined,
-    })
+    const open = await openTokenFile(tokensFile())
     await expect(start({ host: '0.0.0.0', tokens: open })).rejects.toThrow('allowHosts')
     open.close()
     await holdfast.close()
@@ -685,14 +682,12 @@ async function serve(
   options: Partial<ServerOptions> = {},
   file: string | null = tokensFile(),
 ): Promise<HoldfastServer> {
-  const holdfast = await openHoldfast({ store: 'memory:' })
-  const log = {
-    info: () => undefined,
-    error: (message: string, facts: object = {}) =>
-      void said.push(`${message} ${JSON.stringify(facts)}`),
+  const onDiagnostic: DiagnosticListener = ({ level, message, facts }) => {
+    if (level === 'error') said.push(`${message} ${JSON.stringify(facts)}`)
   }
-  const tokens = file === null ? undefined : await openTokenFile(file, log)
-  const server = await startServer({ holdfast, log, tokens, ...options })
+  const holdfast = await openHoldfast({ store: 'memory:', onDiagnostic })
+  const tokens = file === null ? undefined : await openTokenFile(file, onDiagnostic)
+  const server = await startServer({ holdfast, tokens, ...options })
   servers.add(server)
   return server
 }
