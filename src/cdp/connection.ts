@@ -4,6 +4,7 @@
  * task of its own, as clients of the protocol expect it.
  */
 import { WebSocket } from 'ws'
+import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import {
   HELD_ACK,
   HELD_VERSION,
@@ -150,12 +151,14 @@ export class HeldConnection {
 
   #newSocket(): WebSocket {
     const { token } = this.#options
-    return new WebSocket(this.#url, {
+    const socket = new WebSocket(this.#url, {
       headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      perMessageDeflate: false,
       maxPayload: 0,
       handshakeTimeout: CONNECT_MS,
+      ...SOCKET_OPTIONS,
     })
+    answerPings(socket)
+    return socket
   }
 
   #helloFrame(): string {

@@ -7,6 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
+import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { HeldConnection, type HeldConnectionOptions } from './connection.ts'
 
 export type RelayOptions = {
@@ -48,7 +49,7 @@ class RelayServer {
   readonly #sockets = new WebSocketServer({
     noServer: true,
     maxPayload: MESSAGE_BYTES_MAX,
-    perMessageDeflate: false,
+    ...SOCKET_OPTIONS,
   })
 
   constructor(options: RelayOptions) {
@@ -163,6 +164,7 @@ class RelayServer {
 
   #join(socket: WebSocket, connection: HeldConnection): void {
     this.#connections.add(connection)
+    answerPings(socket)
     connection.onMessage = (message) => socket.send(message)
     connection.onClosed = ({ code }) => {
       this.#connections.delete(connection)

@@ -24,13 +24,14 @@ import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
 import type { Traveller } from '../doors/connect/socket.ts'
 import { Exchange, type Premises } from '../doors/exchange.ts'
+import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
 import { plainAddress } from './addresses.ts'
 import { newServer } from './bounded-server.ts'
 import { isUndone } from './forwarding/carrier.ts'
 import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
 import type { Upgrade } from './forwarding/tunnels.ts'
-import { refuseUpgrade } from './upgrade.ts'
+import { refuseUpgrade, reportBroken, reportFlood } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
@@ -73,8 +74,8 @@ export class CdpEntrance {
     this.#sockets = new WebSocketServer({
       noServer: true,
       maxPayload: door.limits.messageBytesMax,
-      perMessageDeflate: false,
       clientTracking: false,
+      ...SOCKET_OPTIONS,
     })
     this.#revision = access.revision()
     this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
@@ -239,6 +240,10 @@ export class CdpEntrance {
     })
     this.#sockets.handleUpgrade(request, stream, head, (socket) => {
       isOpen = true
+      const { diagnose } = this.door.holdfast.authority
+      const from = this.#access.addressOf(request)
+      answerPings(socket, () => reportFlood(diagnose, from))
+      socket.on('error', (error) => reportBroken(diagnose, error, from))
       this.#connect(socket, connect(wireOf(socket)))
       this.#isGood.set(socket, isGood)
     })
@@ -257,8 +262,6 @@ export class CdpEntrance {
       this.#alive.delete(socket)
       connection.closed(code)
     })
-    // A broken frame or a reset; the close event follows.
-    socket.on('error', () => undefined)
   }
 
   #watchAll(): void {

@@ -4,11 +4,12 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
-import { asHoldfastError, type HoldfastError } from '../core/index.ts'
+import { asHoldfastError, type Diagnose, type HoldfastError } from '../core/index.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
 import { problemRefusal } from '../doors/exchange.ts'
+import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
 import type { OnUpgrade } from './bounded-server.ts'
 import { CONNECT_PATH } from './paths.ts'
@@ -25,6 +26,8 @@ export type UpgradeOptions = {
   readonly isPassedOn?: (request: IncomingMessage) => boolean
 }
 
+/** In how many pieces a message may come: each takes some hundred bytes, however short it is. */
+const MESSAGE_CHUNKS_MAX = 4_096
 const AS_TEXT = { binary: false }
 
 /** What a server does with its upgrades. */
@@ -33,8 +36,10 @@ export function acceptSockets(options: UpgradeOptions): OnUpgrade {
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: hub.limits.messageBytesMax,
-    perMessageDeflate: false,
+    maxBufferedChunks: MESSAGE_CHUNKS_MAX,
+    maxFragments: MESSAGE_CHUNKS_MAX,
     clientTracking: false,
+    ...SOCKET_OPTIONS,
   })
   return (request, stream, head) => {
     stream.on('error', streamOnError)
@@ -57,16 +62,29 @@ export function acceptSockets(options: UpgradeOptions): OnUpgrade {
 
 function connect(hub: Hub, end: WebSocketEnd, socket: WebSocket): void {
   const connection = new Connection(hub, end)
+  answerPings(socket, () => reportFlood(hub.holdfast.authority.diagnose, end.address))
   socket.on('message', (data: RawData, isBinary: boolean) => {
     if (isBinary) return connection.receive('')
     connection.receive((data as Buffer).toString())
   })
   socket.on('close', () => connection.closed())
-  // A broken frame or a reset; the close event follows.
-  socket.on('error', socketOnError)
+  // The close event follows.
+  socket.on('error', (error) => reportBroken(hub.holdfast.authority.diagnose, error, end.address))
 }
 
-function socketOnError(): void {}
+/** Tells of a client whose pings or pongs were too many. */
+export function reportFlood(diagnose: Diagnose, address: string): void {
+  const facts = { reason: 'control_frames', address }
+  diagnose('client_refused', 'a socket was cut: its client sent too many control frames', facts)
+}
+
+/** Tells of a client that broke the protocol. A connection that was reset is nothing to tell of. */
+export function reportBroken(diagnose: Diagnose, error: Error, address: string): void {
+  const { code = '' } = error as NodeJS.ErrnoException
+  if (!code.startsWith('WS_ERR')) return
+  const facts = { reason: 'broken_frames', address, code }
+  diagnose('client_refused', 'a socket was closed: its client broke the protocol', facts)
+}
 
 /** Not a closure: it would hold the request for as long as the socket lives. */
 function streamOnError(this: Duplex): void {

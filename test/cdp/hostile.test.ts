@@ -140,6 +140,18 @@ describe('a client that means no good', () => {
     other.close()
   })
 
+  it.each(['', '/held'])(
+    'is cut off when it floods with pings, and the others go on: %s',
+    async (path) => {
+      const bad = await RawCdp.open(`${server.socketUrl}${path}?token=${TOKEN}`)
+      const other = await RawCdp.open(`${server.socketUrl}?token=${TOKEN}`)
+      for (let n = 0; n < 2_000; n += 1) bad.socket.ping('', undefined, () => undefined)
+      expect([1006, 1008]).toContain(await bad.closed)
+      expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
+      other.close()
+    },
+  )
+
   it('is cut off when it does not read, and the others go on', async () => {
     const address = `${server.socketUrl}?token=${TOKEN}`
     const [deaf, other] = [await RawCdp.open(address), await RawCdp.open(address)]

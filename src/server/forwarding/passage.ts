@@ -4,6 +4,7 @@
  */
 import { WebSocket, type RawData } from 'ws'
 import type { Passage, Traveller } from '../../doors/connect/socket.ts'
+import { answerPings, SOCKET_OPTIONS } from '../../wire/control-frames.ts'
 import { CONNECT_PATH } from '../paths.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
@@ -37,10 +38,11 @@ export class SocketPassage implements Passage {
     const socket = new WebSocket(`${to.replace(/^http/, 'ws')}${path}`, {
       headers: { ...headers, [SEAL_HEADER]: sealed, [CLIENT_HEADER]: address },
       handshakeTimeout: FORWARD_LIMITS.connectMs,
-      perMessageDeflate: false,
+      ...SOCKET_OPTIONS,
       ...(messageBytesMax === undefined ? {} : { maxPayload: messageBytesMax }),
     })
     this.#socket = socket
+    answerPings(socket)
     socket.on('open', () => {
       for (const message of this.#waiting.splice(0)) socket.send(message, AS_TEXT)
     })

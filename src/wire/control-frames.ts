@@ -1,0 +1,86 @@
+/**
+ * Pings and pongs of a WebSocket. A peer may send any number of pings and never read an answer, so
+ * they are answered here and not by `ws`, which would queue a pong for each.
+ *
+ * 1. One pong is on its way at a time. Of the pings that come meanwhile only the newest is answered
+ *    (RFC 6455, 5.5.3), so what waits for a peer that does not read is two pongs at most.
+ * 2. Control frames have a rate; a peer that goes beyond it is cut off.
+ */
+
+/** What every WebSocket of ours is opened with, on either side. */
+export const SOCKET_OPTIONS = { autoPong: false, perMessageDeflate: false } as const
+
+/** Pings and pongs of one peer: how many at once, and how many per second after that. */
+const FRAMES_BURST = 256
+const FRAMES_PER_SECOND = 16
+
+/** What this needs of a socket of `ws`. */
+export interface ControlledSocket {
+  on(event: 'ping' | 'pong', listener: (data: Uint8Array) => void): unknown
+  pong(data: Uint8Array, mask: undefined, sent: () => void): void
+  close(code: number, reason: string): void
+  terminate(): void
+}
+
+/** Answers pings within bounds. `flooded` is told, once, of a peer that was cut off. */
+export function answerPings(
+  socket: ControlledSocket,
+  flooded: () => void = () => undefined,
+  now: () => number = () => performance.now(),
+): void {
+  const frames = new ControlFrames(socket, flooded, now)
+  socket.on('ping', (data) => frames.ping(data))
+  socket.on('pong', () => frames.count())
+}
+
+class ControlFrames {
+  readonly #socket: ControlledSocket
+  readonly #flooded: () => void
+  readonly #now: () => number
+  #left = FRAMES_BURST
+  #countedAt: number
+  #isCut = false
+  #isSending = false
+  #newest: Uint8Array | null = null
+
+  constructor(socket: ControlledSocket, flooded: () => void, now: () => number) {
+    this.#socket = socket
+    this.#flooded = flooded
+    this.#now = now
+    this.#countedAt = now()
+  }
+
+  ping(data: Uint8Array): void {
+    this.count()
+    if (this.#isCut) return
+    if (this.#isSending) this.#newest = data
+    else this.#answer(data)
+  }
+
+  /** Cuts the peer off if this frame is one too many. */
+  count(): void {
+    if (this.#isCut) return
+    const now = this.#now()
+    const earned = ((now - this.#countedAt) * FRAMES_PER_SECOND) / 1_000
+    this.#left = Math.min(FRAMES_BURST, this.#left + earned) - 1
+    this.#countedAt = now
+    if (this.#left >= 0) return
+    this.#isCut = true
+    // A peer that reads learns why. The connection is not kept open until it has closed its side.
+    this.#socket.close(1008, 'too many control frames')
+    this.#socket.terminate()
+    this.#flooded()
+  }
+
+  #answer(data: Uint8Array): void {
+    this.#isSending = true
+    this.#socket.pong(data, undefined, () => this.#sent())
+  }
+
+  #sent(): void {
+    this.#isSending = false
+    const newest = this.#newest
+    this.#newest = null
+    if (newest !== null && !this.#isCut) this.#answer(newest)
+  }
+}
