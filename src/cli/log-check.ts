@@ -3,6 +3,7 @@
  * nothing follows its end, one turn runs at a time in the order of the queue, and every turn and
  * every ask ends exactly once.
  */
+import { isKnownType, isReadable } from '../core/index.ts'
 
 /** What is looked at of an event; all else may be anything. */
 export type LoggedEvent = {
@@ -10,6 +11,7 @@ export type LoggedEvent = {
   readonly seq: number
   readonly turn?: string
   readonly ask?: string
+  readonly ignorable?: unknown
 }
 
 /** What was found in one log. */
@@ -41,6 +43,7 @@ export class LogCheck {
     this.#checkPlace(event)
     this.#seq = event.seq
     if (event.type === 'session.closed') this.#isClosed = true
+    if (!isKnownType(event.type)) return this.#checkUnknown(event)
     if (event.ask !== undefined && event.type.startsWith('ask.')) this.#checkAsk(event, event.ask)
     else if (event.turn !== undefined) this.#checkTurn(event, event.turn)
   }
@@ -73,6 +76,12 @@ export class LogCheck {
       this.problem(`event ${seq} is ${type}: a log begins with session.created, and only once`)
     }
     if (this.#isClosed) this.problem(`event ${seq} (${type}) follows session.closed`)
+  }
+
+  #checkUnknown(event: LoggedEvent): void {
+    if (isReadable(event)) return
+    const { seq, type } = event
+    this.problem(`event ${seq} is of type ${type}, which this version neither knows nor may ignore`)
   }
 
   #checkTurn(event: LoggedEvent, turn: string): void {

@@ -11,17 +11,17 @@ import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
-import { parseEvent, readableRow } from './history.ts'
+import { readableRow } from './history.ts'
 import { Lease } from './lease.ts'
 import { LIMITS, type Limits } from './limits.ts'
 import { LiveSession, type Holder } from './live.ts'
+import { isUnreadable, LoadFailures, loadSession } from './loading.ts'
 import { Sweeper } from './recovery.ts'
 import type { Runner } from './runner.ts'
 import { RunnerTable } from './runner-table.ts'
 import {
   closedError,
   createSession,
-  evolve,
   expiresAt,
   isPending,
   type Session,
@@ -82,6 +82,7 @@ export class Authority implements Holder {
   readonly #arriving = new Map<string, Promise<LiveSession | null>>()
   /** Reservations under way, by key. */
   readonly #reserving = new Map<string, Promise<Resolved | null>>()
+  readonly #failures: LoadFailures
   #draining = false
 
   constructor(options: AuthorityOptions) {
@@ -97,6 +98,7 @@ export class Authority implements Holder {
     this.#lease = new Lease(this, (error) => this.#loseLease(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
+    this.#failures = new LoadFailures(this)
   }
 
   get draining(): boolean {
@@ -239,15 +241,36 @@ export class Authority implements Holder {
   }
 
   async #load(id: string): Promise<LiveSession | null> {
-    const claim = await this.store.claim(id, this.node)
-    const { session, snapshotSeq } = foldClaim(id, claim)
-    const { epoch } = claim as Claim & { type: 'claimed' }
+    this.#failures.assertMayLoad(id)
+    const claim = claimed(id, await this.store.claim(id, this.node))
+    const { epoch, takenOver = false } = claim
     if (epoch === null) return null
-    this.counters.sessionsLoaded += 1
-    if (claim.type === 'claimed' && claim.takenOver === true) this.counters.sessionsTakenOver += 1
-    const live = this.#hold({ session, epoch, snapshotSeq })
-    await live.recover('node_lost')
-    return live.session.closed === null ? live : null
+    try {
+      const live = this.#hold({ ...(await loadSession(this, claim)), epoch })
+      this.counters.sessionsLoaded += 1
+      if (takenOver) this.counters.sessionsTakenOver += 1
+      await live.recover('node_lost')
+      return live.session.closed === null ? live : null
+    } catch (thrown) {
+      throw await this.#giveUp(id, epoch, thrown)
+    }
+  }
+
+  /**
+   * A session that cannot be loaded is not held, and not owned: another node may know how to read
+   * it. What the store or the lease has failed at is no reason for that.
+   */
+  async #giveUp(id: string, epoch: number, thrown: unknown): Promise<unknown> {
+    if (!isUnreadable(thrown)) return thrown
+    const error = this.#failures.note(id, thrown)
+    const live = this.#held.get(id)?.live
+    if (live !== undefined) {
+      this.#forget(live)
+      live.release(error)
+    }
+    // A store that cannot be told now has this node as the owner until its lease ends.
+    await this.store.release(id, epoch).catch(() => undefined)
+    return error
   }
 
   /** The session's state, open or closed. */
@@ -261,7 +284,13 @@ export class Authority implements Holder {
       const live = await this.open(id).catch(nullIfClosed)
       if (live !== null) return live.session
     }
-    return foldClaim(id, await this.store.claim(id, this.node)).session
+    this.#failures.assertMayLoad(id)
+    const claim = claimed(id, await this.store.claim(id, this.node))
+    try {
+      return (await loadSession(this, claim)).session
+    } catch (thrown) {
+      throw isUnreadable(thrown) ? this.#failures.note(id, thrown) : thrown
+    }
   }
 
   /** Closes a session, once; closing it again changes nothing. */
@@ -396,7 +425,8 @@ function erasedError(id: string): HoldfastError {
   return new HoldfastError('session_erased', `session ${id} is closed and its log was erased`)
 }
 
-function foldClaim(id: string, claim: Claim): { session: Session; snapshotSeq: number } {
+/** What was claimed, or closed; throws if there is nothing to load, or another node has it. */
+function claimed(id: string, claim: Claim): Claim & { readonly type: 'claimed' } {
   switch (claim.type) {
     case 'unknown':
       throw new HoldfastError('session_unknown', `there is no session ${id}`)
@@ -407,18 +437,6 @@ function foldClaim(id: string, claim: Claim): { session: Session; snapshotSeq: n
         node: claim.node,
       })
     case 'claimed':
-      return fold(id, claim)
+      return claim
   }
-}
-
-function fold(id: string, { snapshot, tail }: Claim & { type: 'claimed' }) {
-  const events = tail.map(parseEvent)
-  const [first] = events
-  let session = snapshot === null ? null : (JSON.parse(snapshot) as Session)
-  const snapshotSeq = session?.seq ?? 0
-  if (session === null && first?.type === 'session.created') session = createSession(first)
-  if (session === null)
-    throw new HoldfastError('store_corrupt', `the log of ${id} has no beginning`)
-  for (const event of events) if (event.seq > session.seq) session = evolve(session, event)
-  return { session, snapshotSeq }
 }

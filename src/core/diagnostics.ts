@@ -19,6 +19,8 @@ export const DIAGNOSTICS = {
   stop_failed: 'error',
   stopped: 'info',
   store_failed: 'error',
+  snapshot_damaged: 'warn',
+  snapshot_outdated: 'info',
   sweep_failed: 'warn',
   tokens_read: 'info',
   tokens_unusable: 'error',

@@ -52,6 +52,7 @@ export const ERRORS = {
   stale_epoch: { status: 503, close: 1012, retry: true },
   store_locked: { status: 503, close: 1012, retry: true },
   store_unavailable: { status: 503, close: 1012, retry: true },
+  session_unreadable: { status: 503, close: 1011, retry: false },
   store_corrupt: { status: 503, close: 1011, retry: false },
   store_failed: { status: 503, close: 1011, retry: false },
   store_full: { status: 507, close: 1013, retry: true },

@@ -1,12 +1,25 @@
 /** Reading a log back: pages of events, one turn, the conversation. Needs no ownership. */
 import { HoldfastError } from './errors.ts'
+import { assertReadable, type LoggedEvent } from './event-table.ts'
 import type { Message } from './runner.ts'
 import type { SessionEvent } from './session.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
 import { inputText, isTerminal, recordTurn, turnSeq, type TurnRecord } from './turns.ts'
 
-export function parseEvent(stored: StoredEvent): SessionEvent {
-  return JSON.parse(stored.body) as SessionEvent
+/** An event as it stands in the log, of whatever type. */
+export function parseEvent({ seq, body }: StoredEvent): SessionEvent {
+  try {
+    return JSON.parse(body) as SessionEvent
+  } catch {
+    throw new HoldfastError('session_unreadable', `event ${seq} is not JSON`, { seq })
+  }
+}
+
+/** Throws `session_unreadable` if this version must not go on from the event. */
+export function readEvent(stored: StoredEvent, session: string): SessionEvent {
+  const event: LoggedEvent = parseEvent(stored)
+  assertReadable(event, session)
+  return event
 }
 
 /** Throws `session_unknown` or `session_erased` where there is no log to read. */
@@ -44,7 +57,8 @@ export async function readTurn(
   let record: TurnRecord | null = null
   if (begin === null) throw turnUnknown(id, turn)
   for await (const page of readEvents(store, id, begin - 1, pageEvents)) {
-    for (const event of page.map(parseEvent)) {
+    for (const stored of page) {
+      const event = readEvent(stored, id)
       if (!('turn' in event) || event.turn !== turn) {
         if (record === null) throw turnUnknown(id, turn)
         continue
@@ -75,7 +89,7 @@ export async function* readMessages(
 ): AsyncGenerator<Message> {
   for await (const page of readEvents(store, id, 0, pageEvents)) {
     for (const stored of page) {
-      const message = messageOf(parseEvent(stored))
+      const message = messageOf(readEvent(stored, id))
       if (message !== null) yield message
     }
   }

@@ -25,6 +25,7 @@ export {
   type Facts,
 } from './diagnostics.ts'
 export { ERRORS, HoldfastError, asHoldfastError, type ErrorCode } from './errors.ts'
+export { EVENT_TYPES, isKnownType, isReadable } from './event-table.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'
 export { BROWSER_KEYS, Holdfast, type HoldfastOptions } from './holdfast.ts'

@@ -7,10 +7,11 @@
  * fails its outcome is unknown, so the ledger is lost as a whole: whoever needs the session next
  * loads it anew, under a new epoch that fences the unknown append (I4, I5).
  */
-import type { Clock } from './clock.ts'
+import type { Clock, Digest } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
 import { Crowd } from './crowd.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
+import { isIgnorable } from './event-table.ts'
 import {
   decide,
   evolve,
@@ -22,6 +23,7 @@ import {
   type SessionEvent,
 } from './session.ts'
 import type { Limits } from './limits.ts'
+import { snapshotOf } from './snapshots.ts'
 import type { Append } from './store.ts'
 
 /** What stands behind a ledger and does what its events say. */
@@ -93,12 +95,20 @@ type Envelope = {
   readonly decided: (events: readonly SessionEvent[], session: Session) => void
 }
 
+export type LedgerTools = {
+  readonly commits: GroupCommit
+  readonly clock: Clock
+  readonly limits: Limits
+  readonly digest: Digest
+}
+
 export class Ledger {
   readonly epoch: number
   readonly #owner: LedgerOwner
   readonly #commits: GroupCommit
   readonly #clock: Clock
   readonly #limits: Limits
+  readonly #digest: Digest
   #session: Session
   #snapshotSeq: number
   /** Characters of the last snapshot, if it was made here, and of the events since. */
@@ -111,12 +121,13 @@ export class Ledger {
   constructor(
     owner: LedgerOwner,
     { session, epoch, snapshotSeq }: { session: Session; epoch: number; snapshotSeq: number },
-    { commits, clock, limits }: { commits: GroupCommit; clock: Clock; limits: Limits },
+    { commits, clock, limits, digest }: LedgerTools,
   ) {
     this.epoch = epoch
     this.#owner = owner
     this.#commits = commits
     this.#clock = clock
+    this.#digest = digest
     this.#limits = limits
     this.#session = session
     this.#snapshotSeq = snapshotSeq
@@ -189,7 +200,8 @@ export class Ledger {
   }
 
   #appendOf({ session, events, bodies }: Batch): Append {
-    const snapshot = this.#snapshotDue(session.seq, bodies) ? JSON.stringify(session) : null
+    const isDue = this.#snapshotDue(session.seq, bodies)
+    const snapshot = isDue ? snapshotOf(session, this.#digest) : null
     if (snapshot !== null) this.#snapshotChars = snapshot.length
     return {
       session: session.id,
@@ -232,6 +244,7 @@ function place(draft: Draft, seq: number, at: number): SessionEvent {
   const event = draft as Draft & { seq: number; at: number }
   event.seq = seq
   event.at = at
+  if (isIgnorable(event.type)) (event as { ignorable?: true }).ignorable = true
   return event
 }
 

@@ -9,11 +9,11 @@
 import { askOf, outcomeOf, type AskOutcome, type Question } from './asks.ts'
 import type { Connected } from './attachments.ts'
 import { Alarms } from './alarms.ts'
-import type { Clock } from './clock.ts'
+import type { Clock, Digest } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
 import type { Counters } from './counters.ts'
 import type { Diagnose } from './diagnostics.ts'
-import { type HoldfastError } from './errors.ts'
+import { asHoldfastError, type HoldfastError } from './errors.ts'
 import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
 import { readTurn } from './history.ts'
@@ -32,6 +32,7 @@ export interface Holder {
   readonly commits: GroupCommit
   readonly clock: Clock
   readonly limits: Limits
+  readonly digest: Digest
   readonly counters: Counters
   readonly diagnose: Diagnose
   /** No turn starts any more: the node is about to stop. */
@@ -71,12 +72,12 @@ export class LiveSession implements LedgerOwner, RunHost {
     holder: Holder,
     state: { readonly session: Session; readonly epoch: number; readonly snapshotSeq: number },
   ) {
-    const { store, commits, clock, limits } = holder
+    const { store, commits, clock, limits, digest } = holder
     this.id = state.session.id
     this.holder = holder
     this.#feed = new Feed(this.id, state.session.seq, store, limits, clock)
     this.#alarms = new Alarms(clock, (command) => this.post(command))
-    this.#ledger = new Ledger(this, state, { commits, clock, limits })
+    this.#ledger = new Ledger(this, state, { commits, clock, limits, digest })
     for (const { id: turn, input } of state.session.queued) {
       this.lane.push({ type: 'queued', turn, chars: inputText(input).length })
     }
@@ -348,14 +349,17 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#feed.delta(turn, text)
   }
 
-  /** A run's last word. If it cannot be recorded the hold is lost, or the turn ends without it. */
+  /** A run's last word. If it cannot be recorded, the turn fails without it; tried once. */
   finish(command: Command & { type: 'finish' }): void {
     const { turn } = command
     this.post(command).catch((refusal: unknown) => {
       this.holder.counters.outputsLate += 1
       if (this.#released !== null || this.session.running?.id !== turn) return
       const end = { state: 'failed', error: turnError(refusal), reply: null } as const
-      this.finish({ type: 'finish', turn, end })
+      // If that cannot be recorded either, the hold is given up: the session is loaded anew.
+      this.post({ type: 'finish', turn, end }).catch((error: unknown) => {
+        if (this.session.running?.id === turn) this.release(asHoldfastError(error))
+      })
     })
   }
 

@@ -21,8 +21,9 @@ export interface SweptHouse {
   trim(): void
 }
 
-/** How soon a session that was lost with work in it is tried again. */
+/** How soon a session that was lost with work in it is tried again: doubled while that fails. */
 const PICK_UP_MS = 250
+const PICK_UP_MS_MAX = 8_000
 /** How many sessions are picked up at the same time. */
 const PICK_UPS = 16
 
@@ -32,6 +33,7 @@ export class Sweeper {
   readonly #owed = new Set<string>()
   #cancelSweep: () => void = () => undefined
   #cancelPickUp: (() => void) | null = null
+  #pickUpMs = PICK_UP_MS
   #stopped = false
 
   constructor(house: SweptHouse) {
@@ -53,7 +55,7 @@ export class Sweeper {
   pickUp(id: string): void {
     this.#owed.add(id)
     if (this.#cancelPickUp !== null || this.#stopped) return
-    this.#cancelPickUp = this.#house.clock.after(PICK_UP_MS, () => {
+    this.#cancelPickUp = this.#house.clock.after(this.#pickUpMs, () => {
       this.#cancelPickUp = null
       void this.#pickUpOwed()
     })
@@ -62,7 +64,8 @@ export class Sweeper {
   async #pickUpOwed(): Promise<void> {
     const owed = [...this.#owed]
     this.#owed.clear()
-    await this.#openAll(owed)
+    const isDone = await this.#openAll(owed)
+    this.#pickUpMs = isDone ? PICK_UP_MS : Math.min(2 * this.#pickUpMs, PICK_UP_MS_MAX)
   }
 
   #sweepLater(): void {
@@ -105,23 +108,31 @@ export class Sweeper {
     }
   }
 
-  async #openAll(ids: readonly string[]): Promise<void> {
+  /** False: some could not be opened, and are owed another try. */
+  async #openAll(ids: readonly string[]): Promise<boolean> {
     const waiting = [...ids]
+    let isDone = true
     const work = async (): Promise<void> => {
-      for (let id = waiting.pop(); id !== undefined; id = waiting.pop()) await this.#tryOpen(id)
+      for (let id = waiting.pop(); id !== undefined; id = waiting.pop()) {
+        isDone = (await this.#tryOpen(id)) && isDone
+      }
     }
     await Promise.all(Array.from({ length: PICK_UPS }, work))
+    return isDone
   }
 
   /**
    * One that cannot be opened for now is owed another try, unless it is closed or somebody else's.
    */
-  async #tryOpen(id: string): Promise<void> {
+  async #tryOpen(id: string): Promise<boolean> {
     try {
       await this.#house.open(id)
     } catch (error) {
-      if (mayPass(error) && !this.#stopped) this.pickUp(id)
+      if (this.#stopped || !mayPass(error)) return true
+      this.pickUp(id)
+      return false
     }
+    return true
   }
 
   async #each(

@@ -29,6 +29,7 @@ import {
 } from './attachments.ts'
 import { Crowd } from './crowd.ts'
 import { HoldfastError } from './errors.ts'
+import { assertReadable } from './event-table.ts'
 import { decideLink, foldLink, type Link, type LinkCommand, type LinkEvent } from './links.ts'
 import {
   decideTurn,
@@ -234,8 +235,9 @@ export function isPending({ running, queued, attachments }: Session): boolean {
 
 /** The state after `session.created`, the first event of every log. */
 export function createSession(event: SessionEvent & { type: 'session.created' }): Session {
-  const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs } = event
-  const { labels, at } = event
+  const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, at } = event
+  // A log that was begun before 0.1.0 may lack it.
+  const { exclusive = false } = event as Partial<SessionOptions>
   return {
     id,
     key,
@@ -277,6 +279,7 @@ export function evolve(session: Session, event: SessionEvent, crowd = new Crowd(
       next.closed = { at: event.at, reason: event.reason }
       break
     case 'turn.activity':
+    case 'message.added':
       break
     case 'ask.opened':
     case 'ask.settled':
@@ -293,8 +296,19 @@ export function evolve(session: Session, event: SessionEvent, crowd = new Crowd(
     case 'link.revoked':
       foldLink(next, event)
       break
-    default:
+    case 'turn.queued':
+    case 'turn.joined':
+    case 'turn.started':
+    case 'turn.done':
+    case 'turn.failed':
+    case 'turn.cancelled':
+    case 'turn.interrupted':
+    case 'turn.expired':
       foldTurn(next, event)
+      break
+    default:
+      // Of a newer version: if it may be ignored, it only takes its place in the log.
+      assertReadable(event, session.id)
   }
   return next
 }

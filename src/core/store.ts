@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Eight methods, each one atomic step; a store never decides.
+ * Where logs, keys and ownership live. Nine methods, each one atomic step; a store never decides.
  *
  * I1 `reserve` gives a key to exactly one session, whatever races.
  * I4 `append` extends a log only at its end, whole or not at all, and answers after it is durable.
@@ -13,6 +13,8 @@ export interface Store {
   reserve(reservation: Reservation): Promise<Reserved>
   /** Makes `node` the owner under a new epoch and returns what is needed to load the session. */
   claim(session: string, node: string): Promise<Claim>
+  /** The owner under `epoch` owns it no more; under any other epoch nothing is changed. */
+  release(session: string, epoch: number): Promise<void>
   /** Extends many logs in one durable step; each is judged by itself, in order. */
   append(appends: readonly Append[]): Promise<readonly AppendOutcome[]>
   /**

@@ -276,7 +276,10 @@ function optionalKeys(keys: readonly RequestKey[]): { keys?: readonly RequestKey
   return keys.length === 0 ? {} : { keys }
 }
 
-export function foldTurn(session: Folding, event: TurnEvent): void {
+export function foldTurn(
+  session: Folding,
+  event: Exclude<TurnEvent, { readonly type: 'message.added' }>,
+): void {
   switch (event.type) {
     case 'turn.queued':
       session.queued = [...session.queued, turnOf(event)]
@@ -289,9 +292,11 @@ export function foldTurn(session: Folding, event: TurnEvent): void {
       session.queued = without(session.queued, event.turn)
       session.turns += 1
       break
-    case 'message.added':
-      break
-    default:
+    case 'turn.done':
+    case 'turn.failed':
+    case 'turn.cancelled':
+    case 'turn.interrupted':
+    case 'turn.expired':
       foldEnd(session, event.turn)
   }
 }

@@ -121,5 +121,8 @@ function gist(event: SessionEvent): string {
       return event.scopes.join(', ')
     case 'link.revoked':
       return event.link
+    default:
+      // Of a newer version than this page.
+      return ''
   }
 }

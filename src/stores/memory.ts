@@ -89,6 +89,12 @@ export class MemoryStore implements Store {
     return { ...loaded, epoch: entry.epoch, ...(takenOver ? { takenOver } : {}) }
   }
 
+  async release(session: string, epoch: number): Promise<void> {
+    this.#mustBeOpen()
+    const entry = this.#sessions.get(session)
+    if (entry?.epoch === epoch && entry.row.state === 'open') entry.owner = null
+  }
+
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
     this.#mustBeOpen()
     const outcomes = appends.map((append) => this.#append(append))

@@ -47,6 +47,7 @@ function inTurn(one: Store, other: Store): Store {
   return {
     reserve: (reservation) => next().reserve(reservation),
     claim: (session, node) => next().claim(session, node),
+    release: (session, epoch) => next().release(session, epoch),
     append: (appends) => next().append(appends),
     read: (session, after, limit) => next().read(session, after, limit),
     list: (query) => next().list(query),

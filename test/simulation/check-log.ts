@@ -118,7 +118,8 @@ function* checkAskEvents({ id, events, states }: Log): Generator<Violation> {
 function* checkSnapshots({ history }: Facts, { id, states }: Log): Generator<Violation> {
   for (const { seq, body } of history.logs.get(id)?.snapshots ?? []) {
     const state: unknown = JSON.parse(JSON.stringify(states[seq - 1] ?? null))
-    if (!isDeepStrictEqual(JSON.parse(body), state)) {
+    const { session } = JSON.parse(body) as { session: unknown }
+    if (!isDeepStrictEqual(session, state)) {
       yield { invariant: 'I4', message: `${id}: the snapshot at ${seq} is not what the log says` }
     }
   }

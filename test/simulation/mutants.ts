@@ -101,8 +101,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a snapshot is of the state before its events',
     file: 'core/ledger.js',
-    find: 'bodies) ? JSON.stringify(session) : null',
-    replace: 'bodies) ? JSON.stringify(this.#session) : null',
+    find: 'isDue ? snapshotOf(session,',
+    replace: 'isDue ? snapshotOf(this.#session,',
     catches: 'I4',
   },
   {

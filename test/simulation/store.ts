@@ -113,6 +113,8 @@ export class SharedStore {
             if (claim.type === 'claimed') this.#noteClaimed(session, node, claim.epoch, number)
           },
         ),
+      release: (session, epoch) =>
+        call({ what: 'release', session }, () => inner.release(session, epoch)),
       append: (appends) =>
         call(
           appendFacts(appends),

@@ -166,6 +166,11 @@ export class PostgresStore implements Store {
     return { type: 'claimed', row, epoch, snapshot: snapshot?.body ?? null, tail: events }
   }
 
+  async release(session: string, epoch: number): Promise<void> {
+    const values = [storedName(session), epoch]
+    await this.#database.rideOut(() => this.#database.query(this.#sql.release, values))
+  }
+
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
     if (appends.length === 0) return []
     const outcomes = await this.#appends.append(appends)

@@ -51,6 +51,7 @@ function texts(schema: string) {
     byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
       WHERE id = $1 OR (key = $2 AND state = 'open')`,
     claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2)`,
+    release: `UPDATE ${sessions} SET owner = NULL WHERE id = $1 AND epoch = $2 AND state = 'open'`,
     append: appendText(schema),
     positions: `SELECT id, epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.

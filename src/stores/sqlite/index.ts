@@ -76,6 +76,10 @@ class SqliteStore implements Store {
     return this.#ask(['claim', session, node])
   }
 
+  release(session: string, epoch: number): Promise<void> {
+    return this.#ask(['release', session, epoch])
+  }
+
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
     const stale = await this.#ask<readonly number[]>(['append', appends])
     const outcomes = appends.map((): AppendOutcome => 'appended')

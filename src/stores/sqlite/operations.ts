@@ -8,6 +8,7 @@ import type { Append, ListQuery, Reservation } from '../../core/store.ts'
 export type WriteOperation =
   | readonly ['reserve', Reservation]
   | readonly ['claim', session: string, node: string]
+  | readonly ['release', session: string, epoch: number]
   | readonly ['append', readonly Append[]]
   | readonly ['beat', node: string, leaseMs: number]
   | readonly ['erase', session: string]

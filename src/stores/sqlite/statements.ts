@@ -35,6 +35,7 @@ const SQL = {
     VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9)`,
   label: 'INSERT INTO labels (name, value, session) VALUES (?, ?, ?)',
   claim: 'UPDATE sessions SET epoch = epoch + 1, owner = ? WHERE number = ?',
+  release: `UPDATE sessions SET owner = NULL WHERE id = ? AND epoch = ? AND state = 'open'`,
   advance: `UPDATE sessions SET seq = ?, last_event = ?, updated_at = ?, pending = ?,
     expires_at = ?
     WHERE number = ? AND epoch = ? AND seq = ? AND state = 'open'`,
@@ -123,6 +124,10 @@ export class Statements {
     }
     this.#sql.claim.run(storedName(node), stored.number)
     return this.#load(stored, stored.epoch + 1)
+  }
+
+  release(session: string, epoch: number): void {
+    this.#sql.release.run(storedName(session), epoch)
   }
 
   #load(stored: StoredRow, epoch: number | null): Claim {

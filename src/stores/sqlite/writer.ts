@@ -87,6 +87,8 @@ export class Writer {
         return this.#statements.reserve(operation[1])
       case 'claim':
         return this.#statements.claim(operation[1], operation[2])
+      case 'release':
+        return this.#statements.release(operation[1], operation[2])
       case 'erase':
         return this.#statements.erase(operation[1])
       case 'beat':

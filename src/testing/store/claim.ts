@@ -102,6 +102,21 @@ export const claimClaims: Claims = {
     )
   },
 
+  'gives a session away when its owner releases it, under its own epoch only': async (store) => {
+    await store.beat(NODE, LONG_MS)
+    const id = await create(store)
+    await store.append([sampleAppend(id, { pending: true })])
+    await store.release(id, 2)
+    assert.equal((await store.claim(id, OTHER_NODE)).type, 'owned')
+    await store.release(id, 1)
+    const listed = await store.list({ pendingFor: OTHER_NODE, limit: 500 })
+    assert.ok(listed.sessions.some((row) => row.id === id))
+    const taken = await store.claim(id, OTHER_NODE)
+    assertClaimed(taken)
+    assert.equal(taken.epoch, 2)
+    assert.deepEqual(await store.append([sampleAppend(id, { after: 2 })]), ['stale'])
+  },
+
   'loads the whole log where there is no snapshot': async (store) => {
     const id = await create(store)
     await store.append([sampleAppend(id, { events: [bodyOf(2), bodyOf(3)] })])

@@ -1,0 +1,155 @@
+/**
+ * Loads a session that was claimed: from its snapshot and the events after it, or from its whole
+ * log if the snapshot is not to be used. Whatever cannot be folded is refused as a whole with
+ * `session_unreadable`; no session is ever half folded.
+ */
+import type { Clock, Digest } from './clock.ts'
+import { Crowd } from './crowd.ts'
+import type { Diagnose } from './diagnostics.ts'
+import { HoldfastError, messageOf } from './errors.ts'
+import { unreadable } from './event-table.ts'
+import { readEvent, readEvents } from './history.ts'
+import type { Limits } from './limits.ts'
+import { createSession, evolve, type Session } from './session.ts'
+import { readSnapshot, type SnapshotProblem } from './snapshots.ts'
+import type { Claim, Store, StoredEvent } from './store.ts'
+
+export type Loader = {
+  readonly store: Store
+  readonly digest: Digest
+  readonly limits: Limits
+  readonly diagnose: Diagnose
+}
+
+/** `snapshotSeq` is 0 if there is no snapshot that can be used. */
+export type Loaded = { readonly session: Session; readonly snapshotSeq: number }
+
+export async function loadSession(
+  loader: Loader,
+  claim: Claim & { readonly type: 'claimed' },
+): Promise<Loaded> {
+  const { row, snapshot, tail } = claim
+  const folding = new FoldedLog(row.id)
+  const read = snapshot === null ? null : readSnapshot(snapshot, loader.digest)
+  const problem = read === null || !('session' in read) ? read : misfit(read.session, claim)
+  if (read !== null && 'session' in read && problem === null) folding.session = read.session
+  const snapshotSeq = folding.session?.seq ?? 0
+  if (problem === null) folding.addAll(tail)
+  else await refold(loader, folding, problem)
+  return { session: folding.finish(row), snapshotSeq }
+}
+
+/** A snapshot of another log, or of another place than where the tail begins. */
+function misfit(
+  { id, seq }: Session,
+  { row, tail }: Claim & { readonly type: 'claimed' },
+): SnapshotProblem | null {
+  const isOurs = id === row.id && Number.isInteger(seq) && seq >= 1
+  if (isOurs && seq + tail.length === row.seq) return null
+  return { kind: 'damaged', why: `it is of ${id} at ${seq}, and the log ends at ${row.seq}` }
+}
+
+async function refold(
+  { store, limits, diagnose }: Loader,
+  folding: FoldedLog,
+  { kind, why }: SnapshotProblem,
+): Promise<void> {
+  const { id } = folding
+  for await (const page of readEvents(store, id, 0, limits.pageEvents)) folding.addAll(page)
+  const message = `the snapshot of session ${id} is not used: ${why}; its log was read instead`
+  diagnose(kind === 'damaged' ? 'snapshot_damaged' : 'snapshot_outdated', message, { session: id })
+}
+
+/** A log while it is folded, event by event, and nothing but it. */
+export class FoldedLog {
+  readonly id: string
+  session: Session | null = null
+  readonly #crowd = new Crowd()
+
+  constructor(id: string) {
+    this.id = id
+  }
+
+  addAll(events: readonly StoredEvent[]): void {
+    for (const stored of events) this.add(stored)
+  }
+
+  add(stored: StoredEvent): void {
+    const { seq } = stored
+    const last = this.session?.seq ?? 0
+    const event = readEvent(stored, this.id)
+    if (seq !== last + 1 || event.seq !== seq) {
+      throw unreadable(this.id, `event ${event.seq} follows event ${last}`, { seq })
+    }
+    if ((event.type === 'session.created') !== (seq === 1)) {
+      throw unreadable(this.id, `event ${seq} is ${event.type}`, { seq, type: event.type })
+    }
+    try {
+      this.session =
+        event.type === 'session.created'
+          ? createSession(event)
+          : evolve(this.session as Session, event, this.#crowd)
+    } catch (thrown) {
+      if (thrown instanceof HoldfastError) throw thrown
+      const why = `event ${seq} (${event.type}) cannot be folded: ${messageOf(thrown)}`
+      throw unreadable(this.id, why, { seq, type: event.type })
+    }
+  }
+
+  /** The folded session, which must be where its row says. */
+  finish(row: { readonly seq: number; readonly state: string }): Session {
+    const { session, id } = this
+    if (session === null) throw unreadable(id, 'its log has no beginning')
+    if (session.seq !== row.seq) {
+      throw unreadable(id, `its log ends at ${session.seq}, its row says ${row.seq}`)
+    }
+    if ((session.closed !== null) !== (row.state === 'closed')) {
+      throw unreadable(id, `its row says ${row.state}, its log does not`)
+    }
+    return session
+  }
+}
+
+/** Whether a load failed by what the log holds, and not by the store or the lease. */
+export function isUnreadable(thrown: unknown): boolean {
+  return !(thrown instanceof HoldfastError) || thrown.code === 'session_unreadable'
+}
+
+/** So long a session that could not be loaded is not tried again. */
+const FAILURE_MS = 60_000
+const FAILURES_MAX = 1_000
+
+/** Sessions that could not be loaded: each is reported once, and not tried again for a while. */
+export class LoadFailures {
+  readonly #told: { readonly clock: Clock; readonly diagnose: Diagnose }
+  readonly #failures = new Map<string, { readonly error: HoldfastError; readonly until: number }>()
+
+  constructor(told: { readonly clock: Clock; readonly diagnose: Diagnose }) {
+    this.#told = told
+  }
+
+  /** Throws what the last load threw, if that was not long ago. */
+  assertMayLoad(id: string): void {
+    const failure = this.#failures.get(id)
+    if (failure !== undefined && this.#told.clock.monotonic() < failure.until) throw failure.error
+  }
+
+  note(id: string, thrown: unknown): HoldfastError {
+    const error = thrown instanceof HoldfastError ? thrown : unreadable(id, messageOf(thrown))
+    const isNews = this.#failures.get(id)?.error.message !== error.message
+    this.#failures.delete(id)
+    this.#failures.set(id, { error, until: this.#told.clock.monotonic() + FAILURE_MS })
+    const [oldest = id] = this.#failures.keys()
+    if (this.#failures.size > FAILURES_MAX) this.#failures.delete(oldest)
+    const { seq = null, type = null } = error.details as { seq?: number; type?: string }
+    if (isNews) {
+      this.#told.diagnose('session_unreadable', error.message, {
+        session: id,
+        error: error.code,
+        seq,
+        type,
+      })
+    }
+    return error
+  }
+}
