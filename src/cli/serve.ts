@@ -125,12 +125,12 @@ async function runUntilStopped(settings: Settings): Promise<number> {
   await checkPort(settings)
   const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log.onDiagnostic)
   const holdfast = await open(settings, config)
-  return new Promise((exit, fail) => {
+  return new Promise<number>((exit, fail) => {
     listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, settings)))
     })
-  })
+  }).finally(() => tokens?.close())
 }
 
 async function open(settings: Settings, config: Config): Promise<Holdfast> {
@@ -212,7 +212,7 @@ async function listen(
 /** Resolves with the exit code. */
 async function stop(server: HoldfastServer, drainMs: number, log: Log): Promise<number> {
   try {
-    await server.close({ drainMs })
+    await server.close({ drainMs, closeHoldfast: true })
     return 0
   } catch (error) {
     log.diagnose('stop_failed', `stopped, but not cleanly: ${(error as Error).message}`)

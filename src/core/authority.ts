@@ -309,12 +309,17 @@ export class Authority implements Holder {
     }
   }
 
-  /** From now on no turn starts. Resolves when nothing moves any more, or after `ms`. */
+  /** From now on no turn starts. Resolves when those that run have ended, or after `ms`. */
   async drain(ms: number): Promise<void> {
     if (!this.#draining) this.#tellDraining(ms)
     this.#draining = true
     const error = new HoldfastError('draining', 'the server is about to stop')
     for (const { live } of this.#held.values()) live.refuseWaiting(error)
+    await this.settle(ms)
+  }
+
+  /** Resolves when no turn of the held sessions moves any more, or after `ms`. */
+  async settle(ms: number): Promise<void> {
     const until = this.clock.monotonic() + ms
     // Who was let in a moment ago may not be in the log yet: it runs as well, and is waited for.
     while ([...this.#held.values()].some(({ live }) => live.inMotion)) {

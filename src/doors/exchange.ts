@@ -19,6 +19,8 @@ export type Premises = {
   readonly forwards?: Readonly<Record<string, number>>
   /** Whether who asked may still look on: a token may be taken away meanwhile. */
   readonly mayStillWatch: (request: IncomingMessage) => boolean
+  /** The server, or the Holdfast behind it, is about to close. */
+  readonly isDraining: () => boolean
   /** How many sockets are open. */
   readonly sockets: () => number
   /** The browsers behind the server; null where it has none. */
@@ -179,9 +181,9 @@ export class Exchange {
 
   /** The head of an answer that another node gave; its body follows, through `write`. */
   beginPassed(status: number, headers: Headers): void {
-    const { answered, holdfast } = this.premises
+    const { answered, isDraining } = this.premises
     answered.set(status, (answered.get(status) ?? 0) + 1)
-    const end = holdfast.authority.draining ? ['Connection', 'close'] : []
+    const end = isDraining() ? ['Connection', 'close'] : []
     this.response.writeHead(status, [...headers, ...end])
   }
 
@@ -215,11 +217,11 @@ export class Exchange {
   }
 
   #writeHead(status: number, type: string, headers: Headers): void {
-    const { answered, holdfast } = this.premises
+    const { answered, isDraining } = this.premises
     answered.set(status, (answered.get(status) ?? 0) + 1)
     const policy = headers.includes(POLICY) ? [] : STRICTEST
     const all = ['Content-Type', type, ...SAFETY, ...policy, ...headers]
-    if (holdfast.authority.draining && !headers.includes('Connection')) {
+    if (isDraining() && !headers.includes('Connection')) {
       all.push('Connection', 'close')
     }
     this.response.writeHead(status, all)

@@ -196,7 +196,7 @@ export class CdpEntrance {
 
   /** A server that is about to stop begins nothing that would end with it: others can, if any. */
   #assertStays(): void {
-    if (this.#isLeaving() || this.door.holdfast.authority.draining) throw drainingError()
+    if (this.#isLeaving() || this.#premises.isDraining()) throw drainingError()
   }
 
   /** How a client whose session turns out to be another node's gets there. */

@@ -1,12 +1,15 @@
 /** Whether the store answers: for `/ready`, and to notice a store that has failed for good. */
-import { HoldfastError, asHoldfastError, type Holdfast } from '../core/index.ts'
+import { HoldfastError, asHoldfastError } from '../core/index.ts'
+import type { Premises } from '../doors/exchange.ts'
+import { drainingError } from './forwarding/forwarder.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
 /** Why no work can be taken, or null if it can. Costs one read of a row that is not there. */
-export async function unreadiness(holdfast: Holdfast): Promise<HoldfastError | null> {
-  if (holdfast.authority.draining) {
-    return new HoldfastError('draining', 'the server is about to stop')
-  }
+export async function unreadiness({
+  holdfast,
+  isDraining,
+}: Pick<Premises, 'holdfast' | 'isDraining'>): Promise<HoldfastError | null> {
+  if (isDraining()) return drainingError()
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
     const error = new HoldfastError('store_unavailable', 'the store does not answer')

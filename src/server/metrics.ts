@@ -44,12 +44,12 @@ function counters({ holdfast }: Premises): readonly Metric[] {
   }))
 }
 
-function gauges({ holdfast, sockets }: Premises): readonly Metric[] {
+function gauges({ holdfast, sockets, isDraining }: Premises): readonly Metric[] {
   const { rss, heapUsed } = process.memoryUsage()
   return [
     gauge('holdfast_sessions_held', 'sessions held in memory', holdfast.authority.heldCount),
     gauge('holdfast_sockets', 'sockets that are open', sockets()),
-    gauge('holdfast_draining', '1 while the server is about to stop', draining(holdfast)),
+    gauge('holdfast_draining', '1 while the server is about to stop', Number(isDraining())),
     gauge('process_resident_memory_bytes', 'resident memory', rss),
     gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use', heapUsed),
     gauge('process_uptime_seconds', 'how long the process has run', process.uptime()),
@@ -71,10 +71,6 @@ function browserGauges({ browsers }: Premises): readonly Metric[] {
   return Object.entries(BROWSER_GAUGES).map(([count, [name, help]]) =>
     gauge(name, help, counts[count] ?? 0),
   )
-}
-
-function draining(holdfast: Premises['holdfast']): number {
-  return holdfast.authority.draining ? 1 : 0
 }
 
 function gauge(name: string, help: string, value: number): Metric {

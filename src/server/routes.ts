@@ -151,7 +151,7 @@ function sendAsset(exchange: Exchange): void {
 }
 
 async function sendReady(exchange: Exchange): Promise<void> {
-  const reason = await unreadiness(exchange.holdfast)
+  const reason = await unreadiness(exchange.premises)
   if (reason === null) exchange.reply(200, { status: 'ready' })
   else exchange.refuse(reason)
 }

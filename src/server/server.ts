@@ -2,7 +2,8 @@
  * The HTTP server: lets a request in, finds its route, and answers whatever its handler threw.
  *
  * It stops in order: first no new turn is taken while those that run may end, then every stream is
- * told and the store is closed, then what is left of the connections is cut.
+ * told, then what is left of the connections is cut. It closes what it opened; the Holdfast behind
+ * it only where it is told to.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
@@ -52,6 +53,13 @@ export type ServerOptions = AccessOptions & {
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
 
+export type CloseOptions = {
+  /** How long running turns may go on before connections are cut; 0, the default: not at all. */
+  readonly drainMs?: number
+  /** For a program that is nothing but this server: drains and closes its Holdfast in step. */
+  readonly closeHoldfast?: boolean
+}
+
 const NO_MATCH = { params: [], search: '' } as const
 
 /** Listens, and resolves when requests can come. */
@@ -59,8 +67,13 @@ export async function startServer(options: ServerOptions): Promise<HoldfastServe
   const { host = '127.0.0.1', port = 0 } = options
   checkAccessOptions(host, options)
   const server = new HoldfastServer(options, host)
-  await server.listen(port)
-  return server
+  try {
+    await server.listen(port)
+    return server
+  } catch (error) {
+    await server.close()
+    throw error
+  }
 }
 
 export class HoldfastServer {
@@ -72,13 +85,14 @@ export class HoldfastServer {
   readonly #access: AccessPolicy
   readonly #cdp: CdpEntrance | null
   readonly #peers = new WeakSet<Socket>()
-  readonly #closeTokens: () => void
   readonly #diagnose: Diagnose
   readonly #boundHost: string
   readonly #delay = monitorEventLoopDelay({ resolution: 20 })
   readonly #onStoreFailed: (error: HoldfastError) => void
   #storeTimer: NodeJS.Timeout | undefined
   #hasFailed = false
+  /** It begins no work any more. */
+  #isDraining = false
   /** It takes nothing more itself, but passes on. */
   #isLeaving = false
   #closing: Promise<void> | null = null
@@ -99,9 +113,9 @@ export class HoldfastServer {
     const forwards = this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }
     const answered = new Map<number, number>()
     const browsers = (): CdpDoor | null => this.#cdp?.door ?? null
-    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch }
+    const isDraining = (): boolean => this.#isDraining || holdfast.authority.draining
+    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch, isDraining }
     this.#premises = { ...shared, sockets, browsers, ...forwards }
-    this.#closeTokens = () => options.tokens?.close()
     this.#diagnose = holdfast.authority.diagnose
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
     this.#router = new Router(serverRoutes(this.#delay))
@@ -120,7 +134,10 @@ export class HoldfastServer {
         this.#cdp.upgrade(request, { stream, head })
         return true
       },
-      check: (request) => this.#access.checkUpgrade(request),
+      check: (request) => {
+        this.#access.checkUpgrade(request)
+        if (this.#isDraining) throw drainingError()
+      },
       addressOf,
       isPassedOn,
     })
@@ -185,13 +202,26 @@ export class HoldfastServer {
     this.#diagnose('listening', 'listening', { url: this.url, ...about, agents: agents.join(', ') })
   }
 
-  /** Lets running turns end for `drainMs`, then closes everything, the store too. */
-  close({ drainMs = 0 }: { readonly drainMs?: number } = {}): Promise<void> {
-    this.#closing ??= this.#close(drainMs)
+  /**
+   * Lets running turns end for `drainMs`, then closes what the server opened: its ports,
+   * connections and browsers. The Holdfast behind it stays open; turns that still run go on.
+   */
+  close({ drainMs = 0, closeHoldfast = false }: CloseOptions = {}): Promise<void> {
+    this.#closing ??= closeHoldfast ? this.#closeAll(drainMs) : this.#close(drainMs)
     return this.#closing
   }
 
   async #close(drainMs: number): Promise<void> {
+    clearInterval(this.#storeTimer)
+    this.#isDraining = true
+    const hasListened = this.#server.listening
+    await this.#premises.holdfast.authority.settle(drainMs)
+    await this.#disconnect(drainMs)
+    this.#delay.disable()
+    if (hasListened) this.#diagnose('stopped', 'the server has stopped')
+  }
+
+  async #closeAll(drainMs: number): Promise<void> {
     clearInterval(this.#storeTimer)
     try {
       // Still listening: who comes now is told that this server drains, and may go elsewhere.
@@ -211,7 +241,6 @@ export class HoldfastServer {
     this.#hub.close()
     this.#forwarder?.cutSockets()
     await this.#cdp?.close()
-    this.#closeTokens()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
     // What others do for those who came here is still on its way.
@@ -231,6 +260,9 @@ export class HoldfastServer {
       this.#access.authorize(request, match.route.scope)
       const exchange = new Exchange(ends, this.#premises, match, refusalForm(request.url ?? ''))
       if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
+        return this.#handOver(exchange, match.route, drainingError())
+      }
+      if (this.#isDraining && beginsWork(match.route)) {
         return this.#handOver(exchange, match.route, drainingError())
       }
       const elsewhere = this.#forwarder?.hint(exchange) ?? null
@@ -296,7 +328,7 @@ export class HoldfastServer {
   }
 
   async #checkStore(): Promise<void> {
-    const error = await unreadiness(this.#premises.holdfast)
+    const error = await unreadiness(this.#premises)
     if (error !== null && isForGood(error)) this.#storeFailed(error)
   }
 
@@ -306,6 +338,11 @@ export class HoldfastServer {
     this.#diagnose('store_failed', 'the store has failed for good', { error: error.message })
     this.#onStoreFailed(error)
   }
+}
+
+/** Sessions and turns; what runs may still be watched, answered and cancelled. */
+function beginsWork({ method, scope }: Route): boolean {
+  return method === 'POST' && scope === 'talk'
 }
 
 function refusalHeaders({ status, details: { allowed } }: HoldfastError): Headers {

@@ -242,7 +242,7 @@ describe('a node that is about to stop', () => {
     const headers = { prefer: 'respond-async' }
     const turn = await leaving.call('POST', '/v1/keys/busy/turns', { body, headers })
     expect(turn.status).toBe(202)
-    const closing = leaving.server.close({ drainMs: 60_000 })
+    const closing = leaving.server.close({ drainMs: 60_000, closeHoldfast: true })
     await until(() => leaving.holdfast.authority.draining)
     const client = await RawCdp.open(socketUrl(leaving, '?key=late'))
     expect(await client.send('Browser.getVersion')).toHaveProperty('product')

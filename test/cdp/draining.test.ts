@@ -10,7 +10,7 @@ it('refuses them with 503 and Retry-After, by socket and by /json, and starts no
   const server = await serveCdp({ agents: { held: () => over.opened } })
   const turn = (await server.holdfast.resolve()).turn('work')
   await turn.admission
-  const closing = server.server.close({ drainMs: 60_000 })
+  const closing = server.server.close({ drainMs: 60_000, closeHoldfast: true })
   await until(() => server.holdfast.authority.draining)
   for (const rest of ['', '?key=late', '/held?key=late']) {
     const { socket } = new RawCdp(`${server.socketUrl}${rest}`)

@@ -74,6 +74,6 @@ const holdfast = await openHoldfast({
 })
 const server = await startServer({ holdfast, port, cluster: { secret } })
 process.once('SIGTERM', () => {
-  void server.close({ drainMs: 2_000 }).then(() => process.exit(0))
+  void server.close({ drainMs: 2_000, closeHoldfast: true }).then(() => process.exit(0))
 })
 console.log(`listening on ${server.url}`)

@@ -71,7 +71,7 @@ describe('the client and the server', () => {
 
   afterEach(async () => {
     for (const session of sessions) session.dispose()
-    await server.close()
+    await server.close({ closeHoldfast: true })
   })
 
   function open(options: ClientSessionOptions, connecting: ConnectOptions = {}): ClientSession {
@@ -272,7 +272,7 @@ describe('the client and the server', () => {
   it('part when the server stops, and the client looks for it', async () => {
     const session = open({ key: 'chat' })
     await session.ready
-    await server.close()
+    await server.close({ closeHoldfast: true })
     const state = await stateOf(session, 'reconnecting')
     expect(state.giveUpAt).toBeGreaterThan(Date.now())
   })

@@ -51,7 +51,7 @@ beforeAll(() => {
 })
 
 afterEach(async () => {
-  await Promise.all([...servers].map((server) => server.close()))
+  await Promise.all([...servers].map((server) => server.close({ closeHoldfast: true })))
   servers.clear()
   for (const child of children) child.kill('SIGKILL')
   children.clear()

@@ -98,7 +98,7 @@ describe('a clock that is set', () => {
     await until(() => leasesLost(one) > 0 && leasesLost(two) > 0)
     const next = await call(two, '/v1/keys/a/turns', { input: 'quick' })
     expect(next.session).toBe(session)
-    await Promise.all([one, two].map(({ server }) => server.close()))
+    await Promise.all([one, two].map(({ server }) => server.close({ closeHoldfast: true })))
   })
 
   it('forward under load loses no turn that was acknowledged, and runs none twice', async () => {
@@ -133,7 +133,7 @@ describe('a clock that is set', () => {
       const ended = log.filter(({ type }) => type === 'turn.done').map(({ turn }) => turn)
       for (const turn of acknowledged) expect(ended).toContain(turn)
     }
-    await Promise.all(nodes.map(({ server }) => server.close()))
+    await Promise.all(nodes.map(({ server }) => server.close({ closeHoldfast: true })))
   })
 
   it('backward disturbs no node that lives', async () => {
@@ -144,7 +144,7 @@ describe('a clock that is set', () => {
     expect(beats).toEqual([true, true])
     expect(await call(two, `/v1/sessions/${session}`)).toMatchObject({ running: turn.id })
     expect([leasesLost(one), leasesLost(two)]).toEqual([0, 0])
-    await Promise.all([one, two].map(({ server }) => server.close()))
+    await Promise.all([one, two].map(({ server }) => server.close({ closeHoldfast: true })))
   })
 
   it('backward keeps what a dead node owned from others, until its row is deleted', async () => {

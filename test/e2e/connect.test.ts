@@ -681,7 +681,7 @@ describe('the end', () => {
     const { client } = await stopping.attach({ key: 'x', options: { agent: 'puppet' } })
     client.send({ type: 'turn', id: '1', input: 'last' })
     const strings = await stopping.puppet.turn('last')
-    const closing = stopping.server.close({ drainMs: 60_000 })
+    const closing = stopping.server.close({ drainMs: 60_000, closeHoldfast: true })
     expect(await refusal(stopping.dial({ key: 'x' }))).toMatchObject({
       code: 'draining',
       close: 4503,

@@ -51,7 +51,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await proxy.close()
-  await server.close()
+  await server.close({ closeHoldfast: true })
 })
 
 describe(`connections that are cut at random bytes (seed ${SEED})`, () => {

@@ -77,6 +77,6 @@ it('archives what is closed, and proves the archive whole', async () => {
   await run('export', id, '--out', file, ...at)
   expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(11)
   expect(await run('verify', file)).toContain('1 checked, 0 bad')
-  await server.close({ drainMs: 0 })
+  await server.close({ closeHoldfast: true })
   rmSync(folder, { recursive: true })
 })

@@ -299,7 +299,7 @@ describe('a page of somebody else', () => {
     guarded = await startServer({ holdfast: await openHoldfast({ store: 'memory:' }), port: 0 })
   })
 
-  afterAll(() => guarded.close())
+  afterAll(() => guarded.close({ closeHoldfast: true }))
 
   it.each([
     ['another origin', { origin: 'https://evil.example' }, 403],

@@ -23,7 +23,7 @@ beforeAll(async () => {
   server = await startServer({ holdfast, heartbeatMs: 20 })
 })
 
-afterAll(() => server.close())
+afterAll(() => server.close({ closeHoldfast: true }))
 
 describe('sessions', () => {
   it('are created once per key and found after that', async () => {
@@ -486,7 +486,7 @@ describe('a store that failed for good', () => {
     await refused(fetch(`${failing.url}/ready`), 503, 'store_failed')
     expect((await fetch(`${failing.url}/health`)).status).toBe(200)
     expect(failures).toEqual(['store_failed'])
-    await failing.close()
+    await failing.close({ closeHoldfast: true })
   })
 })
 
@@ -500,7 +500,7 @@ describe('a server that stops', () => {
     await gate.started
     const { id } = await own.resolve({ key: 'drain' })
     const events = all(sse(await fetch(`${stopping.url}/v1/sessions/${id}/events`, STREAMED)))
-    const closed = stopping.close({ drainMs: 20_000 })
+    const closed = stopping.close({ drainMs: 20_000, closeHoldfast: true })
     const ready = await fetch(`${stopping.url}/ready`)
     const late = await send(turns, { input: 'late' })
     expect([late.status, late.headers.get('retry-after')]).toEqual([503, '1'])
@@ -517,7 +517,7 @@ describe('a server that stops', () => {
     const stopping = await startServer({ holdfast: own })
     const running = send(`${stopping.url}/v1/keys/cut/turns`, { agent: 'gate', input: 'cut' })
     await gateOf('cut').started
-    await stopping.close({ drainMs: 1 })
+    await stopping.close({ drainMs: 1, closeHoldfast: true })
     expect((await (await running).json()).turn).toMatchObject({ state: 'interrupted' })
   })
 })

@@ -304,7 +304,7 @@ describe('a server that is started anew', () => {
     const tab = await SessionTab.open(context, url, id)
     await tab.is('live')
     await tab.say('before')
-    await first.close()
+    await first.close({ closeHoldfast: true })
     await tab.is('reconnecting')
     const second = await start(port)
     await tab.is('live')
@@ -312,7 +312,7 @@ describe('a server that is started anew', () => {
     expect(await tab.bubbles()).toEqual(['before', 'before', 'after', 'after'])
     expect((await tab.places()).filter((type) => type === 'opened')).toHaveLength(1)
     await tab.page.close()
-    await second.close()
+    await second.close({ closeHoldfast: true })
   })
 })
 
@@ -329,7 +329,7 @@ describe('who is let in', () => {
     }
     guarded = await startServer({ holdfast, tokens })
   })
-  afterAll(() => guarded.close())
+  afterAll(() => guarded.close({ closeHoldfast: true }))
 
   const authorized = (path: string, body: object): Promise<any> =>
     fetch(guarded.url + path, {

@@ -57,7 +57,7 @@ afterEach(() => {
 
 afterAll(async () => {
   await proxy.close()
-  await server.close()
+  await server.close({ closeHoldfast: true })
 })
 
 function client(
@@ -268,7 +268,7 @@ describe('a key that is busy too long', () => {
     counters = hasty.authority.counters
     impatient = await startServer({ holdfast: hasty })
   })
-  afterAll(() => impatient.close())
+  afterAll(() => impatient.close({ closeHoldfast: true }))
 
   it('is 429 with a small Retry-After; nothing has happened (I11)', async () => {
     const { url } = impatient
@@ -747,7 +747,7 @@ describe('with tokens', () => {
   beforeAll(async () => {
     guarded = await startServer({ holdfast: await openHoldfast({ store: 'memory:' }), tokens })
   })
-  afterAll(() => guarded.close())
+  afterAll(() => guarded.close({ closeHoldfast: true }))
 
   const as = (apiKey: string) => client({ apiKey, url: guarded.url, maxRetries: 2 })
 
@@ -779,7 +779,7 @@ describe('after a new start of the server', () => {
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'holdfast-openai-'))
   })
-  afterEach(() => current.close())
+  afterEach(() => current.close({ closeHoldfast: true }))
   afterAll(() => rmSync(folder, { recursive: true }))
 
   async function start(name: string, port = 0): Promise<void> {
@@ -803,7 +803,8 @@ describe('after a new start of the server', () => {
     const lossy = new CuttingProxy(port)
     const url = await lossy.listen()
     lossy.lose = 1
-    lossy.onLost = () => void current.close().then(() => start(`lost-${key}`, port))
+    lossy.onLost = () =>
+      void current.close({ closeHoldfast: true }).then(() => start(`lost-${key}`, port))
     const reply = await say(client({ url, maxRetries: 8, ...(key && { key }) }), 'just once')
     expect(JSON.parse(reply)).toEqual({ input: 'just once', before: 0 })
     expect([lossy.lost, ran]).toEqual([1, ['just once']])
@@ -822,7 +823,7 @@ describe('after a new start of the server', () => {
     const failed = asked.catch((error: unknown) => error)
     await puppet.turn('cut short')
     lossy.cut()
-    await current.close()
+    await current.close({ closeHoldfast: true })
     await start(`cut-${key}`, port)
     expect(await failed).toMatchObject({ status: 500, code: 'turn_interrupted' })
     expect(ran).toEqual(['cut short'])

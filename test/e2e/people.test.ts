@@ -48,7 +48,7 @@ afterEach(() => {
 })
 
 afterAll(async () => {
-  await server.close()
+  await server.close({ closeHoldfast: true })
   rmSync(folder, { recursive: true })
 })
 
@@ -342,7 +342,7 @@ describe('a server with tokens', () => {
     const forbidden = await run(['close', 'k', '--token-file', file, ...url])
     expect([forbidden.code, forbidden.stderr]).toEqual([1, expect.stringContaining('admin')])
     expect(`${refused.stderr}${forbidden.stderr}`).not.toContain(token)
-    await guarded.close()
+    await guarded.close({ closeHoldfast: true })
   })
 })
 

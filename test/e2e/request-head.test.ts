@@ -22,7 +22,7 @@ beforeAll(async () => {
   server = await startServer({ holdfast, browsers, allowOrigins: ['https://app.example'] })
   cdpPort = await server.listenCdp('chromium', 0)
 })
-afterAll(() => server.close())
+afterAll(() => server.close({ closeHoldfast: true }))
 
 /** As many headers as make `count`, and these after them. */
 function padded(count: number, last: readonly string[]): readonly string[] {

@@ -202,7 +202,7 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
       server = await startUnderTest(startServer, { holdfast, port: 0 })
       client = connect({ url: server.url, webSocket: Kept, storage: null })
     })
-    afterEach(() => server.close())
+    afterEach(() => server.close({ closeHoldfast: true }))
 
     it('hears nothing any more once it is disposed of, though the turn goes on', async () => {
       const session = client.session({ key: 'k', agent: 'stubborn' })

@@ -31,7 +31,7 @@ export class CdpServer {
   }
 
   close(): Promise<void> {
-    return this.server.close()
+    return this.server.close({ closeHoldfast: true })
   }
 }
 

@@ -51,7 +51,7 @@ export class ClusterNode {
   }
 
   close(): Promise<void> {
-    return this.server.close()
+    return this.server.close({ closeHoldfast: true })
   }
 }
 

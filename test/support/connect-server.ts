@@ -53,7 +53,7 @@ export class ConnectServer {
 
   async close(): Promise<void> {
     this.hangUp()
-    await this.server.close()
+    await this.server.close({ closeHoldfast: true })
   }
 }
 

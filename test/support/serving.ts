@@ -48,7 +48,7 @@ export async function serve({
       }),
     get: (path) => call(path, {}),
     delete: (path) => call(path, { method: 'DELETE' }),
-    close: () => server.close({ drainMs: 0 }),
+    close: () => server.close({ closeHoldfast: true }),
   }
 }
 

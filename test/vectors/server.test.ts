@@ -32,7 +32,7 @@ describe('the server', () => {
     holdfast = await openHoldfast({ store: 'memory:' })
     server = await startServer({ holdfast })
   })
-  afterEach(() => server.close())
+  afterEach(() => server.close({ closeHoldfast: true }))
 
   it.each(NAMES.filter((name) => LEFT_OUT[name] === undefined))(
     'says what %s says',
