@@ -49,7 +49,7 @@ export class Line implements ConnectionOwner {
   readonly #owner: LineOwner
   #state: ClientState = { name: 'connecting' }
   #connection: Connection | null = null
-  /** Of the last welcome; null before it, and where nobody may come back. */
+  /** How long to try to come back, by the last welcome; null where nobody may. */
   #graceMs: number | null = CLIENT_LIMITS.firstWelcomeMs
   #attempt = 0
   #giveUpAt = 0
@@ -148,8 +148,7 @@ export class Line implements ConnectionOwner {
   #welcome(welcome: Welcome): void {
     if (this.#state.name === 'live') return
     this.#cancelGiveUp()
-    const { reconnect, graceMs } = welcome.session
-    this.#graceMs = reconnect === 'none' || welcome.resume === null ? null : graceMs
+    this.#graceMs = graceOf(welcome)
     this.#connection?.keepAlive(welcome)
     this.#cancelStable = this.#platform.clock.after(CLIENT_LIMITS.stableMs, () => {
       this.#attempt = 0
@@ -225,4 +224,11 @@ export class Line implements ConnectionOwner {
     this.#state = state
     this.#owner.changed(state)
   }
+}
+
+/** A watcher attaches anew, so the session's policy is not about it; it tries as long as others. */
+function graceOf({ role, resume, session }: Welcome): number | null {
+  const { reconnect, graceMs } = session
+  if (role === 'watcher') return Math.max(graceMs, CLIENT_LIMITS.firstWelcomeMs)
+  return reconnect === 'none' || resume === null ? null : graceMs
 }

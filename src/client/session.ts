@@ -93,6 +93,8 @@ export class ClientSession {
   /** Its id, once it is known. */
   #id: string | undefined
   #resume: Resume | null = null
+  /** All that it had: a watcher gets another one with every connection. */
+  readonly #attachments = new Set<string>()
   /** The asks that the last welcome brought. */
   #brought: readonly Ask[] | null = null
   #isRestored = false
@@ -292,6 +294,7 @@ export class ClientSession {
   #welcomed(welcome: Welcome): void {
     const { session, attachment, resume, epoch } = welcome
     this.#welcome = welcome
+    this.#attachments.add(attachment)
     this.#id = session.id
     this.#resume = resume === null ? null : { attachment, token: resume }
     this.#isTaking = false
@@ -374,7 +377,7 @@ export class ClientSession {
       if (ask === null) return
       this.#handlers.emit('ask', ask)
     } else {
-      const own = event.outcome === 'answered' && event.by === this.attachment
+      const own = event.outcome === 'answered' && this.#attachments.has(event.by ?? '')
       this.#answers.settled(event.ask, own)
       if (!this.#asks.settled(event.ask)) return
     }

@@ -42,7 +42,7 @@ export type AskEvent =
   | ({ readonly type: 'ask.settled'; readonly ask: string; readonly turn: string } & AskOutcome)
 
 export type AskCommand =
-  | { readonly type: 'ask'; readonly ask: Omit<Ask, 'id'> }
+  | { readonly type: 'ask'; readonly ask: Omit<Ask, 'id'>; readonly at: number }
   /** `by`: the attachment that answers, or null for an answer that came without one. */
   | {
       readonly type: 'answer'
@@ -51,6 +51,8 @@ export type AskCommand =
       readonly by: string | null
     }
   | { readonly type: 'timeout'; readonly ask: string }
+  /** The time has come at which no client may be left to answer some ask (`unanswerableAt`). */
+  | { readonly type: 'unanswerable'; readonly at: number }
   /** The turn is about to stop: nobody waits for the answers any more. */
   | { readonly type: 'withdraw'; readonly turn: string }
 
@@ -75,19 +77,24 @@ export function checkAskSize(what: string, value: unknown, { askBytesMax }: Limi
 export function decideAsk(session: Session, command: AskCommand): readonly Draft[] {
   switch (command.type) {
     case 'ask':
-      return openAsk(session, command.ask)
+      return openAsk(session, command)
     case 'answer':
       return answerAsk(session, command)
     case 'timeout': {
       const ask = session.asks.find(({ id }) => id === command.ask)
       return ask === undefined ? [] : [settled(ask, { outcome: 'timed_out' })]
     }
+    case 'unanswerable':
+      return settleUnanswerable(session, session.attachments, command.at)
     case 'withdraw':
       return withdrawAsks(session, command.turn)
   }
 }
 
-function openAsk(session: Session, ask: Omit<Ask, 'id'>): readonly Draft[] {
+function openAsk(
+  session: Session,
+  { ask, at }: AskCommand & { readonly type: 'ask' },
+): readonly Draft[] {
   if (session.running?.id !== ask.turn) {
     throw new HoldfastError(
       'turn_over',
@@ -102,7 +109,7 @@ function openAsk(session: Session, ask: Omit<Ask, 'id'>): readonly Draft[] {
   }
   const id = `a${session.seq + 1}`
   const opened: Draft = { type: 'ask.opened', ask: id, ...ask }
-  const nobody = ask.onNobody === 'deny' && !session.attachments.some(answers(ask.kind))
+  const nobody = ask.onNobody === 'deny' && !session.attachments.some(counts(ask.kind, at))
   return nobody ? [opened, settled({ id, turn: ask.turn }, { outcome: 'nobody_to_ask' })] : [opened]
 }
 
@@ -137,18 +144,42 @@ export function withdrawAsks(session: Session, turn: string): readonly Draft[] {
     .map((ask) => settled(ask, { outcome: 'withdrawn' }))
 }
 
-/** The asks that nobody is left to answer once these attachments are all there is. */
+/** What decides whether an attachment counts as a client to ask. */
+export type Answerer = Pick<Attachment, 'role' | 'answers' | 'state' | 'answersUntil'>
+
+/** The asks that no client is left to answer once these attachments are all there is. */
 export function settleUnanswerable(
   session: Session,
-  attachments: readonly Pick<Attachment, 'answers'>[],
+  attachments: readonly Answerer[],
+  at: number,
 ): readonly Draft[] {
   return session.asks
-    .filter((ask) => ask.onNobody === 'deny' && !attachments.some(answers(ask.kind)))
+    .filter((ask) => ask.onNobody === 'deny' && !attachments.some(counts(ask.kind, at)))
     .map((ask) => settled(ask, { outcome: 'nobody_to_ask' }))
 }
 
-function answers(kind: string): (attachment: Pick<Attachment, 'answers'>) => boolean {
-  return (attachment) => attachment.answers.includes(kind)
+/**
+ * Whether it counts as a client to ask at that time: a driver that answers the kind, while it is
+ * connected and for a short time after a loss. A watcher never does.
+ */
+function counts(kind: string, at: number): (attachment: Answerer) => boolean {
+  return (attachment) => answersUntil(attachment, kind) > at
+}
+
+function answersUntil({ role, answers, state, answersUntil }: Answerer, kind: string): number {
+  if (role !== 'driver' || !answers.includes(kind)) return Number.NEGATIVE_INFINITY
+  return state === 'live' ? Number.POSITIVE_INFINITY : (answersUntil ?? Number.NEGATIVE_INFINITY)
+}
+
+/** When the first open ask has no client left that counts, if none comes back; null: never. */
+export function unanswerableAt({ asks, attachments }: Session): number | null {
+  let first = Number.POSITIVE_INFINITY
+  for (const { kind, onNobody } of asks) {
+    if (onNobody !== 'deny') continue
+    const times = attachments.map((attachment) => answersUntil(attachment, kind))
+    first = Math.min(first, Math.max(...times, Number.NEGATIVE_INFINITY))
+  }
+  return Number.isFinite(first) ? first : null
 }
 
 function settled({ id, turn }: { id: string; turn: string }, outcome: AskOutcome): Draft {

@@ -23,14 +23,25 @@ function session(...commands: readonly Command[]): Session {
   )
 }
 
-const attach = (attachment: string): Command => ({
-  ...{ type: 'attach', attachment, role: 'driver', answers: [], link: null, take: false, at: 0 },
+const attach = (attachment: string): Command & { type: 'attach' } => ({
+  ...{ type: 'attach', attachment, answers: [], link: null, take: false, at: 0 },
   token: `${attachment}1`,
 })
 const resume = (attachment: string): Command => ({
-  ...{ type: 'resume', attachment, answers: null },
+  ...{ type: 'resume', attachment, answers: null, at: 0 },
   ...{ shown: `${attachment}1`, token: `${attachment}2` },
 })
+
+const lose = (attachment: string, at: number): Command => ({
+  ...{ type: 'lose', attachment, epoch: 1, at, answerGraceMs: 5 },
+})
+const guest = (attachment: string, by: string): Command => ({ ...attach(attachment), link: by })
+const link = (id: string): Command => ({
+  ...{ type: 'link', at: 0 },
+  link: { id, scopes: ['talk'], digest: id, expiresAt: null, uses: null },
+})
+const many = (length: number, make: (n: number) => Command): readonly Command[] =>
+  Array.from({ length }, (_, n) => make(n))
 
 describe('clients that have their tokens', () => {
   const crowd = session(attach('a'), attach('b'), attach('c'), ...['a', 'b', 'c'].map(resume))
@@ -70,14 +81,73 @@ describe('clients that have their tokens', () => {
 })
 
 it('a guest whose place another guest needed is not told that it was continued elsewhere', () => {
-  const fresh = { scopes: ['watch'], digest: 'd', expiresAt: null, uses: null } as const
-  const guest = (_: unknown, n: number): Command => {
-    const role = { type: 'attach', role: 'watcher', answers: [], take: false, at: 0 } as const
-    return { ...role, attachment: `g${n}`, link: 'l', token: `g${n}1` }
-  }
-  const guests = Array.from({ length: STATE_LIMITS.attachmentsPerLinkMax + 1 }, guest)
-  const lose = { type: 'lose', attachment: 'g0', epoch: 1, at: 0 } as const
-  const opened: Command = { type: 'link', link: { id: 'l', ...fresh }, at: 0 }
-  const crowd = session(opened, ...guests.toSpliced(1, 0, lose))
+  const guests = many(STATE_LIMITS.attachmentsPerLinkMax + 1, (n) => guest(`g${n}`, 'l'))
+  const crowd = session(link('l'), ...guests.toSpliced(1, 0, lose('g0', 0)))
   expect(() => decide(crowd, resume('g0'))).toThrow('the attachment is over: crowded_out')
+})
+
+describe('a session that is full', () => {
+  const { attachmentsMax, attachmentsPerLinkMax, guestsMax } = STATE_LIMITS
+  const full = [...many(attachmentsMax, (n) => attach(`d${n}`))]
+  const endedBy = (before: Session, command: Command): readonly string[] =>
+    decide(before, command).flatMap((event) =>
+      event.type === 'attachment.ended' ? [event.attachment, event.reason] : [],
+    )
+
+  it('lets a driver in, in place of the one that was lost first', () => {
+    const crowd = session(...full, lose('d7', 20), lose('d9', 10), lose('d3', 30))
+    expect(endedBy(crowd, attach('new'))).toEqual(['d9', 'crowded_out'])
+  })
+
+  it('refuses a driver only if all that are there are connected', () => {
+    expect(() => decide(session(...full), attach('new'))).toThrow('too many attachments')
+  })
+
+  it('takes the place of a guest before that of a client without a link', () => {
+    const guests = [link('l'), guest('g', 'l'), lose('g', 50)]
+    const crowd = session(...guests, ...full.slice(1), lose('d9', 10))
+    expect(endedBy(crowd, attach('new'))).toEqual(['g', 'crowded_out'])
+  })
+
+  it('never lets a guest take the place of a client without a link', () => {
+    const crowd = session(link('l'), ...full, lose('d9', 10))
+    expect(() => decide(crowd, guest('g', 'l'))).toThrow('too many attachments')
+  })
+
+  it('keeps room for clients without a link, however many guests are connected', () => {
+    const links = many(guestsMax / attachmentsPerLinkMax + 1, (n) => link(`l${n}`))
+    const guests = many(guestsMax, (n) => guest(`g${n}`, `l${n % (links.length - 1)}`))
+    const crowd = session(...links, ...guests)
+    expect(() => decide(crowd, guest('more', `l${links.length - 1}`))).toThrow('too many')
+    expect(endedBy(crowd, attach('new'))).toEqual([])
+  })
+})
+
+describe('the log of 0.1.0', () => {
+  const stored = (type: string, body: object): SessionEvent =>
+    ({ type, seq: 0, at: 40, attachment: 'a', ...body }) as unknown as SessionEvent
+  const fold = (before: Session, ...events: readonly SessionEvent[]): Session =>
+    events.reduce((state, event) => evolve(state, { ...event, seq: state.seq + 1 }), before)
+  const opened = (role: string) => stored('attachment.opened', { role, answers: ['x'] })
+
+  it('has watchers, which end when the session is taken over', () => {
+    const before = fold(session(attach('d')), opened('watcher'))
+    const recover = { type: 'recover', at: 50, reason: 'node_lost', answerGraceMs: 5 } as const
+    expect(decide(before, recover)).toMatchObject([
+      { type: 'attachment.ended', attachment: 'a', reason: 'connection_lost' },
+      { type: 'attachment.detached', attachment: 'd', graceUntil: 1_050, answersUntil: 55 },
+    ])
+  })
+
+  it('closes a session that only watchers held', () => {
+    const recover = { type: 'recover', at: 50, reason: 'node_lost', answerGraceMs: 5 } as const
+    const events = decide(fold(session(), opened('watcher')), recover)
+    expect(events.map(({ type }) => type)).toEqual(['attachment.ended', 'session.closed'])
+  })
+
+  it('says nothing of the time for answers: a lost driver has the usual one', () => {
+    const lost = stored('attachment.detached', { graceUntil: 90_000 })
+    const { attachments } = fold(session(), opened('driver'), lost)
+    expect(attachments).toMatchObject([{ state: 'detached', answersUntil: 30_040 }])
+  })
 })

@@ -5,7 +5,7 @@
  * only digests are kept. A token is good until the client has confirmed the one that replaced it.
  * Each connection of an attachment has an epoch; what an older one says is dropped.
  */
-import { settleUnanswerable } from './asks.ts'
+import { settleUnanswerable, type Answerer } from './asks.ts'
 import { positionOf, type Crowd } from './crowd.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
@@ -15,7 +15,10 @@ import { closeSession, type Draft, type Folding, type Session } from './session.
 export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
 export type ReconnectPolicy = (typeof RECONNECT_POLICIES)[number]
 
-/** A driver takes turns; an exclusive session has at most one. A watcher only looks on. */
+/**
+ * A driver takes part; an exclusive session has at most one. A watcher only looks on, and is not
+ * recorded (`watchers.ts`): only logs that 0.1.0 began have attachments with that role.
+ */
 export const ROLES = ['driver', 'watcher'] as const
 export type Role = (typeof ROLES)[number]
 
@@ -28,6 +31,8 @@ export type Attachment = {
   readonly state: 'live' | 'detached'
   /** When a detached one ends for good. */
   readonly graceUntil: number | null
+  /** Until when a detached one still counts as a client that answers asks. */
+  readonly answersUntil: number | null
   /** How often it has connected. */
   readonly epoch: number
   /**
@@ -60,6 +65,8 @@ export type AttachmentEvent =
       readonly type: 'attachment.detached'
       readonly attachment: string
       readonly graceUntil: number
+      /** Absent in logs of 0.1.0. */
+      readonly answersUntil?: number
     }
   | {
       readonly type: 'attachment.resumed'
@@ -82,7 +89,6 @@ export type AttachmentCommand =
       readonly type: 'attach'
       /** Fresh and unguessable (I6). */
       readonly attachment: string
-      readonly role: Role
       readonly answers: readonly string[]
       readonly token: string | null
       /** Looked at when this is decided: a link may be used up or revoked just before. */
@@ -97,6 +103,7 @@ export type AttachmentCommand =
       readonly attachment: string
       readonly epoch: number
       readonly at: number
+      readonly answerGraceMs: number
     }
   | {
       readonly type: 'resume'
@@ -106,11 +113,17 @@ export type AttachmentCommand =
       /** Digests of the token shown and of the next one; null for a holder without tokens. */
       readonly shown: string | null
       readonly token: string | null
+      readonly at: number
     }
   /** These clients have the tokens of these connections. */
   | { readonly type: 'confirm'; readonly clients: readonly Connected[] }
   /** Ends for good, with a goodbye. */
-  | { readonly type: 'leave'; readonly attachment: string; readonly reason: string }
+  | {
+      readonly type: 'leave'
+      readonly attachment: string
+      readonly reason: string
+      readonly at: number
+    }
   /** This grace time is over; nothing happens if it came back, and perhaps was lost anew. */
   | { readonly type: 'lapse'; readonly attachment: string; readonly graceUntil: number }
 
@@ -119,31 +132,31 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
     case 'attach':
       return openAttachment(session, command)
     case 'lose': {
-      const { attachment: id, epoch, at } = command
-      const held = attachmentIn(session, id)
-      return held?.epoch === epoch ? loseConnections(session, [held], at) : []
+      const held = attachmentIn(session, command.attachment)
+      return held?.epoch === command.epoch ? loseConnections(session, [held], command) : []
     }
     case 'resume':
       return resumeAttachment(session, command)
     case 'confirm':
       return confirmTokens(session, command.clients)
     case 'leave':
-      return endAttachments(session, [find(session, command.attachment)], command.reason)
+      return endAttachments(session, [find(session, command.attachment)], command)
     case 'lapse': {
-      const held = attachmentIn(session, command.attachment)
-      if (held?.graceUntil !== command.graceUntil) return []
-      return endAttachments(session, [held], 'grace_over')
+      const { attachment: id, graceUntil: at } = command
+      const held = attachmentIn(session, id)
+      if (held?.graceUntil !== at) return []
+      return endAttachments(session, [held], { reason: 'grace_over', at })
     }
   }
 }
 
 function openAttachment(
   session: Session,
-  { attachment, role, answers, token, link, at, take }: AttachmentCommand & { type: 'attach' },
+  { attachment, answers, token, link, at, take }: AttachmentCommand & { type: 'attach' },
 ): readonly Draft[] {
   if (link !== null) usableLink(session, { id: link }, at)
   const crowded = makeRoom(session, link)
-  const others = session.exclusive && role === 'driver' ? drivers(session) : []
+  const others = session.exclusive ? drivers(session) : []
   if (!take && others.some(({ state }) => state === 'live')) {
     throw new HoldfastError('in_use', `session ${session.id} is in use elsewhere`)
   }
@@ -154,26 +167,47 @@ function openAttachment(
     {
       type: 'attachment.opened',
       attachment,
-      role,
+      role: 'driver',
       answers,
       ...(token === null ? {} : { token }),
       ...(link === null ? {} : { link }),
     },
-    ...settleUnanswerable(session, [...left, { answers }]),
+    ...settleUnanswerable(session, [...left, connected(answers)], at),
   ]
 }
 
+function connected(answers: readonly string[]): Answerer {
+  return { role: 'driver', answers, state: 'live', answersUntil: null }
+}
+
 /**
- * Those that have to go for one more. A link lets in only so many: who comes and goes by it again
- * and again takes its own places, and never those of others.
+ * The attachments that end so that one more finds room: always detached ones. Those of the same
+ * link go first, then other guests, then any; of each the one that was lost first. A guest, who
+ * came in by a link, never takes the place of a client that did not.
  */
 function makeRoom(session: Session, link: string | null): readonly Attachment[] {
-  const { attachmentsMax, attachmentsPerLinkMax } = STATE_LIMITS
-  const ours = link === null ? [] : session.attachments.filter((held) => held.link === link)
-  if (ours.length < attachmentsPerLinkMax && session.attachments.length < attachmentsMax) return []
-  const away = ours.find(({ state }) => state === 'detached')
-  if (away !== undefined) return [away]
+  const { attachments } = session
+  const { attachmentsMax, guestsMax, attachmentsPerLinkMax } = STATE_LIMITS
+  const guests = attachments.filter((held) => held.link !== undefined)
+  const ours = guests.filter((held) => held.link === link)
+  const isFull = attachments.length >= attachmentsMax
+  const isFullOfGuests = link !== null && guests.length >= guestsMax
+  const isFullOfOurs = ours.length >= attachmentsPerLinkMax
+  if (!isFull && !isFullOfGuests && !isFullOfOurs) return []
+  const away = lostFirst(ours) ?? (isFullOfOurs ? null : lostFirst(guests))
+  const gone = away ?? (link === null ? lostFirst(attachments) : null)
+  if (gone !== null) return [gone]
   throw new HoldfastError('too_many', `session ${session.id} has too many attachments`)
+}
+
+/** They have the same grace time, so the one that ends first was lost first. */
+function lostFirst(attachments: readonly Attachment[]): Attachment | null {
+  let first: Attachment | null = null
+  for (const held of attachments) {
+    if (held.graceUntil === null) continue
+    if (first === null || held.graceUntil < (first.graceUntil ?? 0)) first = held
+  }
+  return first
 }
 
 function drivers(session: Session): readonly Attachment[] {
@@ -197,23 +231,21 @@ export function mayComeBack(session: Session): boolean {
 export function loseConnections(
   session: Session,
   lost: readonly Attachment[],
-  at: number,
+  { at, answerGraceMs }: { readonly at: number; readonly answerGraceMs: number },
 ): readonly Draft[] {
-  if (!mayComeBack(session)) return endAttachments(session, lost, 'connection_lost')
+  if (!mayComeBack(session)) return endAttachments(session, lost, { reason: 'connection_lost', at })
+  const graceUntil = at + session.graceMs
+  const answersUntil = Math.min(graceUntil, at + answerGraceMs)
   return lost
     .filter(({ state }) => state === 'live')
-    .map(({ id }) => ({
-      type: 'attachment.detached',
-      attachment: id,
-      graceUntil: at + session.graceMs,
-    }))
+    .map(({ id }) => ({ type: 'attachment.detached', attachment: id, graceUntil, answersUntil }))
 }
 
 function resumeAttachment(
   session: Session,
   command: AttachmentCommand & { type: 'resume' },
 ): readonly Draft[] {
-  const { attachment: id, shown, token, answers } = command
+  const { attachment: id, shown, token, answers, at } = command
   const attachment = findByToken(session, id, shown)
   if (attachment.state === 'detached' && !mayComeBack(session)) {
     throw new HoldfastError('work_started', 'work has started: this attachment cannot come back')
@@ -227,7 +259,7 @@ function resumeAttachment(
       ...(token === null ? {} : { token }),
       ...(shown === null ? {} : { shown }),
     },
-    ...(answers === null ? [] : settleWithout(session, attachment, answers)),
+    ...(answers === null ? [] : settleWithout(session, attachment, { answers, at })),
   ]
 }
 
@@ -235,11 +267,11 @@ function resumeAttachment(
 function settleWithout(
   session: Session,
   attachment: Attachment,
-  answers: readonly string[],
+  { answers, at }: { readonly answers: readonly string[]; readonly at: number },
 ): readonly Draft[] {
   if (session.asks.length === 0) return []
   const others = session.attachments.filter((held) => held !== attachment)
-  return settleUnanswerable(session, [...others, { answers }])
+  return settleUnanswerable(session, [...others, connected(answers)], at)
 }
 
 function confirmTokens(session: Session, clients: readonly Connected[]): readonly Draft[] {
@@ -281,7 +313,7 @@ function fits(tokens: readonly string[], shown: string | null): boolean {
 export function endAttachments(
   session: Session,
   gone: readonly Attachment[],
-  reason: string,
+  { reason, at }: { readonly reason: string; readonly at: number },
 ): readonly Draft[] {
   if (gone.length === 0) return []
   const left = session.attachments.filter((attachment) => !gone.includes(attachment))
@@ -289,7 +321,7 @@ export function endAttachments(
   if (left.length === 0 && session.reconnect !== 'reopen') {
     return [...events, ...closeSession({ ...session, attachments: [] }, 'last_holder_left')]
   }
-  return [...events, ...settleUnanswerable(session, left)]
+  return [...events, ...settleUnanswerable(session, left, at)]
 }
 
 function ended({ id }: Attachment, reason: string): Draft {
@@ -311,7 +343,11 @@ function unknownAttachment(): HoldfastError {
   return new HoldfastError('attachment_unknown', 'there is no such attachment')
 }
 
-export function foldAttachment(session: Folding, event: AttachmentEvent, crowd: Crowd): void {
+export function foldAttachment(
+  session: Folding,
+  event: AttachmentEvent & { readonly at: number },
+  crowd: Crowd,
+): void {
   if (event.type === 'attachment.opened') return foldOpened(session, event, crowd)
   if (event.type === 'attachment.confirmed') {
     return foldConfirmed(session, confirmedIn(event), crowd)
@@ -341,7 +377,8 @@ function foldOpened(
   const { attachment: id, role, answers, token, link } = event
   const { attachments } = session
   const tokens = token === undefined ? [] : [token]
-  const fresh = { state: 'live', graceUntil: null, epoch: 1, tokens, retired: null } as const
+  const present = { state: 'live', graceUntil: null, answersUntil: null } as const
+  const fresh = { ...present, epoch: 1, tokens, retired: null }
   const by = link === undefined ? {} : { link }
   const opened = { id, role, answers, ...fresh, ...by }
   session.attachments = crowd.put(attachments, attachments.length, opened)
@@ -369,15 +406,21 @@ function foldConfirmed(session: Folding, confirmed: readonly string[], crowd: Cr
 
 function changes(
   { answers: before }: Attachment,
-  event: AttachmentEvent & { type: 'attachment.detached' | 'attachment.resumed' },
+  event: AttachmentEvent & {
+    readonly type: 'attachment.detached' | 'attachment.resumed'
+    readonly at: number
+  },
 ): Partial<Attachment> {
   switch (event.type) {
-    case 'attachment.detached':
-      return { state: 'detached', graceUntil: event.graceUntil }
+    case 'attachment.detached': {
+      const { graceUntil, at } = event
+      const { answersUntil = Math.min(graceUntil, at + STATE_LIMITS.answerGraceMs) } = event
+      return { state: 'detached', graceUntil, answersUntil }
+    }
     case 'attachment.resumed': {
       const { epoch, answers = before, token, shown } = event
       const good = [token, shown].filter((digest) => digest !== undefined)
-      return { state: 'live', graceUntil: null, epoch, answers, tokens: good }
+      return { state: 'live', graceUntil: null, answersUntil: null, epoch, answers, tokens: good }
     }
   }
 }

@@ -337,7 +337,9 @@ export class Authority implements Holder {
   async stop(): Promise<void> {
     this.#draining = true
     this.#sweeper.stop()
-    const recover = { type: 'recover', at: this.clock.now(), reason: 'shutdown' } as const
+    const { answerGraceMs } = this.limits
+    const shutdown = { at: this.clock.now(), reason: 'shutdown', answerGraceMs }
+    const recover = { type: 'recover', ...shutdown } as const
     const live = [...this.#held.values()].map((held) => held.live)
     await Promise.all(
       live.map(async (session) => {

@@ -4,8 +4,14 @@ import type { Attachment } from './attachments.ts'
 import { Crowd, positionOf } from './crowd.ts'
 
 function attachment(id: string, epoch = 1): Attachment {
-  const fixed = { answers: [], tokens: [], retired: null, graceUntil: null } as const
-  return { id, role: 'watcher', state: 'live', epoch, ...fixed }
+  const fixed = {
+    answers: [],
+    tokens: [],
+    retired: null,
+    graceUntil: null,
+    answersUntil: null,
+  } as const
+  return { id, role: 'driver', state: 'live', epoch, ...fixed }
 }
 
 describe('a crowd', () => {

@@ -32,6 +32,7 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'attachment.confirmed': { ignorable: false },
   'attachment.ended': { ignorable: false },
   'link.created': { ignorable: false },
+  'link.used': { ignorable: false },
   'link.revoked': { ignorable: false },
 }
 

@@ -42,10 +42,18 @@ export type {
   RunnerSession,
   RunnerTurn,
 } from './runner.ts'
-export { decide, evolve, type Command, type Session, type SessionEvent } from './session.ts'
+export {
+  closedError,
+  decide,
+  evolve,
+  type Command,
+  type Session,
+  type SessionEvent,
+} from './session.ts'
 export {
   AttachmentHandle,
   SessionHandle,
+  WatcherHandle,
   type AttachOptions,
   type FollowOptions,
   type LinkOptions,
@@ -66,3 +74,4 @@ export type {
 } from './store.ts'
 export { TurnHandle, type Admission } from './turn-handle.ts'
 export type { Input, TurnEnd, TurnError, TurnRecord, TurnState } from './turns.ts'
+export { isWatcherId } from './watchers.ts'

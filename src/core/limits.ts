@@ -19,11 +19,17 @@ export const STATE_LIMITS = {
   /** Asks that wait for an answer, and attachments, per session. */
   asksMax: 64,
   attachmentsMax: 1_024,
+  /** Of them, those that came in by links. */
+  guestsMax: 512,
   /** Ended attachments whose reason is remembered, and links, per session. */
   tombstonesMax: 32,
   linksMax: 64,
   /** Attachments made by one link. */
   attachmentsPerLinkMax: 64,
+  /** Uses of one link whose watchers may come back without another one: the newest. */
+  linkUsesMax: 64,
+  /** `answerGraceMs` of an attachment that was lost under 0.1.0. */
+  answerGraceMs: 30_000,
   /** Inputs that were collected in one queued turn, in characters. */
   collectedCharsMax: 1_048_576,
   /** The backend's own session id, in characters. */
@@ -61,6 +67,11 @@ export const LIMITS = {
   graceMs: 30_000,
   reopenGraceMs: 600_000,
   graceMsMax: 86_400_000,
+  /** How long a lost attachment still counts as a client that answers asks. */
+  answerGraceMs: 30_000,
+  /** Watchers of one session, and of them those that came in by one link. */
+  watchersMax: 1_024,
+  watchersPerLinkMax: 64,
   /** How long an idle session lives under `reopen`. */
   ttlMs: 30 * 86_400_000,
   ttlMsMax: 3_650 * 86_400_000,

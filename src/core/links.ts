@@ -15,20 +15,37 @@ export type Link = {
   readonly expiresAt: number | null
   /** How many more attachments it may make, or null for any number. */
   readonly uses: number | null
+  /** The newest uses by watchers: each lets its watcher in again, without another use. */
+  readonly usedBy?: readonly string[]
 }
 
 export type LinkEvent =
-  | ({ readonly type: 'link.created'; readonly link: string } & Omit<Link, 'id'>)
+  | ({ readonly type: 'link.created'; readonly link: string } & Omit<Link, 'id' | 'usedBy'>)
+  /** A watcher came in by a link that counts its uses: all that is recorded of a watcher. */
+  | { readonly type: 'link.used'; readonly link: string; readonly use: string }
   | { readonly type: 'link.revoked'; readonly link: string; readonly reason?: 'expired' }
 
 export type LinkCommand =
   | { readonly type: 'link'; readonly link: Link; readonly at: number }
-  | { readonly type: 'unlink'; readonly link: string; readonly reason?: 'expired' }
+  | {
+      readonly type: 'unlink'
+      readonly link: string
+      readonly at: number
+      readonly reason?: 'expired'
+    }
+  /** A watcher comes in, by a link or not. `use`: fresh, or one that it came in by before. */
+  | {
+      readonly type: 'watch'
+      readonly link: string | null
+      readonly use: string
+      readonly at: number
+    }
 
 export function decideLink(session: Session, command: LinkCommand): readonly Draft[] {
+  if (command.type === 'watch') return useLink(session, command)
   if (command.type === 'unlink') {
     const known = session.links.some(({ id }) => id === command.link)
-    return known ? revoke(session, command.link, command.reason) : []
+    return known ? revoke(session, command) : []
   }
   // One that somebody came in by ends by its own clock, and that client with it.
   const inUse = (id: string): boolean => session.attachments.some(({ link }) => link === id)
@@ -45,12 +62,30 @@ export function decideLink(session: Session, command: LinkCommand): readonly Dra
 }
 
 /** With the link goes all that it opened: who came in by it is out. */
-function revoke(session: Session, link: string, reason?: 'expired'): readonly Draft[] {
+function revoke(
+  session: Session,
+  { link, at, reason }: LinkCommand & { readonly type: 'unlink' },
+): readonly Draft[] {
   const opened = session.attachments.filter((attachment) => attachment.link === link)
   return [
     { type: 'link.revoked', link, ...(reason === undefined ? {} : { reason }) },
-    ...endAttachments(session, opened, reason === undefined ? 'link_revoked' : 'link_expired'),
+    ...endAttachments(session, opened, { reason: reasonOf(reason), at }),
   ]
+}
+
+/** Why those that came in by a link are out. */
+export function reasonOf(reason: 'expired' | undefined): string {
+  return reason === undefined ? 'link_revoked' : 'link_expired'
+}
+
+function useLink(
+  session: Session,
+  { link, use, at }: LinkCommand & { readonly type: 'watch' },
+): readonly Draft[] {
+  if (link === null) return []
+  const { uses, usedBy = [] } = usableLink(session, { id: link, use }, at)
+  if (uses === null || usedBy.includes(use)) return []
+  return [{ type: 'link.used', link, use }]
 }
 
 function isExpired({ expiresAt }: Link, at: number): boolean {
@@ -60,11 +95,18 @@ function isExpired({ expiresAt }: Link, at: number): boolean {
 /** The link of this digest or id, if it is good now; a stranger does not learn why it is not. */
 export function usableLink(
   session: Session,
-  { id, digest }: { readonly id?: string; readonly digest?: string },
+  shown: {
+    readonly id?: string
+    readonly digest?: string
+    /** What a watcher came in by before. */
+    readonly use?: string | undefined
+  },
   at: number,
 ): Link {
+  const { id, digest, use = '' } = shown
   const link = session.links.find((link) => link.digest === digest || link.id === id)
-  if (link === undefined || isExpired(link, at) || link.uses === 0) {
+  const isUsedUp = link?.uses === 0 && link.usedBy?.includes(use) !== true
+  if (link === undefined || isExpired(link, at) || isUsedUp) {
     throw new HoldfastError('unauthorized', 'the link is unknown, used up or no longer valid')
   }
   return link
@@ -75,13 +117,17 @@ export function foldLink(session: Folding, event: LinkEvent): void {
     session.links = session.links.filter(({ id }) => id !== event.link)
     return
   }
+  if (event.type === 'link.used') return foldLinkUse(session, event.link, event.use)
   const { link: id, digest, scopes, expiresAt, uses } = event
   session.links = [...session.links, { id, digest, scopes, expiresAt, uses }]
 }
 
-/** An attachment was made with it. */
-export function foldLinkUse(session: Folding, id: string): void {
-  session.links = session.links.map((link) =>
-    link.id === id && link.uses !== null ? { ...link, uses: link.uses - 1 } : link,
-  )
+/** An attachment was made with it, or a watcher came in. */
+export function foldLinkUse(session: Folding, id: string, use?: string): void {
+  session.links = session.links.map((link) => {
+    if (link.id !== id || link.uses === null) return link
+    const uses = link.uses - 1
+    if (use === undefined) return { ...link, uses }
+    return { ...link, uses, usedBy: [...(link.usedBy ?? []), use].slice(-STATE_LIMITS.linkUsesMax) }
+  })
 }

@@ -6,7 +6,7 @@
  * its `ask.settled`, or with the hold. I9: `session.closed` settles all there is, and the hold
  * ends.
  */
-import { askOf, outcomeOf, type AskOutcome, type Question } from './asks.ts'
+import { askOf, outcomeOf, unanswerableAt, type AskOutcome, type Question } from './asks.ts'
 import type { Connected } from './attachments.ts'
 import { Alarms } from './alarms.ts'
 import type { Clock, Digest } from './clock.ts'
@@ -17,6 +17,7 @@ import { asHoldfastError, type HoldfastError } from './errors.ts'
 import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
 import { readTurn } from './history.ts'
+import { reasonOf } from './links.ts'
 import { combine, Lane, type LaneEntry, type Member, type QueuedEntry } from './lanes.ts'
 import { Ledger, type Batch, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
@@ -25,6 +26,7 @@ import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
 import { inputText, isTerminal, recordTurn, turnOfKeys, type TurnRecord } from './turns.ts'
+import { Watchers, type Watcher } from './watchers.ts'
 
 /** What a held session needs from its authority. */
 export interface Holder {
@@ -44,6 +46,9 @@ export interface Holder {
   released(session: LiveSession, why: HoldfastError): void
 }
 
+/** What the alarm is about that settles asks which no client is left to answer. */
+const UNANSWERABLE = 'unanswerable'
+
 type Waiter = {
   readonly resolve: (record: TurnRecord) => void
   readonly reject: (error: unknown) => void
@@ -53,6 +58,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   readonly id: string
   readonly lane = new Lane()
   readonly holder: Holder
+  readonly watchers: Watchers
   /** What waits in front, and has told the turn that runs to stop. */
   #interruptedBy: LaneEntry | null = null
   readonly #ledger: Ledger
@@ -75,6 +81,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     const { store, commits, clock, limits, digest } = holder
     this.id = state.session.id
     this.holder = holder
+    this.watchers = new Watchers(this.id, limits)
     this.#feed = new Feed(this.id, state.session.seq, store, limits, clock)
     this.#alarms = new Alarms(clock, (command) => this.post(command))
     this.#ledger = new Ledger(this, state, { commits, clock, limits, digest })
@@ -101,7 +108,7 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   /** Nothing happens in it and nobody looks at it. */
   get idle(): boolean {
-    if (this.busy || !this.#ledger.idle) return false
+    if (this.busy || !this.#ledger.idle || this.watchers.count > 0) return false
     return this.session.attachments.length === 0 && this.#feed.followers === 0
   }
 
@@ -112,6 +119,19 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   post(command: Command): Promise<readonly SessionEvent[]> {
     return this.#ledger.post(command)
+  }
+
+  /** Lets a watcher in; in order with what happens to the link that it comes in by. */
+  watch(watcher: Watcher): Promise<unknown> {
+    const { id, link, use } = watcher
+    const enter = (): Command => {
+      this.watchers.add(watcher)
+      return { type: 'watch', link, use, at: this.holder.clock.now() }
+    }
+    return this.#ledger.post(enter).catch((refusal: unknown) => {
+      this.watchers.remove(id)
+      throw refusal
+    })
   }
 
   /** This client has its token. All who say so while an append is under way are recorded as one. */
@@ -175,7 +195,8 @@ export class LiveSession implements LedgerOwner, RunHost {
     for (const { id, expiresAt } of this.session.queued) this.#expireLater(id, expiresAt, at)
     for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil, at)
     for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt, at)
-    await this.post({ type: 'recover', at, reason })
+    const { answerGraceMs } = this.holder.limits
+    await this.post({ type: 'recover', at, reason, answerGraceMs })
   }
 
   follow(
@@ -282,14 +303,17 @@ export class LiveSession implements LedgerOwner, RunHost {
       case 'link.created':
         return this.#unlinkLater(event.link, event.expiresAt, event.at)
       case 'link.revoked':
-        return this.#alarms.cancel(event.link)
+        return this.#unlinked(event.link, reasonOf(event.reason))
       default:
         if ('turn' in event && isTerminal(event)) this.#endTurn(event.turn)
     }
   }
 
   settled(): void {
-    if (this.session.closed === null) return this.interruptIfDue()
+    if (this.session.closed === null) {
+      this.#settleUnanswerableLater()
+      return this.interruptIfDue()
+    }
     this.holder.counters.sessionsClosed += 1
     this.#feed.end()
     this.#ledger.lose(closedError(this.session))
@@ -300,6 +324,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#run?.abandon(error)
     this.#run = null
     this.#alarms.clear()
+    this.watchers.clear()
     for (const member of this.lane.clearWaiting()) member.refuse(error)
     for (const { reject } of [...this.#waiters.values()].flat()) reject(error)
     this.#waiters.clear()
@@ -372,7 +397,8 @@ export class LiveSession implements LedgerOwner, RunHost {
       const opened = ([event]: readonly SessionEvent[]): void => {
         if (event?.type === 'ask.opened') this.#asking.set(event.ask, resolve)
       }
-      this.#ledger.send({ type: 'ask', ask }, () => undefined, reject, opened)
+      const command = { type: 'ask', ask, at: clock.now() } as const
+      this.#ledger.send(command, () => undefined, reject, opened)
     })
   }
 
@@ -388,6 +414,14 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#alarms.set(ask, at, now, { type: 'timeout', ask })
   }
 
+  /** A client that was lost counts as one to ask for a while, and then no more. */
+  #settleUnanswerableLater(): void {
+    const at = unanswerableAt(this.session)
+    if (at === null) return this.#alarms.cancel(UNANSWERABLE)
+    const command = { type: 'unanswerable', at } as const
+    this.#alarms.set(UNANSWERABLE, at, this.holder.clock.now(), command)
+  }
+
   #expireLater(turn: string, at: number | null, now: number): void {
     this.#alarms.set(turn, at, now, { type: 'finish', turn, end: { state: 'expired' } })
   }
@@ -397,6 +431,12 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   #unlinkLater(link: string, at: number | null, now: number): void {
-    this.#alarms.set(link, at, now, { type: 'unlink', link, reason: 'expired' })
+    const command = { type: 'unlink', link, at: at ?? 0, reason: 'expired' } as const
+    this.#alarms.set(link, at, now, command)
+  }
+
+  #unlinked(link: string, reason: string): void {
+    this.#alarms.cancel(link)
+    for (const { id } of this.watchers.removeBy(link)) this.holder.attachmentEnded(id, reason)
   }
 }

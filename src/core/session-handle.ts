@@ -16,6 +16,7 @@ import type { ReadResult } from './store.ts'
 import { newToken, tokenDigest } from './tokens.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
 import type { Input, TurnRecord } from './turns.ts'
+import { watcherId } from './watchers.ts'
 
 export type FollowOptions = {
   /** After this event; 0 is the beginning. */
@@ -25,6 +26,8 @@ export type FollowOptions = {
   readonly signal?: StopSignal
   /** Events about attachments and links too, as is usual. */
   readonly presence?: boolean
+  /** For this watcher: throws `not_owner` if the session's owner does not know it any more. */
+  readonly watcher?: string
 }
 
 export class SessionHandle {
@@ -102,8 +105,11 @@ export class SessionHandle {
 
   /** The same, known to be there. For doors. */
   async openFeed(options: FollowOptions = {}): Promise<AsyncGenerator<readonly FeedItem[]>> {
-    const { after = 0, afterDelta = 0, signal, presence = true } = options
+    const { after = 0, afterDelta = 0, signal, presence = true, watcher } = options
     const live = await this.#openUnlessClosed()
+    if (live !== null && watcher !== undefined && !live.watchers.has(watcher)) {
+      throw new HoldfastError('not_owner', `session ${this.id} was let go: ask again`)
+    }
     // The log may be ahead of what is known here; it alone can tell that there is no such place.
     if (live === null || after > live.session.seq) await this.read(after, 0)
     if (live === null) return this.#closedFeed(after, presence)
@@ -153,18 +159,17 @@ export class SessionHandle {
 
   /** Holds the session open for a client and says which kinds of ask it answers. */
   async attach(options: AttachOptions = {}): Promise<AttachmentHandle> {
-    const { role = 'driver', answers = [], take = false, resumable = false } = options
+    if (options.role === 'watcher') return this.#watch(options)
+    const { answers = [], take = false, resumable = false } = options
     const live = await this.#authority.open(this.id)
     const attachment = this.#authority.entropy.id()
     const token = resumable ? newToken(this.#authority) : null
     const now = this.#authority.clock.now()
-    const shownLink = this.#linkOf(options)
-    const link = shownLink === null ? null : usableLink(live.session, shownLink, now).id
+    const link = this.#linkOf(live, options)?.id ?? null
     const shown = token === null ? null : tokenDigest(this.#authority, 'resume', this.id, token)
     await live.post({
       type: 'attach',
       attachment,
-      role,
       answers,
       take,
       token: shown,
@@ -174,9 +179,28 @@ export class SessionHandle {
     return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch: 1, token })
   }
 
-  #linkOf({ link, likewise }: AttachOptions): { id?: string; digest?: string } | null {
-    if (link !== undefined) return { digest: tokenDigest(this.#authority, 'link', this.id, link) }
-    return likewise?.link === undefined ? null : { id: likewise.link }
+  /** Looks on: nothing is recorded, unless a link counts its uses. */
+  async #watch(options: AttachOptions): Promise<AttachmentHandle> {
+    const live = await this.#authority.open(this.id)
+    const id = watcherId(this.#authority.entropy.id())
+    const link = this.#linkOf(live, options)
+    const use = link?.usedBy?.find((known) => known === options.use) ?? id
+    await live.watch({ id, link: link?.id ?? null, use })
+    return new WatcherHandle(this.#authority, live, { id, token: use })
+  }
+
+  /** The watcher that came in by this use of a link, if it is there. */
+  async watcherOf(use: string): Promise<string | null> {
+    return (await this.#authority.open(this.id)).watchers.byUse(use)?.id ?? null
+  }
+
+  #linkOf({ session }: LiveSession, { link, likewise, use }: AttachOptions): Link | null {
+    const now = this.#authority.clock.now()
+    if (link !== undefined) {
+      const digest = tokenDigest(this.#authority, 'link', this.id, link)
+      return usableLink(session, { digest, use }, now)
+    }
+    return likewise?.link === undefined ? null : usableLink(session, { id: likewise.link }, now)
   }
 
   /** Takes a lost attachment up again, by the token of its last connection; it gets a new one. */
@@ -190,7 +214,8 @@ export class SessionHandle {
     const [shown, fresh] = [token, next].map((text) =>
       tokenDigest(this.#authority, 'resume', this.id, text),
     ) as [string, string]
-    const command = { type: 'resume', attachment, answers, shown, token: fresh } as const
+    const at = this.#authority.clock.now()
+    const command = { type: 'resume', attachment, answers, shown, token: fresh, at } as const
     const [event] = await live.post(command)
     const epoch = event?.type === 'attachment.resumed' ? event.epoch : 0
     return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch, token: next })
@@ -226,11 +251,11 @@ export class SessionHandle {
     return { ...link, token }
   }
 
-  /** The link of a token, if it is good; throws `unauthorized` if not. */
-  async link(token: string): Promise<Link> {
+  /** The link of a token, if it is good, or the use of it; throws `unauthorized` if not. */
+  async link(token: string, use?: string): Promise<Link> {
     const session = await this.state()
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
-    const link = usableLink(session, { digest }, this.#authority.clock.now())
+    const link = usableLink(session, { digest, use }, this.#authority.clock.now())
     // Only who holds a link is told that it is over with its session.
     if (session.closed !== null) throw closedError(session)
     return link
@@ -239,7 +264,7 @@ export class SessionHandle {
   /** Nobody can attach by this link any more, and who came in by it is out. */
   async revokeLink(link: string): Promise<void> {
     const live = await this.#authority.open(this.id)
-    await live.post({ type: 'unlink', link })
+    await live.post({ type: 'unlink', link, at: this.#authority.clock.now() })
   }
 
   /** Closes the session for good: what is pending is settled, nothing is delivered any more. */
@@ -265,6 +290,8 @@ export type AttachOptions = {
   readonly link?: string
   /** By the same link as this one, if it came in by a link. */
   readonly likewise?: Pick<Attachment, 'link'>
+  /** The use of the link that this watcher came in by before: it needs no other. */
+  readonly use?: string | undefined
 }
 
 export type LinkOptions = {
@@ -321,15 +348,17 @@ export class AttachmentHandle {
   async lose(): Promise<void> {
     const at = this.#authority.clock.now()
     const { id, epoch } = this
-    await (await this.#live()).post({ type: 'lose', attachment: id, epoch, at })
+    const { answerGraceMs } = this.#authority.limits
+    const command = { type: 'lose', attachment: id, epoch, at, answerGraceMs } as const
+    await (await this.#live()).post(command)
   }
 
   /** The client is back within the grace time. For one without a token. */
   async resume(): Promise<void> {
     const live = await this.#live()
-    const { id: attachment } = this
-    const back = { type: 'resume', attachment, answers: null, shown: null, token: null } as const
-    const [event] = await live.post(back)
+    const at = this.#authority.clock.now()
+    const back = { answers: null, shown: null, token: null, at }
+    const [event] = await live.post({ type: 'resume', attachment: this.id, ...back })
     if (event?.type === 'attachment.resumed') this.#epoch = event.epoch
   }
 
@@ -340,7 +369,8 @@ export class AttachmentHandle {
 
   /** The client said goodbye. */
   async leave(reason = 'left'): Promise<void> {
-    await (await this.#live()).post({ type: 'leave', attachment: this.id, reason })
+    const at = this.#authority.clock.now()
+    await (await this.#live()).post({ type: 'leave', attachment: this.id, reason, at })
   }
 
   async answer(ask: string, answer: unknown): Promise<void> {
@@ -351,4 +381,34 @@ export class AttachmentHandle {
   #live(): Promise<LiveSession> {
     return this.#authority.open(this.session)
   }
+}
+
+/** A client that only looks on. It ends with its connection, whichever way that ends. */
+export class WatcherHandle extends AttachmentHandle {
+  readonly #live: LiveSession
+
+  constructor(
+    authority: Authority,
+    live: LiveSession,
+    { id, token }: { readonly id: string; readonly token: string },
+  ) {
+    super(authority, live.id, { id, epoch: 1, token })
+    this.#live = live
+  }
+
+  /** The session's owner still knows it. */
+  get isHere(): boolean {
+    return this.#live.watchers.has(this.id)
+  }
+
+  override async lose(): Promise<void> {
+    this.#live.watchers.remove(this.id)
+  }
+
+  override async leave(): Promise<void> {
+    await this.lose()
+  }
+
+  /** It has no token that would have to be confirmed. */
+  override async confirm(): Promise<void> {}
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { unanswerableAt } from './asks.ts'
 import type { Command, Draft, Session } from './session.ts'
 import { createSession, decide, evolve, expiresAt } from './session.ts'
 import type { ReconnectPolicy } from './attachments.ts'
@@ -63,8 +64,9 @@ const finish = (turn: string): Command => ({
   turn,
   end: { state: 'done', reply: { text: 'yes' } },
 })
-const ask = (turn: string, onNobody: 'wait' | 'deny' = 'wait'): Command => ({
+const ask = (turn: string, onNobody: 'wait' | 'deny' = 'wait', at = 0): Command => ({
   type: 'ask',
+  at,
   ask: {
     turn,
     kind: 'permission',
@@ -77,7 +79,6 @@ const ask = (turn: string, onNobody: 'wait' | 'deny' = 'wait'): Command => ({
 const attach = (attachment: string, answers: string[] = []): Command => ({
   type: 'attach',
   attachment,
-  role: 'driver',
   answers,
   token: null,
   link: null,
@@ -192,25 +193,70 @@ describe('asks (I8)', () => {
     expect(types(watched, ask('t3', 'deny'))).toEqual(['ask.opened'])
   })
 
-  it('waits for a client within its grace time, and settles when the last one is gone', () => {
+  describe('of which a client was lost that answers them', () => {
     const asked = after(created(), attach('p', ['permission']), admit(), ask('t3', 'deny'))
-    const lost = after(asked, { type: 'lose', attachment: 'p', epoch: 1, at: 10 })
-    expect(lost.asks).toHaveLength(1)
-    expect(run(lost, { type: 'lapse', attachment: 'p', graceUntil: 110 }).events).toMatchObject([
-      { type: 'attachment.ended', reason: 'grace_over' },
-      { type: 'ask.settled', outcome: 'nobody_to_ask' },
-    ])
+    const lose = { type: 'lose', attachment: 'p', epoch: 1, at: 10, answerGraceMs: 5 } as const
+    const lost = after(asked, lose)
+    const unanswerable = (at: number): Command => ({ type: 'unanswerable', at })
+    const nobody = { type: 'ask.settled', outcome: 'nobody_to_ask' }
+
+    it('wait for it a short time, and then settle', () => {
+      expect(unanswerableAt(asked)).toBeNull()
+      expect(unanswerableAt(lost)).toBe(15)
+      expect(types(lost, unanswerable(14))).toEqual([])
+      expect(run(lost, unanswerable(15)).events).toMatchObject([nobody])
+    })
+
+    it('settle with its end, if that comes first', () => {
+      const leave = { type: 'leave', attachment: 'p', reason: 'left', at: 12 } as const
+      expect(run(lost, leave).events).toMatchObject([{ type: 'attachment.ended' }, nobody])
+    })
+
+    it('go on if it comes back in time', () => {
+      const resume = { type: 'resume', attachment: 'p', answers: null, at: 14 } as const
+      const back = after(lost, { ...resume, shown: null, token: null })
+      expect(types(back, unanswerable(15))).toEqual([])
+      expect(unanswerableAt(back)).toBeNull()
+    })
+
+    it('are opened within that time, and settled at once after it', () => {
+      const quiet = after(created(), attach('p', ['permission']), admit(), lose)
+      expect(types(quiet, ask('t3', 'deny', 14))).toEqual(['ask.opened'])
+      expect(types(quiet, ask('t3', 'deny', 15))).toEqual(['ask.opened', 'ask.settled'])
+      expect(types(quiet, ask('t3', 'wait', 15))).toEqual(['ask.opened'])
+    })
+
+    it('settle when the last one that is connected leaves after it', () => {
+      const two = after(lost, attach('q', ['permission']))
+      const leave = { type: 'leave', attachment: 'q', reason: 'left' } as const
+      expect(types(two, { ...leave, at: 14 })).toEqual(['attachment.ended'])
+      expect(types(two, { ...leave, at: 15 })).toEqual(['attachment.ended', 'ask.settled'])
+    })
+
+    it('go on waiting if their turn said so', () => {
+      const waiting = after(created(), attach('p', ['permission']), admit(), ask('t3'), lose)
+      expect(unanswerableAt(waiting)).toBeNull()
+      expect(types(waiting, unanswerable(99))).toEqual([])
+    })
+  })
+
+  it('count no watcher, which only a log of 0.1.0 has', () => {
+    const opened = { type: 'attachment.opened', attachment: 'w', role: 'watcher' } as const
+    const at = { seq: running.seq + 1, at: 0 }
+    const watched = evolve(running, { ...opened, answers: ['permission'], ...at })
+    expect(types(watched, ask('t2', 'deny'))).toEqual(['ask.opened', 'ask.settled'])
   })
 })
 
 describe('reconnect policies', () => {
-  const lose = { type: 'lose', attachment: 'p', epoch: 1, at: 10 } as const
+  const lose = { type: 'lose', attachment: 'p', epoch: 1, at: 10, answerGraceMs: 5 } as const
   const resume = {
     type: 'resume',
     attachment: 'p',
     answers: [],
     shown: null,
     token: null,
+    at: 20,
   } as const
   const lapse = { type: 'lapse', attachment: 'p', graceUntil: 110 } as const
   const idle = (policy: ReconnectPolicy): Session => after(created(policy), attach('p'))
@@ -259,7 +305,7 @@ describe('reconnect policies', () => {
   it('closes with its last holder, not before', () => {
     const two = after(created('none'), attach('p'), attach('q'))
     expect(types(two, lose)).toEqual(['attachment.ended'])
-    expect(types(two, lose, { type: 'leave', attachment: 'q', reason: 'bye' })).toEqual([
+    expect(types(two, lose, { type: 'leave', attachment: 'q', reason: 'bye', at: 20 })).toEqual([
       'attachment.ended',
       'session.closed',
     ])
@@ -291,7 +337,12 @@ describe('the end', () => {
 
   it('after a crash the running turn is interrupted, queued ones stay, asks are withdrawn', () => {
     const session = after(created(), attach('p'), admit(), submit(), ask('t3'))
-    const recovered = run(session, { type: 'recover', at: 20, reason: 'node_lost' })
+    const recovered = run(session, {
+      type: 'recover',
+      answerGraceMs: 5,
+      at: 20,
+      reason: 'node_lost',
+    })
     expect(recovered.events.map(({ type }) => type)).toEqual([
       'ask.settled',
       'turn.interrupted',

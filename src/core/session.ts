@@ -19,6 +19,7 @@ import {
 } from './asks.ts'
 import {
   decideAttachment,
+  endAttachments,
   foldAttachment,
   loseConnections,
   type Attachment,
@@ -96,7 +97,12 @@ export type LifeCommand =
   /** Close if it has been idle past its time to live. */
   | { readonly type: 'expire'; readonly at: number }
   /** A new owner took over: whatever depended on the last one is over. */
-  | { readonly type: 'recover'; readonly at: number; readonly reason: string }
+  | {
+      readonly type: 'recover'
+      readonly at: number
+      readonly reason: string
+      readonly answerGraceMs: number
+    }
 
 export type Command =
   | LifeCommand
@@ -129,6 +135,7 @@ export function decide(session: Session, command: Command): readonly Draft[] {
     case 'ask':
     case 'answer':
     case 'timeout':
+    case 'unanswerable':
     case 'withdraw':
       return decideAsk(session, command)
     case 'attach':
@@ -140,6 +147,7 @@ export function decide(session: Session, command: Command): readonly Draft[] {
       return decideAttachment(session, command)
     case 'link':
     case 'unlink':
+    case 'watch':
       return decideLink(session, command)
   }
 }
@@ -152,6 +160,7 @@ function decideClosed(session: Session, command: Command): readonly Draft[] {
     case 'recover':
     case 'cancel':
     case 'timeout':
+    case 'unanswerable':
     case 'withdraw':
     case 'lose':
     case 'confirm':
@@ -199,7 +208,7 @@ export function closeSession(session: Session, reason: string): readonly Draft[]
  */
 function recoverSession(
   session: Session,
-  { at, reason }: LifeCommand & { type: 'recover' },
+  command: LifeCommand & { type: 'recover' },
 ): readonly Draft[] {
   const { running } = session
   const interrupted: readonly Draft[] =
@@ -207,11 +216,24 @@ function recoverSession(
       ? []
       : [
           ...withdrawAsks(session, running.id),
-          { type: 'turn.interrupted', turn: running.id, reason },
+          { type: 'turn.interrupted', turn: running.id, reason: command.reason },
         ]
   const after: Session = { ...session, running: null, asks: [] }
-  const live = session.attachments.filter(({ state }) => state === 'live')
-  return [...interrupted, ...loseConnections(after, live, at)]
+  return [...interrupted, ...recoverAttachments(after, command)]
+}
+
+/** Watchers, which only 0.1.0 recorded, are not waited for. */
+function recoverAttachments(
+  session: Session,
+  command: LifeCommand & { type: 'recover' },
+): readonly Draft[] {
+  const { at } = command
+  const watchers = session.attachments.filter(({ role }) => role === 'watcher')
+  const gone = endAttachments(session, watchers, { reason: 'connection_lost', at })
+  if (gone.some(({ type }) => type === 'session.closed')) return gone
+  const attachments = session.attachments.filter(({ role }) => role === 'driver')
+  const live = attachments.filter(({ state }) => state === 'live')
+  return [...gone, ...loseConnections({ ...session, attachments }, live, command)]
 }
 
 /** When an idle session may be closed, or null while something holds it. */
@@ -293,6 +315,7 @@ export function evolve(session: Session, event: SessionEvent, crowd = new Crowd(
       foldAttachment(next, event, crowd)
       break
     case 'link.created':
+    case 'link.used':
     case 'link.revoked':
       foldLink(next, event)
       break

@@ -119,6 +119,7 @@ function gist(event: SessionEvent): string {
       return (event.attachments ?? []).map((id) => id.slice(0, 6)).join(', ')
     case 'link.created':
       return event.scopes.join(', ')
+    case 'link.used':
     case 'link.revoked':
       return event.link
     default:

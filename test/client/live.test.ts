@@ -36,6 +36,8 @@ class Cable extends WebSocket {
   }
 }
 
+const isWord = (told: string): boolean => /[a-z]/.test(told)
+
 describe('the client and the server', () => {
   let holdfast: Holdfast
   let server: HoldfastServer
@@ -129,6 +131,42 @@ describe('the client and the server', () => {
     expect(told).toEqual([...new Set(told)].sort((a, b) => a - b))
     expect(Cable.all).toHaveLength(4)
   })
+
+  it.each(['none', 'resume'] as const)(
+    'miss and repeat nothing for a watcher that is cut off under %s, also by a link for one use',
+    async (reconnect) => {
+      const driver = open({ key: 'chat', agent: 'paced', reconnect })
+      await driver.ready
+      const { id } = driver.info ?? { id: '' }
+      const { token } = await holdfast.session(id).createLink({ scopes: ['watch'], uses: 1 })
+      const told = await Promise.all(
+        [{}, { link: token }].map(async (by) => {
+          const told: string[] = []
+          const watcher = open({ id, role: 'watcher', ...by })
+          watcher.on('event', ({ seq }) => told.push(String(seq)))
+          watcher.on('delta', ({ text }) => told.push(text))
+          await watcher.ready
+          return { watcher, told }
+        }),
+      )
+      const turn = driver.turn('one two three four')
+      for (const [index, word] of words.entries()) {
+        word.open()
+        if (index === 3) break
+        await until(() => told.every((one) => one.told.filter(isWord).length === index + 1))
+        for (const cable of Cable.all.slice(1)) cable.terminate()
+        for (const { watcher } of told) await stateOf(watcher, 'reconnecting')
+        for (const { watcher } of told) await stateOf(watcher, 'live')
+      }
+      expect((await turn).state).toBe('done')
+      const { seq } = await holdfast.session(id).state()
+      await until(() => told.every((one) => one.told.includes(String(seq))))
+      for (const { told: one } of told) {
+        expect(one).toEqual([...new Set(one)])
+        expect(one.filter(isWord).slice(0, 3)).toEqual(['one ', 'two ', 'three '])
+      }
+    },
+  )
 
   it.each(['"welcome"', '"reply"', '"turn.started"', '"message.added"', '"turn.done"'])(
     'run a turn once although the connection is cut when %s arrives',

@@ -209,24 +209,23 @@ describe('a link', () => {
 
   it('that is revoked lets nobody in who comes at the same time', async () => {
     const session = await holdfast.resolve({ key: 'k' })
-    const { token, id } = await session.createLink({ scopes: ['watch'] })
-    const coming = session.attach({ role: 'watcher', link: token })
-    const [, late] = [session.revokeLink(id), session.attach({ role: 'watcher', link: token })]
-    await Promise.allSettled([coming, late])
-    expect((await session.state()).attachments).toEqual([])
+    for (const role of ['watcher', 'driver'] as const) {
+      const { token, id } = await session.createLink({ scopes: ['talk'] })
+      const coming = session.attach({ role, link: token })
+      const [, late] = [session.revokeLink(id), session.attach({ role, link: token })]
+      await Promise.allSettled([coming, late])
+      expect((await session.state()).attachments).toEqual([])
+      expect((await holdfast.authority.open(session.id)).watchers.count).toBe(0)
+    }
   })
 
   it('fills its own places only, and those of who is away first', async () => {
     const session = await holdfast.resolve({ key: 'k' })
-    const { token } = await session.createLink({ scopes: ['watch'] })
-    for (let n = 0; n < 200; n += 1) {
-      await (await session.attach({ role: 'watcher', link: token })).lose()
-    }
+    const { token } = await session.createLink({ scopes: ['talk'] })
+    for (let n = 0; n < 200; n += 1) await (await session.attach({ link: token })).lose()
     expect((await session.state()).attachments).toHaveLength(64)
-    for (let n = 0; n < 64; n += 1) await session.attach({ role: 'watcher', link: token })
-    await expect(session.attach({ role: 'watcher', link: token })).rejects.toMatchObject({
-      code: 'too_many',
-    })
+    for (let n = 0; n < 64; n += 1) await session.attach({ link: token })
+    await expect(session.attach({ link: token })).rejects.toMatchObject({ code: 'too_many' })
     await session.attach()
   })
 })

@@ -262,10 +262,11 @@ export class Connection {
     this.#requests = new Requests(this.#hub, this, entry)
     this.say(welcome)
     const { seq, delta } = welcome.after
+    const watcher = entry.role === 'watcher' ? { watcher: attachment.id } : {}
     const gone = this.#gone
     const { clock, limits } = this.#hub
     session
-      .openFeed({ after: seq, afterDelta: delta, signal: gone, presence })
+      .openFeed({ after: seq, afterDelta: delta, signal: gone, presence, ...watcher })
       .then((feed) => streamTo(this.socket, feed, { gone, clock, limits }))
       .then(() => this.#closeWithSession())
       .catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))

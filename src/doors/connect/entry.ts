@@ -5,8 +5,11 @@
  */
 import {
   HoldfastError,
+  WatcherHandle,
   asHoldfastError,
   attachmentIn,
+  closedError,
+  isWatcherId,
   type Attachment,
   type AttachmentHandle,
   type ResolveOptions,
@@ -42,7 +45,8 @@ export type Admitted = {
   readonly presence: boolean
 }
 
-export async function enter(hub: Hub, connection: Connection, hello: Hello): Promise<Admitted> {
+export async function enter(hub: Hub, connection: Connection, said: Hello): Promise<Admitted> {
+  const { hello, use } = asNewcomer(said)
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
   }
@@ -51,36 +55,77 @@ export async function enter(hub: Hub, connection: Connection, hello: Hello): Pro
   }
   // Of many sockets that were opened at once, each tells its secret only now.
   if (hello.auth !== undefined) hub.gate.assertMayTry(connection.socket.address)
-  const granted = await grantedScopes(hub, hello)
+  const granted = await grantedScopes(hub, hello, use)
   const session = await findSession(hub, hello, granted)
-  const place = await takePlace(hub, connection, { hello, session, granted })
+  const place = await takePlace(hub, connection, { hello, session, granted, use })
   const state = await session.state()
   const { attachment, role, scopes, token } = place
-  const held = attachmentIn(state, attachment.id)
-  if (held?.epoch !== attachment.epoch) {
-    throw new HoldfastError('superseded', 'continued in another connection')
-  }
+  const link = assertHeld(state, place, hello)
   // Who else is there, and by which links, is none of a guest's business.
-  const presence = hello.presence === true && held.link === undefined
+  const presence = hello.presence === true && link === undefined
   const welcome = welcomeOf(hub, { hello, session, state, place, presence })
   const entry = { session, attachment, role, scopes, token }
   return { entry, welcome, presence }
 }
 
 /**
+ * A watcher that comes back attaches anew: what it shows as its resume token is the link that it
+ * came in by, if any, and which use of it.
+ */
+function asNewcomer(hello: Hello): { readonly hello: Hello; readonly use?: string } {
+  const { token, link, resume } = hello.auth ?? {}
+  if (resume === undefined || !isWatcherId(resume.attachment)) return { hello }
+  const [, before = '', use = ''] = WATCHER_TOKEN.exec(resume.token) ?? []
+  const shown = before === '' ? link : before
+  const auth = {
+    ...(token === undefined ? {} : { token }),
+    ...(shown === undefined ? {} : { link: shown }),
+  }
+  return { hello: { role: 'watcher', ...hello, auth }, use }
+}
+
+const WATCHER_TOKEN = /^([^.]*)\.(.*)$/
+
+function resumeToken({ attachment, role }: Place, { auth }: Hello): string | null {
+  const { token } = attachment
+  return role === 'watcher' ? `${auth?.link ?? ''}.${token ?? ''}` : token
+}
+
+/** Returns the link that it came in by. Throws if it lost its place while it was let in. */
+function assertHeld(session: Session, { attachment }: Place, hello: Hello): string | undefined {
+  if (attachment instanceof WatcherHandle) {
+    if (session.closed !== null) throw closedError(session)
+    if (attachment.isHere) return hello.auth?.link
+    throw new HoldfastError('not_owner', `session ${session.id} was let go: ask again`)
+  }
+  const held = attachmentIn(session, attachment.id)
+  if (held?.epoch === attachment.epoch) return held.link
+  throw new HoldfastError('superseded', 'continued in another connection')
+}
+
+/**
  * What the hello's token or link may do; null if it has neither that is good, but a resume token.
  */
-async function grantedScopes(hub: Hub, { auth, session }: Hello): Promise<readonly Scope[] | null> {
-  if (auth?.link !== undefined) return linkScopes(hub, session ?? '', auth.link)
+async function grantedScopes(
+  hub: Hub,
+  { auth, session }: Hello,
+  use?: string,
+): Promise<readonly Scope[] | null> {
+  if (auth?.link !== undefined) return linkScopes(hub, session ?? '', auth.link, use)
   const granted = hub.gate.grant(auth?.token)
   if (granted !== null || auth?.resume !== undefined) return granted
   throw new HoldfastError('unauthorized', 'a token or a link is needed')
 }
 
 /** Who shows nothing that is good is not told whether there is, or was, such a session. */
-async function linkScopes(hub: Hub, id: string, link: string): Promise<readonly Scope[]> {
+async function linkScopes(
+  hub: Hub,
+  id: string,
+  link: string,
+  use?: string,
+): Promise<readonly Scope[]> {
   try {
-    return (await hub.holdfast.session(id).link(link)).scopes
+    return (await hub.holdfast.session(id).link(link, use)).scopes
   } catch (error) {
     const { code } = asHoldfastError(error)
     if (code !== 'session_unknown' && code !== 'session_erased') throw error
@@ -145,6 +190,8 @@ type Claim = {
   readonly hello: Hello
   readonly session: SessionHandle
   readonly granted: readonly Scope[] | null
+  /** Of a link: what a watcher came in by before. */
+  readonly use: string | undefined
 }
 
 type Place = Pick<Entry, 'attachment' | 'role' | 'scopes' | 'token'> & {
@@ -157,7 +204,8 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
   if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
   for (const scope of scopesOf({ role, answers })) assertMay(granted, scope)
   assertNotAhead(hello, await session.state())
-  const attachment = await attachFresh(hub, connection, session, { hello, role, answers })
+  const use = await freeUse(hub, connection, claim)
+  const attachment = await attachFresh(hub, connection, session, { hello, role, answers, use })
   const token = auth?.link === undefined ? auth?.token : null
   return { attachment, role, answers, token, scopes: granted ?? [] }
 }
@@ -215,6 +263,21 @@ function placeAgain(
   return { role, answers, scopes: granted, token: hello.auth?.token }
 }
 
+/** A use of a link is one watcher's: while that one is there, another needs a use of its own. */
+async function freeUse(
+  hub: Hub,
+  connection: Connection,
+  { session, use }: Claim,
+): Promise<string | undefined> {
+  const watcher = use === undefined ? null : await session.watcherOf(use)
+  const older = watcher === null ? null : hub.connectionOf(watcher)
+  if (older === null) return use
+  if (await older.isAlive()) return undefined
+  connection.assertHere()
+  await giveUp(older)
+  return use
+}
+
 /** Before it has a place: a refusal must leave nothing behind. */
 function assertNotAhead({ after }: Hello, { seq }: Session): void {
   if ((after?.seq ?? 0) > seq) throw new HoldfastError('ahead', `the log ends at ${seq}`)
@@ -234,6 +297,7 @@ type Newcomer = {
   readonly answers: readonly string[]
   /** The attachment that it has a copy of. */
   readonly likewise?: Attachment
+  readonly use?: string | undefined
 }
 
 /** Somebody else may have come in meanwhile, and may be gone again. */
@@ -249,7 +313,8 @@ async function attachFresh(
   try {
     return await attach(session, newcomer)
   } catch (error) {
-    if (!(error instanceof HoldfastError) || error.code !== 'in_use' || tries === 1) throw error
+    const isInUse = error instanceof HoldfastError && error.code === 'in_use'
+    if (!isInUse || newcomer.role === 'watcher' || tries === 1) throw error
     // Perhaps only nobody has noticed yet that the other one is gone.
     // One without a connection is being let in, or was lost meanwhile: soon it is clear which.
     if (hub.driversOf(session.id).length === 0) await connection.waitForSign()
@@ -270,11 +335,11 @@ async function giveUp(connection: Connection): Promise<void> {
 
 /** Whoever drove an exclusive session before loses its attachment with this step, and is told. */
 function attach(session: SessionHandle, newcomer: Newcomer): Promise<AttachmentHandle> {
-  const { hello, role, answers, likewise } = newcomer
+  const { hello, role, answers, likewise, use } = newcomer
   const { take = false, auth } = hello
   const link = auth?.link === undefined ? {} : { link: auth.link }
   const copied = likewise === undefined ? {} : { likewise }
-  return session.attach({ role, answers, take, resumable: true, ...link, ...copied })
+  return session.attach({ role, answers, take, resumable: true, use, ...link, ...copied })
 }
 
 function welcomeOf(
@@ -298,7 +363,7 @@ function welcomeOf(
     attachment: attachment.id,
     role,
     epoch: attachment.epoch,
-    resume: attachment.token,
+    resume: resumeToken(place, hello),
     after: hello.after ?? { seq: 0, delta: 0 },
     isNew: session.isNew,
     asks: state.asks.filter(({ kind }) => answers.includes(kind)),

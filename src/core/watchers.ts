@@ -1,0 +1,85 @@
+/**
+ * The watchers of a session: clients that only look on. They live in the memory of the session's
+ * owner and end with their connection. They hold nothing open, delay nothing, answer for nobody,
+ * and have a bound of their own, so that a crowd of them takes no driver's place. The log has no
+ * trace of them but `link.used`, where a link counts its uses.
+ */
+import { HoldfastError } from './errors.ts'
+import type { Limits } from './limits.ts'
+
+export type Watcher = {
+  /** Fresh and unguessable (I6). */
+  readonly id: string
+  /** The link that it came in by, if any: they end together. */
+  readonly link: string | null
+  /** Which use of the link: one that counts them lets its watcher back without another. */
+  readonly use: string
+}
+
+/** No attachment's id has a dot: what a client shows on coming back tells the two apart. */
+const PREFIX = 'w.'
+
+export function watcherId(id: string): string {
+  return PREFIX + id
+}
+
+export function isWatcherId(id: string): boolean {
+  return id.startsWith(PREFIX)
+}
+
+export class Watchers {
+  readonly #session: string
+  readonly #limits: Pick<Limits, 'watchersMax' | 'watchersPerLinkMax'>
+  readonly #watchers = new Map<string, Watcher>()
+
+  constructor(session: string, limits: Pick<Limits, 'watchersMax' | 'watchersPerLinkMax'>) {
+    this.#session = session
+    this.#limits = limits
+  }
+
+  get count(): number {
+    return this.#watchers.size
+  }
+
+  has(id: string): boolean {
+    return this.#watchers.has(id)
+  }
+
+  /** Throws `too_many` beyond the bounds, and `in_use` for a use whose watcher is there. */
+  add(watcher: Watcher): void {
+    const { id, link, use } = watcher
+    const { watchersMax, watchersPerLinkMax } = this.#limits
+    if (use !== id && this.byUse(use) !== null) {
+      throw new HoldfastError('in_use', 'this use of the link is taken by another connection')
+    }
+    const isCrowd = link !== null && this.#of(link).length >= watchersPerLinkMax
+    if (isCrowd || this.count >= watchersMax) {
+      throw new HoldfastError('too_many', `session ${this.#session} has too many watchers`)
+    }
+    this.#watchers.set(id, watcher)
+  }
+
+  remove(id: string): void {
+    this.#watchers.delete(id)
+  }
+
+  /** The watcher that came in by this use of a link, if it is there. */
+  byUse(use: string): Watcher | null {
+    return [...this.#watchers.values()].find((watcher) => watcher.use === use) ?? null
+  }
+
+  /** Removes and returns those that came in by a link. */
+  removeBy(link: string): readonly Watcher[] {
+    const gone = this.#of(link)
+    for (const { id } of gone) this.remove(id)
+    return gone
+  }
+
+  clear(): void {
+    this.#watchers.clear()
+  }
+
+  #of(link: string): readonly Watcher[] {
+    return [...this.#watchers.values()].filter((watcher) => watcher.link === link)
+  }
+}
