@@ -4,6 +4,7 @@
  */
 import type { Command, Params } from './command.ts'
 import type { Session } from './session.ts'
+import { RUN } from './waiting-targets.ts'
 
 type Release = { readonly method: string; readonly params: Params }
 
@@ -63,7 +64,7 @@ export class Blocked {
   }
 
   noteWaiting(): void {
-    this.#add({ method: 'Runtime.runIfWaitingForDebugger', params: {} })
+    this.#add({ method: RUN, params: {} })
   }
 
   #add(release: Release): void {

@@ -6,12 +6,14 @@ import type { CdpLimits } from './limits.ts'
 import { Link } from './link.ts'
 import { Targets } from './targets.ts'
 import type { Tenant } from './tenant.ts'
+import { RUN, WaitingTargets } from './waiting-targets.ts'
 
 export class Host {
   readonly link: Link
   readonly targets = new Targets()
   readonly tenants = new Set<Tenant>()
   readonly downloads = new Downloads(this)
+  readonly waiting = new WaitingTargets(this)
   /** Tenants that are about to be. */
   expected = 0
   /** Told when its last tenant has left. */
@@ -41,7 +43,10 @@ export class Host {
     this.link = new Link(browser, limits)
     this.targets.onCreated = (info) => {
       for (const tenant of this.tenants) tenant.targetCreated(info)
+      this.waiting.created(info)
     }
+    this.targets.onDestroyed = (target) => this.waiting.destroyed(target)
+    this.targets.onDetached = (session) => this.waiting.detached(session)
   }
 
   /** Clients that it has, or is about to have. */
@@ -102,9 +107,8 @@ export class Host {
     this.targets.disown(targetId)
     link.ask('Target.attachToTarget', { targetId, flatten: true }, ({ result }) => {
       // Closed while it waits for somebody's debugger, it would leave its opener waiting for ever.
-      const run = 'Runtime.runIfWaitingForDebugger'
       const session = String(result?.['sessionId'])
-      const asked = result === undefined ? 0 : link.ask(run, {}, () => undefined, session)
+      const asked = result === undefined ? 0 : link.ask(RUN, {}, () => undefined, session)
       // Once it is closed, nothing that was asked of it is answered.
       link.ask('Target.closeTarget', { targetId }, () => link.forget(asked))
     })

@@ -151,12 +151,18 @@ export class Link {
   }
 
   /** A command of the door itself; its reply comes in order with all else. Returns its id. */
-  ask(method: string, params: Params, read: (reply: Reply) => void, session = ''): number {
+  ask(
+    method: string,
+    params: Params,
+    read: (reply: Reply) => void,
+    session = '',
+    share: Share | null = null,
+  ): number {
     if (this.#closed !== null) {
       read({ error: this.#fault() })
       return 0
     }
-    return this.#send({ from: null, id: 0, read, share: null, bytes: 0 }, (id) => [
+    return this.#send({ from: null, id: 0, read, share, bytes: 0 }, (id) => [
       written(id, method, params, session),
     ])
   }

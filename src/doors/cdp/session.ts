@@ -11,7 +11,9 @@ import type { Client } from './client.ts'
 import type { Command, Fault, Params } from './command.ts'
 import { textOf, type BrowserEvent, type Correspondent, type Reply } from './link.ts'
 import { CDP_LIMITS } from './limits.ts'
+import type { Share } from './uplink.ts'
 import { takeTargetEvent } from './target-events.ts'
+import { RUN } from './waiting-targets.ts'
 
 /** As long as Chrome's own, and as unlikely to be guessed. */
 export function newSessionName(): string {
@@ -26,6 +28,13 @@ export type SessionOptions = {
   readonly target: string | null
   /** Its messages travel inside its parent's: the old way, without `flatten`. */
   readonly isNested?: boolean
+}
+
+type Asked = {
+  readonly read: () => void
+  readonly session: string
+  /** Null: before what the client itself has sent and what still waits. */
+  readonly share: Share | null
 }
 
 export class Session implements Correspondent {
@@ -124,13 +133,29 @@ export class Session implements Correspondent {
     this.#pending.add(host.link.forward(this, command, { share, read }))
     this.client.pending += 1
     this.blocked.settle(command)
+    if (command.method === RUN) host.waiting.ran(this)
+  }
+
+  /** Told when the browser has worked off what this client has sent so far. */
+  askForSign(onSign: () => void): void {
+    this.#ask('Browser.getVersion', {}, { read: onSign, session: '', share: this.client.share })
   }
 
   /** Says something for a client that is away. */
   tell(method: string, params: Params): void {
+    this.#ask(method, params, { read: () => undefined, session: this.upstream, share: null })
+    if (method === RUN) this.client.host.waiting.ran(this)
+  }
+
+  /** Asks the browser for the door's own sake; forgotten with the session. */
+  #ask(method: string, params: Params, { read, session, share }: Asked): void {
     const { link } = this.client.host
     if (link.closed !== null) return
-    const id: number = link.ask(method, params, () => this.#told.delete(id), this.upstream)
+    const settled = (): void => {
+      this.#told.delete(id)
+      read()
+    }
+    const id: number = link.ask(method, params, settled, session, share)
     this.#told.add(id)
   }
 
@@ -146,5 +171,6 @@ export class Session implements Correspondent {
     this.#pending = new Set()
     this.parent?.children.delete(this.upstream)
     this.client.sessionEnded(this)
+    this.client.host.waiting.ended(this)
   }
 }

@@ -9,6 +9,7 @@ import { targetInfoOf } from './targets.ts'
 
 export function takeTargetEvent(session: Session, event: BrowserEvent): void {
   const { method, params } = event
+  if (method === 'Target.attachedToTarget') noteWaiting(session, params)
   if (session.attaches.isWaiting) return session.attaches.wait(event)
   switch (method) {
     case 'Target.attachedToTarget':
@@ -26,6 +27,28 @@ export function takeTargetEvent(session: Session, event: BrowserEvent): void {
   }
 }
 
+/** At once, also if the client is told of it later. */
+function noteWaiting(
+  session: Session,
+  { sessionId, targetInfo, waitingForDebugger }: Params,
+): void {
+  const info = targetInfoOf(targetInfo)
+  if (info === null || waitingForDebugger !== true) return
+  const { tenant, host } = session.client
+  if (tenant.owns(info)) host.waiting.hold(session, String(sessionId), info)
+}
+
+/** Ends a session that the client may not have. Its target runs before, if it waits for that. */
+function hide(session: Session, upstream: string, params: Params): void {
+  const info = targetInfoOf(params['targetInfo'])
+  const { host } = session.client
+  // A page that a client asked for does not wait.
+  const isAskedFor = info?.type === 'page' && info.openerId === undefined
+  const waits = params['waitingForDebugger'] === true && !isAskedFor
+  if (waits && info !== null) host.waiting.hide(session, upstream, info)
+  else host.detach(session.upstream, upstream)
+}
+
 function attached(session: Session, event: BrowserEvent): void {
   const { params } = event
   const { client } = session
@@ -36,10 +59,10 @@ function attached(session: Session, event: BrowserEvent): void {
   const isBrowser = info.type === 'browser'
   // Who attaches to all new targets is attached to others' too, and never hears of it.
   const isForeign = !isBrowser && !client.tenant.owns(info)
-  if (isForeign) return client.host.detach(session.upstream, upstream)
+  if (isForeign) return hide(session, upstream, params)
   const isNested = session.attaches.isNested(upstream, info.targetId, session.autoAttach?.isNested)
   if (isNested === null) return session.attaches.wait(event)
-  if (client.isFull) return client.host.detach(session.upstream, upstream)
+  if (client.isFull) return hide(session, upstream, params)
   const target = isBrowser ? null : info.targetId
   const child = client.openSession({ upstream, parent: session, target, isNested })
   session.emit('Target.attachedToTarget', { ...params, sessionId: child.name })
@@ -48,7 +71,7 @@ function attached(session: Session, event: BrowserEvent): void {
 
 function detached(session: Session, params: Params): void {
   const child = session.children.get(String(params['sessionId']))
-  if (child === undefined) return
+  if (child === undefined) return session.client.host.waiting.detached(String(params['sessionId']))
   child.end()
   session.emit('Target.detachedFromTarget', { ...params, sessionId: child.name })
 }

@@ -5,6 +5,7 @@ import { isInternalUrl, type Request, type Rule } from './request.ts'
 import type { Session } from './session.ts'
 import { takeTargetEvent } from './target-events.ts'
 import { targetInfoOf } from './targets.ts'
+import { RUN } from './waiting-targets.ts'
 
 const ofTarget: Rule = (request) => {
   if (request.tenant.target(request.params['targetId']) === null) {
@@ -71,6 +72,8 @@ const detachFromTarget: Rule = (request) => {
   if (child === null) {
     return request.refuse({ code: -32602, message: 'No session with given id' })
   }
+  // Chromium would let the target wait on, for a session that is no more.
+  if (child.client.host.waiting.isLastHolder(child)) child.tell(RUN, {})
   request.pass({ sessionId: child.upstream, targetId: undefined })
 }
 
@@ -100,6 +103,7 @@ const setAutoAttach: Rule = (request) => {
   if (session.isBrowser && isOn && !isFlat) return request.pass()
   const wait = params['waitForDebuggerOnStart'] === true
   session.autoAttach = isOn ? { wait, isNested: !isFlat } : null
+  if (isOn && session.isBrowser) session.client.host.waiting.begin()
   request.pass(isOn ? { flatten: true } : null)
 }
 

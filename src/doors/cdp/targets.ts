@@ -10,6 +10,7 @@ export type TargetInfo = {
   readonly parentId?: string
   /** The page that opened it, with or without access to it. */
   readonly openerId?: string
+  readonly canAccessOpener?: boolean
 }
 
 export function targetInfoOf(value: unknown): TargetInfo | null {
@@ -30,6 +31,9 @@ export class Targets implements Correspondent {
 
   /** Told of each that is new. */
   onCreated: (info: TargetInfo) => void = () => undefined
+  onDestroyed: (target: string) => void = () => undefined
+  /** Told of each session of the door's own that the browser has ended. */
+  onDetached: (session: string) => void = () => undefined
 
   get(target: string): TargetInfo | undefined {
     return this.#infos.get(target)
@@ -61,7 +65,10 @@ export class Targets implements Correspondent {
     if (isDescribed && info !== null) this.learn(info)
     if (method === 'Target.targetCreated' && info !== null) this.onCreated(info)
     const { sessionId } = params
-    if (method === 'Target.detachedFromTarget') this.#browsers.delete(sessionId)
+    if (method === 'Target.detachedFromTarget') {
+      this.#browsers.delete(sessionId)
+      this.onDetached(String(sessionId))
+    }
     if (method !== 'Target.attachedToTarget' || info?.type !== 'browser') return
     this.#browsers.set(sessionId, info.targetId)
   }
@@ -69,6 +76,7 @@ export class Targets implements Correspondent {
   #forget(target: string): void {
     this.#infos.delete(target)
     this.#unwanted.delete(target)
+    this.onDestroyed(target)
   }
 
   /** What the browser itself is called as a target, for who speaks with it in this session. */
