@@ -107,7 +107,7 @@ export class WaitingTargets {
     this.#askForSign(waiting)
   }
 
-  /** The browser tells of a target in all sessions at once: what follows comes after all of them. */
+  /** The browser tells of a target in all sessions at once: what it is asked now comes after. */
   #askForSign(waiting: Waiting): void {
     if (waiting.isAsked) return
     waiting.isAsked = true
