@@ -35,6 +35,7 @@ export type {
   ListPage,
   ListQuery,
   Message,
+  Principal,
   Question,
   ReadResult,
   ReconnectPolicy,

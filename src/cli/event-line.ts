@@ -1,13 +1,15 @@
 /** An event of a log as one line for people. */
 import type { Delta, SessionEvent } from '../core/index.ts'
+import { principalText } from '../wire/views.ts'
 import { printable } from './sessions.ts'
 
 export function eventLine(event: SessionEvent): string {
   const time = new Date(event.at).toISOString().slice(11, 23)
   const about = 'turn' in event ? `${event.turn} ` : ''
-  const detail = detailOf(event)
   const head = `${String(event.seq).padStart(5)}  ${time}  ${about}${event.type}`
-  return detail === '' ? head : `${head}  ${printable(detail)}`
+  const by = 'by' in event ? principalText(event.by) : null
+  const rest = [detailOf(event), by === null || by === 'local' ? '' : `by ${by}`]
+  return [head, ...rest.filter((text) => text !== '').map(printable)].join('  ')
 }
 
 export function deltaLine({ turn, n, text }: Delta): string {

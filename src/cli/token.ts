@@ -2,11 +2,15 @@
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { SCOPES } from '../doors/scopes.ts'
 import {
+  ID_RULE,
   isScope,
+  isTokenId,
   isTokenName,
   mintToken,
+  mintTokenId,
   NAME_RULE,
   parseTokens,
+  TOKENS_VERSION,
   tokenSha256,
   type TokenEntry,
 } from '../server/tokens.ts'
@@ -27,11 +31,16 @@ export const token: Command = {
     tokens: { type: 'string' },
     scope: { type: 'string', multiple: true },
     expires: { type: 'string' },
+    id: { type: 'string' },
   },
   help: [
     ['--tokens FILE', 'the file that serve is given; new makes it, for you alone'],
     ['--scope SCOPE', 'new: watch, talk, answer or admin; may be repeated'],
     ['--expires TIME', 'new: how long it is good: 90s, 45m, 12h or 30d (for ever)'],
+    [
+      '--id ID',
+      'new: what logs know its holder by: the id of a token that it replaces (a new one)',
+    ],
   ],
   run: runToken,
 }
@@ -55,13 +64,15 @@ async function create(file: string, name: string, values: Values): Promise<numbe
     throw new UsageError(`say what the token may do, with --scope ${SCOPES.join(', --scope ')}`)
   }
   const expiresAt = readExpiry(textFlag(values, 'expires'))
+  const id = textFlag(values, 'id') ?? mintTokenId()
+  if (!isTokenId(id)) throw new UsageError(`--id ${ID_RULE}`)
   const secret = mintToken()
   await change(file, (entries) => {
     if (entries.some((entry) => entry.name === name)) {
       throw new Error(`there is a token ${name} in ${file}: revoke it first`)
     }
     const end = expiresAt === null ? {} : { expiresAt }
-    return [...entries, { name, sha256: tokenSha256(secret), scopes, ...end }]
+    return [...entries, { name, id, sha256: tokenSha256(secret), scopes, ...end }]
   })
   // The token alone is on stdout, so that a program can take it.
   console.error(
@@ -92,8 +103,8 @@ async function list(file: string): Promise<number> {
   const entries = await read(file)
   if (entries === null) throw new Error(`there is no file ${file}`)
   const width = Math.max(0, ...entries.map(({ name }) => name.length))
-  for (const { name, scopes, expiresAt } of entries) {
-    console.log(`${name.padEnd(width)}  ${scopes.join(',')}${endOf(expiresAt)}`)
+  for (const { name, id, scopes, expiresAt } of entries) {
+    console.log(`${name.padEnd(width)}  ${id}  ${scopes.join(',')}${endOf(expiresAt)}`)
   }
   return 0
 }
@@ -135,7 +146,7 @@ async function change(file: string, step: Change): Promise<void> {
   })
   try {
     const tokens = step((await read(file)) ?? [])
-    await handle.writeFile(`${JSON.stringify({ tokens }, null, 2)}\n`)
+    await handle.writeFile(`${JSON.stringify({ version: TOKENS_VERSION, tokens }, null, 2)}\n`)
     await handle.sync()
     await rename(next, file)
   } catch (error) {

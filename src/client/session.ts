@@ -377,12 +377,17 @@ export class ClientSession {
       if (ask === null) return
       this.#handlers.emit('ask', ask)
     } else {
-      const own = event.outcome === 'answered' && this.#attachments.has(event.by ?? '')
+      const own = event.outcome === 'answered' && this.#attachments.has(answerer(event))
       this.#answers.settled(event.ask, own)
       if (!this.#asks.settled(event.ask)) return
     }
     this.#handlers.emit('asks', this.asks)
   }
+}
+
+/** Servers of 0.1.0 name the attachment in `by`. */
+function answerer({ by, attachment }: { by: unknown; attachment?: string }): string {
+  return attachment ?? (typeof by === 'string' ? by : '')
 }
 
 function isClosed(state: ClientState): boolean {

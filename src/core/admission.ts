@@ -5,6 +5,7 @@
 import { HoldfastError } from './errors.ts'
 import { newMember, type Member, type QueuedEntry, type WaitingEntry } from './lanes.ts'
 import type { LiveSession } from './live.ts'
+import type { Principal } from './principal.ts'
 import { idempotencyMismatch, turnOfKeys, type Input, type RequestKey } from './turns.ts'
 
 export const BUSY_POLICIES = ['queue', 'reject', 'interrupt', 'collect'] as const
@@ -25,6 +26,7 @@ export type TurnRequest = {
   readonly waitMs: number | null
   /** Looked at only if it has to wait: most do not. */
   readonly caller: CallerPresence
+  readonly by: Principal
 }
 
 export type CallerPresence = {
@@ -52,18 +54,19 @@ export async function enterLane(live: LiveSession, request: TurnRequest): Promis
 /** Records the turn in the queue at once; it survives a crash there. Returns its id. */
 export async function submitTurn(live: LiveSession, request: TurnRequest): Promise<string> {
   live.assertHeld()
-  const { input, keys, busy, waitMs } = request
+  const { input, keys, busy, waitMs, by } = request
   const known = turnOfKeys(live.session, keys)
   if (known !== null) return known
   assertFits(live, keys)
   assertRoom(live, request)
   const interrupts = busy === 'interrupt'
-  const entry: QueuedEntry = { type: 'queued', turn: null, chars: request.chars, interrupts }
+  const { chars } = request
+  const entry: QueuedEntry = { type: 'queued', turn: null, chars, interrupts, by }
   const { last } = live.lane
   live.lane.push(entry)
   const expiresAt = waitMs === null ? null : live.holder.clock.now() + waitMs
   const collect = busy === 'collect'
-  return live.submit({ type: 'submit', input, keys, collect, expiresAt }, entry, last)
+  return live.submit({ type: 'submit', input, keys, collect, expiresAt, by }, entry, last)
 }
 
 /** The request that waits under one of these keys; throws if it has another body. */
@@ -97,9 +100,10 @@ function assertRoom(live: LiveSession, { busy, chars }: TurnRequest): void {
   }
 }
 
-function placeIn(live: LiveSession, { input, keys, busy, chars }: TurnRequest): WaitingEntry {
+function placeIn(live: LiveSession, request: TurnRequest): WaitingEntry {
+  const { busy, chars } = request
   const collect = busy === 'collect'
-  const member = newMember(input, keys, chars)
+  const member = newMember(request)
   const joined = collect ? live.lane.joinable(chars, live.holder.limits.inputBytesMax) : null
   if (joined !== null) {
     joined.members = [...joined.members, member]

@@ -2,6 +2,7 @@
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { Attachment } from './attachments.ts'
+import type { Principal } from './principal.ts'
 import type { Draft, Folding, Session } from './session.ts'
 
 export type AskOption = { readonly id: string; readonly label: string }
@@ -32,7 +33,14 @@ export type Ask = {
 }
 
 export type AskOutcome =
-  | { readonly outcome: 'answered'; readonly answer: unknown; readonly by: string | null }
+  | {
+      readonly outcome: 'answered'
+      readonly answer: unknown
+      /** Whose answer it is. In logs of 0.1.0: the attachment's id, or null. */
+      readonly by: Principal | string | null
+      /** The attachment that it came by, if any. */
+      readonly attachment?: string
+    }
   | { readonly outcome: 'timed_out' }
   | { readonly outcome: 'nobody_to_ask' }
   | { readonly outcome: 'withdrawn' }
@@ -43,12 +51,13 @@ export type AskEvent =
 
 export type AskCommand =
   | { readonly type: 'ask'; readonly ask: Omit<Ask, 'id'>; readonly at: number }
-  /** `by`: the attachment that answers, or null for an answer that came without one. */
   | {
       readonly type: 'answer'
       readonly ask: string
       readonly answer: unknown
-      readonly by: string | null
+      readonly by: Principal
+      /** The attachment that answers, or null for an answer that came without one. */
+      readonly attachment: string | null
     }
   | { readonly type: 'timeout'; readonly ask: string }
   /** The time has come at which no client may be left to answer some ask (`unanswerableAt`). */
@@ -115,7 +124,7 @@ function openAsk(
 
 function answerAsk(
   session: Session,
-  { ask: id, answer, by }: AskCommand & { type: 'answer' },
+  { ask: id, answer, by, attachment }: AskCommand & { type: 'answer' },
 ): readonly Draft[] {
   const ask = session.asks.find((open) => open.id === id)
   if (ask === undefined) throw settledOrUnknown(session, id)
@@ -123,7 +132,8 @@ function answerAsk(
     const ids = ask.options.map((option) => JSON.stringify(option.id)).join(', ')
     throw new HoldfastError('invalid_answer', `answer must be one of ${ids}`)
   }
-  return [settled(ask, { outcome: 'answered', answer, by })]
+  const via = attachment === null ? {} : { attachment }
+  return [settled(ask, { outcome: 'answered', answer, by, ...via })]
 }
 
 /** Ids grow with the log: one that it has passed may have been an ask, which only it can tell. */
@@ -187,9 +197,9 @@ function settled({ id, turn }: { id: string; turn: string }, outcome: AskOutcome
 }
 
 export function outcomeOf(event: AskEvent & { type: 'ask.settled' }): AskOutcome {
-  return event.outcome === 'answered'
-    ? { outcome: 'answered', answer: event.answer, by: event.by }
-    : { outcome: event.outcome }
+  if (event.outcome !== 'answered') return { outcome: event.outcome }
+  const { answer, by, attachment } = event
+  return { outcome: 'answered', answer, by, ...(attachment === undefined ? {} : { attachment }) }
 }
 
 export function foldAsk(session: Folding, event: AskEvent): void {

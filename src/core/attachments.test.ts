@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { LOCAL } from './principal.ts'
 import {
   createSession,
   decide,
@@ -26,9 +27,10 @@ function session(...commands: readonly Command[]): Session {
 const attach = (attachment: string): Command & { type: 'attach' } => ({
   ...{ type: 'attach', attachment, answers: [], link: null, take: false, at: 0 },
   token: `${attachment}1`,
+  by: LOCAL,
 })
 const resume = (attachment: string): Command => ({
-  ...{ type: 'resume', attachment, answers: null, at: 0 },
+  ...{ type: 'resume', attachment, answers: null, at: 0, by: LOCAL },
   ...{ shown: `${attachment}1`, token: `${attachment}2` },
 })
 
@@ -37,7 +39,7 @@ const lose = (attachment: string, at: number): Command => ({
 })
 const guest = (attachment: string, by: string): Command => ({ ...attach(attachment), link: by })
 const link = (id: string): Command => ({
-  ...{ type: 'link', at: 0 },
+  ...{ type: 'link', at: 0, by: LOCAL },
   link: { id, scopes: ['talk'], digest: id, expiresAt: null, uses: null },
 })
 const many = (length: number, make: (n: number) => Command): readonly Command[] =>

@@ -10,6 +10,7 @@ import { positionOf, type Crowd } from './crowd.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { foldLinkUse, usableLink } from './links.ts'
+import type { Principal } from './principal.ts'
 import { closeSession, type Draft, type Folding, type Session } from './session.ts'
 
 export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
@@ -60,6 +61,7 @@ export type AttachmentEvent =
       readonly answers: readonly string[]
       readonly token?: string
       readonly link?: string
+      readonly by?: Principal
     }
   | {
       readonly type: 'attachment.detached'
@@ -76,6 +78,7 @@ export type AttachmentEvent =
       /** The new token's digest, and that of the one shown. */
       readonly token?: string
       readonly shown?: string
+      readonly by?: Principal
     }
   /** Of a crowd that came back at once, many are recorded together. */
   | { readonly type: 'attachment.confirmed'; readonly attachments: readonly string[] }
@@ -96,6 +99,7 @@ export type AttachmentCommand =
       readonly at: number
       /** Take an exclusive session over from its live driver. */
       readonly take: boolean
+      readonly by: Principal
     }
   /** A connection is gone without a goodbye; an older one than the present changes nothing. */
   | {
@@ -114,6 +118,7 @@ export type AttachmentCommand =
       readonly shown: string | null
       readonly token: string | null
       readonly at: number
+      readonly by: Principal
     }
   /** These clients have the tokens of these connections. */
   | { readonly type: 'confirm'; readonly clients: readonly Connected[] }
@@ -152,8 +157,9 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
 
 function openAttachment(
   session: Session,
-  { attachment, answers, token, link, at, take }: AttachmentCommand & { type: 'attach' },
+  command: AttachmentCommand & { type: 'attach' },
 ): readonly Draft[] {
+  const { attachment, answers, token, link, at, take, by } = command
   if (link !== null) usableLink(session, { id: link }, at)
   const crowded = makeRoom(session, link)
   const others = session.exclusive ? drivers(session) : []
@@ -171,6 +177,7 @@ function openAttachment(
       answers,
       ...(token === null ? {} : { token }),
       ...(link === null ? {} : { link }),
+      by,
     },
     ...settleUnanswerable(session, [...left, connected(answers)], at),
   ]
@@ -245,7 +252,7 @@ function resumeAttachment(
   session: Session,
   command: AttachmentCommand & { type: 'resume' },
 ): readonly Draft[] {
-  const { attachment: id, shown, token, answers, at } = command
+  const { attachment: id, shown, token, answers, at, by } = command
   const attachment = findByToken(session, id, shown)
   if (attachment.state === 'detached' && !mayComeBack(session)) {
     throw new HoldfastError('work_started', 'work has started: this attachment cannot come back')
@@ -258,6 +265,7 @@ function resumeAttachment(
       ...(answers === null ? {} : { answers }),
       ...(token === null ? {} : { token }),
       ...(shown === null ? {} : { shown }),
+      by,
     },
     ...(answers === null ? [] : settleWithout(session, attachment, { answers, at })),
   ]
@@ -319,7 +327,10 @@ export function endAttachments(
   const left = session.attachments.filter((attachment) => !gone.includes(attachment))
   const events = gone.map((attachment) => ended(attachment, reason))
   if (left.length === 0 && session.reconnect !== 'reopen') {
-    return [...events, ...closeSession({ ...session, attachments: [] }, 'last_holder_left')]
+    return [
+      ...events,
+      ...closeSession({ ...session, attachments: [] }, { reason: 'last_holder_left', by: null }),
+    ]
   }
   return [...events, ...settleUnanswerable(session, left, at)]
 }
@@ -379,8 +390,7 @@ function foldOpened(
   const tokens = token === undefined ? [] : [token]
   const present = { state: 'live', graceUntil: null, answersUntil: null } as const
   const fresh = { ...present, epoch: 1, tokens, retired: null }
-  const by = link === undefined ? {} : { link }
-  const opened = { id, role, answers, ...fresh, ...by }
+  const opened = { id, role, answers, ...fresh, ...(link === undefined ? {} : { link }) }
   session.attachments = crowd.put(attachments, attachments.length, opened)
   if (link !== undefined) foldLinkUse(session, link)
 }

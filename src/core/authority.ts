@@ -17,6 +17,7 @@ import { LIMITS, type Limits } from './limits.ts'
 import { LiveSession, type Holder } from './live.ts'
 import { isUnreadable, LoadFailures, loadSession } from './loading.ts'
 import { Sweeper } from './recovery.ts'
+import type { Principal } from './principal.ts'
 import type { Runner } from './runner.ts'
 import { RunnerTable } from './runner-table.ts'
 import {
@@ -24,6 +25,7 @@ import {
   createSession,
   expiresAt,
   isPending,
+  type Command,
   type Session,
   type SessionEvent,
   type SessionOptions,
@@ -46,7 +48,10 @@ export type AuthorityOptions = {
 }
 
 /** What to find or create. An id is the caller's own and decides; without one it is minted. */
-export type ResolveRequest = Omit<SessionOptions, 'id'> & { readonly id: string | null }
+export type ResolveRequest = Omit<SessionOptions, 'id'> & {
+  readonly id: string | null
+  readonly by: Principal
+}
 
 export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
 
@@ -294,16 +299,16 @@ export class Authority implements Holder {
   }
 
   /** Closes a session, once; closing it again changes nothing. */
-  async close(id: string, reason: string): Promise<Session> {
+  async close(id: string, reason: string, by: Principal | null): Promise<Session> {
     const session = await this.view(id)
-    if (session.closed === null) await this.#closeOpen(id, reason)
+    if (session.closed === null) await this.#closeOpen(id, { type: 'close', reason, by })
     return this.view(id)
   }
 
-  async #closeOpen(id: string, reason: string): Promise<void> {
+  async #closeOpen(id: string, close: Command & { type: 'close' }): Promise<void> {
     try {
       const live = await this.open(id)
-      await live.post({ type: 'close', reason })
+      await live.post(close)
     } catch (error) {
       if (!(error instanceof HoldfastError) || error.code !== 'session_closed') throw error
     }

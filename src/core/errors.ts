@@ -82,6 +82,10 @@ export class HoldfastError extends Error {
   }
 }
 
+export function invalid(field: string, problem: string): HoldfastError {
+  return new HoldfastError('invalid_field', `${field} ${problem}`, { field })
+}
+
 /** Whatever was thrown, as an error with a code; what we did not foresee is `internal`. */
 export function asHoldfastError(thrown: unknown): HoldfastError {
   if (thrown instanceof HoldfastError) return thrown

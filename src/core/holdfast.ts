@@ -4,11 +4,11 @@
  */
 import { enterLane, submitTurn } from './admission.ts'
 import { Authority, type AuthorityOptions } from './authority.ts'
-import { HoldfastError } from './errors.ts'
+import { HoldfastError, invalid } from './errors.ts'
 import type { LiveSession } from './live.ts'
+import { checkPrincipal, LOCAL, type Principal } from './principal.ts'
 import {
   checkKey,
-  invalid,
   resolveRequest,
   turnRequest,
   type ResolveOptions,
@@ -30,14 +30,39 @@ export const BROWSER_KEYS = 'cdp:'
 /** How often a turn by key starts over when the session it found was closed meanwhile. */
 const KEY_ATTEMPTS = 4
 
+/** What `as` hands on. */
+type Bound = {
+  readonly authority: Authority
+  readonly defaultAgent: string
+  readonly by: Principal
+}
+
+/** Holdfast before it is known who asks: a door has to say so first. */
+export type Unbound = Pick<Holdfast, 'as' | 'authority' | 'list'>
+
 export class Holdfast {
   readonly authority: Authority
+  /** On whose behalf it acts: recorded with what is done through it. */
+  readonly by: Principal
   readonly #defaultAgent: string
 
-  constructor(options: HoldfastOptions) {
+  constructor(options: HoldfastOptions | Bound) {
+    if ('authority' in options) {
+      this.authority = options.authority
+      this.by = options.by
+      this.#defaultAgent = options.defaultAgent
+      return
+    }
     this.authority = new Authority(options)
+    this.by = LOCAL
     this.#defaultAgent = options.defaultAgent ?? Object.keys(options.runners)[0] ?? ''
     this.#assertAgent(this.#defaultAgent)
+  }
+
+  /** The same Holdfast on behalf of a principal, with which all that it does is recorded. */
+  as(by: Principal): Holdfast {
+    const { authority } = this
+    return new Holdfast({ authority, defaultAgent: this.#defaultAgent, by: checkPrincipal(by) })
   }
 
   /** Finds the session of a key or an id, or creates it. */
@@ -53,17 +78,18 @@ export class Holdfast {
 
   async #handle(options: ResolveOptions): Promise<SessionHandle> {
     const { live, isNew } = await this.#resolve(options)
-    return new SessionHandle(this.authority, live.id, live.session.key, isNew)
+    const { key } = live.session
+    return new SessionHandle(this.authority, this.by, { id: live.id, key, isNew })
   }
 
   /** A handle on a session by its id; whether there is one shows when it is used. */
   session(id: string): SessionHandle {
-    return new SessionHandle(this.authority, id)
+    return new SessionHandle(this.authority, this.by, { id })
   }
 
   /** A turn in the session of a key, which is created in the same step if need be. */
   turn(options: ResolveOptions, input: Input, turnOptions: TurnOptions = {}): TurnHandle {
-    return new TurnHandle(this.#enterByKey(options, input, turnOptions), turnOptions)
+    return new TurnHandle(this.#enterByKey(options, input, turnOptions), turnOptions, this.by)
   }
 
   /**
@@ -74,7 +100,7 @@ export class Holdfast {
     input: Input,
     turnOptions: TurnOptions = {},
   ): Promise<{ readonly session: string; readonly turn: TurnRecord }> {
-    const request = turnRequest(input, turnOptions, this.authority)
+    const request = turnRequest(input, turnOptions, this.by, this.authority)
     const { live, turn } = await this.#inSession(options, async (live) => ({
       live,
       turn: await submitTurn(live, request),
@@ -104,7 +130,7 @@ export class Holdfast {
 
   async #resolve(options: ResolveOptions): Promise<{ live: LiveSession; isNew: boolean }> {
     const { limits } = this.authority
-    const request = resolveRequest(options, { limits, agent: this.#defaultAgent })
+    const request = resolveRequest(options, this.by, { limits, agent: this.#defaultAgent })
     this.#assertAgent(request.agent)
     const resolved = await this.authority.resolve(request)
     const { id, agent } = resolved.live.session
@@ -117,7 +143,7 @@ export class Holdfast {
     input: Input,
     turnOptions: TurnOptions,
   ): Promise<Admission> {
-    const request = turnRequest(input, turnOptions, this.authority)
+    const request = turnRequest(input, turnOptions, this.by, this.authority)
     return this.#inSession(options, async (live) => ({
       live,
       turn: await enterLane(live, request),

@@ -24,14 +24,15 @@ export {
   type DiagnosticListener,
   type Facts,
 } from './diagnostics.ts'
-export { ERRORS, HoldfastError, asHoldfastError, type ErrorCode } from './errors.ts'
+export { ERRORS, HoldfastError, asHoldfastError, invalid, type ErrorCode } from './errors.ts'
 export { EVENT_TYPES, isKnownType, isReadable } from './event-table.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'
-export { BROWSER_KEYS, Holdfast, type HoldfastOptions } from './holdfast.ts'
+export { BROWSER_KEYS, Holdfast, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { LINK_SCOPES, type Link, type LinkScope } from './links.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
-export { invalid, type ResolveOptions, type TurnOptions } from './requests.ts'
+export { ISSUER, LOCAL, linkPrincipal, type Principal } from './principal.ts'
+export type { ResolveOptions, TurnOptions } from './requests.ts'
 export type {
   Message,
   Reply,

@@ -3,14 +3,20 @@
  * (`queued`) or still leave without a trace if their time is up (`waiting`). I3: first come, first
  * run.
  */
+import type { Principal } from './principal.ts'
 import { joinInputs, type Input, type RequestKey } from './turns.ts'
 
-/** One caller's request inside a waiting entry. */
-export type Member = {
+/** What one caller asks for. */
+type Request = {
   readonly input: Input
   /** How large it is, as JSON text. */
   readonly chars: number
   readonly keys: readonly RequestKey[]
+  readonly by: Principal
+}
+
+/** One caller's request inside a waiting entry. */
+export type Member = Request & {
   /** Callers that share it by its idempotency key; it leaves with the last of them. */
   callers: number
   readonly admitted: Promise<string>
@@ -22,6 +28,8 @@ export type Member = {
 export type QueuedEntry = {
   readonly type: 'queued'
   readonly interrupts?: boolean
+  /** Null for a turn whose event does not say it. */
+  readonly by: Principal | null
   readonly chars: number
   turn: string | null
 }
@@ -126,23 +134,25 @@ function charsOf(entry: LaneEntry): number {
   return entry.members.reduce((sum, { chars }) => sum + chars, 0)
 }
 
-export function newMember(input: Input, keys: readonly RequestKey[], chars: number): Member {
+export function newMember({ input, keys, chars, by }: Request): Member {
   let admit!: (turn: string) => void
   let refuse!: (error: unknown) => void
   const admitted = new Promise<string>((resolve, reject) => {
     admit = resolve
     refuse = reject
   })
-  return { input, keys, chars, callers: 1, admitted, admit, refuse }
+  return { input, keys, chars, by, callers: 1, admitted, admit, refuse }
 }
 
 /** What the members of an entry ask for together. */
 export function combine(members: readonly Member[]): {
   readonly input: Input
   readonly keys: readonly RequestKey[]
+  readonly by: readonly Principal[]
 } {
   return {
     input: members.map(({ input }) => input).reduce(joinInputs),
     keys: members.flatMap(({ keys }) => keys),
+    by: members.map(({ by }) => by),
   }
 }

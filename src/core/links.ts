@@ -2,6 +2,7 @@
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { endAttachments } from './attachments.ts'
+import type { Principal } from './principal.ts'
 import type { Draft, Folding, Session } from './session.ts'
 
 /** What a link lets its holder do: look on, take turns, answer asks. */
@@ -20,18 +21,33 @@ export type Link = {
 }
 
 export type LinkEvent =
-  | ({ readonly type: 'link.created'; readonly link: string } & Omit<Link, 'id' | 'usedBy'>)
+  | ({
+      readonly type: 'link.created'
+      readonly link: string
+      readonly by?: Principal
+    } & Omit<Link, 'id' | 'usedBy'>)
   /** A watcher came in by a link that counts its uses: all that is recorded of a watcher. */
-  | { readonly type: 'link.used'; readonly link: string; readonly use: string }
-  | { readonly type: 'link.revoked'; readonly link: string; readonly reason?: 'expired' }
+  | {
+      readonly type: 'link.used'
+      readonly link: string
+      readonly use: string
+      readonly by?: Principal
+    }
+  | {
+      readonly type: 'link.revoked'
+      readonly link: string
+      readonly reason?: 'expired'
+      readonly by?: Principal
+    }
 
 export type LinkCommand =
-  | { readonly type: 'link'; readonly link: Link; readonly at: number }
+  | { readonly type: 'link'; readonly link: Link; readonly at: number; readonly by: Principal }
   | {
       readonly type: 'unlink'
       readonly link: string
       readonly at: number
-      readonly reason?: 'expired'
+      /** Null: its time is over. */
+      readonly by: Principal | null
     }
   /** A watcher comes in, by a link or not. `use`: fresh, or one that it came in by before. */
   | {
@@ -39,6 +55,7 @@ export type LinkCommand =
       readonly link: string | null
       readonly use: string
       readonly at: number
+      readonly by: Principal
     }
 
 export function decideLink(session: Session, command: LinkCommand): readonly Draft[] {
@@ -57,19 +74,23 @@ export function decideLink(session: Session, command: LinkCommand): readonly Dra
   const { id, ...rest } = command.link
   return [
     ...expired.map((link): Draft => ({ type: 'link.revoked', link: link.id, reason: 'expired' })),
-    { type: 'link.created', link: id, ...rest },
+    { type: 'link.created', link: id, ...rest, by: command.by },
   ]
 }
 
 /** With the link goes all that it opened: who came in by it is out. */
 function revoke(
   session: Session,
-  { link, at, reason }: LinkCommand & { readonly type: 'unlink' },
+  { link, at, by }: LinkCommand & { readonly type: 'unlink' },
 ): readonly Draft[] {
   const opened = session.attachments.filter((attachment) => attachment.link === link)
+  const why = by === null ? ({ reason: 'expired' } as const) : { by }
   return [
-    { type: 'link.revoked', link, ...(reason === undefined ? {} : { reason }) },
-    ...endAttachments(session, opened, { reason: reasonOf(reason), at }),
+    { type: 'link.revoked', link, ...why },
+    ...endAttachments(session, opened, {
+      reason: reasonOf('reason' in why ? why.reason : undefined),
+      at,
+    }),
   ]
 }
 
@@ -80,12 +101,12 @@ export function reasonOf(reason: 'expired' | undefined): string {
 
 function useLink(
   session: Session,
-  { link, use, at }: LinkCommand & { readonly type: 'watch' },
+  { link, use, at, by }: LinkCommand & { readonly type: 'watch' },
 ): readonly Draft[] {
   if (link === null) return []
   const { uses, usedBy = [] } = usableLink(session, { id: link, use }, at)
   if (uses === null || usedBy.includes(use)) return []
-  return [{ type: 'link.used', link, use }]
+  return [{ type: 'link.used', link, use, by }]
 }
 
 function isExpired({ expiresAt }: Link, at: number): boolean {

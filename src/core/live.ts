@@ -21,6 +21,7 @@ import { reasonOf } from './links.ts'
 import { combine, Lane, type LaneEntry, type Member, type QueuedEntry } from './lanes.ts'
 import { Ledger, type Batch, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
+import type { Principal } from './principal.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
@@ -85,8 +86,8 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#feed = new Feed(this.id, state.session.seq, store, limits, clock)
     this.#alarms = new Alarms(clock, (command) => this.post(command))
     this.#ledger = new Ledger(this, state, { commits, clock, limits, digest })
-    for (const { id: turn, input } of state.session.queued) {
-      this.lane.push({ type: 'queued', turn, chars: inputText(input).length })
+    for (const { id: turn, input, by } of state.session.queued) {
+      this.lane.push({ type: 'queued', turn, chars: inputText(input).length, by: by ?? null })
     }
   }
 
@@ -122,11 +123,11 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   /** Lets a watcher in; in order with what happens to the link that it comes in by. */
-  watch(watcher: Watcher): Promise<unknown> {
+  watch(watcher: Watcher, by: Principal): Promise<unknown> {
     const { id, link, use } = watcher
     const enter = (): Command => {
       this.watchers.add(watcher)
-      return { type: 'watch', link, use, at: this.holder.clock.now() }
+      return { type: 'watch', link, use, at: this.holder.clock.now(), by }
     }
     return this.#ledger.post(enter).catch((refusal: unknown) => {
       this.watchers.remove(id)
@@ -181,7 +182,8 @@ export class LiveSession implements LedgerOwner, RunHost {
     if (first?.interrupts !== true || running === null || this.#interruptedBy === first) return
     this.#interruptedBy = first
     // Whoever waits for that turn learns of it there; here nobody waits for the answer.
-    this.cancel(running.id, 'interrupted_by_newer').catch(() => undefined)
+    const by = first.type === 'queued' ? first.by : (first.members[0]?.by ?? null)
+    this.cancel(running.id, 'interrupted_by_newer', by).catch(() => undefined)
   }
 
   /** Whether a turn was told to stop for its sake. */
@@ -224,9 +226,9 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   /** Cancels a turn that waits, or stops the one that runs; returns it when it is over. */
-  async cancel(turn: string, reason: string): Promise<TurnRecord> {
-    await this.post({ type: 'cancel', turn, reason })
-    if (this.#run?.turn.id === turn) this.#run.cancel(reason)
+  async cancel(turn: string, reason: string, by: Principal | null): Promise<TurnRecord> {
+    await this.post({ type: 'cancel', turn, reason, by })
+    if (this.#run?.turn.id === turn) this.#run.cancel(reason, by)
     return this.finished(turn)
   }
 
@@ -431,7 +433,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   #unlinkLater(link: string, at: number | null, now: number): void {
-    const command = { type: 'unlink', link, at: at ?? 0, reason: 'expired' } as const
+    const command = { type: 'unlink', link, at: at ?? 0, by: null } as const
     this.#alarms.set(link, at, now, command)
   }
 

@@ -3,9 +3,10 @@ import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './admission.ts
 import type { ResolveRequest } from './authority.ts'
 import { RECONNECT_POLICIES, type ReconnectPolicy } from './attachments.ts'
 import type { Digest } from './clock.ts'
-import { HoldfastError } from './errors.ts'
+import { HoldfastError, invalid } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import { LINK_SCOPES } from './links.ts'
+import type { Principal } from './principal.ts'
 import type { LinkOptions } from './session-handle.ts'
 import type { Input } from './turns.ts'
 
@@ -39,12 +40,9 @@ export type TurnOptions = {
   readonly onDisconnect?: 'continue' | 'cancel'
 }
 
-export function invalid(field: string, problem: string): HoldfastError {
-  return new HoldfastError('invalid_field', `${field} ${problem}`, { field })
-}
-
 export function resolveRequest(
   options: ResolveOptions,
+  by: Principal,
   { agent, limits }: { agent: string; limits: Limits },
 ): ResolveRequest {
   const reconnect = oneOf('reconnect', options.reconnect ?? 'reopen', RECONNECT_POLICIES)
@@ -61,12 +59,14 @@ export function resolveRequest(
     graceMs: milliseconds('graceMs', options.graceMs ?? graceMs, limits.graceMsMax),
     ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? limits.ttlMs, limits),
     labels: checkLabels(options.labels ?? {}),
+    by,
   }
 }
 
 export function turnRequest(
   input: Input,
   options: TurnOptions,
+  by: Principal,
   { limits, digest }: { limits: Limits; digest: Digest },
 ): TurnRequest {
   const json = checkInput(input, limits)
@@ -79,6 +79,7 @@ export function turnRequest(
     busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
     waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
     caller: options,
+    by,
   }
 }
 

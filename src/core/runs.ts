@@ -9,6 +9,7 @@ import type { Counters } from './counters.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
+import type { Principal } from './principal.ts'
 import type { Message, Reply, Runner, RunnerContext, RunnerOutput } from './runner.ts'
 import type { Command, Session } from './session.ts'
 import type { Store } from './store.ts'
@@ -31,7 +32,7 @@ export interface RunHost {
 
 /** Why a run was told to stop before its runner was done. */
 type Stop =
-  | { readonly state: 'cancelled'; readonly reason: string }
+  | { readonly state: 'cancelled'; readonly reason: string; readonly by: Principal | null }
   | { readonly state: 'failed'; readonly error: TurnError }
 
 /** After so many outputs without a pause, everybody else gets a turn of the event loop. */
@@ -70,8 +71,8 @@ export class Run {
   }
 
   /** Asks the runner to stop, and goes on without it after the grace time. */
-  cancel(reason: string): void {
-    this.#stopWith({ state: 'cancelled', reason })
+  cancel(reason: string, by: Principal | null): void {
+    this.#stopWith({ state: 'cancelled', reason, by })
   }
 
   /**

@@ -3,13 +3,14 @@ import { enterLane, submitTurn } from './admission.ts'
 import { askUnknown, checkAskSize, type Ask, type AskCommand } from './asks.ts'
 import { findByToken, type Attachment, type Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
-import { HoldfastError } from './errors.ts'
+import { HoldfastError, invalid } from './errors.ts'
 import type { StopSignal } from './feed.ts'
 import { FeedItem, isPresence, type Delta } from './feed-item.ts'
 import { readEvents, readMessages, readTurn, readableRow, wasAsk } from './history.ts'
 import { usableLink, type Link, type LinkScope } from './links.ts'
 import type { LiveSession } from './live.ts'
-import { checkLink, invalid, turnRequest, type TurnOptions } from './requests.ts'
+import { checkPrincipal, type Principal } from './principal.ts'
+import { checkLink, turnRequest, type TurnOptions } from './requests.ts'
 import type { Message } from './runner.ts'
 import { closedError, type Session, type SessionEvent } from './session.ts'
 import type { ReadResult } from './store.ts'
@@ -36,13 +37,25 @@ export class SessionHandle {
   readonly key: string | null
   /** This very call created it. */
   readonly isNew: boolean
+  /** On whose behalf it acts: recorded with what is done through it. */
+  readonly by: Principal
   readonly #authority: Authority
 
-  constructor(authority: Authority, id: string, key: string | null = null, isNew = false) {
+  constructor(
+    authority: Authority,
+    by: Principal,
+    { id, key = null, isNew = false }: { id: string; key?: string | null; isNew?: boolean },
+  ) {
     this.#authority = authority
+    this.by = by
     this.id = id
     this.key = key
     this.isNew = isNew
+  }
+
+  /** The same session on behalf of a principal. */
+  as(by: Principal): SessionHandle {
+    return new SessionHandle(this.#authority, checkPrincipal(by), this)
   }
 
   /** The session as it is now, open or closed. */
@@ -55,18 +68,18 @@ export class SessionHandle {
    * comes.
    */
   turn(input: Input, options: TurnOptions = {}): TurnHandle {
-    return new TurnHandle(this.#enter(input, options), options)
+    return new TurnHandle(this.#enter(input, options), options, this.by)
   }
 
   async #enter(input: Input, options: TurnOptions): Promise<Admission> {
-    const request = turnRequest(input, options, this.#authority)
+    const request = turnRequest(input, options, this.by, this.#authority)
     const live = await this.#authority.open(this.id)
     return { live, turn: await enterLane(live, request) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
   async submit(input: Input, options: TurnOptions = {}): Promise<TurnRecord> {
-    const request = turnRequest(input, options, this.#authority)
+    const request = turnRequest(input, options, this.by, this.#authority)
     const live = await this.#authority.open(this.id)
     return live.readTurn(await submitTurn(live, request))
   }
@@ -88,7 +101,7 @@ export class SessionHandle {
   async cancelTurn(turn: string, reason = 'cancelled'): Promise<TurnRecord> {
     const record = await this.getTurn(turn)
     if (record.endedAt !== null) return record
-    return (await this.#authority.open(this.id)).cancel(turn, reason)
+    return (await this.#authority.open(this.id)).cancel(turn, reason, this.by)
   }
 
   /**
@@ -154,7 +167,9 @@ export class SessionHandle {
 
   /** Answers a question; the first valid answer wins, later ones are refused with `ask_settled`. */
   async answer(ask: string, answer: unknown): Promise<void> {
-    await postAnswer(this.#authority, this.id, { type: 'answer', ask, answer, by: null })
+    const { by } = this
+    const command = { type: 'answer', ask, answer, by, attachment: null } as const
+    await postAnswer(this.#authority, this.id, command)
   }
 
   /** Holds the session open for a client and says which kinds of ask it answers. */
@@ -175,8 +190,13 @@ export class SessionHandle {
       token: shown,
       link,
       at: now,
+      by: this.by,
     })
-    return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch: 1, token })
+    return this.#attachment({ id: attachment, epoch: 1, token })
+  }
+
+  #attachment(connection: Held): AttachmentHandle {
+    return new AttachmentHandle(this.#authority, this, connection)
   }
 
   /** Looks on: nothing is recorded, unless a link counts its uses. */
@@ -185,8 +205,8 @@ export class SessionHandle {
     const id = watcherId(this.#authority.entropy.id())
     const link = this.#linkOf(live, options)
     const use = link?.usedBy?.find((known) => known === options.use) ?? id
-    await live.watch({ id, link: link?.id ?? null, use })
-    return new WatcherHandle(this.#authority, live, { id, token: use })
+    await live.watch({ id, link: link?.id ?? null, use }, this.by)
+    return new WatcherHandle(this.#authority, live, { id, token: use, by: this.by })
   }
 
   /** The watcher that came in by this use of a link, if it is there. */
@@ -214,11 +234,12 @@ export class SessionHandle {
     const [shown, fresh] = [token, next].map((text) =>
       tokenDigest(this.#authority, 'resume', this.id, text),
     ) as [string, string]
+    const { by } = this
     const at = this.#authority.clock.now()
-    const command = { type: 'resume', attachment, answers, shown, token: fresh, at } as const
+    const command = { type: 'resume', attachment, answers, shown, token: fresh, at, by } as const
     const [event] = await live.post(command)
     const epoch = event?.type === 'attachment.resumed' ? event.epoch : 0
-    return new AttachmentHandle(this.#authority, this.id, { id: attachment, epoch, token: next })
+    return this.#attachment({ id: attachment, epoch, token: next })
   }
 
   /** The attachment that this token is good for; throws as `resume` would. */
@@ -247,7 +268,7 @@ export class SessionHandle {
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
     const { scopes, expiresAt = null, uses = null } = checkLink(options)
     const link = { id: this.#authority.entropy.id(), digest, scopes, expiresAt, uses }
-    await live.post({ type: 'link', link, at: this.#authority.clock.now() })
+    await live.post({ type: 'link', link, at: this.#authority.clock.now(), by: this.by })
     return { ...link, token }
   }
 
@@ -264,17 +285,18 @@ export class SessionHandle {
   /** Nobody can attach by this link any more, and who came in by it is out. */
   async revokeLink(link: string): Promise<void> {
     const live = await this.#authority.open(this.id)
-    await live.post({ type: 'unlink', link, at: this.#authority.clock.now() })
+    const at = this.#authority.clock.now()
+    await live.post({ type: 'unlink', link, at, by: this.by })
   }
 
   /** Closes the session for good: what is pending is settled, nothing is delivered any more. */
   async close(reason = 'closed'): Promise<Session> {
-    return this.#authority.close(this.id, reason)
+    return this.#authority.close(this.id, reason, this.by)
   }
 
   /** Closes the session and erases its log for ever. */
   async erase(): Promise<void> {
-    await this.#authority.close(this.id, 'erased')
+    await this.#authority.close(this.id, 'erased', this.by)
     await this.#authority.store.erase(this.id)
   }
 }
@@ -318,22 +340,27 @@ async function postAnswer(
   }
 }
 
+/** One connection of an attachment, and what it can be taken up again with. */
+type Held = { readonly id: string; readonly epoch: number; readonly token: string | null }
+
 /** One client's hold on a session. */
 export class AttachmentHandle {
   readonly id: string
   readonly session: string
   /** What it can be taken up again with. */
   readonly token: string | null
+  readonly by: Principal
   readonly #authority: Authority
   #epoch: number
 
   constructor(
     authority: Authority,
-    session: string,
-    { id, epoch, token }: { id: string; epoch: number; token: string | null },
+    { id: session, by }: { readonly id: string; readonly by: Principal },
+    { id, epoch, token }: Held,
   ) {
     this.#authority = authority
     this.session = session
+    this.by = by
     this.id = id
     this.token = token
     this.#epoch = epoch
@@ -353,11 +380,11 @@ export class AttachmentHandle {
     await (await this.#live()).post(command)
   }
 
-  /** The client is back within the grace time. For one without a token. */
-  async resume(): Promise<void> {
+  /** The client is back within the grace time. For one without a token, which anybody may be. */
+  async resume(by = this.by): Promise<void> {
     const live = await this.#live()
     const at = this.#authority.clock.now()
-    const back = { answers: null, shown: null, token: null, at }
+    const back = { answers: null, shown: null, token: null, at, by }
     const [event] = await live.post({ type: 'resume', attachment: this.id, ...back })
     if (event?.type === 'attachment.resumed') this.#epoch = event.epoch
   }
@@ -374,7 +401,8 @@ export class AttachmentHandle {
   }
 
   async answer(ask: string, answer: unknown): Promise<void> {
-    const command = { type: 'answer', ask, answer, by: this.id } as const
+    const { id: attachment, by } = this
+    const command = { type: 'answer', ask, answer, by, attachment } as const
     await postAnswer(this.#authority, this.session, command)
   }
 
@@ -390,9 +418,9 @@ export class WatcherHandle extends AttachmentHandle {
   constructor(
     authority: Authority,
     live: LiveSession,
-    { id, token }: { readonly id: string; readonly token: string },
+    { id, token, by }: { readonly id: string; readonly token: string; readonly by: Principal },
   ) {
-    super(authority, live.id, { id, epoch: 1, token })
+    super(authority, { id: live.id, by }, { id, epoch: 1, token })
     this.#live = live
   }
 

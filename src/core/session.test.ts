@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { unanswerableAt } from './asks.ts'
+import { LOCAL } from './principal.ts'
 import type { Command, Draft, Session } from './session.ts'
 import { createSession, decide, evolve, expiresAt } from './session.ts'
 import type { ReconnectPolicy } from './attachments.ts'
@@ -53,11 +54,13 @@ const submit = (input = 'hi', key?: string, collect = false): Command => ({
   keys: key === undefined ? [] : [{ key, digest: input }],
   collect,
   expiresAt: null,
+  by: LOCAL,
 })
 const admit = (input = 'hi', key?: string): Command => ({
   type: 'admit',
   input,
   keys: key === undefined ? [] : [{ key, digest: input }],
+  by: [LOCAL],
 })
 const finish = (turn: string): Command => ({
   type: 'finish',
@@ -84,6 +87,7 @@ const attach = (attachment: string, answers: string[] = []): Command => ({
   link: null,
   at: 0,
   take: false,
+  by: LOCAL,
 })
 
 describe('turns', () => {
@@ -161,7 +165,8 @@ describe('asks (I8)', () => {
     type: 'answer',
     ask: 'a3',
     answer: value,
-    by: null,
+    by: LOCAL,
+    attachment: null,
   })
 
   it('takes the first valid answer and no other', () => {
@@ -213,7 +218,7 @@ describe('asks (I8)', () => {
     })
 
     it('go on if it comes back in time', () => {
-      const resume = { type: 'resume', attachment: 'p', answers: null, at: 14 } as const
+      const resume = { type: 'resume', attachment: 'p', answers: null, at: 14, by: LOCAL } as const
       const back = after(lost, { ...resume, shown: null, token: null })
       expect(types(back, unanswerable(15))).toEqual([])
       expect(unanswerableAt(back)).toBeNull()
@@ -257,6 +262,7 @@ describe('reconnect policies', () => {
     shown: null,
     token: null,
     at: 20,
+    by: LOCAL,
   } as const
   const lapse = { type: 'lapse', attachment: 'p', graceUntil: 110 } as const
   const idle = (policy: ReconnectPolicy): Session => after(created(policy), attach('p'))
@@ -315,16 +321,16 @@ describe('reconnect policies', () => {
 describe('the end', () => {
   it('settles all that is pending in one step, and then refuses (I9)', () => {
     const session = after(created(), attach('p'), admit(), submit(), ask('t3'))
-    expect(types(session, { type: 'close', reason: 'bye' })).toEqual([
+    expect(types(session, { type: 'close', reason: 'bye', by: null })).toEqual([
       'ask.settled',
       'turn.cancelled',
       'turn.cancelled',
       'attachment.ended',
       'session.closed',
     ])
-    const closed = after(session, { type: 'close', reason: 'bye' })
+    const closed = after(session, { type: 'close', reason: 'bye', by: null })
     expect(closed).toMatchObject({ running: null, queued: [], asks: [], attachments: [] })
-    expect(types(closed, { type: 'close', reason: 'again' })).toEqual([])
+    expect(types(closed, { type: 'close', reason: 'again', by: null })).toEqual([])
     for (const command of [
       submit(),
       admit(),

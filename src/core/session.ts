@@ -32,9 +32,11 @@ import { Crowd } from './crowd.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable } from './event-table.ts'
 import { decideLink, foldLink, type Link, type LinkCommand, type LinkEvent } from './links.ts'
+import { recordedBy, type Principal } from './principal.ts'
 import {
   decideTurn,
   foldTurn,
+  turnCancelled,
   type RequestKey,
   type Turn,
   type TurnCommand,
@@ -81,9 +83,9 @@ export type SessionOptions = Pick<
 >
 
 export type LifeEvent =
-  | ({ readonly type: 'session.created' } & SessionOptions)
+  | ({ readonly type: 'session.created'; readonly by?: Principal } & SessionOptions)
   | { readonly type: 'session.bound'; readonly backend: string }
-  | { readonly type: 'session.closed'; readonly reason: string }
+  | { readonly type: 'session.closed'; readonly reason: string; readonly by?: Principal }
 
 /** An event before it has its place in the log. */
 export type Draft = LifeEvent | TurnEvent | ActivityEvent | AskEvent | AttachmentEvent | LinkEvent
@@ -93,7 +95,7 @@ export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
 
 export type LifeCommand =
   | { readonly type: 'bind'; readonly backend: string }
-  | { readonly type: 'close'; readonly reason: string }
+  | { readonly type: 'close'; readonly reason: string; readonly by: Principal | null }
   /** Close if it has been idle past its time to live. */
   | { readonly type: 'expire'; readonly at: number }
   /** A new owner took over: whatever depended on the last one is over. */
@@ -118,9 +120,11 @@ export function decide(session: Session, command: Command): readonly Draft[] {
     case 'bind':
       return bindBackend(session, command.backend)
     case 'close':
-      return closeSession(session, command.reason)
+      return closeSession(session, command)
     case 'expire':
-      return isExpired(session, command.at) ? closeSession(session, 'expired') : []
+      return isExpired(session, command.at)
+        ? closeSession(session, { reason: 'expired', by: null })
+        : []
     case 'recover':
       return recoverSession(session, command)
     case 'submit':
@@ -186,20 +190,23 @@ function bindBackend(session: Session, backend: string): readonly Draft[] {
   throw new HoldfastError('backend_bound', `session ${session.id} has a backend session already`)
 }
 
-export function closeSession(session: Session, reason: string): readonly Draft[] {
+export function closeSession(
+  session: Session,
+  { reason, by }: { readonly reason: string; readonly by: Principal | null },
+): readonly Draft[] {
   const { running, queued, attachments } = session
   const turns = running === null ? queued : [running, ...queued]
   return [
     ...turns.flatMap((turn): Draft[] => [
       ...withdrawAsks(session, turn.id),
-      { type: 'turn.cancelled', turn: turn.id, reason: 'session_closed' },
+      turnCancelled(turn.id, { reason: 'session_closed', by }),
     ]),
     ...attachments.map(({ id }): Draft => ({
       type: 'attachment.ended',
       attachment: id,
       reason: 'session_closed',
     })),
-    { type: 'session.closed', reason },
+    { type: 'session.closed', reason, ...recordedBy(by) },
   ]
 }
 

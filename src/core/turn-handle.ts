@@ -1,6 +1,7 @@
 /** One turn in a caller's hand: await it for the result, iterate it for the answer as it comes. */
 import type { FeedItem } from './feed-item.ts'
 import type { LiveSession } from './live.ts'
+import type { Principal } from './principal.ts'
 import { isTerminal, turnSeq, type TurnRecord } from './turns.ts'
 
 /** Where a request came to be a turn. */
@@ -19,9 +20,9 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
   readonly admission: Promise<Admission>
   readonly #finished: Promise<TurnRecord>
 
-  constructor(admission: Promise<Admission>, presence: CallerPresence) {
+  constructor(admission: Promise<Admission>, presence: CallerPresence, by: Principal) {
     this.admission = admission
-    this.#finished = this.#finish(presence)
+    this.#finished = this.#finish(presence, by)
     // Whoever only iterates learns of a failure there.
     this.#finished.catch(() => undefined)
   }
@@ -34,11 +35,11 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
     return this.#finished.then(onfulfilled, onrejected)
   }
 
-  async #finish(presence: CallerPresence): Promise<TurnRecord> {
+  async #finish(presence: CallerPresence, by: Principal): Promise<TurnRecord> {
     const { live, turn } = await this.admission
     const signal = presence.onDisconnect === 'cancel' ? presence.signal : undefined
     if (signal === undefined) return live.finished(turn)
-    const cancel = (): void => void live.cancel(turn, 'caller_gone').catch(() => undefined)
+    const cancel = (): void => void live.cancel(turn, 'caller_gone', by).catch(() => undefined)
     if (signal.aborted) cancel()
     signal.addEventListener('abort', cancel)
     return live.finished(turn).finally(() => signal.removeEventListener('abort', cancel))

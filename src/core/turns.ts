@@ -1,6 +1,7 @@
 /** Turns: what `decide` and `evolve` do for them, and how a turn is read back from the log. */
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
+import { distinct, recordedBy, type Principal } from './principal.ts'
 import type { Reply } from './runner.ts'
 import type { Draft, Folding, Session, SessionEvent } from './session.ts'
 import { withdrawAsks } from './asks.ts'
@@ -25,6 +26,8 @@ export type Turn = {
   readonly collect: boolean
   /** When it stops waiting, or null. */
   readonly expiresAt: number | null
+  /** Null in logs of 0.1.0, which did not record it. */
+  readonly by: Principal | null
 }
 
 export type TurnState =
@@ -42,7 +45,12 @@ export type TurnError = { readonly code: string; readonly message: string }
 export type TurnEnd =
   | { readonly state: 'done'; readonly reply: Reply | null }
   | { readonly state: 'failed'; readonly error: TurnError; readonly reply: Reply | null }
-  | { readonly state: 'cancelled'; readonly reason: string; readonly reply: Reply | null }
+  | {
+      readonly state: 'cancelled'
+      readonly reason: string
+      readonly by: Principal | null
+      readonly reply: Reply | null
+    }
   | { readonly state: 'expired' }
 
 export type TurnEvent =
@@ -53,18 +61,24 @@ export type TurnEvent =
       readonly keys?: readonly RequestKey[]
       readonly collect?: true
       readonly expiresAt?: number
+      readonly by?: Principal
     }
   | {
       readonly type: 'turn.joined'
       readonly turn: string
       readonly input: Input
       readonly keys?: readonly RequestKey[]
+      readonly by?: Principal
     }
   | {
       readonly type: 'turn.started'
       readonly turn: string
       readonly input: Input
       readonly keys?: readonly RequestKey[]
+      /** Of a turn that was not in the queue before. */
+      readonly by?: Principal
+      /** The others whose requests were collected in it. */
+      readonly alsoBy?: readonly Principal[]
     }
   | {
       readonly type: 'message.added'
@@ -76,7 +90,12 @@ export type TurnEvent =
     }
   | { readonly type: 'turn.done'; readonly turn: string }
   | { readonly type: 'turn.failed'; readonly turn: string; readonly error: TurnError }
-  | { readonly type: 'turn.cancelled'; readonly turn: string; readonly reason: string }
+  | {
+      readonly type: 'turn.cancelled'
+      readonly turn: string
+      readonly reason: string
+      readonly by?: Principal
+    }
   | { readonly type: 'turn.interrupted'; readonly turn: string; readonly reason: string }
   | { readonly type: 'turn.expired'; readonly turn: string }
 
@@ -90,14 +109,26 @@ export type TurnCommand =
       /** The only turn that it may join: to join another would be to overtake somebody. */
       readonly joins?: string | null
       readonly expiresAt: number | null
+      readonly by: Principal
     }
   /** Run a turn of the queue. */
   | { readonly type: 'start'; readonly turn: string }
   /** Admit and run a request that waited outside the log. */
-  | { readonly type: 'admit'; readonly input: Input; readonly keys: readonly RequestKey[] }
+  | {
+      readonly type: 'admit'
+      readonly input: Input
+      readonly keys: readonly RequestKey[]
+      /** Of all requests that were collected in it, the first one first. */
+      readonly by: readonly Principal[]
+    }
   | { readonly type: 'message'; readonly turn: string; readonly reply: Reply }
   /** Cancel a turn that still waits; one that runs is stopped by its run, and then finished. */
-  | { readonly type: 'cancel'; readonly turn: string; readonly reason: string }
+  | {
+      readonly type: 'cancel'
+      readonly turn: string
+      readonly reason: string
+      readonly by: Principal | null
+    }
   | { readonly type: 'finish'; readonly turn: string; readonly end: TurnEnd }
 
 const TERMINAL: ReadonlySet<string> = new Set([
@@ -169,7 +200,7 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
       return [messageAdded(runningTurn(session, command.turn).id, command.reply, false)]
     case 'cancel':
       return session.queued.some((turn) => turn.id === command.turn)
-        ? [{ type: 'turn.cancelled', turn: command.turn, reason: command.reason }]
+        ? [turnCancelled(command.turn, command)]
         : []
     case 'finish':
       return finishTurn(session, command.turn, command.end)
@@ -178,13 +209,13 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
 
 function submitTurn(
   session: Session,
-  { input, keys, collect, joins, expiresAt }: TurnCommand & { type: 'submit' },
+  { input, keys, collect, joins, expiresAt, by }: TurnCommand & { type: 'submit' },
 ): readonly Draft[] {
   if (turnOfKeys(session, keys) !== null) return []
   const last = session.queued.at(-1)
   const next = last !== undefined && (joins === undefined || joins === last.id)
   if (collect && next && last.collect && fitsIn(last, input)) {
-    return [{ type: 'turn.joined', turn: last.id, input, ...optionalKeys(keys) }]
+    return [{ type: 'turn.joined', turn: last.id, input, ...optionalKeys(keys), by }]
   }
   return [
     {
@@ -194,6 +225,7 @@ function submitTurn(
       ...optionalKeys(keys),
       ...(collect ? { collect } : {}),
       ...(expiresAt === null ? {} : { expiresAt }),
+      by,
     },
   ]
 }
@@ -211,11 +243,21 @@ function startTurn(session: Session, id: string): readonly Draft[] {
 
 function admitTurn(
   session: Session,
-  { input, keys }: TurnCommand & { type: 'admit' },
+  { input, keys, by: callers }: TurnCommand & { type: 'admit' },
 ): readonly Draft[] {
   if (turnOfKeys(session, keys) !== null) return []
   assertLaneFree(session)
-  return [{ type: 'turn.started', turn: nextTurnId(session), input, ...optionalKeys(keys) }]
+  const [by = null, ...alsoBy] = distinct(callers)
+  return [
+    {
+      type: 'turn.started',
+      turn: nextTurnId(session),
+      input,
+      ...optionalKeys(keys),
+      ...recordedBy(by),
+      ...(alsoBy.length === 0 ? {} : { alsoBy }),
+    },
+  ]
 }
 
 /**
@@ -243,10 +285,17 @@ function terminalEvent(turn: string, end: TurnEnd): Draft {
     case 'failed':
       return { type: 'turn.failed', turn, error: end.error }
     case 'cancelled':
-      return { type: 'turn.cancelled', turn, reason: end.reason }
+      return turnCancelled(turn, end)
     case 'expired':
       return { type: 'turn.expired', turn }
   }
+}
+
+export function turnCancelled(
+  turn: string,
+  { reason, by }: { readonly reason: string; readonly by: Principal | null },
+): Draft {
+  return { type: 'turn.cancelled', turn, reason, ...recordedBy(by) }
 }
 
 function runningTurn(session: Session, id: string): Turn {
@@ -312,6 +361,7 @@ function turnOf(event: TurnEvent & { type: 'turn.queued' | 'turn.started' }): Tu
     keys: event.keys ?? [],
     collect: event.type === 'turn.queued' && event.collect === true,
     expiresAt: event.type === 'turn.queued' ? (event.expiresAt ?? null) : null,
+    by: event.by ?? null,
   }
 }
 
@@ -352,6 +402,8 @@ export type TurnRecord = {
   readonly error: TurnError | null
   /** Why it was cancelled or interrupted. */
   readonly reason: string | null
+  /** Whose turn it is; null in logs of 0.1.0. */
+  readonly by: Principal | null
   readonly queuedAt: number | null
   readonly startedAt: number | null
   readonly endedAt: number | null
@@ -394,6 +446,7 @@ function newRecord(event: SessionEvent): TurnRecord {
     reply: null,
     error: null,
     reason: null,
+    by: event.by ?? null,
     queuedAt: queued ? event.at : null,
     startedAt: queued ? null : event.at,
     endedAt: null,

@@ -3,13 +3,19 @@
  * the same headers and are counted.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type HoldfastError, invalid, type Holdfast } from '../core/index.ts'
+import {
+  HoldfastError,
+  invalid,
+  type Holdfast,
+  type Principal,
+  type Unbound,
+} from '../core/index.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
 import { discardBody, readBody, readJson } from './body.ts'
 
 /** What all exchanges of a server share. */
 export type Premises = {
-  readonly holdfast: Holdfast
+  readonly holdfast: Unbound
   readonly bodyBytesMax: number
   /** Between two signs of life on a stream that has nothing to say. */
   readonly heartbeatMs: number
@@ -34,8 +40,10 @@ export interface Browsers {
   countsNow(): Readonly<Record<string, number>>
 }
 
-/** What a request asks for, as its path says. */
+/** What a request asks for, as its path says, and on whose behalf. */
 export type Asked = {
+  /** Null: not known (yet), so that nothing can be done but look at the server itself. */
+  readonly by: Principal | null
   readonly params: readonly string[]
   readonly search: string
   readonly route?: { readonly historyBytesMax?: number }
@@ -89,6 +97,8 @@ export class Exchange {
   readonly premises: Premises
   /** What the path had in place of the route's parameters, decoded. */
   readonly params: readonly string[]
+  readonly #by: Principal | null
+  #holdfast: Holdfast | null = null
   readonly #search: string
   readonly #bodyBytesMax: number
   readonly #refusalOf: RefusalForm
@@ -98,20 +108,24 @@ export class Exchange {
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
     premises: Premises,
-    { params, search, route }: Asked,
+    { by, params, search, route }: Asked,
     refusalOf: RefusalForm = problemRefusal,
   ) {
     this.request = request
     this.response = response
     this.premises = premises
     this.params = params
+    this.#by = by
     this.#search = search
     this.#bodyBytesMax = premises.bodyBytesMax + (route?.historyBytesMax ?? 0)
     this.#refusalOf = refusalOf
   }
 
+  /** On behalf of the caller: what is done through it is recorded as the caller's. */
   get holdfast(): Holdfast {
-    return this.premises.holdfast
+    if (this.#by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
+    this.#holdfast ??= this.premises.holdfast.as(this.#by)
+    return this.#holdfast
   }
 
   header(name: string): string | undefined {

@@ -33,7 +33,7 @@ export class Attachments {
   }
 
   event(event: SessionEvent): boolean {
-    if (!('attachment' in event)) return false
+    if (!('attachment' in event) || event.type === 'ask.settled') return false
     if (event.type === 'attachment.opened') this.#holders.set(event.attachment, opened(event))
     const holder = this.#holders.get(event.attachment)
     if (holder === undefined) return false

@@ -1,5 +1,6 @@
 /** The session's log: every event with its number, and all of it when it is opened. */
 import type { SessionEvent } from '../client/index.ts'
+import { principalText } from '../wire/views.ts'
 import { element, say } from './element.ts'
 import { clockTime, fullTime } from './moment.ts'
 
@@ -60,12 +61,13 @@ export class Log {
 function entry(event: SessionEvent): HTMLElement {
   const { seq, at, type } = event
   const time = element('time', { title: fullTime(at) }, clockTime(at))
+  const by = 'by' in event ? principalText(event.by) : null
   const summary = element(
     'summary',
     {},
     element('span', { class: 'seq' }, String(seq)),
     element('span', { class: 'mono' }, type),
-    element('span', { class: 'gist' }, gist(event)),
+    element('span', { class: 'gist' }, by === null ? gist(event) : `${gist(event)}  by ${by}`),
     time,
   )
   const details = element('details', { 'data-seq': seq, 'data-type': type }, summary)

@@ -7,13 +7,13 @@
  * no origin, for pictures and the like (refused by `Sec-Fetch-Site`).
  */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import { HoldfastError, invalid, type Clock } from '../core/index.ts'
+import { HoldfastError, invalid, LOCAL, type Clock, type Principal } from '../core/index.ts'
 import { SCOPES, type Scope } from '../doors/scopes.ts'
 import { hostName, isHostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
 import { CLIENT_HEADER } from './forwarding/seal.ts'
 import { checkHead } from './request-head.ts'
 import { Rates, type RateLimits } from './rates.ts'
-import type { TokenSource } from './tokens.ts'
+import { principalOfToken, type TokenSource } from './tokens.ts'
 
 export type AccessOptions = {
   /** Without them everything is allowed, and only loopback can be listened on. */
@@ -100,13 +100,16 @@ export class AccessPolicy {
     this.assertMayTry(this.addressOf(request))
   }
 
-  /** Throws unless the request may do what needs this scope; null is for everybody. */
+  /**
+   * Throws unless the request may do what needs this scope; null is for everybody. Returns whose
+   * request it is: this is the one place where that is found out.
+   */
   authorize(
     request: IncomingMessage,
     scope: Scope | null,
     token = bearerToken(request.headers),
-  ): void {
-    if (this.open || scope === null) return
+  ): Principal | null {
+    if (this.open || scope === null) return this.principalOf(token)
     const address = this.addressOf(request)
     if (token !== undefined) this.rates.assertMayTry(address)
     const scopes = this.grant(token)
@@ -120,6 +123,14 @@ export class AccessPolicy {
         `the token is good, but not for this: ${scope} is needed`,
       )
     }
+    return this.principalOf(token)
+  }
+
+  /** Whom logs name as the holder of this token; null: nobody whom we know. */
+  principalOf(token: string | undefined): Principal | null {
+    if (this.#tokens === null) return LOCAL
+    if (token === undefined || this.grant(token) === null) return null
+    return this.#tokens.principalOf?.(token) ?? principalOfToken(token)
   }
 
   /** What this token's holder may do, all included; null: nothing. Undefined: none was shown. */

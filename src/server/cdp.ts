@@ -7,7 +7,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
-import { asHoldfastError, HoldfastError } from '../core/index.ts'
+import { asHoldfastError, HoldfastError, type Principal } from '../core/index.ts'
 import { BROWSER_LIMITS } from '../browsers/index.ts'
 import {
   isCdpPath,
@@ -123,16 +123,16 @@ export class CdpEntrance {
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
-    const address = this.#letIn(request, own)
+    const { address, by } = this.#letIn(request, own)
     this.#assertStays()
-    await serveJson(this.door, exchange, address)
+    await serveJson(this.door, exchange, { ...address, by })
   }
 
   #refuse(exchange: Exchange, error: HoldfastError): void {
     exchange.refuse(error, this.#forwarder?.refusalHeaders(exchange.request, error))
   }
 
-  #letIn(request: IncomingMessage, own: OwnPort | null): Address {
+  #letIn(request: IncomingMessage, own: OwnPort | null): { address: Address; by: Principal } {
     // The server's own port has looked at it already.
     if (own !== null) this.#access.check(request)
     // Also when somebody follows a link there: looking at an address here starts a browser.
@@ -140,8 +140,9 @@ export class CdpEntrance {
       throw new HoldfastError('origin_refused', 'a page of another origin may not do this')
     }
     const address = readAddress(request.url ?? '', own)
-    this.#access.authorize(request, 'talk', tokenOf(request, address))
-    return address
+    const by = this.#access.authorize(request, 'talk', tokenOf(request, address))
+    if (by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
+    return { address, by }
   }
 
   upgrade(
@@ -171,7 +172,7 @@ export class CdpEntrance {
 
   async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
     const { door } = this
-    const address = this.#letIn(request, own)
+    const { address, by } = this.#letIn(request, own)
     if (address.rest !== '') {
       throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
     }
@@ -183,12 +184,12 @@ export class CdpEntrance {
       if (this.#forwarder !== null) await door.assertHere(address)
       const connect = (socket: CdpSocket): CdpConnection => {
         const passOn = this.#passOn(request, address, socket)
-        return new HeldConnection(door, { address, target, socket, passOn })
+        return new HeldConnection(door, { address: { ...address, by }, target, socket, passOn })
       }
       return { connect, abandon: () => undefined, isGood }
     }
     const carrier = new SocketCarrier(door.limits)
-    const seat = await door.admit(address, { carrier, target })
+    const seat = await door.admit({ ...address, by }, { carrier, target })
     const connect = (socket: CdpSocket): CdpConnection =>
       new StockConnection({ seat, carrier }, socket)
     return { connect, abandon: () => seat.leave(), isGood }
@@ -309,7 +310,7 @@ function tokenOf({ headers }: IncomingMessage, { token }: Address): string | und
   return token ?? bearerToken(headers)
 }
 
-const NO_MATCH = { params: [], search: '' } as const
+const NO_MATCH = { by: null, params: [], search: '' } as const
 
 function wireOf(socket: WebSocket): CdpSocket {
   return {

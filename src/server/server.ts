@@ -60,7 +60,7 @@ export type CloseOptions = {
   readonly closeHoldfast?: boolean
 }
 
-const NO_MATCH = { params: [], search: '' } as const
+const NO_MATCH = { by: null, params: [], search: '' } as const
 
 /** Listens, and resolves when requests can come. */
 export async function startServer(options: ServerOptions): Promise<HoldfastServer> {
@@ -78,6 +78,7 @@ export async function startServer(options: ServerOptions): Promise<HoldfastServe
 
 export class HoldfastServer {
   readonly #server: Server
+  readonly #holdfast: Holdfast
   readonly #premises: Premises
   readonly #router: Router
   readonly #hub: Hub
@@ -100,6 +101,7 @@ export class HoldfastServer {
   constructor(options: ServerOptions, boundHost: string) {
     const { holdfast, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
     const bodyBytesMax = holdfast.authority.limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra
+    this.#holdfast = holdfast
     this.#boundHost = boundHost
     const { cluster } = options
     const now = (): number => holdfast.authority.clock.now()
@@ -175,7 +177,7 @@ export class HoldfastServer {
   }
 
   get holdfast(): Holdfast {
-    return this.#premises.holdfast
+    return this.#holdfast
   }
 
   get port(): number {
@@ -228,7 +230,7 @@ export class HoldfastServer {
       await this.#premises.holdfast.authority.drain(drainMs)
       await this.#forwarder?.prepareToLeave()
       this.#isLeaving = true
-      await this.#premises.holdfast.close()
+      await this.#holdfast.close()
       await this.#forwarder?.linger(drainMs)
     } finally {
       await this.#disconnect(drainMs)
@@ -257,8 +259,9 @@ export class HoldfastServer {
       if (this.#answerPage(request, response)) return
       if (this.#cdp?.isFor(request) === true) return this.#cdp.serve(request, response)
       const match = this.#router.match(request.method ?? '', request.url ?? '')
-      this.#access.authorize(request, match.route.scope)
-      const exchange = new Exchange(ends, this.#premises, match, refusalForm(request.url ?? ''))
+      const by = this.#access.authorize(request, match.route.scope)
+      const form = refusalForm(request.url ?? '')
+      const exchange = new Exchange(ends, this.#premises, { ...match, by }, form)
       if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
         return this.#handOver(exchange, match.route, drainingError())
       }

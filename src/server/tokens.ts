@@ -1,22 +1,34 @@
 /**
  * Bearer tokens, from a file that holds only their digests:
- * `{"tokens": [{"name", "sha256", "scopes", "expiresAt"?}]}`.
+ * `{"version": 2, "tokens": [{"name", "id", "sha256", "scopes", "expiresAt"?}]}`. Version 1, which
+ * 0.1.0 has, knows neither `version` nor `id`.
  *
  * 1. No token and no digest is ever in a message: what is wrong is told by its place alone.
  * 2. A token is compared by its digest, with each of them and in constant time.
- * 3. A new version of the file counts as a whole or not at all: the one before stays in force.
+ * 3. `id` is what logs know a token's holder by: opaque, and kept as long as the token is. Several
+ *    tokens with the same one are one holder's.
+ * 4. A new version of the file counts as a whole or not at all: the one before stays in force.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { watch, type FSWatcher } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
-import { diagnoseTo, HoldfastError, type Diagnose, type DiagnosticListener } from '../core/index.ts'
+import {
+  diagnoseTo,
+  HoldfastError,
+  ISSUER,
+  type Diagnose,
+  type DiagnosticListener,
+  type Principal,
+} from '../core/index.ts'
 import { SCOPES, withIncluded, type Scope } from '../doors/scopes.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
 /** A token as it stands in the file. */
 export type TokenEntry = {
   readonly name: string
+  /** Derived from the digest where the file has none. */
+  readonly id: string
   /** The digest of the whole token, in hexadecimal digits. */
   readonly sha256: string
   readonly scopes: readonly Scope[]
@@ -29,6 +41,11 @@ export interface TokenSource {
   /** All scopes of this token, included ones too; null if it is unknown or expired. */
   scopesOf(token: string, now: number): readonly Scope[] | null
   /**
+   * Whom logs name as its holder; null if it is unknown. Without it, the holder of each token is
+   * known by a digest of that token's digest.
+   */
+  principalOf?(token: string): Principal | null
+  /**
    * Changes whenever a token may have lost what it was good for; without it, open sockets are not
    * looked at again.
    */
@@ -36,12 +53,31 @@ export interface TokenSource {
   close(): void
 }
 
-const FIELDS: ReadonlySet<string> = new Set(['name', 'sha256', 'scopes', 'expiresAt'])
+export const TOKENS_VERSION = 2
+
+const FIELDS: ReadonlySet<string> = new Set(['name', 'id', 'sha256', 'scopes', 'expiresAt'])
+const ID = /^[\w.:~-]{1,128}$/
 const NAME = /^[\w.@:-]{1,64}$/
 
 /** A fresh token: 256 bits that nobody can guess, with a prefix that scanners for secrets find. */
 export function mintToken(): string {
   return `hf_${randomBytes(32).toString('base64url')}`
+}
+
+/** A fresh id for a token's holder. */
+export function mintTokenId(): string {
+  return randomBytes(16).toString('base64url')
+}
+
+/** The id of a holder that has none: one-way, so that nothing of the token or its digest shows. */
+function derivedId(digest: string): string {
+  const id = sha256(`holdfast token id\n${digest.toLowerCase()}`)
+  return id.subarray(0, 16).toString('base64url')
+}
+
+/** The holder of a token whose source does not name one. */
+export function principalOfToken(token: string): Principal {
+  return { kind: 'token', issuer: ISSUER, id: derivedId(tokenSha256(token)) }
 }
 
 export function tokenSha256(token: string): string {
@@ -54,7 +90,10 @@ function sha256(text: string): Buffer {
 
 /** Reads the file's text; throws an `Error` that says what is wrong, and shows nothing of it. */
 export function parseTokens(text: string): readonly TokenEntry[] {
-  const { tokens } = parse(text)
+  const { version = 1, tokens } = parse(text)
+  if (version !== 1 && version !== TOKENS_VERSION) {
+    throw new Error(`it is not of version 1 or ${TOKENS_VERSION}: a newer Holdfast reads it`)
+  }
   if (!Array.isArray(tokens)) throw new Error('it must have a list "tokens"')
   if (tokens.length > SERVER_LIMITS.tokensMax) {
     throw new Error(`it has more than ${SERVER_LIMITS.tokensMax} tokens`)
@@ -82,21 +121,28 @@ function entryOf(value: unknown, place: string): TokenEntry {
   if (Object.keys(value).some((field) => !FIELDS.has(field))) {
     throw new Error(`${place} has an unknown field; there are: ${[...FIELDS].join(', ')}`)
   }
-  const { name, sha256: digest, scopes, expiresAt } = value
+  const { name, id, sha256: digest, scopes, expiresAt } = value
   if (!isTokenName(name)) throw new Error(`${place}.name ${NAME_RULE}`)
   if (typeof digest !== 'string' || !/^[\da-f]{64}$/i.test(digest)) {
     throw new Error(`${place}.sha256 must be 64 hexadecimal digits`)
   }
+  if (id !== undefined && !isTokenId(id)) throw new Error(`${place}.id ${ID_RULE}`)
   if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) {
     throw new Error(`${place}.scopes must be a list of ${SCOPES.join(', ')}`)
   }
   if (expiresAt !== undefined && !Number.isSafeInteger(expiresAt)) {
     throw new Error(`${place}.expiresAt must be milliseconds since 1970`)
   }
-  return value as TokenEntry
+  return { id: derivedId(digest), ...value } as TokenEntry
 }
 
 export const NAME_RULE = 'must have 1 to 64 of these characters: letters, digits, _ . @ : -'
+
+export const ID_RULE = 'must have 1 to 128 of these characters: letters, digits, _ . : ~ -'
+
+export function isTokenId(value: unknown): value is string {
+  return typeof value === 'string' && ID.test(value)
+}
 
 export function isTokenName(value: unknown): value is string {
   return typeof value === 'string' && NAME.test(value)
@@ -120,6 +166,13 @@ export class TokenList {
       scopes: withIncluded(entry.scopes),
       digest: Buffer.from(entry.sha256, 'hex'),
     }))
+  }
+
+  principalOf(token: string): Principal | null {
+    const shown = sha256(token)
+    let holder: string | null = null
+    for (const { digest, id } of this.#tokens) if (timingSafeEqual(digest, shown)) holder = id
+    return holder === null ? null : { kind: 'token', issuer: ISSUER, id: holder }
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
@@ -182,6 +235,10 @@ export class TokenFile implements TokenSource {
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
     return this.#list.scopesOf(token, now)
+  }
+
+  principalOf(token: string): Principal | null {
+    return this.#list.principalOf(token)
   }
 
   revision(now: number): number {

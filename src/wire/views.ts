@@ -1,5 +1,5 @@
 /** Sessions and turns as JSON. Times are milliseconds since 1970; nothing secret is shown. */
-import type { Attachment, Link, Session, SessionRow, TurnRecord } from '../core/index.ts'
+import type { Attachment, Link, Principal, Session, SessionRow, TurnRecord } from '../core/index.ts'
 
 export type SessionView = ReturnType<typeof sessionView>
 
@@ -53,9 +53,21 @@ export type TurnView = ReturnType<typeof turnView>
 
 /** A turn, and the session it belongs to. */
 export function turnView(session: string, turn: TurnRecord) {
-  const { id, state, input, reply, error, reason, queuedAt, startedAt, endedAt } = turn
+  const { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt } = turn
   return {
     session,
-    turn: { id, state, input, reply, error, reason, queuedAt, startedAt, endedAt },
+    turn: { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt },
   }
+}
+
+/**
+ * A principal on one line: `local`, `token k3J…`, `jwt https://id.example 42`. Null where an event
+ * names none; in logs of 0.1.0 an answer names its attachment.
+ */
+export function principalText(by: Principal | string | null | undefined): string | null {
+  if (by === null || by === undefined) return null
+  if (typeof by === 'string') return `attachment ${by}`
+  const { kind, issuer, id } = by
+  if (kind === 'local' && id === 'default') return kind
+  return issuer === 'holdfast' ? `${kind} ${id}` : `${kind} ${issuer} ${id}`
 }

@@ -16,6 +16,7 @@ let server: CdpServer
 beforeAll(async () => {
   const entry = (name: string, token: string, scopes: any) => ({
     name,
+    id: `id-${name}`,
     sha256: createHash('sha256').update(token).digest('hex'),
     scopes,
   })

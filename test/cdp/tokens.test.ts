@@ -15,7 +15,7 @@ let ownPort: number
 
 beforeAll(async () => {
   const sha256 = createHash('sha256').update(TOKEN).digest('hex')
-  const list = new TokenList([{ name: 'a', sha256, scopes: ['talk'] }])
+  const list = new TokenList([{ name: 'a', id: 'id-a', sha256, scopes: ['talk'] }])
   const tokens = {
     scopesOf: (token: string, now: number) => list.scopesOf(token, now),
     close: () => undefined,

@@ -17,8 +17,12 @@ const opened = (seq: number, ask: string, kind = 'permission'): Frame =>
     ...{ ask, turn: 't3', kind, question: 'May I?', options: null },
     ...{ deadline: 9, onNobody: 'wait' },
   })
-const answered = (seq: number, ask: string, by: string | null): Frame =>
-  event(seq, 'ask.settled', { ask, turn: 't3', outcome: 'answered', answer: 'yes', by })
+const answered = (seq: number, ask: string, attachment: string | null): Frame =>
+  event(seq, 'ask.settled', {
+    ...{ ask, turn: 't3', outcome: 'answered', answer: 'yes' },
+    by: { kind: 'local', issuer: 'holdfast', id: 'default' },
+    ...(attachment === null ? {} : { attachment }),
+  })
 const openAsk = (id: string, kind = 'permission') => ({
   ...{ id, turn: 't3', kind, question: 'May I?', options: null, deadline: 9, onNobody: 'wait' },
 })
@@ -534,11 +538,14 @@ describe('asks', () => {
     const error = { code: 'ask_settled', message: 'ask a3 is settled', retry: false }
     const own = answered(4, 'a3', 'at1')
     const others = answered(4, 'a3', 'at7')
+    const { attachment: by, ...before } = own
+    const older: Frame = { ...before, by }
     const refusal = (id: unknown): Frame => ({ type: 'reply', id, error })
 
     it.each([
       ['own answer, the log first', own, 'log first', undefined],
       ['own answer, the reply first', own, 'reply first', undefined],
+      ['own answer, as 0.1.0 tells it', older, 'log first', undefined],
       ['another’s answer, the log first', others, 'log first', 'ask_settled'],
       ['another’s answer, the reply first', others, 'reply first', 'ask_settled'],
     ])('count if the log says so: %s', async (_what, log, order, code) => {

@@ -196,7 +196,9 @@ describe('holdfast token', () => {
         (await call(server, 'GET', '/metrics', { headers: bearer(admin) })).status === 200,
     )
     const listed = (await run(['token', 'list', '--tokens', file])).stdout
-    expect(listed).toMatch(/^ci {3}talk\nops {2}admin {2}expires \d{4}-.*Z\n$/)
+    expect(listed).toMatch(
+      /^ci {3}[\w-]{22} {2}talk\nops {2}[\w-]{22} {2}admin {2}expires \d{4}-.*Z\n$/,
+    )
     expect((await run(['token', 'revoke', 'ci', '--tokens', file])).code).toBe(0)
     await until(async () => (await list(server, token)).status === 401)
     expect((await list(server, admin)).status).toBe(200)

@@ -598,8 +598,9 @@ describe('an ask', () => {
     expect(await eager.client.reply('a')).toEqual({ type: 'reply', id: 'a' })
     first.client.send({ type: 'answer', id: 'b', ask, answer: 'deny' })
     expect(await first.client.reply('b')).toMatchObject({ error: { code: 'ask_settled' } })
-    const by = eager.welcome['attachment'] as string
-    const settled = { ask, outcome: 'answered', answer: 'allow', by }
+    const attachment = eager.welcome['attachment'] as string
+    const by = { kind: 'local', issuer: 'holdfast', id: 'default' }
+    const settled = { ask, outcome: 'answered', answer: 'allow', by, attachment }
     expect(await deaf.client.frame('ask.settled')).toMatchObject(settled)
     await first.client.frame('turn.done')
     expect(first.client.of('message.added')).toMatchObject([{ text: 'please' }])

@@ -45,9 +45,10 @@ export class Holder {
     return handle !== null
   }
 
-  #handle({ authority }: Holdfast): AttachmentHandle | null {
+  #handle({ authority, by }: Holdfast): AttachmentHandle | null {
     const { AttachmentHandle } = this.#options.modules.core
-    return this.#known === null ? null : new AttachmentHandle(authority, this.session, this.#known)
+    const held = { id: this.session, by }
+    return this.#known === null ? null : new AttachmentHandle(authority, held, this.#known)
   }
 
   /** Where it is attached now, or null. */

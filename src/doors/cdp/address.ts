@@ -3,6 +3,7 @@ import {
   HoldfastError,
   invalid,
   RECONNECT_POLICIES,
+  type Principal,
   type ResolveOptions,
 } from '../../core/index.ts'
 
@@ -24,6 +25,9 @@ export type Address = {
   /** The client wants its traffic written down. */
   readonly record: boolean
 }
+
+/** An address, and on whose behalf it is used. */
+export type CallerAddress = Address & { readonly by: Principal }
 
 /** A port of its own, on which one browser is found where Chrome would have it. */
 export type OwnPort = { readonly browser: string; readonly key: string }

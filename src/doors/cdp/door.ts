@@ -9,10 +9,11 @@ import {
   HoldfastError,
   invalid,
   type AttachmentHandle,
-  type Holdfast,
+  type Principal,
   type SessionHandle,
+  type Unbound,
 } from '../../core/index.ts'
-import type { Address } from './address.ts'
+import type { Address, CallerAddress } from './address.ts'
 import { Client } from './client.ts'
 import type { Params } from './command.ts'
 import { HeldCarrier } from './held-carrier.ts'
@@ -34,7 +35,7 @@ const LOSS = 'the browser said more at once than can be passed on'
 export const BROWSER_AGENT = 'browser'
 
 export type DoorOptions = {
-  readonly holdfast: Holdfast
+  readonly holdfast: Unbound
   readonly pool: BrowserPool
   readonly limits?: Partial<CdpLimits>
   /** Where the traffic of those who want it is written down; without it nobody's is. */
@@ -44,7 +45,7 @@ export type DoorOptions = {
 }
 
 export class CdpDoor {
-  readonly holdfast: Holdfast
+  readonly holdfast: Unbound
   readonly limits: CdpLimits
   readonly #pool: BrowserPool
   readonly #recordings: string | null
@@ -157,10 +158,11 @@ export class CdpDoor {
   }
 
   /** The browser session that an address means; a new one if it names none. */
-  async session({ browser, key, reconnect, graceMs, ttlMs }: Address): Promise<SessionHandle> {
+  async session(address: CallerAddress): Promise<SessionHandle> {
+    const { browser, key, reconnect, graceMs, ttlMs, by } = address
     this.#pool.spec(browser)
     const { agents } = this.holdfast.authority
-    return this.holdfast.resolveBrowser({
+    return this.holdfast.as(by).resolveBrowser({
       ...(key === undefined ? {} : { key: keyOf(browser, key) }),
       ...(agents.includes(BROWSER_AGENT) ? { agent: BROWSER_AGENT } : {}),
       reconnect: reconnect ?? (key === undefined ? 'none' : 'reopen'),
@@ -176,7 +178,7 @@ export class CdpDoor {
     const own = BROWSER_KEYS + keyOf(browser, key)
     const query = { key: own, state: 'open', limit: 1 } as const
     const [row] = (await this.holdfast.list(query)).sessions
-    if (row !== undefined) await this.holdfast.session(row.id).state()
+    if (row !== undefined) await this.holdfast.authority.view(row.id)
   }
 
   /** What a session has of its browser; made when it is first needed. */
@@ -235,47 +237,59 @@ export class CdpDoor {
     tenant.end()
     if (tenant.host.tenants.size === 0) tenant.host.onIdle()
     // Closed already, unless it is the browser that is gone.
-    void tenant.session.close(error.code).catch(() => undefined)
+    void this.closeSession(tenant.session, error.code)
+  }
+
+  /** Closes what no client asked to close: the browser is gone, or nothing came of it. */
+  async closeSession({ id }: SessionHandle, reason: string): Promise<void> {
+    // Whoever holds it next finds it without a browser.
+    await this.holdfast.authority.close(id, reason, null).catch(() => undefined)
   }
 
   /** A place for a client; its socket comes next. */
-  async admit(address: Address, newcomer: Newcomer): Promise<Seat> {
+  async admit(address: CallerAddress, newcomer: Newcomer): Promise<Seat> {
     if (address.record && this.#recordings === null) {
       throw invalid('record', 'is not possible: this server was not started with --record')
     }
     const session = await this.session(address)
     try {
       const tenant = await this.tenant(address.browser, session)
-      return await this.#seat(tenant, newcomer, address.record)
+      return await this.#seat(tenant, newcomer, address)
     } catch (error) {
       // A session that was made for this connection goes with it.
-      if (session.isNew) await session.close('refused').catch(() => undefined)
+      if (session.isNew) await this.closeSession(session, 'refused')
       throw error
     }
   }
 
-  async #seat(tenant: Tenant, newcomer: Newcomer, record: boolean): Promise<Seat> {
+  async #seat(tenant: Tenant, newcomer: Newcomer, address: CallerAddress): Promise<Seat> {
     this.#assertRoom(tenant, newcomer)
     tenant.expected += 1
     try {
-      return await this.#makeSeat(tenant, newcomer, record)
+      return await this.#makeSeat(tenant, newcomer, address)
     } finally {
       tenant.expected -= 1
     }
   }
 
-  async #makeSeat(tenant: Tenant, newcomer: Newcomer, record: boolean): Promise<Seat> {
-    const { carrier, target } = newcomer
+  async #makeSeat(
+    tenant: Tenant,
+    { carrier, target }: Newcomer,
+    { record, by }: CallerAddress,
+  ): Promise<Seat> {
     const recording = record ? await this.#record(tenant) : null
     const upstream = await attach(tenant, target)
     try {
-      const { attachment, vacant } = await this.#attachment(tenant, carrier)
+      const { attachment, vacant } = await this.#attachment(tenant, carrier, by)
       const { closed } = tenant.host.link
       // Its session is being closed, and with it this attachment.
       if (closed !== null) throw new HoldfastError('browser_gone', closed)
       const seat = new Seat({ tenant, carrier, attachment })
       const onBrowserClose = (): void => {
-        void tenant.session.close('browser_closed').catch(() => undefined)
+        void tenant.session
+          .as(by)
+          .close('browser_closed')
+          .catch(() => undefined)
       }
       const onLoss = (): void => seat.giveUp(new HoldfastError('message_too_large', LOSS))
       const told = { outlet: carrier, recording, onBrowserClose, onLoss }
@@ -332,18 +346,20 @@ export class CdpDoor {
   async #attachment(
     tenant: Tenant,
     { mayReturn }: Carrier,
+    by: Principal,
   ): Promise<{ readonly attachment: AttachmentHandle; readonly vacant: Seat | null }> {
     const vacant = [...tenant.seats].find((seat) => seat.isVacant) ?? null
     if (vacant !== null && !mayReturn) {
       vacant.isVacant = false
       try {
-        await vacant.attachment.resume()
+        await vacant.attachment.resume(by)
         return { attachment: vacant.attachment, vacant }
       } catch {
         // The authority did not keep the place.
       }
     }
-    const attachment = await tenant.session.attach({ role: 'driver', resumable: mayReturn })
+    const wish = { role: 'driver', resumable: mayReturn } as const
+    const attachment = await tenant.session.as(by).attach(wish)
     return { attachment, vacant: null }
   }
 

@@ -14,7 +14,7 @@ import {
   type HeldFrame,
   type HeldResume,
 } from '../../wire/held.ts'
-import type { Address } from './address.ts'
+import type { CallerAddress } from './address.ts'
 import type { CdpDoor, HeldSeat } from './door.ts'
 import { HeldCarrier } from './held-carrier.ts'
 import type { CdpSocket } from './socket-carrier.ts'
@@ -33,7 +33,7 @@ export interface HeldPassage {
 export type PassOn = (node: string, hello: string) => HeldPassage
 
 type Arrival = {
-  readonly address: Address
+  readonly address: CallerAddress
   readonly target: string | null
   readonly socket: CdpSocket
   /** Null: there is no other node, or one has passed it on already. */
@@ -43,7 +43,7 @@ type Arrival = {
 /** One socket at `/held`. */
 export class HeldConnection implements CdpConnection {
   readonly #door: CdpDoor
-  readonly #address: Address
+  readonly #address: CallerAddress
   readonly #target: string | null
   readonly #socket: CdpSocket
   readonly #passOn: PassOn | null
@@ -136,7 +136,7 @@ export class HeldConnection implements CdpConnection {
   }
 
   async #comeBack({ session, attachment, token, received }: HeldResume): Promise<Place> {
-    const handle = this.#door.holdfast.session(session)
+    const handle = this.#door.holdfast.as(this.#address.by).session(session)
     const known = this.#door.heldSeat(attachment)
     // Before the token is used up: a refusal must change nothing.
     if (known !== null) await handle.attachmentOf(attachment, token)

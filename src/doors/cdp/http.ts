@@ -2,13 +2,13 @@
 import { createRequire } from 'node:module'
 import { HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import type { Address } from './address.ts'
+import type { Address, CallerAddress } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
 import { isInternalUrl } from './request.ts'
 import type { TargetInfo } from './targets.ts'
 import { FULL, type Tenant } from './tenant.ts'
 
-type Handler = (door: CdpDoor, exchange: Exchange, address: Address) => Promise<void> | void
+type Handler = (door: CdpDoor, exchange: Exchange, address: CallerAddress) => Promise<void> | void
 
 const HANDLERS: Readonly<Record<string, Handler>> = {
   '/json': sendList,
@@ -21,7 +21,7 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
 export async function serveJson(
   door: CdpDoor,
   exchange: Exchange,
-  address: Address,
+  address: CallerAddress,
 ): Promise<void> {
   const { path, rest } = address
   const handler = Object.hasOwn(HANDLERS, path) ? HANDLERS[path] : undefined
@@ -48,12 +48,12 @@ const ACTIONS = {
 } as const
 
 /** A request has no connection to belong to: without a key it is about the shared session. */
-async function tenantOf(door: CdpDoor, address: Address): Promise<Tenant> {
+async function tenantOf(door: CdpDoor, address: CallerAddress): Promise<Tenant> {
   const session = await door.session({ ...address, key: address.key ?? SHARED_KEY })
   try {
     return await door.tenant(address.browser, session)
   } catch (error) {
-    if (session.isNew) await session.close('refused').catch(() => undefined)
+    if (session.isNew) await door.closeSession(session, 'refused')
     throw error
   }
 }
@@ -74,7 +74,7 @@ async function sendVersion(door: CdpDoor, exchange: Exchange, address: Address):
   })
 }
 
-async function sendList(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
+async function sendList(door: CdpDoor, exchange: Exchange, address: CallerAddress): Promise<void> {
   const tenant = await tenantOf(door, address)
   await tenant.haveFirstPage(() => newPage(tenant, 'about:blank'))
   exchange.reply(
@@ -83,7 +83,7 @@ async function sendList(door: CdpDoor, exchange: Exchange, address: Address): Pr
   )
 }
 
-async function openPage(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
+async function openPage(door: CdpDoor, exchange: Exchange, address: CallerAddress): Promise<void> {
   const { method = '' } = exchange.request
   if (method !== 'PUT') {
     const text = `Using unsafe HTTP verb ${method} to invoke /json/new. Use PUT instead.`

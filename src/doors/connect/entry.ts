@@ -10,8 +10,11 @@ import {
   attachmentIn,
   closedError,
   isWatcherId,
+  linkPrincipal,
+  LOCAL,
   type Attachment,
   type AttachmentHandle,
+  type Principal,
   type ResolveOptions,
   type Session,
   type SessionHandle,
@@ -38,6 +41,9 @@ export type Entry = {
   readonly token: string | undefined | null
 }
 
+/** What a secret is good for, and whose it is. */
+type Grant = { readonly scopes: readonly Scope[]; readonly by: Principal }
+
 /** What it is told, and where and how it goes on from there. */
 export type Admitted = {
   readonly entry: Entry
@@ -55,9 +61,10 @@ export async function enter(hub: Hub, connection: Connection, said: Hello): Prom
   }
   // Of many sockets that were opened at once, each tells its secret only now.
   if (hello.auth !== undefined) hub.gate.assertMayTry(connection.socket.address)
-  const granted = await grantedScopes(hub, hello, use)
-  const session = await findSession(hub, hello, granted)
-  const place = await takePlace(hub, connection, { hello, session, granted, use })
+  const granted = await grantOf(hub, hello, use)
+  const found = await findSession(hub, hello, granted)
+  const place = await takePlace(hub, connection, { hello, session: found, granted, use })
+  const session = found.as(place.by)
   const state = await session.state()
   const { attachment, role, scopes, token } = place
   const link = assertHeld(state, place, hello)
@@ -106,26 +113,25 @@ function assertHeld(session: Session, { attachment }: Place, hello: Hello): stri
 /**
  * What the hello's token or link may do; null if it has neither that is good, but a resume token.
  */
-async function grantedScopes(
-  hub: Hub,
-  { auth, session }: Hello,
-  use?: string,
-): Promise<readonly Scope[] | null> {
-  if (auth?.link !== undefined) return linkScopes(hub, session ?? '', auth.link, use)
-  const granted = hub.gate.grant(auth?.token)
+async function grantOf(hub: Hub, { auth, session }: Hello, use?: string): Promise<Grant | null> {
+  if (auth?.link !== undefined) return linkGrant(hub, session ?? '', auth.link, use)
+  const granted = tokenGrant(hub, auth?.token)
   if (granted !== null || auth?.resume !== undefined) return granted
   throw new HoldfastError('unauthorized', 'a token or a link is needed')
 }
 
+function tokenGrant({ gate }: Hub, token: string | undefined): Grant | null {
+  const scopes = gate.grant(token)
+  const by = gate.principalOf(token)
+  return scopes === null || by === null ? null : { scopes, by }
+}
+
 /** Who shows nothing that is good is not told whether there is, or was, such a session. */
-async function linkScopes(
-  hub: Hub,
-  id: string,
-  link: string,
-  use?: string,
-): Promise<readonly Scope[]> {
+async function linkGrant(hub: Hub, id: string, token: string, use?: string): Promise<Grant> {
   try {
-    return (await hub.holdfast.session(id).link(link, use)).scopes
+    // Only looked at: whose it is shows by that.
+    const link = await hub.holdfast.as(LOCAL).session(id).link(token, use)
+    return { scopes: link.scopes, by: linkPrincipal(link.id) }
   } catch (error) {
     const { code } = asHoldfastError(error)
     if (code !== 'session_unknown' && code !== 'session_erased') throw error
@@ -140,14 +146,15 @@ export function isStillGood({ gate }: Hub, { token, scopes }: Entry): boolean {
   return granted !== null && scopes.every((scope) => granted.includes(scope))
 }
 
-function may(granted: readonly Scope[] | null, needed: Scope): boolean {
+function may(granted: Grant | null, needed: Scope): boolean {
   if (granted === null) return false
+  const { scopes } = granted
   // Who may talk or answer has to see what about.
-  const implied = needed === 'watch' && granted.some((scope) => scope !== 'watch')
-  return implied || granted.includes('admin') || granted.includes(needed)
+  const implied = needed === 'watch' && scopes.some((scope) => scope !== 'watch')
+  return implied || scopes.includes('admin') || scopes.includes(needed)
 }
 
-function assertMay(granted: readonly Scope[] | null, needed: Scope): void {
+function assertMay(granted: Grant | null, needed: Scope): void {
   if (!may(granted, needed)) {
     throw new HoldfastError('forbidden', `this needs the scope ${needed}`)
   }
@@ -156,13 +163,15 @@ function assertMay(granted: readonly Scope[] | null, needed: Scope): void {
 async function findSession(
   hub: Hub,
   { session, key, auth, options = {} }: Hello,
-  granted: readonly Scope[] | null,
+  granted: Grant | null,
 ): Promise<SessionHandle> {
+  // Who shows nothing but a resume token is known by what that is good for.
+  const holdfast = hub.holdfast.as(granted?.by ?? LOCAL)
   if (session === undefined) {
     assertMay(granted, 'talk')
-    return hub.holdfast.resolve({ ...(options as ResolveOptions), key: key ?? '' })
+    return holdfast.resolve({ ...(options as ResolveOptions), key: key ?? '' })
   }
-  const handle = hub.holdfast.session(session)
+  const handle = holdfast.session(session)
   try {
     await hub.holdfast.authority.open(session)
   } catch (error) {
@@ -189,12 +198,13 @@ async function whyToHolder(
 type Claim = {
   readonly hello: Hello
   readonly session: SessionHandle
-  readonly granted: readonly Scope[] | null
+  readonly granted: Grant | null
   /** Of a link: what a watcher came in by before. */
   readonly use: string | undefined
 }
 
 type Place = Pick<Entry, 'attachment' | 'role' | 'scopes' | 'token'> & {
+  readonly by: Principal
   readonly answers: readonly string[]
 }
 
@@ -202,12 +212,13 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
   const { hello, session, granted } = claim
   const { role = 'driver', answers = [], auth } = hello
   if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
+  if (granted === null) throw new HoldfastError('unauthorized', 'a token or a link is needed')
   for (const scope of scopesOf({ role, answers })) assertMay(granted, scope)
   assertNotAhead(hello, await session.state())
   const use = await freeUse(hub, connection, claim)
   const attachment = await attachFresh(hub, connection, session, { hello, role, answers, use })
   const token = auth?.link === undefined ? auth?.token : null
-  return { attachment, role, answers, token, scopes: granted ?? [] }
+  return { attachment, role, answers, token, ...granted }
 }
 
 /**
@@ -222,8 +233,8 @@ async function comeBack(
   resume: Resume,
 ): Promise<Place> {
   const held = await session.attachmentOf(resume.attachment, resume.token)
-  const place = placeAgain(held, hello, hub.gate.grant(hello.auth?.token))
-  const { role, answers } = place
+  const place = placeAgain(held, hello, tokenGrant(hub, hello.auth?.token))
+  const { role, answers, by } = place
   assertNotAhead(hello, await session.state())
   const older = hub.connectionOf(resume.attachment)
   const contested = older !== null && older !== connection && hello.take !== true
@@ -231,7 +242,8 @@ async function comeBack(
     connection.assertHere()
     // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
     if (contested) await giveUp(older)
-    const attachment = await session.resume(resume.attachment, resume.token, { answers })
+    const back = session.as(by)
+    const attachment = await back.resume(resume.attachment, resume.token, { answers })
     return { ...place, attachment }
   }
   const { exclusive } = await session.state()
@@ -240,27 +252,30 @@ async function comeBack(
   }
   // A copied tab: it may come in, but as somebody of its own.
   const copy = { hello, role, answers, likewise: held }
-  return { ...place, attachment: await attachFresh(hub, connection, session, copy) }
+  return { ...place, attachment: await attachFresh(hub, connection, session.as(by), copy) }
 }
 
 /** As what it comes back: by its token if that allows it, else by the link that it came in by. */
 function placeAgain(
   held: Attachment,
   hello: Hello,
-  granted: readonly Scope[] | null,
+  granted: Grant | null,
 ): Omit<Place, 'attachment'> {
   const { role, link } = held
+  const guest = link === undefined ? null : linkPrincipal(link)
   const { answers = held.answers } = hello
   const needed = scopesOf({ role, answers })
-  if (link !== undefined && !needed.every((scope) => may(granted, scope))) {
-    return { role, answers: held.answers, scopes: scopesOf(held), token: null }
+  if (guest !== null && !needed.every((scope) => may(granted, scope))) {
+    return { role, answers: held.answers, scopes: scopesOf(held), token: null, by: guest }
   }
   // Else a token that was taken away would live on in the attachments made with it.
   if (granted === null) {
     throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
   }
   for (const scope of needed) assertMay(granted, scope)
-  return { role, answers, scopes: granted, token: hello.auth?.token }
+  const token = hello.auth?.token
+  const by = token === undefined && guest !== null ? guest : granted.by
+  return { role, answers, scopes: granted.scopes, token, by }
 }
 
 /** A use of a link is one watcher's: while that one is there, another needs a use of its own. */

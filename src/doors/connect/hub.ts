@@ -3,13 +3,13 @@
  * ones, and waits for those who may come back.
  */
 import { setMaxListeners } from 'node:events'
-import type { Clock, Holdfast } from '../../core/index.ts'
+import type { Clock, Unbound } from '../../core/index.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
 import { openGate, type Ferry, type Gatekeeper } from './socket.ts'
 
 export type HubOptions = {
-  readonly holdfast: Holdfast
+  readonly holdfast: Unbound
   readonly gate?: Gatekeeper
   readonly limits?: Partial<ConnectLimits>
   /** Where there are other nodes. */
@@ -20,7 +20,7 @@ export type HubOptions = {
 type Presence = { readonly gone: AbortController; leaving: (() => void) | null }
 
 export class Hub {
-  readonly holdfast: Holdfast
+  readonly holdfast: Unbound
   readonly gate: Gatekeeper
   readonly limits: ConnectLimits
   readonly ferry: Ferry | null

@@ -1,3 +1,4 @@
+import { LOCAL, type Principal } from '../../core/index.ts'
 import type { Scope } from '../scopes.ts'
 
 /**
@@ -50,6 +51,8 @@ export interface Ferry {
 export interface Gatekeeper {
   /** What this token may do; null: nothing. Undefined: no token was shown. */
   grant(token: string | undefined): readonly Scope[] | null
+  /** Whom logs name as its holder; null: nobody whom we know. */
+  principalOf(token: string | undefined): Principal | null
   /** Another number than before: what was good may be so no more. */
   revision(): number
   /** Throws while too many secrets that were not good came from this address. */
@@ -61,6 +64,7 @@ export interface Gatekeeper {
 /** A server on loopback without tokens: everybody may do everything. */
 export const openGate: Gatekeeper = {
   grant: () => ['watch', 'talk', 'answer', 'admin'],
+  principalOf: () => LOCAL,
   revision: () => 0,
   assertMayTry: () => undefined,
   failed: () => undefined,

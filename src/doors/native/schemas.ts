@@ -72,6 +72,12 @@ const row: Readonly<Record<string, Schema>> = {
   updatedAt: time,
 }
 
+const principal: Schema = {
+  type: ['object', 'null'],
+  properties: { kind: { enum: ['token', 'jwt', 'link', 'local'] }, issuer: text, id: text },
+  description: 'On whose behalf; null: not recorded.',
+}
+
 const turn: Schema = exactly({
   id: text,
   state: { enum: TURN_STATES },
@@ -83,6 +89,7 @@ const turn: Schema = exactly({
   },
   error: { type: ['object', 'null'], properties: { code: text, message: text } },
   reason: { ...textOrNull, description: 'Why it was cancelled or interrupted.' },
+  by: principal,
   queuedAt: timeOrNull,
   startedAt: timeOrNull,
   endedAt: timeOrNull,

@@ -48,7 +48,7 @@ export class OwnPlace implements Place {
     try {
       if (!(await this.#open(key))) assertAgent(await session.state(), this.#options.agent)
       const entered = await enterSession(this.#holdfast, session, visit)
-      if (!this.#options.isKept) closeAfter(entered)
+      if (!this.#options.isKept) closeAfter(this.#holdfast, entered)
       return entered
     } catch (error) {
       if (!isClosed(error)) throw error
@@ -106,10 +106,10 @@ function isClosed(error: unknown): boolean {
   return error instanceof HoldfastError && error.code === 'session_closed'
 }
 
-function closeAfter({ session, turn }: Admitted): void {
+function closeAfter({ authority }: Holdfast, { session, turn }: Admitted): void {
   // If it cannot be closed now, its time to live ends it.
   session
     .finished(turn)
-    .then(() => session.close('turn_over'))
+    .then(() => authority.close(session.id, 'turn_over', null))
     .catch(() => undefined)
 }

@@ -44,7 +44,8 @@ function* checkFresh({ logs, links }: WireFacts): Generator<Violation> {
 /** An event once for each attachment that it is about. */
 function attachmentsOf(event: SessionEvent): readonly (readonly [SessionEvent, string])[] {
   if (event.type === 'attachment.confirmed') return event.attachments.map((id) => [event, id])
-  return 'attachment' in event ? [[event, event.attachment]] : []
+  if (!('attachment' in event) || event.type === 'ask.settled') return []
+  return [[event, event.attachment]]
 }
 
 /** A token is good until its replacement is confirmed by the one who got it, and no longer. */
@@ -166,9 +167,10 @@ function* checkAuthors({ logs, links }: WireFacts): Generator<Violation> {
         }
       }
       if (event.type === 'ask.settled' && event.outcome === 'answered') {
-        const { ask, by } = event
-        if (isHeard(links, by ?? '', (frame) => frame['ask'] === ask)) continue
-        yield { invariant: 'I6', message: `${what}: ${by} did not answer while it was attached` }
+        const { ask, attachment = '' } = event
+        if (isHeard(links, attachment, (frame) => frame['ask'] === ask)) continue
+        const who = `${what}: ${attachment}`
+        yield { invariant: 'I6', message: `${who} did not answer while it was attached` }
       }
     }
   }

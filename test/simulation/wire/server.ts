@@ -29,6 +29,8 @@ export class Server extends Node {
     const gate: Gatekeeper = {
       grant: (token) =>
         !isGuarded || token === TOKEN ? ['watch', 'talk', 'answer', 'admin'] : null,
+      principalOf: (token) =>
+        token === TOKEN ? { kind: 'token', issuer: 'holdfast', id: 'the-token' } : this.holdfast.by,
       revision: () => 0,
       assertMayTry: () => undefined,
       failed: (address) => void history.record({ type: 'gate.failed', address }),
