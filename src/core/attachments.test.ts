@@ -8,6 +8,8 @@ import {
   type Session,
   type SessionEvent,
 } from './session.ts'
+import { connectedAs } from './attachments.ts'
+import { asHoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 
 function session(...commands: readonly Command[]): Session {
@@ -151,5 +153,28 @@ describe('the log of 0.1.0', () => {
     const lost = stored('attachment.detached', { graceUntil: 90_000 })
     const { attachments } = fold(session(), opened('driver'), lost)
     expect(attachments).toMatchObject([{ state: 'detached', answersUntil: 30_040 }])
+  })
+})
+
+describe('a connection', () => {
+  const one = { attachment: 'a', epoch: 1 }
+  const code = (...commands: readonly Command[]): string => {
+    try {
+      return connectedAs(session(attach('b'), ...commands), one).state
+    } catch (error) {
+      return asHoldfastError(error).code
+    }
+  }
+  const leave: Command = { type: 'leave', attachment: 'a', reason: 'left' }
+
+  it.each<[string, readonly Command[]]>([
+    ['live', [attach('a')]],
+    // The hold was lost meanwhile, and the next one counts every connection as lost.
+    ['lease_lost', [attach('a'), lose('a', 0)]],
+    ['superseded', [attach('a'), resume('a')]],
+    ['attachment_ended', [attach('a'), leave]],
+    ['session_closed', [attach('a'), { type: 'close', reason: 'closed' }]],
+  ])("is its attachment's own, or is told why not: %s", (expected, commands) => {
+    expect(code(...commands)).toBe(expected)
   })
 })

@@ -11,7 +11,7 @@ import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { foldLinkUse, usableLink } from './links.ts'
 import type { Principal } from './principal.ts'
-import { closeSession, type Draft, type Folding, type Session } from './session.ts'
+import { closedError, closeSession, type Draft, type Folding, type Session } from './session.ts'
 
 export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
 export type ReconnectPolicy = (typeof RECONNECT_POLICIES)[number]
@@ -304,6 +304,19 @@ export function findByToken(session: Session, id: string, shown: string | null):
     throw new HoldfastError('token_reused', 'the resume token was replaced by a newer one')
   }
   throw unknownAttachment()
+}
+
+/** The attachment, if this is its connection now; throws why it is not. */
+export function connectedAs(session: Session, { attachment, epoch }: Connected): Attachment {
+  const held = attachmentIn(session, attachment)
+  if (held?.epoch === epoch && held.state === 'live') return held
+  if (session.closed !== null) throw closedError(session)
+  if (held?.epoch === epoch) {
+    throw new HoldfastError('lease_lost', 'the connection was given up with the hold: come back')
+  }
+  const tombstone = session.ended.find(({ id }) => id === attachment)
+  if (held === undefined && tombstone !== undefined) throw overError(tombstone)
+  throw new HoldfastError('superseded', 'continued in another connection')
 }
 
 /** Who was away when somebody else took over is told the same as one who was there. */

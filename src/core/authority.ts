@@ -47,6 +47,14 @@ export type AuthorityOptions = {
   readonly about?: Facts
 }
 
+/** Told of attachments whose connections and requests, if they have any, are of no more use. */
+export type AttachmentListener = {
+  /** It is over, and why. */
+  readonly ended: (attachment: string, reason: string) => void
+  /** Its session's hold is over: the next owner counts its connection as lost. */
+  readonly lost: (attachment: string, why: HoldfastError) => void
+}
+
 /** What to find or create. An id is the caller's own and decides; without one it is minted. */
 export type ResolveRequest = Omit<SessionOptions, 'id'> & {
   readonly id: string | null
@@ -75,8 +83,7 @@ export class Authority implements Holder {
   readonly counters = new Counters()
   readonly diagnose: Diagnose
   readonly about: Facts
-  /** Told of every attachment that ends, and why: its connection is of no more use. */
-  readonly attachmentListeners = new Set<(attachment: string, reason: string) => void>()
+  readonly attachmentListeners = new Set<AttachmentListener>()
   readonly #runners: RunnerTable
   readonly #lease: Lease
   readonly #sweeper: Sweeper
@@ -359,7 +366,11 @@ export class Authority implements Holder {
   }
 
   attachmentEnded(attachment: string, reason: string): void {
-    for (const tell of this.attachmentListeners) tell(attachment, reason)
+    for (const { ended } of this.attachmentListeners) ended(attachment, reason)
+  }
+
+  attachmentLost(attachment: string, why: HoldfastError): void {
+    for (const { lost } of this.attachmentListeners) lost(attachment, why)
   }
 
   released(live: LiveSession, why: HoldfastError): void {

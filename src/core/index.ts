@@ -6,12 +6,13 @@ export {
   RECONNECT_POLICIES,
   ROLES,
   attachmentIn,
+  connectedAs,
   mayComeBack,
   type Attachment,
   type ReconnectPolicy,
   type Role,
 } from './attachments.ts'
-export { Authority, type AuthorityOptions } from './authority.ts'
+export { Authority, type AttachmentListener, type AuthorityOptions } from './authority.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { Counters } from './counters.ts'
 export {

@@ -43,6 +43,8 @@ export interface Holder {
   runner(agent: string): Runner | null
   /** A client's hold is over, whoever ended it. */
   attachmentEnded(attachment: string, reason: string): void
+  /** The hold is over, and the next owner counts this client's connection as lost. */
+  attachmentLost(attachment: string, why: HoldfastError): void
   /** The hold is over: the session is closed, or this node may no longer speak for it. */
   released(session: LiveSession, why: HoldfastError): void
 }
@@ -334,6 +336,8 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#asking.clear()
     this.#feed.end(error)
     this.holder.released(this, error)
+    // Their streams notice too late if they wait for a slow store or a slow reader.
+    for (const { id } of this.session.attachments) this.holder.attachmentLost(id, error)
   }
 
   /** Keeps a record of the turns that were admitted under this hold, to hand out when they end. */

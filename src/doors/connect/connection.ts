@@ -61,6 +61,11 @@ export class Connection {
     return this.#entry?.role ?? null
   }
 
+  /** Its socket is gone, which its session may not know yet. */
+  get isOver(): boolean {
+    return this.#over
+  }
+
   drives(session: string): boolean {
     return this.session?.id === session && this.role === 'driver'
   }
@@ -84,14 +89,14 @@ export class Connection {
     this.#end()
     const { attachment } = this
     if (attachment === null || this.#hub.connectionOf(attachment.id) !== this) {
-      return this.#hub.drop(this, null, 0)
+      return this.#hub.drop(this, null, false)
     }
     this.#lost(attachment)
   }
 
   #lost(attachment: AttachmentHandle): void {
     // A session that is gone meanwhile has ended its attachments already.
-    void this.#lose(attachment).catch(() => this.#hub.drop(this, attachment.id, 0))
+    void this.#lose(attachment).catch(() => this.#hub.drop(this, attachment.id, false))
   }
 
   async #lose(attachment: AttachmentHandle): Promise<void> {
@@ -100,7 +105,7 @@ export class Connection {
     // Most of a crowd only look on: nothing of theirs waits for them to come back.
     const state = this.#hub.hasPresence(id) ? await this.session?.state() : undefined
     const mayComeBack = state !== undefined && attachmentIn(state, id) !== undefined
-    this.#hub.drop(this, id, mayComeBack ? state.graceMs : 0)
+    this.#hub.drop(this, id, mayComeBack)
   }
 
   say(frame: ServerFrame): void {
@@ -312,12 +317,12 @@ export class Connection {
     this.#saidBye = true
     this.socket.close(1000, 'bye')
     this.#end()
-    if (attachment === null) this.#hub.drop(this, null, 0)
+    if (attachment === null) this.#hub.drop(this, null, false)
     else this.#leave(attachment)
   }
 
   #leave(attachment: AttachmentHandle): void {
-    this.#hub.drop(this, attachment.id, 0)
+    this.#hub.drop(this, attachment.id, false)
     // One that ended meanwhile has nothing left to leave.
     void attachment.leave().catch(() => undefined)
   }

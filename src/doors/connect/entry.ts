@@ -7,8 +7,8 @@ import {
   HoldfastError,
   WatcherHandle,
   asHoldfastError,
-  attachmentIn,
   closedError,
+  connectedAs,
   isWatcherId,
   linkPrincipal,
   LOCAL,
@@ -105,9 +105,7 @@ function assertHeld(session: Session, { attachment }: Place, hello: Hello): stri
     if (attachment.isHere) return hello.auth?.link
     throw new HoldfastError('not_owner', `session ${session.id} was let go: ask again`)
   }
-  const held = attachmentIn(session, attachment.id)
-  if (held?.epoch === attachment.epoch) return held.link
-  throw new HoldfastError('superseded', 'continued in another connection')
+  return connectedAs(session, { attachment: attachment.id, epoch: attachment.epoch }).link
 }
 
 /**

@@ -3,7 +3,7 @@
  * ones, and waits for those who may come back.
  */
 import { setMaxListeners } from 'node:events'
-import type { Clock, Unbound } from '../../core/index.ts'
+import type { AttachmentListener, Clock, Unbound } from '../../core/index.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
 import { openGate, type Ferry, type Gatekeeper } from './socket.ts'
@@ -16,9 +16,6 @@ export type HubOptions = {
   readonly ferry?: Ferry | null
 }
 
-/** The requests of an attachment that made any: they outlive its connections, and end with it. */
-type Presence = { readonly gone: AbortController; leaving: (() => void) | null }
-
 export class Hub {
   readonly holdfast: Unbound
   readonly gate: Gatekeeper
@@ -26,11 +23,22 @@ export class Hub {
   readonly ferry: Ferry | null
   readonly #connections = new Set<Connection>()
   readonly #byAttachment = new Map<string, Connection>()
-  readonly #presences = new Map<string, Presence>()
+  /** Of attachments that made requests, which outlive their connections and end with them. */
+  readonly #presences = new Map<string, AbortController>()
   /** Claims of attachments that are being judged. */
   readonly #claims = new Map<string, Promise<void>>()
-  readonly #tellEnded = (attachment: string, reason: string): void =>
-    this.connectionOf(attachment)?.attachmentEnded(reason)
+  readonly #listener: AttachmentListener = {
+    ended: (attachment, reason) => {
+      const connection = this.connectionOf(attachment)
+      if (connection === null || connection.isOver) this.#forget(attachment)
+      else connection.attachmentEnded(reason)
+    },
+    lost: (attachment, why) => {
+      const connection = this.connectionOf(attachment)
+      if (connection === null || connection.isOver) this.#forget(attachment)
+      else connection.refuse(why)
+    },
+  }
   #revision: number
   #cancelWatch: () => void = () => undefined
 
@@ -40,7 +48,7 @@ export class Hub {
     this.limits = { ...CONNECT_LIMITS, ...limits }
     this.ferry = ferry
     this.#revision = gate.revision()
-    holdfast.authority.attachmentListeners.add(this.#tellEnded)
+    holdfast.authority.attachmentListeners.add(this.#listener)
     this.#watchLater()
   }
 
@@ -87,10 +95,6 @@ export class Hub {
   take(attachment: string, connection: Connection): Connection | null {
     const before = this.connectionOf(attachment)
     this.#byAttachment.set(attachment, connection)
-    const presence = this.#presences.get(attachment)
-    if (presence === undefined) return before
-    presence.leaving?.()
-    presence.leaving = null
     return before
   }
 
@@ -101,34 +105,34 @@ export class Hub {
 
   /** Aborted when the attachment is gone for good, as far as this server knows. */
   presenceOf(attachment: string): AbortSignal {
-    return this.#presence(attachment).gone.signal
+    return this.#presence(attachment).signal
   }
 
-  /** The connection is over; the attachment may come back within `graceMs`. */
-  drop(connection: Connection, attachment: string | null, graceMs: number): void {
+  /**
+   * The connection is over. If the attachment may come back, its requests go on until the log says
+   * that it is over: a clock of our own would be ahead of a resume that is being recorded (I10).
+   */
+  drop(connection: Connection, attachment: string | null, mayComeBack: boolean): void {
     this.#connections.delete(connection)
     if (attachment === null || this.#byAttachment.get(attachment) !== connection) return
     this.#byAttachment.delete(attachment)
-    if (graceMs === 0) return this.#forget(attachment)
-    const presence = this.#presences.get(attachment)
-    if (presence === undefined) return
-    presence.leaving = this.clock.after(graceMs, () => this.#forget(attachment))
+    if (!mayComeBack) this.#forget(attachment)
   }
 
   /** Tells everybody that the server is about to stop. */
   close(): void {
     this.#cancelWatch()
-    this.holdfast.authority.attachmentListeners.delete(this.#tellEnded)
+    this.holdfast.authority.attachmentListeners.delete(this.#listener)
     for (const connection of [...this.#connections]) connection.drain()
     for (const attachment of [...this.#presences.keys()]) this.#forget(attachment)
   }
 
-  #presence(attachment: string): Presence {
+  #presence(attachment: string): AbortController {
     const known = this.#presences.get(attachment)
     if (known !== undefined) return known
-    const presence = { gone: new AbortController(), leaving: null }
+    const presence = new AbortController()
     // As many as there are requests listen to it, which are bounded.
-    setMaxListeners(0, presence.gone.signal)
+    setMaxListeners(0, presence.signal)
     this.#presences.set(attachment, presence)
     return presence
   }
@@ -136,9 +140,7 @@ export class Hub {
   #forget(attachment: string): void {
     const presence = this.#presences.get(attachment)
     this.#presences.delete(attachment)
-    if (presence === undefined) return
-    presence.leaving?.()
-    presence.gone.abort()
+    presence?.abort()
   }
 
   #watchLater(): void {

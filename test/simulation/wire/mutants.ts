@@ -79,26 +79,30 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'one who left is still counted as present',
     file: 'doors/connect/hub.js',
-    find: `        if (graceMs === 0)
-            return this.#forget(attachment);`,
-    replace: `        if (graceMs === 0)
-            return;`,
+    find: `        if (!mayComeBack)
+            this.#forget(attachment);`,
+    replace: '',
     catches: 'I9',
   },
   {
     name: 'a lost connection is one that is gone for good',
     file: 'doors/connect/connection.js',
-    find: 'mayComeBack ? state.graceMs : 0',
-    replace: '0',
+    find: 'this.#hub.drop(this, id, mayComeBack)',
+    replace: 'this.#hub.drop(this, id, false)',
     catches: 'I10',
   },
   {
-    name: 'the time to come back runs on after the return',
+    name: 'one whose time to come back is over is still counted as present',
     file: 'doors/connect/hub.js',
-    find: `        presence.leaving?.();
-        presence.leaving = null;`,
-    replace: '        presence.leaving = null;',
-    catches: 'I10',
+    find: `        ended: (attachment, reason) => {
+            const connection = this.connectionOf(attachment);
+            if (connection === null || connection.isOver)
+                this.#forget(attachment);`,
+    replace: `        ended: (attachment, reason) => {
+            const connection = this.connectionOf(attachment);
+            if (connection === null || connection.isOver)
+                return;`,
+    catches: 'I9',
   },
   {
     name: 'a request that is sent again is another one',
