@@ -22,6 +22,8 @@ export class Process {
   readonly #startedAtMs: number
   readonly #timers = new Set<object>()
   readonly #arrivals: Arrival[] = []
+  /** What came while it was frozen and is not taken up yet. */
+  #backlog = 0
   readonly #whenDead: (() => void)[] = []
 
   constructor(name: string, timeline: Timeline, random: Random) {
@@ -75,9 +77,16 @@ export class Process {
     return new Promise((resolve) => void this.after(ms, resolve))
   }
 
+  /** A message does not overtake those that came while the process was frozen. */
   deliver(kind: Arrival['kind'], run: () => void): void {
-    if (this.state === 'up') run()
-    else if (this.state === 'frozen') this.#arrivals.push({ kind, run })
+    const waits = kind === 'message' && this.#backlog > 0
+    if (waits) this.#timeline.after(0, () => this.#take({ kind, run }))
+    else this.#take({ kind, run })
+  }
+
+  #take(arrival: Arrival): void {
+    if (this.state === 'up') arrival.run()
+    else if (this.state === 'frozen') this.#arrivals.push(arrival)
   }
 
   freeze(): void {
@@ -89,8 +98,10 @@ export class Process {
     if (this.state !== 'frozen') return
     this.state = 'up'
     for (const together of this.#inOrder(this.#arrivals.splice(0))) {
+      this.#backlog += 1
       this.#timeline.after(0, () => {
-        for (const { kind, run } of together) this.deliver(kind, run)
+        this.#backlog -= 1
+        for (const arrival of together) this.#take(arrival)
       })
     }
   }

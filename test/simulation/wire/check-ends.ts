@@ -67,12 +67,12 @@ function* checkGoodbyes({ logs, links }: WireFacts): Generator<Violation> {
       const opened = events.find(
         (other) => other.type === 'attachment.opened' && other.attachment === event.attachment,
       )
-      // All who can have been let in there.
+      // All who can have been let in there: by its key, or, with a copied token, by its id.
       const claimants = links.filter(
         ({ hello, welcome }) =>
           hello !== null &&
           welcome === null &&
-          hello.frame['key'] === last?.key &&
+          (hello.frame['session'] === id || hello.frame['key'] === last?.key) &&
           BEGINNING_MS + hello.at <= (opened?.at ?? 0),
       )
       const isGone = claimants.every(({ heard }) => heard.some(({ frame }) => frame.type === 'bye'))
