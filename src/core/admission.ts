@@ -3,7 +3,7 @@
  * until it runs (`enterLane`). I11: a refusal with 429 means that nothing happened.
  */
 import { HoldfastError } from './errors.ts'
-import { newMember, type Member, type QueuedEntry, type WaitingEntry } from './lanes.ts'
+import type { Member, Pending, QueuedEntry, WaitingEntry } from './lanes.ts'
 import type { LiveSession } from './live.ts'
 import type { Principal } from './principal.ts'
 import { idempotencyMismatch, turnOfKeys, type Input, type RequestKey } from './turns.ts'
@@ -42,11 +42,15 @@ export async function enterLane(live: LiveSession, request: TurnRequest): Promis
   live.assertHeld()
   const known = turnOfKeys(live.session, request.keys)
   if (known !== null) return known
-  const waiting = sameRequest(live, request.keys)
-  if (waiting !== null) return waitFor(live, waiting.entry, waiting.member, request)
+  const pending = pendingRequest(live, request.keys)
+  if (pending?.entry === null) return pending.member.admitted
+  if (pending !== null) {
+    pending.member.callers += 1
+    return waitFor(live, pending.entry, pending.member, request)
+  }
   assertRoom(live, request)
-  const entry = placeIn(live, request)
-  const member = entry.members.at(-1) as Member
+  const member = live.lane.newMember(request)
+  const entry = placeIn(live, member, request.busy)
   live.pump()
   return waitFor(live, entry, member, request)
 }
@@ -57,28 +61,29 @@ export async function submitTurn(live: LiveSession, request: TurnRequest): Promi
   const { input, keys, busy, waitMs, by } = request
   const known = turnOfKeys(live.session, keys)
   if (known !== null) return known
-  assertFits(live, keys)
-  assertRoom(live, request)
+  const pending = pendingRequest(live, keys)
+  if (pending?.entry === null) return pending.member.admitted
+  // One that waits already has its room, and is recorded now: its callers get this turn too.
+  if (pending === null) assertRoom(live, request)
+  else live.lane.withdraw(pending.member, pending.entry)
+  const member = pending?.member ?? live.lane.newMember(request)
   const interrupts = busy === 'interrupt'
   const { chars } = request
   const entry: QueuedEntry = { type: 'queued', turn: null, chars, interrupts, by }
   const { last } = live.lane
   live.lane.push(entry)
+  live.lane.track(member, null)
   const expiresAt = waitMs === null ? null : live.holder.clock.now() + waitMs
   const collect = busy === 'collect'
-  return live.submit({ type: 'submit', input, keys, collect, expiresAt, by }, entry, last)
+  const command = { type: 'submit', input, keys, collect, expiresAt, by } as const
+  live.submit(command, entry, last).then(member.admit, member.refuse)
+  return member.admitted
 }
 
-/** The request that waits under one of these keys; throws if it has another body. */
-function sameRequest(live: LiveSession, keys: readonly RequestKey[]) {
-  const found = assertFits(live, keys)
-  if (found !== null) found.member.callers += 1
-  return found
-}
-
-function assertFits(live: LiveSession, keys: readonly RequestKey[]) {
+/** The request of these keys that the log does not have yet; throws if it has another body. */
+function pendingRequest(live: LiveSession, keys: readonly RequestKey[]): Pending | null {
   for (const { key, digest } of keys) {
-    const found = live.lane.member(key)
+    const found = live.lane.pending(key)
     if (found === null) continue
     if (found.member.keys.some((known) => known.key === key && known.digest !== digest)) {
       throw idempotencyMismatch(key)
@@ -100,18 +105,15 @@ function assertRoom(live: LiveSession, { busy, chars }: TurnRequest): void {
   }
 }
 
-function placeIn(live: LiveSession, request: TurnRequest): WaitingEntry {
-  const { busy, chars } = request
+function placeIn(live: LiveSession, member: Member, busy: BusyPolicy): WaitingEntry {
+  const { lane, holder } = live
   const collect = busy === 'collect'
-  const member = newMember(request)
-  const joined = collect ? live.lane.joinable(chars, live.holder.limits.inputBytesMax) : null
-  if (joined !== null) {
-    joined.members = [...joined.members, member]
-    return joined
-  }
+  const joined = collect ? lane.joinable(member.chars, holder.limits.inputBytesMax) : null
   const interrupts = busy === 'interrupt'
-  const entry: WaitingEntry = { type: 'waiting', collect, interrupts, members: [member] }
-  live.lane.push(entry)
+  const entry: WaitingEntry = joined ?? { type: 'waiting', collect, interrupts, members: [] }
+  entry.members = [...entry.members, member]
+  if (joined === null) lane.push(entry)
+  lane.track(member, entry)
   return entry
 }
 
@@ -127,7 +129,8 @@ function waitFor(
   const { clock, limits } = live.holder
   return new Promise((resolve, reject) => {
     const leave = (error: HoldfastError): void => {
-      if (!live.lane.has(entry)) return
+      // It is being recorded.
+      if (!live.lane.has(entry) || !entry.members.includes(member)) return
       settle()
       leaveLane(live, entry, member)
       reject(error)
@@ -153,8 +156,8 @@ function waitFor(
 function leaveLane(live: LiveSession, entry: WaitingEntry, member: Member): void {
   member.callers -= 1
   if (member.callers > 0) return
-  entry.members = entry.members.filter((other) => other !== member)
-  if (entry.members.length === 0) live.lane.remove(entry)
+  live.lane.forget(member)
+  live.lane.withdraw(member, entry)
   live.interruptIfDue()
 }
 

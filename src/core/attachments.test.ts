@@ -165,7 +165,7 @@ describe('a connection', () => {
       return asHoldfastError(error).code
     }
   }
-  const leave: Command = { type: 'leave', attachment: 'a', reason: 'left' }
+  const leave: Command = { type: 'leave', attachment: 'a', reason: 'left', at: 0 }
 
   it.each<[string, readonly Command[]]>([
     ['live', [attach('a')]],
@@ -173,7 +173,7 @@ describe('a connection', () => {
     ['lease_lost', [attach('a'), lose('a', 0)]],
     ['superseded', [attach('a'), resume('a')]],
     ['attachment_ended', [attach('a'), leave]],
-    ['session_closed', [attach('a'), { type: 'close', reason: 'closed' }]],
+    ['session_closed', [attach('a'), { type: 'close', reason: 'closed', by: null }]],
   ])("is its attachment's own, or is told why not: %s", (expected, commands) => {
     expect(code(...commands)).toBe(expected)
   })

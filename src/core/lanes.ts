@@ -45,8 +45,16 @@ export type WaitingEntry = {
 
 export type LaneEntry = QueuedEntry | WaitingEntry
 
+/** A request that the log does not have yet; `entry` is null while it is being recorded. */
+export type Pending = { readonly member: Member; readonly entry: WaitingEntry | null }
+
 export class Lane {
   #entries: LaneEntry[] = []
+  /**
+   * Requests by their keys until the log has them: those that wait, and those that have left the
+   * entries above and are being recorded. A retry finds its request here (I11).
+   */
+  readonly #pending = new Map<string, Pending>()
 
   get length(): number {
     return this.#entries.length
@@ -111,14 +119,45 @@ export class Lane {
     return charsOf(last) + chars <= charsMax ? last : null
   }
 
-  /** The waiting request with this key, if any. */
-  member(key: string): { readonly entry: WaitingEntry; readonly member: Member } | null {
-    for (const entry of this.#entries) {
-      if (entry.type !== 'waiting') continue
-      const member = entry.members.find(({ keys }) => keys.some((known) => known.key === key))
-      if (member !== undefined) return { entry, member }
+  /** The request with this key that the log does not have yet, if any. */
+  pending(key: string): Pending | null {
+    const found = this.#pending.get(key)
+    if (found === undefined) return null
+    const { member, entry } = found
+    return { member, entry: entry !== null && this.has(entry) ? entry : null }
+  }
+
+  newMember({ input, keys, chars, by }: Request): Member {
+    let resolve!: (turn: string) => void
+    let reject!: (error: unknown) => void
+    const admitted = new Promise<string>((...settle) => ([resolve, reject] = settle))
+    const member: Member = {
+      ...{ input, keys, chars, by, callers: 1, admitted },
+      admit: (turn) => {
+        this.forget(member)
+        resolve(turn)
+      },
+      refuse: (error) => {
+        this.forget(member)
+        reject(error)
+      },
     }
-    return null
+    return member
+  }
+
+  /** From now on it is found by its keys; `entry` null: it is being recorded. */
+  track(member: Member, entry: WaitingEntry | null): void {
+    for (const { key } of member.keys) this.#pending.set(key, { member, entry })
+  }
+
+  forget(member: Member): void {
+    for (const { key } of member.keys) this.#pending.delete(key)
+  }
+
+  /** Takes a request out of its entry, and the entry along with the last one. */
+  withdraw(member: Member, entry: WaitingEntry): void {
+    entry.members = entry.members.filter((other) => other !== member)
+    if (entry.members.length === 0) this.remove(entry)
   }
 
   /** Takes out the requests that wait outside the log; admitted turns keep their places. */
@@ -132,16 +171,6 @@ export class Lane {
 function charsOf(entry: LaneEntry): number {
   if (entry.type === 'queued') return entry.chars
   return entry.members.reduce((sum, { chars }) => sum + chars, 0)
-}
-
-export function newMember({ input, keys, chars, by }: Request): Member {
-  let admit!: (turn: string) => void
-  let refuse!: (error: unknown) => void
-  const admitted = new Promise<string>((resolve, reject) => {
-    admit = resolve
-    refuse = reject
-  })
-  return { input, keys, chars, by, callers: 1, admitted, admit, refuse }
 }
 
 /** What the members of an entry ask for together. */

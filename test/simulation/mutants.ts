@@ -129,7 +129,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a request is refused with 429 although it was admitted',
     file: 'core/admission.js',
-    find: `            if (!live.lane.has(entry))
+    find: `            if (!live.lane.has(entry) || !entry.members.includes(member))
                 return;
             settle();`,
     replace: '            settle();',
