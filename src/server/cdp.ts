@@ -1,24 +1,26 @@
 /**
  * Where the CDP door hangs in the server: requests and sockets under `/cdp/NAME`, and on a port of
- * its own if one browser has it. Clients of this protocol often take nothing but an address, so a
- * token may stand in its query; it is never told again but to who sent it.
+ * its own if one browser has it. Clients of this protocol often take nothing but an address: for
+ * them a ticket stands in its query. It is never told again but to who sent it.
  */
+import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
-import { asHoldfastError, HoldfastError, type Principal } from '../core/index.ts'
+import { asHoldfastError, HoldfastError, invalid, type Principal } from '../core/index.ts'
 import { BROWSER_LIMITS } from '../browsers/index.ts'
 import {
   isCdpPath,
   plainUrl,
   readAddress,
+  TICKET_PATH,
   type Address,
   type OwnPort,
 } from '../doors/cdp/address.ts'
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
 import { HeldConnection, type PassOn } from '../doors/cdp/held-entry.ts'
-import { serveJson } from '../doors/cdp/http.ts'
+import { serveJson, socketUrl } from '../doors/cdp/http.ts'
 import { largestBeyond } from '../doors/cdp/largest.ts'
 import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
@@ -31,12 +33,14 @@ import { newServer } from './bounded-server.ts'
 import { isUndone } from './forwarding/carrier.ts'
 import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
 import type { Upgrade } from './forwarding/tunnels.ts'
+import { TICKET_LIMITS, type Ticket, type Tickets } from './tickets.ts'
 import { refuseUpgrade, reportBroken, reportFlood } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
   readonly access: AccessPolicy
   readonly premises: Premises
+  readonly tickets: Tickets
   /** Null: there are no other nodes. */
   readonly forwarder?: Forwarder | null
   /** The server takes nothing more itself, but passes on. */
@@ -51,8 +55,16 @@ type Prepared = {
   readonly abandon: () => void
 }
 
+/** Where a request goes, by which token, and whose it is. */
+type LetIn = {
+  readonly address: Address
+  readonly token: string | undefined
+  readonly by: Principal
+}
+
 export class CdpEntrance {
   readonly door: CdpDoor
+  readonly #tickets: Tickets
   readonly #access: AccessPolicy
   readonly #premises: Premises
   readonly #forwarder: Forwarder | null
@@ -65,8 +77,10 @@ export class CdpEntrance {
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
-    const { door, access, premises, forwarder = null, isLeaving = () => false } = options
+    const { door, access, premises, tickets } = options
+    const { forwarder = null, isLeaving = () => false } = options
     this.door = door
+    this.#tickets = tickets
     this.#access = access
     this.#premises = premises
     this.#forwarder = forwarder
@@ -123,16 +137,36 @@ export class CdpEntrance {
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
-    const { address, by } = this.#letIn(request, own)
+    const { address, token, by } = this.#letIn(request, own)
+    if (address.path === TICKET_PATH) return this.#sendTicket(exchange, address, token)
     this.#assertStays()
     await serveJson(this.door, exchange, { ...address, by })
+  }
+
+  /** An address for one browser session, for a tool that can send no token. */
+  #sendTicket(exchange: Exchange, address: Address, token: string | undefined): void {
+    const { browser, rest, ticket, expiresInMs: lifeMs = TICKET_LIMITS.defaultMs } = address
+    if (exchange.request.method !== 'POST') {
+      return exchange.send(405, 'text/plain', 'ask with POST', ['Allow', 'POST'])
+    }
+    if (rest !== '') throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
+    if (ticket !== undefined) throw new HoldfastError('forbidden', 'a ticket makes no other one')
+    if (lifeMs < 1 || lifeMs > TICKET_LIMITS.maxMs) {
+      throw invalid('expiresInMs', `must be between 1 and ${TICKET_LIMITS.maxMs}`)
+    }
+    this.door.browserId(browser)
+    const { key = `ticket-${randomBytes(12).toString('hex')}` } = address
+    const made = this.#tickets.make({ token: token ?? null, browser, key, lifeMs })
+    const socket = socketUrl(exchange, { ...address, query: `ticket=${made.text}` }, '')
+    const body = { ticket: made.text, key, expiresAt: made.expiresAt }
+    exchange.reply(201, { ...body, url: socket.replace(/^ws/, 'http'), webSocketUrl: socket })
   }
 
   #refuse(exchange: Exchange, error: HoldfastError): void {
     exchange.refuse(error, this.#forwarder?.refusalHeaders(exchange.request, error))
   }
 
-  #letIn(request: IncomingMessage, own: OwnPort | null): { address: Address; by: Principal } {
+  #letIn(request: IncomingMessage, own: OwnPort | null): LetIn {
     // The server's own port has looked at it already.
     if (own !== null) this.#access.check(request)
     // Also when somebody follows a link there: looking at an address here starts a browser.
@@ -140,9 +174,28 @@ export class CdpEntrance {
       throw new HoldfastError('origin_refused', 'a page of another origin may not do this')
     }
     const address = readAddress(request.url ?? '', own)
-    const by = this.#access.authorize(request, 'talk', tokenOf(request, address))
+    const byTicket = this.#byTicket(request, address)
+    const token = byTicket === null ? bearerToken(request.headers) : (byTicket.token ?? undefined)
+    const by = this.#access.authorize(request, 'talk', token)
     if (by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
-    return { address, by }
+    return { address: byTicket === null ? address : { ...address, key: byTicket.key }, token, by }
+  }
+
+  /** Null: it has none. Throws unless its ticket is good, and for this session. */
+  #byTicket(request: IncomingMessage, address: Address): Ticket | null {
+    if (address.ticket === undefined) return null
+    const ticket = this.#tickets.read(address.ticket)
+    if (ticket === null) {
+      const from = this.#access.addressOf(request)
+      this.#access.assertMayTry(from)
+      this.#access.failed(from)
+      throw new HoldfastError('unauthorized', 'the ticket is not good, or no more: ask for another')
+    }
+    const isNamed = /(^|&)key=/.test(address.query)
+    if (ticket.browser !== address.browser || (isNamed && ticket.key !== address.key)) {
+      throw new HoldfastError('forbidden', 'the ticket is for another browser session')
+    }
+    return ticket
   }
 
   upgrade(
@@ -172,13 +225,12 @@ export class CdpEntrance {
 
   async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
     const { door } = this
-    const { address, by } = this.#letIn(request, own)
+    const { address, token, by } = this.#letIn(request, own)
     if (address.rest !== '') {
       throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
     }
     this.#assertStays()
     const { target, isHeld } = this.#placeOf(address)
-    const token = tokenOf(request, address)
     const isGood = (): boolean => this.#access.grant(token)?.includes('talk') === true
     if (isHeld) {
       if (this.#forwarder !== null) await door.assertHere(address)
@@ -304,10 +356,6 @@ export class CdpEntrance {
 /** Another node has no port of its own for this, or another browser on it. */
 function makePlain(request: IncomingMessage, own: OwnPort | null): void {
   if (own !== null) request.url = plainUrl(readAddress(request.url ?? '', own))
-}
-
-function tokenOf({ headers }: IncomingMessage, { token }: Address): string | undefined {
-  return token ?? bearerToken(headers)
 }
 
 const NO_MATCH = { by: null, params: [], search: '' } as const

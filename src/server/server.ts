@@ -29,6 +29,7 @@ import { SERVER_LIMITS } from './limits.ts'
 import type { Serve } from './pipelines.ts'
 import { Router } from './router.ts'
 import { refusalForm, serverRoutes } from './routes.ts'
+import { Tickets } from './tickets.ts'
 import { acceptSockets } from './upgrade.ts'
 
 export type ServerOptions = AccessOptions & {
@@ -161,7 +162,8 @@ export class HoldfastServer {
     const door = new CdpDoor({ holdfast, pool, limits, ...recordings, ...names })
     const forwarder = this.#forwarder
     const isLeaving = (): boolean => this.#isLeaving
-    const shared = { access: this.#access, premises: this.#premises }
+    const tickets = new Tickets(clock, seal?.keyFor('cdp tickets'))
+    const shared = { access: this.#access, premises: this.#premises, tickets }
     return new CdpEntrance({ door, ...shared, forwarder, isLeaving })
   }
 

@@ -108,6 +108,21 @@ describe('a client that names a key', () => {
     await until(async () => (await clientsOn(owner)) === 0)
   })
 
+  it('gets in through another node by a ticket that one node made', async () => {
+    const { target, client } = await pageOnOwner('ticket')
+    const { body } = await owner.call('POST', '/cdp/chromium/ticket?key=ticket')
+    const ticket = `?ticket=${body.ticket}`
+    const list = await other.call('GET', `/cdp/chromium/json/list${ticket}`)
+    expect(list.body).toMatchObject([{ id: target }])
+    const sockets = [
+      await RawCdp.open(list.body[0].webSocketDebuggerUrl as string),
+      await RawCdp.open(socketUrl(other, ticket)),
+    ]
+    expect([await clientsOn(owner), await clientsOn(other)]).toEqual([3, 0])
+    for (const each of [client, ...sockets]) each.close()
+    await until(async () => (await clientsOn(owner)) === 0)
+  })
+
   it('is told of a page that is not there as by the owner itself', async () => {
     const { client } = await pageOnOwner('bob')
     const lost = new RawCdp(socketUrl(other, '/devtools/page/NONE?key=bob'))

@@ -52,6 +52,14 @@ async function refused(query: string, headers: Record<string, string> = {}): Pro
   return (await client.closed) === 1006
 }
 
+function bearer(token: string): Record<string, string> {
+  return { authorization: `Bearer ${token}` }
+}
+
+function open(path = ''): Promise<RawCdp> {
+  return RawCdp.open(`${server.socketUrl}${path}`, { headers: bearer(TOKEN) })
+}
+
 /** The beginning of a masked text frame of this length. */
 function header(length: number): Buffer {
   const frame = Buffer.alloc(14)
@@ -64,22 +72,23 @@ describe('who is not let in', () => {
   it('has no token, a wrong one, or one that is not for this', async () => {
     const path = '/cdp/chromium/json/version'
     expect(await status(path)).toBe(401)
-    expect(await status(`${path}?token=wrong`)).toBe(401)
-    expect(await status(`${path}?token=${WATCHER}`)).toBe(403)
+    expect(await status(path, bearer('wrong'))).toBe(401)
+    expect(await status(path, bearer(WATCHER))).toBe(403)
     expect(await refused('')).toBe(true)
-    expect(await refused('?token=wrong')).toBe(true)
-    expect(await refused(`/held?token=${WATCHER}`)).toBe(true)
+    expect(await refused('', bearer('wrong'))).toBe(true)
+    expect(await refused('/held', bearer(WATCHER))).toBe(true)
   })
 
   it('calls the server by a strange name, or is a page of another origin', async () => {
-    const path = `/cdp/chromium/json/version?token=${TOKEN}`
-    expect(await status(path, { host: 'evil.example' })).toBe(403)
-    expect(await status(path, { origin: 'http://evil.example' })).toBe(403)
-    expect(await refused(`?token=${TOKEN}`, { origin: 'http://evil.example' })).toBe(true)
+    const path = '/cdp/chromium/json/version'
+    const origin = 'http://evil.example'
+    expect(await status(path, { ...bearer(TOKEN), host: 'evil.example' })).toBe(403)
+    expect(await status(path, { ...bearer(TOKEN), origin })).toBe(403)
+    expect(await refused('', { ...bearer(TOKEN), origin })).toBe(true)
   })
 
   it('looks for a browser, an address or a parameter that is not there', async () => {
-    const auth = { authorization: `Bearer ${TOKEN}` }
+    const auth = bearer(TOKEN)
     expect(await status('/cdp/nothing/json/version', auth)).toBe(404)
     expect(await status('/cdp/constructor/json/version', auth)).toBe(404)
     expect(await status('/cdp/chromium/json/nothing', auth)).toBe(404)
@@ -92,8 +101,8 @@ describe('who is not let in', () => {
 })
 
 describe('a good token', () => {
-  it('may stand in the address alone, which stock clients take as it is', async () => {
-    const browser = await chromium.connectOverCDP(`${server.url}?token=${TOKEN}`)
+  it('lets a stock client in by its header', async () => {
+    const browser = await chromium.connectOverCDP(server.url, { headers: bearer(TOKEN) })
     const page = await browser.contexts()[0]!.newPage()
     expect(await page.evaluate('1 + 1')).toBe(2)
     await browser.close()
@@ -103,15 +112,17 @@ describe('a good token', () => {
     const { sessions } = await server.holdfast.list({ state: 'closed' })
     expect(sessions.length).toBeGreaterThan(0)
     expect(JSON.stringify(sessions)).not.toContain(TOKEN)
-    const response = await fetch(`${server.url}/json/nothing?token=${TOKEN}`)
-    expect(await response.text()).not.toContain(TOKEN)
+    for (const path of ['/json/nothing', `/json/version?token=${TOKEN}`]) {
+      const response = await fetch(`${server.url}${path}`, { headers: bearer(TOKEN) })
+      expect(response.status).toBeOneOf([400, 404])
+      expect(await response.text()).not.toContain(TOKEN)
+    }
   })
 })
 
 describe('a client that means no good', () => {
   it('gets nowhere with guessed and foreign names of sessions, at any rate', async () => {
-    const address = `${server.socketUrl}?token=${TOKEN}`
-    const [one, other] = [await RawCdp.open(address), await RawCdp.open(address)]
+    const [one, other] = [await open(), await open()]
     const { targetId } = await one.send('Target.createTarget', { url: 'about:blank' })
     const { sessionId } = await one.send('Target.attachToTarget', { targetId, flatten: true })
     const guesses = [sessionId, sessionId.toLowerCase(), targetId, '', '0'.repeat(32), '__proto__']
@@ -132,8 +143,7 @@ describe('a client that means no good', () => {
     ['is no UTF-8', Buffer.from([0x81, 0x81, 0, 0, 0, 0, 0xff]), 1007],
     ['says that it is larger than may be', header(2 ** 40), 1009],
   ])('is closed when a frame %s, and the others go on', async (_, frame, code) => {
-    const address = `${server.socketUrl}?token=${TOKEN}`
-    const [bad, other] = [await RawCdp.open(address), await RawCdp.open(address)]
+    const [bad, other] = [await open(), await open()]
     // What `ws` itself would never send.
     ;(bad.socket as unknown as { _socket: Socket })._socket.write(frame)
     expect(await bad.closed).toBe(code)
@@ -144,8 +154,8 @@ describe('a client that means no good', () => {
   it.each(['', '/held'])(
     'is cut off when it floods with pings, and the others go on: %s',
     async (path) => {
-      const bad = await RawCdp.open(`${server.socketUrl}${path}?token=${TOKEN}`)
-      const other = await RawCdp.open(`${server.socketUrl}?token=${TOKEN}`)
+      const bad = await open(path)
+      const other = await open()
       for (let n = 0; n < 2_000; n += 1) bad.socket.ping('', undefined, () => undefined)
       expect([1006, 1008]).toContain(await bad.closed)
       expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
@@ -154,8 +164,7 @@ describe('a client that means no good', () => {
   )
 
   it('is cut off when it does not read, and the others go on', async () => {
-    const address = `${server.socketUrl}?token=${TOKEN}`
-    const [deaf, other] = [await RawCdp.open(address), await RawCdp.open(address)]
+    const [deaf, other] = [await open(), await open()]
     const { targetId } = await deaf.send('Target.createTarget', { url: 'about:blank' })
     const { sessionId } = await deaf.send('Target.attachToTarget', { targetId, flatten: true })
     deaf.socket.pause()

@@ -25,8 +25,11 @@ export class RawCdp {
     this.socket.on('error', () => undefined)
   }
 
-  static async open(url: string): Promise<RawCdp> {
-    const client = new RawCdp(url)
+  static async open(
+    url: string,
+    options: { readonly headers?: Record<string, string> } = {},
+  ): Promise<RawCdp> {
+    const client = new RawCdp(url, options)
     await new Promise<void>((resolve, reject) => {
       client.socket.once('open', resolve)
       client.socket.once('error', reject)

@@ -17,7 +17,10 @@ export type Address = {
   readonly query: string
   /** What follows them in the query: the URL of `/json/new`. */
   readonly rest: string
-  readonly token: string | undefined
+  /** What lets its holder in instead of a token in a header. */
+  readonly ticket: string | undefined
+  /** How long a ticket that is asked for is to be good. */
+  readonly expiresInMs: number | undefined
   readonly key: string | undefined
   readonly reconnect: ResolveOptions['reconnect']
   readonly graceMs: number | undefined
@@ -32,7 +35,10 @@ export type CallerAddress = Address & { readonly by: Principal }
 /** A port of its own, on which one browser is found where Chrome would have it. */
 export type OwnPort = { readonly browser: string; readonly key: string }
 
-const PARAMETER = /^(token|key|reconnect|graceMs|ttlMs|record)=([^&]*)(?:&|$)/
+const PARAMETER = /^(token|ticket|expiresInMs|key|reconnect|graceMs|ttlMs|record)=([^&]*)(?:&|$)/
+
+/** Asked for with a token, answered with an address for tools that take nothing else. */
+export const TICKET_PATH = '/ticket'
 
 export function isCdpPath(url: string): boolean {
   return url.startsWith('/cdp/')
@@ -48,19 +54,32 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
       : ['', port.browser, whole]
   if (name === '') throw new HoldfastError('route_unknown', 'there is nothing at this path')
   const { query, rest, values } = readQuery(question === -1 ? '' : url.slice(question + 1))
+  if (values['token'] !== undefined) throw tokenInQuery(name)
+  const path = below.replace(/\/+$/, '')
+  if (values['expiresInMs'] !== undefined && path !== TICKET_PATH) {
+    throw invalid('expiresInMs', 'is for a ticket that is asked for')
+  }
   return {
     browser: decoded(name),
     base: port === null || isCdpPath(whole) ? `/cdp/${name}` : '',
-    path: below.replace(/\/+$/, ''),
+    path,
     query,
     rest,
-    token: values['token'],
+    ticket: values['ticket'],
+    expiresInMs: millisecondsOf('expiresInMs', values['expiresInMs']),
     key: keyOf(values['key']) ?? port?.key,
     reconnect: policyOf(values['reconnect']),
     graceMs: millisecondsOf('graceMs', values['graceMs']),
     ttlMs: millisecondsOf('ttlMs', values['ttlMs']),
     record: flagOf('record', values['record']),
   }
+}
+
+/** Addresses are kept in histories, logs and configurations: no token belongs there. */
+function tokenInQuery(name: string): HoldfastError {
+  const how = `POST /cdp/${name}${TICKET_PATH} with Authorization: Bearer`
+  const what = 'answers with a ticket for the address, good for one browser session'
+  return new HoldfastError('bad_request', `a token does not belong in an address: ${how} ${what}`)
 }
 
 /** The same as it is on every server, also where it came to a port of its own. */

@@ -133,7 +133,7 @@ function describe(exchange: Exchange, address: Address, info: TargetInfo): objec
 }
 
 /** By the name that the client itself used, also behind a proxy that speaks TLS. */
-function socketUrl(exchange: Exchange, { base, query }: Address, path: string): string {
+export function socketUrl(exchange: Exchange, { base, query }: Address, path: string): string {
   const host = exchange.header('host') ?? ''
   const scheme = exchange.header('x-forwarded-proto') === 'https' ? 'wss' : 'ws'
   return `${scheme}://${host}${base}${path}${query === '' ? '' : `?${query}`}`

@@ -43,6 +43,11 @@ export class Seal {
     return digest.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
   }
 
+  /** 32 bytes that all nodes have, and nobody else. */
+  keyFor(purpose: string): Buffer {
+    return createHmac('sha256', this.#secret).update(`key\n${purpose}`).digest()
+  }
+
   make(request: Sealed): string {
     const at = this.#now().toString(36)
     return `${at}.${this.#digest(at, request).toString('base64url')}`
