@@ -18,6 +18,8 @@ const LENGTHENED = /["\\\p{C}\p{Zl}\p{Zp}]/u
 /** A fact like this needs no quotes. */
 const PLAIN = /^[\w.:/@+,~-]+$/
 
+const FIELDS: ReadonlySet<string> = new Set(['time', 'level', 'code', 'message'])
+
 const LEVELS: readonly DiagnosticLevel[] = ['debug', 'info', 'warn', 'error']
 
 /** Whether a line of this level is printed where `least` is the lowest that is. */
@@ -41,7 +43,7 @@ export function boundDiagnostic({ message, facts, ...rest }: Diagnostic): Diagno
 export function diagnosticLine(at: number, diagnostic: Diagnostic, format: LineFormat): string {
   const { level, code, message, facts } = diagnostic
   const time = new Date(at).toISOString()
-  if (format === 'json') return quote({ time, level, code, message, ...withoutReserved(facts) })
+  if (format === 'json') return quote({ time, level, code, message, ...besideFields(facts) })
   const pairs = Object.entries(facts).map(([name, value]) => ` ${name}=${written(value)}`)
   return `${time} ${level.padEnd(5)} ${code}: ${escape(message)}${pairs.join('')}`
 }
@@ -52,9 +54,12 @@ function written(value: Facts[string]): string {
 }
 
 /** A fact must not stand in for what the line itself says. */
-function withoutReserved(facts: Facts): Facts {
-  const { time: _time, level: _level, code: _code, message: _message, ...rest } = facts
-  return rest
+function besideFields(facts: Facts): Facts {
+  const named = Object.entries(facts).map(([name, value]) => [
+    FIELDS.has(name) ? `fact_${name}` : name,
+    value,
+  ])
+  return Object.fromEntries(named) as Facts
 }
 
 /** JSON in which every unsafe character is escaped too: it parses to the same value. */

@@ -87,6 +87,10 @@ describe('a line', () => {
       level: 'warn',
       code: 'sweep_failed',
       message: 'true',
+      fact_time: 'never',
+      fact_level: 'info',
+      fact_code: 'stopped',
+      fact_message: 'forged',
     })
   })
 

@@ -96,12 +96,12 @@ function pendingRequest(live: LiveSession, keys: readonly RequestKey[]): Pending
 function assertRoom(live: LiveSession, { busy, chars }: TurnRequest): void {
   const { draining, limits } = live.holder
   if (draining) throw new HoldfastError('draining', 'the server is about to stop')
-  if (busy === 'reject' && live.busy) throw busyError(live, live.lane.length)
+  if (busy === 'reject' && live.busy) throw busyError(live, live.lane.length, null)
   const { requests } = live.lane
   const isFull = requests >= limits.queuedTurnsMax
   // The first may be as large as it likes: it does not wait for room.
   if (isFull || (requests > 0 && live.lane.chars + chars > limits.queuedCharsMax)) {
-    throw busyError(live, live.lane.length)
+    throw busyError(live, live.lane.length, 'queue_full')
   }
 }
 
@@ -137,7 +137,7 @@ function waitFor(
     }
     const cancelTimer = clock.after(waitMs ?? limits.waitMs, () => {
       // I11: what it has interrupted cannot be undone, so it is not refused any more.
-      if (!live.interruptsFor(entry)) leave(busyError(live, live.lane.position(entry)))
+      if (!live.interruptsFor(entry)) leave(busyError(live, live.lane.position(entry), 'wait_over'))
     })
     const callerGone = (): void => leave(new HoldfastError('turn_over', 'the caller went away'))
     const settle = (): void => {
@@ -161,8 +161,18 @@ function leaveLane(live: LiveSession, entry: WaitingEntry, member: Member): void
   live.interruptIfDue()
 }
 
-function busyError(live: LiveSession, ahead: number): HoldfastError {
+/** `limit`: which one was reached; null if the caller did not want to wait. */
+function busyError(
+  live: LiveSession,
+  ahead: number,
+  limit: 'queue_full' | 'wait_over' | null,
+): HoldfastError {
   const position = ahead + 1
+  if (limit !== null) {
+    const message = limit === 'queue_full' ? 'the queue is full' : 'a turn waited too long'
+    const facts = { reason: limit, session: live.id, waiting: live.lane.length }
+    live.holder.diagnose('limit_reached', `a turn was refused: ${message}`, facts)
+  }
   live.holder.counters.turnsRefused += 1
   return new HoldfastError(
     'session_busy',

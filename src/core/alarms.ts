@@ -17,6 +17,7 @@ export class Alarms {
   set(about: string, at: number | null, now: number, command: Command): void {
     this.cancel(about)
     if (at === null) return
+    // A hold that is lost meanwhile is told; its next owner sets the alarm anew.
     const run = (): void => void this.#post(command).catch(() => undefined)
     this.#cancels.set(about, this.#clock.after(Math.max(0, at - now), run))
   }

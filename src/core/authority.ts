@@ -10,7 +10,7 @@ import type { Clock, Digest, Entropy } from './clock.ts'
 import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
-import { HoldfastError } from './errors.ts'
+import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import { readableRow } from './history.ts'
 import { Lease } from './lease.ts'
 import { LIMITS, type Limits } from './limits.ts'
@@ -106,8 +106,8 @@ export class Authority implements Holder {
     this.diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
     this.about = { node: options.node, ...options.about }
     this.limits = { ...LIMITS, ...options.limits }
-    this.#runners = new RunnerTable(options.runners)
-    this.#lease = new Lease(this, (error) => this.#loseLease(error))
+    this.#runners = new RunnerTable(options.runners, this.diagnose)
+    this.#lease = new Lease(this, (error) => this.#releaseAll(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
     this.#failures = new LoadFailures(this)
@@ -260,7 +260,7 @@ export class Authority implements Holder {
     try {
       const live = this.#hold({ ...(await loadSession(this, claim)), epoch })
       this.counters.sessionsLoaded += 1
-      if (takenOver) this.counters.sessionsTakenOver += 1
+      if (takenOver) this.#tellTakenOver(id)
       await live.recover('node_lost')
       return live.session.closed === null ? live : null
     } catch (thrown) {
@@ -283,6 +283,12 @@ export class Authority implements Holder {
     // A store that cannot be told now has this node as the owner until its lease ends.
     await this.store.release(id, epoch).catch(() => undefined)
     return error
+  }
+
+  #tellTakenOver(session: string): void {
+    this.counters.sessionsTakenOver += 1
+    const message = 'a session was taken over from a node whose lease has ended'
+    this.diagnose('session_taken_over', message, { session, node: this.node })
   }
 
   /** The session's state, open or closed. */
@@ -349,13 +355,10 @@ export class Authority implements Holder {
   async stop(): Promise<void> {
     this.#draining = true
     this.#sweeper.stop()
-    const { answerGraceMs } = this.limits
-    const shutdown = { at: this.clock.now(), reason: 'shutdown', answerGraceMs }
-    const recover = { type: 'recover', ...shutdown } as const
     const live = [...this.#held.values()].map((held) => held.live)
     await Promise.all(
       live.map(async (session) => {
-        if (isPending(session.session)) await session.post(recover).catch(() => undefined)
+        if (isPending(session.session)) await this.#interrupt(session)
       }),
     )
     // Unlike a refusal, this may come to who was admitted: it must not be sent elsewhere by itself.
@@ -365,12 +368,35 @@ export class Authority implements Holder {
     this.diagnose('closed', 'Holdfast is closed', { node: this.node })
   }
 
+  /** If it cannot be recorded, the next owner does it. */
+  async #interrupt(live: LiveSession): Promise<void> {
+    try {
+      const { answerGraceMs } = this.limits
+      const at = this.clock.now()
+      await live.post({ type: 'recover', at, reason: 'shutdown', answerGraceMs })
+    } catch (error) {
+      this.#tellLost(live.id, asHoldfastError(error))
+    }
+  }
+
   attachmentEnded(attachment: string, reason: string): void {
-    for (const { ended } of this.attachmentListeners) ended(attachment, reason)
+    this.#tellListeners(attachment, ({ ended }) => ended(attachment, reason))
   }
 
   attachmentLost(attachment: string, why: HoldfastError): void {
-    for (const { lost } of this.attachmentListeners) lost(attachment, why)
+    this.#tellListeners(attachment, ({ lost }) => lost(attachment, why))
+  }
+
+  #tellListeners(attachment: string, tell: (listener: AttachmentListener) => void): void {
+    for (const listener of this.attachmentListeners) {
+      try {
+        tell(listener)
+      } catch (error) {
+        // The event is durable: what it means to one listener must not undo what follows.
+        const facts = { attachment, error: messageOf(error) }
+        this.diagnose('listener_failed', 'a listener for attachments failed', facts)
+      }
+    }
   }
 
   released(live: LiveSession, why: HoldfastError): void {
@@ -378,7 +404,15 @@ export class Authority implements Holder {
     // Whoever lets go of a session on purpose has forgotten it before.
     if (!this.#forget(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1
+    this.#tellLost(live.id, why)
     this.#sweeper.pickUp(live.id)
+  }
+
+  /** With the lease all of them are lost, which is told as one. */
+  #tellLost(session: string, { code, message }: HoldfastError): void {
+    if (code === 'lease_lost') return
+    const facts = { reason: code, session, error: message }
+    this.diagnose('session_lost', 'a session was let go and is loaded again', facts)
   }
 
   #forget(live: LiveSession): boolean {
@@ -423,13 +457,6 @@ export class Authority implements Holder {
     this.counters.sessionsEvicted += 1
     this.#forget(live)
     live.release(new HoldfastError('not_owner', `session ${live.id} was let go: ask again`))
-  }
-
-  #loseLease(error: HoldfastError): void {
-    if (this.#held.size > 0) {
-      this.diagnose('lease_lost', error.message, { node: this.node, sessions: this.#held.size })
-    }
-    this.#releaseAll(error)
   }
 
   #releaseAll(error: HoldfastError): void {

@@ -5,6 +5,7 @@
  */
 import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
+import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Append, AppendOutcome, Store } from './store.ts'
@@ -14,6 +15,7 @@ export type CommitContext = {
   readonly clock: Clock
   readonly limits: Limits
   readonly counters: Counters
+  readonly diagnose: Diagnose
 }
 
 type Waiting = {
@@ -32,15 +34,20 @@ export class GroupCommit {
   /** I5: whether this node may still write; asked right before each commit, and after it. */
   readonly #mayWrite: () => boolean
   readonly #clock: Clock
+  readonly #diagnose: Diagnose
   #waiting: Waiting[] = []
   #inFlight = 0
   #due = false
 
-  constructor({ store, clock, limits, counters }: CommitContext, mayWrite: () => boolean) {
+  constructor(
+    { store, clock, limits, counters, diagnose }: CommitContext,
+    mayWrite: () => boolean,
+  ) {
     this.#store = store
     this.#clock = clock
     this.#limits = limits
     this.#counters = counters
+    this.#diagnose = diagnose
     this.#mayWrite = mayWrite
   }
 
@@ -81,6 +88,7 @@ export class GroupCommit {
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
+    const began = this.#clock.monotonic()
     try {
       this.#assertMayWrite()
       const outcomes = await this.#store.append(batch.map(({ append }) => append))
@@ -92,9 +100,15 @@ export class GroupCommit {
     } catch (error) {
       for (const { fail } of batch) fail(error)
     } finally {
+      this.#tellSlow(this.#clock.monotonic() - began, batch.length)
       this.#inFlight -= 1
       if (this.#waiting.length > 0) this.#flushSoon()
     }
+  }
+
+  #tellSlow(ms: number, appends: number): void {
+    if (ms < this.#limits.slowCommitMs) return
+    this.#diagnose('commit_slow', 'a commit took long', { ms: Math.round(ms), appends })
   }
 
   #assertMayWrite(): void {

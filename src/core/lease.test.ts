@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import type { Clock } from './clock.ts'
 import { Counters } from './counters.ts'
+import type { Diagnose } from './diagnostics.ts'
 import { Lease } from './lease.ts'
 import { LIMITS } from './limits.ts'
 
@@ -36,8 +37,18 @@ async function leased() {
   const clock = new HastyClock()
   const store = new MemoryStore({ clock })
   const lost: number[] = []
+  const told: string[] = []
+  const diagnose: Diagnose = (code) => void told.push(code)
   const limits = { ...LIMITS, leaseMs: 1_000 }
-  const holder = { node: 'a', store, clock, limits, counters: new Counters() }
+  const holder = {
+    node: 'a',
+    store,
+    clock,
+    limits,
+    counters: new Counters(),
+    diagnose,
+    heldCount: 0,
+  }
   const lease = new Lease(holder, () => lost.push(clock.now()))
   await lease.start()
   return { clock, store, counters: holder.counters, lost, lease }

@@ -4,7 +4,8 @@
  */
 import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
-import { HoldfastError } from './errors.ts'
+import type { Diagnose } from './diagnostics.ts'
+import { HoldfastError, messageOf } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Store } from './store.ts'
 
@@ -14,6 +15,9 @@ export type LeaseHolder = {
   readonly clock: Clock
   readonly limits: Limits
   readonly counters: Counters
+  readonly diagnose: Diagnose
+  /** How many sessions are held under it. */
+  readonly heldCount: number
 }
 
 export class Lease {
@@ -28,6 +32,8 @@ export class Lease {
   #cancelTimer: () => void = () => undefined
   #cancelEnd: () => void = () => undefined
   #stopped = false
+  /** Told to be taken, and not to be lost since. */
+  #isTaken = false
 
   constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
     this.#holder = holder
@@ -57,9 +63,7 @@ export class Lease {
   /** Lets go of everything and throws if the lease cannot be proved. */
   assertHeld(): void {
     if (this.held) return
-    const error = lostError()
-    this.#lost(error)
-    throw error
+    throw this.#lose()
   }
 
   async start(): Promise<void> {
@@ -73,7 +77,9 @@ export class Lease {
     this.#cancelEnd()
     const { store, node } = this.#holder
     // A store that cannot be told lets the lease run out by itself.
-    await store.beat(node, 0).catch(() => undefined)
+    await store
+      .beat(node, 0)
+      .catch((error: unknown) => this.#tellFailure('the lease could not be given back', error))
   }
 
   async #beat(): Promise<void> {
@@ -85,6 +91,32 @@ export class Lease {
     // A fifth of the lease is left for those who are told to stop.
     this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
     this.#watchEnd()
+    if (this.held) this.#tellTaken()
+  }
+
+  /** Lets go of everything; told once, although each request may find it out anew. */
+  #lose(): HoldfastError {
+    const { node, diagnose, heldCount: sessions } = this.#holder
+    const error = new HoldfastError('lease_lost', 'this node has lost its lease')
+    if (this.#isTaken && !this.#stopped) {
+      this.#isTaken = false
+      diagnose('lease_lost', 'this node cannot prove its lease', { node, sessions })
+    }
+    this.#lost(error)
+    return error
+  }
+
+  #tellTaken(): void {
+    if (this.#isTaken || !this.ends) return
+    this.#isTaken = true
+    const { node, diagnose, limits } = this.#holder
+    diagnose('lease_taken', 'this node has a lease', { node, leaseMs: limits.leaseMs })
+  }
+
+  #tellFailure(message: string, error: unknown): void {
+    const { node, diagnose } = this.#holder
+    const leftMs = Math.round(this.leftMs)
+    diagnose('lease_not_renewed', message, { node, leftMs, error: messageOf(error) })
   }
 
   /**
@@ -93,7 +125,7 @@ export class Lease {
    */
   #lapse(): void {
     if (this.held) this.#holder.counters.leasesLost += 1
-    this.#lost(lostError())
+    this.#lose()
   }
 
   /** In time, whatever became of the beats. A timer of a busy process may well be early. */
@@ -105,7 +137,7 @@ export class Lease {
     this.#cancelEnd = clock.after(Math.max(leftMs, limits.leaseMs / 100), () => {
       if (this.held) return this.#watchEnd()
       counters.leasesLost += 1
-      this.#lost(lostError())
+      this.#lose()
     })
   }
 
@@ -115,11 +147,9 @@ export class Lease {
     this.#cancelTimer = clock.after(limits.leaseMs / 5, () => {
       this.#beatLater()
       // A beat that fails is tried again by the next one, as long as the lease lasts.
-      this.#beat().catch(() => undefined)
+      this.#beat().catch((error: unknown) =>
+        this.#tellFailure('the lease could not be renewed', error),
+      )
     })
   }
-}
-
-function lostError(): HoldfastError {
-  return new HoldfastError('lease_lost', 'this node has lost its lease')
 }

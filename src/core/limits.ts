@@ -93,6 +93,8 @@ export const LIMITS = {
   /** Appends in one group commit, and group commits under way. */
   commitAppendsMax: 64,
   commitsInFlightMax: 1,
+  /** A commit that takes as long is reported. */
+  slowCommitMs: 1_000,
   /** Sessions on one page of a list. */
   listMax: 500,
   /** How often expired sessions are closed, old ones erased and stranded ones picked up. */

@@ -200,7 +200,19 @@ export class LiveSession implements LedgerOwner, RunHost {
     for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil, at)
     for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt, at)
     const { answerGraceMs } = this.holder.limits
-    await this.post({ type: 'recover', at, reason, answerGraceMs })
+    const events = await this.post({ type: 'recover', at, reason, answerGraceMs })
+    this.#tellRecovered(events)
+  }
+
+  #tellRecovered(events: readonly SessionEvent[]): void {
+    const interrupted = events.find(({ type }) => type === 'turn.interrupted')
+    const { length: queued } = this.session.queued
+    if (interrupted === undefined && queued === 0) return
+    const turn = interrupted !== undefined && 'turn' in interrupted ? interrupted.turn : null
+    const message = 'a session that had work to do was loaded'
+    const asks = events.filter(({ type }) => type === 'ask.settled').length
+    const facts = { session: this.id, interrupted: turn, asksWithdrawn: asks, queued }
+    this.holder.diagnose('session_recovered', message, facts)
   }
 
   follow(

@@ -4,7 +4,7 @@
  */
 import type { Clock } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
-import { HoldfastError, messageOf } from './errors.ts'
+import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { LiveSession } from './live.ts'
 import type { ListQuery, SessionRow, Store } from './store.ts'
@@ -74,7 +74,10 @@ export class Sweeper {
       // A sweep that fails is tried again by the next one.
       void this.#sweep()
         .catch((error: unknown) =>
-          this.#house.diagnose('sweep_failed', `the sweep failed: ${messageOf(error)}`),
+          this.#house.diagnose('sweep_failed', 'a sweep failed', {
+            reason: 'list',
+            error: messageOf(error),
+          }),
         )
         .finally(() => this.#sweepLater())
     })
@@ -128,7 +131,11 @@ export class Sweeper {
     try {
       await this.#house.open(id)
     } catch (error) {
-      if (this.#stopped || !mayPass(error)) return true
+      if (this.#stopped || !mayPass(error)) {
+        this.#tellUnlessElsewhere('open', id, error)
+        return true
+      }
+      this.#tell('open', id, error)
       this.pickUp(id)
       return false
     }
@@ -145,8 +152,20 @@ export class Sweeper {
     })
     for (const row of sessions) {
       // One that fails, or that another node holds, is left for the next sweep.
-      await work(row).catch(() => undefined)
+      const step = filter.expiredAt === undefined ? 'erase' : 'expire'
+      await work(row).catch((error: unknown) => this.#tellUnlessElsewhere(step, row.id, error))
     }
+  }
+
+  /** One that is closed or another node's needs nothing of this one. */
+  #tellUnlessElsewhere(step: string, session: string, error: unknown): void {
+    const { code } = asHoldfastError(error)
+    if (code !== 'session_closed' && code !== 'not_owner') this.#tell(step, session, error)
+  }
+
+  #tell(step: string, session: string, error: unknown): void {
+    const facts = { reason: step, session, error: messageOf(error) }
+    this.#house.diagnose('sweep_failed', 'a session could not be seen to', facts)
   }
 }
 

@@ -1,6 +1,7 @@
 /** The runners by the names of their agents, and what they are told besides turns. */
 import type { Clock } from './clock.ts'
-import type { HoldfastError } from './errors.ts'
+import type { Diagnose } from './diagnostics.ts'
+import { messageOf, type HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Runner } from './runner.ts'
 import type { Session } from './session.ts'
@@ -10,8 +11,12 @@ export class RunnerTable {
   /** Releases under way: a runner is not closed before they are over. */
   readonly #releasing = new Set<Promise<unknown>>()
 
-  constructor(runners: Readonly<Record<string, Runner>>) {
+  readonly #diagnose: Diagnose
+
+  constructor(runners: Readonly<Record<string, Runner>>, diagnose: Diagnose) {
     this.#runners = runners
+    this.#diagnose = diagnose
+    for (const runner of new Set(Object.values(runners))) runner.reportTo?.(diagnose)
   }
 
   get agents(): readonly string[] {
@@ -26,7 +31,7 @@ export class RunnerTable {
   released(session: Session, why: HoldfastError): void {
     const { id, agent, closed } = session
     if (closed !== null) this.#release(session)
-    else if (isLost(why)) void attempt(() => this.get(agent)?.lose?.(id))
+    else if (isLost(why)) void this.#attempt('lose', () => this.get(agent)?.lose?.(id))
   }
 
   /** All holds are over. Runners keep something for sessions that are not held, too. */
@@ -36,13 +41,13 @@ export class RunnerTable {
 
   #loseAll(): void {
     const runners = new Set(Object.values(this.#runners))
-    for (const runner of runners) void attempt(() => runner.lose?.(null))
+    for (const runner of runners) void this.#attempt('lose', () => runner.lose?.(null))
   }
 
   #release({ id, agent, backend }: Session): void {
     const runner = this.get(agent)
     if (runner?.release === undefined) return
-    const releasing = attempt(() => runner.release?.({ id, backend }))
+    const releasing = this.#attempt('release', () => runner.release?.({ id, backend }))
     this.#releasing.add(releasing)
     void releasing.then(() => this.#releasing.delete(releasing))
   }
@@ -52,25 +57,28 @@ export class RunnerTable {
     const runners = new Set(Object.values(this.#runners))
     const closing = async (): Promise<void> => {
       await Promise.all(this.#releasing)
-      await Promise.all([...runners].map((runner) => attempt(() => runner.close?.())))
+      await Promise.all(
+        [...runners].map((runner) => this.#attempt('close', () => runner.close?.())),
+      )
     }
     await new Promise<void>((resolve) => {
       const cancel = clock.after(limits.runnerCloseMs, () => (this.#loseAll(), resolve()))
       void closing().then(() => (cancel(), resolve()))
     })
   }
+
+  /** Runs what may throw, reject or return nothing; always resolves. Nothing depends on it. */
+  async #attempt(step: 'lose' | 'release' | 'close', work: () => unknown): Promise<void> {
+    try {
+      await work()
+    } catch (error) {
+      const facts = { reason: step, error: messageOf(error) }
+      this.#diagnose('runner_failed', 'a runner failed at what it was told', facts)
+    }
+  }
 }
 
 /** Whether another node may go on with what is no longer held here. */
 function isLost({ code }: HoldfastError): boolean {
   return code === 'lease_lost' || code === 'stale_epoch'
-}
-
-/** Runs what may throw, reject or return nothing; always resolves. */
-async function attempt(work: () => unknown): Promise<void> {
-  try {
-    await work()
-  } catch {
-    // There is nobody left to tell, and nothing depends on it.
-  }
 }

@@ -1,6 +1,7 @@
 /** What carries out a turn: the seam between the authority and any backend. */
 import type { Activity } from './activities.ts'
 import type { AskOutcome, Question } from './asks.ts'
+import type { Diagnose } from './diagnostics.ts'
 import type { Input } from './turns.ts'
 
 export interface Runner {
@@ -20,6 +21,8 @@ export interface Runner {
    * once, not asked to end. The signal of its turn is aborted besides.
    */
   lose?(session: string | null): void
+  /** Called once, before any turn: where to report what no turn's end can tell. */
+  reportTo?(diagnose: Diagnose): void
   /** Holdfast is being closed, no turn runs any more: end whatever still lives. */
   close?(): Promise<void>
 }

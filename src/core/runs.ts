@@ -6,6 +6,7 @@ import { boundActivity, DROPPED_KIND, type Activity } from './activities.ts'
 import type { AskOutcome, Question } from './asks.ts'
 import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
+import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
@@ -23,6 +24,7 @@ export interface RunHost {
     readonly clock: Clock
     readonly limits: Limits
     readonly counters: Counters
+    readonly diagnose: Diagnose
   }
   post(command: Command): Promise<unknown>
   delta(turn: string, text: string): void
@@ -59,6 +61,8 @@ export class Run {
     this.#limits = limits
     this.#cancelTimer = clock.after(limits.turnMs, () => {
       const message = `the turn ran longer than ${limits.turnMs} ms`
+      const facts = { reason: 'turn_timeout', session: host.session.id, turn: turn.id }
+      host.holder.diagnose('limit_reached', message, facts)
       this.#stopWith({ state: 'failed', error: { code: 'turn_timeout', message } })
     })
   }
@@ -135,10 +139,18 @@ export class Run {
     const bounded = boundActivity(activity, this.#limits)
     this.#activities += 1
     if (this.#activities > this.#limits.activitiesMax) {
+      if (this.#activities === this.#limits.activitiesMax + 1) this.#tellTooManyActivities()
       this.#host.holder.counters.activitiesDropped += 1
       return
     }
     await this.#host.post({ type: 'activity', turn: this.turn.id, activity: bounded })
+  }
+
+  #tellTooManyActivities(): void {
+    const { session, holder } = this.#host
+    const message = 'a turn told more about its work than is recorded'
+    const facts = { reason: 'activities', session: session.id, turn: this.turn.id }
+    holder.diagnose('limit_reached', message, facts)
   }
 
   #tellDropped(): void {

@@ -11,6 +11,7 @@ import {
   type Unbound,
 } from '../core/index.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
+import { tellRefusal } from './refusals.ts'
 import { discardBody, readBody, readJson } from './body.ts'
 
 /** What all exchanges of a server share. */
@@ -27,6 +28,8 @@ export type Premises = {
   readonly mayStillWatch: (request: IncomingMessage) => boolean
   /** The server, or the Holdfast behind it, is about to close. */
   readonly isDraining: () => boolean
+  /** Where a request comes from, also behind a proxy. */
+  readonly addressOf: (request: IncomingMessage) => string
   /** How many sockets are open. */
   readonly sockets: () => number
   /** The browsers behind the server; null where it has none. */
@@ -206,7 +209,10 @@ export class Exchange {
     const { response } = this
     if (response.destroyed || response.write(text)) return
     return new Promise((resolve) => {
-      const stalled = setTimeout(() => response.destroy(), STALLED_MS)
+      const stalled = setTimeout(() => {
+        this.#tellRefusal(new HoldfastError('too_slow', 'the client does not read its answer'))
+        response.destroy()
+      }, STALLED_MS)
       const ready = (): void => {
         clearTimeout(stalled)
         response.off('drain', ready).off('close', ready)
@@ -219,6 +225,7 @@ export class Exchange {
   /** Refuses; if the answer has begun already, cuts it off so that nobody takes it for whole. */
   refuse(error: HoldfastError, headers: Headers = []): void {
     const { response } = this
+    this.#tellRefusal(error)
     if (response.destroyed) return
     if (response.headersSent) return void response.destroy()
     const { status, type, body, headers: own } = this.#refusalOf(error)
@@ -228,6 +235,12 @@ export class Exchange {
     this.#writeHead(status, type, ['Content-Length', length, 'Connection', 'close'])
     response.write(text)
     discardBody(this.request, () => response.end())
+  }
+
+  #tellRefusal(error: HoldfastError): void {
+    const { request, premises } = this
+    const client = { address: premises.addressOf(request), headers: request.headers }
+    tellRefusal(premises.holdfast.authority.diagnose, error, { door: 'http', ...client })
   }
 
   #writeHead(status: number, type: string, headers: Headers): void {

@@ -4,7 +4,9 @@
  * guard sees to it that it does not outlive this process, however that ends.
  */
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
+import { basename } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import type { Diagnose, Facts } from '../core/index.ts'
 import { guard } from './guard.ts'
 import { killFamily, markedFor } from './stragglers.ts'
 
@@ -14,6 +16,8 @@ export type ChildOptions = {
   readonly cwd?: string
   /** The whole environment of the child; see `childEnvironment`. */
   readonly env: Readonly<Record<string, string>>
+  /** Told of its start and its end; never of its arguments or what it says. */
+  readonly diagnose?: Diagnose
 }
 
 /** How a child ended; `error` if it could not even be started. */
@@ -39,12 +43,16 @@ export class Child {
   /** Resolves when the process is gone and its output is read; never rejects. */
   readonly ended: Promise<ChildEnd>
   readonly #process: ChildProcessByStdio<Writable, Readable, Readable>
+  readonly #diagnose: Diagnose
   #stderr = ''
+  /** Whether it was told to end while it ran. */
+  #isStopped = false
   #end: ChildEnd | null = null
 
-  constructor({ command, args = [], cwd, env }: ChildOptions) {
+  constructor({ command, args = [], cwd, env, diagnose = () => undefined }: ChildOptions) {
     const marked = markedFor(env)
     this.command = command
+    this.#diagnose = diagnose
     this.mark = marked.mark
     this.#process = spawn(command, [...args], {
       ...(cwd === undefined ? {} : { cwd }),
@@ -61,6 +69,7 @@ export class Child {
     this.#process.stderr.setEncoding('utf8').on('data', (text: string) => this.#keep(text))
     if (this.#process.pid !== undefined && hasGroups) guard.watch(this.#process.pid)
     this.ended = new Promise((resolve) => this.#whenEnded(resolve))
+    this.#tellStarted()
   }
 
   get pid(): number | undefined {
@@ -103,12 +112,31 @@ export class Child {
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#process
     if (pid === undefined || this.#end !== null) return
+    if (this.isRunning) this.#isStopped = true
     try {
       if (hasGroups) process.kill(-pid, signal)
       else this.#process.kill(signal)
     } catch {
       // It is gone already; `ended` tells.
     }
+  }
+
+  #tellStarted(): void {
+    const { pid } = this.#process
+    if (pid === undefined) return
+    const facts = { program: basename(this.command), pid }
+    this.#diagnose('agent_started', 'an agent was started', facts)
+  }
+
+  #tellEnded(end: ChildEnd): void {
+    const { code, signal, error } = end
+    const { pid } = this.#process
+    const byItself = signal === null ? 'exited' : 'killed'
+    const reason = error !== null ? 'not_started' : this.#isStopped ? 'stopped' : byItself
+    const program = { program: basename(this.command), pid: pid ?? null }
+    const how: Facts =
+      error === null ? { exitCode: code, signal } : { error: error.code ?? error.message }
+    this.#diagnose('agent_ended', 'an agent has ended', { reason, ...program, ...how })
   }
 
   #keep(text: string): void {
@@ -121,6 +149,7 @@ export class Child {
       // What it started and left behind goes with it.
       this.#signal('SIGKILL')
       this.#end = end
+      this.#tellEnded(end)
       void this.#clear().finally(() => resolve(end))
     }
     this.#process.once('error', (error) => {

@@ -26,6 +26,7 @@ import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
 import type { Traveller } from '../doors/connect/socket.ts'
 import { Exchange, type Premises } from '../doors/exchange.ts'
+import { tellRefusal } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
 import { plainAddress } from './addresses.ts'
@@ -119,7 +120,11 @@ export class CdpEntrance {
   /** A client's connections are counted, whichever port they come to. */
   #portOnConnection(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress ?? '')
-    if (!this.#access.connected(address)) return void socket.destroy()
+    if (!this.#access.connected(address)) {
+      const error = new HoldfastError('too_many', 'too many connections from this address')
+      tellRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', address })
+      return void socket.destroy()
+    }
     socket.once('close', () => this.#access.disconnected(address))
   }
 
@@ -220,6 +225,8 @@ export class CdpEntrance {
   }
 
   #refuseUpgrade({ request, stream }: Upgrade, error: HoldfastError): void {
+    const client = { address: this.#access.addressOf(request), headers: request.headers }
+    tellRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', ...client })
     refuseUpgrade(stream, error, this.#forwarder?.refusalHeaders(request, error))
   }
 

@@ -9,13 +9,14 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
-import { asHoldfastError, type Diagnose, type Holdfast, type HoldfastError } from '../core/index.ts'
+import { asHoldfastError, HoldfastError, type Diagnose, type Holdfast } from '../core/index.ts'
 import { CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
+import { tellRefusal } from '../doors/refusals.ts'
 import type { Route } from '../doors/route.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
@@ -117,7 +118,8 @@ export class HoldfastServer {
     const answered = new Map<number, number>()
     const browsers = (): CdpDoor | null => this.#cdp?.door ?? null
     const isDraining = (): boolean => this.#isDraining || holdfast.authority.draining
-    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, mayStillWatch, isDraining }
+    const asked = { mayStillWatch, isDraining, addressOf }
+    const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, ...asked }
     this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#diagnose = holdfast.authority.diagnose
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
@@ -304,10 +306,16 @@ export class HoldfastServer {
 
   #serverOnConnection(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress ?? '')
-    if (!this.#access.connected(address)) return void socket.destroy()
+    if (!this.#access.connected(address)) return this.#refuseConnection(socket, address)
     socket.once('close', () => {
       if (!this.#peers.has(socket)) this.#access.disconnected(address)
     })
+  }
+
+  #refuseConnection(socket: Socket, address: string): void {
+    const error = new HoldfastError('too_many', 'too many connections from this address')
+    tellRefusal(this.#diagnose, error, { door: 'http', address })
+    socket.destroy()
   }
 
   /** Another node's connections are not counted as one client's. */
@@ -322,11 +330,6 @@ export class HoldfastServer {
 
   #refuse(exchange: Exchange, thrown: unknown): void {
     const error = asHoldfastError(thrown)
-    if (error.code === 'internal') {
-      const { method = '' } = exchange.request
-      const facts = { method, error: error.message }
-      this.#diagnose('request_failed', 'a request failed unexpectedly', facts)
-    }
     if (isForGood(error)) this.#storeFailed(error)
     const toNode = this.#forwarder?.refusalHeaders(exchange.request, error) ?? []
     exchange.refuse(error, [...refusalHeaders(error), ...toNode])

@@ -9,6 +9,7 @@ import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
 import { problemRefusal } from '../doors/exchange.ts'
+import { tellRefusal } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
 import type { OnUpgrade } from './bounded-server.ts'
@@ -46,7 +47,10 @@ export function acceptSockets(options: UpgradeOptions): OnUpgrade {
     try {
       check(request)
     } catch (thrown) {
-      return refuseUpgrade(stream, asHoldfastError(thrown))
+      const error = asHoldfastError(thrown)
+      const client = { address: addressOf(request), headers: request.headers }
+      tellRefusal(hub.holdfast.authority.diagnose, error, { door: 'connect', ...client })
+      return refuseUpgrade(stream, error)
     }
     if (elsewhere?.(request, stream, head) === true) return
     if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)

@@ -47,10 +47,13 @@ class Spoken {
 
   /** When it has said this, on either stream. */
   async said(text: string): Promise<void> {
-    while (!this.stdout.includes(text) && !this.stderr.includes(text)) {
-      if (this.#isOver) throw new Error(`never said ${text}:\n${this.stdout}${this.stderr}`)
-      await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    }
+    while (!this.stdout.includes(text) && !this.stderr.includes(text)) await this.more(text)
+  }
+
+  /** When it has said something more; throws if it has ended without saying what was `wanted`. */
+  more(wanted: string): Promise<void> {
+    if (this.#isOver) throw new Error(`never said ${wanted}:\n${this.stdout}${this.stderr}`)
+    return new Promise<void>((resolve) => this.#waiting.push(resolve))
   }
 
   #wake(): void {

@@ -12,6 +12,7 @@ import {
   type AttachmentHandle,
   type SessionHandle,
 } from '../../core/index.ts'
+import { tellRefusal } from '../refusals.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
 import type { ClientFrame, Hello, Role, ServerFrame } from '../../wire/frames.ts'
 import { enter, isStillGood, type Admitted, type Entry } from './entry.ts'
@@ -122,6 +123,9 @@ export class Connection {
   /** Says why, and closes. */
   refuse(error: HoldfastError): void {
     if (this.#over) return
+    const { address } = this.socket
+    const { diagnose } = this.#hub.holdfast.authority
+    tellRefusal(diagnose, error, { door: 'connect', address })
     if (this.#entry === null && this.#passage === null) this.say(refusalOf(error))
     else this.say({ type: 'ending', code: error.code, reason: refusalOf(error).reason })
     this.socket.close(closeCode(error.code), error.code)

@@ -8,7 +8,7 @@
  */
 import { basename } from 'node:path'
 import { Writable } from 'node:stream'
-import { HoldfastError } from '../../core/index.ts'
+import { HoldfastError, type Diagnose } from '../../core/index.ts'
 import { Child, describeEnd, type ChildEnd } from '../child.ts'
 import { redact } from '../secrets.ts'
 import { groupMemory } from '../stragglers.ts'
@@ -50,6 +50,7 @@ export type AgentSettings = Pick<AcpOptions, 'command' | 'args'> & {
   readonly startMs: number
   readonly cancelMs: number
   readonly memoryBytesMax: number
+  readonly diagnose: Diagnose
 }
 
 /** The child is gone, or as good as: how it ended, and the end of what it said on stderr. */
@@ -88,8 +89,8 @@ export class AcpAgent implements WireListener {
   /** Starts the child. It is there for others once it has shaken hands. */
   constructor(sdk: Sdk, settings: AgentSettings) {
     this.#settings = settings
-    const { command, args = [], env, startIn } = settings
-    this.#child = new Child({ command, args, env, ...(startIn && { cwd: startIn }) })
+    const { command, args = [], env, startIn, diagnose } = settings
+    this.#child = new Child({ command, args, env, diagnose, ...(startIn && { cwd: startIn }) })
     const output = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
     const limits = { maxMessageBytes: MESSAGE_BYTES_MAX }
     this.#connection = sdk

@@ -14,6 +14,7 @@
 import { resolve } from 'node:path'
 import {
   HoldfastError,
+  type Diagnose,
   type Runner,
   type RunnerContext,
   type RunnerOutput,
@@ -53,6 +54,7 @@ class AcpRunner implements Runner {
   /** When each session was last opened in an agent, as long as that matters. */
   readonly #openedAt = new Map<string, number>()
   readonly #reaped: Promise<unknown>
+  #diagnose: Diagnose = () => undefined
   #closed = false
 
   constructor(options: AcpOptions) {
@@ -62,7 +64,12 @@ class AcpRunner implements Runner {
     this.#reaped = folder === undefined ? Promise.resolve() : killOrphans(folder)
     // Where its sessions work each of them is told. Gemini CLI 0.61 tidies up where it is started,
     // and its own loaded sessions with it.
-    this.#settings = { ...ACP_DEFAULTS, ...options, env, startIn: cwd ?? folder }
+    const diagnose: Diagnose = (...told) => this.#diagnose(...told)
+    this.#settings = { ...ACP_DEFAULTS, ...options, env, startIn: cwd ?? folder, diagnose }
+  }
+
+  reportTo(diagnose: Diagnose): void {
+    this.#diagnose = diagnose
   }
 
   run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, undefined> {

@@ -97,8 +97,15 @@ export class Attempt {
   }
 
   #exceed(problem: string): void {
+    if (this.#problem === null) this.#tellLimit(problem)
     this.#problem ??= problem
     this.#stop()
+  }
+
+  #tellLimit(problem: string): void {
+    const { diagnose } = this.#options.child
+    const { id: session } = this.#context.session
+    diagnose?.('limit_reached', `an agent ${problem}`, { reason: 'agent', session })
   }
 
   /** What it prints, as text and bounded. One that is killed just ends. */

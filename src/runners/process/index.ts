@@ -10,6 +10,7 @@ import { randomUUID } from 'node:crypto'
 import { access, constants } from 'node:fs/promises'
 import {
   HoldfastError,
+  type Diagnose,
   type Runner,
   type RunnerContext,
   type RunnerOutput,
@@ -65,6 +66,7 @@ export class ProcessRunner implements Runner {
   readonly #running = new Map<string, Attempt>()
   readonly #known = new Set<string>()
   readonly #reaped: Promise<unknown>
+  #diagnose: Diagnose = () => undefined
 
   constructor(options: ProcessOptions) {
     this.#options = options
@@ -77,6 +79,10 @@ export class ProcessRunner implements Runner {
       memoryBytesMax: memoryBytesMax ?? PROCESS_BOUNDS.memoryBytesMax,
       killGraceMs: killGraceMs ?? PROCESS_BOUNDS.killGraceMs,
     }
+  }
+
+  reportTo(diagnose: Diagnose): void {
+    this.#diagnose = diagnose
   }
 
   async *run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, RunnerResult> {
@@ -179,6 +185,7 @@ export class ProcessRunner implements Runner {
           command,
           args: expandArguments(all, { sessionUuid: backend ?? '', text: turn.text }),
           cwd,
+          diagnose: this.#diagnose,
           env: { ...childEnvironment(this.#options), ...markOf(this.#options.folder) },
         },
         stdin: mentions(all, 'text') ? '' : turn.text,

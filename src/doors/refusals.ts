@@ -1,0 +1,46 @@
+/**
+ * Refusals that an operator is told of. A door answers its client itself; that a request was
+ * malformed, or asked for what is not there, is between the two of them.
+ */
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Diagnose, ErrorCode, HoldfastError } from '../core/index.ts'
+
+const TOLD: ReadonlySet<ErrorCode> = new Set([
+  'unauthorized',
+  'token_reused',
+  'attachment_unknown',
+  'forbidden',
+  'host_refused',
+  'origin_refused',
+  'body_too_large',
+  'message_too_large',
+  'headers_too_large',
+  'too_slow',
+  'too_many',
+])
+
+export type RefusedClient = {
+  readonly door: 'http' | 'connect' | 'cdp'
+  readonly address: string
+  readonly headers?: IncomingHttpHeaders
+}
+
+export function tellRefusal(
+  diagnose: Diagnose,
+  { code, message }: HoldfastError,
+  { door, address, headers = {} }: RefusedClient,
+): void {
+  if (code === 'internal') {
+    return diagnose('request_failed', 'a request failed unexpectedly', { door, error: message })
+  }
+  if (!TOLD.has(code)) return
+  diagnose('client_refused', message, { reason: code, door, address, ...shownBy(code, headers) })
+}
+
+/** What the client showed that was refused; never a secret. */
+function shownBy(code: ErrorCode, headers: IncomingHttpHeaders): Record<string, string> {
+  const { host, origin, 'sec-fetch-site': site } = headers
+  if (code === 'host_refused') return { host: host ?? '' }
+  if (code !== 'origin_refused') return {}
+  return origin === undefined ? { site: site ?? '' } : { origin }
+}
