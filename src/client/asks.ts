@@ -10,12 +10,17 @@ import type { SessionEvent } from './turns.ts'
 export type Ask = Welcome['asks'][number]
 
 export class Asks {
-  readonly #kinds: readonly string[]
+  #kinds: readonly string[]
   #open: readonly Ask[] = []
   /** Up to here the log is history. */
   #known = 0
 
   constructor(kinds: readonly string[]) {
+    this.#kinds = kinds
+  }
+
+  /** From the next welcome on it answers these. */
+  answer(kinds: readonly string[]): void {
     this.#kinds = kinds
   }
 

@@ -90,6 +90,18 @@ export class Line implements ConnectionOwner {
     this.#connection?.sendText(json)
   }
 
+  /** Opens another connection in place of this one, to say another hello. */
+  renew(): void {
+    if (this.#state.name === 'ended') return
+    this.#connection?.end()
+    this.#connection = null
+    this.#cancelStable()
+    this.#attempt = 0
+    this.#giveUpLater(this.#graceMs ?? CLIENT_LIMITS.firstWelcomeMs)
+    this.#retryAfter(0)
+    if (this.#state.name === 'live') this.#tellReconnecting()
+  }
+
   /** Ends it from this side. */
   end(ending: Ending, number = 1000): void {
     if (this.#state.name === 'ended') return

@@ -77,7 +77,7 @@ export type SessionInfo = Welcome['session']
 
 const BEGINNING: Seen = { seq: 0, delta: 0 }
 export class ClientSession {
-  readonly #options: ClientSessionOptions
+  #options: ClientSessionOptions
   readonly #token: string | undefined
   readonly #handlers = new Handlers<ClientSessionEvents>()
   readonly #bookmark: Bookmark
@@ -140,6 +140,11 @@ export class ClientSession {
   /** As what it was let in: after a reload, as what the page was before. */
   get role(): Role | null {
     return this.#welcome?.role ?? null
+  }
+
+  /** What it may do, as the server says; null before the welcome, and with a server of 0.1.0. */
+  get scopes(): readonly string[] | null {
+    return this.#welcome?.scopes ?? null
   }
 
   /** The position after all that was told. */
@@ -217,6 +222,17 @@ export class ClientSession {
   dispose(): void {
     this.#handlers.clear()
     this.leave()
+  }
+
+  /**
+   * A watcher takes part from now on, as a driver that answers these kinds of ask. It connects
+   * anew; what is asked meanwhile leaves when that is done. Ends with `forbidden` if it may not.
+   */
+  drive({ answers = [] }: { readonly answers?: readonly string[] } = {}): void {
+    if (this.#options.role !== 'watcher' || this.role === 'driver') return
+    this.#options = { ...this.#options, role: 'driver', answers }
+    this.#asks.answer(answers)
+    this.#line.renew()
   }
 
   /** After an end with the hint `take_over`, by a person's decision: take the session over. */

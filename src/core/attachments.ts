@@ -9,7 +9,7 @@ import { settleUnanswerable, type Answerer } from './asks.ts'
 import { positionOf, type Crowd } from './crowd.ts'
 import { HoldfastError } from './errors.ts'
 import { STATE_LIMITS } from './limits.ts'
-import { foldLinkUse, usableLink } from './links.ts'
+import { foldLinkUse, foldMovedUse, usableLink } from './links.ts'
 import type { Principal } from './principal.ts'
 import { closedError, closeSession, type Draft, type Folding, type Session } from './session.ts'
 
@@ -61,6 +61,8 @@ export type AttachmentEvent =
       readonly answers: readonly string[]
       readonly token?: string
       readonly link?: string
+      /** The use of the link that it had as a watcher, and now has itself. */
+      readonly use?: string
       readonly by?: Principal
     }
   | {
@@ -96,6 +98,8 @@ export type AttachmentCommand =
       readonly token: string | null
       /** Looked at when this is decided: a link may be used up or revoked just before. */
       readonly link: string | null
+      /** The use of the link that it came in by before, as a watcher. */
+      readonly use?: string | undefined
       readonly at: number
       /** Take an exclusive session over from its live driver. */
       readonly take: boolean
@@ -159,8 +163,9 @@ function openAttachment(
   session: Session,
   command: AttachmentCommand & { type: 'attach' },
 ): readonly Draft[] {
-  const { attachment, answers, token, link, at, take, by } = command
-  if (link !== null) usableLink(session, { id: link }, at)
+  const { attachment, answers, token, link, use, at, take, by } = command
+  const { usedBy = [] } = link === null ? {} : usableLink(session, { id: link, use }, at)
+  const isMoved = use !== undefined && usedBy.includes(use)
   const crowded = makeRoom(session, link)
   const others = session.exclusive ? drivers(session) : []
   if (!take && others.some(({ state }) => state === 'live')) {
@@ -177,6 +182,7 @@ function openAttachment(
       answers,
       ...(token === null ? {} : { token }),
       ...(link === null ? {} : { link }),
+      ...(isMoved ? { use } : {}),
       by,
     },
     ...settleUnanswerable(session, [...left, connected(answers)], at),
@@ -398,14 +404,16 @@ function foldOpened(
   event: AttachmentEvent & { type: 'attachment.opened' },
   crowd: Crowd,
 ): void {
-  const { attachment: id, role, answers, token, link } = event
+  const { attachment: id, role, answers, token, link, use } = event
   const { attachments } = session
   const tokens = token === undefined ? [] : [token]
   const present = { state: 'live', graceUntil: null, answersUntil: null } as const
   const fresh = { ...present, epoch: 1, tokens, retired: null }
   const opened = { id, role, answers, ...fresh, ...(link === undefined ? {} : { link }) }
   session.attachments = crowd.put(attachments, attachments.length, opened)
-  if (link !== undefined) foldLinkUse(session, link)
+  if (link === undefined) return
+  if (use === undefined) foldLinkUse(session, link)
+  else foldMovedUse(session, link, use)
 }
 
 /** A log that was begun before there were crowds names one, in `attachment`. */

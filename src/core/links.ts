@@ -152,3 +152,10 @@ export function foldLinkUse(session: Folding, id: string, use?: string): void {
     return { ...link, uses, usedBy: [...(link.usedBy ?? []), use].slice(-STATE_LIMITS.linkUsesMax) }
   })
 }
+
+/** The watcher that came in by this use is a driver now: the use is not counted again. */
+export function foldMovedUse(session: Folding, id: string, use: string): void {
+  session.links = session.links.map((link) =>
+    link.id === id ? { ...link, usedBy: link.usedBy?.filter((one) => one !== use) ?? [] } : link,
+  )
+}

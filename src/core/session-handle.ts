@@ -189,6 +189,7 @@ export class SessionHandle {
       take,
       token: shown,
       link,
+      use: options.use,
       at: now,
       by: this.by,
     })
@@ -312,7 +313,7 @@ export type AttachOptions = {
   readonly link?: string
   /** By the same link as this one, if it came in by a link. */
   readonly likewise?: Pick<Attachment, 'link'>
-  /** The use of the link that this watcher came in by before: it needs no other. */
+  /** The use of the link that this client came in by before, as a watcher: it needs no other. */
   readonly use?: string | undefined
 }
 

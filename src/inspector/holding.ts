@@ -1,11 +1,10 @@
 /**
- * This page's hold on one session: attaches with as much as its token or link allows, and tells
- * what comes. What is over is read from the log instead.
+ * This page and one session: it looks on as a watcher, and becomes a driver when its person takes
+ * part. It tells what comes; what is over is read from the log instead.
  */
 import {
   connect,
   type ClientSession,
-  type ClientSessionOptions,
   type ClientState,
   type Delta,
   type SessionEvent,
@@ -24,17 +23,6 @@ export type HoldingOwner = {
   readonly delta: (delta: Delta) => void
 }
 
-type Manner = Pick<ClientSessionOptions, 'role' | 'answers'>
-
-const WATCHING: Manner = { role: 'watcher', answers: [] }
-/** From all that one may want to the least that one may be allowed. */
-const MANNERS: readonly Manner[] = [
-  { role: 'driver', answers: ['permission'] },
-  { role: 'driver', answers: [] },
-  { role: 'watcher', answers: ['permission'] },
-  WATCHING,
-]
-
 export type HoldingOptions = {
   readonly id: string
   readonly link: string | null
@@ -46,7 +34,6 @@ export type HoldingOptions = {
 export class Holding {
   readonly #options: HoldingOptions
   #session: ClientSession | null = null
-  #manners: readonly Manner[] = MANNERS
   #state: ClientState = { name: 'connecting' }
   #info: SessionView | null = null
   #seq = 0
@@ -64,13 +51,20 @@ export class Holding {
     return this.#info
   }
 
-  /** A page that was reloaded is what it was before, whatever it asks for. */
+  /** A page that was reloaded is what it was before. */
   get isWatcher(): boolean {
-    return (this.#session?.role ?? this.#manners[0]?.role) === 'watcher'
+    return this.#session?.role !== 'driver'
   }
 
-  /** Null unless the session can be talked to. */
-  get session(): ClientSession | null {
+  /** Whether its token or link lets it do this, as far as is known. */
+  may(scope: 'talk' | 'answer' | 'admin'): boolean {
+    const scopes = this.#session?.scopes ?? []
+    return scopes.includes(scope) || scopes.includes('admin')
+  }
+
+  /** The session, to do something in it: from now on this page is one of its drivers. */
+  takePart(): ClientSession | null {
+    if (this.may('talk')) this.#session?.drive({ answers: this.may('answer') ? ANSWERS : [] })
     return this.#session
   }
 
@@ -78,14 +72,8 @@ export class Holding {
     this.#session?.takeOver().catch(() => undefined)
   }
 
+  /** Again from the start, to look on. */
   watch(): void {
-    this.#manners = [WATCHING]
-    this.#attach()
-  }
-
-  /** Again from the start, as after a new token. */
-  retry(): void {
-    this.#manners = MANNERS
     this.#attach()
   }
 
@@ -100,13 +88,8 @@ export class Holding {
     this.leave()
     this.#change({ name: 'connecting' })
     const client = connect(token === null ? {} : { token })
-    const manner = this.#manners[0] ?? WATCHING
-    const session = client.session({
-      id,
-      presence: true,
-      ...manner,
-      ...(link === null ? {} : { link }),
-    })
+    const by = link === null ? {} : { link }
+    const session = client.session({ id, presence: true, role: 'watcher', ...by })
     this.#session = session
     session.on('event', (event) => this.#event(event))
     session.on('delta', (delta) => this.#options.owner.delta(delta))
@@ -116,10 +99,6 @@ export class Holding {
   #clientOnState(session: ClientSession, state: ClientState): void {
     if (session.info !== null) this.#learn(session.info)
     if (state.name !== 'ended') return this.#change(state)
-    if (state.code === 'forbidden' && this.#manners.length > 1) {
-      this.#manners = this.#manners.slice(1)
-      return this.#attach()
-    }
     const isOver = state.code === 'connection_lost' && session.info?.reconnect === 'none'
     this.#end(isOver ? GONE : state)
   }
@@ -158,6 +137,9 @@ export class Holding {
     this.#options.owner.changed(state)
   }
 }
+
+/** The kinds of ask that this page answers, if it takes part and may. */
+const ANSWERS = ['permission']
 
 const GONE: Ended = {
   name: 'ended',

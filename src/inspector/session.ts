@@ -44,6 +44,7 @@ export class SessionPage {
   readonly #title = element('h1', {})
   readonly #facts = element('div', { class: 'facts' })
   readonly #banner = element('div', { class: 'banner', role: 'alert', hidden: true })
+  readonly #join: HTMLButtonElement
   readonly #close: HTMLButtonElement
   readonly #share: HTMLButtonElement
   readonly #holding: Holding
@@ -59,6 +60,9 @@ export class SessionPage {
       send: (text, busy) => this.#send(text, busy),
       cancel: () => this.#cancel(),
     })
+    this.#join = element('button', { type: 'button', class: 'plain' }, 'Take part')
+    this.#join.title = 'Until then this page only looks on: agents do not wait for its answers'
+    this.#join.addEventListener('click', () => this.#holding.takePart())
     this.#close = element('button', { type: 'button', class: 'plain danger' }, 'Close session')
     this.#close.addEventListener('click', () => this.#closeOnClick())
     this.#share = element('button', { type: 'button', class: 'plain' }, 'Share')
@@ -170,18 +174,19 @@ export class SessionPage {
 
   #showAll(): void {
     const { state, info, isWatcher } = this.#holding
+    const isOpen = state.name !== 'ended'
     this.#badge.show(state, info?.graceMs ?? 0, isWatcher)
     this.element.dataset['state'] = state.name
-    this.#close.hidden = state.name === 'ended' || isWatcher
+    this.#join.hidden = !isOpen || !isWatcher || !this.#holding.may('talk')
+    this.#close.hidden = !isOpen || !this.#holding.may('admin')
     this.#share.hidden = this.#close.hidden
-    this.#questions.show(state.name !== 'ended')
+    this.#questions.show(isOpen)
     this.#showComposer()
     this.#showBanner()
   }
 
   #showComposer(): void {
-    const { state, isWatcher } = this.#holding
-    const isOpen = state.name !== 'ended' && !isWatcher
+    const isOpen = this.#holding.state.name !== 'ended' && this.#holding.may('talk')
     this.#composer.show({ isOpen, isRunning: this.#conversation.running !== null })
   }
 
@@ -201,7 +206,7 @@ export class SessionPage {
         ? null
         : tag(`${duration(graceMs)} grace`, 'How long a page may be away'),
       element('code', { class: 'muted', title: 'Its id' }, id),
-      element('span', { class: 'actions' }, this.#share, this.#close),
+      element('span', { class: 'actions' }, this.#join, this.#share, this.#close),
     )
   }
 
@@ -248,7 +253,7 @@ export class SessionPage {
         return location.reload()
       case 'token': {
         const { access } = this.#options
-        return void access.ask(access.token).then(() => this.#holding.retry())
+        return void access.ask(access.token).then(() => this.#holding.watch())
       }
     }
   }
@@ -268,11 +273,11 @@ export class SessionPage {
   }
 
   async #answer(ask: string, answer: unknown): Promise<void> {
-    await this.#holding.session?.answer(ask, answer)
+    await this.#holding.takePart()?.answer(ask, answer)
   }
 
   #send(text: string, busy: Busy): void {
-    const turn = this.#holding.session?.turn(text, { busy })
+    const turn = this.#holding.takePart()?.turn(text, { busy })
     if (turn === undefined) return
     const taken = this.#conversation.sending(text)
     turn.started.then(taken, (error: Error) => {
@@ -285,7 +290,8 @@ export class SessionPage {
   #cancel(): void {
     const turn = this.#conversation.running
     if (turn === null) return
-    this.#holding.session?.cancel(turn).catch((error: Error) => this.#composer.fail(error.message))
+    const session = this.#holding.takePart()
+    session?.cancel(turn).catch((error: Error) => this.#composer.fail(error.message))
   }
 
   /** Closing is for everybody and for good, so it takes a second click. */
@@ -300,7 +306,6 @@ export class SessionPage {
       return
     }
     const { api, id } = this.#options
-    const closing = this.#holding.session?.close() ?? api.close(id)
-    closing.catch((error: Error) => this.#composer.fail(error.message))
+    api.close(id).catch((error: Error) => this.#composer.fail(error.message))
   }
 }

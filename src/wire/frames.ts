@@ -84,6 +84,8 @@ export type Welcome = {
   readonly session: SessionView
   readonly attachment: string
   readonly role: Role
+  /** What this client may do: `watch`, `talk`, `answer`, `admin`. Not told by 0.1.0. */
+  readonly scopes?: readonly string[]
   /** Grows with every connection of this attachment. */
   readonly epoch: number
   /** The token to come back with; null where the policy lets nobody come back. */

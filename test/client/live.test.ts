@@ -168,6 +168,24 @@ describe('the client and the server', () => {
     },
   )
 
+  it('let a watcher take part, by the same use of the link that it came in by', async () => {
+    const session = await holdfast.resolve({ key: 'chat' })
+    const { token } = await session.createLink({ scopes: ['talk'], uses: 1 })
+    const page = open({ id: session.id, link: token, role: 'watcher' })
+    await page.ready
+    expect(page.scopes).toEqual(['talk'])
+    page.drive()
+    expect(await page.turn('hello')).toMatchObject({ state: 'done', reply: { text: 'hello' } })
+    expect(page.role).toBe('driver')
+    cut()
+    await stateOf(page, 'reconnecting')
+    expect((await page.turn('again')).state).toBe('done')
+    expect((await session.state()).links).toMatchObject([{ uses: 0, usedBy: [] }])
+    const other = open({ id: session.id, link: token, role: 'watcher' })
+    expect(await stateOf(other, 'ended')).toMatchObject({ code: 'unauthorized' })
+    await expect(other.ready).rejects.toMatchObject({ code: 'unauthorized' })
+  })
+
   it.each(['"welcome"', '"reply"', '"turn.started"', '"message.added"', '"turn.done"'])(
     'run a turn once although the connection is cut when %s arrives',
     async (type) => {

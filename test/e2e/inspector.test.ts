@@ -22,7 +22,7 @@ beforeAll(async () => {
   browser = await launchChromium()
   // A page that lives is not taken for a silent one, however busy the machine is.
   const connectLimits = { probeMs: 6_000 }
-  server = await serve({ agents: { ...builtinAgents, halting }, connectLimits })
+  server = await serve({ agents: { ...builtinAgents, halting, careful }, connectLimits })
 })
 afterAll(async () => {
   await browser.close()
@@ -68,6 +68,13 @@ const halting: Agent = async function* ({ text }, { signal }) {
   const stopped = new Promise((resolve) => signal.addEventListener('abort', resolve))
   await Promise.race([halted.opened, stopped])
   yield* others
+}
+
+/** Says how its question was settled, which is at once if no client is there to ask. */
+const careful: Agent = async (_turn, context) => {
+  const options = [{ id: 'allow', label: 'allow' }]
+  const question = { kind: 'permission', question: 'May I?', options, onNobody: 'deny' } as const
+  return (await context.ask(question)).outcome
 }
 
 /** Nothing is wider than the window. */
@@ -199,12 +206,28 @@ describe('one session', () => {
   it('shows who is attached, and who has gone', async () => {
     const session = await create()
     const tab = await open(session)
+    await tab.takePart()
     await tab.page.getByRole('tab', { name: 'Attachments' }).click()
     const other = await open(session)
+    await other.takePart()
     await tab.page.locator('.attachments li').nth(1).waitFor()
     await other.page.close()
     await tab.page.locator('.attachments .tag', { hasText: 'may come back' }).waitFor()
     expect(await tab.page.locator('.attachments .tag[data-tone=good]').count()).toBe(1)
+  })
+
+  it('is only looked at until its reader takes part, and no agent waits till then', async () => {
+    const session = await create({ agent: 'careful' })
+    const turn = () => server.post(`/v1/sessions/${session}/turns`, { input: 'x' })
+    const tab = await open(session)
+    await tab.page.getByText('Live, watching').waitFor()
+    expect((await turn()).body.turn.reply.text).toBe('nobody_to_ask')
+    expect(await tab.places()).toEqual([])
+    await tab.takePart()
+    const asked = turn()
+    await tab.page.locator('.ask').getByRole('button', { name: 'allow' }).click()
+    expect((await asked).body.turn.reply.text).toBe('answered')
+    expect(await tab.places()).toEqual(['opened'])
   })
 
   it('is closed by a second click, for everybody', async () => {
@@ -274,6 +297,7 @@ describe('a lost connection', () => {
 
   it('that outlives the grace time is the end, and the page says so', async () => {
     const tab = await open(await create({ reconnect: 'resume', graceMs: 3_000 }))
+    await tab.takePart()
     await context.setOffline(true)
     await tab.is('ended')
     expect((await tab.banner()).buttons).toEqual(['Reload'])

@@ -106,6 +106,12 @@ export class SessionTab {
     await this.page.getByRole('button', { name: button, exact: true }).click()
   }
 
+  /** From now on the page is one of the session's drivers. */
+  async takePart(): Promise<void> {
+    await this.press('Take part')
+    await this.page.locator('.badge').getByText('Live', { exact: true }).waitFor()
+  }
+
   /** What the log tab shows of the attachments: `opened`, `resumed`, … */
   async places(): Promise<string[]> {
     const types = await this.page

@@ -366,7 +366,7 @@ function welcomeOf(
   },
 ): Welcome {
   const { hello, session, state, place, presence } = parts
-  const { attachment, role, answers } = place
+  const { attachment, role, scopes, answers } = place
   const { pingMs, deadMs } = hub.limits
   return {
     type: 'welcome',
@@ -375,6 +375,7 @@ function welcomeOf(
     session: sessionView(presence ? state : { ...state, attachments: [] }),
     attachment: attachment.id,
     role,
+    scopes,
     epoch: attachment.epoch,
     resume: resumeToken(place, hello),
     after: hello.after ?? { seq: 0, delta: 0 },
