@@ -39,6 +39,11 @@ export interface Store {
    * it.
    */
   watch(listener: (session: string, seq: number) => void): () => void
+  /**
+   * Rejects with the reason why nothing could be written now. A store without it is ready while it
+   * can be read.
+   */
+  ready?(): Promise<void>
   /** Settles all that is under way and lets go of files and connections. */
   close(): Promise<void>
 }

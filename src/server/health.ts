@@ -4,7 +4,7 @@ import type { Premises } from '../doors/exchange.ts'
 import { drainingError } from './forwarding/forwarder.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
-/** Why no work can be taken, or null if it can. Costs one read of a row that is not there. */
+/** Why no work can be taken, or null if it can. Costs one read at most. */
 export async function unreadiness({
   holdfast,
   isDraining,
@@ -16,7 +16,8 @@ export async function unreadiness({
     timer = setTimeout(() => reject(error), SERVER_LIMITS.storeAnswerMs)
   })
   try {
-    await Promise.race([holdfast.authority.store.read('', 0, 0), late])
+    const { store } = holdfast.authority
+    await Promise.race([store.ready?.() ?? store.read('', 0, 0), late])
     return null
   } catch (error) {
     return asHoldfastError(error)

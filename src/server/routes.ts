@@ -98,9 +98,10 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       method: 'GET',
       path: '/ready',
       name: 'getReady',
-      summary: 'Whether it takes work: not while it drains, nor when its store has failed',
+      summary:
+        'Whether it takes work: not while it drains, nor when its store has failed or is full',
       scope: null,
-      answers: { 200: json('It does.', status), 503: notReady },
+      answers: { 200: json('It does.', status), 503: notReady, 507: notReady },
       handle: sendReady,
     },
     {

@@ -6,6 +6,7 @@ import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
 import type { SessionRow } from '../../core/store.ts'
 import { storeError } from './failures.ts'
+import { checkMarker } from './marker.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
 /** A session's row, and its events as they stand in the file, oldest first. */
@@ -28,6 +29,7 @@ const EVENTS = `WITH RECURSIVE chain (number, previous) AS (
 /** One moment of the file: what is written meanwhile is not seen. */
 export function* auditSqlite(file: string): Generator<AuditedLog> {
   if (!existsSync(file)) throw new HoldfastError('store_unavailable', `there is no file ${file}`)
+  checkMarker(file)
   let database: DatabaseSyncInstance | undefined
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: 5_000 })

@@ -7,12 +7,14 @@ import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
 import { checkPages } from './database.ts'
 import { storeError } from './failures.ts'
+import { checkMarker } from './marker.ts'
 
 export type BackupOptions = { readonly file: string; readonly to: string }
 
 /** Writes a checked copy of `file` to `to`, which must not exist. Blocks its thread meanwhile. */
 export async function backupSqlite({ file, to }: BackupOptions): Promise<void> {
   if (!existsSync(file)) throw new HoldfastError('store_unavailable', `there is no file ${file}`)
+  checkMarker(file)
   createTarget(to)
   try {
     withDatabase(file, (database) => database.prepare('VACUUM INTO ?').run(to))

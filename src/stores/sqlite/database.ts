@@ -1,15 +1,16 @@
 /**
- * Opens the file: one process at a time, synced in full, and only if it is sound.
- *
- * Whoever has the file open holds a transaction on `<file>.lock` beside it; the kernel lets go of
- * that lock however the process ends, and the file itself stays readable for a backup.
+ * Opens the file: one process at a time (`lock.ts`), synced in full, and only if it is sound and
+ * what the process before had (`marker.ts`).
  */
-import { closeSync, existsSync, openSync, realpathSync, statSync } from 'node:fs'
+import { closeSync, existsSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
 import { DamageError, storeError } from './failures.ts'
 import { makeFolder } from './folder.ts'
+import { OpenPaths } from './identity.ts'
+import { takeLock } from './lock.ts'
+import { checkMarker, OpenMarker } from './marker.ts'
 import type { WriterOptions } from './operations.ts'
 import { migrate } from './schema.ts'
 
@@ -21,6 +22,9 @@ const SQLITE_VERSION_MIN = [3, 51, 3] as const
  * read.
  */
 const CHECK_BYTES_MAX = 64 * 1_048_576
+
+/** With less room than this the store says that it is not ready: one input may have a mebibyte. */
+const FREE_BYTES_MIN = 2 * 1_048_576
 
 /** The WAL is checkpointed by the writer, which sees a failed sync; SQLite's own way hides it. */
 const PRAGMAS = `
@@ -37,9 +41,13 @@ const PRAGMAS = `
 `
 
 export type OpenFile = {
-  readonly file: string
   readonly database: DatabaseSyncInstance
-  close(): void
+  readonly paths: OpenPaths
+  readonly marker: OpenMarker
+  /** Throws `store_full` if the file system has too little room for one large request. */
+  checkRoom(): void
+  /** `isSound`: nothing has failed, so that what was acknowledged is in the file. */
+  close(isSound: boolean): void
 }
 
 /** Opens, locks, checks and migrates the file, or says in one sentence why not. */
@@ -47,8 +55,18 @@ export function openFile({ file: given, pagesMax }: WriterOptions): OpenFile {
   const file = located(given)
   const lock = takeLock(file)
   try {
+    checkLinks(file)
+    checkMarker(file)
     const database = openDatabase(file, pagesMax)
-    return { file, database, close: () => closeAll(database, lock) }
+    try {
+      const paths = new OpenPaths([file, `${file}-wal`, `${file}.lock`])
+      const marker = new OpenMarker(file, database)
+      const close = (isSound: boolean): void => closeAll({ database, marker, lock }, isSound)
+      return { database, paths, marker, checkRoom: () => checkRoom(file), close }
+    } catch (thrown) {
+      database.close()
+      throw thrown
+    }
   } catch (thrown) {
     lock.close()
     throw storeError(thrown, file)
@@ -70,20 +88,6 @@ function located(file: string): string {
   } catch (thrown) {
     const { message } = thrown as Error
     throw new HoldfastError('store_unavailable', `cannot use ${file}: ${message}`)
-  }
-}
-
-function takeLock(file: string): DatabaseSyncInstance {
-  let lock: DatabaseSyncInstance | undefined
-  try {
-    lock = new DatabaseSync(`${file}.lock`)
-    lock.exec('BEGIN EXCLUSIVE')
-    return lock
-  } catch (thrown) {
-    lock?.close()
-    const error = storeError(thrown, file)
-    if (error.code !== 'store_locked') throw error
-    throw new HoldfastError('store_locked', `${file} is in use by another Holdfast: stop it first`)
   }
 }
 
@@ -140,11 +144,50 @@ function setDurable(database: DatabaseSyncInstance): void {
   )
 }
 
+function checkRoom(file: string): void {
+  const { blocks, bavail, bfree, bsize } = statfsSync(dirname(file))
+  const free = (process.getuid?.() === 0 ? bfree : bavail) * bsize
+  // Some file systems tell nothing.
+  if (blocks === 0 || free >= FREE_BYTES_MIN) return
+  throw new HoldfastError('store_full', 'the disk of the store is full: free some space')
+}
+
+type Parts = {
+  readonly database: DatabaseSyncInstance
+  readonly marker: OpenMarker
+  readonly lock: DatabaseSyncInstance
+}
+
 /** The lock goes last: nobody opens the file while it is being closed. */
-function closeAll(database: DatabaseSyncInstance, lock: DatabaseSyncInstance): void {
+function closeAll({ database, marker, lock }: Parts, isSound: boolean): void {
+  let isComplete = false
   try {
+    isComplete = isSound && emptyWal(database)
     database.close()
   } finally {
+    marker.close(isComplete)
     lock.close()
   }
+}
+
+/**
+ * Copies the `-wal` into the file, which SQLite may do as late as the last statement is collected.
+ * False if a reader is in the way: then the `-wal` stays, with what the file does not have.
+ */
+function emptyWal(database: DatabaseSyncInstance): boolean {
+  try {
+    database.exec('PRAGMA busy_timeout = 0')
+    const { log, checkpointed } = database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get()
+    return log === checkpointed
+  } catch {
+    // A full disk, most likely: the `-wal` stays, and the next start finds everything in it.
+    return false
+  }
+}
+
+/** By another name the file has another lock, and SQLite another `-wal` for it. */
+function checkLinks(file: string): void {
+  if ((statSync(file, { throwIfNoEntry: false })?.nlink ?? 1) <= 1) return
+  const why = 'it has several names (hard links), and another process may use it by another'
+  throw new HoldfastError('store_unavailable', `cannot use ${file}: ${why}; make it a copy`)
 }

@@ -104,6 +104,10 @@ class SqliteStore implements Store {
     return this.#ask(['erase', session])
   }
 
+  ready(): Promise<void> {
+    return this.#ask(['ready'])
+  }
+
   watch(listener: Listener): () => void {
     return this.#watchers.add(listener)
   }

@@ -16,6 +16,7 @@ export type WriteOperation =
 export type ReadOperation =
   | readonly ['read', session: string, after: number, limit: number]
   | readonly ['list', ListQuery]
+  | readonly ['ready']
 
 /** `open` is never posted: the writer answers it when it has started. */
 export type Operation = WriteOperation | ReadOperation | readonly ['open'] | readonly ['close']

@@ -22,6 +22,12 @@ import { Statements } from './statements.ts'
  */
 const CHECKPOINT_PAGES = 1_000
 
+/** A write that needs room and leaves nothing behind. */
+const PROBE = 'BEGIN IMMEDIATE; CREATE TABLE probe (x); DROP TABLE probe; COMMIT'
+
+/** How often a store that is only read looks whether its files are still there. */
+const PATHS_CHECK_MS = 100
+
 type Placed<Kind> = { readonly position: number; readonly operation: Kind }
 
 export class Writer {
@@ -32,6 +38,9 @@ export class Writer {
   readonly #walSize: StatementSyncInstance
   readonly #checkpoint: StatementSyncInstance
   #failure: HoldfastError | null = null
+  /** The last write found no room. */
+  #isFull = false
+  #checkedAt = performance.now()
 
   constructor(open: OpenFile) {
     this.#open = open
@@ -52,6 +61,7 @@ export class Writer {
       else writes.push({ position, operation })
     }
     if (writes.length > 0) this.#write(writes, answers)
+    else this.#checkPathsNowAndThen()
     for (const read of reads) this.#read(read, answers)
     return answers
   }
@@ -72,7 +82,13 @@ export class Writer {
       for (const { position, operation } of writes) {
         answers.values[position] = this.#execute(operation)
       }
+      const takesAway = writes.some(({ operation }) => operation[0] === 'erase')
+      if (takesAway) this.#open.marker.forget()
       this.#statements.commit()
+      // I4: what was written to a file that nobody finds again is not acknowledged.
+      this.#open.paths.check()
+      this.#open.marker.note()
+      this.#isFull = false
       return null
     } catch (thrown) {
       return this.#rollBack(thrown)
@@ -99,12 +115,32 @@ export class Writer {
   #read({ position, operation }: Placed<ReadOperation>, answers: Answers): void {
     if (this.#failure !== null) return refuse(answers, position, this.#failure)
     try {
-      answers.values[position] =
-        operation[0] === 'list'
-          ? this.#listing.list(operation[1])
-          : this.#statements.read(operation[1], operation[2], operation[3])
+      answers.values[position] = this.#find(operation)
     } catch (thrown) {
       refuse(answers, position, this.#judge(thrown))
+    }
+  }
+
+  #find(operation: ReadOperation): unknown {
+    switch (operation[0]) {
+      case 'list':
+        return this.#listing.list(operation[1])
+      case 'read':
+        return this.#statements.read(operation[1], operation[2], operation[3])
+      case 'ready':
+        return this.#checkRoom()
+    }
+  }
+
+  /** Throws `store_full` if there is no room: by the system's word, or where none was found. */
+  #checkRoom(): void {
+    this.#open.checkRoom()
+    if (!this.#isFull) return
+    try {
+      this.#open.database.exec(PROBE)
+      this.#isFull = false
+    } finally {
+      this.#statements.rollBack()
     }
   }
 
@@ -120,9 +156,22 @@ export class Writer {
 
   /** What is for good is remembered. */
   #judge(thrown: unknown): HoldfastError {
-    const error = storeError(thrown, this.#open.file)
+    // Clients are told too: no path.
+    const error = storeError(thrown, 'the store')
     if (isForGood(error)) this.#failure ??= error
+    if (error.code === 'store_full') this.#isFull = true
     return error
+  }
+
+  /** Of a store that is only read, or only asked whether it is ready. */
+  #checkPathsNowAndThen(): void {
+    if (this.#failure !== null || performance.now() - this.#checkedAt < PATHS_CHECK_MS) return
+    this.#checkedAt = performance.now()
+    try {
+      this.#open.paths.check()
+    } catch (thrown) {
+      this.#judge(thrown)
+    }
   }
 
   /** Between two groups, so that nobody waits for it who was already answered. */
@@ -138,12 +187,12 @@ export class Writer {
   }
 
   close(): void {
-    this.#open.close()
+    this.#open.close(this.#failure === null)
   }
 }
 
 function isRead(operation: Operation): operation is ReadOperation {
-  return operation[0] === 'read' || operation[0] === 'list'
+  return operation[0] === 'read' || operation[0] === 'list' || operation[0] === 'ready'
 }
 
 function refuse(answers: Answers, position: number, error: HoldfastError): void {

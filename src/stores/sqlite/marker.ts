@@ -1,0 +1,136 @@
+/**
+ * `<file>.open` is there while a process has the file open, and holds how many events were
+ * acknowledged last. Found at the next start, it tells that the process before did not close the
+ * file, and what must be in it: so a `-wal` that was deleted, or a file put in the place of ours,
+ * is noticed.
+ *
+ * It is synced once, when it is made. What is noted later is never ahead of what is synced in the
+ * file, survives the end of the process, and may be lost with the machine, which weakens the check
+ * and nothing else.
+ */
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
+import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
+import { HoldfastError } from '../../core/errors.ts'
+
+const VERSION = 1
+const BYTES = 256
+
+type Mark = {
+  /** The inodes of the file and of its `-wal`. */
+  readonly database: number
+  readonly wal: number
+  /** The number of the last event. */
+  readonly events: number
+}
+
+const LAST_EVENT = 'SELECT coalesce(max(number), 0) AS number FROM events'
+
+export class OpenMarker {
+  readonly #path: string
+  readonly #descriptor: number
+  readonly #inodes: Omit<Mark, 'events'>
+  readonly #lastEvent: { get(): { number: number } }
+
+  /** The file is open: its `-wal` is there. */
+  constructor(file: string, database: DatabaseSyncInstance) {
+    this.#path = markerOf(file)
+    this.#inodes = { database: inodeOf(file), wal: inodeOf(`${file}-wal`) }
+    this.#lastEvent = database.prepare(LAST_EVENT)
+    this.#descriptor = openSync(this.#path, 'w', 0o600)
+    this.note()
+    fsyncSync(this.#descriptor)
+  }
+
+  /** What was committed is acknowledged next. */
+  note(): void {
+    this.#write(this.#lastEvent.get().number)
+  }
+
+  /** Before a commit that takes events away: until the next note nothing is told of them. */
+  forget(): void {
+    this.#write(0)
+  }
+
+  #write(events: number): void {
+    const text = JSON.stringify({ v: VERSION, ...this.#inodes, events })
+    writeSync(this.#descriptor, `${text.padEnd(BYTES - 1)}\n`, 0)
+  }
+
+  /** `isComplete`: the file was closed, and everything is in it. */
+  close(isComplete: boolean): void {
+    closeSync(this.#descriptor)
+    if (isComplete) rmSync(this.#path, { force: true })
+  }
+}
+
+function markerOf(file: string): string {
+  return `${file}.open`
+}
+
+function inodeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.ino ?? 0
+}
+
+/**
+ * Throws `store_corrupt` if the process before left the file open and it is not what that process
+ * had. Changes nothing, so that what is missing can still be put back.
+ */
+export function checkMarker(file: string): void {
+  const mark = readMark(file)
+  if (mark === null) return
+  const isThere = existsSync(file)
+  if (!isThere && mark.events > 0) throw notOurs(file, 'is gone')
+  if (!isThere) return
+  const isReplaced = inodeOf(file) !== mark.database
+  if (isReplaced && mark.wal !== 0 && inodeOf(`${file}-wal`) === mark.wal) {
+    throw notOurs(file, 'was replaced, and its -wal is that of the file before')
+  }
+  const missing = mark.events - lastEventIn(file)
+  if (missing <= 0) return
+  const wal = existsSync(`${file}-wal`) ? '' : '; its -wal is gone'
+  throw notOurs(file, `lacks the last ${missing} events that were acknowledged${wal}`)
+}
+
+function notOurs(file: string, what: string): HoldfastError {
+  return new HoldfastError(
+    'store_corrupt',
+    `${file} ${what}, and the Holdfast before did not stop cleanly: put its files back, ` +
+      `or remove ${markerOf(file)} to go on with what is there`,
+  )
+}
+
+/** Null: there is none, or it is not known what it says. */
+function readMark(file: string): Mark | null {
+  try {
+    const mark = JSON.parse(readFileSync(markerOf(file), 'utf8')) as Mark & { v: number }
+    return mark.v === VERSION ? mark : null
+  } catch {
+    // The file before was closed, or the marker was cut off with the machine.
+    return null
+  }
+}
+
+/** As a reader, which neither copies the `-wal` into the file nor deletes it. */
+function lastEventIn(file: string): number {
+  let database: DatabaseSyncInstance | undefined
+  try {
+    database = new DatabaseSync(file, { readOnly: true, timeout: 5_000 })
+    const tables = database.prepare(`SELECT name FROM sqlite_schema WHERE name = 'events'`).all()
+    if (tables.length === 0) return 0
+    return (database.prepare(LAST_EVENT).get() as { number: number }).number
+  } catch {
+    // What cannot be read is told by the one who opens it next.
+    return Number.POSITIVE_INFINITY
+  } finally {
+    database?.close()
+  }
+}
