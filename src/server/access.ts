@@ -89,15 +89,9 @@ export class AccessPolicy {
   check(request: IncomingMessage): void {
     checkHead(request)
     if (this.#isPassedOn(request)) return
-    if (!this.open) this.rates.admit(this.addressOf(request))
+    if (!this.open) this.rates.admit(this.addressOf(request), this.#goodToken(request))
     this.#checkHost(request.headers)
     this.#checkOrigin(request.headers)
-  }
-
-  /** The first look at a socket that is to be: its secret comes later, in its first message. */
-  checkUpgrade(request: IncomingMessage): void {
-    this.check(request)
-    this.assertMayTry(this.addressOf(request))
   }
 
   /**
@@ -110,11 +104,9 @@ export class AccessPolicy {
     token = bearerToken(request.headers),
   ): Principal | null {
     if (this.open || scope === null) return this.principalOf(token)
-    const address = this.addressOf(request)
-    if (token !== undefined) this.rates.assertMayTry(address)
     const scopes = this.grant(token)
     if (scopes === null) {
-      if (token !== undefined) this.failed(address)
+      if (token !== undefined) this.failed(this.addressOf(request))
       throw new HoldfastError('unauthorized', 'a good token is needed, as Authorization: Bearer')
     }
     if (!scopes.includes(scope)) {
@@ -149,14 +141,19 @@ export class AccessPolicy {
     return this.open || this.grant(bearerToken(headers))?.includes('watch') === true
   }
 
-  /** Throws `too_many` if this address has shown too many bad secrets to show another now. */
-  assertMayTry(address: string): void {
-    if (!this.open) this.rates.assertMayTry(address)
-  }
-
-  /** Somebody at this address showed a secret that is not good: a token, a link, a resume token. */
+  /**
+   * A client at this address showed a secret that is not good: a token, a link, a resume token.
+   * Throws `too_many` if there were too many of them. Only after the secret was checked: a good one
+   * is good whatever else came from its address.
+   */
   failed(address: string): void {
     if (!this.open) this.rates.failed(address)
+  }
+
+  /** The token of the request, if it is good: its holder has a rate of its own. */
+  #goodToken({ headers }: IncomingMessage): string | null {
+    const token = bearerToken(headers)
+    return token === undefined || this.grant(token) === null ? null : token
   }
 
   /** A connection was made; false if its client has too many. */

@@ -1,7 +1,9 @@
 /**
- * How much one client may do: requests, bad tokens and connections. A client is an address; whoever
- * is remembered for longest without a sign of life is forgotten first, so that memory is bounded.
+ * How much one client may do: requests, bad tokens and connections. A client is an address, and for
+ * its requests the holder of a good token at an address: what others send from there does not count
+ * against it. The client that was silent for longest is forgotten first, so that memory is bounded.
  */
+import { createHash } from 'node:crypto'
 import { HoldfastError, type Clock } from '../core/index.ts'
 import { clientOf, isLoopback } from './addresses.ts'
 import { SERVER_LIMITS } from './limits.ts'
@@ -71,25 +73,27 @@ export class Rates {
     this.#connectionsMax = all.connectionsPerClientMax
   }
 
-  /** Counts a request; throws `too_many` if it is one too many. Loopback is not counted. */
-  admit(address: string): void {
-    const client = clientOf(address)
-    if (isLoopback(client)) return
+  /**
+   * Counts a request; throws `too_many` if it is one too many. Loopback is not counted. `token`: the
+   * one that it shows, if that is good.
+   */
+  admit(address: string, token: string | null = null): void {
+    const network = clientOf(address)
+    if (isLoopback(network)) return
+    const client = token === null ? network : `${network} ${digestOf(token)}`
     const now = this.#clock.monotonic()
     const waitMs = this.#requests.waitMs(client, now)
     if (waitMs > 0) throw tooMany('too many requests from this address', waitMs)
     this.#requests.take(client, now)
   }
 
-  /** Throws `too_many` for an address that has shown too many bad tokens to show another. */
-  assertMayTry(address: string): void {
-    const waitMs = this.#failures.waitMs(clientOf(address), this.#clock.monotonic())
-    if (waitMs > 0) throw tooMany('too many bad tokens from this address', waitMs)
-  }
-
-  /** Somebody at this address showed a token that is not good. */
+  /** Counts a token that is not good; throws `too_many` if it is one too many. */
   failed(address: string): void {
-    this.#failures.take(clientOf(address), this.#clock.monotonic())
+    const client = clientOf(address)
+    const now = this.#clock.monotonic()
+    const waitMs = this.#failures.waitMs(client, now)
+    if (waitMs > 0) throw tooMany('too many bad tokens from this address', waitMs)
+    this.#failures.take(client, now)
   }
 
   /** Counts a connection, which `disconnected` must end; false if it is one too many. */
@@ -107,6 +111,11 @@ export class Rates {
     if (count > 1) this.#connections.set(client, count - 1)
     else this.#connections.delete(client)
   }
+}
+
+/** A token itself is not kept. */
+function digestOf(token: string): string {
+  return createHash('sha256').update(token).digest('base64')
 }
 
 function tooMany(message: string, retryAfterMs: number): HoldfastError {

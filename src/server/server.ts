@@ -140,15 +140,14 @@ export class HoldfastServer {
         return true
       },
       check: (request) => {
-        this.#access.checkUpgrade(request)
+        this.#access.check(request)
         if (this.#isDraining) throw drainingError()
       },
       addressOf,
       isPassedOn,
     })
     const serve: Serve = (request, response) => this.#serve(request, response)
-    const { diagnose } = holdfast.authority
-    this.#server = newServer({ serve, upgrade, diagnose })
+    this.#server = newServer({ serve, upgrade, diagnose: this.#diagnose })
     this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
   }
 

@@ -24,6 +24,12 @@ import { Stop, streamTo } from './stream.ts'
 
 /** What a small message costs until it has left, besides its text. */
 const MESSAGE_BYTES = 256
+/** How a hello is refused whose token, link or resume token is not good. */
+const BAD_SECRET: ReadonlySet<string> = new Set([
+  'unauthorized',
+  'attachment_unknown',
+  'token_reused',
+])
 
 export class Connection {
   readonly socket: Socket
@@ -225,11 +231,17 @@ export class Connection {
   ): void {
     const { code } = error
     if (code === 'not_owner' && this.#passOn(error.details['node'], message)) return
-    if (!hasSecret) return this.refuse(error)
-    if (code === 'unauthorized' || code === 'attachment_unknown' || code === 'token_reused') {
+    this.refuse(hasSecret && BAD_SECRET.has(code) ? this.#failed(error) : error)
+  }
+
+  /** What a client is told that showed a bad secret: after too many of them, to wait. */
+  #failed(error: HoldfastError): HoldfastError {
+    try {
       this.#hub.gate.failed(this.socket.address)
+      return error
+    } catch (tooMany) {
+      return asHoldfastError(tooMany)
     }
-    this.refuse(error)
   }
 
   /** False if there is no way to the node that owns the session. */

@@ -59,8 +59,6 @@ export async function enter(hub: Hub, connection: Connection, said: Hello): Prom
   if (hub.holdfast.authority.draining) {
     throw new HoldfastError('draining', 'the server is about to stop')
   }
-  // Of many sockets that were opened at once, each tells its secret only now.
-  if (hello.auth !== undefined) hub.gate.assertMayTry(connection.socket.address)
   const granted = await grantOf(hub, hello, use)
   const found = await findSession(hub, hello, granted)
   const place = await takePlace(hub, connection, { hello, session: found, granted, use })

@@ -32,7 +32,6 @@ export class Server extends Node {
       principalOf: (token) =>
         token === TOKEN ? { kind: 'token', issuer: 'holdfast', id: 'the-token' } : this.holdfast.by,
       revision: () => 0,
-      assertMayTry: () => undefined,
       failed: (address) => void history.record({ type: 'gate.failed', address }),
     }
     this.hub = new modules.Hub({ holdfast: this.holdfast, gate, limits: connectLimits })
