@@ -43,10 +43,9 @@ export async function streamFeed(
   }
 }
 
-function beat({ request, response, premises }: Exchange): () => void {
+/** Signs of life while a stream has nothing to say. The returned function ends them. */
+export function beat({ response, premises }: Exchange): () => void {
   const timer = setInterval(() => {
-    // Cut, not ended: the feed may be in the middle of a word.
-    if (!premises.mayStillWatch(request)) response.destroy()
     if (!response.destroyed && !response.writableNeedDrain) response.write(HEARTBEAT)
   }, premises.heartbeatMs)
   timer.unref()

@@ -24,8 +24,6 @@ export type Premises = {
   readonly answered: Map<number, number>
   /** Requests and sockets that came to the wrong node, by what became of them. */
   readonly forwards?: Readonly<Record<string, number>>
-  /** Whether who asked may still look on: a token may be taken away meanwhile. */
-  readonly mayStillWatch: (request: IncomingMessage) => boolean
   /** The server, or the Holdfast behind it, is about to close. */
   readonly isDraining: () => boolean
   /** Where a request comes from, also behind a proxy. */
@@ -75,6 +73,10 @@ export function problemRefusal(error: HoldfastError): Told {
   return { status: error.status, type: PROBLEM_TYPE, body: problemOf(error), headers }
 }
 
+function revokedError(): HoldfastError {
+  return new HoldfastError('unauthorized', 'the token is no longer good for this')
+}
+
 const JSON_TYPE = 'application/json'
 
 /** Nothing of an answer is kept, guessed at, framed, or named to the next site. */
@@ -106,6 +108,8 @@ export class Exchange {
   readonly #bodyBytesMax: number
   readonly #refusalOf: RefusalForm
   #presence: AbortController | null = null
+  /** Its token was taken back: nothing more is told. */
+  #isRevoked = false
   #body: Promise<Buffer> | null = null
 
   constructor(
@@ -166,7 +170,7 @@ export class Exchange {
     const presence = new AbortController()
     this.#presence = presence
     const { response } = this
-    if (response.destroyed) presence.abort()
+    if (response.destroyed || this.#isRevoked) presence.abort()
     response.once('close', () => {
       if (!response.writableFinished) presence.abort()
     })
@@ -183,6 +187,7 @@ export class Exchange {
 
   /** The whole answer, in one write. */
   send(status: number, type: string, text: string, headers: Headers = []): void {
+    if (this.#isRevoked) return
     const length = ['Content-Length', String(Buffer.byteLength(text))]
     this.#writeHead(status, type, [...length, ...headers])
     this.response.end(text)
@@ -193,11 +198,13 @@ export class Exchange {
 
   /** The answer's head; its body follows by and by, through `write`. */
   begin(type: string, headers: Headers = []): void {
+    this.#assertGood()
     this.#writeHead(200, type, headers)
   }
 
   /** The head of an answer that another node gave; its body follows, through `write`. */
   beginPassed(status: number, headers: Headers): void {
+    this.#assertGood()
     const { answered, isDraining } = this.premises
     answered.set(status, (answered.get(status) ?? 0) + 1)
     const end = isDraining() ? ['Connection', 'close'] : []
@@ -241,6 +248,20 @@ export class Exchange {
     const { request, premises } = this
     const client = { address: premises.addressOf(request), headers: request.headers }
     tellRefusal(premises.holdfast.authority.diagnose, error, { door: 'http', ...client })
+  }
+
+  /**
+   * Its token is no longer good: it is refused, or cut off if its answer has begun. What it asked
+   * for is treated as if its caller had gone (I10).
+   */
+  revoke(): void {
+    this.refuse(revokedError(), ['WWW-Authenticate', 'Bearer', 'Connection', 'close'])
+    this.#isRevoked = true
+    this.#presence?.abort()
+  }
+
+  #assertGood(): void {
+    if (this.#isRevoked) throw revokedError()
   }
 
   #writeHead(status: number, type: string, headers: Headers): void {

@@ -8,8 +8,10 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { HoldfastError, invalid, LOCAL, type Clock, type Principal } from '../core/index.ts'
+import type { Exchange } from '../doors/exchange.ts'
 import { SCOPES, type Scope } from '../doors/scopes.ts'
 import { hostName, isHostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
+import { Admissions } from './admissions.ts'
 import { CLIENT_HEADER } from './forwarding/seal.ts'
 import { checkHead } from './request-head.ts'
 import { Rates, type RateLimits } from './rates.ts'
@@ -63,6 +65,8 @@ export class AccessPolicy {
   readonly #origins: ReadonlySet<string>
   readonly #trustProxy: boolean
   readonly #clock: Clock
+  /** Null where there are no tokens to be taken back. */
+  readonly #admissions: Admissions | null
   /** Another node has taken the first look at it. */
   readonly #isPassedOn: (request: IncomingMessage) => boolean
 
@@ -79,6 +83,8 @@ export class AccessPolicy {
     this.rates = new Rates(clock, options.rates)
     this.#tokens = tokens
     this.#clock = clock
+    const revision = (): number | null => tokens?.revision?.(clock.now()) ?? null
+    this.#admissions = tokens === null ? null : new Admissions(revision)
     this.#trustProxy = trustProxy
     const names = [...LOOPBACK_NAMES, urlHost(boundHost), ...allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
@@ -89,7 +95,7 @@ export class AccessPolicy {
   check(request: IncomingMessage): void {
     checkHead(request)
     if (this.#isPassedOn(request)) return
-    if (!this.open) this.rates.admit(this.addressOf(request), this.#goodToken(request))
+    if (!this.open) this.rates.admit(this.addressOf(request), () => this.#goodToken(request))
     this.#checkHost(request.headers)
     this.#checkOrigin(request.headers)
   }
@@ -131,14 +137,38 @@ export class AccessPolicy {
     return token === undefined ? null : this.#tokens.scopesOf(token, this.#clock.now())
   }
 
-  /** Another number than before: what was granted may be so no more. */
-  revision(): number {
-    return this.#tokens?.revision?.(this.#clock.now()) ?? 0
+  /**
+   * `end` is called when this token no longer has all of these scopes, perhaps at once. The
+   * returned function is for when what was let in by it is over.
+   */
+  hold(token: string | undefined, scopes: readonly Scope[], end: () => void): () => void {
+    if (this.#admissions === null) return () => undefined
+    const isGood = (): boolean => this.#has(token, scopes)
+    if (!isGood()) end()
+    return this.#admissions.add(isGood, end)
   }
 
-  /** Whether who was let in may still look on. */
-  mayStillWatch({ headers }: IncomingMessage): boolean {
-    return this.open || this.grant(bearerToken(headers))?.includes('watch') === true
+  /** The same for a request that was authorized now. */
+  holdRequest(
+    exchange: Exchange,
+    scope: Scope | null,
+    token = bearerToken(exchange.request.headers),
+  ): void {
+    if (this.#admissions === null || scope === null) return
+    const isGood = (): boolean => this.#has(token, [scope])
+    exchange.response.once(
+      'close',
+      this.#admissions.add(isGood, () => exchange.revoke()),
+    )
+  }
+
+  #has(token: string | undefined, scopes: readonly Scope[]): boolean {
+    const granted = this.grant(token)
+    return granted !== null && scopes.every((scope) => granted.includes(scope))
+  }
+
+  close(): void {
+    this.#admissions?.close()
   }
 
   /**

@@ -50,8 +50,8 @@ export type CdpEntranceOptions = {
 
 /** A socket that may come now; `abandon` if it does not. */
 type Prepared = {
-  /** Whether its token still lets it in. */
-  readonly isGood: () => boolean
+  /** What it was let in by. */
+  readonly token: string | undefined
   readonly connect: (socket: CdpSocket) => CdpConnection
   readonly abandon: () => void
 }
@@ -73,8 +73,6 @@ export class CdpEntrance {
   readonly #sockets: WebSocketServer
   readonly #ports: Server[] = []
   readonly #alive = new Map<WebSocket, number>()
-  readonly #isGood = new WeakMap<WebSocket, () => boolean>()
-  #revision: number
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
@@ -92,7 +90,6 @@ export class CdpEntrance {
       clientTracking: false,
       ...SOCKET_OPTIONS,
     })
-    this.#revision = access.revision()
     this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
   }
 
@@ -143,6 +140,7 @@ export class CdpEntrance {
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
     const { address, token, by } = this.#letIn(request, own)
+    this.#access.holdRequest(exchange, 'talk', token)
     if (address.path === TICKET_PATH) return this.#sendTicket(exchange, address, token)
     this.#assertStays()
     await serveJson(this.door, exchange, { ...address, by })
@@ -238,20 +236,19 @@ export class CdpEntrance {
     }
     this.#assertStays()
     const { target, isHeld } = this.#placeOf(address)
-    const isGood = (): boolean => this.#access.grant(token)?.includes('talk') === true
     if (isHeld) {
       if (this.#forwarder !== null) await door.assertHere(address)
       const connect = (socket: CdpSocket): CdpConnection => {
         const passOn = this.#passOn(request, address, socket)
         return new HeldConnection(door, { address: { ...address, by }, target, socket, passOn })
       }
-      return { connect, abandon: () => undefined, isGood }
+      return { connect, abandon: () => undefined, token }
     }
     const carrier = new SocketCarrier(door.limits)
     const seat = await door.admit({ ...address, by }, { carrier, target })
     const connect = (socket: CdpSocket): CdpConnection =>
       new StockConnection({ seat, carrier }, socket)
-    return { connect, abandon: () => seat.leave(), isGood }
+    return { connect, abandon: () => seat.leave(), token }
   }
 
   /** A server that is about to stop begins nothing that would end with it: others can, if any. */
@@ -291,7 +288,7 @@ export class CdpEntrance {
     throw new HoldfastError('route_unknown', 'there is nothing at this path')
   }
 
-  #accept({ request, stream, head }: Upgrade, { connect, abandon, isGood }: Prepared): void {
+  #accept({ request, stream, head }: Upgrade, { connect, abandon, token }: Prepared): void {
     // Whoever went away meanwhile never came.
     if (stream.destroyed) return abandon()
     let isOpen = false
@@ -305,7 +302,8 @@ export class CdpEntrance {
       answerPings(socket, () => reportFlood(diagnose, from))
       socket.on('error', (error) => reportBroken(diagnose, error, from))
       this.#connect(socket, connect(wireOf(socket)))
-      this.#isGood.set(socket, isGood)
+      const revoke = (): void => socket.close(4401, 'unauthorized')
+      socket.once('close', this.#access.hold(token, ['talk'], revoke))
     })
   }
 
@@ -327,13 +325,9 @@ export class CdpEntrance {
   #watchAll(): void {
     const now = performance.now()
     const { pingMs, deadMs } = this.door.limits
-    const revision = this.#access.revision()
-    const isChanged = revision !== this.#revision
-    this.#revision = revision
     for (const [socket, heardAt] of [...this.#alive]) {
-      if (isChanged && this.#isGood.get(socket)?.() === false) socket.close(4401, 'unauthorized')
       // It is silent because it is not listened to.
-      else if (socket.isPaused) this.#alive.set(socket, now)
+      if (socket.isPaused) this.#alive.set(socket, now)
       else if (now - heardAt > deadMs) socket.terminate()
       else if (now - heardAt > pingMs) socket.ping()
     }

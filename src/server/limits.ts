@@ -39,6 +39,9 @@ export const SERVER_LIMITS = {
   tokensCheckMs: 2_000,
   /** After a sign that it changed: whoever writes it may not be done. */
   tokensSettleMs: 50,
+  /** How often it is looked whether what goes on may still do so, also where tokens cannot tell. */
+  revocationMs: 500,
+  revocationBlindMs: 15_000,
   /** Between two signs of life on a stream. */
   heartbeatMs: 15_000,
   /** How often the store is looked at, and how long it may take to answer. */

@@ -57,9 +57,9 @@ describe('requests', () => {
   it('with a good token do not count with those of others at its address', () => {
     const { rates } = ratesOf(limits)
     passes(9, () => rates.admit(FAR))
-    passes(9, () => rates.admit(FAR, 'one'))
-    expect(passes(4, () => rates.admit(FAR, 'other'))).toBe(4)
-    expect(() => rates.admit(FAR, 'one')).toThrow('too many requests')
+    passes(9, () => rates.admit(FAR, () => 'one'))
+    expect(passes(4, () => rates.admit(FAR, () => 'other'))).toBe(4)
+    expect(() => rates.admit(FAR, () => 'one')).toThrow('too many requests')
   })
 
   it('of one client do not count for another, and on loopback not at all', () => {

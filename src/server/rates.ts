@@ -74,12 +74,13 @@ export class Rates {
   }
 
   /**
-   * Counts a request; throws `too_many` if it is one too many. Loopback is not counted. `token`: the
-   * one that it shows, if that is good.
+   * Counts a request; throws `too_many` if it is one too many. Loopback is not counted. `goodToken`
+   * tells the one that it shows, if that is good.
    */
-  admit(address: string, token: string | null = null): void {
+  admit(address: string, goodToken: () => string | null = () => null): void {
     const network = clientOf(address)
     if (isLoopback(network)) return
+    const token = goodToken()
     const client = token === null ? network : `${network} ${digestOf(token)}`
     const now = this.#clock.monotonic()
     const waitMs = this.#requests.waitMs(client, now)

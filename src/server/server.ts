@@ -112,13 +112,12 @@ export class HoldfastServer {
     this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options, isPassedOn)
     const addressOf = (request: IncomingMessage) => this.#access.addressOf(request)
     this.#forwarder = Forwarder.from({ seal, holdfast, addressOf })
-    const mayStillWatch = (request: IncomingMessage) => this.#access.mayStillWatch(request)
     const sockets = (): number => this.#hub.count
     const forwards = this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }
     const answered = new Map<number, number>()
     const browsers = (): CdpDoor | null => this.#cdp?.door ?? null
     const isDraining = (): boolean => this.#isDraining || holdfast.authority.draining
-    const asked = { mayStillWatch, isDraining, addressOf }
+    const asked = { isDraining, addressOf }
     const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, ...asked }
     this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#diagnose = holdfast.authority.diagnose
@@ -246,6 +245,7 @@ export class HoldfastServer {
     this.#hub.close()
     this.#forwarder?.cutSockets()
     await this.#cdp?.close()
+    this.#access.close()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
     // What others do for those who came here is still on its way.
@@ -265,6 +265,7 @@ export class HoldfastServer {
       const by = this.#access.authorize(request, match.route.scope)
       const form = refusalForm(request.url ?? '')
       const exchange = new Exchange(ends, this.#premises, { ...match, by }, form)
+      this.#access.holdRequest(exchange, match.route.scope)
       if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
         return this.#handOver(exchange, match.route, drainingError())
       }

@@ -15,7 +15,7 @@ import {
 import { tellRefusal } from '../refusals.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
 import type { ClientFrame, Hello, Role, ServerFrame } from '../../wire/frames.ts'
-import { enter, isStillGood, type Admitted, type Entry } from './entry.ts'
+import { enter, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { closeCode, refusalOf } from './refusal.ts'
 import { Requests } from './requests.ts'
@@ -38,6 +38,8 @@ export class Connection {
   #requests: Requests | null = null
   /** To the node that owns the session, if it is not this one. */
   #passage: Passage | null = null
+  /** Ends the watch over its token. */
+  #release: () => void = () => undefined
   #greeted = false
   #over = false
   #saidBye = false
@@ -151,11 +153,10 @@ export class Connection {
     this.refuse(new HoldfastError('attachment_ended', `the attachment is over: ${reason}`))
   }
 
-  /** Tokens were changed: whose token is no longer good for what it does is out, for good. */
-  checkAccess(): void {
-    const entry = this.#entry
-    if (this.#over || entry === null || isStillGood(this.#hub, entry)) return
-    void entry.attachment.leave('access_revoked').catch(() => undefined)
+  /** Its token is no longer good for what it does: it is out, for good. */
+  #revoke({ attachment }: Entry): void {
+    if (this.#over) return
+    void attachment.leave('access_revoked').catch(() => undefined)
     this.refuse(new HoldfastError('unauthorized', 'the token is no longer good for this'))
   }
 
@@ -278,8 +279,13 @@ export class Connection {
     // The socket was lost, or its client left, while it was let in.
     if (this.#saidBye) return this.#leave(attachment)
     if (this.#over) return this.#lost(attachment)
-    this.checkAccess()
-    if (this.#over) return
+    // By a link it is let in by the session, which tells when the link is over.
+    if (entry.token !== null) {
+      const { token, scopes } = entry
+      this.#release = this.#hub.gate.hold(token, scopes, () => this.#revoke(entry))
+      // Taken back while it was let in.
+      if (this.#over) return this.#release()
+    }
     this.#requests = new Requests(this.#hub, this, entry)
     this.say(welcome)
     const { seq, delta } = welcome.after
@@ -345,6 +351,7 @@ export class Connection {
 
   #end(): void {
     this.#over = true
+    this.#release()
     this.#passage?.close()
     this.#gone.abort()
     this.#answerProbes(false)

@@ -135,13 +135,6 @@ async function linkGrant(hub: Hub, id: string, token: string, use?: string): Pro
   }
 }
 
-/** Whether its token still lets it do what it was let in for. */
-export function isStillGood({ gate }: Hub, { token, scopes }: Entry): boolean {
-  if (token === null) return true
-  const granted = gate.grant(token)
-  return granted !== null && scopes.every((scope) => granted.includes(scope))
-}
-
 function may(granted: Grant | null, needed: Scope): boolean {
   if (granted === null) return false
   const { scopes } = granted

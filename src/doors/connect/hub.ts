@@ -39,7 +39,6 @@ export class Hub {
       else connection.refuse(why)
     },
   }
-  #revision: number
   #cancelWatch: () => void = () => undefined
 
   constructor({ holdfast, gate = openGate, limits = {}, ferry = null }: HubOptions) {
@@ -47,7 +46,6 @@ export class Hub {
     this.gate = gate
     this.limits = { ...CONNECT_LIMITS, ...limits }
     this.ferry = ferry
-    this.#revision = gate.revision()
     holdfast.authority.attachmentListeners.add(this.#listener)
     this.#watchLater()
   }
@@ -152,11 +150,6 @@ export class Hub {
 
   #watchAll(): void {
     const now = this.clock.monotonic()
-    const revision = this.gate.revision()
-    for (const connection of [...this.#connections]) {
-      if (revision !== this.#revision) connection.checkAccess()
-      connection.watch(now)
-    }
-    this.#revision = revision
+    for (const connection of [...this.#connections]) connection.watch(now)
   }
 }

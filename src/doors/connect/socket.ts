@@ -53,8 +53,11 @@ export interface Gatekeeper {
   grant(token: string | undefined): readonly Scope[] | null
   /** Whom logs name as its holder; null: nobody whom we know. */
   principalOf(token: string | undefined): Principal | null
-  /** Another number than before: what was good may be so no more. */
-  revision(): number
+  /**
+   * `end` is called when this token no longer has all of these scopes, perhaps at once. The
+   * returned function is for when what was let in by it is over.
+   */
+  hold(token: string | undefined, scopes: readonly Scope[], end: () => void): () => void
   /** A client at this address showed a secret that is not good; throws if it is one too many. */
   failed(address: string): void
 }
@@ -63,6 +66,6 @@ export interface Gatekeeper {
 export const openGate: Gatekeeper = {
   grant: () => ['watch', 'talk', 'answer', 'admin'],
   principalOf: () => LOCAL,
-  revision: () => 0,
+  hold: () => () => undefined,
   failed: () => undefined,
 }

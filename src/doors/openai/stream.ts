@@ -1,6 +1,7 @@
 /** An answer as server-sent events, as OpenAI's clients parse them. */
 import { asHoldfastError } from '../../core/index.ts'
-import { EVENT_STREAM_TYPE, HEARTBEAT } from '../../wire/server-sent-events.ts'
+import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
+import { beat } from '../event-stream.ts'
 import type { Exchange, Headers } from '../exchange.ts'
 import { openAiError } from './errors.ts'
 
@@ -28,12 +29,4 @@ export async function streamTexts(
 
 export function errorText(error: unknown): string {
   return `event: error\ndata: ${JSON.stringify({ error })}\n\n`
-}
-
-function beat({ response, premises }: Exchange): () => void {
-  const timer = setInterval(() => {
-    if (!response.destroyed && !response.writableNeedDrain) response.write(HEARTBEAT)
-  }, premises.heartbeatMs)
-  timer.unref()
-  return () => clearInterval(timer)
 }

@@ -31,7 +31,7 @@ export class Server extends Node {
         !isGuarded || token === TOKEN ? ['watch', 'talk', 'answer', 'admin'] : null,
       principalOf: (token) =>
         token === TOKEN ? { kind: 'token', issuer: 'holdfast', id: 'the-token' } : this.holdfast.by,
-      revision: () => 0,
+      hold: () => () => undefined,
       failed: (address) => void history.record({ type: 'gate.failed', address }),
     }
     this.hub = new modules.Hub({ holdfast: this.holdfast, gate, limits: connectLimits })

@@ -1,0 +1,190 @@
+/** A token that is taken back: whatever goes on by it ends, at every door and through every node. */
+import { builtinAgents, openHoldfast, type Holdfast } from 'holdfast'
+import { startServer, type TokenSource } from 'holdfast/server'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ClusterNode } from '../support/cluster-server.ts'
+import { until } from '../support/gate.ts'
+import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
+import { Puppet } from '../support/puppet.ts'
+import { dial } from '../support/wire-client.ts'
+
+const ADMIN = 'hf_admin'
+const puppet = new Puppet()
+const agents = { ...builtinAgents, puppet: puppet.agent }
+let names = 0
+
+/** Tokens that can be taken back one by one. */
+class Tokens implements TokenSource {
+  readonly #good = new Set<string>([ADMIN])
+  #changes = 0
+
+  make(): string {
+    const token = `hf_${(names += 1)}`
+    this.#good.add(token)
+    return token
+  }
+
+  revoke(token: string): void {
+    this.#good.delete(token)
+    this.#changes += 1
+  }
+
+  scopesOf(token: string): readonly ('watch' | 'talk' | 'answer' | 'admin')[] | null {
+    if (!this.#good.has(token)) return null
+    return token === ADMIN ? ['watch', 'talk', 'answer', 'admin'] : ['watch', 'talk']
+  }
+
+  revision(): number {
+    return this.#changes
+  }
+
+  close(): void {}
+}
+
+type Node = { readonly owner: string; readonly front: string; readonly holdfast: Holdfast }
+
+const tokens = new Tokens()
+let database: TestDatabase
+/** Where the sessions are, and where the clients come to. */
+const nodes: Record<string, Node> = {}
+const closing: (() => Promise<unknown>)[] = []
+
+beforeAll(async () => {
+  const holdfast = await openHoldfast({ store: 'memory:', agents })
+  const alone = await startServer({ holdfast, tokens })
+  nodes['the server'] = { owner: alone.url, front: alone.url, holdfast }
+  database = await openTestDatabase()
+  const url = database.freshUrl()
+  const owner = await ClusterNode.start(url, { agents, tokens })
+  const other = await ClusterNode.start(url, { agents, tokens })
+  const far = { owner: owner.url, front: other.url, holdfast: owner.holdfast }
+  nodes['a node that is not the owner'] = far
+  for (const server of [alone, owner, other]) closing.push(() => server.close())
+  closing.push(() => database.close())
+})
+
+afterAll(async () => {
+  for (const close of closing) await close()
+})
+
+type Ongoing = {
+  readonly url: string
+  readonly token: string
+  /** A session of the puppet, and its key. */
+  readonly id: string
+  readonly key: string
+}
+
+function post({ url, token }: Ongoing, path: string, body: object, headers: object = {}) {
+  return fetch(`${url}${path}`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${token}`,
+      'content-type': 'application/json',
+      ...headers,
+    },
+    body: JSON.stringify(body),
+  })
+}
+
+/** Reads to the end: true if it was cut off. */
+async function isCut(response: Response): Promise<boolean> {
+  expect(response.status).toBe(200)
+  return response.text().then(
+    () => false,
+    () => true,
+  )
+}
+
+const STREAM = { accept: 'text/event-stream' }
+
+/** Each begins something that goes on, and resolves with how that ended. */
+const WAYS: Readonly<Record<string, (ongoing: Ongoing) => Promise<() => Promise<unknown>>>> = {
+  'a stream of events': async ({ url, token, id }) => {
+    const headers = { ...STREAM, authorization: `Bearer ${token}` }
+    const response = await fetch(`${url}/v1/sessions/${id}/events`, { headers })
+    return () => isCut(response)
+  },
+  "a stream of a turn's events": async (ongoing) => {
+    const path = `/v1/sessions/${ongoing.id}/turns`
+    const response = await post(ongoing, path, { input: ongoing.key }, STREAM)
+    return () => isCut(response)
+  },
+  'a chat completion that is streamed': async (ongoing) => {
+    const body = { stream: true, messages: [{ role: 'user', content: ongoing.key }] }
+    const headers = { 'x-session-key': ongoing.key }
+    const response = await post(ongoing, '/v1/chat/completions', body, headers)
+    return () => isCut(response)
+  },
+  'a response that is streamed': async (ongoing) => {
+    const headers = { 'x-session-key': ongoing.key }
+    const body = { stream: true, input: ongoing.key }
+    const response = await post(ongoing, '/v1/responses', body, headers)
+    return () => isCut(response)
+  },
+  'a turn that is waited for': async (ongoing) => {
+    const path = `/v1/sessions/${ongoing.id}/turns`
+    const answer = post(ongoing, path, { input: ongoing.key })
+    await puppet.turn(ongoing.key)
+    return async () => (await answer).status === 401
+  },
+  'a chat completion that is waited for': async (ongoing) => {
+    const body = { messages: [{ role: 'user', content: ongoing.key }] }
+    const headers = { 'x-session-key': ongoing.key }
+    const answer = post(ongoing, '/v1/chat/completions', body, headers)
+    await puppet.turn(ongoing.key)
+    return async () => (await answer).status === 401
+  },
+  'a socket': async ({ url, token, id }) => {
+    const client = dial(url, { session: id, auth: { token } })
+    await client.frame('welcome')
+    return async () => (await client.closed).code === 4401
+  },
+}
+
+describe.each(['the server', 'a node that is not the owner'])('through %s', (name) => {
+  async function ongoing(): Promise<Ongoing> {
+    const { owner = '', front: url = '' } = nodes[name] ?? {}
+    const key = `revoked ${(names += 1)}`
+    const body = { key, agent: 'puppet' }
+    const made = await post({ url: owner, token: ADMIN, id: '', key }, '/v1/sessions', body)
+    const { id } = (await made.json()) as { id: string }
+    return { url, token: tokens.make(), id, key }
+  }
+
+  it.each(Object.keys(WAYS))('%s ends when its token is taken back', async (way) => {
+    const [mine, theirs] = [await ongoing(), await ongoing()]
+    const begin = WAYS[way]!
+    const [ended, other] = [await begin(mine), await begin(theirs)]
+    let isOtherOver = false
+    const otherEnd = other().finally(() => {
+      isOtherOver = true
+    })
+    tokens.revoke(mine.token)
+    expect(await ended()).toBe(true)
+    expect(isOtherOver).toBe(false)
+    tokens.revoke(theirs.token)
+    await otherEnd
+  })
+
+  it('a turn that waits leaves the queue, and the one that runs goes on', async () => {
+    const mine = await ongoing()
+    const path = `/v1/sessions/${mine.id}/turns`
+    const first = post({ ...mine, token: ADMIN }, path, { input: `${mine.key} first` })
+    const running = await puppet.turn(`${mine.key} first`)
+    const second = post(mine, path, { input: `${mine.key} second` })
+    const third = post({ ...mine, token: ADMIN }, path, { input: `${mine.key} third` })
+    const { authority } = nodes[name]!.holdfast
+    await until(async () => (await authority.open(mine.id)).lane.length === 2)
+    tokens.revoke(mine.token)
+    expect((await second).status).toBe(401)
+    running.end('one')
+    expect((await first).status).toBe(200)
+    ;(await puppet.turn(`${mine.key} third`)).end('three')
+    expect((await third).status).toBe(200)
+    const transcript = await fetch(`${mine.url}/v1/sessions/${mine.id}/transcript`, {
+      headers: { authorization: `Bearer ${ADMIN}` },
+    })
+    expect(await transcript.text()).not.toContain('second')
+  })
+})
