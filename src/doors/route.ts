@@ -1,6 +1,6 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
 import type { Exchange } from './exchange.ts'
-import type { Scope } from './scopes.ts'
+import { OPERATIONS, type Operation } from './scopes.ts'
 
 export const METHODS = ['GET', 'POST', 'DELETE'] as const
 export type Method = (typeof METHODS)[number]
@@ -28,8 +28,8 @@ export type Route = {
   /** Names the operation in the OpenAPI document. */
   readonly name: string
   readonly summary: string
-  /** What a token must allow; null: open to everybody who reaches the server. */
-  readonly scope: Scope | null
+  /** What it does, which says what a token must allow. */
+  readonly operation: Operation
   readonly parameters?: readonly Parameter[]
   readonly body?: Schema
   /** What a body may hold besides a turn's input: a history that a client sends along. */
@@ -38,6 +38,11 @@ export type Route = {
   /** The statuses it refuses with, besides those that every route has. */
   readonly refusals?: readonly number[]
   readonly handle: (exchange: Exchange) => Promise<void> | void
+}
+
+/** Whether it is open to every client that reaches the server. */
+export function isPublic({ operation }: Pick<Route, 'operation'>): boolean {
+  return OPERATIONS[operation] === null
 }
 
 export function reference(schema: string): Schema {

@@ -9,7 +9,14 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { HoldfastError, invalid, LOCAL, type Clock, type Principal } from '../core/index.ts'
 import type { Exchange } from '../doors/exchange.ts'
-import { SCOPES, type Scope } from '../doors/scopes.ts'
+import {
+  assertMayDo,
+  mayDo,
+  OPERATIONS,
+  SCOPES,
+  type Operation,
+  type Scope,
+} from '../doors/scopes.ts'
 import { hostName, isHostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
 import { Admissions } from './admissions.ts'
 import { CLIENT_HEADER } from './forwarding/seal.ts'
@@ -101,26 +108,21 @@ export class AccessPolicy {
   }
 
   /**
-   * Throws unless the request may do what needs this scope; null is for everybody. Returns whose
-   * request it is: this is the one place where that is found out.
+   * Throws unless the request may do this. Returns whose request it is: this is the one place where
+   * that is found out.
    */
   authorize(
     request: IncomingMessage,
-    scope: Scope | null,
+    operation: Operation,
     token = bearerToken(request.headers),
   ): Principal | null {
-    if (this.open || scope === null) return this.principalOf(token)
+    if (this.open || OPERATIONS[operation] === null) return this.principalOf(token)
     const scopes = this.grant(token)
     if (scopes === null) {
       if (token !== undefined) this.failed(this.addressOf(request))
       throw new HoldfastError('unauthorized', 'a good token is needed, as Authorization: Bearer')
     }
-    if (!scopes.includes(scope)) {
-      throw new HoldfastError(
-        'forbidden',
-        `the token is good, but not for this: ${scope} is needed`,
-      )
-    }
+    assertMayDo(scopes, operation)
     return this.principalOf(token)
   }
 
@@ -143,7 +145,10 @@ export class AccessPolicy {
    */
   hold(token: string | undefined, scopes: readonly Scope[], end: () => void): () => void {
     if (this.#admissions === null) return () => undefined
-    const isGood = (): boolean => this.#has(token, scopes)
+    const isGood = (): boolean => {
+      const granted = this.grant(token) ?? []
+      return scopes.every((scope) => granted.includes(scope))
+    }
     if (!isGood()) end()
     return this.#admissions.add(isGood, end)
   }
@@ -151,20 +156,15 @@ export class AccessPolicy {
   /** The same for a request that was authorized now. */
   holdRequest(
     exchange: Exchange,
-    scope: Scope | null,
+    operation: Operation,
     token = bearerToken(exchange.request.headers),
   ): void {
-    if (this.#admissions === null || scope === null) return
-    const isGood = (): boolean => this.#has(token, [scope])
+    if (this.#admissions === null || OPERATIONS[operation] === null) return
+    const isGood = (): boolean => mayDo(this.grant(token) ?? [], operation)
     exchange.response.once(
       'close',
       this.#admissions.add(isGood, () => exchange.revoke()),
     )
-  }
-
-  #has(token: string | undefined, scopes: readonly Scope[]): boolean {
-    const granted = this.grant(token)
-    return granted !== null && scopes.every((scope) => granted.includes(scope))
   }
 
   close(): void {

@@ -25,6 +25,7 @@ import { largestBeyond } from '../doors/cdp/largest.ts'
 import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
 import type { Traveller } from '../doors/connect/socket.ts'
+import { OPERATIONS } from '../doors/scopes.ts'
 import { Exchange, type Premises } from '../doors/exchange.ts'
 import { tellRefusal } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
@@ -140,7 +141,7 @@ export class CdpEntrance {
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
     const { address, token, by } = this.#letIn(request, own)
-    this.#access.holdRequest(exchange, 'talk', token)
+    this.#access.holdRequest(exchange, 'browser.use', token)
     if (address.path === TICKET_PATH) return this.#sendTicket(exchange, address, token)
     this.#assertStays()
     await serveJson(this.door, exchange, { ...address, by })
@@ -179,7 +180,7 @@ export class CdpEntrance {
     const address = readAddress(request.url ?? '', own)
     const byTicket = this.#byTicket(request, address)
     const token = byTicket === null ? bearerToken(request.headers) : (byTicket.token ?? undefined)
-    const by = this.#access.authorize(request, 'talk', token)
+    const by = this.#access.authorize(request, 'browser.use', token)
     if (by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
     return { address: byTicket === null ? address : { ...address, key: byTicket.key }, token, by }
   }
@@ -189,9 +190,7 @@ export class CdpEntrance {
     if (address.ticket === undefined) return null
     const ticket = this.#tickets.read(address.ticket)
     if (ticket === null) {
-      const from = this.#access.addressOf(request)
-      this.#access.assertMayTry(from)
-      this.#access.failed(from)
+      this.#access.failed(this.#access.addressOf(request))
       throw new HoldfastError('unauthorized', 'the ticket is not good, or no more: ask for another')
     }
     const isNamed = /(^|&)key=/.test(address.query)
@@ -303,7 +302,7 @@ export class CdpEntrance {
       socket.on('error', (error) => reportBroken(diagnose, error, from))
       this.#connect(socket, connect(wireOf(socket)))
       const revoke = (): void => socket.close(4401, 'unauthorized')
-      socket.once('close', this.#access.hold(token, ['talk'], revoke))
+      socket.once('close', this.#access.hold(token, [OPERATIONS['browser.use']], revoke))
     })
   }
 

@@ -3,6 +3,7 @@ import { NATIVE_SCHEMAS } from '../doors/native/schemas.ts'
 import { isOpenAiPath } from '../doors/openai/errors.ts'
 import { OPENAI_SCHEMAS } from '../doors/openai/schemas.ts'
 import { reference, type Answer, type Parameter, type Route, type Schema } from '../doors/route.ts'
+import { OPERATIONS } from '../doors/scopes.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
 
@@ -46,7 +47,8 @@ export function openApiDocument(routes: readonly Route[]): Schema {
 }
 
 function operation(route: Route): Schema {
-  const { name, summary, scope, body, answers, refusals = [] } = route
+  const { name, summary, operation, body, answers, refusals = [] } = route
+  const scope = OPERATIONS[operation]
   const guarded = scope === null ? [] : [401]
   const statuses = [...new Set([...COMMON_REFUSALS, ...guarded, ...refusals])]
   const refused = statuses.map((status) => [status, refusal(status, route.path)] as const)

@@ -8,7 +8,7 @@ function route(method: Route['method'], path: string): Route {
     path,
     name: path,
     summary: '',
-    scope: null,
+    operation: 'server.look',
     answers: {},
     handle: () => undefined,
   }
@@ -51,8 +51,8 @@ describe('the router', () => {
   })
 
   it('takes HEAD for GET where everybody may look', () => {
-    const open = { ...route('GET', '/health'), scope: null }
-    const own = new Router([open, { ...route('GET', '/v1/sessions'), scope: 'watch' }])
+    const open = route('GET', '/health')
+    const own = new Router([open, { ...route('GET', '/v1/sessions'), operation: 'session.read' }])
     expect(own.match('HEAD', '/health').route).toBe(open)
     expect(() => own.match('HEAD', '/v1/sessions')).toThrow('HEAD is not possible here')
   })

@@ -1,6 +1,6 @@
 /** From a method and a path to a route: a tree of path segments, made once from the table. */
 import { HoldfastError } from '../core/index.ts'
-import type { Route } from '../doors/route.ts'
+import { isPublic, type Route } from '../doors/route.ts'
 
 class Segment {
   readonly named = new Map<string, Segment>()
@@ -68,7 +68,7 @@ export class Router {
 /** What is for everybody can be asked for without its body, as load balancers do. */
 function headRoute(method: string, { routes }: Segment): Route | undefined {
   const route = method === 'HEAD' ? routes.get('GET') : undefined
-  return route?.scope === null ? route : undefined
+  return route !== undefined && isPublic(route) ? route : undefined
 }
 
 function segmentsOf(path: string): readonly string[] {

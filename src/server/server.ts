@@ -17,7 +17,7 @@ import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
 import { tellRefusal } from '../doors/refusals.ts'
-import type { Route } from '../doors/route.ts'
+import { isPublic, type Route } from '../doors/route.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
 import { newServer } from './bounded-server.ts'
@@ -262,11 +262,11 @@ export class HoldfastServer {
       if (this.#answerPage(request, response)) return
       if (this.#cdp?.isFor(request) === true) return this.#cdp.serve(request, response)
       const match = this.#router.match(request.method ?? '', request.url ?? '')
-      const by = this.#access.authorize(request, match.route.scope)
+      const by = this.#access.authorize(request, match.route.operation)
       const form = refusalForm(request.url ?? '')
       const exchange = new Exchange(ends, this.#premises, { ...match, by }, form)
-      this.#access.holdRequest(exchange, match.route.scope)
-      if (this.#isLeaving && match.route.scope !== null && this.#forwarder !== null) {
+      this.#access.holdRequest(exchange, match.route.operation)
+      if (this.#isLeaving && !isPublic(match.route) && this.#forwarder !== null) {
         return this.#handOver(exchange, match.route, drainingError())
       }
       if (this.#isDraining && beginsWork(match.route)) {
@@ -349,8 +349,8 @@ export class HoldfastServer {
 }
 
 /** Sessions and turns; what runs may still be watched, answered and cancelled. */
-function beginsWork({ method, scope }: Route): boolean {
-  return method === 'POST' && scope === 'talk'
+function beginsWork({ operation }: Route): boolean {
+  return operation === 'session.create' || operation === 'turn.run'
 }
 
 function refusalHeaders({ status, details: { allowed } }: HoldfastError): Headers {

@@ -29,7 +29,14 @@ import {
 import { sessionView } from '../../wire/views.ts'
 import type { Connection } from './connection.ts'
 import type { Hub } from './hub.ts'
-import type { Scope } from '../scopes.ts'
+import {
+  assertMayDo,
+  mayDo,
+  OPERATIONS,
+  withIncluded,
+  type Operation,
+  type Scope,
+} from '../scopes.ts'
 
 /** A client that was let in. */
 export type Entry = {
@@ -127,7 +134,7 @@ async function linkGrant(hub: Hub, id: string, token: string, use?: string): Pro
   try {
     // Only looked at: whose it is shows by that.
     const link = await hub.holdfast.as(LOCAL).session(id).link(token, use)
-    return { scopes: link.scopes, by: linkPrincipal(link.id) }
+    return { scopes: withIncluded(link.scopes), by: linkPrincipal(link.id) }
   } catch (error) {
     const { code } = asHoldfastError(error)
     if (code !== 'session_unknown' && code !== 'session_erased') throw error
@@ -135,18 +142,8 @@ async function linkGrant(hub: Hub, id: string, token: string, use?: string): Pro
   }
 }
 
-function may(granted: Grant | null, needed: Scope): boolean {
-  if (granted === null) return false
-  const { scopes } = granted
-  // Who may talk or answer has to see what about.
-  const implied = needed === 'watch' && scopes.some((scope) => scope !== 'watch')
-  return implied || scopes.includes('admin') || scopes.includes(needed)
-}
-
-function assertMay(granted: Grant | null, needed: Scope): void {
-  if (!may(granted, needed)) {
-    throw new HoldfastError('forbidden', `this needs the scope ${needed}`)
-  }
+function assertMay(granted: Grant | null, operation: Operation): void {
+  assertMayDo(granted?.scopes ?? [], operation)
 }
 
 async function findSession(
@@ -157,7 +154,7 @@ async function findSession(
   // Who shows nothing but a resume token is known by what that is good for.
   const holdfast = hub.holdfast.as(granted?.by ?? LOCAL)
   if (session === undefined) {
-    assertMay(granted, 'talk')
+    assertMay(granted, 'session.create')
     return holdfast.resolve({ ...(options as ResolveOptions), key: key ?? '' })
   }
   const handle = holdfast.session(session)
@@ -202,7 +199,7 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
   const { role = 'driver', answers = [], auth } = hello
   if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
   if (granted === null) throw new HoldfastError('unauthorized', 'a token or a link is needed')
-  for (const scope of scopesOf({ role, answers })) assertMay(granted, scope)
+  for (const operation of operationsOf({ role, answers })) assertMay(granted, operation)
   assertNotAhead(hello, await session.state())
   const use = await freeUse(hub, connection, claim)
   const attachment = await attachFresh(hub, connection, session, { hello, role, answers, use })
@@ -253,15 +250,15 @@ function placeAgain(
   const { role, link } = held
   const guest = link === undefined ? null : linkPrincipal(link)
   const { answers = held.answers } = hello
-  const needed = scopesOf({ role, answers })
-  if (guest !== null && !needed.every((scope) => may(granted, scope))) {
+  const needed = operationsOf({ role, answers })
+  if (guest !== null && !needed.every((operation) => mayDo(granted?.scopes ?? [], operation))) {
     return { role, answers: held.answers, scopes: scopesOf(held), token: null, by: guest }
   }
   // Else a token that was taken away would live on in the attachments made with it.
   if (granted === null) {
     throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
   }
-  for (const scope of needed) assertMay(granted, scope)
+  for (const operation of needed) assertMay(granted, operation)
   const token = hello.auth?.token
   const by = token === undefined && guest !== null ? guest : granted.by
   return { role, answers, scopes: granted.scopes, token, by }
@@ -287,12 +284,17 @@ function assertNotAhead({ after }: Hello, { seq }: Session): void {
   if ((after?.seq ?? 0) > seq) throw new HoldfastError('ahead', `the log ends at ${seq}`)
 }
 
+/** What an attachment does: it sees the log in any case. */
+function operationsOf({ role, answers }: Pick<Attachment, 'role' | 'answers'>) {
+  const operations: Exclude<Operation, 'server.look'>[] = ['session.read']
+  if (role === 'driver') operations.push('turn.run')
+  if (answers.length > 0) operations.push('ask.answer')
+  return operations
+}
+
 /** What it takes to be this. */
-function scopesOf({ role, answers }: Pick<Attachment, 'role' | 'answers'>): readonly Scope[] {
-  const scopes: Scope[] = ['watch']
-  if (role === 'driver') scopes.push('talk')
-  if (answers.length > 0) scopes.push('answer')
-  return scopes
+function scopesOf(held: Attachment): readonly Scope[] {
+  return operationsOf(held).map((operation) => OPERATIONS[operation])
 }
 
 type Newcomer = {

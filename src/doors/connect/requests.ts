@@ -7,10 +7,18 @@ import type { Connection } from './connection.ts'
 import type { Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { refusalOf } from './refusal.ts'
-import type { Scope } from '../scopes.ts'
+import { assertMayDo, type Operation } from '../scopes.ts'
 
 type Request = Extract<ClientFrame, { readonly id: string }>
 type RequestFrame = Request | (ClientFrame & { type: 'ready' })
+
+/** What each request of a socket does. */
+export const FRAME_OPERATIONS: Readonly<Record<Request['type'], Operation>> = {
+  turn: 'turn.run',
+  cancel: 'turn.cancel',
+  answer: 'ask.answer',
+  close: 'session.close',
+}
 
 export class Requests {
   readonly #hub: Hub
@@ -57,22 +65,19 @@ export class Requests {
 
   async #carryOut(frame: Request): Promise<string | null> {
     const { session, attachment } = this.#entry
+    this.#assertMay(FRAME_OPERATIONS[frame.type])
     switch (frame.type) {
       case 'turn': {
-        this.#assertMay('talk')
         return this.#turn(frame)
       }
       case 'cancel': {
-        this.#assertMay('talk')
         return (await session.cancelTurn(frame.turn)).id
       }
       case 'answer': {
-        this.#assertMay('answer')
         await attachment.answer(frame.ask, frame.answer)
         return null
       }
       case 'close': {
-        this.#assertMay('admin')
         await session.close('closed_by_client')
         return null
       }
@@ -93,11 +98,12 @@ export class Requests {
     return (await turn.admission).turn
   }
 
-  #assertMay(scope: Scope): void {
+  #assertMay(operation: Operation): void {
     const { role, scopes } = this.#entry
-    const watches = role === 'watcher' && (scope === 'talk' || scope === 'admin')
-    if (!watches && (scopes.includes('admin') || scopes.includes(scope))) return
-    throw new HoldfastError('forbidden', `this attachment may not do this: it needs ${scope}`)
+    assertMayDo(scopes, operation)
+    // It came to look on, and to answer what it is asked; its token may be good for more.
+    if (role !== 'watcher' || operation === 'ask.answer') return
+    throw new HoldfastError('forbidden', 'a watcher may not do this: attach as a driver')
   }
 
   #fail(id: string, error: HoldfastError): void {
