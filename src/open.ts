@@ -1,5 +1,6 @@
 /** Opening Holdfast: the store by its name, the agents as runners, and the real clock. */
 import {
+  diagnoseTo,
   Holdfast,
   HoldfastError,
   LIMITS,
@@ -46,8 +47,8 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const agents = options.agents ?? builtinAgents
   checkLimits(options.limits ?? {})
-  const { store: named, advertise } = options
-  const store = typeof named === 'string' ? await openStore(named, advertise) : named
+  const { store: named } = options
+  const store = typeof named === 'string' ? await openStore(named, options) : named
   const limits = { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...options.limits }
   try {
     const holdfast = new Holdfast({
@@ -93,11 +94,13 @@ function isPostgres(store: OpenOptions['store']): boolean {
   return typeof store === 'string' && /^postgres(ql)?:/.test(store)
 }
 
-async function openStore(name: string, advertise: string | undefined): Promise<Store> {
+async function openStore(name: string, options: OpenOptions): Promise<Store> {
   if (name === 'memory:') return new MemoryStore()
+  const diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
   if (isPostgres(name)) {
+    const { advertise } = options
     const url = advertise === undefined ? {} : { advertise }
-    return openPostgresStore({ url: name, version: VERSION, ...url })
+    return openPostgresStore({ url: name, version: VERSION, diagnose, ...url })
   }
   if (!/^sqlite:./.test(name)) {
     const known = 'memory:, sqlite:FILE or postgres://…'

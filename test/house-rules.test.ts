@@ -114,6 +114,31 @@ describe('logging', () => {
   })
 })
 
+describe('an error', () => {
+  it('is not dropped without a reason', () => {
+    expect(droppedErrors(sources())).toEqual([])
+  })
+
+  it.each([
+    ['function f() { try { g() } catch { return null } }', 1],
+    ['function f() { try { g() } catch (error) { return null } }', 1],
+    ['function f() { try { // above\n g() } catch {} }', 1],
+    ['g().catch(() => undefined)', 1],
+    ['g().catch(ignore)', 1],
+    ['g().then(h, () => null)', 1],
+    ["socket.on('error', () => undefined)", 1],
+    ['// It is gone already.\ng().catch(() => undefined)', 0],
+    ['// It is gone already.\nif (a) g().catch(() => undefined)', 0],
+    ['try { g() } catch {\n  // It is gone already.\n}', 0],
+    ['try { g() } catch (error) { tell(error) }', 0],
+    ["try { g() } catch { throw new Error('told by another') }", 0],
+    ['g().catch((error) => tell(error))', 0],
+    ['/** Null if there is none. */\nfunction f() { try { return g() } catch { return null } }', 0],
+  ])('in %j is reported: %i', (text, count) => {
+    expect(droppedErrors([{ path: 'src/server/a.ts', text }])).toHaveLength(count)
+  })
+})
+
 describe('the documentation', () => {
   it('lists every error code with its status, and no other', () => {
     expect(errorTableProblems(read('docs/reference/errors.md'), ERRORS)).toEqual([])
@@ -376,6 +401,92 @@ function diagnosticTableProblems(
   })
   const unknown = [...rows.keys()].filter((code) => !Object.hasOwn(levels, code))
   return [...wrong, ...unknown.map((code) => `${code}: not in the table of the code`)]
+}
+
+/**
+ * Errors that are caught and neither used nor replaced by another, without a comment: in the clause
+ * or statement itself, right above it, or above a function that does little else.
+ */
+function droppedErrors(all: readonly File[]): string[] {
+  return all.filter(isNoTest).flatMap(({ path, text }) => {
+    const { program, comments } = parseSync(path, text)
+    const isCommented = (from: number, to: number): boolean =>
+      comments.some(
+        ({ start, end }) =>
+          (start >= from && end <= to) || (end <= from && text.slice(end, from).trim() === ''),
+      )
+    return [...droppingNodes(program, [])].flatMap(({ node, statement, routine }) => {
+      const [from, to] = [Number(node['start']), Number(node['end'])]
+      const isClause = node.type === 'CatchClause'
+      const isExplained =
+        (isClause && isCommented(from + 1, to)) ||
+        isCommented(Number(statement?.['start'] ?? from), isClause ? 0 : to) ||
+        (routine !== null && isCommented(routine, 0))
+      const line = text.slice(0, from).split('\n').length
+      return isExplained ? [] : [`${path}:${line}: an error is dropped without a reason`]
+    })
+  })
+}
+
+type Dropping = {
+  readonly node: Node
+  readonly statement: Node | null
+  /** Where the function around it begins, if it does little else. */
+  readonly routine: number | null
+}
+
+function* droppingNodes(value: unknown, above: readonly Node[]): Generator<Dropping> {
+  if (Array.isArray(value)) {
+    for (const item of value) yield* droppingNodes(item, above)
+  } else if (isNode(value)) {
+    if (dropsError(value)) {
+      yield { node: value, statement: statementOf(above), routine: routineOf(above) }
+    }
+    for (const child of Object.values(value)) yield* droppingNodes(child, [...above, value])
+  }
+}
+
+/** The statement around it, with the condition or loop that it is all of. */
+function statementOf(above: readonly Node[]): Node | null {
+  let index = above.findLastIndex(({ type }) => /Statement$|VariableDeclaration$/.test(type))
+  while (/^(If|For\w*|While)Statement$/.test(above[index - 1]?.type ?? '')) index -= 1
+  return above[index] ?? null
+}
+
+function routineOf(above: readonly Node[]): number | null {
+  const index = above.findLastIndex(({ type }) => /^Function(Declaration|Expression)$/.test(type))
+  const routine = above[index]
+  const statements = isNode(routine?.['body']) ? routine['body']['body'] : null
+  if (!Array.isArray(statements) || statements.length > 3) return null
+  // A method's comment, or an export's, stands above what holds it.
+  const holder = above[index - 1]
+  const isHeld = /^(MethodDefinition|Export\w+Declaration)$/.test(holder?.type ?? '')
+  return Number((isHeld ? holder : routine)?.['start'])
+}
+
+function dropsError(node: Node): boolean {
+  if (node.type === 'CatchClause') {
+    const name = nameOf(node['param'])
+    const body = [...nodes(node['body'])]
+    const isUsed = name !== '' && body.some((inner) => nameOf(inner) === name)
+    const isPattern = isNode(node['param']) && name === ''
+    return !isUsed && !isPattern && !body.some(({ type }) => type === 'ThrowStatement')
+  }
+  if (node.type !== 'CallExpression' || !isNode(node['callee'])) return false
+  const method = nameOf(node['callee']['property'])
+  const args = node['arguments'] as readonly unknown[]
+  const [first, second] = args
+  if (method === 'catch') return ignores(first)
+  if (method === 'then') return ignores(second)
+  const isError = isNode(first) && first['value'] === 'error'
+  return /^(on|once|addEventListener)$/.test(method) && isError && ignores(second)
+}
+
+/** A function that takes no error, or one of a name that says so. */
+function ignores(handler: unknown): boolean {
+  if (nameOf(handler).startsWith('ignore')) return true
+  if (!isNode(handler) || !/^(Arrow)?FunctionExpression$/.test(handler.type)) return false
+  return (handler['params'] as readonly unknown[]).length === 0
 }
 
 function brokenLinks(all: readonly File[], isThere: (path: string) => boolean): string[] {

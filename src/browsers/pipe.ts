@@ -32,6 +32,7 @@ export class PipeConnection implements Pick<BrowserConnection, 'send'> {
     this.#limits = limits
     readable.on('data', (chunk: Buffer) => this.#readableOnData(chunk))
     readable.on('close', () => this.fail('the browser has closed its pipe'))
+    // What breaks a pipe closes it, and that is told.
     for (const stream of [readable, writable]) stream.on('error', () => undefined)
   }
 

@@ -116,6 +116,7 @@ export class HeldConnection {
       if (frame.type === 'welcome') socket.send(writeHeldFrame({ type: 'bye' }))
       socket.close(1000)
     })
+    // The close event follows, and tries again.
     socket.on('error', () => undefined)
     socket.on('close', () => {
       if (isDone || attempts === 1) return

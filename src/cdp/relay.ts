@@ -61,6 +61,7 @@ class RelayServer {
   async listen(port: number): Promise<Relay> {
     const server = createServer((request, response) => void this.#serve(request, response))
     server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+      // The client is gone: there is nobody to answer.
       stream.on('error', () => stream.destroy())
       if (!isOwn(request)) return stream.end('HTTP/1.1 403 Forbidden\r\n\r\n')
       void this.#connect(request, { stream, head })
@@ -94,6 +95,7 @@ class RelayServer {
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, GOODBYE_MS)
     })
+    // What could not be ended ends by itself: the remote notices that the client is gone.
     await Promise.race([ended.catch(() => undefined), late])
     clearTimeout(timer)
   }
@@ -146,6 +148,7 @@ class RelayServer {
       if (stream.destroyed) return connection.close()
       this.#sockets.handleUpgrade(request, stream, head, (socket) => this.#join(socket, connection))
     } catch {
+      // `onState` has told why.
       stream.end('HTTP/1.1 502 Bad Gateway\r\n\r\n')
     }
   }
@@ -177,6 +180,7 @@ class RelayServer {
       connection.send((data as Buffer).toString())
     })
     socket.on('close', () => connection.close())
+    // The close event follows.
     socket.on('error', () => undefined)
   }
 }

@@ -172,6 +172,7 @@ export class Conversation {
     if (this.#isCancelled || this.#turn === null) return this.#leave(INTERRUPTED)
     this.#isCancelled = true
     this.#note('cancelling; Ctrl-C once more leaves')
+    // A turn that is over has ended by itself, which is shown.
     this.#session.cancel(this.#turn).catch(() => undefined)
   }
 }

@@ -136,6 +136,7 @@ function readToken(file: string | null): string | undefined {
 }
 
 async function refusalOf(answer: Response): Promise<RemoteError> {
+  // A proxy may have answered with something else: then the status tells.
   const problem = (await answer.json().catch(() => ({}))) as { code?: ErrorCode; detail?: string }
   const { code = 'internal', detail = `the server answered ${answer.status}` } = problem
   if (code !== 'unauthorized') return new RemoteError(code, detail)

@@ -138,6 +138,7 @@ class Reading {
   }
 }
 
+/** Null if it is no JSON object: then the line itself is the problem that is reported. */
 function parse(text: string): Line | null {
   try {
     const line = JSON.parse(text) as unknown

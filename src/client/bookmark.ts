@@ -23,6 +23,7 @@ export class Bookmark {
       const place = JSON.parse(this.#storage?.getItem(this.#key) ?? 'null') as unknown
       return isPlace(place) ? place : null
     } catch {
+      // Forbidden, or not ours: as if there were none.
       return null
     }
   }

@@ -12,6 +12,7 @@ export function deferred<Value>(): Deferred<Value> {
     resolve = onResolve
     reject = onReject
   })
+  // It may fail before anybody waits for it; those that do are told.
   promise.catch(() => undefined)
   return { promise, resolve, reject }
 }

@@ -189,9 +189,8 @@ export class ClientTurn implements PromiseLike<ClientTurnResult>, AsyncIterable<
     this.#track = track
     this.started = track.then(({ id }) => id)
     this.#finished = track.then(({ finished }) => finished)
-    // Whoever only iterates learns of a failure there.
-    this.started.catch(() => undefined)
-    this.#finished.catch(() => undefined)
+    // A caller that only iterates learns of a failure there.
+    for (const promise of [this.started, this.#finished]) promise.catch(() => undefined)
   }
 
   // oxlint-disable-next-line unicorn/no-thenable -- to be awaited is what it is for

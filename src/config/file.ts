@@ -27,6 +27,7 @@ export async function readConfigFile(
 async function findFile(folder: string): Promise<string | null> {
   for (const name of CONFIG_NAMES) {
     const file = resolve(folder, name)
+    // One that cannot be read fails when it is named by --config.
     const isThere = await access(file).then(
       () => true,
       () => false,

@@ -81,6 +81,7 @@ export async function programOptions<
   }
   if (options.cwd === undefined) return { ...options, command }
   const cwd = resolve(base, options.cwd)
+  // Why it is none does not matter: it is refused.
   const isFolder = await stat(cwd)
     .then((found) => found.isDirectory())
     .catch(() => false)

@@ -22,6 +22,7 @@ export async function findProgram(
   return null
 }
 
+/** False too for a file that cannot be looked at: the search goes on. */
 async function isProgram(file: string): Promise<boolean> {
   try {
     await access(file, constants.X_OK)

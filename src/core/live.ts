@@ -183,8 +183,8 @@ export class LiveSession implements LedgerOwner, RunHost {
     const { running } = this.session
     if (first?.interrupts !== true || running === null || this.#interruptedBy === first) return
     this.#interruptedBy = first
-    // Whoever waits for that turn learns of it there; here nobody waits for the answer.
     const by = first.type === 'queued' ? first.by : (first.members[0]?.by ?? null)
+    // The callers of that turn learn of its end there; nothing here waits for the answer.
     this.cancel(running.id, 'interrupted_by_newer', by).catch(() => undefined)
   }
 

@@ -246,7 +246,6 @@ export class Run {
   }
 
   #isTooLong({ text, data }: Reply): boolean {
-    // What cannot be written as JSON fails where it is written.
     return text.length + dataChars(data) > this.#limits.replyCharsMax
   }
 
@@ -275,6 +274,7 @@ function dataChars(data: unknown): number {
   try {
     return JSON.stringify(data)?.length ?? 0
   } catch {
+    // What cannot be written as JSON fails where it is written.
     return 0
   }
 }

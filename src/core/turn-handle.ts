@@ -39,6 +39,7 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
     const { live, turn } = await this.admission
     const signal = presence.onDisconnect === 'cancel' ? presence.signal : undefined
     if (signal === undefined) return live.finished(turn)
+    // The caller is gone; the turn's own end is in the log.
     const cancel = (): void => void live.cancel(turn, 'caller_gone', by).catch(() => undefined)
     if (signal.aborted) cancel()
     signal.addEventListener('abort', cancel)

@@ -78,6 +78,7 @@ class BodyReader implements EarlyBody {
         this.#take(chunk)
       })
       request.on('end', () => resolve(this.#all()))
+      // Whatever broke it, the body is cut off: a refusal says so.
       request.on('error', () => this.#cut())
       request.on('close', () => this.#cut())
     })

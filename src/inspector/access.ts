@@ -59,6 +59,7 @@ function recall(): string | null {
   try {
     return sessionStorage.getItem(KEPT)
   } catch {
+    // A page that may not remember asks again.
     return null
   }
 }

@@ -110,6 +110,7 @@ async function send(
 }
 
 async function read(response: Response): Promise<unknown> {
+  // A proxy may have answered with something else: then the status tells.
   const body = (await response.json().catch(() => null)) as Record<string, unknown> | null
   if (response.ok) return body
   const { code = 'internal', detail = response.statusText } = body ?? {}

@@ -69,6 +69,7 @@ export class Holding {
   }
 
   takeOver(): void {
+    // A connection that is refused is shown by its own state.
     this.#session?.takeOver().catch(() => undefined)
   }
 

@@ -14,6 +14,7 @@ function read(key: string): string | null {
   try {
     return sessionStorage.getItem(key)
   } catch {
+    // A page that may not remember begins anew.
     return null
   }
 }

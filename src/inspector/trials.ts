@@ -65,6 +65,7 @@ export const TRIALS: readonly Trial[] = [
     exclusive: false,
     expected: { none: OVER, early: OVER, resume: WHOLE, reopen: WHOLE },
     run: async (tab, tabs) => {
+      // The reload cuts it off: that is the trial.
       void tab.session.turn({ text: TEXT, ms: 900 }).catch(() => undefined)
       await tab.until(() => tab.deltas.length > 1)
       return lookForWhole(tabs(tab.reload()))

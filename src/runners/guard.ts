@@ -52,8 +52,8 @@ class Guard {
     // It must not keep this process alive.
     shell.unref()
     ;(shell.stdin as unknown as { unref?: () => void }).unref?.()
-    shell.stdin.on('error', () => undefined)
-    shell.on('error', () => this.#lost(shell))
+    // A shell that is lost is replaced by another, which is told everything anew.
+    for (const end of [shell.stdin, shell]) end.on('error', () => this.#lost(shell))
     shell.on('exit', () => this.#lost(shell))
     this.#shell = shell
     for (const group of this.#groups) this.#tell(`watch ${group}`)

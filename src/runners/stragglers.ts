@@ -82,11 +82,13 @@ export async function groupMemory(
   return bytes
 }
 
+/** Not a number for a process that is gone. */
 async function groupOf(pid: number): Promise<number> {
   const [, , group] = statFields(await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => ''))
   return Number(group)
 }
 
+/** 0 for a process that is gone. */
 async function ownMemory(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'latin1').catch(() => '')
   const kilobytes = status.matchAll(/^Rss(?:Anon|Shmem):\s*(\d+) kB$/gm)
@@ -113,6 +115,7 @@ function statFields(stat: string): readonly string[] {
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ')
 }
 
+/** None where they cannot be seen. */
 async function processes(): Promise<readonly number[]> {
   if (process.platform !== 'linux') return []
   const names = await readdir('/proc').catch(() => [])

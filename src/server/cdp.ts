@@ -205,6 +205,7 @@ export class CdpEntrance {
     { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
     own: OwnPort | null = null,
   ): void {
+    // The client is gone: there is nobody to answer.
     stream.on('error', () => stream.destroy())
     const upgrade = { request, stream, head }
     this.#enter(upgrade, own).catch((thrown: unknown) => {

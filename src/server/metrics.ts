@@ -103,6 +103,7 @@ async function ownership({ holdfast }: Premises): Promise<readonly Metric[]> {
   const { store, node } = holdfast.authority
   if (!isShared(store)) return []
   const late = new AbortController()
+  // A gauge that is missing tells that the database did not answer.
   const count = await Promise.race([
     store.owned(node).catch(() => null),
     setTimeout(OWNED_MS_MAX, null, { signal: late.signal }).catch(() => null),

@@ -30,6 +30,7 @@ export async function settlesWithin(promise: Promise<unknown>, ms: number): Prom
   const late = new Promise<boolean>((resolve) => {
     timer = setTimeout(() => resolve(false), ms)
   })
+  // A failure is told to the caller that awaits the promise itself.
   const done = promise.then(
     () => true,
     () => true,

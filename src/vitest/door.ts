@@ -99,6 +99,7 @@ class Sockets {
 
 async function admit(seat: Seat, socket: Duplex, pass: () => boolean): Promise<void> {
   const ignore = (): void => {}
+  // The socket's close tells the seat.
   socket.on('error', ignore)
   try {
     await seat.admit(socket)

@@ -100,6 +100,7 @@ function parsed(data: Buffer): Command | Refusal {
     // ws has checked that it is UTF-8.
     value = JSON.parse(data.toString())
   } catch {
+    // Chrome does not tell either where it ceased to be JSON.
     return { error: FAULTS.parse }
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {

@@ -100,6 +100,7 @@ export class CdpDoor {
     if (known !== undefined) return known
     const starting = this.#start({ name, place, isOwn })
     this.#hosts.set(place, starting)
+    // The callers that wait for it are told; the next one starts another.
     starting.catch(() => {
       if (this.#hosts.get(place) === starting) this.#hosts.delete(place)
     })
@@ -127,6 +128,8 @@ export class CdpDoor {
       late()
     }
     this.#running.set(place, started)
+    const { diagnose } = this.holdfast.authority
+    diagnose('browser_started', 'a browser was started', { name, isOwn })
     started.watch(limits)
     started.onIdle = () => {
       const stop = (): void => this.#stopIdle(place, started)
@@ -151,6 +154,10 @@ export class CdpDoor {
 
   /** A browser that ends takes its sessions with it, and each is told why. */
   #hostClosed(place: string, host: Host | null, reason: string): void {
+    const isExpected = host !== null && this.#running.get(place) !== host
+    const facts = { reason: isExpected ? 'stopped' : 'gone', name: place.split(' ')[0] ?? '' }
+    const { diagnose } = this.holdfast.authority
+    diagnose('browser_ended', 'a browser has ended', { ...facts, error: reason })
     this.#forget(place, host)
     host?.close(reason)
     const error = new HoldfastError('browser_gone', reason)
@@ -187,6 +194,7 @@ export class CdpDoor {
     if (known !== undefined) return known
     const made = this.#makeTenant(browser, session)
     this.#tenants.set(session.id, made)
+    // The callers that wait for it are told; the next one makes another.
     made.catch(() => this.#tenants.delete(session.id))
     return made
   }
@@ -286,6 +294,7 @@ export class CdpDoor {
       if (closed !== null) throw new HoldfastError('browser_gone', closed)
       const seat = new Seat({ tenant, carrier, attachment })
       const onBrowserClose = (): void => {
+        // It may be closed already.
         void tenant.session
           .as(by)
           .close('browser_closed')
@@ -381,6 +390,7 @@ export class CdpDoor {
   async close(): Promise<void> {
     const error = new HoldfastError('draining', 'the server is about to stop')
     for (const made of [...this.#tenants.values()]) {
+      // One that could not be made has no clients.
       const tenant = await made.catch(() => null)
       for (const seat of [...(tenant?.seats ?? [])]) seat.end(error)
     }

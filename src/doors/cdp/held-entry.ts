@@ -185,6 +185,7 @@ export class HeldConnection implements CdpConnection {
     const place = this.#place
     if (place === null || !place.carrier.disconnected(this.#socket)) return
     if (code === 1000) return place.seat.leave()
+    // A session that is gone meanwhile has ended its attachments already.
     void place.attachment.lose().catch(() => undefined)
   }
 }
@@ -194,6 +195,7 @@ async function whyEnded(
   handle: SessionHandle,
   held: { readonly attachment: string; readonly token: string },
 ): Promise<HoldfastError | null> {
+  // Without a proof that it was there it is told what all others are.
   if (!(await handle.wasAttached(held).catch(() => false))) return null
   const { ended, closed } = await handle.state()
   const isSlow = ended.some(({ id, reason }) => id === held.attachment && reason === 'too_slow')

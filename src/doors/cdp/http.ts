@@ -112,6 +112,7 @@ function decodedUrl(rest: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
+    // Chrome takes it as it is, too.
     return text
   }
 }

@@ -156,6 +156,7 @@ export class Connection {
   /** Its token is no longer good for what it does: it is out, for good. */
   #revoke({ attachment }: Entry): void {
     if (this.#over) return
+    // One that ended meanwhile has nothing left to leave.
     void attachment.leave('access_revoked').catch(() => undefined)
     this.refuse(new HoldfastError('unauthorized', 'the token is no longer good for this'))
   }

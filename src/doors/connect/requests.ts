@@ -59,6 +59,7 @@ export class Requests {
     if (this.#pending !== null) await Promise.all(this.#pending)
   }
 
+  /** It only allows forgetting older tokens: the next request confirms again. */
   async #confirm(): Promise<void> {
     await this.#entry.attachment.confirm().catch(() => undefined)
   }

@@ -56,11 +56,11 @@ export async function getLinks(exchange: Exchange): Promise<void> {
 export async function revokeLink(exchange: Exchange): Promise<void> {
   exchange.query([])
   const [id = '', link = ''] = exchange.params
-  await exchange.holdfast.session(id).revokeLink(link).catch(ignoreOver)
+  await exchange.holdfast.session(id).revokeLink(link).catch(throwUnlessOver)
   exchange.reply(200, { id: link, state: 'revoked' })
 }
 
-function ignoreOver(error: unknown): void {
+function throwUnlessOver(error: unknown): void {
   const code = error instanceof HoldfastError ? error.code : null
   if (code !== 'session_closed' && code !== 'session_erased') throw error
 }

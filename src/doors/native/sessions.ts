@@ -57,12 +57,12 @@ export async function closeSession(exchange: Exchange): Promise<void> {
   const session = exchange.holdfast.session(id)
   const erased = await (erase === 'true' ? session.erase() : session.close()).then(
     () => erase === 'true',
-    ignoreErased,
+    throwUnlessErased,
   )
   exchange.reply(200, { id, state: 'closed', erased })
 }
 
-function ignoreErased(error: unknown): boolean {
+function throwUnlessErased(error: unknown): boolean {
   if (error instanceof HoldfastError && error.code === 'session_erased') return true
   throw error
 }

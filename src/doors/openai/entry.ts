@@ -82,6 +82,7 @@ async function chooseKey(
   others: readonly Attempt[] | null,
 ): Promise<string> {
   if (others === null) return place.newKey(digest)
+  // An attempt that got no key has taken none.
   const known = await Promise.all(others.map(({ key }) => key.catch(() => '')))
   const earlier = await place.earlierKeys(digest)
   return earlier.find((key) => !known.includes(key)) ?? place.newKey(digest)

@@ -143,6 +143,7 @@ export class AcpAgent implements WireListener {
     const { backend, cwd } = request
     const opening = backend === null ? this.#create(cwd) : this.#restore(backend, request)
     this.#sessions.set(session, opening)
+    // The turn that waits for it fails with it; the next one opens it anew.
     opening.catch(() => this.#sessions.delete(session))
     return opening
   }
@@ -171,6 +172,7 @@ export class AcpAgent implements WireListener {
     const sampling = setInterval(() => void this.#checkMemory(), MEMORY_SAMPLE_MS)
     let timer: NodeJS.Timeout | undefined
     const cancel = (): void => {
+      // One that cannot be told is killed when the time is over.
       this.#connection.agent.notify('session/cancel', { sessionId }).catch(ignore)
       timer = setTimeout(() => this.#child.kill(), this.#settings.cancelMs)
     }

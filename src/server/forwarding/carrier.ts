@@ -201,6 +201,7 @@ async function pass(exchange: Exchange, answer: IncomingMessage): Promise<true> 
     for await (const chunk of answer as AsyncIterable<Buffer>) await exchange.write(chunk)
     exchange.response.end()
   } catch {
+    // The caller sees that it is cut off, and follows from where it stood.
     exchange.response.destroy()
   }
   return true

@@ -41,6 +41,7 @@ export class Directory {
     // As many as there are nodes: old ones are swept out with the first that is asked for again.
     for (const [name, belief] of this.#urls) if (!isFresh(belief)) this.#urls.delete(name)
     const value = this.#store.urlOf(node)
+    // The caller is told; what failed is not remembered.
     value.catch(() => this.#urls.delete(node))
     this.#urls.set(node, { value, at: performance.now() })
     return value

@@ -146,12 +146,21 @@ export class Forwarder implements Ferry {
 
   #seeTo(refusal: HoldfastError, errand: Errand): Promise<void> {
     const forwarding = this.#forward(refusal, errand)
-    const settled = forwarding.catch(() => {
+    const settled = forwarding.catch((thrown: unknown) => {
       this.counts.failed += 1
+      this.#tellFailed(asHoldfastError(thrown))
     })
     this.#underWay.add(settled)
     void settled.finally(() => this.#underWay.delete(settled))
     return forwarding
+  }
+
+  /** What the handler refuses by itself is no failure of forwarding. */
+  #tellFailed({ code, message, details }: HoldfastError): void {
+    if (code !== 'owner_unreachable' && !isUndone(code, details)) return
+    const node = typeof details['node'] === 'string' ? details['node'] : null
+    const { diagnose } = this.#holdfast.authority
+    diagnose('forward_failed', 'no node answered a request', { reason: code, node, error: message })
   }
 
   async #forward(refusal: HoldfastError, errand: Errand): Promise<void> {

@@ -24,6 +24,7 @@ export class SocketPassage implements Passage {
   constructor(seal: Seal, url: Promise<string | null>, traveller: Traveller) {
     this.#traveller = traveller
     this.#waiting = [traveller.hello]
+    // A store that cannot say where the node is: the client comes back.
     url.then(
       (to) => this.#open(seal, to),
       () => this.#end(null, ''),

@@ -44,6 +44,7 @@ export class Tunnels {
    */
   async cross(crossing: Crossing): Promise<boolean> {
     const { stream } = crossing
+    // It is tried elsewhere; when that fails too, `forward_failed` tells.
     const answer = await this.#ask(crossing).catch(() => null)
     if (stream.destroyed) answer?.far?.destroy()
     if (answer === null || stream.destroyed) return stream.destroyed
@@ -96,6 +97,7 @@ export class Tunnels {
     ] as const) {
       this.#streams.add(from)
       from.pipe(to)
+      // The close event follows, and ends the other side.
       from.on('error', () => from.destroy())
       from.on('close', () => {
         this.#streams.delete(from)

@@ -4,6 +4,7 @@
  * the database is lost is tried again for a while.
  */
 import type { Pool, PoolClient, PoolConfig, QueryConfig, QueryResultRow } from 'pg'
+import type { Diagnose } from '../../core/diagnostics.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { isUnprepared, storeError } from './failures.ts'
 import { DatabaseTime, NOW } from './time.ts'
@@ -19,6 +20,8 @@ export type PostgresStoreOptions = {
   readonly rideOutMs?: number
   /** Where other nodes reach this one. */
   readonly advertise?: string
+  /** Told of connections that were lost. */
+  readonly diagnose?: Diagnose
 }
 
 /** What runs statements: the database, or one connection in a transaction. */
@@ -63,13 +66,20 @@ export class Database implements Session {
   readonly time = new DatabaseTime()
   #closing: Promise<void> | null = null
 
-  private constructor(pools: readonly [Pool, Pool], schema: string, rideOutMs: number) {
+  private constructor(
+    pools: readonly [Pool, Pool],
+    schema: string,
+    { rideOutMs = LIMITS.rideOutMs, diagnose = () => undefined }: PostgresStoreOptions,
+  ) {
     this.#pool = pools[0]
     this.#leasePool = pools[1]
     this.schema = schema
     this.#rideOutMs = rideOutMs
     // An idle connection that breaks is gone from the pool already.
-    for (const pool of pools) pool.on('error', () => undefined)
+    const message = 'a connection to the database was lost'
+    const lost = ({ message: error }: Error): void =>
+      diagnose('store_disconnected', message, { error })
+    for (const pool of pools) pool.on('error', lost)
   }
 
   /** Connects and checks that what is there can hold a durable store. */
@@ -91,7 +101,7 @@ export class Database implements Session {
     const types = { getTypeParser: parserFor(driver.types.getTypeParser) }
     const newPool = (max: number): Pool => new driver.Pool({ ...config, types, max })
     const pools = [newPool(pool), newPool(1)] as const
-    const database = new Database(pools, schema, options.rideOutMs ?? LIMITS.rideOutMs)
+    const database = new Database(pools, schema, options)
     try {
       await database.#check()
       return database

@@ -126,6 +126,7 @@ export class PostgresStore implements Store {
       before === undefined
         ? this.#claim(session, node)
         : before.then(() => this.#claim(session, node))
+    // The caller is told; the next claim only waits for it.
     const settled = claiming.then(
       () => undefined,
       () => undefined,

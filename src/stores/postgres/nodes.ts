@@ -50,6 +50,7 @@ export class Nodes {
 
   beat(node: string, leaseMs: number): Promise<Beat> {
     const beating = this.#lastBeat.then(() => this.#beat(node, leaseMs))
+    // The caller is told; the next beat only waits for it.
     this.#lastBeat = beating.catch(() => undefined)
     return beating
   }
@@ -84,6 +85,7 @@ export class Nodes {
     if (now - this.#tidiedAt < TIDY_MS || this.#database.isClosing) return
     this.#tidiedAt = now
     for (const sql of [this.#sql.unflag, this.#sql.forget]) {
+      // The next time it is tried again.
       this.#database.query(sql).catch(() => undefined)
     }
   }
