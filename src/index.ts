@@ -36,6 +36,7 @@ export type {
   ListQuery,
   Message,
   Principal,
+  QueueRow,
   Question,
   ReadResult,
   ReconnectPolicy,

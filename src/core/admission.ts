@@ -127,6 +127,7 @@ function waitFor(
   if (!live.lane.has(entry)) return member.admitted
   const { signal } = caller
   const { clock, limits } = live.holder
+  member.since ??= Math.max(clock.now(), live.session.updatedAt)
   return new Promise((resolve, reject) => {
     const leave = (error: HoldfastError): void => {
       // It is being recorded.
@@ -150,9 +151,7 @@ function waitFor(
   })
 }
 
-/**
- * The last caller of a request takes it along; the last request of an entry takes its place along.
- */
+/** The last caller of a request takes it along. */
 function leaveLane(live: LiveSession, entry: WaitingEntry, member: Member): void {
   member.callers -= 1
   if (member.callers > 0) return

@@ -12,6 +12,7 @@ import { Counters } from './counters.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import { readableRow } from './history.ts'
+import { queuedRow, type QueueRow } from './lanes.ts'
 import { Lease } from './lease.ts'
 import { LIMITS, type Limits } from './limits.ts'
 import { LiveSession, type Holder } from './live.ts'
@@ -309,6 +310,12 @@ export class Authority implements Holder {
     } catch (thrown) {
       throw isUnreadable(thrown) ? this.#failures.note(id, thrown) : thrown
     }
+  }
+
+  /** What waits in a session: the requests that are not in its log too, where it is held. */
+  queueOf({ id, queued }: Session): readonly QueueRow[] {
+    const held = this.#held.get(id)
+    return held?.live.queue() ?? queued.map((turn, index) => queuedRow(turn, index + 1))
   }
 
   /** Closes a session, once; closing it again changes nothing. */

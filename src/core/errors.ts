@@ -19,6 +19,7 @@ export const ERRORS = {
   method_not_allowed: { status: 405, close: null, retry: false },
   not_acceptable: { status: 406, close: null, retry: false },
   agent_mismatch: { status: 409, close: 4409, retry: false },
+  cancelled: { status: 409, close: null, retry: false },
   key_taken: { status: 409, close: 4409, retry: false },
   ask_settled: { status: 409, close: null, retry: false },
   backend_bound: { status: 409, close: null, retry: false },

@@ -77,7 +77,7 @@ export async function wasAsk(store: Store, id: string, ask: string): Promise<boo
   return events.map(parseEvent).some((event) => event.type === 'ask.opened' && event.ask === ask)
 }
 
-function turnUnknown(session: string, turn: string): HoldfastError {
+export function turnUnknown(session: string, turn: string): HoldfastError {
   return new HoldfastError('turn_unknown', `session ${session} has no turn ${turn}`)
 }
 

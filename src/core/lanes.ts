@@ -1,10 +1,10 @@
 /**
  * A session's lane: the one FIFO in which its turns wait, whether they are in the log already
  * (`queued`) or still leave without a trace if their time is up (`waiting`). I3: first come, first
- * run.
+ * run. For readers both are one list.
  */
 import type { Principal } from './principal.ts'
-import { joinInputs, type Input, type RequestKey } from './turns.ts'
+import { joinInputs, type Input, type RequestKey, type Turn } from './turns.ts'
 
 /** What one caller asks for. */
 type Request = {
@@ -17,6 +17,10 @@ type Request = {
 
 /** One caller's request inside a waiting entry. */
 export type Member = Request & {
+  /** Given when the queue is first looked at: most are never seen waiting. */
+  id: string | null
+  /** When it began to wait, by event time; null for one that did not have to. */
+  since: number | null
   /** Callers that share it by its idempotency key; it leaves with the last of them. */
   callers: number
   readonly admitted: Promise<string>
@@ -47,6 +51,27 @@ export type LaneEntry = QueuedEntry | WaitingEntry
 
 /** A request that the log does not have yet; `entry` is null while it is being recorded. */
 export type Pending = { readonly member: Member; readonly entry: WaitingEntry | null }
+
+/** What waits for its turn, as readers see it. */
+export type QueueRow = {
+  /** 1 is next. Requests that were collected in one turn share a place. */
+  readonly position: number
+  /** When it began to wait; null in logs of 0.1.0. */
+  readonly since: number | null
+  readonly by: Principal | null
+  readonly busy: 'queue' | 'interrupt' | 'collect'
+} & (
+  | { readonly turn: string; readonly state: 'queued' }
+  /** Not admitted: it leaves no trace if its time is up, or if it is cancelled. */
+  | { readonly request: string; readonly state: 'waiting' }
+)
+
+const REQUEST = 'r_'
+
+/** Whether this is the id of a request that waits, and not of a turn. */
+export function isRequestId(id: string): boolean {
+  return id.startsWith(REQUEST)
+}
 
 export class Lane {
   #entries: LaneEntry[] = []
@@ -132,7 +157,7 @@ export class Lane {
     let reject!: (error: unknown) => void
     const admitted = new Promise<string>((...settle) => ([resolve, reject] = settle))
     const member: Member = {
-      ...{ input, keys, chars, by, callers: 1, admitted },
+      ...{ input, keys, chars, by, id: null, since: null, callers: 1, admitted },
       admit: (turn) => {
         this.forget(member)
         resolve(turn)
@@ -160,12 +185,55 @@ export class Lane {
     if (entry.members.length === 0) this.remove(entry)
   }
 
+  /** All that waits, in order. `newId` names requests that nobody has seen before. */
+  rows(queued: readonly Turn[], newId: () => string): readonly QueueRow[] {
+    return this.#entries.flatMap((entry, index) => {
+      const position = index + 1
+      if (entry.type === 'waiting') {
+        return entry.members.map((member) => waitingRow(entry, member, position, newId))
+      }
+      // One that is not in the log yet may still be refused: it has no name.
+      const turn = queued.find(({ id }) => id === entry.turn)
+      return turn === undefined ? [] : [queuedRow(turn, position, entry.interrupts === true)]
+    })
+  }
+
+  /** Takes a waiting request out by its id; null if it does not wait (any more). */
+  removeRequest(id: string): Member | null {
+    for (const entry of this.#entries) {
+      if (entry.type !== 'waiting') continue
+      const found = entry.members.find((member) => member.id === id)
+      if (found === undefined) continue
+      this.withdraw(found, entry)
+      return found
+    }
+    return null
+  }
+
   /** Takes out the requests that wait outside the log; admitted turns keep their places. */
   clearWaiting(): readonly Member[] {
     const waiting = this.#entries.filter((entry) => entry.type === 'waiting')
     this.#entries = this.#entries.filter((entry) => entry.type === 'queued')
     return waiting.flatMap(({ members }) => members)
   }
+}
+
+function waitingRow(
+  { collect, interrupts }: WaitingEntry,
+  member: Member,
+  position: number,
+  newId: () => string,
+): QueueRow {
+  member.id ??= REQUEST + newId()
+  const { id: request, since, by } = member
+  const busy = collect ? 'collect' : interrupts === true ? 'interrupt' : 'queue'
+  return { request, state: 'waiting', position, since, by, busy }
+}
+
+export function queuedRow(turn: Turn, position: number, interrupts = false): QueueRow {
+  const { id, queuedAt, by, collect } = turn
+  const busy = collect ? 'collect' : interrupts ? 'interrupt' : 'queue'
+  return { turn: id, state: 'queued', position, since: queuedAt, by, busy }
 }
 
 function charsOf(entry: LaneEntry): number {
@@ -178,10 +246,14 @@ export function combine(members: readonly Member[]): {
   readonly input: Input
   readonly keys: readonly RequestKey[]
   readonly by: readonly Principal[]
+  /** Since when the first of them waited. */
+  readonly queuedAt: number | null
 } {
+  const since = members.flatMap((member) => (member.since === null ? [] : [member.since]))
   return {
     input: members.map(({ input }) => input).reduce(joinInputs),
     keys: members.flatMap(({ keys }) => keys),
     by: members.map(({ by }) => by),
+    queuedAt: since.length === 0 ? null : Math.min(...since),
   }
 }

@@ -42,14 +42,15 @@ export class Batch {
   readonly events: SessionEvent[] = []
   readonly bodies: string[] = []
   session: Session
-  readonly #at: number
+  /** The time of its events. */
+  readonly at: number
   readonly #crowd = new Crowd()
   readonly #durable: (() => void)[] = []
   readonly #failed: ((error: HoldfastError) => void)[] = []
 
   constructor(session: Session, at: number) {
     this.session = session
-    this.#at = at
+    this.at = at
   }
 
   /**
@@ -59,7 +60,7 @@ export class Batch {
   decide(command: Command): readonly SessionEvent[] {
     const { seq } = this.session
     const events = decide(this.session, command).map((draft, index) =>
-      place(draft, seq + 1 + index, this.#at),
+      place(draft, seq + 1 + index, this.at),
     )
     const bodies = events.map((event) => JSON.stringify(event))
     for (const event of events) this.session = evolve(this.session, event, this.#crowd)

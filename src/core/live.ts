@@ -9,16 +9,23 @@
 import { askOf, outcomeOf, unanswerableAt, type AskOutcome, type Question } from './asks.ts'
 import type { Connected } from './attachments.ts'
 import { Alarms } from './alarms.ts'
-import type { Clock, Digest } from './clock.ts'
+import type { Clock, Digest, Entropy } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
 import type { Counters } from './counters.ts'
 import type { Diagnose } from './diagnostics.ts'
-import { asHoldfastError, type HoldfastError } from './errors.ts'
+import { asHoldfastError, HoldfastError } from './errors.ts'
 import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
-import { readTurn } from './history.ts'
+import { readTurn, turnUnknown } from './history.ts'
 import { reasonOf } from './links.ts'
-import { combine, Lane, type LaneEntry, type Member, type QueuedEntry } from './lanes.ts'
+import {
+  combine,
+  Lane,
+  type LaneEntry,
+  type Member,
+  type QueuedEntry,
+  type QueueRow,
+} from './lanes.ts'
 import { Ledger, type Batch, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
 import type { Principal } from './principal.ts'
@@ -36,6 +43,7 @@ export interface Holder {
   readonly clock: Clock
   readonly limits: Limits
   readonly digest: Digest
+  readonly entropy: Entropy
   readonly counters: Counters
   readonly diagnose: Diagnose
   /** No turn starts any more: the node is about to stop. */
@@ -246,6 +254,20 @@ export class LiveSession implements LedgerOwner, RunHost {
     return this.finished(turn)
   }
 
+  /** All that waits for its turn, in the log or not, in order. */
+  queue(): readonly QueueRow[] {
+    return this.lane.rows(this.session.queued, () => this.holder.entropy.id())
+  }
+
+  /** Takes back a request that waits outside the log: nothing of it has happened. */
+  cancelRequest(request: string): void {
+    this.assertHeld()
+    const member = this.lane.removeRequest(request)
+    if (member === null) throw turnUnknown(this.id, request)
+    member.refuse(new HoldfastError('cancelled', 'the request was cancelled while it waited'))
+    this.interruptIfDue()
+  }
+
   /** Refuses the requests that wait outside the log; turns in the log keep their places. */
   refuseWaiting(error: HoldfastError): void {
     for (const member of this.lane.clearWaiting()) member.refuse(error)
@@ -276,7 +298,10 @@ export class LiveSession implements LedgerOwner, RunHost {
     const fresh = members.filter((member) => !this.#adopt(batch, member))
     if (fresh.length === 0) return
     try {
-      batch.decide({ type: 'admit', ...combine(fresh) })
+      const { queuedAt: since, ...request } = combine(fresh)
+      // A clock may have jumped back meanwhile: nobody waits for less than no time.
+      const queuedAt = since === null ? null : Math.min(since, batch.at)
+      batch.decide({ type: 'admit', ...request, queuedAt })
     } catch (refusal) {
       for (const { refuse } of fresh) batch.whenKnown(() => refuse(refusal), refuse)
       return

@@ -8,6 +8,7 @@ import type { StopSignal } from './feed.ts'
 import { FeedItem, isPresence, type Delta } from './feed-item.ts'
 import { readEvents, readMessages, readTurn, readableRow, wasAsk } from './history.ts'
 import { usableLink, type Link, type LinkScope } from './links.ts'
+import type { QueueRow } from './lanes.ts'
 import type { LiveSession } from './live.ts'
 import { checkPrincipal, type Principal } from './principal.ts'
 import { checkLink, turnRequest, type TurnOptions } from './requests.ts'
@@ -63,6 +64,12 @@ export class SessionHandle {
     return this.#authority.view(this.id)
   }
 
+  /** The session as it is now, and all that waits for its turn in it. */
+  async overview(): Promise<{ readonly session: Session; readonly queue: readonly QueueRow[] }> {
+    const session = await this.state()
+    return { session, queue: this.#authority.queueOf(session) }
+  }
+
   /**
    * Waits for the lane, then runs. Await it for the result, or iterate it for the answer as it
    * comes.
@@ -95,6 +102,15 @@ export class SessionHandle {
     const record = await this.getTurn(turn)
     if (record.endedAt !== null) return record
     return (await this.#authority.open(this.id)).finished(turn)
+  }
+
+  /**
+   * Takes back a request that waits and is not admitted, by the id that `overview` has. Its caller
+   * is refused with `cancelled`, and nothing of it has happened.
+   */
+  async cancelRequest(request: string): Promise<void> {
+    const live = await this.#authority.open(this.id)
+    live.cancelRequest(request)
   }
 
   /** Cancels a turn that waits or runs, and returns it when it is over. */

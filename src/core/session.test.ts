@@ -61,6 +61,7 @@ const admit = (input = 'hi', key?: string): Command => ({
   input,
   keys: key === undefined ? [] : [{ key, digest: input }],
   by: [LOCAL],
+  queuedAt: null,
 })
 const finish = (turn: string): Command => ({
   type: 'finish',

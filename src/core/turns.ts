@@ -28,6 +28,8 @@ export type Turn = {
   readonly expiresAt: number | null
   /** Null in logs of 0.1.0, which did not record it. */
   readonly by: Principal | null
+  /** When it began to wait; null if it did not have to. */
+  readonly queuedAt: number | null
 }
 
 export type TurnState =
@@ -79,6 +81,8 @@ export type TurnEvent =
       readonly by?: Principal
       /** The others whose requests were collected in it. */
       readonly alsoBy?: readonly Principal[]
+      /** When it began to wait, if it had to wait outside the log. */
+      readonly queuedAt?: number
     }
   | {
       readonly type: 'message.added'
@@ -120,6 +124,8 @@ export type TurnCommand =
       readonly keys: readonly RequestKey[]
       /** Of all requests that were collected in it, the first one first. */
       readonly by: readonly Principal[]
+      /** When the first of them began to wait; null if none had to. */
+      readonly queuedAt: number | null
     }
   | { readonly type: 'message'; readonly turn: string; readonly reply: Reply }
   /** Cancel a turn that still waits; one that runs is stopped by its run, and then finished. */
@@ -243,7 +249,7 @@ function startTurn(session: Session, id: string): readonly Draft[] {
 
 function admitTurn(
   session: Session,
-  { input, keys, by: callers }: TurnCommand & { type: 'admit' },
+  { input, keys, by: callers, queuedAt }: TurnCommand & { type: 'admit' },
 ): readonly Draft[] {
   if (turnOfKeys(session, keys) !== null) return []
   assertLaneFree(session)
@@ -256,6 +262,7 @@ function admitTurn(
       ...optionalKeys(keys),
       ...recordedBy(by),
       ...(alsoBy.length === 0 ? {} : { alsoBy }),
+      ...(queuedAt === null ? {} : { queuedAt }),
     },
   ]
 }
@@ -327,7 +334,7 @@ function optionalKeys(keys: readonly RequestKey[]): { keys?: readonly RequestKey
 
 export function foldTurn(
   session: Folding,
-  event: Exclude<TurnEvent, { readonly type: 'message.added' }>,
+  event: EventOf<Exclude<TurnEvent['type'], 'message.added'>>,
 ): void {
   switch (event.type) {
     case 'turn.queued':
@@ -337,7 +344,7 @@ export function foldTurn(
       session.queued = session.queued.map((turn) => joinTurn(turn, event))
       break
     case 'turn.started':
-      session.running = turnOf(event)
+      session.running = startedTurn(session, event)
       session.queued = without(session.queued, event.turn)
       session.turns += 1
       break
@@ -354,7 +361,9 @@ function without(queued: readonly Turn[], id: string): readonly Turn[] {
   return queued.length === 0 ? queued : queued.filter((turn) => turn.id !== id)
 }
 
-function turnOf(event: TurnEvent & { type: 'turn.queued' | 'turn.started' }): Turn {
+type EventOf<Type extends SessionEvent['type']> = Extract<SessionEvent, { type: Type }>
+
+function turnOf(event: EventOf<'turn.queued' | 'turn.started'>): Turn {
   return {
     id: event.turn,
     input: event.input,
@@ -362,7 +371,19 @@ function turnOf(event: TurnEvent & { type: 'turn.queued' | 'turn.started' }): Tu
     collect: event.type === 'turn.queued' && event.collect === true,
     expiresAt: event.type === 'turn.queued' ? (event.expiresAt ?? null) : null,
     by: event.by ?? null,
+    queuedAt: queuedAtOf(event),
   }
+}
+
+/** One that was queued goes on as whose it was. */
+function startedTurn({ queued }: Folding, event: EventOf<'turn.started'>): Turn {
+  const started = turnOf(event)
+  const waited = queued.find(({ id }) => id === event.turn)
+  return waited === undefined ? started : { ...started, by: waited.by, queuedAt: waited.queuedAt }
+}
+
+function queuedAtOf(event: EventOf<'turn.queued' | 'turn.started'>): number | null {
+  return event.type === 'turn.queued' ? event.at : (event.queuedAt ?? null)
 }
 
 function joinTurn(turn: Turn, event: TurnEvent & { type: 'turn.joined' }): Turn {
@@ -447,7 +468,7 @@ function newRecord(event: SessionEvent): TurnRecord {
     error: null,
     reason: null,
     by: event.by ?? null,
-    queuedAt: queued ? event.at : null,
+    queuedAt: queuedAtOf(event),
     startedAt: queued ? null : event.at,
     endedAt: null,
   }

@@ -1,11 +1,20 @@
 /** Sessions and turns as JSON. Times are milliseconds since 1970; nothing secret is shown. */
-import type { Attachment, Link, Principal, Session, SessionRow, TurnRecord } from '../core/index.ts'
+import type {
+  Attachment,
+  Link,
+  Principal,
+  QueueRow,
+  Session,
+  SessionRow,
+  TurnRecord,
+} from '../core/index.ts'
 
 export type SessionView = ReturnType<typeof sessionView>
 
-export function sessionView(session: Session) {
+/** `queue`: what waits, requests that are not admitted too. */
+export function sessionView(session: Session, queue: readonly QueueRow[]) {
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
-  const { seq, turns, createdAt, updatedAt, closed, backend, running, queued } = session
+  const { seq, turns, createdAt, updatedAt, closed, backend, running } = session
   return {
     id,
     key,
@@ -21,7 +30,7 @@ export function sessionView(session: Session) {
     /** How many have started. */
     turns,
     running: running?.id ?? null,
-    queued: queued.map((turn) => turn.id),
+    queued: queue,
     asks: session.asks.length,
     attachments: session.attachments.map(attachmentView),
     createdAt,

@@ -390,6 +390,23 @@ function readId(id: string): { session: string } {
   return { session }
 }
 
+describe('a request that waits at the owner', () => {
+  it('is shown and taken back through any node', async () => {
+    const { path } = await runningTurn('ask')
+    const waits = other.call('POST', `${path}/turns`, { body: { input: 'never' } })
+    let queued: any[] = []
+    await until(async () => {
+      queued = (await third.call('GET', path)).body.queued
+      return queued.length === 1
+    })
+    expect(queued).toMatchObject([{ state: 'waiting', position: 1, by: { kind: 'local' } }])
+    const cancelled = await third.call('DELETE', `${path}/turns/${queued[0].request}`)
+    expect(cancelled.body.request.state).toBe('cancelled')
+    expect(await waits).toMatchObject({ status: 409, body: { code: 'cancelled' } })
+    expect((await owner.call('GET', `${path}/events`)).text).not.toContain('never')
+  })
+})
+
 describe('what nodes say to each other', () => {
   it('is told to nobody else', async () => {
     const { path } = await owned()

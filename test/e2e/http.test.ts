@@ -44,7 +44,7 @@ describe('sessions', () => {
     const view = await (await get(`/v1/sessions/${id}`)).json()
     expect(view).toMatchObject({
       running: 't2',
-      queued: [second.turn.id],
+      queued: [{ turn: second.turn.id, state: 'queued', position: 1 }],
       asks: 1,
       turns: 1,
       closed: null,

@@ -154,20 +154,25 @@ function isHeard(heard: string, messages: readonly string[], state: string | nul
   return state === 'done' || state === 'failed' ? heard === said : heard.startsWith(said)
 }
 
-/** I11: a request that was refused with 429, and nothing but that, left no trace. */
+/** With these nothing has happened: the session was busy, or the request was taken back. */
+const NOTHING_HAPPENED: ReadonlySet<string> = new Set(['session_busy', 'cancelled', 'not_owner'])
+
+/** I11: a request that was refused with 429, or cancelled while it waited, left no trace. */
 function* checkRefusal(
   { logs }: Facts,
   { operation, outcome, op, codes }: Request,
   all: readonly Request[],
 ): Generator<Violation> {
   const { nonce, kind } = operation
-  if (outcome?.ok !== false || outcome.code !== 'session_busy') return
+  if (outcome?.ok !== false || outcome.code === 'not_owner') return
+  if (!NOTHING_HAPPENED.has(outcome.code)) return
   const others = all.some((other) => other.op !== op && other.operation.nonce === nonce)
-  if (others || codes.some((code) => code !== 'session_busy' && code !== 'not_owner')) return
+  if (others || codes.some((code) => !NOTHING_HAPPENED.has(code))) return
   for (const { id, events } of logs.values()) {
     const trace = events.find((event) => inputOf(event).includes(nonce))
     if (trace === undefined) continue
-    const message = `${kind} ${op} (${nonce}) was refused with 429, but ${id} has it at ${trace.seq}`
+    const what = `${kind} ${op} (${nonce}) was refused with ${outcome.code}`
+    const message = `${what}, but ${id} has it at ${trace.seq}`
     yield { invariant: 'I11', message }
   }
 }

@@ -287,12 +287,26 @@ export class Clients {
   }
 
   async #cancel(): Promise<void> {
+    const { random, busySessions } = this.#options
+    const busy = busySessions()
+    if (busy.length > 0 && random.chance(0.5)) return this.#cancelWaiting(random.pick(busy))
     const known = this.#turns.slice(-5)
     if (known.length === 0) return
     const { session, turn } = this.#options.random.pick(known)
     await this.perform({ kind: 'cancel', session, turn }, true, async (holdfast) => {
       const { state } = await holdfast.session(session).cancelTurn(turn)
       return { session, turn, state }
+    })
+  }
+
+  /** Takes back a request that waits, if there is one. */
+  async #cancelWaiting(session: string): Promise<void> {
+    await this.perform({ kind: 'view', session }, true, async (holdfast) => {
+      const handle = holdfast.session(session)
+      const { queue } = await handle.overview()
+      const row = queue.find(({ state }) => state === 'waiting')
+      if (row?.state === 'waiting') await handle.cancelRequest(row.request)
+      return { session }
     })
   }
 

@@ -136,6 +136,13 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I11',
   },
   {
+    name: 'a waiting request that is cancelled keeps its place',
+    file: 'core/lanes.js',
+    find: 'this.withdraw(found, entry);',
+    replace: '',
+    catches: 'I11',
+  },
+  {
     name: 'requests that wait are forgotten when the hold ends',
     file: 'core/live.js',
     find: `        this.#alarms.clear();

@@ -15,6 +15,7 @@ import {
   type Attachment,
   type AttachmentHandle,
   type Principal,
+  type QueueRow,
   type ResolveOptions,
   type Session,
   type SessionHandle,
@@ -70,12 +71,12 @@ export async function enter(hub: Hub, connection: Connection, said: Hello): Prom
   const found = await findSession(hub, hello, granted)
   const place = await takePlace(hub, connection, { hello, session: found, granted, use })
   const session = found.as(place.by)
-  const state = await session.state()
+  const { session: state, queue } = await session.overview()
   const { attachment, role, scopes, token } = place
   const link = assertHeld(state, place, hello)
   // Who else is there, and by which links, is none of a guest's business.
   const presence = hello.presence === true && link === undefined
-  const welcome = welcomeOf(hub, { hello, session, state, place, presence })
+  const welcome = welcomeOf(hub, { hello, session, state, queue, place, presence })
   const entry = { session, attachment, role, scopes, token }
   return { entry, welcome, presence }
 }
@@ -354,18 +355,19 @@ function welcomeOf(
     readonly hello: Hello
     readonly session: SessionHandle
     readonly state: Session
+    readonly queue: readonly QueueRow[]
     readonly place: Place
     readonly presence: boolean
   },
 ): Welcome {
-  const { hello, session, state, place, presence } = parts
+  const { hello, session, state, queue, place, presence } = parts
   const { attachment, role, scopes, answers } = place
   const { pingMs, deadMs } = hub.limits
   return {
     type: 'welcome',
     v: WIRE_VERSION,
     // Who else is there is told to those who asked for presence, not to each of a thousand.
-    session: sessionView(presence ? state : { ...state, attachments: [] }),
+    session: sessionView(presence ? state : { ...state, attachments: [] }, queue),
     attachment: attachment.id,
     role,
     scopes,

@@ -1,7 +1,7 @@
 /**
  * What a client asks for over its socket: turns, cancels, answers. Each gets one reply, by its id.
  */
-import { HoldfastError, asHoldfastError } from '../../core/index.ts'
+import { HoldfastError, asHoldfastError, isRequestId } from '../../core/index.ts'
 import type { ClientFrame } from '../../wire/frames.ts'
 import type { Connection } from './connection.ts'
 import type { Entry } from './entry.ts'
@@ -72,7 +72,9 @@ export class Requests {
         return this.#turn(frame)
       }
       case 'cancel': {
-        return (await session.cancelTurn(frame.turn)).id
+        if (!isRequestId(frame.turn)) return (await session.cancelTurn(frame.turn)).id
+        await session.cancelRequest(frame.turn)
+        return null
       }
       case 'answer': {
         await attachment.answer(frame.ask, frame.answer)

@@ -97,7 +97,7 @@ const turnRoutes: readonly Route[] = [
     parameters: turnHeaders,
     body: reference('TurnRequest'),
     answers: turnAnswers,
-    refusals: [404, 406, 410, 413, 415, 429],
+    refusals: [404, 406, 409, 410, 413, 415, 429],
     handle: postSessionTurn,
   },
   {
@@ -126,9 +126,13 @@ const turnRoutes: readonly Route[] = [
     method: 'DELETE',
     path: '/v1/sessions/:id/turns/:turn',
     name: 'cancelTurn',
-    summary: 'Cancel a turn that waits or runs; answered when it is over',
+    summary: 'Cancel a turn that waits or runs, or a request that waits to be admitted',
     operation: 'turn.cancel',
-    answers: { 200: json('The turn, which is over.', reference('TurnOfSession')) },
+    answers: {
+      200: json('The turn, which is over, or the request, of which nothing has happened.', {
+        oneOf: [reference('TurnOfSession'), reference('CancelledRequest')],
+      }),
+    },
     refusals: [404, 410],
     handle: cancelTurn,
   },

@@ -95,6 +95,20 @@ const turn: Schema = exactly({
   endedAt: timeOrNull,
 })
 
+const queueRow: Schema = {
+  type: 'object',
+  required: ['state', 'position', 'since', 'by', 'busy'],
+  properties: {
+    turn: { type: 'string', description: 'The id of a turn that is queued.' },
+    request: { type: 'string', description: 'The id of a request that waits to be admitted.' },
+    state: { enum: ['waiting', 'queued'] },
+    position: { type: 'integer', minimum: 1 },
+    since: timeOrNull,
+    by: principal,
+    busy: { enum: ['queue', 'interrupt', 'collect'] },
+  },
+}
+
 const attachment: Schema = exactly({
   role: { enum: ROLES },
   answers: { type: 'array', items: text, description: 'The kinds of ask it answers.' },
@@ -125,7 +139,7 @@ export const NATIVE_SCHEMAS: Readonly<Record<string, Schema>> = {
     ttlMs: { type: ['integer', 'null'] },
     turns: { ...whole, description: 'How many have started.' },
     running: { ...textOrNull, description: 'The id of the turn that runs.' },
-    queued: { type: 'array', items: text, description: 'The ids of the turns that wait.' },
+    queued: { type: 'array', items: queueRow, description: 'What waits for its turn, in order.' },
     asks: { ...whole, description: 'How many questions wait for an answer.' },
     attachments: { type: 'array', items: attachment, description: 'The clients that hold it.' },
     closed: { type: ['object', 'null'], properties: { at: time, reason: text } },
@@ -142,6 +156,10 @@ export const NATIVE_SCHEMAS: Readonly<Record<string, Schema>> = {
   TurnRequest: atMost(work, ['input']),
   KeyTurnRequest: atMost({ ...work, ...creation }, ['input']),
   Turn: turn,
+  CancelledRequest: exactly({
+    session: text,
+    request: exactly({ id: text, state: { const: 'cancelled' } }),
+  }),
   TurnOfSession: exactly({ session: text, turn: reference('Turn') }),
   Event: {
     ...exactly({ type: text, seq: { type: 'integer', minimum: 1 }, at: time }),

@@ -10,7 +10,8 @@ export async function createSession(exchange: Exchange): Promise<void> {
   const options = readSessionBody(await exchange.json())
   const session = await exchange.holdfast.resolve(options)
   const { isNew } = session
-  const body = { ...sessionView(await session.state()), isNew }
+  const { session: state, queue } = await session.overview()
+  const body = { ...sessionView(state, queue), isNew }
   exchange.reply(isNew ? 201 : 200, body, ['Location', sessionPath(session.id)])
 }
 
@@ -44,7 +45,8 @@ function labelOf(text: string): NonNullable<ListQuery['label']> {
 export async function getSession(exchange: Exchange): Promise<void> {
   exchange.query([])
   const [id = ''] = exchange.params
-  exchange.reply(200, sessionView(await exchange.holdfast.session(id).state()))
+  const { session, queue } = await exchange.holdfast.session(id).overview()
+  exchange.reply(200, sessionView(session, queue))
 }
 
 /** Closing what is closed, and erasing what is erased, changes nothing and is no mistake. */

@@ -4,7 +4,13 @@
  * I10: a caller that goes away leaves the queue; an admitted turn goes on unless told otherwise.
  * I11: headers are sent after admission only, so a refusal is a status and never half a stream.
  */
-import type { Input, TurnHandle, TurnOptions, TurnRecord } from '../../core/index.ts'
+import {
+  isRequestId,
+  type Input,
+  type TurnHandle,
+  type TurnOptions,
+  type TurnRecord,
+} from '../../core/index.ts'
 import { readKeyTurnBody, readTurnBody, type TurnBody } from '../../wire/bodies.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import { turnView } from '../../wire/views.ts'
@@ -114,8 +120,12 @@ export async function getTurn(exchange: Exchange): Promise<void> {
   exchange.reply(200, turnView(id, await exchange.holdfast.session(id).getTurn(turn)))
 }
 
+/** A turn, or a request that waits and is not admitted. */
 export async function cancelTurn(exchange: Exchange): Promise<void> {
   exchange.query([])
   const [id = '', turn = ''] = exchange.params
-  exchange.reply(200, turnView(id, await exchange.holdfast.session(id).cancelTurn(turn)))
+  const session = exchange.holdfast.session(id)
+  if (!isRequestId(turn)) return exchange.reply(200, turnView(id, await session.cancelTurn(turn)))
+  await session.cancelRequest(turn)
+  exchange.reply(200, { session: id, request: { id: turn, state: 'cancelled' } })
 }

@@ -33,6 +33,8 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   session_closed: 404,
   session_erased: 404,
   turn_over: 404,
+  // A client would come again by itself after a 409.
+  cancelled: 400,
 }
 
 export function openAiRefusal(error: HoldfastError): Told {
