@@ -2,6 +2,7 @@
  * The invariants of the design, as pure functions from what happened to what was wrong. Each
  * violation carries the number of the invariant that it breaks.
  */
+import { checkAnswerers } from './check-answerers.ts'
 import { checkAsks, checkAttachments, checkClosing } from './check-life.ts'
 import { checkFollowers } from './check-feed.ts'
 import { checkLogs, checkStore } from './check-log.ts'
@@ -20,6 +21,7 @@ export function check(history: History): readonly Violation[] {
     ...checkRuns(facts),
     ...checkRequests(facts),
     ...checkAsks(facts),
+    ...checkAnswerers(facts),
     ...checkAttachments(facts),
     ...checkClosing(facts),
     ...checkFollowers(facts),

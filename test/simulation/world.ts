@@ -4,6 +4,7 @@
  * checker gets.
  */
 import type { Limits } from '../../src/core/index.ts'
+import { ANSWER_GRACE_MS } from './check-answerers.ts'
 import { Clients, CROWDED, WISHES } from './clients.ts'
 import { openAttachments } from './checker.ts'
 import { History } from './history.ts'
@@ -29,6 +30,7 @@ const LIMITS: Partial<Limits> = {
   waitMs: 3_000,
   cancelGraceMs: 500,
   askMs: 3_000,
+  answerGraceMs: ANSWER_GRACE_MS,
   graceMs: 2_500,
   reopenGraceMs: 4_000,
   snapshotEvery: 5,

@@ -12,7 +12,6 @@ export function* checkAsksOfPages(facts: WireFacts): Generator<Violation> {
     yield* checkTold(facts, log, page)
   }
   for (const wish of facts.wishes) if (wish.begun.kind === 'answer') yield* checkAnswer(facts, wish)
-  for (const log of facts.logs.values()) yield* checkNobody(log)
 }
 
 /** The asks that wait are those of the log, at the place that the page has come to. */
@@ -90,20 +89,5 @@ function* checkAnswer({ logs, pages }: WireFacts, wish: WishFacts): Generator<Vi
   const isLate = outcome?.ok === false && outcome.code === 'ask_settled'
   if (isLate && isOwn === true && isOver !== true) {
     yield { invariant: 'I8', message: `${what} is in the log, but was told to be too late` }
-  }
-}
-
-/** Nobody to ask: then there is nobody, not even one that may come back. */
-function* checkNobody({ id, events, states }: Log): Generator<Violation> {
-  for (const [index, event] of events.entries()) {
-    if (event.type !== 'ask.settled' || event.outcome !== 'nobody_to_ask') continue
-    const opened = events.find(
-      (other) => other.type === 'ask.opened' && other.ask === event.ask,
-    ) as { readonly kind: string } | undefined
-    const somebody = states[index]?.attachments.find(({ answers }) =>
-      answers.includes(opened?.kind ?? ''),
-    )
-    if (somebody === undefined) continue
-    yield { invariant: 'I8', message: `${id}: ${somebody.id} could have answered ${event.ask}` }
   }
 }

@@ -19,11 +19,12 @@ export function* checkEnds(facts: WireFacts): Generator<Violation> {
     const left = `${timers} timers, ${sockets} sockets and ${wishes} wishes`
     yield { invariant: 'I9', message: `${page} is over and still has ${left}` }
   }
-  for (const { node, timers, connections, presences } of history.of('server.quiet')) {
+  for (const { node, timers, connections, presences, watchers } of history.of('server.quiet')) {
     // The lease (twice), the sweep and the look for silence go on.
-    if (timers <= 4 && connections + presences === 0) continue
+    if (timers <= 4 && connections + presences + watchers === 0) continue
     const left = `${timers} timers, ${connections} connections and ${presences} presences`
-    yield { invariant: 'I9', message: `everybody is gone and ${node} has ${left}` }
+    const more = `${left}, ${watchers} watchers`
+    yield { invariant: 'I9', message: `everybody is gone and ${node} has ${more}` }
   }
   yield* checkGoodbyes(facts)
   yield* checkWishes(facts)

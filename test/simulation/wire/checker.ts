@@ -1,4 +1,5 @@
 /** The invariants of a world with sockets: those of every world, and I6 to I11 as the wire shows. */
+import { checkAnswerers } from '../check-answerers.ts'
 import { checkAsks, checkAttachments } from '../check-life.ts'
 import { checkLogs, checkStore } from '../check-log.ts'
 import { checkRuns } from '../check-turns.ts'
@@ -9,7 +10,7 @@ import { checkEnds } from './check-ends.ts'
 import { checkPlaces } from './check-places.ts'
 import { checkReplies } from './check-replies.ts'
 import { checkStreams } from './check-streams.ts'
-import { gatherWire } from './facts.ts'
+import { gatherWire, type WireFacts } from './facts.ts'
 
 export function checkWire(history: History): readonly Violation[] {
   const facts = gatherWire(history)
@@ -18,6 +19,7 @@ export function checkWire(history: History): readonly Violation[] {
     ...checkLogs(facts),
     ...checkRuns(facts),
     ...checkAsks(facts),
+    ...checkAnswerers(facts, watchersOf(facts)),
     ...checkAttachments(facts),
     ...checkRest(facts),
     ...checkPlaces(facts),
@@ -26,4 +28,11 @@ export function checkWire(history: History): readonly Violation[] {
     ...checkAsksOfPages(facts),
     ...checkEnds(facts),
   ]
+}
+
+/** The places of pages that only look on. */
+function watchersOf({ pages }: WireFacts): ReadonlySet<string> {
+  const watching = pages.filter(({ begun }) => begun.role === 'watcher')
+  const welcomes = watching.flatMap(({ links }) => links.map(({ welcome }) => welcome))
+  return new Set(welcomes.flatMap((welcome) => welcome?.frame.attachment ?? []))
 }

@@ -93,6 +93,7 @@ export type WireHappening =
       readonly timers: number
       readonly connections: number
       readonly presences: number
+      readonly watchers: number
     }
 
 export type WishOutcome =

@@ -3,6 +3,49 @@ import type { Mutant } from '../mutants.ts'
 
 export const WIRE_MUTANTS: readonly Mutant[] = [
   {
+    name: 'a watcher is recorded',
+    file: 'core/session-handle.js',
+    find: `if (options.role === 'watcher')`,
+    replace: `if (options.role === 'nobody')`,
+    catches: 'I9',
+  },
+  {
+    name: 'a watcher that answers is let in as a driver, and counts as one to ask',
+    file: 'doors/connect/entry.js',
+    find: `const { role = 'driver', answers = [], auth } = hello;`,
+    replace: `const { answers = [], auth } = hello;
+    const role = answers.length > 0 ? 'driver' : (hello.role ?? 'driver');`,
+    catches: 'I9',
+  },
+  {
+    name: 'a watcher that is gone is still counted',
+    file: 'core/session-handle.js',
+    find: 'this.#live.watchers.remove(this.id);',
+    replace: '',
+    catches: 'I9',
+  },
+  {
+    name: 'a lost client counts as one to ask for its whole grace time',
+    file: 'core/attachments.js',
+    find: 'const answersUntil = Math.min(graceUntil, at + answerGraceMs);',
+    replace: 'const answersUntil = graceUntil;',
+    catches: 'I8',
+  },
+  {
+    name: 'a lost client counts as one to ask no longer',
+    file: 'core/asks.js',
+    find: `state === 'live' ? Number.POSITIVE_INFINITY : (answersUntil ?? Number.NEGATIVE_INFINITY)`,
+    replace: `state === 'live' ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY`,
+    catches: 'I8',
+  },
+  {
+    name: 'nothing happens when the last client to ask does not count any more',
+    file: 'core/live.js',
+    find: 'this.#settleUnanswerableLater();',
+    replace: '',
+    catches: 'I8',
+  },
+  {
     name: 'a superseded connection goes on',
     file: 'doors/connect/connection.js',
     find: `this.refuse(new HoldfastError('superseded', 'continued in another connection'));`,

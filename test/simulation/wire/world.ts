@@ -6,6 +6,7 @@
  */
 import type { Limits, ReconnectPolicy } from '../../../src/core/index.ts'
 import type { ConnectLimits } from '../../../src/doors/connect/limits.ts'
+import { ANSWER_GRACE_MS } from '../check-answerers.ts'
 import { openAttachments } from '../checker.ts'
 import { History } from '../history.ts'
 import type { Modules } from '../modules.ts'
@@ -32,6 +33,7 @@ const LIMITS: Partial<Limits> = {
   waitMs: 3_000,
   cancelGraceMs: 500,
   askMs: 6_000,
+  answerGraceMs: ANSWER_GRACE_MS,
   turnMs: 6_000,
   snapshotEvery: 5,
   idleSessionsMax: 1,
@@ -147,7 +149,7 @@ class WireWorld {
     await this.#until('pages do not come to rest', () => this.#unrest())
     this.#everybodyLeaves()
     await this.#until('something is left', () => this.#left())
-    this.#lookAtServer()
+    await this.#lookAtServer()
     this.history.record({ type: 'world.quiet' })
     void this.#server?.stop(0)
     await this.#timeline.advance(this.#timeline.now + 40_000)
@@ -378,12 +380,17 @@ class WireWorld {
     return held.length === 0 ? null : `attachments: ${held.join(', ')}`
   }
 
-  #lookAtServer(): void {
+  async #lookAtServer(): Promise<void> {
     const server = this.#listening()
     if (server === null) return
     const { count: connections, presences } = server.hub
     const { timers } = server.process
-    const facts = { node: server.name, timers, connections, presences }
+    const { authority } = server.holdfast
+    let watchers = 0
+    for (const id of [...this.history.logs.keys()].filter((id) => authority.holds(id))) {
+      watchers += (await authority.open(id)).watchers.count
+    }
+    const facts = { node: server.name, timers, connections, presences, watchers }
     this.history.record({ type: 'server.quiet', ...facts })
   }
 }

@@ -1,0 +1,82 @@
+/**
+ * I8 and I9: which clients an ask waits for. A driver counts while it is connected, and for a short
+ * time after a loss; a watcher never does, and leaves no trace in a log.
+ */
+import type { Attachment } from '../../src/core/index.ts'
+import type { SessionEvent } from '../../src/core/session.ts'
+import type { Violation } from './checker.ts'
+import type { Facts, Log } from './facts.ts'
+
+/** `answerGraceMs` of every world. */
+export const ANSWER_GRACE_MS = 700
+/** How late what is due may be decided, where stores are slow and processes stand still. */
+const LATE_MS = 900
+
+type Opened = SessionEvent & { readonly type: 'ask.opened' }
+
+/** `watchers`: the ids of clients that were let in to look on. */
+export function* checkAnswerers(
+  { history, logs }: Facts,
+  watchers: ReadonlySet<string> = new Set(),
+): Generator<Violation> {
+  for (const log of logs.values()) {
+    yield* checkTrace(log, watchers)
+    yield* checkGrace(log)
+    if (!history.wallJumps) yield* checkAsksOf(log, watchers)
+  }
+}
+
+function* checkTrace({ id, events }: Log, watchers: ReadonlySet<string>): Generator<Violation> {
+  for (const event of events) {
+    const isNamed = 'attachment' in event && watchers.has(event.attachment ?? '')
+    const isOpened = event.type === 'attachment.opened' && event.role === 'watcher'
+    if (!isOpened && (!isNamed || event.type === 'ask.settled')) continue
+    yield { invariant: 'I9', message: `${id}: ${event.type} at ${event.seq} is of a watcher` }
+  }
+}
+
+/** How long a lost client counts is recorded with its loss. */
+function* checkGrace({ id, events, states }: Log): Generator<Violation> {
+  for (const [index, event] of events.entries()) {
+    if (event.type !== 'attachment.detached') continue
+    const { graceUntil, answersUntil, attachment } = event
+    const lostAt = graceUntil - (states[index]?.graceMs ?? 0)
+    if (answersUntil === Math.min(graceUntil, lostAt + ANSWER_GRACE_MS)) continue
+    const wrong = `counts until ${answersUntil}, lost at ${lostAt}`
+    yield { invariant: 'I8', message: `${id}: ${attachment} ${wrong}` }
+  }
+}
+
+function* checkAsksOf(log: Log, watchers: ReadonlySet<string>): Generator<Violation> {
+  const { id, events, states } = log
+  for (const [index, event] of events.entries()) {
+    if (event.type !== 'ask.settled') continue
+    const opened = events.find(
+      (other): other is Opened => other.type === 'ask.opened' && other.ask === event.ask,
+    )
+    if (opened === undefined) continue
+    const drivers = (states[index]?.attachments ?? []).filter(({ id }) => !watchers.has(id))
+    const until = answeredUntil(drivers, opened.kind)
+    if (event.outcome === 'nobody_to_ask' && until > event.at) {
+      yield { invariant: 'I8', message: `${id}: ${event.ask} could have been answered` }
+    }
+    const since = Math.max(until, changedAt(events.slice(0, index)))
+    const isLate = opened.onNobody === 'deny' && event.at - since > LATE_MS
+    if (isLate && (event.outcome === 'timed_out' || event.outcome === 'answered')) {
+      yield { invariant: 'I8', message: `${id}: ${event.ask} waited for no client since ${since}` }
+    }
+  }
+}
+
+/** Until when one of them counts as a client that answers this kind. */
+function answeredUntil(attachments: readonly Attachment[], kind: string): number {
+  const times = attachments
+    .filter(({ answers }) => answers.includes(kind))
+    .map(({ state, answersUntil }) => (state === 'live' ? Infinity : (answersUntil ?? 0)))
+  return Math.max(0, ...times)
+}
+
+/** When clients or asks came or went last. */
+function changedAt(events: readonly SessionEvent[]): number {
+  return events.findLast(({ type }) => /^(attachment|ask)\./.test(type))?.at ?? 0
+}
