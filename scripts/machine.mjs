@@ -11,6 +11,8 @@ const NEEDED = [
   { name: 'strace', isThere: () => hasProgram('strace') },
   // Its tests start this very file. Its `--version` would be slow.
   { name: 'chromium', isThere: () => existsSync('/usr/bin/chromium') },
+  // To make certificates that a browser does not trust. It knows no `--version`.
+  { name: 'openssl', isThere: () => existsSync('/usr/bin/openssl') },
   { name: 'postgresql', isThere: hasPostgres },
   { name: 'haproxy', isThere: () => existsSync('/usr/sbin/haproxy'), isOptional: true },
   { name: 'pgbouncer', isThere: () => existsSync('/usr/sbin/pgbouncer'), isOptional: true },

@@ -8,6 +8,7 @@ export const DIAGNOSTICS = {
   agent_started: 'info',
   browser_ended: 'info',
   browser_listening: 'info',
+  browser_shared: 'warn',
   browser_started: 'info',
   client_refused: 'warn',
   closed: 'debug',

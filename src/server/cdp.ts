@@ -22,6 +22,7 @@ import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
 import { HeldConnection, type PassOn } from '../doors/cdp/held-entry.ts'
 import { serveJson, socketUrl } from '../doors/cdp/http.ts'
 import { largestBeyond } from '../doors/cdp/largest.ts'
+import type { Seat } from '../doors/cdp/seat.ts'
 import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
 import type { Traveller } from '../doors/connect/socket.ts'
@@ -246,9 +247,19 @@ export class CdpEntrance {
     }
     const carrier = new SocketCarrier(door.limits)
     const seat = await door.admit({ ...address, by }, { carrier, target })
+    if (own !== null && address.key === own.key && target === null) this.#tellShared(seat, own)
     const connect = (socket: CdpSocket): CdpConnection =>
       new StockConnection({ seat, carrier }, socket)
     return { connect, abandon: () => seat.leave(), token }
+  }
+
+  /** Tools that meet in one session by chance take each other's tabs: the operator is told. */
+  #tellShared({ tenant }: Seat, { browser, key }: OwnPort): void {
+    const clients = [...tenant.clients].filter(({ root }) => root.isBrowser).length
+    if (clients < 2) return
+    const apart = `/cdp/${browser}, or ?key= in the address, keeps them apart`
+    const message = `clients of this port share one browser session, with its tabs: ${apart}`
+    this.door.holdfast.authority.diagnose('browser_shared', message, { browser, key, clients })
   }
 
   /** A server that is about to stop begins nothing that would end with it: others can, if any. */

@@ -1,5 +1,12 @@
 /** What all clients of one browser would have in common, and who may use it: whoever is alone. */
+import { execFileSync } from 'node:child_process'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { createServer as createSecureServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { chromium, type Browser, type Page } from 'playwright-core'
+import puppeteer from 'puppeteer-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
@@ -61,7 +68,7 @@ describe('the clipboard', () => {
         'Browser.setPermission',
         granted({ name: 'clipboard-write', allowWithoutSanitization: true }),
       ],
-      ['Browser.grantPermissions', { permissions: ['geolocation', 'clipboardReadWrite'] }],
+      ['Browser.grantPermissions', { permissions: ['displayCapture', 'clipboardReadWrite'] }],
     ]
     for (const [method, params] of keys) {
       const reason = await failure(session.send(method as any, params as any))
@@ -161,9 +168,9 @@ describe('a command about the whole browser', () => {
     for (const [method, params] of BROWSER_WIDE) {
       for (const session of [undefined, one.sessionId]) {
         const { error } = await one.client.ask(method, params, session)
-        expect(error?.code, method).toBeOneOf([-32_000, -32_601])
-        // Refused here: Chrome has its own words.
-        expect(error.message, method).toMatch(/wasn't found$|is not allowed here/)
+        // Refused here, with the way out: Chrome has its own words.
+        expect(error, method).toMatchObject({ code: -32_000 })
+        expect(error.message, method).toMatch(/is not allowed here: .*--own-browsers$/)
       }
     }
     const after = await other.client.send('Emulation.getScreenInfos', {}, other.sessionId)
@@ -172,18 +179,110 @@ describe('a command about the whole browser', () => {
     other.client.close()
   })
 
-  it('is for whoever has the browser alone, as far as the machine is not concerned', async () => {
+  it('is for a client that has the browser alone: Chrome itself answers', async () => {
     const { client, sessionId } = await pageOf(own)
     const screen = { left: 800, top: 0, width: 100, height: 100 }
     const { screenInfo } = await client.send('Emulation.addScreen', screen, sessionId)
     expect(screenInfo.width).toBe(100)
     expect((await client.send('SystemInfo.getProcessInfo')).processInfo.length).toBeGreaterThan(0)
     expect((await client.send('Browser.getHistograms')).histograms).toBeInstanceOf(Array)
+    expect((await client.send('Emulation.getScreenInfos')).screenInfos).toHaveLength(2)
+    await client.send('Fetch.enable', { patterns: [] })
+    await client.send('Security.setIgnoreCertificateErrors', { ignore: true })
     await client.send('Memory.simulatePressureNotification', { level: 'moderate' }, sessionId)
-    const onTheMachine = ['Tethering.bind', 'Extensions.loadUnpacked', 'PWA.install', 'Cast.enable']
-    for (const [method, params] of BROWSER_WIDE.filter(([name]) => onTheMachine.includes(name))) {
-      expect((await client.ask(method, params))['error'].code, method).toBe(-32_601)
+    const deadly = ['Browser.crash', 'Browser.crashGpuProcess']
+    for (const [method, params] of BROWSER_WIDE.filter(([name]) => !deadly.includes(name))) {
+      const { error } = await client.ask(method, params)
+      expect(error?.message ?? '', method).not.toMatch(/not allowed here|--own-browsers/)
+    }
+    await client.send('Tracing.end')
+    await client.until(({ method }) => method === 'Tracing.tracingComplete')
+    client.close()
+  })
+
+  it('opens pages of the browser itself there, and nowhere else', async () => {
+    const [alone, other] = await Promise.all([pageOf(own), pageOf(shared)])
+    const url = 'chrome://version/'
+    const { targetId } = await alone.client.send('Target.createTarget', { url })
+    await alone.client.send('Page.navigate', { url }, alone.sessionId)
+    const urls = async (): Promise<string[]> => {
+      const { targetInfos } = await alone.client.send('Target.getTargets')
+      return targetInfos.map((info: any) => info.url as string)
+    }
+    await expect.poll(async () => (await urls()).filter((each) => each === url)).toHaveLength(2)
+    await alone.client.send('Target.attachToTarget', { targetId, flatten: true })
+    const { status } = await fetch(`${own.url}/json/new?${url}`, { method: 'PUT' })
+    expect(status).toBe(200)
+    for (const [method, session] of [['Target.createTarget'], ['Page.navigate', other.sessionId]]) {
+      const { error } = await other.client.ask(String(method), { url }, session)
+      expect(error.message).toMatch(/--own-browsers$/)
+    }
+    alone.client.close()
+    other.client.close()
+  })
+})
+
+describe('of a shared browser', () => {
+  it('the root is refused what is common, and says how it can be had', async () => {
+    const { client } = await pageOf(shared)
+    expect((await client.send('Emulation.getScreenInfos')).screenInfos).toHaveLength(1)
+    const refused: [string, object][] = [
+      ['Fetch.enable', {}],
+      ['Security.enable', {}],
+      ['Emulation.setAutomationOverride', { enabled: true }],
+      ['Storage.clearDataForOrigin', { origin: 'http://a.example', storageTypes: 'all' }],
+    ]
+    for (const [method, params] of refused) {
+      const { error } = await client.ask(method, params)
+      expect(error.message, method).toMatch(/in the session of a page, or see --own-browsers$/)
     }
     client.close()
   })
+
+  it('a client that accepts insecure certificates does so for its own pages only', async () => {
+    const insecure = createSecureServer(await selfSigned(), (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<title>insecure</title>'),
+    )
+    await new Promise<void>((resolve) => insecure.listen(0, '127.0.0.1', resolve))
+    const url = `https://127.0.0.1:${(insecure.address() as AddressInfo).port}/`
+    const connect = (acceptInsecureCerts: boolean) =>
+      puppeteer.connect({ browserWSEndpoint: shared.socketUrl, acceptInsecureCerts })
+    const [careless, careful] = await Promise.all([connect(true), connect(false)])
+    const [one, other] = await Promise.all([careless.newPage(), careful.newPage()])
+    await one.goto(url)
+    expect(await one.title()).toBe('insecure')
+    expect(await failure(other.goto(url))).toContain('ERR_CERT')
+    const popup = new Promise<any>((resolve) => one.once('popup', resolve))
+    await one.evaluate(`void open('${url}')`)
+    await expect.poll(async () => (await popup).title()).toBe('insecure')
+    await Promise.all([careless.close(), careful.close()])
+    insecure.closeAllConnections()
+    insecure.close()
+  })
+
+  it('a list of permissions is granted but for the clipboard, and the page is told', async () => {
+    const { browser, page } = await noteOf(shared)
+    const told: string[] = []
+    page.on('console', (message) => told.push(message.text()))
+    await page.context().grantPermissions(['geolocation', 'clipboard-read'])
+    const state = (name: string): Promise<unknown> =>
+      page.evaluate(`navigator.permissions.query({ name: '${name}' }).then(({ state }) => state)`)
+    expect(await state('geolocation')).toBe('granted')
+    expect(await state('clipboard-read')).not.toBe('granted')
+    await expect.poll(() => told).toEqual([expect.stringContaining('did not grant clipboard')])
+    await browser.close()
+  })
 })
+
+/** A certificate that nobody has signed but itself. */
+async function selfSigned(): Promise<{ key: Buffer; cert: Buffer }> {
+  const folder = await mkdtemp(join(tmpdir(), 'holdfast-certificate-'))
+  const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
+  const files = ['-nodes', '-keyout', key, '-out', cert]
+  execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-subj', '/CN=a', ...files], {
+    stdio: 'ignore',
+  })
+  const made = { key: await readFile(key), cert: await readFile(cert) }
+  await rm(folder, { recursive: true })
+  return made
+}

@@ -3,14 +3,16 @@ import CDP from 'chrome-remote-interface'
 import { chromium } from 'playwright-core'
 import puppeteer from 'puppeteer-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Diagnostic } from '../../src/core/index.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 
 let server: CdpServer
 let site: Site
+const diagnostics: Diagnostic[] = []
 
 beforeAll(async () => {
   site = await new Site().start()
-  server = await serveCdp()
+  server = await serveCdp({ onDiagnostic: (diagnostic) => diagnostics.push(diagnostic) })
 })
 afterAll(async () => {
   await server.close()
@@ -66,6 +68,27 @@ describe('chrome-remote-interface', () => {
     await CDP.Close({ port, id: page.id })
     expect((await CDP.Version({ port }))['Browser']).toMatch(/Chrome/)
     expect((await CDP.Protocol({ port })).domains.length).toBeGreaterThan(20)
+  })
+})
+
+describe('clients of one port', () => {
+  it('share a session and its tabs, and the operator is told', async () => {
+    const port = await server.server.listenCdp('chromium', 0)
+    const browserURL = `http://127.0.0.1:${port}`
+    const shared = (): readonly Diagnostic[] =>
+      diagnostics.filter(({ code }) => code === 'browser_shared')
+    const one = await puppeteer.connect({ browserURL })
+    const page = await one.newPage()
+    await page.goto(`${site.url}/tab`)
+    const apart = await chromium.connectOverCDP(`${browserURL}?key=apart`)
+    expect(shared()).toEqual([])
+    const other = await puppeteer.connect({ browserURL })
+    const urls = (await other.pages()).map((each) => each.url())
+    expect(urls).toContain(`${site.url}/tab`)
+    const facts = { browser: 'chromium', key: 'shared', clients: 2 }
+    expect(shared()).toMatchObject([{ level: 'warn', facts }])
+    await page.close()
+    await Promise.all([one.disconnect(), other.disconnect(), apart.close()])
   })
 })
 

@@ -2,6 +2,7 @@
  * One client of a browser: the sessions it has, and the commands it sends in them. What it is sent
  * goes to its outlet, a socket or whatever stands for one.
  */
+import { applyIgnored } from './certificates.ts'
 import { FAULTS, isRefusal, readCommand, type Command } from './command.ts'
 import type { Host } from './host.ts'
 import { textOf } from './link.ts'
@@ -42,6 +43,8 @@ export class Client {
   readonly root: Session
   readonly onBrowserClose: () => void
   readonly onLoss: () => void
+  /** It wants no certificate of its pages checked. */
+  ignoresCertificateErrors = false
   /** Commands that wait for their reply. */
   pending = 0
   /** Of the way up to the browser. */
@@ -154,7 +157,13 @@ export class Client {
   openSession(options: Omit<SessionOptions, 'client'>): Session {
     const session = new Session({ ...options, client: this })
     this.#sessions.set(session.name, session)
+    applyIgnored(session)
     return session
+  }
+
+  /** All of its sessions, with that of its connection. */
+  sessions(): readonly Session[] {
+    return [this.root, ...this.#sessions.values()]
   }
 
   sessionEnded(session: Session): void {
@@ -163,14 +172,22 @@ export class Client {
 
   /** An event for all of its sessions with a target. */
   emitFor(target: string, method: string, params: object): void {
-    for (const session of [this.root, ...this.#sessions.values()]) {
+    for (const session of this.sessions()) {
       if (session.target === target) session.emit(method, params)
+    }
+  }
+
+  /** Told in each of its pages: clients show it as what the page says. */
+  warn(text: string): void {
+    const entry = { source: 'other', level: 'warning', text, timestamp: this.host.clock.now() }
+    for (const session of this.sessions()) {
+      if (session.target !== null) session.emit('Log.entryAdded', { entry })
     }
   }
 
   /** Nobody is there to say go. */
   actForAbsent(): void {
-    for (const session of [this.root, ...this.#sessions.values()]) session.blocked.release()
+    for (const session of this.sessions()) session.blocked.release()
   }
 
   /** Its sessions are over, but what it has made stays for now. */

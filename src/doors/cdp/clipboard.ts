@@ -7,6 +7,7 @@ import type { Params } from './command.ts'
 import type { Request, Rule } from './request.ts'
 
 const WHY = 'the clipboard'
+const COMMON_TO_ALL = `${WHY} of a browser is common to all of its clients; see --own-browsers`
 
 /** Bits of `modifiers`, and keys as Windows counts them: what the browser goes by. */
 const [CONTROL, META, SHIFT] = [2, 4, 8]
@@ -34,20 +35,32 @@ function letsRead({ permission, setting }: Params): boolean {
   return name === 'clipboard-read' || name === 'display-capture'
 }
 
+/** Grants what of a list may be granted; what may not is told, or refused if it is all there is. */
+function grantList(inContext: Rule): Rule {
+  return (request) => {
+    const { permissions } = request.params
+    const asked: readonly unknown[] = Array.isArray(permissions) ? permissions : []
+    const refused = asked.filter((type) => GRANTS_MORE.has(type))
+    if (refused.length === 0) return inContext(request)
+    if (refused.length === asked.length) return request.denyCommon(WHY)
+    const text = `Holdfast did not grant ${refused.join(', ')}: ${COMMON_TO_ALL}`
+    request.session.client.warn(text)
+    inContext(request.with({ permissions: asked.filter((type) => !GRANTS_MORE.has(type)) }))
+  }
+}
+
 function unless(isReading: (params: Params) => boolean, otherwise: Rule): Rule {
   return (request: Request) => {
-    if (isReading(request.params) && !request.isAlone) return request.denyCommon(WHY)
+    if (isReading(request.params)) return request.denyCommon(WHY)
     otherwise(request)
   }
 }
 
 /** The rules of the commands by which it could be read; `inContext` is that of permissions. */
 export function clipboardRules(inContext: Rule): Readonly<Record<string, Rule>> {
-  const grants = ({ permissions }: Params): boolean =>
-    Array.isArray(permissions) && permissions.some((type) => GRANTS_MORE.has(type))
   return {
     'Input.dispatchKeyEvent': unless(isPaste, (request) => request.pass()),
-    'Browser.grantPermissions': unless(grants, inContext),
+    'Browser.grantPermissions': grantList(inContext),
     'Browser.setPermission': unless(letsRead, inContext),
   }
 }

@@ -78,6 +78,12 @@ export class CdpDoor {
     return id
   }
 
+  /** Every session has one of its own. */
+  isOwn(name: string): boolean {
+    const spec = this.#pool.spec(name)
+    return 'own' in spec && spec.own === true
+  }
+
   /** What a browser says of itself; asked once. */
   async version(name: string): Promise<Params> {
     const known = this.#versions.get(name)
@@ -86,15 +92,13 @@ export class CdpDoor {
     const version = await host.link.command('Browser.getVersion')
     this.#versions.set(name, version)
     // Where every session has a browser of its own, nobody needs this one any more.
-    const spec = this.#pool.spec(name)
-    if ('own' in spec && spec.own === true) host.stop()
+    if (this.isOwn(name)) host.stop()
     return version
   }
 
   /** The browser of a session, which is started if need be; most share one. */
   host(name: string, session: string | null): Promise<Host> {
-    const spec = this.#pool.spec(name)
-    const isOwn = 'own' in spec && spec.own === true && session !== null
+    const isOwn = this.isOwn(name) && session !== null
     const place = isOwn ? `${name} ${session}` : name
     const known = this.#hosts.get(place)
     if (known !== undefined) return known
@@ -208,9 +212,8 @@ export class CdpDoor {
     try {
       // Before anything is made: if the session cannot be read, nothing of it stays behind.
       const { seq } = await session.state()
-      const { browserContextId } = await host.link.command('Target.createBrowserContext')
       const { limits } = this
-      const tenant = new Tenant({ host, session, home: String(browserContextId), limits })
+      const tenant = new Tenant({ host, session, home: await homeOf(host), limits })
       host.tenants.add(tenant)
       void this.#follow(tenant, seq)
       return tenant
@@ -416,4 +419,12 @@ async function attach({ host }: Tenant, targetId: string | null): Promise<string
       ? await host.link.command('Target.attachToBrowserTarget')
       : await host.link.command('Target.attachToTarget', { targetId, flatten: true })
   return String(sessionId)
+}
+
+/** The context that a session's clients take for the default: in a browser of its own it is. */
+async function homeOf({ link, isOwn }: Host): Promise<string> {
+  const { defaultBrowserContextId } = isOwn ? await link.command('Target.getBrowserContexts') : {}
+  if (typeof defaultBrowserContextId === 'string') return defaultBrowserContextId
+  const { browserContextId } = await link.command('Target.createBrowserContext')
+  return String(browserContextId)
 }

@@ -6,7 +6,7 @@ import type { Address, CallerAddress } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
 import { isInternalUrl } from './request.ts'
 import type { TargetInfo } from './targets.ts'
-import { FULL, type Tenant } from './tenant.ts'
+import type { Tenant } from './tenant.ts'
 
 type Handler = (door: CdpDoor, exchange: Exchange, address: CallerAddress) => Promise<void> | void
 
@@ -76,7 +76,7 @@ async function sendVersion(door: CdpDoor, exchange: Exchange, address: Address):
 
 async function sendList(door: CdpDoor, exchange: Exchange, address: CallerAddress): Promise<void> {
   const tenant = await tenantOf(door, address)
-  await tenant.haveFirstPage(() => newPage(tenant, 'about:blank'))
+  await tenant.haveFirstPage()
   exchange.reply(
     200,
     tenant.pages().map((info) => describe(exchange, address, info)),
@@ -90,20 +90,13 @@ async function openPage(door: CdpDoor, exchange: Exchange, address: CallerAddres
     return exchange.send(405, 'text/html', text, ['Allow', 'PUT'])
   }
   const url = decodedUrl(address.rest)
-  if (isInternalUrl(url)) throw new HoldfastError('forbidden', 'the page is the browser’s own')
+  if (isInternalUrl(url) && !door.isOwn(address.browser)) {
+    throw new HoldfastError('forbidden', 'the page is the browser’s own: see --own-browsers')
+  }
   const tenant = await tenantOf(door, address)
-  const id = await newPage(tenant, url)
+  const id = await tenant.newPage(url)
   const blank = { targetId: id, type: 'page', title: '', url }
   exchange.reply(200, describe(exchange, address, tenant.target(id) ?? blank))
-}
-
-function newPage(tenant: Tenant, url: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    tenant.openPage({ url, browserContextId: tenant.home }, ({ result, error }) => {
-      if (error === undefined) return resolve(String(result?.['targetId']))
-      reject(new HoldfastError(error === FULL.pages ? 'too_many' : 'browser_gone', error.message))
-    })
-  })
 }
 
 function decodedUrl(rest: string): string {

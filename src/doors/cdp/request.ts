@@ -14,6 +14,12 @@ export class Request {
     this.command = command
   }
 
+  /** The same command, with some of its parameters replaced. */
+  with(changes: Params): Request {
+    const params = { ...this.params, ...changes }
+    return new Request(this.session, { ...this.command, params, raw: null, isVast: false })
+  }
+
   get params(): Params {
     return this.command.params ?? {}
   }
@@ -63,9 +69,13 @@ export class Request {
     this.refuse({ code: -32000, message: `${this.command.method} is not allowed here: ${why}` })
   }
 
+  denyInternal(): void {
+    this.deny("the page is the browser's own, for all of its clients; see --own-browsers")
+  }
+
   /** For what all clients of a browser have in common. */
-  denyCommon(what: string): void {
-    this.deny(`${what} of a browser is common to all of its clients; see --own-browsers`)
+  denyCommon(what: string, wayOut = ''): void {
+    this.deny(`${what} of a browser is common to all of its clients; ${wayOut}see --own-browsers`)
   }
 }
 

@@ -1,15 +1,18 @@
 /**
- * What a client may ask of a browser that it has not for itself alone. Most commands are about one
- * page and pass unread. Those about the browser, its contexts, windows and other targets are listed
- * here: what is not listed in these domains is not there.
+ * What a client may ask of a browser. In a browser of its own that is everything, but that sessions
+ * and targets go by the door's names (OWN_RULES). In a shared one most commands are about one page
+ * and pass unread; those that reach further are listed (SHARED_RULES, COMMON), and what is not
+ * listed in these domains is refused, with the reason and the way out.
  */
 import { clipboardRules } from './clipboard.ts'
+import { ignoreCertificateErrors } from './certificates.ts'
 import { FAULTS, type Command } from './command.ts'
 import { isInternalUrl, Request, type Rule } from './request.ts'
 import type { Session } from './session.ts'
 import { TARGET_RULES } from './target-rules.ts'
 
 const pass: Rule = (request) => request.pass()
+const notFound: Rule = (request) => request.notFound()
 
 /** Its context must be the session's own; without one it is the session's home. */
 const inContext: Rule = (request) => {
@@ -50,16 +53,24 @@ const closeBrowser: Rule = (request) => {
 }
 
 const navigate: Rule = (request) => {
-  if (isInternalUrl(request.params['url'])) return request.deny("the page is the browser's own")
+  if (isInternalUrl(request.params['url'])) return request.denyInternal()
   request.pass()
 }
 
-/** For whoever has the browser alone: others would notice. */
-function alone(what: string): Rule {
-  return (request) => (request.isAlone ? request.pass() : request.denyCommon(what))
+const IN_A_PAGE = 'send it in the session of a page, or '
+
+/** Refused where others would notice. */
+function common(what: string, wayOut = ''): Rule {
+  return (request) => request.denyCommon(what, wayOut)
 }
 
-const RULES: Readonly<Record<string, Rule>> = {
+/** What keeps the door's own books; the rest of a browser that a client has alone is its own. */
+const OWN_RULES: Readonly<Record<string, Rule>> = {
+  ...TARGET_RULES,
+  'Browser.close': closeBrowser,
+}
+
+const SHARED_RULES: Readonly<Record<string, Rule>> = {
   ...TARGET_RULES,
   ...clipboardRules(inContext),
   'Browser.getVersion': pass,
@@ -74,57 +85,69 @@ const RULES: Readonly<Record<string, Rule>> = {
   'Storage.getCookies': inOwnContext,
   'Storage.setCookies': inOwnContext,
   'Storage.clearCookies': inOwnContext,
-  'Emulation.addScreen': alone('the screen'),
-  'Emulation.updateScreen': alone('the screen'),
-  'Emulation.removeScreen': alone('the screen'),
-  'Emulation.setPrimaryScreen': alone('the screen'),
-  'Memory.simulatePressureNotification': alone('the memory'),
-  'Memory.setPressureNotificationsSuppressed': alone('the memory'),
-  'Memory.getBrowserSamplingProfile': alone('the memory'),
+  'Security.setIgnoreCertificateErrors': ignoreCertificateErrors,
+  'Target.exposeDevToolsProtocol': common('what a page could reach by the protocol'),
+  'Target.setRemoteLocations': common('the list of remote browsers'),
+  'Target.openDevTools': common('the window of the developer tools'),
+  'Emulation.getScreenInfos': pass,
+  'Emulation.addScreen': common('the screen'),
+  'Emulation.updateScreen': common('the screen'),
+  'Emulation.removeScreen': common('the screen'),
+  'Emulation.setPrimaryScreen': common('the screen'),
+  'Memory.simulatePressureNotification': common('the memory'),
+  'Memory.setPressureNotificationsSuppressed': common('the memory'),
+  'Memory.getBrowserSamplingProfile': common('the memory'),
   'Page.navigate': navigate,
 }
 
-/** Domains that reach beyond the page they are asked of, and what they are about. */
-const COMMON: Readonly<Record<string, string>> = {
-  Browser: 'the process',
-  SystemInfo: 'the process',
-  Tracing: 'a trace',
-  BluetoothEmulation: 'the Bluetooth adapter',
-  SmartCardEmulation: 'the smart card reader',
+/** Domains of which the rest reaches beyond a page, and what they are about. */
+const COMMON: Readonly<Record<string, Rule>> = {
+  Browser: common('the process'),
+  SystemInfo: common('the process'),
+  Tracing: common('a trace'),
+  BluetoothEmulation: common('the Bluetooth adapter'),
+  SmartCardEmulation: common('the smart card reader'),
+  Tethering: common('a port'),
+  Extensions: common('an extension'),
+  PWA: common('an installed app'),
+  Cast: common('a cast device'),
 }
 
-/** Domains that reach beyond the browser, and what of a guarded one is not listed. */
-const GUARDED: ReadonlySet<string> = new Set(['Target', 'Tethering', 'Extensions', 'PWA', 'Cast'])
+/** What is common when the browser itself is asked for it; of a page it is the page's own. */
+const COMMON_OF_BROWSER: Readonly<Record<string, Rule>> = {
+  Fetch: common('the network', IN_A_PAGE),
+  Security: common('the certificate policy', IN_A_PAGE),
+  Emulation: common('what is emulated', IN_A_PAGE),
+  Memory: common('the memory'),
+  Storage: common('the storage', IN_A_PAGE),
+}
 
 /** What else the browser itself may be asked. */
-const OF_BROWSER: ReadonlySet<string> = new Set(['IO', 'Schema'])
-
-/** And by whoever has it alone. */
-const OF_OWN_BROWSER: ReadonlySet<string> = new Set(['Security', 'Emulation', 'Memory'])
+const OF_BROWSER: ReadonlySet<string> = new Set(['IO', 'Schema', 'Runtime'])
 
 /** Does what the command asks, as far as its client may. */
 export function obey(session: Session, command: Command): void {
-  const { method } = command
   const request = new Request(session, command)
-  const domain = method.slice(0, method.indexOf('.'))
-  const rule = ruleOf(RULES, method) ?? ruleOf(COMMON_RULES, domain)
-  if (rule !== undefined) return rule(request)
-  if (GUARDED.has(domain)) return request.notFound()
-  if (session.isBrowser && !mayAskBrowser(request, domain)) return request.notFound()
-  if (domain === 'Storage' && command.params?.['browserContextId'] !== undefined) {
-    return inContext(request)
-  }
-  session.forward(command)
+  const rule = request.isAlone ? ruleOf(OWN_RULES, command.method) : sharedRule(request)
+  if (rule === undefined) session.forward(command)
+  else rule(request)
 }
 
-const COMMON_RULES: Readonly<Record<string, Rule>> = Object.fromEntries(
-  Object.entries(COMMON).map(([domain, what]) => [domain, alone(what)]),
-)
+function sharedRule({ session, command }: Request): Rule | undefined {
+  const { method } = command
+  const domain = method.slice(0, method.indexOf('.'))
+  const rule = ruleOf(SHARED_RULES, method) ?? ruleOf(COMMON, domain)
+  if (rule !== undefined) return rule
+  if (domain === 'Target') return notFound
+  if (session.isBrowser) return OF_BROWSER.has(domain) ? undefined : refusalOf(domain)
+  const hasContext = domain === 'Storage' && command.params?.['browserContextId'] !== undefined
+  return hasContext ? inContext : undefined
+}
+
+function refusalOf(domain: string): Rule {
+  return ruleOf(COMMON_OF_BROWSER, domain) ?? notFound
+}
 
 function ruleOf(rules: Readonly<Record<string, Rule>>, name: string): Rule | undefined {
   return Object.hasOwn(rules, name) ? rules[name] : undefined
-}
-
-function mayAskBrowser({ isAlone }: Request, domain: string): boolean {
-  return OF_BROWSER.has(domain) || (isAlone && OF_OWN_BROWSER.has(domain))
 }

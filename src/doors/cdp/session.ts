@@ -86,8 +86,8 @@ export class Session implements Correspondent {
   pass(message: Buffer, method = ''): void {
     if (this.#isOver) return
     if (this.client.mayReturn && Blocked.concerns(method)) this.blocked.note(method, message)
-    if (Downloads.concerns(method)) {
-      const { host, tenant } = this.client
+    const { host, tenant } = this.client
+    if (Downloads.concerns(method) && !host.isOwn) {
       return host.downloads.route(tenant, message, () => this.pass(message))
     }
     if (!this.isNested) return this.client.deliver(message)

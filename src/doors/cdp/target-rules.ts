@@ -116,7 +116,7 @@ const createTarget: Rule = (request) => {
   const { params, tenant } = request
   const { browserContextId = tenant.home, url } = params
   if (!tenant.hasContext(browserContextId)) return request.refuse(FAULTS.context)
-  if (isInternalUrl(url)) return request.deny("the page is the browser's own")
+  if (!request.isAlone && isInternalUrl(url)) return request.denyInternal()
   tenant.openPage({ ...params, browserContextId }, (reply) => request.answer(reply))
 }
 

@@ -3,7 +3,7 @@
  * the browser's default, the contexts they make, and the pages in them. Nothing else of the browser
  * exists for its clients.
  */
-import type { SessionHandle } from '../../core/index.ts'
+import { HoldfastError, type SessionHandle } from '../../core/index.ts'
 import type { Client } from './client.ts'
 import { FAULTS, type Params } from './command.ts'
 import type { Host } from './host.ts'
@@ -17,6 +17,9 @@ import { Windows } from './windows.ts'
 
 /** Pages of the browser's own, which could do what no page may. */
 const HIDDEN_TYPES: ReadonlySet<string> = new Set(['browser', 'browser_ui'])
+
+/** Targets that are no pages, nor in one. */
+const UNLISTED_TYPES: ReadonlySet<string> = new Set([...HIDDEN_TYPES, 'tab'])
 
 export const FULL = {
   pages: { code: -32000, message: 'there are too many pages' },
@@ -74,6 +77,7 @@ export class Tenant {
 
   owns({ targetId, browserContextId, type, url }: TargetInfo): boolean {
     if (this.host.targets.isUnwanted(targetId)) return false
+    if (this.host.isOwn) return type !== 'browser'
     // A tab of the browser's own, whose page is hidden: who waits for that would wait for ever.
     if (type === 'tab' && isInternalUrl(url)) return false
     return this.hasContext(browserContextId) && !HIDDEN_TYPES.has(type)
@@ -89,7 +93,7 @@ export class Tenant {
   pages(): readonly TargetInfo[] {
     return this.host.targets
       .all()
-      .filter((info) => this.owns(info) && info.type !== 'tab')
+      .filter((info) => this.owns(info) && !UNLISTED_TYPES.has(info.type))
       .reverse()
   }
 
@@ -146,15 +150,25 @@ export class Tenant {
     return JSON.stringify(params).length > this.limits.makingCharsMax
   }
 
-  /** Like Chrome, which always has a page: whoever looks first at an empty session opens one. */
-  async haveFirstPage(open: () => Promise<unknown>): Promise<void> {
+  /** As Chrome has it: a fresh session has a page, and so has one whose pages are asked for. */
+  async haveFirstPage(): Promise<void> {
     if (this.pages().length > 0) return
-    this.#firstPage ??= open().then(() => undefined)
+    this.#firstPage ??= this.newPage('about:blank').then(() => undefined)
     try {
       await this.#firstPage
     } finally {
       this.#firstPage = null
     }
+  }
+
+  /** Opens a page for the door itself. Resolves with its id. */
+  newPage(url: string): Promise<string> {
+    return new Promise((resolve, reject) => {
+      this.openPage({ url, browserContextId: this.home }, ({ result, error }) => {
+        if (error === undefined) return resolve(String(result?.['targetId']))
+        reject(new HoldfastError(error === FULL.pages ? 'too_many' : 'browser_gone', error.message))
+      })
+    })
   }
 
   /** Places that are taken, for one who comes: a vacant one is free for who cannot return. */
@@ -198,6 +212,8 @@ export class Tenant {
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
     for (const pace of [this.#opening, this.#clearing]) pace.refuseWaiting(OVER)
+    // A browser of its own ends with it.
+    if (this.host.isOwn) return
     for (const context of this.contexts) this.dispose(context)
   }
 
