@@ -30,6 +30,10 @@ export type HeldState = 'connecting' | 'live' | 'lost' | 'over'
 export type HeldConnectionOptions = HeldOptions & {
   /** What of the browser it is for: `/page/ID`; nothing is the browser itself. */
   readonly below?: string
+  /**
+   * Told when the state changes: `connecting`, `live`; after a loss `lost` with the reason,
+   * `connecting`, `live`; at the end `over` with the reason.
+   */
   readonly onState?: (state: HeldState, reason: string | null) => void
 }
 
@@ -65,6 +69,7 @@ export class HeldConnection {
   #lostAt = 0
   #retries = 0
   #over: HeldError | null = null
+  #told: HeldState | null = null
   #opened: { resolve: () => void; reject: (error: Error) => void } | null = null
   onMessage: ((message: string) => void) | null = null
   onClosed: ((error: HeldError) => void) | null = null
@@ -138,7 +143,7 @@ export class HeldConnection {
     this.#isGreeted = false
     const socket = this.#newSocket()
     this.#socket = socket
-    this.#state(this.#welcome === null ? 'connecting' : 'lost', null)
+    this.#state('connecting', null)
     socket.on('open', () => this.#hello(socket))
     socket.on('message', (data: Buffer) => this.#receive(socket, data.toString()))
     socket.on('unexpected-response', (_, { statusCode = 0 }) => {
@@ -265,7 +270,7 @@ export class HeldConnection {
     if (isFinal || isLate || welcome.token === null) {
       return this.#end(new HeldError('connection_lost', reason), 1000)
     }
-    this.#state('lost', reason)
+    if (this.#told !== 'connecting') this.#state('lost', reason)
     const wait = Math.min(RETRY_MS.longest, RETRY_MS.first * 2 ** this.#retries)
     this.#retries += 1
     this.#retryTimer = setTimeout(() => this.#connect(), wait * (0.5 + Math.random() / 2))
@@ -283,7 +288,10 @@ export class HeldConnection {
     this.onClosed?.(error)
   }
 
+  /** Told when it changes: attempts that fail are all of them one `connecting`. */
   #state(state: HeldState, reason: string | null): void {
+    if (this.#told === state) return
+    this.#told = state
     this.#options.onState?.(state, reason)
   }
 }

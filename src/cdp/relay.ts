@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
-import { HeldConnection, type HeldConnectionOptions } from './connection.ts'
+import { HeldConnection, type HeldState } from './connection.ts'
 
 export type RelayOptions = {
   /** `http://HOST/cdp/NAME` */
@@ -17,7 +17,8 @@ export type RelayOptions = {
   readonly token?: string
   /** All clients of the relay share the session of this key; without one it is a fresh one. */
   readonly key?: string
-  readonly onState?: HeldConnectionOptions['onState']
+  /** As that of a connection; each has a number of its own. */
+  readonly onState?: (state: HeldState, reason: string | null, connection: number) => void
 }
 
 export type Relay = { readonly port: number; readonly close: () => Promise<void> }
@@ -44,6 +45,7 @@ class RelayServer {
   /** Null: as long as the server says. */
   readonly #ttlMs: number | null
   readonly #connections = new Set<HeldConnection>()
+  #dialled = 0
   /** There may be a session, and it is nobody else's. */
   #hasOwnSession = false
   readonly #sockets = new WebSocketServer({
@@ -156,11 +158,13 @@ class RelayServer {
   #dial(page?: string): Promise<HeldConnection> {
     const { remote, token, onState } = this.#options
     this.#hasOwnSession = this.#ttlMs !== null
+    this.#dialled += 1
+    const number = this.#dialled
     return HeldConnection.open(remote, {
       key: this.#key,
       ...(this.#ttlMs === null ? {} : { ttlMs: this.#ttlMs }),
       ...(token === undefined ? {} : { token }),
-      ...(onState === undefined ? {} : { onState }),
+      onState: (state, reason) => onState?.(state, reason, number),
       ...(page === undefined ? {} : { below: `/${page}` }),
     })
   }

@@ -1,5 +1,5 @@
 /** `holdfast cdp`: a local port that leads to a browser behind Holdfast, and comes back. */
-import { startRelay, type HeldState } from '../cdp/index.ts'
+import { startRelay, type RelayOptions } from '../cdp/index.ts'
 import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
 import { say } from './log.ts'
 
@@ -34,7 +34,7 @@ async function relay(values: Values, words: readonly string[]): Promise<number> 
     port,
     ...(key === null ? {} : { key }),
     ...(token === undefined ? {} : { token }),
-    onState: tell,
+    onState: stateTeller(),
   })
   say(`listening on http://127.0.0.1:${listening}`)
   await new Promise<void>((resolve) => {
@@ -45,9 +45,20 @@ async function relay(values: Values, words: readonly string[]): Promise<number> 
   return 0
 }
 
-function tell(state: HeldState, reason: string | null): void {
-  if (state === 'lost' && reason !== null) say(`the connection is lost: ${reason}`)
-  if (state === 'over') say(`a connection is over: ${reason}`)
+/** Says of each connection that it is lost, that it is back, and that it is over. */
+function stateTeller(): NonNullable<RelayOptions['onState']> {
+  const lost = new Set<number>()
+  return (state, reason, connection) => {
+    if (state === 'lost') {
+      lost.add(connection)
+      say(`connection ${connection} is lost: ${reason}`)
+    }
+    if (state === 'live' && lost.delete(connection)) say(`connection ${connection} is back`)
+    if (state === 'over') {
+      lost.delete(connection)
+      say(`connection ${connection} is over: ${reason}`)
+    }
+  }
 }
 
 function isAddress(text: string): boolean {

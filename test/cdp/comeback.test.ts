@@ -12,6 +12,7 @@ import {
 } from '../../src/cdp/index.ts'
 import { writeHeldFrame } from '../../src/wire/held.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
+import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 import { RawHeld } from '../support/raw-held.ts'
@@ -256,5 +257,42 @@ describe('the relay', () => {
     })
     expect(await page.closed).toBe(1006)
     await relay.close()
+  })
+})
+
+describe('the state of a connection', () => {
+  it('is told when it changes: lost once, with the reason, then connecting and live', async () => {
+    const told: [string, string | null][] = []
+    const onState = (state: string, reason: string | null): void => void told.push([state, reason])
+    const connection = await HeldConnection.open(server.url, { onState })
+    for (let n = 0; n < 2; n += 1) {
+      connection.drop()
+      await expect.poll(() => told.filter(([state]) => state === 'live')).toHaveLength(n + 2)
+    }
+    connection.close()
+    const again: [string, string | null][] = [
+      ['lost', 'the connection was lost'],
+      ['connecting', null],
+      ['live', null],
+    ]
+    const first = again.slice(1)
+    expect(told).toEqual([...first, ...again, ...again, ['over', 'closed by this client']])
+  })
+
+  it('is told of each connection of a relay', async () => {
+    const proxy = new CuttingProxy(server.server.port)
+    const remote = `${await proxy.listen()}/cdp/chromium`
+    const told: [string, number][] = []
+    const onState = (state: string, _: string | null, connection: number): void =>
+      void told.push([state, connection])
+    const relay = await startRelay({ remote, port: 0, onState })
+    const client = await RawCdp.open(`ws://127.0.0.1:${relay.port}/devtools/browser/any`)
+    proxy.lose = 1
+    expect((await client.send('Browser.getVersion')).product).toMatch(/Chrome/)
+    await expect
+      .poll(() => told)
+      .toEqual(['connecting', 'live', 'lost', 'connecting', 'live'].map((state) => [state, 1]))
+    await relay.close()
+    await proxy.close()
   })
 })
