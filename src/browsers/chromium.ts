@@ -1,10 +1,11 @@
 /** Starting Chromium: over a pipe, with a profile of its own that goes with it. */
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { HoldfastError } from '../core/index.ts'
+import { startProcess } from '../runners/start.ts'
 import { groupMemory } from '../runners/stragglers.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import type { BrowserLimits } from './limits.ts'
@@ -57,7 +58,8 @@ export async function startChromium(
     const child = await spawned(program, flags)
     return new ChromiumProcess({ child, profile }, events, limits)
   } catch (error) {
-    await rm(profile, { recursive: true, force: true })
+    // Why it did not start counts, not that its folder stays.
+    await rm(profile, { recursive: true, force: true }).catch(() => undefined)
     throw error
   }
 }
@@ -69,20 +71,22 @@ function sandboxFlags(): readonly string[] {
 
 async function spawned(program: string, flags: readonly string[]): Promise<ChildProcess> {
   const names = program === 'chromium' ? PROGRAMS : [program]
-  let problem: Error | null = null
+  let problem: NodeJS.ErrnoException | null = null
   for (const name of names) {
-    const child = spawn(name, flags, {
+    const child = startProcess(name, flags, {
       // A group of its own: the browser's many processes end together.
       detached: process.platform !== 'win32',
       stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
     })
-    problem = await new Promise<Error | null>((resolve) => {
+    problem = await new Promise<NodeJS.ErrnoException | null>((resolve) => {
       child.once('spawn', () => resolve(null))
-      child.once('error', resolve)
+      child.on('error', resolve)
     })
     if (problem === null) return child
   }
-  throw new HoldfastError('browser_gone', `${program} cannot be started: ${problem?.message}`)
+  // Clients are told: no path of this machine.
+  const why = problem?.code === 'EMFILE' ? 'no file descriptors are left' : problem?.code
+  throw new HoldfastError('browser_gone', `${basename(program)} cannot be started: ${why}`)
 }
 
 class ChromiumProcess implements BrowserConnection {
@@ -111,6 +115,8 @@ class ChromiumProcess implements BrowserConnection {
       },
       limits,
     )
+    // That it can no longer be read: the end of the browser is what is told.
+    child.stderr?.on('error', () => undefined)
     child.stderr?.on('data', (text: Buffer) => {
       this.#lastWords = (this.#lastWords + text.toString()).slice(-limits.lastWordsChars)
     })

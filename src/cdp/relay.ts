@@ -69,7 +69,8 @@ class RelayServer {
       void this.#connect(request, { stream, head })
     })
     await new Promise<void>((resolve, reject) => {
-      server.once('error', reject)
+      // Later ones too: a connection that cannot be taken, for example without descriptors.
+      server.on('error', reject)
       server.listen({ port, host: '127.0.0.1' }, resolve)
     })
     return {

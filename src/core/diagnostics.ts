@@ -4,6 +4,7 @@
  * `docs/reference/diagnostics.md` is checked against this table.
  */
 export const DIAGNOSTICS = {
+  accept_failed: 'error',
   agent_ended: 'info',
   agent_started: 'info',
   browser_ended: 'info',
@@ -14,6 +15,7 @@ export const DIAGNOSTICS = {
   closed: 'debug',
   commit_slow: 'warn',
   crashed: 'error',
+  descriptors_low: 'warn',
   draining: 'info',
   forward_failed: 'warn',
   lease_lost: 'error',

@@ -3,11 +3,12 @@
  * kept and bounded, and an end that always comes: asked for with SIGTERM, then with SIGKILL. A
  * guard sees to it that it does not outlive this process, however that ends.
  */
-import { spawn, type ChildProcessByStdio } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { basename } from 'node:path'
-import type { Readable, Writable } from 'node:stream'
+import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
 import { guard } from './guard.ts'
+import { startProcess } from './start.ts'
 import { killFamily, markedFor } from './stragglers.ts'
 
 export type ChildOptions = {
@@ -42,7 +43,8 @@ export class Child {
   readonly stdout: Readable
   /** Resolves when the process is gone and its output is read; never rejects. */
   readonly ended: Promise<ChildEnd>
-  readonly #process: ChildProcessByStdio<Writable, Readable, Readable>
+  readonly #process: ChildProcess
+  readonly #errors: Readable
   readonly #diagnose: Diagnose
   #stderr = ''
   /** Whether it was told to end while it ran. */
@@ -54,7 +56,7 @@ export class Child {
     this.command = command
     this.#diagnose = diagnose
     this.mark = marked.mark
-    this.#process = spawn(command, [...args], {
+    this.#process = startProcess(command, [...args], {
       ...(cwd === undefined ? {} : { cwd }),
       env: marked.env,
       stdio: ['pipe', 'pipe', 'pipe'],
@@ -62,13 +64,19 @@ export class Child {
       detached: hasGroups,
       windowsHide: true,
     })
-    this.stdin = this.#process.stdin
-    this.stdout = this.#process.stdout
-    // Writing to a child that has ended: its end is what is told.
-    this.stdin.on('error', () => undefined)
-    this.#process.stderr.setEncoding('utf8').on('data', (text: string) => this.#keep(text))
-    if (this.#process.pid !== undefined && hasGroups) guard.watch(this.#process.pid)
+    // First of all: that it could not be started is an event too.
     this.ended = new Promise((resolve) => this.#whenEnded(resolve))
+    const { stdin, stdout, stderr, pid } = this.#process
+    // Without descriptors left it has no pipes.
+    this.stdin = stdin ?? new PassThrough()
+    this.stdout = stdout ?? new PassThrough().end()
+    this.#errors = stderr ?? new PassThrough().end()
+    for (const stream of [this.stdin, this.stdout, this.#errors]) {
+      // A pipe that breaks, or writing to a child that has ended: its end is what is told.
+      stream.on('error', () => undefined)
+    }
+    this.#errors.setEncoding('utf8').on('data', (text: string) => this.#keep(text))
+    if (pid !== undefined && hasGroups) guard.watch(pid)
     this.#tellStarted()
   }
 
@@ -106,7 +114,7 @@ export class Child {
     this.#signal('SIGKILL')
     // What has left the group may still hold the pipes: nobody waits for that.
     this.stdout.destroy()
-    this.#process.stderr.destroy()
+    this.#errors.destroy()
   }
 
   #signal(signal: NodeJS.Signals): void {
@@ -152,7 +160,7 @@ export class Child {
       this.#tellEnded(end)
       void this.#clear().finally(() => resolve(end))
     }
-    this.#process.once('error', (error) => {
+    this.#process.on('error', (error) => {
       if (this.#process.pid === undefined) end({ code: null, signal: null, error })
     })
     // Its descendants may hold the pipes open: once it has exited they get no longer than this.
@@ -222,6 +230,8 @@ function matches(allowed: string, name: string): boolean {
 /** An end in words: `exited with code 1`, `was killed by SIGKILL`, `could not be started: …`. */
 export function describeEnd({ code, signal, error }: ChildEnd): string {
   if (error?.code === 'ENOENT') return 'could not be started: there is no such program or folder'
-  if (error !== null) return `could not be started: ${error.message}`
+  if (error?.code === 'EMFILE') return 'could not be started: no file descriptors are left'
+  // Its message has the program's path, and clients are told this too.
+  if (error !== null) return `could not be started: ${error.code ?? 'it is not known why'}`
   return signal === null ? `exited with code ${code}` : `was killed by ${signal}`
 }

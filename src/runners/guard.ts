@@ -2,7 +2,9 @@
  * The guard of the children: a small shell that learns which process groups there are. When this
  * process ends, however it does (`kill -9` too), the guard's input ends, and it kills what is left.
  */
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import type { Writable } from 'node:stream'
+import { startProcess } from './start.ts'
 import { SERVER } from './stragglers.ts'
 
 /** Signals of a terminal or a supervisor are meant for us: the guard has to be the last to go. */
@@ -44,17 +46,22 @@ class Guard {
   }
 
   #start(): void {
-    const shell = spawn('/bin/sh', ['-c', SCRIPT, 'sh', SERVER], {
+    const shell = startProcess('/bin/sh', ['-c', SCRIPT, 'sh', SERVER], {
       stdio: ['pipe', 'ignore', 'ignore'],
       detached: true,
       env: { PATH: '/usr/bin:/bin' },
     })
+    // A shell that is lost is replaced by another, which is told everything anew.
+    shell.on('error', () => this.#lost(shell))
+    shell.on('exit', () => this.#lost(shell))
+    const stdin = shell.stdin as (Writable & { unref?: () => void }) | null | undefined
+    // Without descriptors left it has no pipe: the next child to be guarded tries again.
+    if (stdin === undefined || stdin === null) return
     // It must not keep this process alive.
     shell.unref()
-    ;(shell.stdin as unknown as { unref?: () => void }).unref?.()
-    // A shell that is lost is replaced by another, which is told everything anew.
-    for (const end of [shell.stdin, shell]) end.on('error', () => this.#lost(shell))
-    shell.on('exit', () => this.#lost(shell))
+    stdin.unref?.()
+    // So is one that does not listen.
+    stdin.on('error', () => this.#lost(shell))
     this.#shell = shell
     for (const group of this.#groups) this.#tell(`watch ${group}`)
   }

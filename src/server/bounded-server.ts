@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Diagnose } from '../core/index.ts'
 import { plainAddress } from './addresses.ts'
+import type { Connections } from './connections.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { Pipelines, type Serve } from './pipelines.ts'
 
@@ -13,9 +14,10 @@ export type ServerParts = {
   readonly serve: Serve
   readonly upgrade: OnUpgrade
   readonly diagnose: Diagnose
+  readonly connections: Connections
 }
 
-export function newServer({ serve, upgrade, diagnose }: ServerParts): Server {
+export function newServer({ serve, upgrade, diagnose, connections }: ServerParts): Server {
   const limits = SERVER_LIMITS
   const pipelines = new Pipelines(serve, ({ remoteAddress = '' }) => {
     const message = 'a connection was closed: too many requests waited on it'
@@ -24,7 +26,12 @@ export function newServer({ serve, upgrade, diagnose }: ServerParts): Server {
       address: plainAddress(remoteAddress),
     })
   })
-  const take: Serve = (request, response) => pipelines.take(request, response)
+  const take: Serve = (request, response) => {
+    const { socket } = request
+    connections.used(socket)
+    response.once('close', () => connections.used(socket))
+    pipelines.take(request, response)
+  }
   const server = createServer(
     {
       maxHeaderSize: limits.headerBytesMax + limits.forwardedBytes,
@@ -42,8 +49,14 @@ export function newServer({ serve, upgrade, diagnose }: ServerParts): Server {
   server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
     // Its answer and that of the request before it would be mixed.
     if (pipelines.isBusy(stream)) return void stream.destroy()
+    connections.upgraded(stream)
     upgrade(request, stream, head)
   })
-  server.maxConnections = limits.connectionsMax
+  server.on('connection', (socket) => connections.take(socket, (one) => pipelines.isBusy(one)))
+  // Those that were just refused still read their answer.
+  server.maxConnections = connections.max + limits.descriptorsKept / 4
+  server.on('error', ({ message }) => {
+    if (server.listening) diagnose('accept_failed', `a connection could not be taken: ${message}`)
+  })
   return server
 }

@@ -33,6 +33,7 @@ import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
 import { plainAddress } from './addresses.ts'
 import { newServer } from './bounded-server.ts'
+import { refuseOfOne, type Connections } from './connections.ts'
 import { isUndone } from './forwarding/carrier.ts'
 import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
 import type { Upgrade } from './forwarding/tunnels.ts'
@@ -44,6 +45,7 @@ export type CdpEntranceOptions = {
   readonly access: AccessPolicy
   readonly premises: Premises
   readonly tickets: Tickets
+  readonly connections: Connections
   /** Null: there are no other nodes. */
   readonly forwarder?: Forwarder | null
   /** The server takes nothing more itself, but passes on. */
@@ -72,16 +74,18 @@ export class CdpEntrance {
   readonly #premises: Premises
   readonly #forwarder: Forwarder | null
   readonly #isLeaving: () => boolean
+  readonly #connections: Connections
   readonly #sockets: WebSocketServer
   readonly #ports: Server[] = []
   readonly #alive = new Map<WebSocket, number>()
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
-    const { door, access, premises, tickets } = options
+    const { door, access, premises, tickets, connections } = options
     const { forwarder = null, isLeaving = () => false } = options
     this.door = door
     this.#tickets = tickets
+    this.#connections = connections
     this.#access = access
     this.#premises = premises
     this.#forwarder = forwarder
@@ -106,6 +110,7 @@ export class CdpEntrance {
       serve: (request, response) => this.serve(request, response, own),
       upgrade: (request, stream, head) => this.upgrade(request, { stream, head }, own),
       diagnose: this.door.holdfast.authority.diagnose,
+      connections: this.#connections,
     })
     server.on('connection', (socket) => this.#portOnConnection(socket))
     this.#ports.push(server)
@@ -119,10 +124,10 @@ export class CdpEntrance {
   /** A client's connections are counted, whichever port they come to. */
   #portOnConnection(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress ?? '')
+    if (socket.writableEnded) return
     if (!this.#access.connected(address)) {
-      const error = new HoldfastError('too_many', 'too many connections from this address')
-      tellRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', address })
-      return void socket.destroy()
+      const error = refuseOfOne(socket)
+      return tellRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', address })
     }
     socket.once('close', () => this.#access.disconnected(address))
   }

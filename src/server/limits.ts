@@ -13,7 +13,10 @@ export const SERVER_LIMITS = {
   requestMs: 60_000,
   /** How long an idle connection is kept. */
   keepAliveMs: 60_000,
+  /** Fewer where the system gives fewer descriptors, of which some are kept for all the rest. */
   connectionsMax: 10_000,
+  descriptorsKept: 256,
+  descriptorsMin: 128,
   /**
    * Requests that wait for the one before them on their connection: what they take in memory, on
    * one connection and on all together.

@@ -9,7 +9,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
-import { asHoldfastError, HoldfastError, type Diagnose, type Holdfast } from '../core/index.ts'
+import { asHoldfastError, type Diagnose, type Holdfast, type HoldfastError } from '../core/index.ts'
 import { CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
@@ -22,7 +22,9 @@ import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.t
 import { plainAddress, urlHost } from './addresses.ts'
 import { newServer } from './bounded-server.ts'
 import { CdpEntrance } from './cdp.ts'
+import { Connections, refuseOfOne } from './connections.ts'
 import { answerPreflight, isPreflight, letRead } from './cors.ts'
+import { connectionsFor, descriptorLimit } from './descriptors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
 import { Seal } from './forwarding/seal.ts'
 import { isForGood, unreadiness } from './health.ts'
@@ -88,6 +90,7 @@ export class HoldfastServer {
   readonly #access: AccessPolicy
   readonly #cdp: CdpEntrance | null
   readonly #peers = new WeakSet<Socket>()
+  readonly #connections: Connections
   readonly #diagnose: Diagnose
   readonly #boundHost: string
   readonly #delay = monitorEventLoopDelay({ resolution: 20 })
@@ -121,6 +124,8 @@ export class HoldfastServer {
     const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, ...asked }
     this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#diagnose = holdfast.authority.diagnose
+    const connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
+    this.#connections = new Connections(connectionsMax, this.#diagnose)
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
     this.#router = new Router(serverRoutes(this.#delay))
     const { connectLimits = {} } = options
@@ -146,7 +151,8 @@ export class HoldfastServer {
       isPassedOn,
     })
     const serve: Serve = (request, response) => this.#serve(request, response)
-    this.#server = newServer({ serve, upgrade, diagnose: this.#diagnose })
+    const diagnose = this.#diagnose
+    this.#server = newServer({ serve, upgrade, diagnose, connections: this.#connections })
     this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
   }
 
@@ -163,7 +169,8 @@ export class HoldfastServer {
     const forwarder = this.#forwarder
     const isLeaving = (): boolean => this.#isLeaving
     const tickets = new Tickets(clock, seal?.keyFor('cdp tickets'))
-    const shared = { access: this.#access, premises: this.#premises, tickets }
+    const connections = this.#connections
+    const shared = { access: this.#access, premises: this.#premises, tickets, connections }
     return new CdpEntrance({ door, ...shared, forwarder, isLeaving })
   }
 
@@ -202,8 +209,17 @@ export class HoldfastServer {
     this.#delay.enable()
     this.#storeTimer = setInterval(() => void this.#checkStore(), SERVER_LIMITS.storeCheckMs)
     this.#storeTimer.unref()
+    this.#tellLimit()
     const { about, agents } = this.#premises.holdfast.authority
     this.#diagnose('listening', 'listening', { url: this.url, ...about, agents: agents.join(', ') })
+  }
+
+  #tellLimit(): void {
+    const { max } = this.#connections
+    if (max >= SERVER_LIMITS.connectionsMax) return
+    const descriptors = descriptorLimit()
+    const message = `the system allows ${descriptors} open files: at most ${max} connections`
+    this.#diagnose('descriptors_low', `${message} (ulimit -n)`, { descriptors, connections: max })
   }
 
   /**
@@ -306,6 +322,7 @@ export class HoldfastServer {
 
   #serverOnConnection(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress ?? '')
+    if (socket.writableEnded) return
     if (!this.#access.connected(address)) return this.#refuseConnection(socket, address)
     socket.once('close', () => {
       if (!this.#peers.has(socket)) this.#access.disconnected(address)
@@ -313,9 +330,7 @@ export class HoldfastServer {
   }
 
   #refuseConnection(socket: Socket, address: string): void {
-    const error = new HoldfastError('too_many', 'too many connections from this address')
-    tellRefusal(this.#diagnose, error, { door: 'http', address })
-    socket.destroy()
+    tellRefusal(this.#diagnose, refuseOfOne(socket), { door: 'http', address })
   }
 
   /** Another node's connections are not counted as one client's. */

@@ -275,6 +275,8 @@ export class TokenFile implements TokenSource {
     } catch (error) {
       const message = 'the tokens file cannot be used, the tokens before stay'
       this.#diagnose('tokens_unusable', message, { file: this.#path, problem: problemOf(error) })
+      // It could not be read, for want of a descriptor perhaps: the next look tries again.
+      if (stamp !== null && (error as NodeJS.ErrnoException).code !== undefined) this.#stamp = null
     }
   }
 }
