@@ -1,3 +1,4 @@
+/// <reference types="node" preserve="true" />
 /** Holdfast, the session authority, as a library. */
 export {
   AttachmentHandle,

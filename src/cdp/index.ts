@@ -1,3 +1,4 @@
+/// <reference types="node" preserve="true" />
 /** `holdfast/cdp`: clients of a browser behind Holdfast that survive a lost connection. */
 import { HeldConnection, type HeldConnectionOptions } from './connection.ts'
 

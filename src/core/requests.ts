@@ -28,6 +28,13 @@ export type ResolveOptions = {
   readonly labels?: Readonly<Record<string, string>>
 }
 
+declare global {
+  /** Named by the types of the client, which are also used without those of a browser or Node. */
+  interface AbortSignal {
+    readonly aborted: boolean
+  }
+}
+
 export type TurnOptions = {
   readonly busy?: BusyPolicy
   /** How long to wait for the lane. */

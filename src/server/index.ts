@@ -1,3 +1,4 @@
+/// <reference types="node" preserve="true" />
 /** The server's front door: `holdfast/server`. */
 export type { BrowserLimits, BrowserSpec } from '../browsers/index.ts'
 export type { CdpLimits } from '../doors/cdp/limits.ts'

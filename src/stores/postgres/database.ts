@@ -3,7 +3,7 @@
  * keep a node from proving that it lives. Every wait is bounded, and what fails because the way to
  * the database is lost is tried again for a while.
  */
-import type { Pool, PoolClient, PoolConfig, QueryConfig, QueryResultRow } from 'pg'
+import type { Pool, PoolClient, PoolConfig, QueryConfig } from 'pg'
 import type { Diagnose } from '../../core/diagnostics.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { isUnprepared, storeError } from './failures.ts'
@@ -24,9 +24,13 @@ export type PostgresStoreOptions = {
   readonly diagnose?: Diagnose
 }
 
+/** Our own, for our types are used without those of the driver. */
+// oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
+type AnyRow = Readonly<Record<string, any>>
+
 /** What runs statements: the database, or one connection in a transaction. */
 export interface Session {
-  query<Row extends QueryResultRow>(sql: string | Named, values?: unknown[]): Promise<Row[]>
+  query<Row extends AnyRow>(sql: string | Named, values?: unknown[]): Promise<Row[]>
 }
 
 /** A statement that each connection prepares once. */
@@ -135,15 +139,12 @@ export class Database implements Session {
     )
   }
 
-  async query<Row extends QueryResultRow>(
-    sql: string | Named,
-    values: unknown[] = [],
-  ): Promise<Row[]> {
+  async query<Row extends AnyRow>(sql: string | Named, values: unknown[] = []): Promise<Row[]> {
     return this.#run(this.#pool, sql, values, LIMITS.answerMs)
   }
 
   /** On the lease's own connection, and given up after `answerMs`. */
-  async queryLease<Row extends QueryResultRow>(
+  async queryLease<Row extends AnyRow>(
     sql: Named,
     values: unknown[],
     answerMs: number,
@@ -155,7 +156,7 @@ export class Database implements Session {
    * Behind a pooler, a statement may not be where it was prepared. Then it was not carried out, and
    * nothing is prepared any more.
    */
-  async #run<Row extends QueryResultRow>(
+  async #run<Row extends AnyRow>(
     pool: Pool,
     sql: string | Named,
     values: unknown[],
@@ -177,7 +178,7 @@ export class Database implements Session {
   }
 
   /** The pool drops a connection on which anything failed. */
-  async #ask<Row extends QueryResultRow>(pool: Pool, query: QueryConfig): Promise<Row[]> {
+  async #ask<Row extends AnyRow>(pool: Pool, query: QueryConfig): Promise<Row[]> {
     const asked = pool.query<Row>(query)
     this.#underWay.add(asked)
     try {
@@ -256,7 +257,7 @@ function closedError(): HoldfastError {
 
 function sessionOf(client: PoolClient, answerMs: number): Session {
   return {
-    query: async <Row extends QueryResultRow>(sql: string | Named, values: unknown[] = []) => {
+    query: async <Row extends AnyRow>(sql: string | Named, values: unknown[] = []) => {
       const query = typeof sql === 'string' ? { text: sql } : sql
       const bounded = { ...query, query_timeout: answerMs }
       // Without values several statements may stand in one text.
