@@ -6,8 +6,14 @@ import { join } from 'node:path'
 /** A session's working folder, made if need be. It is the agent's work, and never deleted. */
 export async function sessionFolder(root: string, session: string): Promise<string> {
   const folder = join(root, folderName(session))
-  await mkdir(folder, { recursive: true, mode: 0o700 })
-  return folder
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    return folder
+  } catch (error) {
+    // The turn fails with it, and its clients are told: no path.
+    const { code } = error as NodeJS.ErrnoException
+    throw new Error(`the agent's working folder cannot be made: ${code}`)
+  }
 }
 
 /** An id may be the caller's own, so `..` is one too; a digest of it is a plain name. */

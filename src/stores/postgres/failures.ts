@@ -38,11 +38,14 @@ export function isUnprepared(thrown: unknown): boolean {
   return code === '26000' || code === '42P05'
 }
 
-/** Nothing but what the driver says: it names no password. */
+/** A path on the database's machine or on ours, quoted or not. */
+const PATHS = /"[^"]*\/[^"]*"|(?<![\w.:/])\/[^\s,;)]+/g
+
+/** Nothing but what the driver says: it names no password. Clients are told too: no path. */
 function reasonOf(thrown: unknown): string {
   if (thrown instanceof AggregateError) return reasonOf(thrown.errors[0])
   const message = thrown instanceof Error ? thrown.message : String(thrown)
-  return message.replaceAll(/\s+/g, ' ').trim()
+  return message.replaceAll(/\s+/g, ' ').replaceAll(PATHS, '…').trim()
 }
 
 function codeOf(thrown: unknown): ErrorCode {
