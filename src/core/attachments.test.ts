@@ -103,6 +103,16 @@ describe('a session that is full', () => {
     expect(endedBy(crowd, attach('new'))).toEqual(['d9', 'crowded_out'])
   })
 
+  it('takes the places of the caller that has left most behind', () => {
+    const by = (id: string) => ({ by: { kind: 'token', issuer: 'holdfast', id } }) as const
+    const crowd = many(attachmentsMax - 1, (n) => ({ ...attach(`c${n}`), ...by('crowd') }))
+    const other = { ...attach('other'), ...by('other') }
+    const full = session(other, lose('other', 10), ...crowd, lose('c5', 30), lose('c4', 40))
+    for (const whose of ['crowd', 'other']) {
+      expect(endedBy(full, { ...attach('new'), ...by(whose) })).toEqual(['c5', 'crowded_out'])
+    }
+  })
+
   it('refuses a driver only if all that are there are connected', () => {
     expect(() => decide(session(...full), attach('new'))).toThrow('too many attachments')
   })

@@ -44,6 +44,8 @@ export type Attachment = {
   readonly retired: string | null
   /** The link that it came in by, if any: they end together. */
   readonly link?: string
+  /** On whose behalf it was opened; not in logs of 0.1.0. */
+  readonly by?: Principal
 }
 
 /** An attachment that ended: its holder may learn why. */
@@ -194,9 +196,9 @@ function connected(answers: readonly string[]): Answerer {
 }
 
 /**
- * The attachments that end so that one more finds room: always detached ones. Those of the same
- * link go first, then other guests, then any; of each the one that was lost first. A guest, who
- * came in by a link, never takes the place of a client that did not.
+ * The attachments that end so that one more finds room: always detached ones, guests first. The
+ * principal that has most of them gives up the one that was lost first, so that a crowd takes its
+ * own places. A guest, who came in by a link, never takes the place of a client that did not.
  */
 function makeRoom(session: Session, link: string | null): readonly Attachment[] {
   const { attachments } = session
@@ -207,20 +209,32 @@ function makeRoom(session: Session, link: string | null): readonly Attachment[] 
   const isFullOfGuests = link !== null && guests.length >= guestsMax
   const isFullOfOurs = ours.length >= attachmentsPerLinkMax
   if (!isFull && !isFullOfGuests && !isFullOfOurs) return []
-  const away = lostFirst(ours) ?? (isFullOfOurs ? null : lostFirst(guests))
-  const gone = away ?? (link === null ? lostFirst(attachments) : null)
-  if (gone !== null) return [gone]
+  const pools = isFullOfOurs ? [ours] : link === null ? [guests, attachments] : [guests]
+  const away = pools.map((pool) => pool.filter(({ state }) => state === 'detached'))
+  const leaver = leaverOf(away.find(({ length }) => length > 0) ?? [])
+  if (leaver !== null) return [leaver]
   throw new HoldfastError('too_many', `session ${session.id} has too many attachments`)
 }
 
 /** They have the same grace time, so the one that ends first was lost first. */
-function lostFirst(attachments: readonly Attachment[]): Attachment | null {
-  let first: Attachment | null = null
-  for (const held of attachments) {
-    if (held.graceUntil === null) continue
-    if (first === null || held.graceUntil < (first.graceUntil ?? 0)) first = held
+function leaverOf(away: readonly Attachment[]): Attachment | null {
+  const groups = new Map<string, Attachment[]>()
+  for (const held of away) {
+    const whose = JSON.stringify(held.by ?? null)
+    groups.set(whose, [...(groups.get(whose) ?? []), held])
   }
-  return first
+  const lostFirst = [...groups.values()].map((group) => ({
+    size: group.length,
+    first: group.reduce((one, other) => (lostAt(other) < lostAt(one) ? other : one)),
+  }))
+  const [largest] = lostFirst.toSorted(
+    (one, other) => other.size - one.size || lostAt(one.first) - lostAt(other.first),
+  )
+  return largest?.first ?? null
+}
+
+function lostAt({ graceUntil }: Attachment): number {
+  return graceUntil ?? Number.POSITIVE_INFINITY
 }
 
 function drivers(session: Session): readonly Attachment[] {
@@ -404,12 +418,13 @@ function foldOpened(
   event: AttachmentEvent & { type: 'attachment.opened' },
   crowd: Crowd,
 ): void {
-  const { attachment: id, role, answers, token, link, use } = event
+  const { attachment: id, role, answers, token, link, use, by } = event
   const { attachments } = session
   const tokens = token === undefined ? [] : [token]
   const present = { state: 'live', graceUntil: null, answersUntil: null } as const
   const fresh = { ...present, epoch: 1, tokens, retired: null }
-  const opened = { id, role, answers, ...fresh, ...(link === undefined ? {} : { link }) }
+  const cameBy = { ...(link === undefined ? {} : { link }), ...(by === undefined ? {} : { by }) }
+  const opened = { id, role, answers, ...fresh, ...cameBy }
   session.attachments = crowd.put(attachments, attachments.length, opened)
   if (link === undefined) return
   if (use === undefined) foldLinkUse(session, link)
