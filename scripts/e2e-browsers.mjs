@@ -1,11 +1,13 @@
 /**
- * `npm run e2e:browsers`: what takes too long for `npm test` of the tests with browsers. Arguments go
- * to vitest.
+ * `npm run e2e:browsers`: stock tools that drive browsers, each installed if it is missing, and what
+ * takes too long for `npm test` of the tests with browsers. Arguments go to vitest.
  */
+import { prepareBrowserTools } from './browser-tools.mjs'
+import { prepareMachine } from './machine.mjs'
 import { checkNode, endWithNpm, PACKAGE, prepare, runTool } from './prepare.mjs'
 
 checkNode()
 endWithNpm()
-const ready = await prepare([PACKAGE])
+const ready = (await prepare([PACKAGE])) && prepareMachine() && prepareBrowserTools()
 const args = ['run', '--config', 'vitest.browsers.config.ts', ...process.argv.slice(2)]
 process.exitCode = ready && (await runTool('vitest', args)) ? 0 : 1

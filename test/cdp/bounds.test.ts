@@ -66,7 +66,7 @@ describe('a client that asks for all at once', () => {
   })
 
   it('gets its pages a few at a time, and others are heard meanwhile', async () => {
-    const client = await RawCdp.open(server.socketUrl)
+    const client = await RawCdp.openEmpty(server.socketUrl)
     let opened = 0
     const pages = manyTimes(5, async () => {
       await client.send('Target.createTarget', { url: 'about:blank' })
@@ -80,7 +80,7 @@ describe('a client that asks for all at once', () => {
   })
 
   it('gets as many pages as there may be, also by /json/new', async () => {
-    const client = await RawCdp.open(`${server.socketUrl}?key=pages`)
+    const client = await RawCdp.openEmpty(`${server.socketUrl}?key=pages`)
     const page = { url: 'about:blank' }
     const replies = await manyTimes(20, () => client.ask('Target.createTarget', page))
     expect(granted(replies, /too many pages/)).toBe(5)
@@ -104,7 +104,7 @@ describe('a client that asks for all at once', () => {
   })
 
   it('cannot make what it says too much for, and that does not count', async () => {
-    const client = await RawCdp.open(server.socketUrl)
+    const client = await RawCdp.openEmpty(server.socketUrl)
     const url = `data:text/html,${'x'.repeat(300_000)}`
     const replies = await manyTimes(8, () => client.ask('Target.createTarget', { url }))
     const deep = `{"url":"about:blank","x":${'['.repeat(99_999)}${']'.repeat(99_999)}}`

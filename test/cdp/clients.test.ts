@@ -51,7 +51,7 @@ describe('Puppeteer', () => {
     expect(await page.title()).toBe('/one')
     expect(await second.title()).toBe('/two')
     await other.close()
-    expect(await browser.pages()).toHaveLength(1)
+    expect(await browser.pages()).toHaveLength(2)
     await browser.close()
   })
 })

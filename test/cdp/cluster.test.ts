@@ -97,7 +97,7 @@ describe('a client that names a key', () => {
     const { targetInfos } = await elsewhere.send('Target.getTargets')
     expect(targetInfos.map((info: any) => info.targetId)).toContain(target)
     const list = await other.call('GET', '/cdp/chromium/json/list?key=alice')
-    expect(list.body).toMatchObject([{ id: target, url: 'about:blank' }])
+    expect(list.body[0]).toMatchObject({ id: target, url: 'about:blank' })
     const page = await RawCdp.open(list.body[0].webSocketDebuggerUrl as string)
     expect(page.socket.url).toContain(other.url.replace('http', 'ws'))
     expect((await page.send('Runtime.evaluate', { expression: '6 * 7' })).result.value).toBe(42)
@@ -113,7 +113,7 @@ describe('a client that names a key', () => {
     const { body } = await owner.call('POST', '/cdp/chromium/ticket?key=ticket')
     const ticket = `?ticket=${body.ticket}`
     const list = await other.call('GET', `/cdp/chromium/json/list${ticket}`)
-    expect(list.body).toMatchObject([{ id: target }])
+    expect(list.body[0]).toMatchObject({ id: target })
     const sockets = [
       await RawCdp.open(list.body[0].webSocketDebuggerUrl as string),
       await RawCdp.open(socketUrl(other, ticket)),
@@ -161,7 +161,7 @@ describe('a client that names a key', () => {
     const { target, client } = await pageOnOwner('shared')
     const port = await other.server.listenCdp('chromium', 0)
     const list: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json()
-    expect(list).toMatchObject([{ id: target }])
+    expect(list[0]).toMatchObject({ id: target })
     const page = await RawCdp.open(list[0].webSocketDebuggerUrl as string)
     expect((await page.send('Runtime.evaluate', { expression: '6 * 7' })).result.value).toBe(42)
     const held = await HeldConnection.open(`http://127.0.0.1:${port}`)

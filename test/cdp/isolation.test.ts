@@ -27,6 +27,12 @@ async function connect(query = ''): Promise<RawCdp> {
   return client
 }
 
+async function connectEmpty(query = ''): Promise<RawCdp> {
+  const client = await RawCdp.openEmpty(`${server.socketUrl}${query}`)
+  clients.push(client)
+  return client
+}
+
 async function pageOf(client: RawCdp, url = 'about:blank') {
   const { targetId } = await client.send('Target.createTarget', { url })
   const { sessionId } = await client.send('Target.attachToTarget', { targetId, flatten: true })
@@ -41,7 +47,7 @@ async function browserTargets(client: RawCdp): Promise<string[]> {
 
 describe('another client', () => {
   it('is not told of targets, contexts and sessions', async () => {
-    const [one, other] = [await connect(), await connect()]
+    const [one, other] = [await connect(), await connectEmpty()]
     await other.send('Target.setDiscoverTargets', { discover: true, filter: [{}] })
     await other.send('Target.setAutoAttach', {
       autoAttach: true,
@@ -125,7 +131,7 @@ describe('another client', () => {
 
   it('does not let a popup run before its owner has set it up', async () => {
     const autoAttach = { autoAttach: true, waitForDebuggerOnStart: true, flatten: true }
-    const [watcher, owner] = [await connect(), await connect()]
+    const [watcher, owner] = [await connectEmpty(), await connectEmpty()]
     await watcher.send('Target.setAutoAttach', autoAttach)
     await owner.send('Target.setAutoAttach', autoAttach)
     await owner.send('Target.createTarget', { url: 'about:blank' })
@@ -170,7 +176,7 @@ describe('another client', () => {
 
 describe('Browser.close', () => {
   it('ends only the session of the client that asked', async () => {
-    const [one, other] = [await connect(), await connect('?key=stays')]
+    const [one, other] = [await connect(), await connectEmpty('?key=stays')]
     const page = await pageOf(other)
     await one.send('Browser.close')
     expect(await one.closed).toBe(4410)
@@ -191,7 +197,7 @@ describe('clients of one key', () => {
   })
 
   it('find their pages again when they come back by their address', async () => {
-    const first = await connect('?key=again')
+    const first = await connectEmpty('?key=again')
     const { targetId } = await pageOf(first, `${site.url}/kept`)
     const { browserContextId } = await first.send('Target.createBrowserContext', {
       disposeOnDetach: true,
@@ -222,6 +228,7 @@ describe('clients of one key', () => {
     await server.holdfast.session(sessions[0]!.id).close()
     expect(await client.closed).toBe(4410)
     const next = await connect('?key=closed')
-    expect((await next.send('Target.getTargets')).targetInfos).toEqual([])
+    const { targetInfos } = await next.send('Target.getTargets')
+    expect(targetInfos).toMatchObject([{ url: 'about:blank' }])
   })
 })

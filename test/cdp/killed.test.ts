@@ -56,7 +56,7 @@ it.each(['Puppeteer', 'Playwright'])(
     child.kill('SIGKILL')
     await once(child, 'exit')
     await logged(id, 'attachment.detached')
-    expect((await server.server.browserCounts())?.pages).toBe((before?.pages ?? 0) + 2)
+    expect((await server.server.browserCounts())?.pages).toBe((before?.pages ?? 0) + 3)
     const during = await other.send('Runtime.evaluate', { expression: '6 * 7' }, sessionId)
     expect(during.result.value).toBe(42)
     await logged(id, 'session.closed')

@@ -46,7 +46,7 @@ it('shows every browser that runs, whose it is, how it is and what it takes', as
   await first.send('Target.createTarget', { url: 'about:blank' })
   const [shared, solo] = await browsers()
   expect(shared).toMatchObject({ name: 'chromium', session: null, key: null, health: 'good' })
-  expect(shared).toMatchObject({ sessions: 2, clients: 3, pages: 1 })
+  expect(shared).toMatchObject({ sessions: 2, clients: 3, pages: 3 })
   expect(solo).toMatchObject({ name: 'solo', key: 'cdp:solo:alone', sessions: 1, clients: 1 })
   for (const { pid, memoryBytes, startedAt } of [shared, solo]) {
     expect(() => process.kill(pid, 0)).not.toThrow()
@@ -57,9 +57,9 @@ it('shows every browser that runs, whose it is, how it is and what it takes', as
   expect(table).toMatch(/^\S+ +cdp:solo:alone +\S+ +open /m)
   expect(table).toMatch(/^BROWSER +FOR +PID +HEALTH +SESSIONS +CLIENTS +PAGES +MEMORY +STARTED$/m)
   expect(table).toMatch(
-    new RegExp(`^chromium +shared +${shared.pid} +good +2 +3 +1 +\\d+ MB `, 'm'),
+    new RegExp(`^chromium +shared +${shared.pid} +good +2 +3 +3 +\\d+ MB `, 'm'),
   )
-  expect(table).toMatch(new RegExp(`^solo +cdp:solo:alone +${solo.pid} +good +1 +1 +0 `, 'm'))
+  expect(table).toMatch(new RegExp(`^solo +cdp:solo:alone +${solo.pid} +good +1 +1 +1 `, 'm'))
   // For programs: one session a line, and nothing else.
   const lines = (await sessionsTable('--json')).trim().split('\n')
   expect(lines.map((line) => JSON.parse(line))).toHaveLength(3)
@@ -76,6 +76,6 @@ it('counts browsers, sessions, clients, CDP sessions and pages for Prometheus', 
   expect(value('holdfast_browser_sessions')).toBe(3)
   expect(value('holdfast_browser_clients')).toBe(4)
   expect(value('holdfast_cdp_sessions')).toBe(5)
-  expect(value('holdfast_browser_pages')).toBe(1)
+  expect(value('holdfast_browser_pages')).toBe(4)
   expect(value('holdfast_cdp_commands_waiting')).toBe(0)
 })

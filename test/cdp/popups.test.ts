@@ -34,8 +34,8 @@ async function openPage(client: RawCdp) {
 describe('windows that a page opens', () => {
   it('are closed beyond the bound, unseen, and their opener is told why', async () => {
     const [client, other] = [
-      await RawCdp.open(server.socketUrl),
-      await RawCdp.open(server.socketUrl),
+      await RawCdp.openEmpty(server.socketUrl),
+      await RawCdp.openEmpty(server.socketUrl),
     ]
     await client.send('Target.setDiscoverTargets', { discover: true })
     const { sessionId, targetId } = await openPage(client)
@@ -74,7 +74,7 @@ describe('windows that a page opens', () => {
     const told: string[] = []
     page.on('console', (message) => told.push(message.text()))
     await page.evaluate(`${opens(6)}; 5`)
-    await expect.poll(() => told).toEqual([WHY, WHY, WHY])
+    await expect.poll(() => told).toEqual([WHY, WHY, WHY, WHY])
     expect(await page.evaluate('1 + 1')).toBe(2)
     await expect.poll(() => context.pages().length).toBe(TARGETS_MAX)
     for (const popup of context.pages()) expect(await popup.evaluate('2 + 2')).toBe(4)
@@ -87,7 +87,7 @@ describe('windows that a page opens', () => {
     const told: string[] = []
     page.on('console', (message) => told.push(message.text()))
     await page.evaluate(`${opens(6)}; 5`)
-    await expect.poll(() => told).toEqual([WHY, WHY, WHY])
+    await expect.poll(() => told).toEqual([WHY, WHY, WHY, WHY])
     expect(await page.evaluate('1 + 1')).toBe(2)
     await expect.poll(async () => (await browser.pages()).length).toBe(TARGETS_MAX)
     await browser.close()

@@ -29,7 +29,7 @@ beforeAll(async () => {
   server = await serveCdp()
   port = await server.server.listenCdp('chromium', 0)
   // Somebody else, who looks at everything: nobody below may notice.
-  watcher = await RawCdp.open(server.socketUrl)
+  watcher = await RawCdp.openEmpty(server.socketUrl)
   await watcher.send('Target.setDiscoverTargets', { discover: true })
   const autoAttach = { autoAttach: true, waitForDebuggerOnStart: true, flatten: true }
   await watcher.send('Target.setAutoAttach', autoAttach)

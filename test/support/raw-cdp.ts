@@ -37,6 +37,17 @@ export class RawCdp {
     return client
   }
 
+  /** Without the page that a fresh session has, and without a word of it. */
+  static async openEmpty(url: string): Promise<RawCdp> {
+    const client = await RawCdp.open(url)
+    const pages = async (): Promise<{ targetId: string }[]> =>
+      (await client.send('Target.getTargets')).targetInfos
+    for (const { targetId } of await pages()) await client.send('Target.closeTarget', { targetId })
+    while ((await pages()).length > 0) continue
+    client.messages.length = 0
+    return client
+  }
+
   say(text: string | Buffer): void {
     this.socket.send(text)
   }

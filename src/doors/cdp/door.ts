@@ -214,6 +214,7 @@ export class CdpDoor {
       const { seq } = await session.state()
       const { limits } = this
       const tenant = new Tenant({ host, session, home: await homeOf(host), limits })
+      if (!this.#hasOnePage(browser)) await openFirstPage(tenant)
       host.tenants.add(tenant)
       void this.#follow(tenant, seq)
       return tenant
@@ -222,6 +223,12 @@ export class CdpDoor {
       // Who failed to come may have been the one for whom it was not stopped.
       if (host.tenants.size === 0) host.onIdle()
     }
+  }
+
+  /** One that has room for no other page than the one that its client opens. */
+  #hasOnePage(browser: string): boolean {
+    const spec = this.#pool.spec(browser)
+    return 'repair' in spec && spec.repair === true
   }
 
   /** Obeys the log: an attachment that ended is gone, and a closed session is over (I9). */
@@ -427,4 +434,14 @@ async function homeOf({ link, isOwn }: Host): Promise<string> {
   if (typeof defaultBrowserContextId === 'string') return defaultBrowserContextId
   const { browserContextId } = await link.command('Target.createBrowserContext')
   return String(browserContextId)
+}
+
+/** As Chrome has one when it starts. */
+async function openFirstPage(tenant: Tenant): Promise<void> {
+  try {
+    await tenant.haveFirstPage()
+  } catch (error) {
+    tenant.end()
+    throw error
+  }
 }
