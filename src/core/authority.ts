@@ -11,7 +11,7 @@ import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
-import { readableRow } from './history.ts'
+import { readableRow, readOutput } from './history.ts'
 import { queuedRow, type QueueRow } from './lanes.ts'
 import { Lease } from './lease.ts'
 import { LIMITS, type Limits } from './limits.ts'
@@ -93,6 +93,8 @@ export class Authority implements Holder {
   readonly #keys = new Map<string, LiveSession>()
   /** Sessions that are being created or loaded, by id: those who ask meanwhile wait for it. */
   readonly #arriving = new Map<string, Promise<LiveSession | null>>()
+  /** Sessions that this node lost while a turn ran in them, until it has them again. */
+  readonly #lost = new Set<string>()
   /** Reservations under way, by key. */
   readonly #reserving = new Map<string, Promise<Resolved | null>>()
   readonly #failures: LoadFailures
@@ -259,10 +261,13 @@ export class Authority implements Holder {
     const { epoch, takenOver = false } = claim
     if (epoch === null) return null
     try {
-      const live = this.#hold({ ...(await loadSession(this, claim)), epoch })
+      const loaded = await loadSession(this, claim)
+      const { running } = loaded.session
+      const said = running === null ? null : await this.#outputOf(id, running.id)
+      const live = this.#hold({ ...loaded, epoch })
       this.counters.sessionsLoaded += 1
       if (takenOver) this.#tellTakenOver(id)
-      await live.recover('node_lost')
+      await live.recover(this.#lossOf(id, takenOver), said)
       return live.session.closed === null ? live : null
     } catch (thrown) {
       throw await this.#giveUp(id, epoch, thrown)
@@ -284,6 +289,16 @@ export class Authority implements Holder {
     // A store that cannot be told now has this node as the owner until its lease ends.
     await this.store.release(id, epoch).catch(() => undefined)
     return error
+  }
+
+  #outputOf(session: string, turn: string): Promise<string | null> {
+    return readOutput(this.store, session, turn, this.limits.pageEvents)
+  }
+
+  /** Why a turn that ran when nobody held its session any more was cut short. */
+  #lossOf(id: string, takenOver: boolean): string {
+    if (this.#lost.delete(id)) return 'hold_lost'
+    return takenOver || this.#lease.ends ? 'node_lost' : 'server_crashed'
   }
 
   #tellTakenOver(session: string): void {
@@ -328,7 +343,7 @@ export class Authority implements Holder {
   async #closeOpen(id: string, close: Command & { type: 'close' }): Promise<void> {
     try {
       const live = await this.open(id)
-      await live.post(close)
+      await live.close(close)
     } catch (error) {
       if (!(error instanceof HoldfastError) || error.code !== 'session_closed') throw error
     }
@@ -378,9 +393,7 @@ export class Authority implements Holder {
   /** If it cannot be recorded, the next owner does it. */
   async #interrupt(live: LiveSession): Promise<void> {
     try {
-      const { answerGraceMs } = this.limits
-      const at = this.clock.now()
-      await live.post({ type: 'recover', at, reason: 'shutdown', answerGraceMs })
+      await live.interrupt('shutdown')
     } catch (error) {
       this.#tellLost(live.id, asHoldfastError(error))
     }
@@ -411,6 +424,7 @@ export class Authority implements Holder {
     // Whoever lets go of a session on purpose has forgotten it before.
     if (!this.#forget(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1
+    if (live.session.running !== null) this.#lost.add(live.id)
     this.#tellLost(live.id, why)
     this.#sweeper.pickUp(live.id)
   }

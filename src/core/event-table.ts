@@ -18,6 +18,8 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'turn.joined': { ignorable: false },
   'turn.started': { ignorable: false },
   'turn.activity': { ignorable: false },
+  // Without it a turn that is interrupted loses what it had said, and nothing else.
+  'turn.output': { ignorable: true },
   'turn.done': { ignorable: false },
   'turn.failed': { ignorable: false },
   'turn.cancelled': { ignorable: false },

@@ -64,6 +64,14 @@ export function isPresence(type: string): boolean {
   return type.startsWith('attachment.') || type.startsWith('link.')
 }
 
+/**
+ * Whether followers are told of such events. Checkpoints of the output are not for them: they have
+ * had it, as deltas.
+ */
+export function isTold(type: string, presence: boolean): boolean {
+  return type !== 'turn.output' && (presence || !isPresence(type))
+}
+
 /** Where a follower stands after one more item. Deltas are counted anew with every turn. */
 export function positionAfter({ delta }: Position, item: FeedItem): Position {
   const { seq, type, delta: n } = item

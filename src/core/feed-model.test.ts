@@ -5,7 +5,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Feed } from './feed.ts'
-import { isPresence, positionAfter, type FeedItem, type Position } from './feed-item.ts'
+import { isTold, positionAfter, type FeedItem, type Position } from './feed-item.ts'
 import { LIMITS } from './limits.ts'
 import type { SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
@@ -58,12 +58,13 @@ class World {
     }
     if (this.turn === null) return
     if (kind === 'message') return this.publish('message.added', this.turn)
+    if (kind === 'checkpoint') return this.publish('turn.output', this.turn)
     this.open.to += 1
     this.feed.delta(this.turn, 'x')
   }
 }
 
-type Happening = 'event' | 'presence' | 'delta' | 'message' | 'turn'
+type Happening = 'event' | 'presence' | 'delta' | 'message' | 'checkpoint' | 'turn'
 
 type Action =
   | { readonly do: Happening }
@@ -146,7 +147,7 @@ class Reader {
 
   #next(seq: number): number | undefined {
     const { log } = this.#world
-    return log.slice(seq).find(({ type }) => this.#presence || !isPresence(type))?.seq
+    return log.slice(seq).find(({ type }) => isTold(type, this.#presence))?.seq
   }
 
   /** Reads on to the end, and leaves. */
@@ -171,7 +172,9 @@ class Reader {
 const action: fc.Arbitrary<Action> = fc.oneof(
   {
     weight: 5,
-    arbitrary: fc.record({ do: fc.constantFrom<Happening>('event', 'presence', 'delta') }),
+    arbitrary: fc.record({
+      do: fc.constantFrom<Happening>('event', 'presence', 'delta', 'checkpoint'),
+    }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom<Happening>('message', 'turn') }) },
   { weight: 3, arbitrary: fc.record({ toggle: fc.nat(3) }) },

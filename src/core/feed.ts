@@ -8,7 +8,7 @@
  * does so once for all of them; and they are woken once for all that became ready together.
  */
 import type { Clock } from './clock.ts'
-import { FeedItem, isPresence, positionAfter, type Delta, type Position } from './feed-item.ts'
+import { FeedItem, isTold, positionAfter, type Delta, type Position } from './feed-item.ts'
 import { readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
 import type { SessionEvent } from './session.ts'
@@ -71,7 +71,7 @@ class Tail {
    * the log need not be in memory.
    */
   add(item: FeedItem, itemsMax: number): boolean {
-    if (!this.presence && isPresence(item.type)) return false
+    if (!isTold(item.type, this.presence)) return false
     if (this.followers === 0) {
       this.floor = item.seq
       return false
@@ -307,7 +307,7 @@ export class Feed {
       const items = published.map((stored) => new FeedItem(stored.seq, stored))
       const chars = events.reduce((sum, { body }) => sum + body.length, 0)
       keeps = published.length === pageEvents && chars <= PAGE_CHARS_MAX
-      const told = tail.presence ? items : items.filter(({ type }) => !isPresence(type))
+      const told = items.filter(({ type }) => isTold(type, tail.presence))
       return { items: told, seq: published.at(-1)?.seq ?? after }
     } finally {
       // One that is not full will have more in it the next time.

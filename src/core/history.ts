@@ -71,6 +71,24 @@ export async function readTurn(
   return record
 }
 
+/** What a turn has said since its last message, as far as the log has it; null: nothing. */
+export async function readOutput(
+  store: Store,
+  id: string,
+  turn: string,
+  pageEvents: number,
+): Promise<string | null> {
+  let said: string | null = null
+  for await (const page of readEvents(store, id, turnSeq(turn) ?? 0, pageEvents)) {
+    for (const event of page.map(parseEvent)) {
+      if (!('turn' in event) || event.turn !== turn) continue
+      if (event.type === 'turn.output') said = (said ?? '') + event.text
+      else if (event.type === 'message.added') said = null
+    }
+  }
+  return said
+}
+
 /** Whether this is an ask that was opened once: its id says where. */
 export async function wasAsk(store: Store, id: string, ask: string): Promise<boolean> {
   const { events } = await store.read(id, Number(ask.slice(1)) - 1, 1)

@@ -42,6 +42,8 @@ export const LIMITS = {
   inputBytesMax: 1_048_576,
   /** What one turn may answer before it has recorded a message, in characters. */
   replyCharsMax: 4_194_304,
+  /** How often what a running turn says is recorded, so that it outlives a crash. */
+  checkpointMs: 1_000,
   /** One activity of a turn as JSON text, and how many of one turn are recorded. */
   activityCharsMax: 65_536,
   activitiesMax: 1_000,

@@ -202,13 +202,13 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   /** Ends what the last owner left behind and sets its clocks going again. */
-  async recover(reason: string): Promise<void> {
+  async recover(reason: string, said: string | null): Promise<void> {
     const at = this.holder.clock.now()
     for (const { id, expiresAt } of this.session.queued) this.#expireLater(id, expiresAt, at)
     for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil, at)
     for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt, at)
     const { answerGraceMs } = this.holder.limits
-    const events = await this.post({ type: 'recover', at, reason, answerGraceMs })
+    const events = await this.post({ type: 'recover', at, reason, answerGraceMs, said })
     this.#tellRecovered(events)
   }
 
@@ -266,6 +266,20 @@ export class LiveSession implements LedgerOwner, RunHost {
     if (member === null) throw turnUnknown(this.id, request)
     member.refuse(new HoldfastError('cancelled', 'the request was cancelled while it waited'))
     this.interruptIfDue()
+  }
+
+  /** Closes the session, and keeps what the running turn has said. */
+  close(command: Command & { type: 'close' }): Promise<unknown> {
+    return this.#ledger.post(() => ({ ...command, said: this.#run?.said ?? null }))
+  }
+
+  /** The server stops: what still runs is interrupted, and what it has said is kept. */
+  interrupt(reason: string): Promise<unknown> {
+    const { clock, limits } = this.holder
+    const { answerGraceMs } = limits
+    const at = clock.now()
+    const said = (): string | null => this.#run?.said ?? null
+    return this.#ledger.post(() => ({ type: 'recover', at, reason, answerGraceMs, said: said() }))
   }
 
   /** Refuses the requests that wait outside the log; turns in the log keep their places. */

@@ -37,6 +37,9 @@ type Stop =
   | { readonly state: 'cancelled'; readonly reason: string; readonly by: Principal | null }
   | { readonly state: 'failed'; readonly error: TurnError }
 
+/** So much of the output is recorded at once, however short the time. */
+const CHECKPOINT_CHARS = 262_144
+
 /** After so many outputs without a pause, everybody else gets a turn of the event loop. */
 const OUTPUTS_PER_PAUSE = 128
 
@@ -48,6 +51,9 @@ export class Run {
   readonly #limits: Limits
   /** What was said since the last recorded message. */
   #text = ''
+  /** How much of that is recorded, and when the rest will be. */
+  #recorded = 0
+  #cancelCheckpoint: (() => void) | null = null
   #stop: Stop | null = null
   #over = false
   #outputs = 0
@@ -86,7 +92,13 @@ export class Run {
     if (this.#over) return
     this.#over = true
     this.#cancelTimer()
+    this.#cancelCheckpoint?.()
     this.#abort?.abort(why ?? this.#overError())
+  }
+
+  /** What it has said since its last message; null: nothing. */
+  get said(): string | null {
+    return this.#text === '' ? null : this.#text
   }
 
   get #signal(): AbortSignal {
@@ -124,12 +136,32 @@ export class Run {
     if (output.type === 'activity') return this.#activity(output)
     this.#text += output.text
     if (this.#text.length > this.#limits.replyCharsMax) throw this.#tooLong()
-    if (output.text !== '') this.#host.delta(this.turn.id, output.text)
+    if (output.text === '') return
+    this.#host.delta(this.turn.id, output.text)
+    this.#checkpointLater()
+  }
+
+  /** What is said and shown is recorded soon, unless the turn is over before. */
+  #checkpointLater(): void {
+    if (this.#text.length - this.#recorded >= CHECKPOINT_CHARS) return this.#checkpoint()
+    const { clock } = this.#host.holder
+    this.#cancelCheckpoint ??= clock.after(this.#limits.checkpointMs, () => this.#checkpoint())
+  }
+
+  #checkpoint(): void {
+    this.#cancelCheckpoint?.()
+    this.#cancelCheckpoint = null
+    const text = this.#text.slice(this.#recorded)
+    if (this.#over || text === '') return
+    this.#recorded = this.#text.length
+    // If the hold is lost, another owner goes on from the checkpoint before.
+    this.#host.post({ type: 'output', turn: this.turn.id, text }).catch(() => undefined)
   }
 
   async #message({ text, data }: Reply): Promise<void> {
     if (this.#isTooLong({ text, data })) throw this.#tooLong()
     this.#text = ''
+    this.#recorded = 0
     const reply = data === undefined ? { text } : { text, data }
     await this.#host.post({ type: 'message', turn: this.turn.id, reply })
   }

@@ -5,7 +5,7 @@ import { findByToken, type Attachment, type Role } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { StopSignal } from './feed.ts'
-import { FeedItem, isPresence, type Delta } from './feed-item.ts'
+import { FeedItem, isTold, type Delta } from './feed-item.ts'
 import { readEvents, readMessages, readTurn, readableRow, wasAsk } from './history.ts'
 import { usableLink, type Link, type LinkScope } from './links.ts'
 import type { QueueRow } from './lanes.ts'
@@ -149,7 +149,7 @@ export class SessionHandle {
     const { store, limits } = this.#authority
     for await (const page of readEvents(store, this.id, after, limits.pageEvents)) {
       const items = page.map((stored) => new FeedItem(stored.seq, stored))
-      yield presence ? items : items.filter(({ type }) => !isPresence(type))
+      yield items.filter(({ type }) => isTold(type, presence))
     }
   }
 

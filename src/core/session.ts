@@ -36,6 +36,7 @@ import { recordedBy, type Principal } from './principal.ts'
 import {
   decideTurn,
   foldTurn,
+  partialMessage,
   turnCancelled,
   type RequestKey,
   type Turn,
@@ -95,7 +96,13 @@ export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
 
 export type LifeCommand =
   | { readonly type: 'bind'; readonly backend: string }
-  | { readonly type: 'close'; readonly reason: string; readonly by: Principal | null }
+  | {
+      readonly type: 'close'
+      readonly reason: string
+      readonly by: Principal | null
+      /** What the running turn has said since its last message. */
+      readonly said?: string | null
+    }
   /** Close if it has been idle past its time to live. */
   | { readonly type: 'expire'; readonly at: number }
   /** A new owner took over: whatever depended on the last one is over. */
@@ -104,6 +111,8 @@ export type LifeCommand =
       readonly at: number
       readonly reason: string
       readonly answerGraceMs: number
+      /** What the turn that ran had said since its last message, as far as that is known. */
+      readonly said?: string | null
     }
 
 export type Command =
@@ -131,6 +140,7 @@ export function decide(session: Session, command: Command): readonly Draft[] {
     case 'start':
     case 'admit':
     case 'message':
+    case 'output':
     case 'cancel':
     case 'finish':
       return decideTurn(session, command)
@@ -192,13 +202,14 @@ function bindBackend(session: Session, backend: string): readonly Draft[] {
 
 export function closeSession(
   session: Session,
-  { reason, by }: { readonly reason: string; readonly by: Principal | null },
+  { reason, by, said = null }: Omit<LifeCommand & { type: 'close' }, 'type'>,
 ): readonly Draft[] {
   const { running, queued, attachments } = session
   const turns = running === null ? queued : [running, ...queued]
   return [
     ...turns.flatMap((turn): Draft[] => [
       ...withdrawAsks(session, turn.id),
+      ...(turn === running ? partialMessage(turn.id, said) : []),
       turnCancelled(turn.id, { reason: 'session_closed', by }),
     ]),
     ...attachments.map(({ id }): Draft => ({
@@ -223,6 +234,7 @@ function recoverSession(
       ? []
       : [
           ...withdrawAsks(session, running.id),
+          ...partialMessage(running.id, command.said ?? null),
           { type: 'turn.interrupted', turn: running.id, reason: command.reason },
         ]
   const after: Session = { ...session, running: null, asks: [] }
@@ -308,6 +320,7 @@ export function evolve(session: Session, event: SessionEvent, crowd = new Crowd(
       next.closed = { at: event.at, reason: event.reason }
       break
     case 'turn.activity':
+    case 'turn.output':
     case 'message.added':
       break
     case 'ask.opened':

@@ -92,6 +92,8 @@ export type TurnEvent =
       readonly data?: unknown
       readonly partial?: true
     }
+  /** What a running turn has said since the last of these, or the last message: no message yet. */
+  | { readonly type: 'turn.output'; readonly turn: string; readonly text: string }
   | { readonly type: 'turn.done'; readonly turn: string }
   | { readonly type: 'turn.failed'; readonly turn: string; readonly error: TurnError }
   | {
@@ -128,6 +130,7 @@ export type TurnCommand =
       readonly queuedAt: number | null
     }
   | { readonly type: 'message'; readonly turn: string; readonly reply: Reply }
+  | { readonly type: 'output'; readonly turn: string; readonly text: string }
   /** Cancel a turn that still waits; one that runs is stopped by its run, and then finished. */
   | {
       readonly type: 'cancel'
@@ -204,6 +207,10 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
       return admitTurn(session, command)
     case 'message':
       return [messageAdded(runningTurn(session, command.turn).id, command.reply, false)]
+    case 'output':
+      return session.running?.id === command.turn
+        ? [{ type: 'turn.output', turn: command.turn, text: command.text }]
+        : []
     case 'cancel':
       return session.queued.some((turn) => turn.id === command.turn)
         ? [turnCancelled(command.turn, command)]
@@ -310,6 +317,11 @@ function runningTurn(session: Session, id: string): Turn {
   throw new HoldfastError('turn_over', `turn ${id} does not run`)
 }
 
+/** What a turn had said when it was cut short, if anything. */
+export function partialMessage(turn: string, said: string | null): readonly Draft[] {
+  return said === null || said === '' ? [] : [messageAdded(turn, { text: said }, true)]
+}
+
 function messageAdded(turn: string, { text, data }: Reply, partial: boolean): Draft {
   return {
     type: 'message.added',
@@ -334,7 +346,7 @@ function optionalKeys(keys: readonly RequestKey[]): { keys?: readonly RequestKey
 
 export function foldTurn(
   session: Folding,
-  event: EventOf<Exclude<TurnEvent['type'], 'message.added'>>,
+  event: EventOf<Exclude<TurnEvent['type'], 'message.added' | 'turn.output'>>,
 ): void {
   switch (event.type) {
     case 'turn.queued':

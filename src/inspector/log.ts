@@ -94,6 +94,8 @@ function gist(event: SessionEvent): string {
       return `${event.turn}  ${typeof event.input === 'string' ? event.input : event.input.text}`
     case 'message.added':
       return event.text
+    case 'turn.output':
+      return `${event.turn}  ${event.text}`
     case 'turn.activity':
       return `${event.turn}  ${event.kind}`
     case 'turn.failed':

@@ -2,6 +2,7 @@
  * I4 and I9 as followers saw them: every event once, in order, and of the output a beginning
  * without holes.
  */
+import { isTold } from '../../src/core/feed-item.ts'
 import type { Violation } from './checker.ts'
 import { grouped, type Facts, type Log } from './facts.ts'
 import type { Happening, Place, Recorded } from './history.ts'
@@ -43,7 +44,8 @@ function* checkEvents(
 ): Generator<Violation> {
   let seq = from.seq
   for (const item of seen.filter(({ delta }) => delta === 0)) {
-    if (item.seq !== seq + 1) {
+    const next = log.events.find(({ seq: later, type }) => later > seq && isTold(type, true))
+    if (item.seq !== next?.seq) {
       yield { invariant: 'I4', message: `${who} saw ${item.seq} after ${seq}` }
     }
     if (log.events[item.seq - 1]?.type !== item.what) {

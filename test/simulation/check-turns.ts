@@ -100,7 +100,10 @@ export function* checkRequests(facts: Facts): Generator<Violation> {
     yield* checkAnswer(facts, request)
     yield* checkRefusal(facts, request, requests)
   }
-  for (const log of facts.logs.values()) yield* checkKeys(log)
+  for (const log of facts.logs.values()) {
+    yield* checkKeys(log)
+    yield* checkInterrupted(log)
+  }
   yield* checkArrivals(facts, requests)
   for (const { operation, outcome } of wanted(facts, 'cancel')) {
     // Who believes in a lease that is forgotten may answer from what it knew.
@@ -174,6 +177,21 @@ function* checkRefusal(
     const what = `${kind} ${op} (${nonce}) was refused with ${outcome.code}`
     const message = `${what}, but ${id} has it at ${trace.seq}`
     yield { invariant: 'I11', message }
+  }
+}
+
+/** I4: of a turn that was interrupted all is kept that the log has of its output. */
+function* checkInterrupted({ id, events }: Log): Generator<Violation> {
+  let said = ''
+  for (const event of events) {
+    if (event.type === 'turn.started') said = ''
+    else if (event.type === 'turn.output') said += event.text
+    const isMessage = event.type === 'message.added'
+    const isLost = isMessage ? event.partial === true && !event.text.startsWith(said) : said !== ''
+    if (isLost && (isMessage || event.type === 'turn.interrupted')) {
+      yield { invariant: 'I4', message: `${id}: of ${event.turn} ${said} is not kept` }
+    }
+    if (isMessage) said = ''
   }
 }
 

@@ -143,6 +143,13 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I11',
   },
   {
+    name: 'a new owner forgets what the interrupted turn had said',
+    file: 'core/authority.js',
+    find: 'await this.#outputOf(id, running.id)',
+    replace: 'null',
+    catches: 'I4',
+  },
+  {
     name: 'requests that wait are forgotten when the hold ends',
     file: 'core/live.js',
     find: `        this.#alarms.clear();

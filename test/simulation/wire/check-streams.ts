@@ -2,7 +2,7 @@
  * I4 and I7 as pages and sockets saw them: the session's own events, every one once and in order,
  * over any number of connections; of the output a beginning without holes.
  */
-import { isPresence } from '../../../src/core/feed-item.ts'
+import { isPresence, isTold } from '../../../src/core/feed-item.ts'
 import { checkDeltas } from '../check-feed.ts'
 import type { Violation } from '../checker.ts'
 import type { Log } from '../facts.ts'
@@ -91,9 +91,7 @@ function* checkEvents(
   let { seq } = from
   for (const item of items.filter(({ delta }) => delta === 0)) {
     const event = log.events[item.seq - 1]
-    const next = log.events.find(
-      ({ seq: later, type }) => later > seq && (presence || !isPresence(type)),
-    )
+    const next = log.events.find(({ seq: later, type }) => later > seq && isTold(type, presence))
     if (item.seq !== next?.seq) {
       const message = `${who} saw ${item.seq} after ${seq}, not ${next?.seq}`
       yield { invariant: 'I4', message }
