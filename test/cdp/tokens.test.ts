@@ -20,6 +20,7 @@ beforeAll(async () => {
   const list = new TokenList([{ name: 'a', id: 'id-a', sha256, scopes: ['talk'] }])
   const tokens = {
     scopesOf: (token: string, now: number) => (isRevoked ? null : list.scopesOf(token, now)),
+    principalOf: (token: string) => list.principalOf(token),
     revision: () => Number(isRevoked),
     close: () => undefined,
   }
@@ -74,6 +75,23 @@ async function problem(url: string, options: RequestInit = {}): Promise<[number,
 
 const root = (): string => `http://127.0.0.1:${ownPort}`
 const port = (): number => server.server.port
+
+it.each<[string, (key: string) => Promise<string>]>([
+  ['by a header', async (key) => `${server.socketUrl}?key=${key}`],
+  ['by a ticket', async (key) => (await ticket(server.url, `?key=${key}`)).webSocketUrl],
+])('is named in the log as whose session and client it is, %s', async (how, address) => {
+  const key = how.replaceAll(' ', '-')
+  const shown = how === 'by a header' ? { headers } : {}
+  await playwright(await address(key), shown)
+  const { sessions } = await server.holdfast.list({ key: `cdp:chromium:${key}`, limit: 1 })
+  const { events } = await server.holdfast.session(sessions[0]?.id ?? '').read(0, 10)
+  const log = events.map(({ body }) => JSON.parse(body) as Record<string, unknown>)
+  const by = { kind: 'token', issuer: 'holdfast', id: 'id-a' }
+  expect(log.filter(({ type }) => /created|opened/.test(String(type)))).toMatchObject([
+    { type: 'session.created', by },
+    { type: 'attachment.opened', by },
+  ])
+})
 
 it.each<[string, () => Promise<unknown>]>([
   ['Playwright, in a header', () => playwright(server.url, { headers })],
