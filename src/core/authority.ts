@@ -11,12 +11,12 @@ import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
-import { readableRow, readOutput } from './history.ts'
+import { readableRow } from './history.ts'
 import { queuedRow, type QueueRow } from './lanes.ts'
 import { Lease } from './lease.ts'
 import { LIMITS, type Limits } from './limits.ts'
 import { LiveSession, type Holder } from './live.ts'
-import { isUnreadable, LoadFailures, loadSession } from './loading.ts'
+import { isUnreadable, LoadFailures, loadSession, Losses, saidBefore } from './loading.ts'
 import { Sweeper } from './recovery.ts'
 import type { Principal } from './principal.ts'
 import type { Runner } from './runner.ts'
@@ -93,8 +93,7 @@ export class Authority implements Holder {
   readonly #keys = new Map<string, LiveSession>()
   /** Sessions that are being created or loaded, by id: those who ask meanwhile wait for it. */
   readonly #arriving = new Map<string, Promise<LiveSession | null>>()
-  /** Sessions that this node lost while a turn ran in them, until it has them again. */
-  readonly #lost = new Set<string>()
+  readonly #losses = new Losses()
   /** Reservations under way, by key. */
   readonly #reserving = new Map<string, Promise<Resolved | null>>()
   readonly #failures: LoadFailures
@@ -262,12 +261,11 @@ export class Authority implements Holder {
     if (epoch === null) return null
     try {
       const loaded = await loadSession(this, claim)
-      const { running } = loaded.session
-      const said = running === null ? null : await this.#outputOf(id, running.id)
+      const said = await saidBefore(this, loaded.session)
       const live = this.#hold({ ...loaded, epoch })
       this.counters.sessionsLoaded += 1
       if (takenOver) this.#tellTakenOver(id)
-      await live.recover(this.#lossOf(id, takenOver), said)
+      await live.recover(this.#losses.reasonOf(id, takenOver || this.#lease.ends), said)
       return live.session.closed === null ? live : null
     } catch (thrown) {
       throw await this.#giveUp(id, epoch, thrown)
@@ -289,16 +287,6 @@ export class Authority implements Holder {
     // A store that cannot be told now has this node as the owner until its lease ends.
     await this.store.release(id, epoch).catch(() => undefined)
     return error
-  }
-
-  #outputOf(session: string, turn: string): Promise<string | null> {
-    return readOutput(this.store, session, turn, this.limits.pageEvents)
-  }
-
-  /** Why a turn that ran when nobody held its session any more was cut short. */
-  #lossOf(id: string, takenOver: boolean): string {
-    if (this.#lost.delete(id)) return 'hold_lost'
-    return takenOver || this.#lease.ends ? 'node_lost' : 'server_crashed'
   }
 
   #tellTakenOver(session: string): void {
@@ -329,8 +317,7 @@ export class Authority implements Holder {
 
   /** What waits in a session: the requests that are not in its log too, where it is held. */
   queueOf({ id, queued }: Session): readonly QueueRow[] {
-    const held = this.#held.get(id)
-    return held?.live.queue() ?? queued.map((turn, index) => queuedRow(turn, index + 1))
+    return this.#held.get(id)?.live.queue() ?? queued.map((turn, at) => queuedRow(turn, at + 1))
   }
 
   /** Closes a session, once; closing it again changes nothing. */
@@ -424,7 +411,7 @@ export class Authority implements Holder {
     // Whoever lets go of a session on purpose has forgotten it before.
     if (!this.#forget(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1
-    if (live.session.running !== null) this.#lost.add(live.id)
+    if (live.session.running !== null) this.#losses.add(live.id)
     this.#tellLost(live.id, why)
     this.#sweeper.pickUp(live.id)
   }

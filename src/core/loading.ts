@@ -8,7 +8,7 @@ import { Crowd } from './crowd.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { unreadable } from './event-table.ts'
-import { readEvent, readEvents } from './history.ts'
+import { readEvent, readEvents, readOutput } from './history.ts'
 import type { Limits } from './limits.ts'
 import { createSession, evolve, type Session } from './session.ts'
 import { readSnapshot, type SnapshotProblem } from './snapshots.ts'
@@ -37,6 +37,30 @@ export async function loadSession(
   if (problem === null) folding.addAll(tail)
   else await refold(loader, folding, problem)
   return { session: folding.finish(row), snapshotSeq }
+}
+
+/** What the turn that ran had said since its last message, as far as the log has it. */
+export async function saidBefore(
+  { store, limits }: Pick<Loader, 'store' | 'limits'>,
+  { id, running }: Session,
+): Promise<string | null> {
+  return running === null ? null : readOutput(store, id, running.id, limits.pageEvents)
+}
+
+/** Why the turn of a session that nobody held any more was cut short. */
+export class Losses {
+  /** Sessions that this node lost while a turn ran in them, until it has them again. */
+  readonly #lost = new Set<string>()
+
+  add(session: string): void {
+    this.#lost.add(session)
+  }
+
+  /** `isShared`: other nodes may have held it. */
+  reasonOf(session: string, isShared: boolean): 'hold_lost' | 'node_lost' | 'server_crashed' {
+    if (this.#lost.delete(session)) return 'hold_lost'
+    return isShared ? 'node_lost' : 'server_crashed'
+  }
 }
 
 /** A snapshot of another log, or of another place than where the tail begins. */

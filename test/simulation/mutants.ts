@@ -145,7 +145,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a new owner forgets what the interrupted turn had said',
     file: 'core/authority.js',
-    find: 'await this.#outputOf(id, running.id)',
+    find: 'await saidBefore(this, loaded.session)',
     replace: 'null',
     catches: 'I4',
   },
