@@ -105,7 +105,8 @@ export async function listenCdp(
 ): Promise<void> {
   const tell = (name: string, url: string): void => {
     diagnose('browser_listening', 'browser', { url, name })
-    greet(`browser (url: ${url}, name: ${name})`)
+    // A port of its own does not tell the name.
+    greet(`browser (url: ${url}${url.endsWith(`/cdp/${name}`) ? '' : `, name: ${name}`})`)
   }
   const names = Object.keys(browsers)
   for (const name of names) tell(name, `${server.url}/cdp/${name}`)

@@ -22,6 +22,8 @@ export const LOG_HELP = [
 
 const FORMATS = ['text', 'json'] as const
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const
+/** What waits for a reader of a pipe at most; beyond it lines are dropped. */
+const UNREAD_BYTES_MAX = 1_048_576
 /** What the greeting says already. */
 const GREETED: ReadonlySet<string> = new Set(['listening', 'browser_listening', 'draining'])
 
@@ -73,7 +75,8 @@ function alias<Choice extends string>(
   throw new UsageError(`--${older} and --${name} exclude each other`)
 }
 
+/** Lines that nobody reads must not fill the memory. */
 function write(line: string, level: DiagnosticLevel): void {
-  const isProblem = level === 'warn' || level === 'error'
-  ;(isProblem ? process.stderr : process.stdout).write(line)
+  const stream = level === 'warn' || level === 'error' ? process.stderr : process.stdout
+  if (stream.writableLength < UNREAD_BYTES_MAX) stream.write(line)
 }

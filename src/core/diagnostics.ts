@@ -7,6 +7,7 @@ export const DIAGNOSTICS = {
   accept_failed: 'error',
   agent_ended: 'info',
   agent_started: 'info',
+  ask_unanswered: 'debug',
   browser_ended: 'info',
   browser_listening: 'info',
   browser_shared: 'warn',

@@ -51,16 +51,24 @@ async function leased() {
   }
   const lease = new Lease(holder, () => lost.push(clock.now()))
   await lease.start()
-  return { clock, store, counters: holder.counters, lost, lease }
+  return { clock, store, counters: holder.counters, lost, lease, told }
 }
 
 it('notices its end although the timer for that was early', async () => {
-  const { clock, store, lost, lease } = await leased()
+  const { clock, store, lost, lease, told } = await leased()
+  const beat = store.beat.bind(store)
   store.beat = () => Promise.reject(new Error('nobody hears it'))
   await clock.pass(790)
   expect([lease.held, lost]).toEqual([true, []])
   await clock.pass(20)
   expect([lease.held, lost]).toEqual([false, [expect.any(Number)]])
+  expect(() => lease.assertHeld()).toThrow('lost its lease')
+  store.beat = beat
+  await clock.pass(250)
+  expect(lease.held).toBe(true)
+  // Told once each, however often it is found out.
+  const news = told.filter((code, index) => code !== told[index - 1])
+  expect(news).toEqual(['lease_taken', 'lease_not_renewed', 'lease_lost', 'lease_taken'])
   await lease.stop()
 })
 

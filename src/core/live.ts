@@ -462,8 +462,15 @@ export class LiveSession implements LedgerOwner, RunHost {
   #settleAsk(ask: string, event: SessionEvent & { type: 'ask.settled' }): void {
     this.holder.counters.asksSettled += 1
     this.#alarms.cancel(ask)
+    this.#tellUnanswered(ask, event.outcome)
     this.#asking.get(ask)?.(outcomeOf(event))
     this.#asking.delete(ask)
+  }
+
+  #tellUnanswered(ask: string, outcome: AskOutcome['outcome']): void {
+    if (outcome !== 'timed_out' && outcome !== 'nobody_to_ask') return
+    const facts = { reason: outcome, session: this.id, ask }
+    this.holder.diagnose('ask_unanswered', 'an ask was settled without an answer', facts)
   }
 
   #timeOutLater(ask: string, at: number, now: number): void {

@@ -55,6 +55,11 @@ export function newServer({ serve, upgrade, diagnose, connections }: ServerParts
   server.on('connection', (socket) => connections.take(socket, (one) => pipelines.isBusy(one)))
   // Those that were just refused still read their answer.
   server.maxConnections = connections.max + limits.descriptorsKept / 4
+  server.on('drop', (dropped) => {
+    const message = 'a connection was dropped: there are as many as there may be'
+    const address = plainAddress(dropped?.remoteAddress ?? '')
+    diagnose('client_refused', message, { reason: 'connections', address })
+  })
   server.on('error', ({ message }) => {
     if (server.listening) diagnose('accept_failed', `a connection could not be taken: ${message}`)
   })

@@ -78,6 +78,7 @@ export class CdpEntrance {
   readonly #sockets: WebSocketServer
   readonly #ports: Server[] = []
   readonly #alive = new Map<WebSocket, number>()
+  readonly #addresses = new WeakMap<WebSocket, string>()
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
@@ -317,7 +318,8 @@ export class CdpEntrance {
       const from = this.#access.addressOf(request)
       answerPings(socket, () => reportFlood(diagnose, from))
       socket.on('error', (error) => reportBroken(diagnose, error, from))
-      this.#connect(socket, connect(wireOf(socket)))
+      this.#addresses.set(socket, from)
+      this.#connect(socket, connect(wireOf(socket, () => this.#cutSlow(socket))))
       const revoke = (): void => socket.close(4401, 'unauthorized')
       socket.once('close', this.#access.hold(token, [OPERATIONS['browser.use']], revoke))
     })
@@ -355,8 +357,15 @@ export class CdpEntrance {
     const { unreadTotalBytesMax } = this.door.limits
     const unread = ({ bufferedAmount }: WebSocket): number => bufferedAmount
     const most = largestBeyond(this.#alive.keys(), unread, unreadTotalBytesMax)
-    for (const socket of most) socket.terminate()
+    for (const socket of most) this.#cutSlow(socket)
     this.door.boundHeld()
+  }
+
+  #cutSlow(socket: WebSocket): void {
+    const error = new HoldfastError('too_slow', 'the client does not read what it is sent')
+    const client = { door: 'cdp', address: this.#addresses.get(socket) ?? '' } as const
+    tellRefusal(this.door.holdfast.authority.diagnose, error, client)
+    socket.terminate()
   }
 
   async close(): Promise<void> {
@@ -377,14 +386,14 @@ function makePlain(request: IncomingMessage, own: OwnPort | null): void {
 
 const NO_MATCH = { by: null, params: [], search: '' } as const
 
-function wireOf(socket: WebSocket): CdpSocket {
+function wireOf(socket: WebSocket, cut: () => void): CdpSocket {
   return {
     get bufferedBytes() {
       return socket.bufferedAmount
     },
     send: (message) => socket.send(message, { binary: false }),
     close: (code, reason) => socket.close(code, reason),
-    cut: () => socket.terminate(),
+    cut,
     setPaused: (isPaused) => (isPaused ? socket.pause() : socket.resume()),
   }
 }

@@ -611,7 +611,7 @@ describe('a secret', () => {
       (await run(['token', 'new', name, '--scope', scope, '--tokens', file])).stdout.trim()
     const secrets = [await newToken('a', 'admin'), await newToken('w', 'watch'), BAD]
     const [admin = '', watcher = ''] = secrets
-    const server = await spawnServer(['--tokens', file, '--json-log'])
+    const server = await spawnServer(['--tokens', file, '--json-log', '--log-level', 'debug'])
     const bodies: string[] = []
     const tell = async (method: string, path: string, options: CallOptions) => {
       const answer = await call(server, method, path, options)

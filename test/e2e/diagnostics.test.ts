@@ -4,6 +4,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { MemoryStore, openHoldfast, type Diagnostic, type OpenOptions } from 'holdfast'
 import { WebSocket } from 'ws'
 import { CommandLine, killCommands } from '../support/command-line.ts'
 
@@ -176,7 +177,11 @@ describe('a life', () => {
     })
     expect(store).toContain('holdfast.db')
     const asks = { input: 'secret-input', agent: 'ask' }
-    const { turn } = await killed.post('/v1/keys/work/turns', asks, { prefer: 'respond-async' })
+    const async = { prefer: 'respond-async' }
+    const { session, turn } = await killed.post('/v1/keys/work/turns', asks, async)
+    const open = (): Promise<string> =>
+      fetch(`${killed.url}/v1/sessions/${session}/asks`).then((answer) => answer.text())
+    await expect.poll(open, { timeout: 30_000 }).toContain('"id"')
     await killed.stop('SIGKILL')
 
     const serving = await Serving.start(...flags)
@@ -205,5 +210,62 @@ describe('a life', () => {
       message: expect.stringContaining('is in use'),
     })
     await serving.stop()
+  })
+})
+
+describe('a program that uses the library', () => {
+  async function open(options: Partial<OpenOptions> = {}) {
+    const told: Diagnostic[] = []
+    const onDiagnostic = (diagnostic: Diagnostic): void => {
+      told.push(diagnostic)
+      throw new Error('a listener that fails harms nobody')
+    }
+    const hold = await openHoldfast({ store: new MemoryStore(), onDiagnostic, ...options })
+    const reasons = (wanted: string) =>
+      told.filter(({ code }) => code === wanted).map(({ facts }) => facts['reason'])
+    return { hold, told, reasons }
+  }
+
+  it('is told of a limit that turns away work, and of one that stops it', async () => {
+    const forever = (): Promise<never> => new Promise(() => undefined)
+    const limits = { queuedTurnsMax: 1, waitMs: 20, turnMs: 200, cancelGraceMs: 1 }
+    const { hold, reasons } = await open({ agents: { forever }, limits })
+    const session = await hold.resolve({ key: 'k' })
+    const turns = ['runs', 'waits', 'is one too many'].map((text) => session.turn(text))
+    await Promise.allSettled(turns)
+    expect(reasons('limit_reached').sort()).toEqual(['queue_full', 'turn_timeout', 'wait_over'])
+    await hold.close()
+  })
+
+  it('is told of a slow commit, a failed one, and a runner that fails at its end', async () => {
+    const store = new MemoryStore()
+    const append = store.append.bind(store)
+    let isBroken = false
+    store.append = async (appends) => {
+      await new Promise((resolve) => setTimeout(resolve, 5))
+      if (isBroken) throw new Error('the disk is gone')
+      return append(appends)
+    }
+    const runner = {
+      async *run() {
+        yield { type: 'delta', text: 'hello' } as const
+        return undefined
+      },
+      close: () => Promise.reject(new Error('not me')),
+    }
+    const limits = { slowCommitMs: 1 }
+    const { hold, told, reasons } = await open({ store, agents: { runner }, limits })
+    const session = await hold.resolve({ key: 'k' })
+    await session.turn('one')
+    isBroken = true
+    await expect(session.turn('two')).rejects.toThrow('the disk is gone')
+    isBroken = false
+    await hold.close()
+    const codes = told.map(({ code }) => code)
+    expect(codes[0]).toBe('opened')
+    expect(codes.at(-1)).toBe('closed')
+    expect(codes).toContain('commit_slow')
+    expect(reasons('session_lost')).toEqual(['internal'])
+    expect(reasons('runner_failed')).toEqual(['close'])
   })
 })
