@@ -94,9 +94,10 @@ export function checkMarker(file: string): void {
   if (isReplaced && mark.wal !== 0 && inodeOf(`${file}-wal`) === mark.wal) {
     throw notOurs(file, 'was replaced, and its -wal is that of the file before')
   }
+  // A reader makes an empty one.
+  const wal = inodeOf(`${file}-wal`) === mark.wal ? '' : ' (its -wal is gone)'
   const missing = mark.events - lastEventIn(file)
   if (missing <= 0) return
-  const wal = existsSync(`${file}-wal`) ? '' : '; its -wal is gone'
   throw notOurs(file, `lacks the last ${missing} events that were acknowledged${wal}`)
 }
 
