@@ -173,7 +173,7 @@ describe('the client and the server', () => {
     const { token } = await session.createLink({ scopes: ['talk'], uses: 1 })
     const page = open({ id: session.id, link: token, role: 'watcher' })
     await page.ready
-    expect(page.scopes).toEqual(['talk'])
+    expect(page.scopes).toEqual(['watch', 'talk'])
     page.drive()
     expect(await page.turn('hello')).toMatchObject({ state: 'done', reply: { text: 'hello' } })
     expect(page.role).toBe('driver')
