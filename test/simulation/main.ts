@@ -13,8 +13,8 @@ const HELP = `Runs Holdfast in simulated worlds and checks the invariants of wha
 
   npm run simulate -- [options]
 
-  --seed N      the first seed (1)
-  --runs N      how many seeds, a world of each kind for each (1,000; with --seed alone: 1)
+  --seed N      the first seed (drawn by the clock, and printed)
+  --seeds N     how many seeds, a world of each kind for each (1,000; with --seed alone: 1)
   --large       worlds that last longer
   --only KIND   only worlds of this kind: "core", nodes on a store, or "wire", clients on sockets
   --trace       print what happened in each world
@@ -33,7 +33,7 @@ const KINDS = [
 const { values } = parseArgs({
   options: {
     seed: { type: 'string' },
-    runs: { type: 'string' },
+    seeds: { type: 'string' },
     large: { type: 'boolean', default: false },
     only: { type: 'string', default: '' },
     trace: { type: 'boolean', default: false },
@@ -47,27 +47,43 @@ if (values.help) process.stdout.write(HELP)
 else if (values.mutants) process.exitCode = (await runMutants(values.part)) ? 0 : 1
 else process.exitCode = (await runWorlds()) ? 0 : 1
 
+/** How often it is told how far it has come. */
+const PROGRESS_MS = 10_000
+
 async function runWorlds(): Promise<boolean> {
-  const seed = Number(values.seed ?? 1)
-  const runs = Number(values.runs ?? (values.seed === undefined ? 1_000 : 1))
-  if (!Number.isSafeInteger(seed) || !Number.isSafeInteger(runs)) throw new Error(HELP)
+  const seed = Number(values.seed ?? freshSeed())
+  const seeds = Number(values.seeds ?? (values.seed === undefined ? 1_000 : 1))
+  if (!Number.isSafeInteger(seed) || !Number.isSafeInteger(seeds)) throw new Error(HELP)
+  const kinds = KINDS.filter(({ name }) => values.only === '' || values.only === name)
+  if (kinds.length === 0) throw new Error(HELP)
+  const names = kinds.map(({ name }) => name).join(' and ')
+  console.log(`${names} worlds, seeds ${seed} to ${seed + seeds - 1}`)
   const size = values.large ? ({ size: 'large' } as const) : {}
   const startedAt = performance.now()
-  let violated = 0
-  for (let run = 0; run < runs; run += 1) {
+  let toldAt = startedAt
+  const violated: string[] = []
+  for (let run = 0; run < seeds; run += 1) {
     const world = { seed: seed + run, modules: REAL, ...size }
-    for (const kind of KINDS.filter(({ name }) => values.only === '' || values.only === name)) {
+    for (const kind of kinds) {
       const history = await kind.run(world)
       const violations = kind.check(history)
-      if (violations.length > 0) violated += 1
+      if (violations.length > 0) violated.push(`${kind.name} ${world.seed}`)
       print(history, violations, kind.name)
     }
-    if ((run + 1) % 1_000 === 0) console.log(`${run + 1} seeds, ${violated} worlds violated`)
+    if (performance.now() - toldAt < PROGRESS_MS) continue
+    toldAt = performance.now()
+    console.log(`${run + 1} of ${seeds} seeds, ${violated.length} worlds violated`)
   }
-  const seconds = (performance.now() - startedAt) / 1_000
-  const speed = Math.round(runs / seconds)
-  console.log(`${runs} seeds from ${seed} on, ${violated} worlds violated, ${speed} seeds/s`)
-  return violated === 0
+  const speed = Math.round(seeds / ((performance.now() - startedAt) / 1_000))
+  const found = violated.length === 0 ? '' : `: ${violated.join(', ')}`
+  console.log(`${names} worlds, seeds ${seed} to ${seed + seeds - 1}, ${speed} seeds/s`)
+  console.log(`${violated.length} worlds violated${found}`)
+  return violated.length === 0
+}
+
+/** Another range for each run, far from those of `npm test`. */
+function freshSeed(): number {
+  return 1_000_000_000 + (Math.floor(Date.now() / 1_000) % 1_000_000_000)
 }
 
 function print(history: History, violations: readonly Violation[], kind: 'core' | 'wire'): void {

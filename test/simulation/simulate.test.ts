@@ -15,6 +15,7 @@ import { readable, type History } from './history.ts'
 import { REAL } from './modules.ts'
 import { MUTANTS, SEEDS_MAX } from './mutants.ts'
 import { report } from './report.ts'
+import { firstSeed, seedOf } from './seeds.ts'
 import { checkWire } from './wire/checker.ts'
 import { runWireWorld } from './wire/world.ts'
 import { runWorld, type WorldOptions } from './world.ts'
@@ -26,8 +27,31 @@ const WIRE_WORLDS = 400
 /** Of the planted bugs together, on a machine that has something else to do too. */
 const HUNT_MS = 580_000
 
+const FIRST = firstSeed()
+const SEEDS = `core worlds ${FIRST} to ${FIRST + WORLDS - 1}, wire worlds to ${FIRST + WIRE_WORLDS - 1}`
+
+beforeAll(() => console.log(`simulated: ${SEEDS}; the same again with SIMULATION_SEED=${FIRST}`))
+
+describe('the seeds', () => {
+  it('are others when a source has changed, and else the same', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-seeds-'))
+    const seedWith = (text: string): number => {
+      writeFileSync(join(folder, 'source.ts'), text)
+      return seedOf([folder])
+    }
+    expect(seedWith('one')).not.toBe(seedWith('two'))
+    expect(seedWith('one')).toBe(seedWith('one'))
+    rmSync(folder, { recursive: true })
+  })
+
+  it('can be named', () => {
+    expect(firstSeed('42')).toBe(42)
+    expect(() => firstSeed('x')).toThrow('SIMULATION_SEED')
+  })
+})
+
 describe('a simulated world', () => {
-  for (let first = 1; first <= WORLDS; first += WORLDS_PER_TEST) {
+  for (let first = FIRST; first < FIRST + WORLDS; first += WORLDS_PER_TEST) {
     const last = first + WORLDS_PER_TEST - 1
     it(`keeps the invariants: seeds ${first} to ${last}`, { timeout: 120_000 }, async () => {
       for (let seed = first; seed <= last; seed += 1) await expectNoViolation({ seed })
@@ -44,8 +68,9 @@ describe('a simulated world', () => {
 })
 
 describe('a simulated world with sockets', () => {
-  it(`keeps the invariants: seeds 1 to ${WIRE_WORLDS}`, { timeout: 120_000 }, async () => {
-    for (let seed = 1; seed <= WIRE_WORLDS; seed += 1) {
+  const last = FIRST + WIRE_WORLDS - 1
+  it(`keeps the invariants: seeds ${FIRST} to ${last}`, { timeout: 120_000 }, async () => {
+    for (let seed = FIRST; seed <= last; seed += 1) {
       const history = await runWireWorld({ seed, modules: REAL })
       const violations = checkWire(history)
       if (violations.length > 0) expect.fail(report(history, violations, 'wire'))

@@ -1,6 +1,7 @@
 /** I9: what is over is over: nothing is said or heard any more, and nothing is left. */
 import type { Violation } from '../checker.ts'
 import { lives } from '../facts.ts'
+import type { History } from '../history.ts'
 import { BEGINNING_MS } from '../process.ts'
 import { sessionOf } from './check-places.ts'
 import type { PageFacts, WireFacts } from './facts.ts'
@@ -60,7 +61,7 @@ function* checkReason({ logs }: WireFacts, page: PageFacts): Generator<Violation
 }
 
 /** Whoever says goodbye leaves at once, even before the welcome: its place is not kept. */
-function* checkGoodbyes({ logs, links }: WireFacts): Generator<Violation> {
+function* checkGoodbyes({ logs, links, history }: WireFacts): Generator<Violation> {
   const welcomed = new Set(links.map(({ welcome }) => welcome?.frame.attachment))
   for (const { id, events, last } of logs.values()) {
     for (const event of events) {
@@ -78,12 +79,22 @@ function* checkGoodbyes({ logs, links }: WireFacts): Generator<Violation> {
       )
       const isGone = claimants.every(({ heard }) => heard.some(({ frame }) => frame.type === 'bye'))
       if (claimants.length === 0 || !isGone) continue
+      // A goodbye that was not recorded is lost with the hold: the next one keeps the place.
+      if (epochAt(history, id, event.seq) !== epochAt(history, id, opened?.seq ?? 0)) continue
       yield {
         invariant: 'I9',
         message: `${id}: the place of ${event.attachment}, who left, is kept`,
       }
     }
   }
+}
+
+/** The epoch under which an event was recorded. */
+function epochAt(history: History, id: string, seq: number): number | undefined {
+  return history
+    .of('store.appended')
+    .find(({ session, after, count }) => session === id && after < seq && seq <= after + count)
+    ?.epoch
 }
 
 /** Whatever was pending has settled, unless its page is no more. */

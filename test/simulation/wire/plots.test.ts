@@ -352,4 +352,14 @@ describe('the check that who left has no place', () => {
       ]),
     ).toEqual([])
   })
+
+  it('knows that a goodbye may be lost with a crash (seed 20018218)', () => {
+    const appended = { type: 'store.appended', session: 's1', closed: false } as const
+    const latest = { epoch: 1, seq: 0, closed: false }
+    const recorded = (epoch: number, after: number): Happening => ({
+      ...{ ...appended, call: after, node: `node${epoch}`, epoch, after, count: 1, latest },
+    })
+    expect(violations([...leaver, recorded(1, 1), recorded(2, 2)])).toEqual([])
+    expect(violations([...leaver, recorded(1, 1), recorded(1, 2)])).toHaveLength(1)
+  })
 })
