@@ -4,6 +4,7 @@ import {
   Holdfast,
   HoldfastError,
   LIMITS,
+  limitsFrom,
   type Clock,
   type DiagnosticListener,
   type Limits,
@@ -46,7 +47,8 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 /** Opens the store, picks up what an earlier process left unfinished, and is ready for turns. */
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const agents = options.agents ?? builtinAgents
-  checkLimits(options.limits ?? {})
+  // Before a store is opened that would have to be closed again.
+  limitsFrom(LIMITS, options.limits ?? {}, 'limits')
   const { store: named } = options
   const store = typeof named === 'string' ? await openStore(named, options) : named
   const limits = { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...options.limits }
@@ -107,14 +109,4 @@ async function openStore(name: string, options: OpenOptions): Promise<Store> {
     throw new HoldfastError('invalid_field', `store must be ${known}, not ${name}`)
   }
   return openSqliteStore({ file: name.slice('sqlite:'.length) })
-}
-
-function checkLimits(limits: Partial<Limits>): void {
-  for (const [name, value] of Object.entries(limits)) {
-    if (!Object.hasOwn(LIMITS, name)) {
-      throw new HoldfastError('invalid_field', `there is no limit ${name}`)
-    }
-    if (typeof value === 'number' && value >= 0) continue
-    throw new HoldfastError('invalid_field', `limit ${name} must be a number that is not negative`)
-  }
 }

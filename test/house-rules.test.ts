@@ -9,6 +9,18 @@ import { parseSync } from 'vite'
 import { describe, expect, it } from 'vitest'
 import { DIAGNOSTICS } from '../src/core/diagnostics.ts'
 import { ERRORS } from '../src/core/errors.ts'
+import { LIMITS } from '../src/core/limits.ts'
+import { BROWSER_LIMITS } from '../src/browsers/limits.ts'
+import { CDP_LIMITS } from '../src/doors/cdp/limits.ts'
+import { CONNECT_LIMITS } from '../src/doors/connect/limits.ts'
+
+/** Limits that can be set, and where they are read. */
+const LIMIT_TABLES = [
+  { table: LIMITS, where: ['src/core', 'src/runners', 'src/doors', 'src/server'] },
+  { table: CONNECT_LIMITS, where: ['src/doors/connect', 'src/server'] },
+  { table: CDP_LIMITS, where: ['src/doors/cdp', 'src/server/cdp'] },
+  { table: BROWSER_LIMITS, where: ['src/browsers', 'src/doors/cdp'] },
+]
 
 type File = { readonly path: string; readonly text: string }
 
@@ -70,6 +82,20 @@ describe('the core', () => {
   it('may name such a thing in a comment, a text, a property or a regular expression', () => {
     const text = `/* process */ const a = 'console'; b.crypto = { process: /Date'/ }.process`
     expect(impurities([{ path: 'src/core/a.ts', text }])).toEqual([])
+  })
+})
+
+describe('limits', () => {
+  it.each(LIMIT_TABLES)('of $where are all read, and not past what was set', ({ table, where }) => {
+    expect(unreadLimits(Object.keys(table), sourcesBelow(where))).toEqual([])
+  })
+
+  it('objects to one that is only read as it is by default', () => {
+    const file = {
+      path: 'src/a.ts',
+      text: 'use(limits.one, X_LIMITS.two); const { four } = limits',
+    }
+    expect(unreadLimits(['one', 'two', 'three', 'four'], [file])).toEqual(['two', 'three'])
   })
 })
 
@@ -353,6 +379,22 @@ function emptyNames(all: readonly File[]): string[] {
       path.split(/[/._-]|(?<=[a-z])(?=[A-Z])/).some((word) => EMPTY_NAMES.test(word)),
     )
     .map(({ path }) => `${path}: what has no noun has no file`)
+}
+
+/** Those that can be set, and the code that has to follow what was set. */
+function unreadLimits(names: readonly string[], all: readonly File[]): string[] {
+  const reads = (name: string): RegExp =>
+    new RegExp(`(?<!LIMITS)\\.${name}\\b|[{,]\\s*${name}\\s*(=[^,}]*)?[,}]`)
+  return names.filter((name) => !all.some(({ text }) => reads(name).test(text)))
+}
+
+function sourcesBelow(folders: readonly string[]): File[] {
+  return sources().filter(
+    (file) =>
+      isNoTest(file) &&
+      !file.path.endsWith('/limits.ts') &&
+      folders.some((folder) => file.path.startsWith(folder)),
+  )
 }
 
 function oversizes(all: readonly File[]): string[] {

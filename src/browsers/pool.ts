@@ -2,7 +2,7 @@
  * The browsers of a server, by name: started when they are first needed, looked after while they
  * are used, stopped when nobody has used them for a while, and never more than a bound.
  */
-import { HoldfastError, type Clock } from '../core/index.ts'
+import { limitsFrom, HoldfastError, type Clock } from '../core/index.ts'
 import { groupMemory } from '../runners/stragglers.ts'
 import { startChromium } from './chromium.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
@@ -42,7 +42,7 @@ export class BrowserPool {
   constructor({ browsers, clock, limits = {} }: PoolOptions) {
     this.#specs = browsers
     this.clock = clock
-    this.limits = { ...BROWSER_LIMITS, ...limits }
+    this.limits = limitsFrom(BROWSER_LIMITS, limits, 'browserLimits')
   }
 
   get names(): readonly string[] {

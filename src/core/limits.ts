@@ -1,4 +1,5 @@
 /** Every bound of the core, in one place, each named with its unit. */
+import { HoldfastError } from './errors.ts'
 
 /**
  * Bounds of what a session's state may hold. Fixed, so that a log folds to the same state
@@ -109,3 +110,28 @@ export const LIMITS = {
 } as const
 
 export type Limits = { readonly [Name in keyof typeof LIMITS]: number }
+
+/**
+ * A table of limits with those that were given in their places. Throws at a name that the table
+ * does not have: a limit that nobody reads must not seem to be set.
+ */
+export function limitsFrom<Table extends Readonly<Record<string, number>>>(
+  table: Table,
+  given: { readonly [Name in keyof Table]?: number | undefined },
+  where: string,
+): { readonly [Name in keyof Table]: number } {
+  const limits: Record<string, number> = { ...table }
+  for (const [name, value] of Object.entries(given)) {
+    const field = `${where}.${name}`
+    if (!Object.hasOwn(table, name)) {
+      throw new HoldfastError('invalid_field', `there is no limit ${field}`, { field })
+    }
+    if (value === undefined) continue
+    if (typeof value !== 'number' || !(value >= 0)) {
+      const problem = `${field} must be a number, 0 or more, not ${String(value)}`
+      throw new HoldfastError('invalid_field', problem, { field })
+    }
+    limits[name] = value
+  }
+  return limits as { readonly [Name in keyof Table]: number }
+}

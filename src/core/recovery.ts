@@ -26,11 +26,19 @@ const PICK_UP_MS = 250
 const PICK_UP_MS_MAX = 8_000
 /** How many sessions are picked up at the same time. */
 const PICK_UPS = 16
+/** Sessions of one kind that one sweep works on; the next sweep goes on behind them. */
+const SWEPT_MAX = 5_000
+const ELSEWHERE = ['not_owner', 'session_closed', 'session_erased']
+
+/** Where the next sweep goes on with sessions of one kind; null: at the newest. */
+type Round = { cursor: string | null }
 
 export class Sweeper {
   readonly #house: SweptHouse
   /** Sessions that this node lost with work in them, and owes another try. */
   readonly #owed = new Set<string>()
+  readonly #expired: Round = { cursor: null }
+  readonly #closed: Round = { cursor: null }
   #cancelSweep: () => void = () => undefined
   #cancelPickUp: (() => void) | null = null
   #pickUpMs = PICK_UP_MS
@@ -88,11 +96,12 @@ export class Sweeper {
     this.#house.trim()
     await this.#pickUpPending()
     const at = clock.now()
-    await this.#each({ expiredAt: at }, async ({ id }) => {
+    await this.#each(this.#expired, { expiredAt: at }, async ({ id }) => {
       const live = await this.#house.open(id)
       await live.post({ type: 'expire', at })
     })
-    await this.#each({ closedBefore: at - limits.retainMs }, ({ id }) => store.erase(id))
+    const closedBefore = at - limits.retainMs
+    await this.#each(this.#closed, { closedBefore }, ({ id }) => store.erase(id))
   }
 
   /**
@@ -142,25 +151,33 @@ export class Sweeper {
     return true
   }
 
+  /**
+   * Works through all sessions of a kind, page by page, over as many sweeps as it takes. One that
+   * fails is reported, keeps no other one waiting, and is tried again in the next round.
+   */
   async #each(
+    round: Round,
     filter: Pick<ListQuery, 'expiredAt' | 'closedBefore'>,
     work: (row: SessionRow) => Promise<unknown>,
   ): Promise<void> {
-    const { sessions } = await this.#house.store.list({
-      ...filter,
-      limit: this.#house.limits.listMax,
-    })
-    for (const row of sessions) {
-      // One that fails, or that another node holds, is left for the next sweep.
-      const step = filter.expiredAt === undefined ? 'erase' : 'expire'
-      await work(row).catch((error: unknown) => this.#tellUnlessElsewhere(step, row.id, error))
+    const { store, limits } = this.#house
+    const step = filter.expiredAt === undefined ? 'erase' : 'expire'
+    for (let left = SWEPT_MAX; left > 0 && !this.#stopped;) {
+      const query: ListQuery = { ...filter, limit: Math.min(limits.listMax, left) }
+      const { cursor } = round
+      const page = await store.list(cursor === null ? query : { ...query, cursor })
+      for (const row of page.sessions) {
+        await work(row).catch((error: unknown) => this.#tellUnlessElsewhere(step, row.id, error))
+      }
+      round.cursor = page.nextCursor
+      left = page.nextCursor === null ? 0 : left - page.sessions.length
     }
   }
 
   /** One that is closed or another node's needs nothing of this one. */
   #tellUnlessElsewhere(step: string, session: string, error: unknown): void {
     const { code } = asHoldfastError(error)
-    if (code !== 'session_closed' && code !== 'not_owner') this.#tell(step, session, error)
+    if (!ELSEWHERE.includes(code)) this.#tell(step, session, error)
   }
 
   #tell(step: string, session: string, error: unknown): void {

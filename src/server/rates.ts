@@ -4,7 +4,7 @@
  * against it. The client that was silent for longest is forgotten first, so that memory is bounded.
  */
 import { createHash } from 'node:crypto'
-import { HoldfastError, type Clock } from '../core/index.ts'
+import { HoldfastError, limitsFrom, type Clock } from '../core/index.ts'
 import { clientOf, isLoopback } from './addresses.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
@@ -17,6 +17,12 @@ export type RateLimits = {
   readonly connectionsPerClientMax: number
   /** How many clients are remembered. */
   readonly clientsMax: number
+}
+
+const { requestsBurst, requestsPerSecond, failuresPerMinute, connectionsPerClientMax, clientsMax } =
+  SERVER_LIMITS
+const RATE_LIMITS: RateLimits = {
+  ...{ requestsBurst, requestsPerSecond, failuresPerMinute, connectionsPerClientMax, clientsMax },
 }
 
 type Level = { left: number; at: number }
@@ -65,7 +71,7 @@ export class Rates {
   readonly #connectionsMax: number
 
   constructor(clock: Pick<Clock, 'monotonic'>, limits: Partial<RateLimits> = {}) {
-    const all: RateLimits = { ...SERVER_LIMITS, ...limits }
+    const all = limitsFrom(RATE_LIMITS, limits, 'rates')
     const { requestsBurst, requestsPerSecond, failuresPerMinute, clientsMax } = all
     this.#clock = clock
     this.#requests = new Buckets(requestsBurst, requestsPerSecond / 1_000, clientsMax)

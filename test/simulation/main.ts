@@ -25,6 +25,9 @@ const HELP = `Runs Holdfast in simulated worlds and checks the invariants of wha
 Exit code 1: an invariant was violated, or a planted bug was not noticed.
 `
 
+/** How often it is told how far it has come. */
+const PROGRESS_MS = 10_000
+
 const KINDS = [
   { name: 'core', run: runWorld, check },
   { name: 'wire', run: runWireWorld, check: checkWire },
@@ -46,9 +49,6 @@ const { values } = parseArgs({
 if (values.help) process.stdout.write(HELP)
 else if (values.mutants) process.exitCode = (await runMutants(values.part)) ? 0 : 1
 else process.exitCode = (await runWorlds()) ? 0 : 1
-
-/** How often it is told how far it has come. */
-const PROGRESS_MS = 10_000
 
 async function runWorlds(): Promise<boolean> {
   const seed = Number(values.seed ?? freshSeed())

@@ -99,7 +99,7 @@ export class Client {
   receive(data: Buffer): void {
     if (this.root.isOver) return
     this.#recording?.note('client', data)
-    const command = readCommand(data)
+    const command = readCommand(data, this.tenant.limits)
     const { id, sessionId } = command
     const session = sessionId === undefined ? this.root : this.#flat(sessionId)
     if (session === null) return this.deliver(textOf({ id, error: FAULTS.session }, ''))
@@ -109,7 +109,7 @@ export class Client {
 
   /** A message that came inside another, for a session without `flatten`. */
   receiveNested(session: Session, message: string): void {
-    const command = readCommand(Buffer.from(message))
+    const command = readCommand(Buffer.from(message), this.tenant.limits)
     if (command.id !== undefined && command.sessionId !== undefined) {
       return session.refuse(command.id, FAULTS.session)
     }

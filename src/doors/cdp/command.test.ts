@@ -1,11 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { CDP_LIMITS } from './limits.ts'
 import { readCommand, rewritten, type Command } from './command.ts'
 
 const PADDING = 'x'.repeat(5_000)
 
 function command(text: string): Command {
-  const read = readCommand(Buffer.from(text))
+  const read = readCommand(Buffer.from(text), CDP_LIMITS)
   if ('error' in read) throw new Error(read.error.message)
   return read
 }
@@ -49,7 +50,7 @@ describe('a large command', () => {
     const text = JSON.stringify({ id: 1, method: 'A.b', params: { inner } })
     expect(sent(text)).toMatchObject({ params: { inner }, sessionId: 'A'.repeat(32) })
     expect(
-      readCommand(Buffer.from(`{"id":1,"method":"A","params":{}}},"x":"${PADDING}"}`)),
+      readCommand(Buffer.from(`{"id":1,"method":"A","params":{}}},"x":"${PADDING}"}`), CDP_LIMITS),
     ).toEqual({
       error: { code: -32700, message: 'JSON: syntax error' },
     })
@@ -68,12 +69,12 @@ describe('a command that says too much', () => {
 
   it('is refused if a browser would have to read it for seconds', () => {
     const params = `{"x":[${'0,'.repeat(4_300_000)}1]}`
-    const read = readCommand(Buffer.from(`{"params":${params},"id":1,"method":"A.b"}`))
+    const read = readCommand(Buffer.from(`{"params":${params},"id":1,"method":"A.b"}`), CDP_LIMITS)
     expect(read).toMatchObject({ id: 1, error: { code: -32600 } })
   })
 
   it('is not taken apart to tell what is wrong with it', () => {
     const large = `{"id":1,"method":"A.b","extra":"${'x'.repeat(1_048_576)}"}`
-    expect(readCommand(Buffer.from(large))).toMatchObject({ error: { code: -32600 } })
+    expect(readCommand(Buffer.from(large), CDP_LIMITS)).toMatchObject({ error: { code: -32600 } })
   })
 })

@@ -6,7 +6,7 @@
  * as they are, unless somebody looks at them. What was looked at is written anew: the browser gets
  * what was judged, and nothing else, however a name in it was spelled and how often it came.
  */
-import { CDP_LIMITS } from './limits.ts'
+import type { CdpLimits } from './limits.ts'
 import { DEPTH_MAX, scan, type Scanned, type Unfit } from './scan.ts'
 
 export type Params = Readonly<Record<string, unknown>>
@@ -30,8 +30,8 @@ class UnreadCommand implements Command {
   #raw: Buffer | null
   #params: Params | undefined
 
-  constructor({ id, method, sessionId, params, values }: Scanned) {
-    this.isVast = values > CDP_LIMITS.readValuesMax
+  constructor({ id, method, sessionId, params }: Scanned, isVast: boolean) {
+    this.isVast = isVast
     this.id = id
     this.method = method
     this.sessionId = sessionId
@@ -77,13 +77,16 @@ function malformed(message: string, id?: number): Refusal {
   return id === undefined ? { error } : { id, error }
 }
 
-export function readCommand(data: Buffer): Command | Refusal {
+/** What a command may be made of. */
+export type CommandLimits = Pick<CdpLimits, 'valuesMax' | 'readValuesMax' | 'oddBytesMax'>
+
+export function readCommand(data: Buffer, limits: CommandLimits): Command | Refusal {
   const scanned = scan(data)
-  if (scanned === null) return parsed(data)
+  if (scanned === null) return parsed(data, limits)
   const { id, sessionId, unfit, values } = scanned
   if (unfit !== null) return { id, sessionId, error: faultOf(unfit) }
-  if (values > CDP_LIMITS.valuesMax) return { id, sessionId, error: FAULTS.values }
-  return new UnreadCommand(scanned)
+  if (values > limits.valuesMax) return { id, sessionId, error: FAULTS.values }
+  return new UnreadCommand(scanned, values > limits.readValuesMax)
 }
 
 /** As Chromium says it, but with the id: who asked learns that it gets no other answer. */
@@ -92,9 +95,9 @@ function faultOf(unfit: Unfit): Fault {
 }
 
 /** What is not plain is taken apart, and every fault gets the answer that Chrome would give. */
-function parsed(data: Buffer): Command | Refusal {
+function parsed(data: Buffer, { oddBytesMax }: CommandLimits): Command | Refusal {
   // What takes one byte there may take fifty when it is taken apart.
-  if (data.length > CDP_LIMITS.oddBytesMax) return { error: FAULTS.odd }
+  if (data.length > oddBytesMax) return { error: FAULTS.odd }
   let value: unknown
   try {
     // ws has checked that it is UTF-8.
@@ -151,6 +154,9 @@ export function isRefusal(read: Command | Refusal): read is Refusal {
   return 'error' in read
 }
 
+/** Params up to this are passed on as one text with the rest; larger ones in their own bytes. */
+const TEXT_BYTES_MAX = 4_096
+
 /** The message under another id and session; '' is the connection itself. */
 export function rewritten(
   command: Command,
@@ -161,7 +167,7 @@ export function rewritten(
   if (raw === null) return [written(id, method, command.params, session)]
   const head = `{"id":${id},"method":${JSON.stringify(method)}${suffix(session)},"params":`
   // One small text is sent faster than three parts.
-  if (raw.length <= CDP_LIMITS.smallBytes) return [`${head}${raw.toString()}}`]
+  if (raw.length <= TEXT_BYTES_MAX) return [`${head}${raw.toString()}}`]
   return [head, raw, '}']
 }
 

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import type { BrowserPool } from '../../browsers/index.ts'
 import {
+  limitsFrom,
   BROWSER_KEYS,
   HoldfastError,
   invalid,
@@ -66,7 +67,7 @@ export class CdpDoor {
     this.#recordings = recordings ?? null
     this.holdfast = holdfast
     this.#pool = pool
-    this.limits = { ...CDP_LIMITS, ...limits }
+    this.limits = limitsFrom(CDP_LIMITS, limits, 'cdpLimits')
     checkLimits(this.limits, pool)
   }
 

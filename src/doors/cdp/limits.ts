@@ -5,7 +5,7 @@ export const CDP_LIMITS = {
   /** What may be on its way to a browser, and after how much it is asked whether it has that. */
   underwayBytesMax: 2_097_152,
   signBytes: 524_288,
-  /** Params up to this are passed on as one text with the rest; larger ones in their own bytes. */
+  /** A command whose params are no larger passes however many bytes wait for their replies. */
   smallBytes: 4_096,
   /** Values in a command: a browser that reads 30 million of them is deaf for five seconds. */
   valuesMax: 4_194_304,

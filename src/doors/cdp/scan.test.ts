@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { CDP_LIMITS } from './limits.ts'
 import { readCommand } from './command.ts'
 import { scan } from './scan.ts'
 
@@ -164,7 +165,7 @@ describe('a message that is only looked through', () => {
     for (const text of [`{${rest},"params":{"x":${value}}}`, `{"params":{"x":${value}},${rest}}`]) {
       expect(scan(Buffer.from(text))).toMatchObject({ id: 7, sessionId: 'C', unfit })
       // Also when it is taken apart.
-      const odd = readCommand(Buffer.from(text.replace('"A.b"', '"A\\u002eb"')))
+      const odd = readCommand(Buffer.from(text.replace('"A.b"', '"A\\u002eb"')), CDP_LIMITS)
       const message = unfit === null ? undefined : `JSON: ${unfit}`
       expect('error' in odd ? odd : {}).toEqual(
         message === undefined ? {} : { id: 7, sessionId: 'C', error: { code: -32700, message } },

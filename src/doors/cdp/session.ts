@@ -10,7 +10,6 @@ import { Downloads } from './downloads.ts'
 import type { Client } from './client.ts'
 import type { Command, Fault, Params } from './command.ts'
 import { textOf, type BrowserEvent, type Correspondent, type Reply } from './link.ts'
-import { CDP_LIMITS } from './limits.ts'
 import type { Share } from './uplink.ts'
 import { takeTargetEvent } from './target-events.ts'
 import { RUN } from './waiting-targets.ts'
@@ -91,7 +90,7 @@ export class Session implements Correspondent {
       return host.downloads.route(tenant, message, () => this.pass(message))
     }
     if (!this.isNested) return this.client.deliver(message)
-    if (message.length > CDP_LIMITS.nestedBytesMax) return this.lose()
+    if (message.length > this.client.tenant.limits.nestedBytesMax) return this.lose()
     const { name: sessionId, target: targetId } = this
     const params = { sessionId, message: message.toString(), targetId }
     this.parent?.emit('Target.receivedMessageFromTarget', params)

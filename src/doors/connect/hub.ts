@@ -3,7 +3,7 @@
  * ones, and waits for those who may come back.
  */
 import { setMaxListeners } from 'node:events'
-import type { AttachmentListener, Clock, Unbound } from '../../core/index.ts'
+import { limitsFrom, type AttachmentListener, type Clock, type Unbound } from '../../core/index.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
 import { openGate, type Ferry, type Gatekeeper } from './socket.ts'
@@ -44,7 +44,7 @@ export class Hub {
   constructor({ holdfast, gate = openGate, limits = {}, ferry = null }: HubOptions) {
     this.holdfast = holdfast
     this.gate = gate
-    this.limits = { ...CONNECT_LIMITS, ...limits }
+    this.limits = limitsFrom(CONNECT_LIMITS, limits, 'connectLimits')
     this.ferry = ferry
     holdfast.authority.attachmentListeners.add(this.#listener)
     this.#watchLater()

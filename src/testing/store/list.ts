@@ -1,6 +1,6 @@
 /** What `list` promises: filters, pages, and what sweeps find. */
 import assert from 'node:assert/strict'
-import type { Append, ListQuery, Store } from '../../core/store.ts'
+import type { Append, ListPage, ListQuery, Store } from '../../core/store.ts'
 import type { Claims } from './conformance.ts'
 import { NODE, OTHER_NODE, create, createClosed, idsOf, sampleAppend } from './samples.ts'
 
@@ -168,6 +168,26 @@ export const listClaims: Claims = {
     const second = await store.list({ pendingFor: NODE, limit: 3, cursor: first.nextCursor! })
     const listed = [...first.sessions, ...second.sessions].map(({ id }) => id)
     assert.deepEqual(listed, ids.toReversed())
+  },
+
+  'pages through expired and closed sessions although some of them have gone': async (store) => {
+    const ids: string[] = []
+    for (let n = 0; n < 5; n += 1) ids.push(await create(store, { expiresAt: 5_000 }))
+    const close = (id: string) =>
+      store.append([sampleAppend(id, { closed: true, at: 6_000, expiresAt: null })])
+    for (const query of [{ expiredAt: 5_000 }, { closedBefore: 6_000 }]) {
+      const found: string[] = []
+      let cursor: string | null = null
+      do {
+        const page: ListPage = await store.list({ ...query, limit: 2, ...(cursor && { cursor }) })
+        cursor = page.nextCursor
+        for (const { id } of page.sessions) {
+          found.push(id)
+          await ('expiredAt' in query ? close(id) : store.erase(id))
+        }
+      } while (cursor !== null)
+      assert.deepEqual(found, ids.toReversed())
+    }
   },
 }
 

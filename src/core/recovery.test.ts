@@ -1,0 +1,98 @@
+import { expect, it } from 'vitest'
+import type { Diagnostic } from './diagnostics.ts'
+import { diagnoseTo } from './diagnostics.ts'
+import { HoldfastError } from './errors.ts'
+import { LIMITS } from './limits.ts'
+import { Sweeper, type SweptHouse } from './recovery.ts'
+import type { ListQuery, SessionRow, Store } from './store.ts'
+
+/** A house of expired and of long closed sessions, and one sweep at a time. */
+function house(count: number, fails: (id: string) => Error | null = () => null) {
+  const open = new Set(Array.from({ length: count }, (_, n) => `open${n}`))
+  const closed = new Set(Array.from({ length: count }, (_, n) => `closed${n}`))
+  const diagnostics: Diagnostic[] = []
+  const pages: ListQuery[] = []
+  let sweep = (): void => undefined
+  const list = async (query: ListQuery) => {
+    pages.push(query)
+    const of = query.expiredAt === undefined ? closed : open
+    const all = query.pendingFor === undefined ? [...of] : []
+    const rows = all.map((id) => ({ id, number: Number(id.replace(/\D+/, '')) }))
+    const found = rows.filter(({ number }) => number < Number(query.cursor ?? Infinity))
+    const page = found.sort((a, b) => b.number - a.number).slice(0, query.limit)
+    const nextCursor = found.length > page.length ? String(page.at(-1)?.number) : null
+    return { sessions: page as unknown as SessionRow[], nextCursor }
+  }
+  const act = async (from: Set<string>, id: string): Promise<void> => {
+    const failure = fails(id)
+    if (failure !== null) throw failure
+    from.delete(id)
+  }
+  const swept: SweptHouse = {
+    node: 'a',
+    store: { list, erase: (id: string) => act(closed, id) } as unknown as Store,
+    clock: {
+      now: () => 1e12,
+      monotonic: () => 0,
+      after: (_ms, run) => ((sweep = run), () => undefined),
+    },
+    limits: { ...LIMITS, listMax: 500 },
+    diagnose: diagnoseTo((diagnostic) => diagnostics.push(diagnostic)),
+    open: async (id) => ({ post: () => act(open, id) }) as never,
+    holds: () => false,
+    trim: () => undefined,
+  }
+  const sweeper = new Sweeper(swept)
+  const runSweep = async (): Promise<void> => {
+    const before = sweep
+    before()
+    await expect.poll(() => sweep === before).toBe(false)
+  }
+  return { open, closed, diagnostics, pages, sweeper, runSweep }
+}
+
+it('closes every expired session and erases every old log, however many there are', async () => {
+  const { open, closed, sweeper, runSweep, diagnostics } = house(1_700)
+  await sweeper.start()
+  await runSweep()
+  expect([open.size, closed.size, diagnostics]).toEqual([0, 0, []])
+  sweeper.stop()
+})
+
+it('works on a bounded number in one sweep, and goes on behind them in the next', async () => {
+  const { open, closed, sweeper, runSweep } = house(6_000)
+  await sweeper.start()
+  await runSweep()
+  expect([open.size, closed.size]).toEqual([1_000, 1_000])
+  await runSweep()
+  expect([open.size, closed.size]).toEqual([0, 0])
+  sweeper.stop()
+})
+
+it('is not held up by those that always fail, and reports them', async () => {
+  // More than a page, and more than a sweep, of the newest ones: they come first.
+  const isBad = (id: string): boolean => Number(id.replace(/\D+/, '')) >= 100
+  const { open, closed, sweeper, runSweep, diagnostics } = house(5_700, (id) =>
+    isBad(id) ? new HoldfastError('store_corrupt', 'its log is torn') : null,
+  )
+  await sweeper.start()
+  for (let sweep = 0; sweep < 2; sweep += 1) await runSweep()
+  expect([...open, ...closed].filter((id) => !isBad(id))).toEqual([])
+  expect(diagnostics[0]).toMatchObject({
+    code: 'sweep_failed',
+    facts: { reason: 'expire', session: 'open5699', error: 'its log is torn' },
+  })
+  sweeper.stop()
+})
+
+it('does not report what another node holds, or what is closed by now', async () => {
+  const { sweeper, runSweep, diagnostics } = house(10, (id) =>
+    id.startsWith('open')
+      ? new HoldfastError('not_owner', 'another node holds it')
+      : new HoldfastError('session_erased', 'it is gone'),
+  )
+  await sweeper.start()
+  await runSweep()
+  expect(diagnostics).toEqual([])
+  sweeper.stop()
+})
