@@ -4,7 +4,6 @@ import {
   Holdfast,
   HoldfastError,
   LIMITS,
-  limitsFrom,
   type Clock,
   type DiagnosticListener,
   type Limits,
@@ -18,6 +17,7 @@ import { MemoryStore } from './stores/memory.ts'
 import { openPostgresStore, PostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
+import { limitsFrom } from './core/limits.ts'
 
 export type OpenOptions = {
   /** `memory:`, `sqlite:FILE`, `postgres://…`, or a store of your own. */

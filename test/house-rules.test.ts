@@ -85,6 +85,18 @@ describe('the core', () => {
   })
 })
 
+describe('time', () => {
+  it('is asked of the clocks alone, but for what people are shown or have said', () => {
+    expect(wallClocks(sources())).toEqual([])
+  })
+
+  it('objects to a wall clock elsewhere', () => {
+    const text = 'const late = Date.now() > at; const day = new Date(); show(new Date(at))'
+    const file = { path: 'src/core/a.ts', text }
+    expect(wallClocks([file])).toEqual(['src/core/a.ts: Date.now()', 'src/core/a.ts: new Date()'])
+  })
+})
+
 describe('limits', () => {
   it.each(LIMIT_TABLES)('of $where are all read, and not past what was set', ({ table, where }) => {
     expect(unreadLimits(Object.keys(table), sourcesBelow(where))).toEqual([])
@@ -379,6 +391,24 @@ function emptyNames(all: readonly File[]): string[] {
       path.split(/[/._-]|(?<=[a-z])(?=[A-Z])/).some((word) => EMPTY_NAMES.test(word)),
     )
     .map(({ path }) => `${path}: what has no noun has no file`)
+}
+
+/** The clocks, what a person sees on a page or says on a command line, and a date for people. */
+const WALL_CLOCKS = [
+  'src/runners/clock.ts',
+  'src/client/platform.ts',
+  'src/stores/postgres/time.ts',
+  'src/stores/sqlite/schema.ts',
+  'src/cli/token.ts',
+  'src/inspector/',
+]
+
+function wallClocks(all: readonly File[]): string[] {
+  return all
+    .filter((file) => isNoTest(file) && !WALL_CLOCKS.some((path) => file.path.startsWith(path)))
+    .flatMap(({ path, text }) =>
+      [...text.matchAll(/Date\.now\(\)|new Date\(\)/g)].map(([use]) => `${path}: ${use}`),
+    )
 }
 
 /** Those that can be set, and the code that has to follow what was set. */

@@ -178,14 +178,14 @@ export class HeldConnection {
   }
 
   #hello(socket: WebSocket): void {
-    this.#heardAt = Date.now()
+    this.#heardAt = performance.now()
     socket.send(this.#helloFrame())
     this.#watchTimer ??= setInterval(() => this.#watch(), PING_MS / 2).unref()
   }
 
   #receive(socket: WebSocket, text: string): void {
     if (socket !== this.#socket || this.#over !== null) return
-    this.#heardAt = Date.now()
+    this.#heardAt = performance.now()
     if (isHeldFrame(text)) return this.#frame(readHeldFrame(text))
     this.#received += 1
     this.#uncountedChars += text.length
@@ -254,7 +254,7 @@ export class HeldConnection {
   }
 
   #watch(): void {
-    const silence = Date.now() - this.#heardAt
+    const silence = performance.now() - this.#heardAt
     if (silence > DEAD_MS) this.#socket?.terminate()
     else if (silence > PING_MS) this.#say({ type: 'ping' })
   }
@@ -262,11 +262,11 @@ export class HeldConnection {
   #lost(socket: WebSocket, reason: string, isFinal = false): void {
     if (socket !== this.#socket || this.#over !== null) return
     this.#socket = null
-    if (this.#isGreeted) this.#lostAt = Date.now()
+    if (this.#isGreeted) this.#lostAt = performance.now()
     this.#isGreeted = false
     const welcome = this.#welcome
     if (welcome === null) return this.#end(new HeldError('unreachable', reason), 1000)
-    const isLate = Date.now() - this.#lostAt > welcome.graceMs
+    const isLate = performance.now() - this.#lostAt > welcome.graceMs
     if (isFinal || isLate || welcome.token === null) {
       return this.#end(new HeldError('connection_lost', reason), 1000)
     }

@@ -28,8 +28,8 @@ export async function* followEvents(
       }
     } catch (error) {
       if (error instanceof RemoteError && !isPassing(error)) throw error
-      lostAt ??= Date.now()
-      if (Date.now() - lostAt > GONE_MS) throw error
+      lostAt ??= performance.now()
+      if (performance.now() - lostAt > GONE_MS) throw error
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
   }

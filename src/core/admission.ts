@@ -73,7 +73,7 @@ export async function submitTurn(live: LiveSession, request: TurnRequest): Promi
   const { last } = live.lane
   live.lane.push(entry)
   live.lane.track(member, null)
-  const expiresAt = waitMs === null ? null : live.holder.clock.now() + waitMs
+  const expiresAt = waitMs === null ? null : live.now() + waitMs
   const collect = busy === 'collect'
   const command = { type: 'submit', input, keys, collect, expiresAt, by } as const
   live.submit(command, entry, last).then(member.admit, member.refuse)

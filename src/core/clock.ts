@@ -3,7 +3,10 @@
  * them.
  */
 export interface Clock {
-  /** Milliseconds since 1970, for records. May jump. */
+  /**
+   * Milliseconds since 1970, for records and stored deadlines: where nodes share a store that has a
+   * clock, the store's. May jump.
+   */
   now(): number
   /** Milliseconds that only go forward, for deadlines and leases. */
   monotonic(): number

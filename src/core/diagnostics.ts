@@ -13,6 +13,7 @@ export const DIAGNOSTICS = {
   browser_shared: 'warn',
   browser_started: 'info',
   client_refused: 'warn',
+  clock_jumped: 'warn',
   closed: 'debug',
   commit_slow: 'warn',
   crashed: 'error',

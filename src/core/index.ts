@@ -32,7 +32,7 @@ export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.
 export { BROWSER_KEYS, Holdfast, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { isRequestId, type QueueRow } from './lanes.ts'
 export { LINK_SCOPES, type Link, type LinkScope } from './links.ts'
-export { LIMITS, STATE_LIMITS, limitsFrom, type Limits } from './limits.ts'
+export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './principal.ts'
 export type { ResolveOptions, TurnOptions } from './requests.ts'
 export type {
@@ -78,3 +78,4 @@ export type {
 export { TurnHandle, type Admission } from './turn-handle.ts'
 export type { Input, TurnEnd, TurnError, TurnRecord, TurnState } from './turns.ts'
 export { isWatcherId } from './watchers.ts'
+export { limitsFrom } from './limits.ts'

@@ -59,7 +59,7 @@ export class Batch {
    */
   decide(command: Command): readonly SessionEvent[] {
     const { seq } = this.session
-    const events = decide(this.session, command).map((draft, index) =>
+    const events = decide(this.session, this.#timed(command)).map((draft, index) =>
       place(draft, seq + 1 + index, this.at),
     )
     const bodies = events.map((event) => JSON.stringify(event))
@@ -67,6 +67,12 @@ export class Batch {
     this.events.push(...events)
     this.bodies.push(...bodies)
     return events
+  }
+
+  /** Grace times are counted from the time of the event that begins them. */
+  #timed(command: Command): Command {
+    if (command.type !== 'recover' && command.type !== 'lose') return command
+    return { ...command, at: Math.max(command.at, this.at) }
   }
 
   /** Exactly one of the two is called, once it is known whether the batch is in the log. */
@@ -148,6 +154,14 @@ export class Ledger {
     return this.#committing === null && this.#mailbox.length === 0
   }
 
+  /**
+   * The time of the next event: a log's times never run backwards, also when the clock is set back
+   * or the last owner's was ahead. Deadlines that events carry are counted from it.
+   */
+  now(): number {
+    return Math.max(this.#clock.now(), this.ahead.updatedAt)
+  }
+
   post(command: Envelope['command']): Promise<readonly SessionEvent[]> {
     return new Promise((settle, refuse) => this.send(command, settle, refuse))
   }
@@ -167,7 +181,7 @@ export class Ledger {
   /** Decides what waits, unless the last step is not known to be durable yet. */
   pump(): void {
     if (this.#committing !== null || this.#lost !== null) return
-    const batch = new Batch(this.#session, this.#clock.now())
+    const batch = new Batch(this.#session, this.now())
     this.#committing = batch
     for (const envelope of this.#mailbox.splice(0)) decideOne(batch, envelope)
     try {

@@ -29,6 +29,7 @@ import {
 import { Ledger, type Batch, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
 import type { Principal } from './principal.ts'
+import { tellRecovered } from './recovered.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
@@ -201,26 +202,18 @@ export class LiveSession implements LedgerOwner, RunHost {
     return this.#interruptedBy === entry
   }
 
+  /** The time by the log: that of its next event. */
+  readonly now = (): number => this.#ledger.now()
+
   /** Ends what the last owner left behind and sets its clocks going again. */
   async recover(reason: string, said: string | null): Promise<void> {
     const at = this.holder.clock.now()
-    for (const { id, expiresAt } of this.session.queued) this.#expireLater(id, expiresAt, at)
-    for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil, at)
-    for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt, at)
+    for (const { id, expiresAt } of this.session.queued) this.#expireLater(id, expiresAt)
+    for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil)
+    for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt)
     const { answerGraceMs } = this.holder.limits
     const events = await this.post({ type: 'recover', at, reason, answerGraceMs, said })
-    this.#tellRecovered(events)
-  }
-
-  #tellRecovered(events: readonly SessionEvent[]): void {
-    const interrupted = events.find(({ type }) => type === 'turn.interrupted')
-    const { length: queued } = this.session.queued
-    if (interrupted === undefined && queued === 0) return
-    const turn = interrupted !== undefined && 'turn' in interrupted ? interrupted.turn : null
-    const message = 'a session that had work to do was loaded'
-    const asks = events.filter(({ type }) => type === 'ask.settled').length
-    const facts = { session: this.id, interrupted: turn, asksWithdrawn: asks, queued }
-    this.holder.diagnose('session_recovered', message, facts)
+    tellRecovered(this, events)
   }
 
   follow(
@@ -341,7 +334,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.#feed.publish(event, json)
     switch (event.type) {
       case 'turn.queued':
-        return this.#expireLater(event.turn, event.expiresAt ?? null, event.at)
+        return this.#expireLater(event.turn, event.expiresAt ?? null)
       case 'turn.started':
         return this.#startRun(event.turn)
       case 'ask.opened':
@@ -349,14 +342,14 @@ export class LiveSession implements LedgerOwner, RunHost {
       case 'ask.settled':
         return this.#settleAsk(event.ask, event)
       case 'attachment.detached':
-        return this.#lapseLater(event.attachment, event.graceUntil, event.at)
+        return this.#lapseLater(event.attachment, event.graceUntil)
       case 'attachment.resumed':
         return this.#alarms.cancel(event.attachment)
       case 'attachment.ended':
         this.#alarms.cancel(event.attachment)
         return this.holder.attachmentEnded(event.attachment, event.reason)
       case 'link.created':
-        return this.#unlinkLater(event.link, event.expiresAt, event.at)
+        return this.#unlinkLater(event.link, event.expiresAt)
       case 'link.revoked':
         return this.#unlinked(event.link, reasonOf(event.reason))
       default:
@@ -447,14 +440,15 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   /** Asks the session's clients for the running turn; always settles. */
   ask(turn: string, question: Question): Promise<AskOutcome> {
-    const { clock, limits } = this.holder
+    const { limits } = this.holder
     return new Promise((resolve, reject) => {
-      const ask = askOf(question, { turn, at: clock.now(), limits })
+      const at = this.now()
+      const ask = askOf(question, { turn, at, limits })
       // Known before it is durable: it may be settled in the very step that opens it.
       const opened = ([event]: readonly SessionEvent[]): void => {
         if (event?.type === 'ask.opened') this.#asking.set(event.ask, resolve)
       }
-      const command = { type: 'ask', ask, at: clock.now() } as const
+      const command = { type: 'ask', ask, at } as const
       this.#ledger.send(command, () => undefined, reject, opened)
     })
   }
@@ -483,20 +477,20 @@ export class LiveSession implements LedgerOwner, RunHost {
     const at = unanswerableAt(this.session)
     if (at === null) return this.#alarms.cancel(UNANSWERABLE)
     const command = { type: 'unanswerable', at } as const
-    this.#alarms.set(UNANSWERABLE, at, this.holder.clock.now(), command)
+    this.#alarms.set(UNANSWERABLE, at, this.now(), command)
   }
 
-  #expireLater(turn: string, at: number | null, now: number): void {
-    this.#alarms.set(turn, at, now, { type: 'finish', turn, end: { state: 'expired' } })
+  #expireLater(turn: string, at: number | null): void {
+    this.#alarms.set(turn, at, this.now(), { type: 'finish', turn, end: { state: 'expired' } })
   }
 
-  #lapseLater(attachment: string, at: number | null, now: number): void {
-    this.#alarms.set(attachment, at, now, { type: 'lapse', attachment, graceUntil: at ?? 0 })
+  #lapseLater(attachment: string, at: number | null): void {
+    this.#alarms.set(attachment, at, this.now(), { type: 'lapse', attachment, graceUntil: at ?? 0 })
   }
 
-  #unlinkLater(link: string, at: number | null, now: number): void {
+  #unlinkLater(link: string, at: number | null): void {
     const command = { type: 'unlink', link, at: at ?? 0, by: null } as const
-    this.#alarms.set(link, at, now, command)
+    this.#alarms.set(link, at, this.holder.clock.now(), command)
   }
 
   #unlinked(link: string, reason: string): void {

@@ -89,7 +89,7 @@ it('does not report what another node holds, or what is closed by now', async ()
   const { sweeper, runSweep, diagnostics } = house(10, (id) =>
     id.startsWith('open')
       ? new HoldfastError('not_owner', 'another node holds it')
-      : new HoldfastError('session_erased', 'it is gone'),
+      : new HoldfastError('session_closed', 'it is closed'),
   )
   await sweeper.start()
   await runSweep()

@@ -3,6 +3,7 @@
  * ones past their time are closed, and the logs of long closed ones erased.
  */
 import type { Clock } from './clock.ts'
+import { ClockWatch } from './clock-watch.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import type { Limits } from './limits.ts'
@@ -28,7 +29,6 @@ const PICK_UP_MS_MAX = 8_000
 const PICK_UPS = 16
 /** Sessions of one kind that one sweep works on; the next sweep goes on behind them. */
 const SWEPT_MAX = 5_000
-const ELSEWHERE = ['not_owner', 'session_closed', 'session_erased']
 
 /** Where the next sweep goes on with sessions of one kind; null: at the newest. */
 type Round = { cursor: string | null }
@@ -37,6 +37,7 @@ export class Sweeper {
   readonly #house: SweptHouse
   /** Sessions that this node lost with work in them, and owes another try. */
   readonly #owed = new Set<string>()
+  readonly #clockWatch: ClockWatch
   readonly #expired: Round = { cursor: null }
   readonly #closed: Round = { cursor: null }
   #cancelSweep: () => void = () => undefined
@@ -46,6 +47,7 @@ export class Sweeper {
 
   constructor(house: SweptHouse) {
     this.#house = house
+    this.#clockWatch = new ClockWatch(house.clock, house.diagnose)
   }
 
   async start(): Promise<void> {
@@ -93,6 +95,7 @@ export class Sweeper {
 
   async #sweep(): Promise<void> {
     const { store, clock, limits } = this.#house
+    this.#clockWatch.look()
     this.#house.trim()
     await this.#pickUpPending()
     const at = clock.now()
@@ -146,7 +149,8 @@ export class Sweeper {
       }
       this.#tell('open', id, error)
       this.pickUp(id)
-      return false
+      // Without a lease none of them can be opened: that says nothing about this one.
+      return asHoldfastError(error).code === 'lease_lost'
     }
     return true
   }
@@ -177,7 +181,7 @@ export class Sweeper {
   /** One that is closed or another node's needs nothing of this one. */
   #tellUnlessElsewhere(step: string, session: string, error: unknown): void {
     const { code } = asHoldfastError(error)
-    if (!ELSEWHERE.includes(code)) this.#tell(step, session, error)
+    if (code !== 'session_closed' && code !== 'not_owner') this.#tell(step, session, error)
   }
 
   #tell(step: string, session: string, error: unknown): void {

@@ -78,6 +78,8 @@ export interface RunnerContext {
   readonly signal: AbortSignal
   /** Asks the session's clients; always settles (I8). */
   ask(question: Question): Promise<AskOutcome>
+  /** The time by the session's log, which times of its messages are compared with. */
+  now(): number
   /**
    * Records the backend's own session id, once; a second, different id is refused. Durable when it
    * resolves, so that an id may be reserved before the backend hears of it.

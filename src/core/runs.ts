@@ -26,6 +26,8 @@ export interface RunHost {
     readonly counters: Counters
     readonly diagnose: Diagnose
   }
+  /** The time by the log. */
+  now(): number
   post(command: Command): Promise<unknown>
   delta(turn: string, text: string): void
   ask(turn: string, question: Question): Promise<AskOutcome>
@@ -249,6 +251,7 @@ export class Run {
         await run.#whileRunning(() => host.post({ type: 'bind', backend }))
       },
       history: () => run.#history(),
+      now: () => host.now(),
     }
   }
 

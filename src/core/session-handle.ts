@@ -390,11 +390,11 @@ export class AttachmentHandle {
 
   /** The connection was lost: what that means is the session's reconnect policy. */
   async lose(): Promise<void> {
-    const at = this.#authority.clock.now()
+    const live = await this.#live()
     const { id, epoch } = this
     const { answerGraceMs } = this.#authority.limits
-    const command = { type: 'lose', attachment: id, epoch, at, answerGraceMs } as const
-    await (await this.#live()).post(command)
+    const lost = { attachment: id, epoch, at: live.now(), answerGraceMs }
+    await live.post({ type: 'lose', ...lost })
   }
 
   /** The client is back within the grace time. For one without a token, which anybody may be. */

@@ -165,10 +165,10 @@ export class SessionPage {
 
   #holdingOnChange(state: ClientState): void {
     clearTimeout(this.#quiet)
-    this.#lostAt = state.name === 'reconnecting' ? (this.#lostAt ?? Date.now()) : null
+    this.#lostAt = state.name === 'reconnecting' ? (this.#lostAt ?? performance.now()) : null
     this.#showAll()
     if (this.#lostAt === null) return
-    const quietMs = this.#lostAt + QUIET_MS - Date.now()
+    const quietMs = this.#lostAt + QUIET_MS - performance.now()
     this.#quiet = setTimeout(() => this.#showBanner(), quietMs) as unknown as number
   }
 
@@ -212,7 +212,7 @@ export class SessionPage {
 
   #showBanner(): void {
     const { state } = this.#holding
-    const isLong = this.#lostAt !== null && Date.now() - this.#lostAt >= QUIET_MS
+    const isLong = this.#lostAt !== null && performance.now() - this.#lostAt >= QUIET_MS
     this.#banner.hidden = state.name !== 'ended' && !isLong
     if (this.#banner.hidden) return
     this.#banner.dataset['tone'] = state.name === 'ended' ? 'bad' : 'warn'

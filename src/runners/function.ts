@@ -64,6 +64,7 @@ function agentContext(context: RunnerContext): AgentContext {
     },
     bind: (backend) => context.bind(backend),
     history: () => context.history(),
+    now: () => context.now(),
     ask: ({ options, ...question }) =>
       context.ask(options === undefined ? question : { ...question, options: options.map(option) }),
   }

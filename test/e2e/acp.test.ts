@@ -2,6 +2,7 @@
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 import { acpRunner, openHoldfast } from 'holdfast'
 import { openBench, type AcpBench, type BenchOptions } from '../support/acp-bench.ts'
@@ -490,4 +491,34 @@ describe('children', () => {
     await holdfast.resolve({ key: 'a' })
     await holdfast.close()
   })
+})
+
+it('waits to open a session again by the time of its log, whatever the clock here says', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-acp-'))
+  const agent = fileURLToPath(new URL('../support/acp-agent.mjs', import.meta.url))
+  const env = { KEEP: folder, RESTORE: 'load' }
+  const reopenMs = 60_000
+  const runner = acpRunner({ command: process.execPath, args: [agent], env, reopenMs })
+  const stop = new AbortController()
+  // Written by a node whose clock is an hour ahead of this one's.
+  const at = Date.now() + 3_600_000
+  const run = runner.run(
+    { id: 't9', input: 'hello', text: 'hello' },
+    {
+      session: { id: 's', key: null, agent: 'tiny', labels: {}, backend: 'tiny-1' },
+      signal: stop.signal,
+      now: () => at + 20_000,
+      bind: () => Promise.resolve(),
+      ask: () => Promise.reject(new Error('it asks')),
+      async *history() {
+        yield { seq: 2, turn: 't2', role: 'user', text: 'before', at }
+      },
+    },
+  )
+  const { value } = await run.next()
+  stop.abort(new Error('enough'))
+  await run.next().catch(() => undefined)
+  await runner.close?.()
+  rmSync(folder, { recursive: true })
+  expect(value).toMatchObject({ type: 'activity', kind: 'waiting', data: { ms: 40_000 } })
 })

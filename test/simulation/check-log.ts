@@ -41,9 +41,12 @@ export function* checkLogs(facts: Facts): Generator<Violation> {
   }
 }
 
-/** I4: 1, 2, 3, …, and nothing after the end. */
+/** I4: 1, 2, 3, …, in the order of their times, and nothing after the end. */
 function* checkOrder({ id, events }: Log): Generator<Violation> {
-  for (const [index, { seq }] of events.entries()) {
+  for (const [index, { seq, at }] of events.entries()) {
+    if (at < (events[index - 1]?.at ?? at)) {
+      yield { invariant: 'I4', message: `${id}: event ${seq} is older than the one before it` }
+    }
     if (seq !== index + 1) {
       yield { invariant: 'I4', message: `${id}: event ${index + 1} says that it is ${seq}` }
     }

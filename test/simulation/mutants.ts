@@ -106,6 +106,13 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I4',
   },
   {
+    name: 'events have the time of a clock that was set back',
+    file: 'core/ledger.js',
+    find: 'return Math.max(this.#clock.now(), this.ahead.updatedAt);',
+    replace: 'return this.#clock.now();',
+    catches: 'I4',
+  },
+  {
     name: 'the lane is last in, first out',
     file: 'core/lanes.js',
     find: 'return this.#entries.shift();',
@@ -152,10 +159,10 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'requests that wait are forgotten when the hold ends',
     file: 'core/live.js',
-    find: `        this.#alarms.clear();
+    find: `        this.watchers.clear();
         for (const member of this.lane.clearWaiting())
             member.refuse(error);`,
-    replace: `        this.#alarms.clear();
+    replace: `        this.watchers.clear();
         this.lane.clearWaiting();`,
     catches: 'rest',
   },
@@ -178,16 +185,16 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'an ask is remembered only after it is durable',
     file: 'core/live.js',
-    find: `this.#ledger.send({ type: 'ask', ask }, () => undefined, reject, opened);`,
-    replace: `this.#ledger.send({ type: 'ask', ask }, opened, reject);`,
+    find: `this.#ledger.send(command, () => undefined, reject, opened);`,
+    replace: `this.#ledger.send(command, opened, reject);`,
     catches: 'I8',
   },
   {
     name: 'timers outlive the hold',
     file: 'core/live.js',
     find: `        this.#alarms.clear();
-        for (const member`,
-    replace: `        for (const member`,
+        this.watchers.clear();`,
+    replace: `        this.watchers.clear();`,
     catches: 'rest',
   },
   {
@@ -251,7 +258,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a new owner does not interrupt what ran',
     file: 'core/session.js',
-    find: `{ type: 'turn.interrupted', turn: running.id, reason },`,
+    find: `{ type: 'turn.interrupted', turn: running.id, reason: command.reason },`,
     replace: '',
     catches: 'I3',
   },
@@ -389,8 +396,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a turn whose last word cannot be written never ends',
     file: 'core/live.js',
-    find: `this.finish({ type: 'finish', turn, end });`,
-    replace: '',
+    find: `this.post({ type: 'finish', turn, end }).catch(`,
+    replace: `Promise.resolve().catch(`,
     catches: 'I3',
   },
   {

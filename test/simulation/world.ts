@@ -278,7 +278,8 @@ export class World {
     }
     this.#clients.resting = true
     // A late answer may still be on its way to where it must do no harm.
-    await this.#timeline.advance(this.#timeline.now + 3_000)
+    // And a session that could not be picked up is tried again within eight seconds.
+    await this.#timeline.advance(this.#timeline.now + 9_000)
     if (why !== null) this.history.record({ type: 'world.stuck', why })
     for (const node of this.#nodes.filter(({ reachable }) => reachable)) {
       this.history.record({ type: 'node.quiet', node: node.name, ...node.inHand() })

@@ -51,7 +51,7 @@ class AcpRunner implements Runner {
   readonly #hosts = new Map<string, Host>()
   /** The last turn of each session, until it has really ended. */
   readonly #working = new Map<string, Promise<void>>()
-  /** When each session was last opened in an agent, as long as that matters. */
+  /** When each session was last opened in an agent here (monotonic), as long as that matters. */
   readonly #openedAt = new Map<string, number>()
   readonly #reaped: Promise<unknown>
   #diagnose: Diagnose = () => undefined
@@ -158,17 +158,26 @@ class AcpRunner implements Runner {
     const { reopenMs } = this.#settings
     const { id, backend } = context.session
     if (reopenMs === 0) return
-    const openedAt = this.#openedAt.get(id) ?? (await lastMessageAt(context))
-    const ms = openedAt + reopenMs - Date.now()
+    const ms = reopenMs - (await this.#sinceOpened(id, context))
     if (backend !== null && ms > 0) {
       const reason = 'the agent cannot open a session again so soon'
       outbox.push({ type: 'activity', kind: 'waiting', data: { reason, ms } })
       await wait(ms, context.signal)
     }
     for (const [session, at] of this.#openedAt) {
-      if (at + reopenMs <= Date.now()) this.#openedAt.delete(session)
+      if (performance.now() - at >= reopenMs) this.#openedAt.delete(session)
     }
-    this.#openedAt.set(id, Date.now())
+    this.#openedAt.set(id, performance.now())
+  }
+
+  /**
+   * How long ago it was opened: by the monotonic clock if that was here; else, since its last
+   * message, by the time of its log, which is the same on all nodes and never runs backwards.
+   */
+  async #sinceOpened(id: string, context: RunnerContext): Promise<number> {
+    const openedAt = this.#openedAt.get(id)
+    if (openedAt !== undefined) return performance.now() - openedAt
+    return context.now() - (await lastMessageAt(context))
   }
 
   /** Where a session's agent works. */

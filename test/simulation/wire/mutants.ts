@@ -245,8 +245,8 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'whoever lost its connection cannot answer any more',
     file: 'core/asks.js',
-    find: 'return (attachment) => attachment.answers.includes(kind);',
-    replace: `return (attachment) => attachment.state === 'live' && attachment.answers.includes(kind);`,
+    find: '(answersUntil ?? Number.NEGATIVE_INFINITY)',
+    replace: 'Number.NEGATIVE_INFINITY',
     catches: 'I8',
   },
   {

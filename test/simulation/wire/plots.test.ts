@@ -97,18 +97,22 @@ class Stage {
   /** Turns that run, by their text: each goes on when its function is called. */
   readonly runs = new Map<string, () => void>()
   readonly #timeline = new Timeline()
+  readonly process = new Process('node', this.#timeline, new Random(1))
   #ids = 0
 
   constructor() {
-    const process = new Process('node', this.#timeline, new Random(1))
-    const { runs } = this
+    const { process, runs } = this
     this.holdfast = new Holdfast({
       store: this.slow.store,
       runners: {
-        main: functionRunner(async (turn, { signal }) => {
+        main: functionRunner(async (turn, context) => {
+          if (turn.text === 'ask') {
+            const question = { kind: 'permission', question: '?', timeoutMs: 1_000 }
+            return (await context.ask(question)).outcome
+          }
           await new Promise<void>((resolve) => {
             runs.set(turn.text, resolve)
-            signal.addEventListener('abort', () => resolve())
+            context.signal.addEventListener('abort', () => resolve())
           })
           return 'done'
         }),
@@ -296,6 +300,30 @@ describe('a client that comes back', () => {
     stage.runs.get('long')?.()
     await stage.settle()
     expect(socket.of('turn.done')).toHaveLength(1)
+  })
+})
+
+describe('a clock that is set', () => {
+  it.each([
+    ['back', -3_600_000],
+    ['forward', 3_600_000],
+  ])('%s by an hour moves no deadline, and no event before another', async (_, jumpMs) => {
+    const session = await stage.busy()
+    const attached = await stage.after(session.attach({ answers: ['permission'] }))
+    stage.process.wallMs += jumpMs
+    stage.runs.get('first')?.()
+    await stage.settle()
+    const turn = session.turn('ask')
+    await stage.pass(900)
+    const { asks, running } = await stage.after(session.state())
+    expect([running?.input, asks.length]).toEqual(['ask', 1])
+    const lost = stage.after(attached.lose())
+    await stage.pass(200)
+    await lost
+    expect(await turn).toMatchObject({ state: 'done', reply: { text: 'timed_out' } })
+    const { events } = await stage.after(session.read(0, 100))
+    const times = events.map(({ body }) => (JSON.parse(body) as { at: number }).at)
+    expect(times).toEqual(times.toSorted((a, b) => a - b))
   })
 })
 
