@@ -17,7 +17,9 @@ export const PROGRAMS = {
 
 export function startTool(path: string, args: readonly string[]): ChildProcess {
   const program = join(FOLDER, 'node_modules', path)
-  const options = { stdio: ['pipe', 'pipe', 'pipe'] as ['pipe', 'pipe', 'pipe'], ...GUARDED }
+  // What a tool writes where it runs stays out of the project.
+  const stdio: ['pipe', 'pipe', 'pipe'] = ['pipe', 'pipe', 'pipe']
+  const options = { cwd: FOLDER, stdio, ...GUARDED }
   return guarded(spawn(process.execPath, [program, ...args], options))
 }
 
