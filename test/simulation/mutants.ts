@@ -209,7 +209,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
     name: 'a new owner forgets the grace times that run',
     file: 'core/live.js',
     find: `        for (const { id, graceUntil } of this.session.attachments)
-            this.#lapseLater(id, graceUntil, at);`,
+            this.#lapseLater(id, graceUntil);`,
     replace: '',
     catches: 'rest',
   },
