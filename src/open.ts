@@ -1,9 +1,9 @@
 /** Opening Holdfast: the store by its name, the agents as runners, and the real clock. */
 import {
-  diagnoseTo,
   Holdfast,
   HoldfastError,
   LIMITS,
+  diagnoseTo,
   type Clock,
   type DiagnosticListener,
   type Limits,
@@ -29,6 +29,8 @@ export type OpenOptions = {
   readonly limits?: Partial<Limits>
   /** On PostgreSQL: where other nodes reach this one's server. */
   readonly advertise?: string
+  /** On PostgreSQL: what the nodes know each other by; a living node with another is an error. */
+  readonly clusterSecret?: string
   /** Called with every diagnostic: what happened although no request was answered with it. */
   readonly onDiagnostic?: DiagnosticListener
 }
@@ -99,14 +101,22 @@ function isPostgres(store: OpenOptions['store']): boolean {
 async function openStore(name: string, options: OpenOptions): Promise<Store> {
   if (name === 'memory:') return new MemoryStore()
   const diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
+  const onMigration = (migration: Readonly<Record<string, string | number>>): void =>
+    diagnose('store_migrating', 'the store is of an older version and is brought up to date', {
+      store: shownStore(name),
+      ...migration,
+    })
   if (isPostgres(name)) {
-    const { advertise } = options
-    const url = advertise === undefined ? {} : { advertise }
-    return openPostgresStore({ url: name, version: VERSION, diagnose, ...url })
+    const { advertise, clusterSecret: secret } = options
+    const self = {
+      ...(advertise === undefined ? {} : { advertise }),
+      ...(secret === undefined ? {} : { secret }),
+    }
+    return openPostgresStore({ url: name, version: VERSION, diagnose, onMigration, ...self })
   }
   if (!/^sqlite:./.test(name)) {
     const known = 'memory:, sqlite:FILE or postgres://…'
     throw new HoldfastError('invalid_field', `store must be ${known}, not ${name}`)
   }
-  return openSqliteStore({ file: name.slice('sqlite:'.length) })
+  return openSqliteStore({ file: name.slice('sqlite:'.length), onMigration })
 }

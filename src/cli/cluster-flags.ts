@@ -7,7 +7,7 @@ import { isPostgres, storeName } from './store-flags.ts'
 /** What each part is told; nothing where there is only one node ever. */
 export type ClusterSettings = {
   readonly limits: { readonly leaseMs?: number }
-  readonly node: { readonly advertise?: string }
+  readonly node: { readonly advertise?: string; readonly clusterSecret?: string }
   readonly server: { readonly cluster?: ClusterOptions }
 }
 
@@ -43,8 +43,9 @@ export function readCluster(values: Values): ClusterSettings {
   const leaseMs = numberFlag(values, 'lease-ms', { fallback: 10_000, min: 500, max: 3_600_000 })
   const limits = { leaseMs }
   if (advertise === null || file === null) return { limits, node: {}, server: {} }
-  const server = { cluster: { secret: readSecret(file) } }
-  return { limits, node: { advertise: checkUrl(advertise) }, server }
+  const secret = readSecret(file)
+  const node = { advertise: checkUrl(advertise), clusterSecret: secret }
+  return { limits, node, server: { cluster: { secret } } }
 }
 
 function checkUrl(text: string): string {

@@ -19,7 +19,7 @@ async function listNodes(values: Values, words: readonly string[]): Promise<numb
   if (words[0] !== undefined) throw new UsageError(`nodes takes no ${words[0]}: flags only`)
   const url = storeName(values)
   if (!isPostgres(url)) throw new UsageError('nodes needs --store postgres://…')
-  const store = await openPostgresStore({ url, pool: 1 })
+  const store = await openPostgresStore({ url, pool: 1, readOnly: true })
   try {
     const rows = await store.nodes()
     const lines = values['json'] === true ? rows.map((row) => JSON.stringify(row)) : table(rows)

@@ -6,7 +6,7 @@ import { HoldfastError } from './errors.ts'
 import type { Member, Pending, QueuedEntry, WaitingEntry } from './lanes.ts'
 import type { LiveSession } from './live.ts'
 import type { Principal } from './principal.ts'
-import { idempotencyMismatch, turnOfKeys, type Input, type RequestKey } from './turns.ts'
+import { idempotencyMismatch, turnOfKeys, turnSeq, type Input, type RequestKey } from './turns.ts'
 
 export const BUSY_POLICIES = ['queue', 'reject', 'interrupt', 'collect'] as const
 
@@ -38,9 +38,13 @@ export type CallerPresence = {
  * Waits for the lane and returns the turn's id once it has started, or was there already by its
  * key.
  */
-export async function enterLane(live: LiveSession, request: TurnRequest): Promise<string> {
+export function enterLane(live: LiveSession, request: TurnRequest): Promise<string> {
+  return live.requestKeys.pass(request.keys, () => enter(live, request))
+}
+
+async function enter(live: LiveSession, request: TurnRequest): Promise<string> {
   live.assertHeld()
-  const known = turnOfKeys(live.session, request.keys)
+  const known = knownTurn(live, request.keys)
   if (known !== null) return known
   const pending = pendingRequest(live, request.keys)
   if (pending?.entry === null) return pending.member.admitted
@@ -56,10 +60,14 @@ export async function enterLane(live: LiveSession, request: TurnRequest): Promis
 }
 
 /** Records the turn in the queue at once; it survives a crash there. Returns its id. */
-export async function submitTurn(live: LiveSession, request: TurnRequest): Promise<string> {
+export function submitTurn(live: LiveSession, request: TurnRequest): Promise<string> {
+  return live.requestKeys.pass(request.keys, () => submit(live, request))
+}
+
+async function submit(live: LiveSession, request: TurnRequest): Promise<string> {
   live.assertHeld()
   const { input, keys, busy, waitMs, by } = request
-  const known = turnOfKeys(live.session, keys)
+  const known = knownTurn(live, keys)
   if (known !== null) return known
   const pending = pendingRequest(live, keys)
   if (pending?.entry === null) return pending.member.admitted
@@ -78,6 +86,12 @@ export async function submitTurn(live: LiveSession, request: TurnRequest): Promi
   const command = { type: 'submit', input, keys, collect, expiresAt, by } as const
   live.submit(command, entry, last).then(member.admit, member.refuse)
   return member.admitted
+}
+
+/** One that is durable, but not acted on yet, is found again when this request is decided. */
+function knownTurn(live: LiveSession, keys: readonly RequestKey[]): string | null {
+  const known = turnOfKeys(live.session, keys) ?? live.requestKeys.turnOf(keys)
+  return known !== null && (turnSeq(known) ?? 0) <= live.session.seq ? known : null
 }
 
 /** The request of these keys that the log does not have yet; throws if it has another body. */

@@ -39,6 +39,7 @@ export const DIAGNOSTICS = {
   stop_failed: 'error',
   stopped: 'info',
   store_disconnected: 'warn',
+  store_migrating: 'info',
   store_failed: 'error',
   sweep_failed: 'warn',
   tokens_read: 'info',

@@ -55,6 +55,7 @@ export const ERRORS = {
   store_unavailable: { status: 503, close: 1012, retry: true },
   session_unreadable: { status: 503, close: 1011, retry: false },
   store_corrupt: { status: 503, close: 1011, retry: false },
+  store_newer: { status: 503, close: 1011, retry: false },
   store_failed: { status: 503, close: 1011, retry: false },
   store_full: { status: 507, close: 1013, retry: true },
 } as const

@@ -23,6 +23,7 @@ import {
   type SessionEvent,
 } from './session.ts'
 import type { Limits } from './limits.ts'
+import { admittedKeys } from './request-keys.ts'
 import { snapshotOf } from './snapshots.ts'
 import type { Append } from './store.ts'
 
@@ -228,7 +229,15 @@ export class Ledger {
       closed: session.closed !== null,
       pending: isPending(session),
       expiresAt: expiresAt(session),
+      ...this.#keysOf(session, events),
     }
+  }
+
+  #keysOf({ updatedAt }: Session, events: readonly SessionEvent[]): Pick<Append, 'keys'> {
+    const added = events.flatMap(admittedKeys)
+    if (added.length === 0) return {}
+    const { idempotencyMs, idempotencyKeysMax: max } = this.#limits
+    return { keys: { added, since: updatedAt - idempotencyMs, max } }
   }
 
   #snapshotDue(seq: number, bodies: readonly string[]): boolean {

@@ -12,8 +12,6 @@ export const STATE_LIMITS = {
   idCharsMax: 128,
   /** An `Idempotency-Key`, in characters. */
   idempotencyKeyCharsMax: 255,
-  /** Finished idempotency keys remembered per session: the newest. */
-  idempotencyKeysMax: 256,
   /** Labels on one session, and the characters of a label's name or value. */
   labelsMax: 32,
   labelCharsMax: 256,
@@ -55,6 +53,9 @@ export const LIMITS = {
   /** How long a request waits for the lane before it is refused with 429. */
   waitMs: 30_000,
   waitMsMax: 600_000,
+  /** How long a request's key is known after its admission, and how many of one session. */
+  idempotencyMs: 86_400_000,
+  idempotencyKeysMax: 10_000,
   /** How long one turn may run before it is stopped and fails with `turn_timeout`. */
   turnMs: 3_600_000,
   /** Between asking a runner to stop and going on without it. */

@@ -30,6 +30,7 @@ import { Ledger, type Batch, type LedgerOwner } from './ledger.ts'
 import type { Limits } from './limits.ts'
 import type { Principal } from './principal.ts'
 import { tellRecovered } from './recovered.ts'
+import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
@@ -70,6 +71,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   readonly id: string
   readonly lane = new Lane()
   readonly holder: Holder
+  readonly requestKeys: RequestKeys
   readonly watchers: Watchers
   /** What waits in front, and has told the turn that runs to stop. */
   #interruptedBy: LaneEntry | null = null
@@ -94,6 +96,7 @@ export class LiveSession implements LedgerOwner, RunHost {
     this.id = state.session.id
     this.holder = holder
     this.watchers = new Watchers(this.id, limits)
+    this.requestKeys = new RequestKeys(this.id, holder, state.session.seq === 1)
     this.#feed = new Feed(this.id, state.session.seq, store, limits, clock)
     this.#alarms = new Alarms(clock, (command) => this.post(command))
     this.#ledger = new Ledger(this, state, { commits, clock, limits, digest })
@@ -165,13 +168,15 @@ export class LiveSession implements LedgerOwner, RunHost {
     last: LaneEntry | null,
   ): Promise<string> {
     // Which turn stands before it may be known only when those before it are decided.
-    const placed = (): Command => ({
-      ...command,
-      joins: last?.type === 'queued' ? last.turn : null,
-    })
+    let known: string | null = null
+    const placed = (): Command => {
+      known = this.requestKeys.turnOf(command.keys)
+      return { ...command, joins: last?.type === 'queued' ? last.turn : null, known }
+    }
     return new Promise((resolve, reject) => {
       let { session } = this
-      const settle = (): void => resolve(entry.turn ?? turnOfKeys(session, command.keys) ?? '')
+      const settle = (): void =>
+        resolve(known ?? entry.turn ?? turnOfKeys(session, command.keys) ?? '')
       this.#ledger.send(placed, settle, reject, ([event], after) => {
         session = after
         if (event !== undefined && 'turn' in event) entry.turn = event.turn
@@ -319,7 +324,7 @@ export class LiveSession implements LedgerOwner, RunHost {
 
   #adopt(batch: Batch, { keys, admit, refuse }: Member): boolean {
     try {
-      const known = turnOfKeys(batch.session, keys)
+      const known = turnOfKeys(batch.session, keys) ?? this.requestKeys.turnOf(keys)
       if (known === null) return false
       batch.whenKnown(() => admit(known), refuse)
     } catch (mismatch) {
@@ -331,6 +336,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   act(event: SessionEvent, json: string): void {
     this.holder.counters.events += 1
     if ('turn' in event) this.#record(event)
+    if ('keys' in event) this.requestKeys.add(admittedKeys(event))
     this.#feed.publish(event, json)
     switch (event.type) {
       case 'turn.queued':

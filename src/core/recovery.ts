@@ -24,7 +24,7 @@ export interface SweptHouse {
 
 /** How soon a session that was lost with work in it is tried again: doubled while that fails. */
 const PICK_UP_MS = 250
-const PICK_UP_MS_MAX = 8_000
+const PICK_UP_MS_MAX = 1_000
 /** How many sessions are picked up at the same time. */
 const PICK_UPS = 16
 /** Sessions of one kind that one sweep works on; the next sweep goes on behind them. */
@@ -178,10 +178,15 @@ export class Sweeper {
     }
   }
 
-  /** One that is closed or another node's needs nothing of this one. */
+  /**
+   * One that is closed or another node's needs nothing of this one; one that cannot be read was
+   * reported when it was met.
+   */
   #tellUnlessElsewhere(step: string, session: string, error: unknown): void {
     const { code } = asHoldfastError(error)
-    if (code !== 'session_closed' && code !== 'not_owner') this.#tell(step, session, error)
+    if (!['session_closed', 'not_owner', 'session_unreadable'].includes(code)) {
+      this.#tell(step, session, error)
+    }
   }
 
   #tell(step: string, session: string, error: unknown): void {

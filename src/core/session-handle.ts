@@ -14,7 +14,7 @@ import { checkPrincipal, type Principal } from './principal.ts'
 import { checkLink, turnRequest, type TurnOptions } from './requests.ts'
 import type { Message } from './runner.ts'
 import { closedError, type Session, type SessionEvent } from './session.ts'
-import type { ReadResult } from './store.ts'
+import type { KeyedTurn, ReadResult } from './store.ts'
 import { newToken, tokenDigest } from './tokens.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
 import type { Input, TurnRecord } from './turns.ts'
@@ -168,6 +168,11 @@ export class SessionHandle {
     const { seq } = readableRow(result.row, this.id)
     if (after > seq) throw invalid('after', `is ahead of the log, which ends at ${seq}`)
     return result
+  }
+
+  /** Request keys that begin so and are not forgotten, the newest first. For doors. */
+  async requestKeys(prefix: string): Promise<readonly KeyedTurn[]> {
+    return (await this.#openUnlessClosed())?.requestKeys.alike(prefix) ?? []
   }
 
   /** The conversation, oldest first. */

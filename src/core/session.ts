@@ -38,7 +38,6 @@ import {
   foldTurn,
   partialMessage,
   turnCancelled,
-  type RequestKey,
   type Turn,
   type TurnCommand,
   type TurnEvent,
@@ -73,8 +72,6 @@ export type Session = {
   /** The attachments that ended last. */
   readonly ended: readonly Tombstone[]
   readonly links: readonly Link[]
-  /** Request keys of finished turns, oldest first. */
-  readonly recent: readonly (RequestKey & { readonly turn: string })[]
 }
 
 /** What a session is created with. */
@@ -301,7 +298,6 @@ export function createSession(event: SessionEvent & { type: 'session.created' })
     attachments: [],
     ended: [],
     links: [],
-    recent: [],
   }
 }
 

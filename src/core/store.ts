@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Nine methods, each one atomic step; a store never decides.
+ * Where logs, keys and ownership live. Ten methods, each one atomic step; a store never decides.
  *
  * I1 `reserve` gives a key to exactly one session, whatever races.
  * I4 `append` extends a log only at its end, whole or not at all, and answers after it is durable.
@@ -17,6 +17,8 @@ export interface Store {
   release(session: string, epoch: number): Promise<void>
   /** Extends many logs in one durable step; each is judged by itself, in order. */
   append(appends: readonly Append[]): Promise<readonly AppendOutcome[]>
+  /** Request keys that were appended and are not forgotten, the newest first. */
+  findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]>
   /**
    * The session's row, and its events after a position, oldest first: at most `limit`, or fewer if
    * they are large, but one at least. The row's seq says whether there are more.
@@ -122,6 +124,33 @@ export type Append = {
   /** Something is due in it: if its owner is gone, another node picks it up by itself. */
   readonly pending: boolean
   readonly expiresAt: number | null
+  /** Request keys of the turns that these events admit, if any. */
+  readonly keys?: AppendedKeys
+}
+
+/** A request key, and the turn that was admitted with it at that time. */
+export type KeyedTurn = {
+  readonly key: string
+  readonly digest: string
+  readonly turn: string
+  readonly at: number
+}
+
+/** With them older keys of the session are forgotten: by time, and beyond the number the oldest. */
+export type AppendedKeys = {
+  readonly added: readonly KeyedTurn[]
+  readonly since: number
+  readonly max: number
+}
+
+export type KeyQuery = {
+  /** Exactly this one. */
+  readonly key?: string
+  /** Those that begin so. */
+  readonly prefix?: string
+  /** None that is older. */
+  readonly since: number
+  readonly limit: number
 }
 
 /** A store without leases of its own has nothing to say. */

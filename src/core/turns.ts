@@ -116,6 +116,8 @@ export type TurnCommand =
       readonly joins?: string | null
       readonly expiresAt: number | null
       readonly by: Principal
+      /** The turn that has one of the keys already: then nothing is admitted. */
+      readonly known?: string | null
     }
   /** Run a turn of the queue. */
   | { readonly type: 'start'; readonly turn: string }
@@ -168,8 +170,9 @@ export function joinInputs(first: Input, second: Input): Input {
 }
 
 /**
- * The turn that already has one of these request keys, if any (I11).
- * Throws `idempotency_mismatch` when a key was used with another body.
+ * The turn that runs or waits with one of these request keys, if any (I11); `RequestKeys` knows
+ * those of turns that are over. Throws `idempotency_mismatch` when a key was used with another
+ * body.
  */
 export function turnOfKeys(session: Session, keys: readonly RequestKey[]): string | null {
   for (const { key, digest } of keys) {
@@ -194,7 +197,7 @@ function findKey(session: Session, key: string): { turn: string; digest: string 
     const known = turn.keys.find((request) => request.key === key)
     if (known !== undefined) return { turn: turn.id, digest: known.digest }
   }
-  return session.recent.find((request) => request.key === key) ?? null
+  return null
 }
 
 export function decideTurn(session: Session, command: TurnCommand): readonly Draft[] {
@@ -222,9 +225,9 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
 
 function submitTurn(
   session: Session,
-  { input, keys, collect, joins, expiresAt, by }: TurnCommand & { type: 'submit' },
+  { input, keys, collect, joins, expiresAt, by, known = null }: TurnCommand & { type: 'submit' },
 ): readonly Draft[] {
-  if (turnOfKeys(session, keys) !== null) return []
+  if (known !== null || turnOfKeys(session, keys) !== null) return []
   const last = session.queued.at(-1)
   const next = last !== undefined && (joins === undefined || joins === last.id)
   if (collect && next && last.collect && fitsIn(last, input)) {
@@ -408,21 +411,8 @@ function joinTurn(turn: Turn, event: TurnEvent & { type: 'turn.joined' }): Turn 
 }
 
 function foldEnd(session: Folding, id: string): void {
-  const { running, queued, recent } = session
-  const ended = running?.id === id ? running : queued.find((turn) => turn.id === id)
-  if (ended === running) session.running = null
-  else session.queued = without(queued, id)
-  const keys = ended?.keys ?? []
-  if (keys.length > 0) session.recent = remember(recent, keys, id)
-}
-
-function remember(
-  recent: Session['recent'],
-  keys: readonly RequestKey[],
-  turn: string,
-): Session['recent'] {
-  const added = keys.map(({ key, digest }) => ({ key, digest, turn }))
-  return [...recent, ...added].slice(-STATE_LIMITS.idempotencyKeysMax)
+  if (session.running?.id === id) session.running = null
+  else session.queued = without(session.queued, id)
 }
 
 /** A turn as its log tells it. */

@@ -28,5 +28,5 @@ export async function unreadiness({
 
 /** Nothing but a new start helps. */
 export function isForGood({ code }: HoldfastError): boolean {
-  return code === 'store_failed' || code === 'store_corrupt'
+  return code === 'store_failed' || code === 'store_corrupt' || code === 'store_newer'
 }

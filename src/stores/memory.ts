@@ -6,9 +6,12 @@ import type { Clock } from '../core/clock.ts'
 import { HoldfastError } from '../core/errors.ts'
 import type {
   Append,
+  AppendedKeys,
   AppendOutcome,
   Beat,
   Claim,
+  KeyedTurn,
+  KeyQuery,
   ListPage,
   ListQuery,
   ReadResult,
@@ -30,6 +33,8 @@ type Entry = {
   expiresAt: number | null
   snapshot: { readonly seq: number; readonly body: string } | null
   events: StoredEvent[]
+  /** Oldest first. */
+  keys: readonly KeyedTurn[]
 }
 
 export class MemoryStore implements Store {
@@ -66,6 +71,7 @@ export class MemoryStore implements Store {
       expiresAt,
       snapshot: null,
       events: [{ seq: 1, body }],
+      keys: [],
     })
     if (key !== null) this.#keys.set(key, id)
     return { type: 'created', id, epoch: 1 }
@@ -111,10 +117,22 @@ export class MemoryStore implements Store {
     events.forEach((body, index) => entry.events.push({ seq: after + 1 + index, body }))
     entry.row = { ...entry.row, seq, updatedAt: at, state }
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
+    if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
+    if (flags.closed) entry.keys = []
     entry.pending = flags.pending && !flags.closed
     entry.expiresAt = flags.closed ? null : flags.expiresAt
     if (flags.closed && entry.row.key !== null) this.#keys.delete(entry.row.key)
     return 'appended'
+  }
+
+  async findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
+    this.#mustBeOpen()
+    const { key: wanted, prefix = '', since, limit } = query
+    const found = (this.#sessions.get(session)?.keys ?? []).filter(({ key, at }) => {
+      const isWanted = wanted === undefined ? key.startsWith(prefix) : key === wanted
+      return isWanted && at >= since
+    })
+    return found.toReversed().slice(0, limit)
   }
 
   async read(session: string, after: number, limit: number): Promise<ReadResult> {
@@ -176,6 +194,7 @@ export class MemoryStore implements Store {
     entry.row = { ...entry.row, state: 'erased', key: null, labels: {} }
     entry.snapshot = null
     entry.events = []
+    entry.keys = []
     return true
   }
 
@@ -191,6 +210,15 @@ export class MemoryStore implements Store {
   #mustBeOpen(): void {
     if (this.#closed) throw new HoldfastError('store_unavailable', 'the store is closed')
   }
+}
+
+function keptKeys(
+  before: readonly KeyedTurn[],
+  { added, since, max }: AppendedKeys,
+): readonly KeyedTurn[] {
+  const isNew = new Set(added.map(({ key }) => key))
+  const old = before.filter(({ key, at }) => at >= since && !isNew.has(key))
+  return [...old, ...added].slice(-max)
 }
 
 export type MemoryStoreOptions = { readonly clock?: Pick<Clock, 'monotonic'> }

@@ -26,7 +26,7 @@ export const PLANTED = {
   'no-fence': (store, { url, schema }) => {
     const append = store.append.bind(store)
     const force = async (one) => {
-      const sql = `SELECT epoch, seq FROM ${schema}.sessions WHERE id = $1`
+      const sql = `SELECT owner_epoch AS epoch, seq FROM ${schema}.sessions WHERE id = $1`
       // The owner may be at work: then the position has changed meanwhile.
       for (let attempt = 0; attempt < 20; attempt += 1) {
         const [row] = await ask(url, sql, one.session)

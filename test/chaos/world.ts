@@ -140,7 +140,7 @@ export class World {
     const client = new pg.Client(this.#database.url)
     await client.connect()
     try {
-      const sql = `SELECT epoch FROM ${this.#schema}.sessions WHERE id = $1`
+      const sql = `SELECT owner_epoch AS epoch FROM ${this.#schema}.sessions WHERE id = $1`
       const { rows } = await client.query<{ epoch: string }>(sql, [session])
       return Number(rows[0]?.epoch)
     } finally {

@@ -53,7 +53,7 @@ describe('opening', () => {
       expect(found).toEqual({ type: 'found', id: 'session' })
     }
     const steps = await database.query(`SELECT number FROM ${schemaOf(url)}.migrations`)
-    expect(steps.map(({ number }) => number)).toEqual([1, 2, 3])
+    expect(steps.map(({ number }) => number)).toEqual([1, 2, 3, 4])
   })
 
   test('finds the schema that another has made while it waited for the lock', async () => {
@@ -104,8 +104,51 @@ describe('opening', () => {
     await expect(openPostgresStore({ url })).rejects.toMatchObject({ code: 'store_unavailable' })
     await database.query(`INSERT INTO ${schemaOf(url)}.migrations VALUES (99, 'unknown', now())`)
     await expect(openPostgresStore({ url })).rejects.toMatchObject({
+      code: 'store_newer',
       message: expect.stringContaining('newer Holdfast') as string,
     })
+  })
+
+  test('writes nothing more once a newer Holdfast has changed the schema', async () => {
+    const store = await open()
+    await store.beat('node-a', 60_000)
+    await store.reserve(reservation('session'))
+    await database.query(`INSERT INTO ${schemaOf(url)}.migrations VALUES (99, 'unknown', now())`)
+    const others = [await open({ readOnly: true }).catch((error: unknown) => error)]
+    expect(others).toMatchObject([{ code: 'store_newer' }])
+    const newer = { code: 'store_newer' }
+    await expect(store.append([append('session', 1)])).rejects.toMatchObject(newer)
+    await expect(store.beat('node-a', 60_000)).rejects.toMatchObject(newer)
+    await expect(store.reserve(reservation('other'))).rejects.toMatchObject(newer)
+    await expect(store.claim('session', 'node-a')).rejects.toMatchObject(newer)
+    const rows = await database.query(`SELECT seq FROM ${schemaOf(url)}.sessions`)
+    expect(rows).toMatchObject([{ seq: '1' }])
+  })
+
+  for (const step of ['beat', 'reserve', 'claim'] as const) {
+    test(`notices by ${step} that a newer Holdfast has changed the schema`, async () => {
+      const store = await open()
+      await store.reserve(reservation('session'))
+      await database.query(`INSERT INTO ${schemaOf(url)}.migrations VALUES (99, 'unknown', now())`)
+      const steps = {
+        beat: () => store.beat('node-a', 60_000),
+        reserve: () => store.reserve(reservation('other')),
+        claim: () => store.claim('session', 'node-a'),
+      }
+      await expect(steps[step]()).rejects.toMatchObject({ code: 'store_newer' })
+    })
+  }
+
+  test('tells a node whose secret is not that of a living node', async () => {
+    const secret = 'a secret of the cluster, long enough'
+    const store = await open({ secret, advertise: 'http://one' })
+    await store.beat('node-a', 60_000)
+    const other = open({ secret: `${secret}!` })
+    await expect(other).rejects.toThrow('not that of node http://one')
+    await open({ secret })
+    await open()
+    await store.beat('node-a', 0)
+    await open({ secret: `${secret}!` })
   })
 
   test('refuses a schema of another program, and leaves it alone', async () => {
@@ -273,7 +316,7 @@ describe('a lost answer', () => {
     const store = await open({ url: way.url, pool: 1 })
     await store.reserve(reservation('one'))
     await store.reserve(reservation('two'))
-    await database.query(`UPDATE ${schemaOf(url)}.sessions SET epoch = 9 WHERE id = 'two'`)
+    await database.query(`UPDATE ${schemaOf(url)}.sessions SET owner_epoch = 9 WHERE id = 'two'`)
     way.loseNextAnswer()
     expect(await store.append([append('one', 1), append('two', 1)])).toEqual(['appended', 'stale'])
     expect(way.lost).toBe(1)

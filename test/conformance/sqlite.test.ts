@@ -122,7 +122,7 @@ describe('opening', () => {
     await (await open()).close()
     change(`INSERT INTO migrations VALUES (99, 'unknown', 'later')`)
     await expect(openSqliteStore({ file })).rejects.toMatchObject({
-      code: 'store_unavailable',
+      code: 'store_newer',
       message: expect.stringContaining('newer Holdfast') as string,
     })
   })

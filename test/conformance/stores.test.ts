@@ -35,7 +35,7 @@ const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
 
 /** Quicker than a schema of its own for each case. */
 async function emptyTables(): Promise<void> {
-  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes']
+  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes', 'request_keys']
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)
 }
@@ -49,6 +49,7 @@ function inTurn(one: Store, other: Store): Store {
     claim: (session, node) => next().claim(session, node),
     release: (session, epoch) => next().release(session, epoch),
     append: (appends) => next().append(appends),
+    findKeys: (session, query) => next().findKeys(session, query),
     read: (session, after, limit) => next().read(session, after, limit),
     list: (query) => next().list(query),
     beat: (node, leaseMs) => next().beat(node, leaseMs),

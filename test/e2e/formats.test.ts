@@ -83,7 +83,7 @@ type Folded = Record<string, unknown>
 const folded = (): Folded => (JSON.parse(snapshotText()) as { session: Folded }).session
 
 async function codes(): Promise<readonly string[]> {
-  return diagnostics.map(({ code }) => code).filter((code) => code.startsWith('s'))
+  return diagnostics.map(({ code }) => code).filter((code) => /^snapshot_|_unreadable$/.test(code))
 }
 
 /** The whole life of a session that a killed server left. */

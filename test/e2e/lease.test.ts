@@ -78,7 +78,7 @@ async function metric(node: NodeProcess, name: string): Promise<number> {
 /** What is left of a node's lease, as the database sees it; null if the node is not known. */
 async function leaseLeft({ url }: NodeProcess): Promise<number | null> {
   const [row] = await database.query(
-    `SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 AS left
+    `SELECT extract(epoch FROM lease_ends - clock_timestamp())::float8 AS left
       FROM ${schemaOf(cluster.store)}.nodes WHERE url = '${url}'`,
   )
   return (row?.left as number | undefined) ?? null

@@ -222,9 +222,23 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the idempotency key of a turn is forgotten when it ends',
-    file: 'core/turns.js',
-    find: 'session.recent = remember(recent, keys, id);',
-    replace: '{}',
+    file: 'core/request-keys.js',
+    find: 'const known = this.#kept.get(key);',
+    replace: 'const known = undefined;',
+    catches: 'I11',
+  },
+  {
+    name: 'idempotency keys of before a session was loaded are not looked up in the store',
+    file: 'core/request-keys.js',
+    find: 'this.#isWhole = isNew;',
+    replace: 'this.#isWhole = true;',
+    catches: 'I11',
+  },
+  {
+    name: 'an append does not carry its idempotency keys',
+    file: 'core/ledger.js',
+    find: 'if (added.length === 0)',
+    replace: 'if (added.length < 9)',
     catches: 'I11',
   },
   {

@@ -125,6 +125,8 @@ export class SharedStore {
             })
           },
         ),
+      findKeys: (session, query) =>
+        call({ what: 'findKeys', session }, () => inner.findKeys(session, query)),
       read: (session, after, limit) =>
         call({ what: 'read', session }, () => inner.read(session, after, limit)),
       list: (query) => call({ what: 'list', session: '' }, () => inner.list(query)),

@@ -173,13 +173,11 @@ async function retryKeys(
   digest: string,
 ): Promise<readonly string[]> {
   const session = holdfast.session(id)
-  const { running, queued, recent } = await session.state()
-  const isSame = ({ key }: { readonly key: string }): boolean => key.startsWith(retryPrefix(digest))
-  const pending = running === null ? queued : [running, ...queued]
-  const keys = pending.flatMap((turn) => turn.keys.filter(isSame)).map(({ key }) => key)
-  for (const { key, turn } of recent.filter(isSame)) {
+  const now = holdfast.authority.clock.now()
+  const keys: string[] = []
+  for (const { key, turn } of await session.requestKeys(retryPrefix(digest))) {
     const { endedAt } = await session.getTurn(turn)
-    if (holdfast.authority.clock.now() - (endedAt ?? 0) <= RETRY_MS) keys.push(key)
+    if (now - (endedAt ?? now) <= RETRY_MS) keys.push(key)
   }
-  return keys.toReversed()
+  return keys
 }

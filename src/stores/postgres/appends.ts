@@ -6,6 +6,7 @@
  * under our epoch at or past our last event says so. One append of a session is under way at a
  * time, so nothing else can have moved it there.
  */
+import { crc32 } from 'node:zlib'
 import type { Append, AppendOutcome } from '../../core/store.ts'
 import { storedName } from '../names.ts'
 import type { Database } from './database.ts'
@@ -108,8 +109,28 @@ function valuesOf(round: readonly Append[]): unknown[] {
     arrayOf(round, ({ closed }) => closed),
     arrayOf(round, ({ pending }) => pending),
     arrayOf(round, ({ expiresAt }) => expiresAt ?? 'NULL'),
-    ...columnsOf(events),
+    `{${events[0].join(',')}}`,
+    `{${events[1].join(',')}}`,
+    `{${events[2].map((body) => crc32(body)).join(',')}}`,
+    events[2].join(BETWEEN_BODIES),
     ...columnsOf(snapshots),
+    ...keyColumns(round),
+  ]
+}
+
+function keyColumns(round: readonly Append[]): unknown[] {
+  const rows = round.flatMap(({ keys }, index) =>
+    (keys?.added ?? []).map((key) => ({ ...key, place: index + 1 })),
+  )
+  const bounds = round.flatMap(({ keys }) => keys ?? [])
+  return [
+    `{${rows.map(({ place }) => place).join(',')}}`,
+    `{${rows.map(({ key }) => quoted(storedName(key))).join(',')}}`,
+    `{${rows.map(({ digest }) => quoted(digest)).join(',')}}`,
+    `{${rows.map(({ turn }) => quoted(turn)).join(',')}}`,
+    `{${rows.map(({ at }) => at).join(',')}}`,
+    Math.min(...bounds.map(({ since }) => since), Number.MAX_SAFE_INTEGER),
+    Math.max(...bounds.map(({ max }) => max), 0),
   ]
 }
 

@@ -69,6 +69,7 @@ export class Database implements Session {
   #isPreparing = true
   readonly time = new DatabaseTime()
   #closing: Promise<void> | null = null
+  #failure: HoldfastError | null = null
 
   private constructor(
     pools: readonly [Pool, Pool],
@@ -169,12 +170,19 @@ export class Database implements Session {
       const named = typeof sql === 'string' || !this.#isPreparing ? { text } : sql
       return await this.#ask<Row>(pool, { ...named, ...bounds })
     } catch (thrown) {
-      if (!isUnprepared(thrown)) throw storeError(thrown)
+      if (!isUnprepared(thrown)) throw this.#noted(thrown)
       this.#isPreparing = false
     }
     return this.#ask<Row>(pool, { text, ...bounds }).catch((thrown: unknown) => {
-      throw storeError(thrown)
+      throw this.#noted(thrown)
     })
+  }
+
+  /** Of a database that a newer version has changed nothing more is asked. */
+  #noted(thrown: unknown): HoldfastError {
+    const error = storeError(thrown)
+    if (error.code === 'store_newer') this.#failure ??= error
+    return error
   }
 
   /** The pool drops a connection on which anything failed. */
@@ -246,6 +254,7 @@ export class Database implements Session {
 
   #assertOpen(): void {
     if (this.#closing !== null) throw closedError()
+    if (this.#failure !== null) throw this.#failure
   }
 }
 

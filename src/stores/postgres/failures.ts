@@ -20,6 +20,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   '55P03': 'store_unavailable', // lock not available
   '57': 'store_unavailable', // cancelled, shut down, cannot connect now
   '58': 'store_unavailable', // the server's own system failed
+  HF001: 'store_newer', // our own: see `check_step`
   XX001: 'store_corrupt',
   XX002: 'store_corrupt',
 }
@@ -68,6 +69,8 @@ function sentence(code: ErrorCode, reason: string): string {
       return `the database cannot be used for now (${reason})`
     case 'store_full':
       return `the database has no room (${reason}): free some, and Holdfast goes on by itself`
+    case 'store_newer':
+      return 'a newer Holdfast has changed the database: this one writes no more, update it'
     case 'store_corrupt':
       return `the database is damaged (${reason}): restore a backup`
     default:

@@ -6,12 +6,16 @@
  * whatever it likes. While the database is away each step is tried again for a while, and then
  * refused with `store_unavailable`.
  */
+import { createHmac } from 'node:crypto'
+import { crc32 } from 'node:zlib'
 import { HoldfastError } from '../../core/errors.ts'
 import type {
   Append,
   AppendOutcome,
   Beat,
   Claim,
+  KeyedTurn,
+  KeyQuery,
   ListPage,
   ListQuery,
   ReadResult,
@@ -25,9 +29,10 @@ import { Watchers, type Listener } from '../watchers.ts'
 import { Appends } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
 import { listSessions } from './listing.ts'
-import { Nodes, type NodeRow } from './nodes.ts'
+import { Nodes, type NodeFacts, type NodeRow } from './nodes.ts'
+import { findKeys } from './request-keys.ts'
 import { sessionRow, type StoredRow } from './rows.ts'
-import { migrate } from './schema.ts'
+import { checkCurrent, migrate, type Migration } from './schema.ts'
 import { statementsFor, type Statements } from './statements.ts'
 
 export type { PostgresStoreOptions } from './database.ts'
@@ -36,15 +41,29 @@ export type { NodeRow } from './nodes.ts'
 /** How often a step starts over when what it found is gone meanwhile. */
 const ATTEMPTS = 16
 
+type OpenedAs = {
+  readonly version?: string
+  /** What the nodes of a cluster know each other by. Only a digest of it is stored. */
+  readonly secret?: string
+  /** For tools: a schema of another version is refused, not brought up to date. */
+  readonly readOnly?: boolean
+  /** Called before a schema of an older version is brought up to date. */
+  readonly onMigration?: (migration: Migration) => void
+}
+
 /** Connects, and makes or brings up to date the tables if need be. */
 export async function openPostgresStore(
-  options: PostgresStoreOptions & { readonly version?: string },
+  options: PostgresStoreOptions & OpenedAs,
 ): Promise<PostgresStore> {
   const database = await Database.open(options)
   try {
-    await migrate(database)
-    const { advertise: url = null, version = '' } = options
-    return new PostgresStore(database, { url, version })
+    const { advertise: url = null, version = '', secret, readOnly = false } = options
+    if (readOnly) await checkCurrent(database)
+    else await migrate(database, options.onMigration ?? (() => undefined))
+    const digest = secret === undefined ? null : secretDigest(secret)
+    const store = new PostgresStore(database, { url, version, secret: digest })
+    await store.assertSameSecret()
+    return store
   } catch (thrown) {
     await database.close()
     throw thrown
@@ -60,7 +79,7 @@ export class PostgresStore implements Store {
   /** The last claim of a session that is under way. */
   readonly #claims = new Map<string, Promise<void>>()
 
-  constructor(database: Database, self: { readonly url: string | null; readonly version: string }) {
+  constructor(database: Database, self: NodeFacts) {
     this.#database = database
     this.#sql = statementsFor(database.schema)
     this.#appends = new Appends(database, this.#sql)
@@ -95,6 +114,7 @@ export class PostgresStore implements Store {
       body,
       Object.keys(labels).map(storedName),
       Object.values(labels).map(storedName),
+      crc32(body),
     ])
     return rows.length > 0
   }
@@ -113,7 +133,7 @@ export class PostgresStore implements Store {
     const holderId = holder === undefined ? null : nameFrom(holder.id)
     if (explicit && existing !== undefined) return foundExplicit(existing, id, key, holderId)
     // Nobody else can have this id: it was made for this reservation alone.
-    if (isLost && existing?.epoch === 1) return { type: 'created', id, epoch: 1 }
+    if (isLost && existing?.owner_epoch === 1) return { type: 'created', id, epoch: 1 }
     if (holderId !== null) return { type: explicit ? 'taken' : 'found', id: holderId }
     if (existing === undefined) return null
     throw new HoldfastError('internal', `session id ${id} is in use`)
@@ -192,6 +212,15 @@ export class PostgresStore implements Store {
     return { row: sessionRow(stored), events }
   }
 
+  findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
+    return findKeys(this.#database, this.#sql, session, query)
+  }
+
+  /** Throws if a living node has another secret. */
+  assertSameSecret(): Promise<void> {
+    return this.#nodes.assertSameSecret()
+  }
+
   list(query: ListQuery): Promise<ListPage> {
     return listSessions(this.#database, query)
   }
@@ -237,6 +266,10 @@ export class PostgresStore implements Store {
     this.#watchers.clear()
     return this.#database.close()
   }
+}
+
+function secretDigest(secret: string): string {
+  return createHmac('sha256', secret).update('holdfast cluster secret').digest('hex')
 }
 
 type Claiming = {

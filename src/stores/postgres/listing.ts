@@ -44,7 +44,7 @@ function* conditions(schema: string, query: ListQuery, values: Values): Generato
   if (pendingFor !== undefined) {
     yield `flagged AND pending AND (owner = ${values.add(storedName(pendingFor), 'text')}
       OR NOT EXISTS (
-        SELECT FROM ${schema}.nodes WHERE name = owner AND lease_until > clock_timestamp()
+        SELECT FROM ${schema}.nodes WHERE name = owner AND lease_ends > clock_timestamp()
       ))`
   }
   if (expiredAt !== undefined) {

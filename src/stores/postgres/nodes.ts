@@ -2,6 +2,7 @@
  * The nodes that live: one row each, a lease on the database's clock. Beats go out one after the
  * other, so that none that was late can undo the last one.
  */
+import { HoldfastError } from '../../core/errors.ts'
 import type { Beat } from '../../core/store.ts'
 import { nameFrom, storedName } from '../names.ts'
 import type { Database } from './database.ts'
@@ -19,6 +20,14 @@ export type NodeRow = {
   readonly sessions: number
 }
 
+/** What a node says of itself. */
+export type NodeFacts = {
+  readonly url: string | null
+  readonly version: string
+  /** A digest of the secret that it shares with the others, if it has one. */
+  readonly secret: string | null
+}
+
 /** A beat that takes longer is given up: the next one is due. */
 const BEAT_MS_MIN = 500
 const BEAT_MS_MAX = 5_000
@@ -30,6 +39,7 @@ export class Nodes {
   readonly #sql: Statements
   readonly #url: string | null
   readonly #version: string
+  readonly #secret: string | null
   #lastBeat: Promise<unknown> = Promise.resolve()
   /** Those that must have a row: who finds none was thought to be dead. */
   readonly #beating = new Set<string>()
@@ -37,15 +47,12 @@ export class Nodes {
   /** The first beat has to connect too, and nothing hangs on its lease yet. */
   #isFirst = true
 
-  constructor(
-    database: Database,
-    sql: Statements,
-    { url, version }: { readonly url: string | null; readonly version: string },
-  ) {
+  constructor(database: Database, sql: Statements, { url, version, secret }: NodeFacts) {
     this.#database = database
     this.#sql = sql
     this.#url = url
     this.#version = version
+    this.#secret = secret
   }
 
   beat(node: string, leaseMs: number): Promise<Beat> {
@@ -64,7 +71,7 @@ export class Nodes {
       return
     }
     const ms = Number.isFinite(leaseMs) ? leaseMs : null
-    const values = [storedName(node), this.#url, this.#version, ms]
+    const values = [storedName(node), this.#url, this.#version, ms, this.#secret]
     const askedAt = performance.now()
     const [answer] = await this.#database.queryLease<{ now: number; lapsed: boolean | null }>(
       this.#sql.beat,
@@ -88,6 +95,22 @@ export class Nodes {
       // The next time it is tried again.
       this.#database.query(sql).catch(() => undefined)
     }
+  }
+
+  /** Throws if a living node has another secret: requests could not be passed on. */
+  async assertSameSecret(): Promise<void> {
+    if (this.#secret === null) return
+    const [other] = await this.#database.query<{ name: string; url: string | null }>(
+      this.#sql.stranger,
+      [this.#secret],
+    )
+    if (other === undefined) return
+    throw new HoldfastError(
+      'invalid_field',
+      `the cluster secret is not that of node ${other.url ?? nameFrom(other.name)}: ` +
+        'give every node the same one',
+      { field: 'clusterSecret' },
+    )
   }
 
   /** Where a living node is reached; null if it is gone, or did not say. */

@@ -3,7 +3,8 @@ import type { SessionRow } from '../../core/store.ts'
 import { nameFrom } from '../names.ts'
 
 export const ROW_COLUMNS =
-  'number, id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at'
+  'number, id, key, agent, internal, labels, state, owner_epoch, owner, ' +
+  'seq, created_at, updated_at'
 
 export type StoredRow = {
   readonly number: number
@@ -13,7 +14,7 @@ export type StoredRow = {
   readonly internal: boolean
   readonly labels: string
   readonly state: SessionRow['state']
-  readonly epoch: number
+  readonly owner_epoch: number
   readonly owner: string | null
   readonly seq: number
   readonly created_at: number

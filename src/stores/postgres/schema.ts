@@ -10,6 +10,7 @@
 import { createHash } from 'node:crypto'
 import { HoldfastError } from '../../core/errors.ts'
 import type { Database, Session } from './database.ts'
+import { fillRequestKeys } from './request-keys.ts'
 
 /** `$schema` stands for the schema's name. */
 const STEPS: readonly string[] = [
@@ -184,17 +185,190 @@ const STEPS: readonly string[] = [
         ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, body = excluded.body;
     END IF;
   END $body$;`,
+  // The columns get other names so that nodes of before, which look at the steps only at their
+  // start, can neither append, claim nor renew a lease: each of their statements fails. Their
+  // leases run out by themselves, and only then are their sessions taken over.
+  `ALTER TABLE $schema.sessions RENAME COLUMN epoch TO owner_epoch;
+  ALTER TABLE $schema.nodes RENAME COLUMN lease_until TO lease_ends;
+  ALTER TABLE $schema.nodes ADD COLUMN secret text;
+  ALTER TABLE $schema.events ADD COLUMN checksum bigint;
+  CREATE TABLE $schema.request_keys (
+    session bigint NOT NULL, key text COLLATE "C" NOT NULL, number bigint NOT NULL,
+    digest text NOT NULL, turn text NOT NULL, at bigint NOT NULL,
+    PRIMARY KEY (session, key)
+  );
+  CREATE UNIQUE INDEX request_keys_by_number ON $schema.request_keys (session, number);
+  CREATE FUNCTION $schema.check_step(known integer) RETURNS boolean LANGUAGE plpgsql AS $body$
+  BEGIN
+    IF known < (SELECT max(number) FROM $schema.migrations) THEN
+      RAISE EXCEPTION 'a newer Holdfast has changed the schema' USING ERRCODE = 'HF001';
+    END IF;
+    RETURN true;
+  END $body$;
+  DROP FUNCTION $schema.claim(text, text);
+  CREATE FUNCTION $schema.claim(wanted text, claimant text, known integer)
+    RETURNS TABLE (holder text, granted bigint, lapsed boolean) LANGUAGE plpgsql AS $body$
+  DECLARE
+    held $schema.sessions%ROWTYPE;
+    lease timestamptz;
+  BEGIN
+    SELECT sessions.owner INTO holder FROM $schema.sessions AS sessions
+      JOIN $schema.nodes AS nodes ON nodes.name = sessions.owner
+      WHERE sessions.id = wanted AND sessions.state = 'open' AND sessions.owner <> claimant
+        AND nodes.lease_ends > clock_timestamp();
+    IF FOUND THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+    SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
+    -- After the lock: no migration can come between this and the change.
+    PERFORM $schema.check_step(known);
+    IF held.id IS NULL OR held.state <> 'open' THEN
+      RETURN;
+    END IF;
+    SELECT lease_ends INTO lease FROM $schema.nodes
+      WHERE name = held.owner AND name <> claimant;
+    IF lease > clock_timestamp() THEN
+      RETURN QUERY SELECT held.owner, NULL::bigint, false;
+      RETURN;
+    END IF;
+    UPDATE $schema.sessions SET owner_epoch = owner_epoch + 1, owner = claimant
+      WHERE number = held.number;
+    RETURN QUERY SELECT NULL::text, held.owner_epoch + 1, lease IS NOT NULL;
+  END $body$;
+  DROP FUNCTION $schema.append(
+    text[], bigint[], bigint[], bigint[], bigint[], boolean[], boolean[], bigint[],
+    bigint[], bigint[], text, bigint[], bigint[], text
+  );
+  CREATE FUNCTION $schema.append(
+      ids text[], epochs bigint[], afters bigint[], counts bigint[], times bigint[],
+      closings boolean[], pendings boolean[], expiries bigint[],
+      event_places bigint[], event_seqs bigint[], event_checksums bigint[], event_bodies text,
+      snapshot_places bigint[], snapshot_seqs bigint[], snapshot_bodies text,
+      key_places bigint[], key_names text[], key_digests text[], key_turns text[],
+      key_times bigint[], keys_since bigint, keys_max bigint, known integer
+    ) RETURNS SETOF bigint LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $body$
+  DECLARE
+    numbers bigint[] := array_fill(0::bigint, ARRAY[cardinality(ids)]);
+    events text[] := string_to_array(event_bodies, chr(1));
+    snapshots text[] := string_to_array(snapshot_bodies, chr(1));
+    moved record;
+    place bigint;
+  BEGIN
+    IF cardinality(events) <> cardinality(event_places)
+        OR cardinality(snapshots) <> cardinality(snapshot_places) THEN
+      RAISE EXCEPTION 'a body is not JSON';
+    END IF;
+    FOR moved IN
+      UPDATE $schema.sessions AS held SET
+        seq = given.after + given.count,
+        updated_at = given.at,
+        pending = given.pending AND NOT given.closed,
+        flagged = (held.flagged OR given.pending) AND NOT given.closed,
+        expires_at = CASE WHEN NOT given.closed THEN given.expires_at END,
+        due_at = CASE
+          WHEN given.closed THEN NULL
+          WHEN given.expires_at IS NULL THEN held.due_at
+          WHEN held.due_at <= given.expires_at AND held.due_at > given.at THEN held.due_at
+          ELSE given.expires_at
+        END,
+        state = CASE WHEN given.closed THEN 'closed' ELSE 'open' END,
+        owner = CASE WHEN NOT given.closed THEN held.owner END,
+        closed_at = CASE WHEN given.closed THEN given.at END
+      FROM unnest(ids, epochs, afters, counts, times, closings, pendings, expiries)
+        WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
+      WHERE held.id = given.id AND held.owner_epoch = given.epoch AND held.seq = given.after
+        AND held.state || '' = 'open'
+      RETURNING held.number, given.place
+    LOOP
+      numbers[moved.place] := moved.number;
+      RETURN NEXT moved.place;
+    END LOOP;
+    -- After the lock: no migration can come between this and the change.
+    PERFORM $schema.check_step(known);
+    INSERT INTO $schema.events (session, seq, body, checksum)
+      SELECT numbers[event.place], event.seq, event.body, event.checksum
+        FROM unnest(event_places, event_seqs, events, event_checksums)
+          AS event (place, seq, body, checksum)
+        WHERE numbers[event.place] > 0;
+    IF cardinality(snapshot_places) > 0 THEN
+      INSERT INTO $schema.snapshots (session, seq, body)
+        SELECT numbers[snapshot.place], snapshot.seq, snapshot.body
+          FROM unnest(snapshot_places, snapshot_seqs, snapshots)
+            AS snapshot (place, seq, body)
+          WHERE numbers[snapshot.place] > 0
+        ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, body = excluded.body;
+    END IF;
+    IF cardinality(key_places) > 0 THEN
+      INSERT INTO $schema.request_keys AS kept (session, key, number, digest, turn, at)
+        SELECT numbers[given.place], given.key,
+            coalesce((
+              SELECT max(older.number) FROM $schema.request_keys AS older
+                WHERE older.session = numbers[given.place]
+            ), 0) + row_number() OVER (PARTITION BY given.place ORDER BY given.ordinal),
+            given.digest, given.turn, given.at
+          FROM unnest(key_places, key_names, key_digests, key_turns, key_times)
+            WITH ORDINALITY AS given (place, key, digest, turn, at, ordinal)
+          WHERE numbers[given.place] > 0
+        ON CONFLICT ON CONSTRAINT request_keys_pkey DO UPDATE SET number = excluded.number,
+          digest = excluded.digest, turn = excluded.turn, at = excluded.at;
+      FOR place IN SELECT DISTINCT unnest(key_places) LOOP
+        DELETE FROM $schema.request_keys AS old WHERE old.session = numbers[place]
+          AND old.number < greatest(
+            (SELECT max(newest.number) FROM $schema.request_keys AS newest
+              WHERE newest.session = numbers[place]) - keys_max + 1,
+            coalesce((SELECT oldest.number FROM $schema.request_keys AS oldest
+              WHERE oldest.session = numbers[place] AND oldest.at >= keys_since
+              ORDER BY oldest.number LIMIT 1), 0));
+      END LOOP;
+    END IF;
+    FOR place IN 1 .. cardinality(ids) LOOP
+      IF closings[place] AND numbers[place] > 0 THEN
+        DELETE FROM $schema.request_keys AS old WHERE old.session = numbers[place];
+      END IF;
+    END LOOP;
+  END $body$;`,
 ]
+
+/** The step that this version makes, and that its statements were written for. */
+export const STEP = STEPS.length
+
+/** What a step takes over from the rows that are there, by its number. */
+const FILLS: Readonly<Record<number, (schema: string, session: Session) => Promise<void>>> = {
+  4: fillRequestKeys,
+}
 
 /** Any number of our own: whoever holds it migrates, everybody else waits. */
 const MIGRATION_LOCK = 7_420_001
 /** Of one statement: a large table takes its time, and so does waiting for who is at it. */
 const MIGRATION_MS = 3_600_000
 
+/** A schema of an older version that is brought up to date. */
+export type Migration = { readonly from: number; readonly to: number }
+
+/** Throws unless the schema is as this version makes it. For tools that only read. */
+export async function checkCurrent(database: Database): Promise<void> {
+  const { length } = await appliedSteps(database, database)
+  if (length === STEP) return
+  const { schema } = database
+  throw new HoldfastError(
+    'store_unavailable',
+    `the schema ${schema} is at step ${length}, this Holdfast needs ${STEP}: ` +
+      'the next node of this version that starts brings it up to date',
+  )
+}
+
 /** Brings the schema to the latest step, in one transaction, or refuses it. */
-export async function migrate(database: Database): Promise<void> {
+export async function migrate(
+  database: Database,
+  onMigration: (migration: Migration) => void,
+): Promise<void> {
   // Without a lock and without rights to create anything: the usual case.
-  if ((await appliedSteps(database, database)).length === STEPS.length) return
+  const { length: from } = await appliedSteps(database, database)
+  if (from === STEP) return
+  if (from > 0) onMigration({ from, to: STEP })
   await database.transaction(MIGRATION_MS, async (session) => {
     await session.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
     await createSchema(database, session)
@@ -202,6 +376,8 @@ export async function migrate(database: Database): Promise<void> {
       number integer PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL
     )`)
     const done = await appliedSteps(database, session)
+    // What other nodes have begun ends before, and what they begin now waits.
+    if (done.length > 0) await session.query(lockTables(database.schema))
     for (let number = done.length + 1; number <= STEPS.length; number += 1) {
       await applyStep(database, session, number)
     }
@@ -253,7 +429,7 @@ async function refuseForeign(database: Database, session: Session): Promise<read
 function checkSteps(done: readonly string[], schema: string): void {
   if (done.length > STEPS.length) {
     throw new HoldfastError(
-      'store_unavailable',
+      'store_newer',
       `the schema ${schema} was made by a newer Holdfast (step ${done.length}, ` +
         `this one knows ${STEPS.length}): update Holdfast`,
     )
@@ -270,10 +446,16 @@ function checkSteps(done: readonly string[], schema: string): void {
 async function applyStep(database: Database, session: Session, number: number): Promise<void> {
   const step = STEPS[number - 1]!
   await session.query(step.replaceAll('$schema', database.schema))
+  await FILLS[number]?.(database.schema, session)
   await session.query(
     `INSERT INTO ${database.schema}.migrations VALUES ($1, $2, clock_timestamp())`,
     [number, checksumOf(step)],
   )
+}
+
+function lockTables(schema: string): string {
+  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes']
+  return `LOCK TABLE ${tables.map((table) => `${schema}.${table}`).join(', ')}`
 }
 
 function checksumOf(step: string): string {

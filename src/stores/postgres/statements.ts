@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto'
 import type { Named } from './database.ts'
 import { ROW_COLUMNS } from './rows.ts'
+import { STEP } from './schema.ts'
 import { NOW } from './time.ts'
 
 /** A page of a log ends when it has so much text, however few events that is. */
@@ -34,14 +35,18 @@ function texts(schema: string) {
   const snapshots = `${schema}.snapshots`
   const labels = `${schema}.labels`
   const nodes = `${schema}.nodes`
+  const keys = `${schema}.request_keys`
   return {
     create: `WITH created AS (
-        INSERT INTO ${sessions} (id, key, agent, internal, labels, state, epoch, owner, seq,
+        INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
           created_at, updated_at, pending, flagged, expires_at, due_at)
-        VALUES ($1, $2, $3, $4, $5, 'open', 1, $6, 1, $7, $7, false, false, $8, $8)
+        SELECT $1::text, $2::text, $3::text, $4::boolean, $5::text, 'open', 1, $6::text, 1,
+          $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint
+          WHERE ${schema}.check_step(${STEP})
         ON CONFLICT DO NOTHING RETURNING number
       ), logged AS (
-        INSERT INTO ${events} (session, seq, body) SELECT number, 1, $9 FROM created
+        INSERT INTO ${events} (session, seq, body, checksum)
+          SELECT number, 1, $9::text, $12::bigint FROM created
       ), labelled AS (
         INSERT INTO ${labels} (name, value, session)
         SELECT given.name, given.value, created.number
@@ -50,10 +55,11 @@ function texts(schema: string) {
       SELECT number FROM created`,
     byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
       WHERE id = $1 OR (key = $2 AND state = 'open')`,
-    claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2)`,
-    release: `UPDATE ${sessions} SET owner = NULL WHERE id = $1 AND epoch = $2 AND state = 'open'`,
+    claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2, ${STEP})`,
+    release: `UPDATE ${sessions} SET owner = NULL 
+      WHERE id = $1 AND owner_epoch = $2 AND state = 'open'`,
     append: appendText(schema),
-    positions: `SELECT id, epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
+    positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
     load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
       snapshot AS (
@@ -84,45 +90,60 @@ function texts(schema: string) {
         DELETE FROM ${events} WHERE session = (SELECT number FROM erased)
       ), unkept AS (
         DELETE FROM ${snapshots} WHERE session = (SELECT number FROM erased)
+      ), unkeyed AS (
+        DELETE FROM ${keys} WHERE session = (SELECT number FROM erased)
       ), unlabelled AS (
         DELETE FROM ${labels} WHERE session = (SELECT number FROM erased)
       )
       SELECT number FROM erased`,
     // As it was before: clocks jump, and machines sleep, without the node noticing.
     beat: `WITH before AS (
-        SELECT lease_until <= clock_timestamp() AS lapsed FROM ${nodes} WHERE name = $1
+        SELECT lease_ends <= clock_timestamp() AS lapsed FROM ${nodes} WHERE name = $1
       )
-      INSERT INTO ${nodes} (name, url, version, lease_until)
-      VALUES ($1, $2, $3,
-        coalesce(clock_timestamp() + $4::float8 * interval '1 millisecond', 'infinity'))
-      ON CONFLICT (name) DO UPDATE SET lease_until = excluded.lease_until
+      INSERT INTO ${nodes} (name, url, version, secret, lease_ends)
+      SELECT $1::text, $2::text, $3::text, $5::text,
+        coalesce(clock_timestamp() + $4::float8 * interval '1 millisecond', 'infinity')
+        WHERE ${schema}.check_step(${STEP})
+      ON CONFLICT (name) DO UPDATE SET lease_ends = excluded.lease_ends
       RETURNING ${NOW} AS now, (SELECT lapsed FROM before) AS lapsed`,
     leave: `DELETE FROM ${nodes} WHERE name = $1`,
-    node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_until > clock_timestamp()`,
+    node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_ends > clock_timestamp()`,
     nodes: `SELECT nodes.name, nodes.url, nodes.version, nodes.started_at AS "startedAt",
-        extract(epoch FROM nodes.lease_until - clock_timestamp())::float8 * 1000 AS "leaseMs",
+        extract(epoch FROM nodes.lease_ends - clock_timestamp())::float8 * 1000 AS "leaseMs",
         (SELECT count(*) FROM ${sessions} AS sessions
           WHERE sessions.owner = nodes.name AND sessions.state = 'open') AS sessions
       FROM ${nodes} AS nodes ORDER BY nodes.started_at, nodes.name`,
+    // A living node with another secret: neither would pass requests on to the other.
+    stranger: `SELECT name, url FROM ${nodes}
+      WHERE secret <> $1 AND lease_ends > clock_timestamp() LIMIT 1`,
+    findKey: `SELECT key, digest, turn, at FROM ${keys}
+      WHERE session = (SELECT number FROM ${sessions} WHERE id = $1) AND key = $2 AND at >= $3`,
+    findAllKeys: `SELECT key, digest, turn, at FROM ${keys}
+      WHERE session = (SELECT number FROM ${sessions} WHERE id = $1)
+        AND key >= $2 AND key < $3 AND at >= $4
+      ORDER BY number DESC LIMIT $5`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
     // Neither the flag nor the row of a dead node harms; both only cost those who look.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending
         ORDER BY number LIMIT 500 FOR UPDATE SKIP LOCKED
       ) AND NOT pending`,
-    forget: `DELETE FROM ${nodes} WHERE lease_until < clock_timestamp() - interval '1 hour'`,
+    forget: `DELETE FROM ${nodes} WHERE lease_ends < clock_timestamp() - interval '1 hour'`,
   }
 }
 
 /**
- * $1 to $8: one entry per append. $9 to $11: one per event, and $12 to $14 one per snapshot, each
- * with the place of its append, from 1 on. Answers the places that were appended.
+ * $1 to $8: one entry per append. $9 to $12: one per event, $13 to $15 one per snapshot, and $16 to
+ * $20 one per request key, each with the place of its append, from 1 on. $21 and $22: how old and
+ * how many keys may be. Answers the places that were appended.
  */
 function appendText(schema: string): string {
   return `SELECT place FROM ${schema}.append(
       $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
       $6::boolean[], $7::boolean[], $8::bigint[],
-      $9::bigint[], $10::bigint[], $11::text,
-      $12::bigint[], $13::bigint[], $14::text
+      $9::bigint[], $10::bigint[], $11::bigint[], $12::text,
+      $13::bigint[], $14::bigint[], $15::text,
+      $16::bigint[], $17::text[], $18::text[], $19::text[], $20::bigint[],
+      $21::bigint, $22::bigint, ${STEP}
     ) AS place`
 }

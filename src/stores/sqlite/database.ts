@@ -2,7 +2,17 @@
  * Opens the file: one process at a time (`lock.ts`), synced in full, and only if it is sound and
  * what the process before had (`marker.ts`).
  */
-import { closeSync, existsSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  statSync,
+} from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
@@ -12,7 +22,7 @@ import { OpenPaths } from './identity.ts'
 import { takeLock } from './lock.ts'
 import { checkMarker, OpenMarker } from './marker.ts'
 import type { WriterOptions } from './operations.ts'
-import { migrate } from './schema.ts'
+import { dueMigration, migrate, type Migration } from './schema.ts'
 
 /** Below this the WAL-reset bug could damage a file. */
 const SQLITE_VERSION_MIN = [3, 51, 3] as const
@@ -51,13 +61,16 @@ export type OpenFile = {
 }
 
 /** Opens, locks, checks and migrates the file, or says in one sentence why not. */
-export function openFile({ file: given, pagesMax }: WriterOptions): OpenFile {
+export function openFile(
+  { file: given, pagesMax }: WriterOptions,
+  onMigration: (migration: Migration) => void = () => undefined,
+): OpenFile {
   const file = located(given)
   const lock = takeLock(file)
   try {
     checkLinks(file)
     checkMarker(file)
-    const database = openDatabase(file, pagesMax)
+    const database = openDatabase(file, pagesMax, onMigration)
     try {
       const paths = new OpenPaths([file, `${file}-wal`, `${file}.lock`])
       const marker = new OpenMarker(file, database)
@@ -91,7 +104,11 @@ function located(file: string): string {
   }
 }
 
-function openDatabase(file: string, pagesMax: number | undefined): DatabaseSyncInstance {
+function openDatabase(
+  file: string,
+  pagesMax: number | undefined,
+  onMigration: (migration: Migration) => void,
+): DatabaseSyncInstance {
   createPrivately(file)
   const database = new DatabaseSync(file)
   try {
@@ -99,12 +116,47 @@ function openDatabase(file: string, pagesMax: number | undefined): DatabaseSyncI
     database.exec(PRAGMAS)
     if (statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
     setDurable(database)
+    const due = dueMigration(database, file)
+    if (due !== null) {
+      onMigration(due)
+      copyTo(database, due.backup)
+    }
     migrate(database, file)
     if (pagesMax !== undefined) database.exec(`PRAGMA max_page_count = ${Math.trunc(pagesMax)}`)
     return database
   } catch (thrown) {
     database.close()
     throw thrown
+  }
+}
+
+/** A checked copy, which takes its name only when it is whole. */
+function copyTo(database: DatabaseSyncInstance, backup: string): void {
+  const part = `${backup}.part`
+  rmSync(part, { force: true })
+  closeSync(openSync(part, 'wx', 0o600))
+  try {
+    database.prepare('VACUUM INTO ?').run(part)
+    const copy = new DatabaseSync(part, { readOnly: true })
+    try {
+      checkPages(copy)
+    } finally {
+      copy.close()
+    }
+    syncFile(part)
+    renameSync(part, backup)
+  } catch (thrown) {
+    rmSync(part, { force: true })
+    throw thrown
+  }
+}
+
+function syncFile(path: string): void {
+  const descriptor = openSync(path, 'r+')
+  try {
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
   }
 }
 

@@ -12,6 +12,8 @@ import type {
   AppendOutcome,
   Beat,
   Claim,
+  KeyedTurn,
+  KeyQuery,
   ListPage,
   ListQuery,
   ReadResult,
@@ -20,14 +22,21 @@ import type {
   Store,
 } from '../../core/store.ts'
 import { Watchers, type Listener } from '../watchers.ts'
-import type { Answers, Operation, WriterOptions } from './operations.ts'
+import type { Answers, Notice, Operation, WriterOptions } from './operations.ts'
+import type { Migration } from './schema.ts'
 
 export { backupSqlite, type BackupOptions } from './backup.ts'
 
-export type SqliteStoreOptions = WriterOptions
+export type SqliteStoreOptions = WriterOptions & {
+  /** Called before a file of an older version is copied to `backup` and brought up to date. */
+  readonly onMigration?: (migration: Migration) => void
+}
 
 /** Opens the file, or creates it. One process has it at a time: a second gets `store_locked`. */
-export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
+export async function openSqliteStore({
+  onMigration = () => undefined,
+  ...options
+}: SqliteStoreOptions): Promise<Store> {
   const worker = new Worker(new URL('./worker.js', import.meta.url), {
     name: 'holdfast-sqlite',
     workerData: options,
@@ -36,7 +45,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
     // What it handles lives for one group: a small nursery is as fast and keeps memory down.
     resourceLimits: { maxYoungGenerationSizeMb: 8 },
   })
-  const store = new SqliteStore(worker)
+  const store = new SqliteStore(worker, onMigration)
   await store.opened
   return store
 }
@@ -58,12 +67,15 @@ class SqliteStore implements Store {
   #ended: HoldfastError | null = null
   #closing: Promise<void> | null = null
 
-  constructor(worker: Worker) {
+  constructor(worker: Worker, onMigration: (migration: Migration) => void) {
     this.#worker = worker
     this.opened = new Promise((resolve, reject) => {
       this.#waiting.push({ operation: ['open'], resolve, reject })
     })
-    worker.on('message', (answers: Answers) => this.#settle(answers))
+    worker.on('message', (said: Answers | Notice) => {
+      if ('migration' in said) onMigration(said.migration)
+      else this.#settle(said)
+    })
     worker.on('error', (error) => this.#end(`the SQLite thread failed: ${error.message}`))
     worker.on('exit', () => this.#end('the SQLite thread has ended'))
   }
@@ -90,6 +102,10 @@ class SqliteStore implements Store {
 
   read(session: string, after: number, limit: number): Promise<ReadResult> {
     return this.#ask(['read', session, after, limit])
+  }
+
+  findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
+    return this.#ask(['findKeys', session, query])
   }
 
   list(query: ListQuery): Promise<ListPage> {

@@ -7,6 +7,7 @@
  * going back from the nearest mark after it, or from the end. Numbers are given out here: nobody
  * else writes to the file.
  */
+import { crc32 } from 'node:zlib'
 import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
 import type { StoredEvent } from '../../core/store.ts'
 import { DamageError } from './failures.ts'
@@ -78,7 +79,8 @@ export class EventLog {
     for (let from = 0; from < bodies.length; from += INSERT_MAX) {
       const some = bodies.length <= INSERT_MAX ? bodies : bodies.slice(from, from + INSERT_MAX)
       const insert = this.#inserts[some.length - 1]!
-      insert.run(this.#lastNumber + 1, session, seq + from + 1, previous, ...some)
+      const texts = some.flatMap((body) => [body, crc32(body)])
+      insert.run(this.#lastNumber + 1, session, seq + from + 1, previous, ...texts)
       this.#lastNumber += some.length
       previous = this.#lastNumber
     }
@@ -115,11 +117,15 @@ export class EventLog {
   }
 }
 
-/** ?1 first number, ?2 session, ?3 first seq, ?4 the number before, then the bodies. */
+/**
+ * ?1 first number, ?2 session, ?3 first seq, ?4 the number before, then each body and its checksum.
+ */
 function insertSql(count: number): string {
   const rows = Array.from({ length: count }, (_, index) => {
     const previous = index === 0 ? '?4' : `?1 + ${index - 1}`
-    return `(?1 + ${index}, ?2, ?3 + ${index}, ${previous}, ?${index + 5})`
+    const body = 2 * index + 5
+    return `(?1 + ${index}, ?2, ?3 + ${index}, ${previous}, ?${body}, ?${body + 1})`
   })
-  return `INSERT INTO events (number, session, seq, previous, body) VALUES ${rows.join(', ')}`
+  const columns = 'number, session, seq, previous, body, checksum'
+  return `INSERT INTO events (${columns}) VALUES ${rows.join(', ')}`
 }

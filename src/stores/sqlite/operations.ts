@@ -3,7 +3,8 @@
  * in which they were posted, so no message carries an id.
  */
 import type { ErrorCode } from '../../core/errors.ts'
-import type { Append, ListQuery, Reservation } from '../../core/store.ts'
+import type { Migration } from './schema.ts'
+import type { Append, KeyQuery, ListQuery, Reservation } from '../../core/store.ts'
 
 export type WriteOperation =
   | readonly ['reserve', Reservation]
@@ -17,6 +18,7 @@ export type ReadOperation =
   | readonly ['read', session: string, after: number, limit: number]
   | readonly ['list', ListQuery]
   | readonly ['ready']
+  | readonly ['findKeys', session: string, KeyQuery]
 
 /** `open` is never posted: the writer answers it when it has started. */
 export type Operation = WriteOperation | ReadOperation | readonly ['open'] | readonly ['close']
@@ -30,6 +32,9 @@ export type Failure = readonly [
 
 /** One value per operation, in order; the positions in `failures` have none. */
 export type Answers = { readonly values: unknown[]; readonly failures: Failure[] }
+
+/** Told before an older file is copied and changed. */
+export type Notice = { readonly migration: Migration }
 
 /** What the writer's thread is started with. */
 export type WriterOptions = {

@@ -8,8 +8,10 @@
  * indexed.
  */
 import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import type { DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
+import { fillRequestKeys } from './request-keys.ts'
 
 const STEPS: readonly string[] = [
   `CREATE TABLE sessions (
@@ -52,14 +54,55 @@ const STEPS: readonly string[] = [
     PRIMARY KEY (name, value, session)
   ) WITHOUT ROWID;
   CREATE INDEX labels_by_session ON labels (session);`,
+  // A checksum is the CRC-32 of the body; events of before have none. Keys are numbered within
+  // their session, so that the oldest are found without counting.
+  `ALTER TABLE events ADD COLUMN checksum INTEGER;
+  CREATE TABLE request_keys (
+    session INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, digest TEXT NOT NULL,
+    turn TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (session, key)
+  ) WITHOUT ROWID;
+  CREATE UNIQUE INDEX request_keys_by_number ON request_keys (session, number);`,
 ]
+
+/** What a step takes over from the rows that are there, by its number. */
+const FILLS: Readonly<Record<number, (database: DatabaseSyncInstance) => void>> = {
+  2: fillRequestKeys,
+}
+
+/** A file of an older schema, and where its copy goes before it is changed. */
+export type Migration = { readonly from: number; readonly to: number; readonly backup: string }
+
+/** What opening the file will change, or null. Throws if the file is not to be used. */
+export function dueMigration(database: DatabaseSyncInstance, file: string): Migration | null {
+  const done = appliedSteps(database, file)
+  checkSteps(done, file)
+  const [from, to] = [done.length, STEPS.length]
+  return from === 0 || from === to ? null : { from, to, backup: freeName(file, from) }
+}
+
+const BACKUPS_MAX = 9
+
+/** A copy of before is never overwritten: an operator may have gone back, and on from there. */
+function freeName(file: string, from: number): string {
+  for (let copy = 1; copy <= BACKUPS_MAX; copy += 1) {
+    const name = `${file}.schema-${from}${copy === 1 ? '' : `-${copy}`}.backup`
+    if (!existsSync(name)) return name
+  }
+  throw new HoldfastError(
+    'store_unavailable',
+    `${file} has to be brought up to date, and has ${BACKUPS_MAX} backups already: move them away`,
+  )
+}
 
 /** Brings the file to the latest schema, in one transaction, or refuses it. */
 export function migrate(database: DatabaseSyncInstance, file: string): void {
   database.exec('BEGIN IMMEDIATE')
   try {
+    database.exec(`CREATE TABLE IF NOT EXISTS migrations (
+      number INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_at TEXT NOT NULL
+    )`)
     const done = appliedSteps(database, file)
-    checkSteps(done, file)
     for (let number = done.length + 1; number <= STEPS.length; number += 1) {
       applyStep(database, number)
     }
@@ -72,12 +115,10 @@ export function migrate(database: DatabaseSyncInstance, file: string): void {
 
 function appliedSteps(database: DatabaseSyncInstance, file: string): readonly string[] {
   const tables = database.prepare('SELECT name FROM sqlite_schema').all()
-  if (tables.length > 0 && !tables.some(({ name }) => name === 'migrations')) {
+  if (tables.length === 0) return []
+  if (!tables.some(({ name }) => name === 'migrations')) {
     throw new HoldfastError('store_unavailable', `${file} is a database of another program`)
   }
-  database.exec(`CREATE TABLE IF NOT EXISTS migrations (
-    number INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_at TEXT NOT NULL
-  )`)
   const rows = database.prepare('SELECT checksum FROM migrations ORDER BY number').all()
   return rows.map(({ checksum }) => checksum as string)
 }
@@ -85,7 +126,7 @@ function appliedSteps(database: DatabaseSyncInstance, file: string): readonly st
 function checkSteps(done: readonly string[], file: string): void {
   if (done.length > STEPS.length) {
     throw new HoldfastError(
-      'store_unavailable',
+      'store_newer',
       `${file} was written by a newer Holdfast (schema ${done.length}, ` +
         `this one knows ${STEPS.length}): update Holdfast`,
     )
@@ -102,6 +143,7 @@ function checkSteps(done: readonly string[], file: string): void {
 function applyStep(database: DatabaseSyncInstance, number: number): void {
   const step = STEPS[number - 1]!
   database.exec(step)
+  FILLS[number]?.(database)
   database
     .prepare('INSERT INTO migrations VALUES (?, ?, ?)')
     .run(number, checksumOf(step), new Date().toISOString())

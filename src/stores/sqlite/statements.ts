@@ -9,6 +9,8 @@ import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructur
 import type {
   Append,
   Claim,
+  KeyedTurn,
+  KeyQuery,
   ReadResult,
   Reservation,
   Reserved,
@@ -17,6 +19,7 @@ import type {
 import type { Leases } from './leases.ts'
 import { EventLog, type LogEnd } from './log.ts'
 import { nameFrom, storedName } from '../names.ts'
+import { RequestKeys } from './request-keys.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
 /** A page of a log ends when it has so much text, however few events that is. */
@@ -65,6 +68,7 @@ export class Statements {
   readonly #leases: Leases
   readonly #sql: Readonly<Record<keyof typeof SQL, Statement>>
   readonly #log: EventLog
+  readonly #keys: RequestKeys
   readonly #places = new Map<string, Place>()
 
   constructor(database: DatabaseSyncInstance, leases: Leases) {
@@ -73,6 +77,7 @@ export class Statements {
     const entries = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)])
     this.#sql = Object.fromEntries(entries) as Record<keyof typeof SQL, Statement>
     this.#log = new EventLog(database)
+    this.#keys = new RequestKeys(database)
   }
 
   reserve(reservation: Reservation): Reserved {
@@ -157,6 +162,8 @@ export class Statements {
     if (snapshot !== null) {
       this.#sql.setSnapshot.run(place.number, after + events.length, snapshot)
     }
+    if (append.keys !== undefined) this.#keys.add(place.number, append.keys)
+    if (append.closed) this.#keys.drop(place.number)
     return true
   }
 
@@ -190,12 +197,17 @@ export class Statements {
     return { row, events: this.#log.after(logEnd(stored), after, limit, PAGE_CHARS) }
   }
 
+  findKeys(session: string, query: KeyQuery): readonly KeyedTurn[] {
+    return this.#keys.find(session, query)
+  }
+
   erase(session: string): boolean {
     const place = this.#place(session)
     if (place === null || this.#sql.erase.run(place.number).changes === 0) return false
     this.#log.drop({ session: place.number, last: place.last })
     this.#sql.dropSnapshot.run(place.number)
     this.#sql.dropLabels.run(place.number)
+    this.#keys.drop(place.number)
     return true
   }
 

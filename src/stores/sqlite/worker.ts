@@ -5,7 +5,8 @@
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
 import { openFile } from './database.ts'
 import { storeError } from './failures.ts'
-import type { Answers, Operation, WriterOptions } from './operations.ts'
+import type { Answers, Notice, Operation, WriterOptions } from './operations.ts'
+import type { Migration } from './schema.ts'
 import { Writer } from './writer.ts'
 
 /** Operations in one group. */
@@ -16,7 +17,8 @@ const port = parentPort as MessagePort
 
 function start(): Writer | null {
   try {
-    const writer = new Writer(openFile(options))
+    const notice = (migration: Migration): void => port.postMessage({ migration } satisfies Notice)
+    const writer = new Writer(openFile(options, notice))
     port.postMessage({ values: [null], failures: [] } satisfies Answers)
     return writer
   } catch (thrown) {

@@ -127,6 +127,8 @@ export class Writer {
         return this.#listing.list(operation[1])
       case 'read':
         return this.#statements.read(operation[1], operation[2], operation[3])
+      case 'findKeys':
+        return this.#statements.findKeys(operation[1], operation[2])
       case 'ready':
         return this.#checkRoom()
     }
@@ -192,7 +194,8 @@ export class Writer {
 }
 
 function isRead(operation: Operation): operation is ReadOperation {
-  return operation[0] === 'read' || operation[0] === 'list' || operation[0] === 'ready'
+  const [name] = operation
+  return name === 'read' || name === 'list' || name === 'ready' || name === 'findKeys'
 }
 
 function refuse(answers: Answers, position: number, error: HoldfastError): void {

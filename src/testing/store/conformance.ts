@@ -6,6 +6,7 @@ import type { Store } from '../../core/store.ts'
 import { appendClaims } from './append.ts'
 import { claimClaims } from './claim.ts'
 import { eraseClaims } from './erase.ts'
+import { keyClaims } from './keys.ts'
 import { lifeClaims } from './life.ts'
 import { listClaims } from './list.ts'
 import { reserveClaims } from './reserve.ts'
@@ -28,6 +29,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...claimClaims,
     ...appendClaims,
     ...listClaims,
+    ...keyClaims,
     ...eraseClaims,
     ...lifeClaims,
   }

@@ -1,0 +1,72 @@
+/** Request keys by session: looked up by their text, and forgotten oldest first (I11). */
+import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
+import { keysInText } from '../../core/request-keys.ts'
+import type { AppendedKeys, KeyedTurn, KeyQuery } from '../../core/store.ts'
+import { nameFrom, storedName } from '../names.ts'
+
+const SQL = {
+  add: `INSERT OR REPLACE INTO request_keys (session, key, number, digest, turn, at)
+    VALUES (?1, ?2,
+      1 + coalesce((SELECT max(number) FROM request_keys WHERE session = ?1), 0), ?3, ?4, ?5)`,
+  prune: `DELETE FROM request_keys WHERE session = ?1 AND number < max(
+    (SELECT max(number) FROM request_keys WHERE session = ?1) - ?2 + 1,
+    coalesce((SELECT number FROM request_keys INDEXED BY request_keys_by_number
+      WHERE session = ?1 AND at >= ?3 ORDER BY number LIMIT 1), 0))`,
+  find: `SELECT key, digest, turn, at FROM request_keys
+    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND key = ?2 AND at >= ?3`,
+  findAll: `SELECT key, digest, turn, at FROM request_keys
+    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND key >= ?2 AND key < ?3
+      AND at >= ?4
+    ORDER BY number DESC LIMIT ?5`,
+  drop: 'DELETE FROM request_keys WHERE session = ?',
+} as const
+
+/** After every text that begins so, in the order of UTF-8. */
+const LAST = '\u{10ffff}'
+
+export class RequestKeys {
+  readonly #sql: Readonly<Record<keyof typeof SQL, StatementSyncInstance>>
+
+  constructor(database: DatabaseSyncInstance) {
+    const entries = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)])
+    this.#sql = Object.fromEntries(entries) as Record<keyof typeof SQL, StatementSyncInstance>
+  }
+
+  add(session: number, { added, since, max }: AppendedKeys): void {
+    for (const { key, digest, turn, at } of added) {
+      this.#sql.add.run(session, storedName(key), digest, turn, at)
+    }
+    this.#sql.prune.run(session, max, since)
+  }
+
+  find(session: string, { key, prefix = '', since, limit }: KeyQuery): readonly KeyedTurn[] {
+    const name = storedName(session)
+    const found =
+      key === undefined
+        ? this.#sql.findAll.all(name, prefix, prefix + LAST, since, limit)
+        : this.#sql.find.all(name, storedName(key), since)
+    return (found as KeyedTurn[]).map((row) => ({ ...row, key: nameFrom(row.key) }))
+  }
+
+  drop(session: number): void {
+    this.#sql.drop.run(session)
+  }
+}
+
+/** The keys of the logs that are there, of open sessions: nothing was indexed before. */
+export function fillRequestKeys(database: DatabaseSyncInstance): void {
+  const add = database.prepare(SQL.add)
+  const rows = database.prepare(`SELECT events.session, events.body
+    FROM events JOIN sessions ON sessions.number = events.session
+    WHERE sessions.state = 'open' AND events.body LIKE '%"keys":[{%' ORDER BY events.number`)
+  const kept = new Map<number, KeyedTurn[]>()
+  for (const { session, body } of rows.iterate() as Iterable<{ session: number; body: string }>) {
+    const keys = keysInText(body)
+    if (keys.length > 0) kept.set(session, [...(kept.get(session) ?? []), ...keys])
+  }
+  for (const [session, keys] of kept) {
+    for (const { key, digest, turn, at } of keys) {
+      add.run(session, storedName(key), digest, turn, at)
+    }
+  }
+}
