@@ -1,6 +1,7 @@
 /** `holdfast verify`: proves logs and transcripts linear and complete. */
 import { createReadStream, existsSync, statSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { auditPostgres } from '../stores/postgres/audit.ts'
 import { auditSqlite } from '../stores/sqlite/audit.ts'
 import { ClaudeCheck, type ClaudeLine } from './claude-check.ts'
 import { UsageError, type Command, type Values } from './command.ts'
@@ -8,18 +9,20 @@ import { readLog } from './export.ts'
 import { LogCheck, type Findings, type LoggedEvent } from './log-check.ts'
 import { Remote, REMOTE_FLAGS, REMOTE_HELP } from './remote.ts'
 import { collect, printable } from './sessions.ts'
-import { STORE_FLAGS, storeFile } from './store-flags.ts'
+import { isPostgres, STORE_FLAGS, storeFile, storeName } from './store-flags.ts'
+import { checkStored } from './store-check.ts'
 import { RecordingCheck, type Recorded } from './recording-check.ts'
 import { TranscriptCheck, type Spoken } from './transcript-check.ts'
 
 export const verify: Command = {
   name: 'verify',
-  usage: 'verify [ID|KEY | FILE.jsonl] [--data DIR | --store sqlite:FILE] [flags]',
+  usage: 'verify [ID|KEY | FILE.jsonl] [--data DIR | --store STORE] [flags]',
   summary: [
     'Proves that logs have no gaps, one turn runs at a time, and every request has one end.',
     'Checks one session or all of them, on a running server or in a store; an exported log or',
     'transcript; a Claude Code transcript, for forks and several roots; or a recording of a',
-    "browser client's traffic. Changes nothing.",
+    "browser client's traffic. In a store the checksums of events, and snapshots, are checked too.",
+    'Changes nothing.',
   ].join('\n'),
   flags: {
     ...REMOTE_FLAGS,
@@ -29,7 +32,7 @@ export const verify: Command = {
   },
   help: [
     ['--data DIR', "a store's folder, instead of a running server"],
-    ['--store sqlite:FILE', "or the store's own file; a server may use it meanwhile"],
+    ['--store STORE', 'sqlite:FILE or postgres://…; servers may use it meanwhile'],
     ['--settled', 'a turn that is not over is a fault too'],
     ['--json', 'one JSON object per log, for programs'],
     ...REMOTE_HELP,
@@ -63,7 +66,7 @@ function settled(verdict: Verdict): Verdict {
 
 function verdicts(values: Values, name: string | undefined): AsyncIterable<Verdict> {
   const isStore = values['data'] !== undefined || values['store'] !== undefined
-  if (isStore) return verifyStore(storeFile(values), name)
+  if (isStore) return verifyStore(values, name)
   const isFile = name !== undefined && existsSync(name) && statSync(name).isFile()
   return isFile ? verifyFile(name) : verifyRemote(new Remote(values), name)
 }
@@ -86,22 +89,17 @@ async function* verifyRemote(remote: Remote, name?: string): AsyncGenerator<Verd
   }
 }
 
-async function* verifyStore(file: string, name?: string): AsyncGenerator<Verdict> {
+async function* verifyStore(values: Values, name?: string): AsyncGenerator<Verdict> {
+  const store = storeName(values)
+  const logs = isPostgres(store) ? auditPostgres({ url: store }) : auditSqlite(storeFile(values))
   let found = 0
-  for (const { row, bodies } of auditSqlite(file)) {
-    const { id, key, seq, state } = row
+  for await (const log of logs) {
+    const { id, key } = log.row
     if (name !== undefined && name !== id && name !== key) continue
     found += 1
-    const check = new LogCheck()
-    let last: LoggedEvent | null = null
-    for (const body of bodies) check.add((last = JSON.parse(body) as LoggedEvent))
-    if (last?.seq !== seq) check.problem(`the log ends at ${last?.seq}, its row says ${seq}`)
-    if ((last?.type === 'session.closed') !== (state === 'closed')) {
-      check.problem(`the session is ${state}, but its last event is ${last?.type}`)
-    }
-    yield { name: id, key, ...check.finish() }
+    yield { name: id, key, ...checkStored(log) }
   }
-  if (name !== undefined && found === 0) throw new Error(`there is no session ${name} in ${file}`)
+  if (name !== undefined && found === 0) throw new Error(`there is no session ${name} in the store`)
 }
 
 type Line = Partial<ClaudeLine & LoggedEvent & Spoken & Pick<Recorded, 'n' | 'from'>>

@@ -25,7 +25,14 @@ export {
   type DiagnosticListener,
   type Facts,
 } from './diagnostics.ts'
-export { ERRORS, HoldfastError, asHoldfastError, invalid, type ErrorCode } from './errors.ts'
+export {
+  ERRORS,
+  HoldfastError,
+  asHoldfastError,
+  invalid,
+  type ErrorCode,
+  messageOf,
+} from './errors.ts'
 export { EVENT_TYPES, isKnownType, isReadable } from './event-table.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'
@@ -33,6 +40,7 @@ export { BROWSER_KEYS, Holdfast, type HoldfastOptions, type Unbound } from './ho
 export { isRequestId, type QueueRow } from './lanes.ts'
 export { LINK_SCOPES, type Link, type LinkScope } from './links.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
+export { FoldedLog } from './loading.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './principal.ts'
 export type { ResolveOptions, TurnOptions } from './requests.ts'
 export type {
@@ -78,6 +86,7 @@ export type {
   Store,
   StoredEvent,
 } from './store.ts'
+export { readSnapshot, SNAPSHOT_FORMAT } from './snapshots.ts'
 export { TurnHandle, type Admission } from './turn-handle.ts'
 export type { Input, TurnEnd, TurnError, TurnRecord, TurnState } from './turns.ts'
 export { isWatcherId } from './watchers.ts'

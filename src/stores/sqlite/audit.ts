@@ -4,27 +4,24 @@
 import { existsSync } from 'node:fs'
 import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
-import type { SessionRow } from '../../core/store.ts'
+import type { AuditedEvent, AuditedLog } from '../audited-log.ts'
+import type { StoredEvent } from '../../core/store.ts'
 import { storeError } from './failures.ts'
 import { checkMarker } from './marker.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
-/** A session's row, and its events as they stand in the file, oldest first. */
-export type AuditedLog = {
-  readonly row: SessionRow
-  /** The JSON of each event. */
-  readonly bodies: Iterable<string>
-}
-
 const SESSIONS = `SELECT ${ROW_COLUMNS} FROM sessions WHERE state <> 'erased' ORDER BY number`
-const EVENTS = `WITH RECURSIVE chain (number, previous) AS (
+const SNAPSHOT = 'SELECT seq, body FROM snapshots WHERE session = ?'
+/** A file of 0.1.0 has no checksums. */
+const eventsSql = (checksum: string): string => `WITH RECURSIVE chain (number, previous) AS (
     SELECT number, previous FROM events WHERE number = ?1 AND session = ?2
     UNION ALL
     SELECT events.number, events.previous
       FROM chain JOIN events ON events.number = chain.previous
       WHERE events.session = ?2
   )
-  SELECT events.body FROM chain JOIN events ON events.number = chain.number ORDER BY chain.number`
+  SELECT events.body, ${checksum} AS checksum 
+    FROM chain JOIN events ON events.number = chain.number ORDER BY chain.number`
 
 /** One moment of the file: what is written meanwhile is not seen. */
 export function* auditSqlite(file: string): Generator<AuditedLog> {
@@ -34,14 +31,23 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: 5_000 })
     database.exec('BEGIN')
-    const events = database.prepare(EVENTS)
+    const events = database.prepare(eventsSql(hasChecksums(database) ? 'checksum' : 'NULL'))
+    const snapshots = database.prepare(SNAPSHOT)
     for (const stored of database.prepare(SESSIONS).all() as unknown as readonly StoredRow[]) {
-      const rows = events.all(stored.last_event, stored.number)
-      yield { row: sessionRow(stored), bodies: rows.map(({ body }) => String(body)) }
+      yield {
+        row: sessionRow(stored),
+        events: events.all(stored.last_event, stored.number) as readonly AuditedEvent[],
+        snapshot: (snapshots.get(stored.number) as StoredEvent | undefined) ?? null,
+      }
     }
   } catch (thrown) {
     throw storeError(thrown, file)
   } finally {
     database?.close()
   }
+}
+
+function hasChecksums(database: DatabaseSyncInstance): boolean {
+  const columns = database.prepare('PRAGMA table_info(events)').all()
+  return columns.some(({ name }) => name === 'checksum')
 }
