@@ -209,10 +209,20 @@ async function listen(
   )
 }
 
+/** After the time to drain, for all else that has to be ended. */
+const STOP_MS = 30_000
+
 /** Resolves with the exit code. */
 async function stop(server: HoldfastServer, drainMs: number, log: Log): Promise<number> {
+  // A store or a runner that never answers must not keep the process.
+  const late = setTimeout(() => {
+    log.diagnose('stop_failed', `the server has not stopped within ${drainMs + STOP_MS} ms`)
+    log.close()
+    process.exit(1)
+  }, drainMs + STOP_MS)
   try {
     await server.close({ drainMs, closeHoldfast: true })
+    clearTimeout(late)
     return 0
   } catch (error) {
     log.diagnose('stop_failed', `stopped, but not cleanly: ${(error as Error).message}`)
