@@ -58,6 +58,7 @@ function parse(body: string): LoggedEvent | null {
   try {
     return JSON.parse(body) as LoggedEvent
   } catch {
+    // The caller reports it as a problem of this event.
     return null
   }
 }

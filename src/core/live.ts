@@ -9,13 +9,10 @@
 import { askOf, outcomeOf, unanswerableAt, type AskOutcome, type Question } from './asks.ts'
 import type { Connected } from './attachments.ts'
 import { Alarms } from './alarms.ts'
-import type { Clock, Digest, Entropy } from './clock.ts'
-import type { GroupCommit } from './commits.ts'
-import type { Counters } from './counters.ts'
-import type { Diagnose } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError } from './errors.ts'
 import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
+import type { Holder } from './holder.ts'
 import { readTurn, turnUnknown } from './history.ts'
 import { reasonOf } from './links.ts'
 import {
@@ -27,37 +24,15 @@ import {
   type QueueRow,
 } from './lanes.ts'
 import { Ledger, type Batch, type LedgerOwner } from './ledger.ts'
-import type { Limits } from './limits.ts'
 import type { Principal } from './principal.ts'
 import { tellRecovered } from './recovered.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
-import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
-import type { Store } from './store.ts'
 import { inputText, isTerminal, recordTurn, turnOfKeys, type TurnRecord } from './turns.ts'
 import { Watchers, type Watcher } from './watchers.ts'
 
-/** What a held session needs from its authority. */
-export interface Holder {
-  readonly store: Store
-  readonly commits: GroupCommit
-  readonly clock: Clock
-  readonly limits: Limits
-  readonly digest: Digest
-  readonly entropy: Entropy
-  readonly counters: Counters
-  readonly diagnose: Diagnose
-  /** No turn starts any more: the node is about to stop. */
-  readonly draining: boolean
-  runner(agent: string): Runner | null
-  /** A client's hold is over, whoever ended it. */
-  attachmentEnded(attachment: string, reason: string): void
-  /** The hold is over, and the next owner counts this client's connection as lost. */
-  attachmentLost(attachment: string, why: HoldfastError): void
-  /** The hold is over: the session is closed, or this node may no longer speak for it. */
-  released(session: LiveSession, why: HoldfastError): void
-}
+export type { Holder } from './holder.ts'
 
 /** What the alarm is about that settles asks which no client is left to answer. */
 const UNANSWERABLE = 'unanswerable'

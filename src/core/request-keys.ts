@@ -50,6 +50,7 @@ export class RequestKeys {
     for (const { key } of keys) this.#underWay.set(key, (this.#underWay.get(key) ?? 0) + 1)
     const isSure = this.#entering === null && this.#isSure(keys)
     const entered = isSure ? enter() : this.#enterLater(keys, enter)
+    // The caller gets the refusal; here only the end matters.
     void entered.catch(() => undefined).then(() => this.#forgetRequest(keys))
     return entered
   }
