@@ -236,8 +236,9 @@ export class Ledger {
   #keysOf({ updatedAt }: Session, events: readonly SessionEvent[]): Pick<Append, 'keys'> {
     const added = events.flatMap(admittedKeys)
     if (added.length === 0) return {}
-    const { idempotencyMs, idempotencyKeysMax: max } = this.#limits
-    return { keys: { added, since: updatedAt - idempotencyMs, max } }
+    const { idempotencyMs, idempotencyKeysMax } = this.#limits
+    const since = updatedAt - idempotencyMs
+    return { keys: { added, since, max: idempotencyKeysMax } }
   }
 
   #snapshotDue(seq: number, bodies: readonly string[]): boolean {
