@@ -7,8 +7,15 @@
  * 2. Control frames have a rate; a peer that goes beyond it is cut off.
  */
 
-/** What every WebSocket of ours is opened with, on either side. */
-export const SOCKET_OPTIONS = { autoPong: false, perMessageDeflate: false } as const
+/**
+ * What every WebSocket of ours is opened with, on either side. A peer that does not answer a close
+ * is cut soon after: until then it takes a connection.
+ */
+export const SOCKET_OPTIONS = {
+  autoPong: false,
+  perMessageDeflate: false,
+  closeTimeout: 3_000,
+} as const
 
 /** Pings and pongs of one peer: how many at once, and how many per second after that. */
 const FRAMES_BURST = 256

@@ -1,0 +1,12 @@
+/** The short form of `npm run attack`: each attack for moments, on a real server of its own. */
+import { describe, expect, it } from 'vitest'
+import { attack } from './attack.ts'
+import { ATTACKS } from './attacks.ts'
+
+const SHORT = { ms: 1_500, fuzzed: 600, seed: 20_261_118 } as const
+
+describe('the server lives within its memory, serves good clients and tells what it refused', () => {
+  it.each(ATTACKS)('under the attack: $name', async (one) => {
+    expect((await attack(one, SHORT)).problems).toEqual([])
+  })
+})
