@@ -9,7 +9,7 @@
  */
 import type { Clock } from './clock.ts'
 import { FeedItem, isTold, positionAfter, type Delta, type Position } from './feed-item.ts'
-import { readableRow } from './history.ts'
+import { charsOf, nextPageEvents, readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
 import type { SessionEvent } from './session.ts'
 import type { Store } from './store.ts'
@@ -186,6 +186,8 @@ export class Feed {
   readonly #session: string
   readonly #store: Store
   readonly #limits: Limits
+  /** How many events the next page has: fewer where they are large. */
+  #pageEvents = Number.POSITIVE_INFINITY
   readonly #clock: Pick<Clock, 'after' | 'monotonic'>
   readonly #all: Tail
   readonly #withoutPresence: Tail
@@ -299,13 +301,14 @@ export class Feed {
   async #read(after: number, tail: Tail): Promise<Page> {
     let keeps = false
     try {
-      const { pageEvents } = this.#limits
+      const pageEvents = Math.min(this.#pageEvents, this.#limits.pageEvents)
       const { row, events } = await this.#store.read(this.#session, after, pageEvents)
       readableRow(row, this.#session)
       // What is durable but not yet published comes with its own publication.
       const published = events.filter((stored) => stored.seq <= this.#seq)
       const items = published.map((stored) => new FeedItem(stored.seq, stored))
-      const chars = events.reduce((sum, { body }) => sum + body.length, 0)
+      const chars = charsOf(events)
+      this.#pageEvents = nextPageEvents(pageEvents, chars, this.#limits.pageEvents)
       keeps = published.length === pageEvents && chars <= PAGE_CHARS_MAX
       const told = items.filter(({ type }) => isTold(type, tail.presence))
       return { items: told, seq: published.at(-1)?.seq ?? after }

@@ -29,6 +29,22 @@ export function readableRow(row: SessionRow | null, id: string): SessionRow {
   throw new HoldfastError('session_erased', `session ${id} is closed and its log was erased`)
 }
 
+/** What a page should hold at most, in characters: a reader keeps a whole page in memory. */
+const PAGE_CHARS = 1_048_576
+/** The first page is small: how large events are shows only by reading some. */
+const FIRST_PAGE_EVENTS = 32
+
+/** How many events to read next, after a page of so many events and characters. */
+export function nextPageEvents(events: number, chars: number, pageEvents: number): number {
+  if (chars > PAGE_CHARS) return Math.max(1, Math.floor(events / 4))
+  return chars > PAGE_CHARS / 4 ? events : Math.min(pageEvents, events * 4)
+}
+
+/** How many characters these events have together. */
+export function charsOf(events: readonly StoredEvent[]): number {
+  return events.reduce((sum, { body }) => sum + body.length, 0)
+}
+
 /** All events after a position up to the log's present end, page by page. */
 export async function* readEvents(
   store: Store,
@@ -37,10 +53,12 @@ export async function* readEvents(
   pageEvents: number,
 ): AsyncGenerator<readonly StoredEvent[]> {
   let position = after
+  let size = Math.min(FIRST_PAGE_EVENTS, pageEvents)
   for (;;) {
-    const { row, events } = await store.read(id, position, pageEvents)
+    const { row, events } = await store.read(id, position, size)
     const { seq } = readableRow(row, id)
     if (events.length > 0) yield events
+    size = nextPageEvents(size, charsOf(events), pageEvents)
     position = events.at(-1)?.seq ?? seq
     if (position >= seq) return
   }
