@@ -31,8 +31,8 @@ export function readableRow(row: SessionRow | null, id: string): SessionRow {
 
 /** What a page should hold at most, in characters: a reader keeps a whole page in memory. */
 const PAGE_CHARS = 1_048_576
-/** The first page is small: how large events are shows only by reading some. */
-const FIRST_PAGE_EVENTS = 32
+/** The first page of a reader that may be slow: only reading shows how large events are. */
+const FIRST_PAGE_EVENTS = 4
 
 /** How many events to read next, after a page of so many events and characters. */
 export function nextPageEvents(events: number, chars: number, pageEvents: number): number {
@@ -51,9 +51,10 @@ export async function* readEvents(
   id: string,
   after: number,
   pageEvents: number,
+  firstPageEvents = pageEvents,
 ): AsyncGenerator<readonly StoredEvent[]> {
   let position = after
-  let size = Math.min(FIRST_PAGE_EVENTS, pageEvents)
+  let size = Math.min(firstPageEvents, pageEvents)
   for (;;) {
     const { row, events } = await store.read(id, position, size)
     const { seq } = readableRow(row, id)
@@ -123,7 +124,7 @@ export async function* readMessages(
   id: string,
   pageEvents: number,
 ): AsyncGenerator<Message> {
-  for await (const page of readEvents(store, id, 0, pageEvents)) {
+  for await (const page of readEvents(store, id, 0, pageEvents, FIRST_PAGE_EVENTS)) {
     for (const stored of page) {
       const message = messageOf(readEvent(stored, id))
       if (message !== null) yield message

@@ -3,7 +3,7 @@ import { WireClient } from '../support/wire-client.ts'
 import type { Target } from './target.ts'
 
 /** What is too long for a client that did nothing wrong. */
-const PATIENCE_MS = 15_000
+const PATIENCE_MS = 30_000
 /** Between two rounds of one client. */
 const PAUSE_MS = 100
 

@@ -1,5 +1,4 @@
 /** Connections that send what no client would, and do not read unless they are told to. */
-import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import type { Target } from './target.ts'
 
@@ -8,15 +7,19 @@ export class RawConnection {
   /** What came, as far as it was read. */
   heard = ''
   isClosed = false
+  #waiting: (() => void)[] = []
 
   constructor(port: number) {
     this.socket = connect({ port, host: '127.0.0.1' })
     this.socket.on('error', () => undefined)
     this.socket.on('close', () => {
       this.isClosed = true
+      this.#wake()
     })
+    this.socket.on('drain', () => this.#wake())
     this.socket.on('data', (data: Buffer) => {
       this.heard = (this.heard + data.toString('latin1')).slice(-65_536)
+      this.#wake()
     })
   }
 
@@ -29,18 +32,26 @@ export class RawConnection {
   /** Resolves when there is room for more, or the connection is closed. */
   async write(data: string | Buffer): Promise<void> {
     if (this.isClosed || this.socket.destroyed) return
-    if (this.socket.write(data)) return
-    await Promise.race([once(this.socket, 'drain'), this.closed()]).catch(() => undefined)
+    if (!this.socket.write(data)) await this.#until(() => !this.socket.writableNeedDrain)
   }
 
-  async closed(): Promise<void> {
-    if (!this.isClosed) await once(this.socket, 'close')
+  closed(): Promise<void> {
+    return this.#until(() => false)
   }
 
-  async until(text: string): Promise<void> {
-    while (!this.heard.includes(text) && !this.isClosed) {
-      await Promise.race([once(this.socket, 'data'), this.closed()]).catch(() => undefined)
+  until(text: string): Promise<void> {
+    return this.#until(() => this.heard.includes(text))
+  }
+
+  /** Resolves when it is so, or the connection is closed. */
+  async #until(isSo: () => boolean): Promise<void> {
+    while (!this.isClosed && !isSo()) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
     }
+  }
+
+  #wake(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve()
   }
 
   close(): void {
