@@ -242,10 +242,10 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I11',
   },
   {
-    name: 'idempotency keys are not looked up',
-    file: 'core/turns.js',
+    name: 'a request key that is kept is passed over',
+    file: 'core/request-keys.js',
     find: 'return known.turn;',
-    replace: 'return null;',
+    replace: 'continue;',
     catches: 'I11',
   },
   {
