@@ -161,7 +161,7 @@ async function takeDescriptors(target: Target, { ms }: Size): Promise<readonly s
     const body = { agent: 'program', input: 'good day' }
     const key = `descriptors-${n}`
     const { status, body: answer } = await target.call('POST', `/v1/keys/${key}/turns`, { body })
-    if (status !== 200 || answer.state !== 'done') {
+    if (status !== 200 || answer.turn.state !== 'done') {
       problems.push(`a program was not started: ${status} ${JSON.stringify(answer)}`)
     }
     await new Promise((resolve) => setTimeout(resolve, 100))

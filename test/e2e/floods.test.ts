@@ -9,7 +9,11 @@ let server: Serving
 let clients: WireClient[] = []
 
 beforeAll(async () => {
-  server = await serve({ onDiagnostic: (diagnostic) => diagnostics.push(diagnostic) })
+  server = await serve({
+    onDiagnostic: (diagnostic) => {
+      if (diagnostic.code === 'client_refused') diagnostics.push(diagnostic)
+    },
+  })
 })
 
 afterAll(() => server.close())

@@ -47,7 +47,9 @@ let keys = 0
 beforeAll(async () => {
   server = await serve({
     agents: { ...builtinAgents, puppet: puppet.agent },
-    onDiagnostic: (diagnostic) => diagnostics.push(diagnostic),
+    onDiagnostic: (diagnostic) => {
+      if (diagnostic.code === 'client_refused') diagnostics.push(diagnostic)
+    },
   })
 })
 

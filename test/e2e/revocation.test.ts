@@ -175,9 +175,12 @@ describe.each(['the server', 'a node that is not the owner'])('through %s', (nam
     const second = post(mine, path, { input: `${mine.key} second` })
     const third = post({ ...mine, token: ADMIN }, path, { input: `${mine.key} third` })
     const { authority } = nodes[name]!.holdfast
-    await until(async () => (await authority.open(mine.id)).lane.length === 2)
+    const waiting = async (): Promise<number> => (await authority.open(mine.id)).lane.length
+    await until(async () => (await waiting()) === 2)
     tokens.revoke(mine.token)
     expect((await second).status).toBe(401)
+    // The owner learns by the end of the connection that the caller of another node has gone.
+    await until(async () => (await waiting()) === 1)
     running.end('one')
     expect((await first).status).toBe(200)
     ;(await puppet.turn(`${mine.key} third`)).end('three')
