@@ -90,7 +90,10 @@ async function openPage(client: RawCdp): Promise<(expression: string) => Promise
     const { result } = await client.send('Runtime.evaluate', params, sessionId as string)
     return result.value
   }
-  await expect.poll(() => evaluate('document.body && document.readyState')).toBe('complete')
+  // The empty document before it is complete too.
+  await expect
+    .poll(() => evaluate('`${document.title} ${document.readyState}`'))
+    .toBe('/page complete')
   return evaluate
 }
 
