@@ -142,7 +142,8 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
     })
     await client.answer(ask?.id ?? '', 'allow')
     expect((await turn).reply?.text).toBe('answered')
-    expect(outcomes).toEqual([{ outcome: 'answered', answer: 'allow', by: client.id }])
+    const settled = { outcome: 'answered', answer: 'allow', attachment: client.id }
+    expect(outcomes).toMatchObject([settled])
   })
 
   it('takes the answer of another client when the first one is gone, and only one answer', async () => {
@@ -158,7 +159,7 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
       code: 'ask_settled',
     })
     expect((await turn).state).toBe('done')
-    expect(outcomes).toMatchObject([{ answer: 'deny', by: second.id }])
+    expect(outcomes).toMatchObject([{ answer: 'deny', attachment: second.id }])
   })
 
   it('keeps an ask over a lost connection and takes its answer after the client is back', async () => {
@@ -255,7 +256,8 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
       first.dispose()
       await second.answer(second.asks[0]?.id ?? '', 'allow')
       expect((await turn).reply?.text).toBe('answered')
-      expect(outcomes).toEqual([{ outcome: 'answered', answer: 'allow', by: second.attachment }])
+      const settled = { outcome: 'answered', answer: 'allow', attachment: second.attachment }
+      expect(outcomes).toMatchObject([settled])
       second.dispose()
     })
 
