@@ -63,6 +63,7 @@ describe('Vitest #10537 in Chromium', () => {
     'runs after a reload before work: %s',
     async (policy) => {
       const tab = await open(await create({ reconnect: policy }))
+      await tab.takePart()
       await tab.page.reload()
       await tab.is('live')
       await tab.say('run')
@@ -90,6 +91,7 @@ describe('Vitest #10537 in Chromium', () => {
     ] as const),
   )('says at once that it is over, and starts anew: %s, %s', async (reconnect, _, turns) => {
     const tab = await open(await create({ reconnect, key: `over ${reconnect} ${turns}` }))
+    await tab.takePart()
     for (let turn = 0; turn < turns; turn += 1) await tab.say('run')
     await tab.page.reload()
     await tab.is('ended')
@@ -138,7 +140,8 @@ describe('Vitest #10537 in Chromium', () => {
     const session = await create({ exclusive: true })
     const one = await open(session)
     await one.say('run')
-    const two = await SessionTab.open(context, server.url, session)
+    const two = await open(session)
+    await two.press('Take part')
     expect(await two.banner()).toEqual({
       sentence: 'This session is open in another tab or program, which drives it.',
       buttons: ['Take over', 'Watch only'],
@@ -159,6 +162,7 @@ describe('Vitest #10537 in Chromium', () => {
 
   it('refuses a cloned tab with the same resume token, which may watch', async () => {
     const one = await open(await create({ exclusive: true, reconnect: 'resume' }))
+    await one.takePart()
     const opened = context.waitForEvent('page')
     // The new tab gets a copy of this one's session storage.
     await one.page.evaluate('void window.open(location.href)')
