@@ -16,7 +16,15 @@ import { queuedRow, type QueueRow } from './lanes.ts'
 import { Lease } from './lease.ts'
 import { LIMITS, type Limits } from './limits.ts'
 import { LiveSession, type Holder } from './live.ts'
-import { isUnreadable, LoadFailures, loadSession, Losses, saidBefore } from './loading.ts'
+import {
+  claimed,
+  erasedError,
+  isUnreadable,
+  LoadFailures,
+  loadSession,
+  Losses,
+  saidBefore,
+} from './loading.ts'
 import { Sweeper } from './recovery.ts'
 import type { Principal } from './principal.ts'
 import type { Runner } from './runner.ts'
@@ -31,7 +39,7 @@ import {
   type SessionEvent,
   type SessionOptions,
 } from './session.ts'
-import type { Claim, Reserved, Store } from './store.ts'
+import type { Reserved, Store } from './store.ts'
 
 export type AuthorityOptions = {
   readonly store: Store
@@ -162,8 +170,8 @@ export class Authority implements Holder {
   /** The steady state: a session that is held is found without asking anybody. */
   #known({ id, key }: ResolveRequest): LiveSession | null {
     this.#lease.assertHeld()
-    if (id === null) return key === null ? null : this.#touch(this.#keys.get(key)?.id ?? '')
-    const live = this.#touch(id)
+    if (id === null) return key === null ? null : this.#ready(this.#keys.get(key)?.id ?? '')
+    const live = this.#ready(id)
     return live !== null && (key === null || live.session.key === key) ? live : null
   }
 
@@ -242,7 +250,7 @@ export class Authority implements Holder {
   async open(id: string): Promise<LiveSession> {
     for (;;) {
       this.#lease.assertHeld()
-      const live = this.#touch(id)
+      const live = this.#ready(id)
       if (live !== null) return live
       const arriving = this.#arriving.get(id)
       // I2: nothing may be awaited from here until the load is known to those who ask meanwhile.
@@ -441,6 +449,11 @@ export class Authority implements Holder {
     return live
   }
 
+  /** The held session, unless it is being loaded: requests of that time keep their order (I3). */
+  #ready(id: string): LiveSession | null {
+    return this.#arriving.has(id) ? null : this.#touch(id)
+  }
+
   #touch(id: string): LiveSession | null {
     const held = this.#held.get(id)
     if (held === undefined) return null
@@ -477,24 +490,4 @@ export class Authority implements Holder {
 function nullIfClosed(error: unknown): null {
   if (error instanceof HoldfastError && error.code === 'session_closed') return null
   throw error
-}
-
-function erasedError(id: string): HoldfastError {
-  return new HoldfastError('session_erased', `session ${id} is closed and its log was erased`)
-}
-
-/** What was claimed, or closed; throws if there is nothing to load, or another node has it. */
-function claimed(id: string, claim: Claim): Claim & { readonly type: 'claimed' } {
-  switch (claim.type) {
-    case 'unknown':
-      throw new HoldfastError('session_unknown', `there is no session ${id}`)
-    case 'erased':
-      throw erasedError(id)
-    case 'owned':
-      throw new HoldfastError('not_owner', `session ${id} is held by another node`, {
-        node: claim.node,
-      })
-    case 'claimed':
-      return claim
-  }
 }

@@ -177,3 +177,23 @@ export class LoadFailures {
     return error
   }
 }
+
+export function erasedError(id: string): HoldfastError {
+  return new HoldfastError('session_erased', `session ${id} is closed and its log was erased`)
+}
+
+/** What was claimed, or closed; throws if there is nothing to load, or another node has it. */
+export function claimed(id: string, claim: Claim): Claim & { readonly type: 'claimed' } {
+  switch (claim.type) {
+    case 'unknown':
+      throw new HoldfastError('session_unknown', `there is no session ${id}`)
+    case 'erased':
+      throw erasedError(id)
+    case 'owned':
+      throw new HoldfastError('not_owner', `session ${id} is held by another node`, {
+        node: claim.node,
+      })
+    case 'claimed':
+      return claim
+  }
+}

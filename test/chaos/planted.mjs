@@ -53,7 +53,7 @@ export const PLANTED = {
         WHERE proname = 'append' AND pronamespace = $1::regnamespace`,
       schema,
     )
-    const guard = 'held.epoch = given.epoch AND '
+    const guard = 'held.owner_epoch = given.epoch AND '
     // Another node may have taken it away already.
     if (text.includes(guard)) await ask(url, text.replace(guard, ''))
   },
