@@ -39,13 +39,6 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     catches: 'I8',
   },
   {
-    name: 'nothing happens when the last client to ask does not count any more',
-    file: 'core/live.js',
-    find: 'this.#settleUnanswerableLater();',
-    replace: '',
-    catches: 'I8',
-  },
-  {
     name: 'a superseded connection goes on',
     file: 'doors/connect/connection.js',
     find: `this.refuse(new HoldfastError('superseded', 'continued in another connection'));`,
