@@ -110,6 +110,18 @@ describe('under a running store', () => {
     await expect(store.ready?.()).rejects.toMatchObject(refusal)
   })
 
+  test('an error after a commit fails the store, and runs no write again', async () => {
+    const store = await open()
+    await unlink(`${file}.lock`)
+    await symlink('holdfast.db.lock', `${file}.lock`)
+    const answers = await Promise.allSettled([write(store, 'a'), write(store, 'b')])
+    const message = expect.stringMatching(/^the disk failed under the store \(ELOOP\)/) as string
+    const reason = expect.objectContaining({ code: 'store_failed', message }) as Error
+    const refusal = { status: 'rejected', reason }
+    expect(answers).toEqual([refusal, refusal])
+    await expect(store.ready?.()).rejects.toMatchObject({ code: 'store_failed' })
+  })
+
   test('is noticed by a store that is only asked whether it is ready', async () => {
     const store = await open()
     await unlink(file)

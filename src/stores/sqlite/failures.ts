@@ -31,6 +31,17 @@ export function storeError(thrown: unknown, file: string): HoldfastError {
   return new HoldfastError(code, sentence(code, file, reason))
 }
 
+/**
+ * What was thrown when the writes were committed already, always for good: run again, they would
+ * find themselves. A message of the file system names a path, so only its code is told.
+ */
+export function errorAfterCommit(thrown: unknown): HoldfastError {
+  const error = storeError(thrown, 'the store')
+  if (isForGood(error)) return error
+  const { code = error.code } = thrown as NodeJS.ErrnoException
+  return new HoldfastError('store_failed', sentence('store_failed', 'the store', code))
+}
+
 function codeOf(thrown: unknown): ErrorCode {
   const { errcode } = thrown as { errcode?: unknown }
   if (typeof errcode !== 'number') return 'internal'

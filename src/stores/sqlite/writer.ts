@@ -10,7 +10,7 @@
 import type { StatementSyncInstance } from '@photostructure/sqlite'
 import type { HoldfastError } from '../../core/errors.ts'
 import type { OpenFile } from './database.ts'
-import { isForGood, storeError } from './failures.ts'
+import { errorAfterCommit, isForGood, storeError } from './failures.ts'
 import { Leases } from './leases.ts'
 import { Listing } from './listing.ts'
 import type { Answers, Operation, ReadOperation, WriteOperation } from './operations.ts'
@@ -85,13 +85,22 @@ export class Writer {
       const takesAway = writes.some(({ operation }) => operation[0] === 'erase')
       if (takesAway) this.#open.marker.forget()
       this.#statements.commit()
+    } catch (thrown) {
+      return this.#rollBack(thrown)
+    }
+    return this.#confirm()
+  }
+
+  /** What fails here fails after the commit: it is for good, and nothing is run a second time. */
+  #confirm(): HoldfastError | null {
+    try {
       // I4: what was written to a file that nobody finds again is not acknowledged.
       this.#open.paths.check()
       this.#open.marker.note()
       this.#isFull = false
       return null
     } catch (thrown) {
-      return this.#rollBack(thrown)
+      return this.#judge(errorAfterCommit(thrown))
     }
   }
 
