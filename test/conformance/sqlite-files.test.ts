@@ -8,6 +8,7 @@ import {
   link,
   mkdir,
   mkdtemp,
+  readdir,
   rename,
   rm,
   symlink,
@@ -16,6 +17,7 @@ import {
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from '@photostructure/sqlite'
 import { openHoldfast } from 'holdfast'
 import { startServer } from 'holdfast/server'
 import { backupSqlite, openSqliteStore } from 'holdfast/sqlite'
@@ -254,6 +256,22 @@ describe('after a kill', () => {
       await cp(`${file}${suffix}`, join(left, `holdfast.db${suffix}`))
     }
     expect(await seqOf(await open(join(left, 'holdfast.db')), 'a')).toBe(1)
+  })
+})
+
+describe('a migration', () => {
+  test('that fails leaves no copy behind, and the file as it was', async () => {
+    await (await open()).close()
+    const database = new DatabaseSync(file)
+    // The second step meets its own column.
+    database.exec('DELETE FROM migrations WHERE number = 2')
+    for (const _again of [1, 2]) {
+      await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: 'internal' })
+    }
+    const left = (await readdir(folder)).filter((name) => name.includes('.backup'))
+    const { steps } = database.prepare('SELECT count(*) AS steps FROM migrations').get()
+    database.close()
+    expect([left, steps]).toEqual([[], 1])
   })
 })
 

@@ -117,15 +117,27 @@ function openDatabase(
     if (statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
     setDurable(database)
     const due = dueMigration(database, file)
-    if (due !== null) {
+    if (due === null) migrate(database, file)
+    else {
       onMigration(due)
-      copyTo(database, due.backup)
+      migrateWithCopy(database, file, due.backup)
     }
-    migrate(database, file)
     if (pagesMax !== undefined) database.exec(`PRAGMA max_page_count = ${Math.trunc(pagesMax)}`)
     return database
   } catch (thrown) {
     database.close()
+    throw thrown
+  }
+}
+
+/** A migration that was rolled back needs no copy: else each start that fails leaves another. */
+function migrateWithCopy(database: DatabaseSyncInstance, file: string, backup: string): void {
+  try {
+    copyTo(database, backup)
+    migrate(database, file)
+  } catch (thrown) {
+    // After a failed sync it is not known what a later start finds: the copy stays.
+    if (storeError(thrown, file).code !== 'store_failed') rmSync(backup, { force: true })
     throw thrown
   }
 }
@@ -143,16 +155,18 @@ function copyTo(database: DatabaseSyncInstance, backup: string): void {
     } finally {
       copy.close()
     }
-    syncFile(part)
+    sync(part, 'r+')
     renameSync(part, backup)
+    // The name too must outlast the machine. Windows opens no folder.
+    if (process.platform !== 'win32') sync(dirname(backup), 'r')
   } catch (thrown) {
     rmSync(part, { force: true })
     throw thrown
   }
 }
 
-function syncFile(path: string): void {
-  const descriptor = openSync(path, 'r+')
+function sync(path: string, flags: 'r' | 'r+'): void {
+  const descriptor = openSync(path, flags)
   try {
     fsyncSync(descriptor)
   } finally {
