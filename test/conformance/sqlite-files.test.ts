@@ -260,6 +260,25 @@ describe('after a kill', () => {
 })
 
 describe('a migration', () => {
+  test('takes over every request key of a session, in their order', async () => {
+    const store = await open()
+    await write(store, 'a')
+    const seqs = Array.from({ length: 2_000 }, (_, index) => index + 2)
+    const events = seqs.map((seq) => {
+      const keys = [{ key: `k${seq}`, digest: 'd' }]
+      return JSON.stringify({ seq, type: 'turn.queued', turn: `t${seq}`, at: seq, keys })
+    })
+    const rest = { snapshot: null, at: 2, closed: false, pending: false, expiresAt: null }
+    await store.append([{ session: 'a', epoch: 1, after: 1, events, ...rest }])
+    await store.close()
+    const database = new DatabaseSync(file)
+    database.exec(`DELETE FROM migrations WHERE number = 2; DROP TABLE request_keys;
+      ALTER TABLE events DROP COLUMN checksum`)
+    database.close()
+    const found = await (await open()).findKeys('a', { since: 0, limit: 5_000 })
+    expect(found.map(({ turn }) => turn)).toEqual(seqs.toReversed().map((seq) => `t${seq}`))
+  })
+
   test('that fails leaves no copy behind, and the file as it was', async () => {
     await (await open()).close()
     const database = new DatabaseSync(file)

@@ -61,8 +61,9 @@ export function fillRequestKeys(database: DatabaseSyncInstance): void {
     WHERE sessions.state = 'open' AND events.body LIKE '%"keys":[{%' ORDER BY events.number`)
   const kept = new Map<number, KeyedTurn[]>()
   for (const { session, body } of rows.iterate() as Iterable<{ session: number; body: string }>) {
-    const keys = keysInText(body)
-    if (keys.length > 0) kept.set(session, [...(kept.get(session) ?? []), ...keys])
+    const keys = kept.get(session) ?? []
+    for (const key of keysInText(body)) keys.push(key)
+    if (keys.length > 0) kept.set(session, keys)
   }
   for (const [session, keys] of kept) {
     for (const { key, digest, turn, at } of keys) {
