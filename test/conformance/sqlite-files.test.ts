@@ -102,6 +102,8 @@ describe('under a running store', () => {
     ['with its -wal replaced', '-wal', replaced],
     ['with its .lock deleted', '.lock', unlink],
     ['with its .lock replaced', '.lock', replaced],
+    ['with its .open deleted', '.open', unlink],
+    ['with its .open replaced', '.open', replaced],
   ])('a file that is %s takes no more writes, and answers nothing', async (_, suffix, change) => {
     const store = await open()
     await write(store, 'before')

@@ -72,8 +72,8 @@ export function openFile(
     checkMarker(file)
     const database = openDatabase(file, pagesMax, onMigration)
     try {
-      const paths = new OpenPaths([file, `${file}-wal`, `${file}.lock`])
       const marker = new OpenMarker(file, database)
+      const paths = new OpenPaths(['', '-wal', '.lock', '.open'].map((suffix) => file + suffix))
       const close = (isSound: boolean): void => closeAll({ database, marker, lock }, isSound)
       return { database, paths, marker, checkRoom: () => checkRoom(file), close }
     } catch (thrown) {

@@ -34,5 +34,5 @@ export class OpenPaths {
 
 /** Clients are told too, so no path: the kind of file. */
 function suffixOf(path: string): string {
-  return /(?:-wal|\.lock)$/.exec(path)?.[0] ?? 'the database'
+  return /(?:-wal|\.lock|\.open)$/.exec(path)?.[0] ?? 'the database'
 }
