@@ -9,6 +9,7 @@ import {
   mkdir,
   mkdtemp,
   readdir,
+  readFile,
   rename,
   rm,
   symlink,
@@ -26,6 +27,8 @@ import type { Store } from '../../src/core/store.ts'
 import { GUARDED, guarded } from '../support/guarded.ts'
 
 const PACKAGE = new URL('../..', import.meta.url)
+type Mark = { readonly events: number; readonly checksum?: number | null }
+
 const isRoot = process.getuid?.() === 0
 
 let folder: string
@@ -49,9 +52,9 @@ async function open(path = file): Promise<Store> {
 }
 
 /** A session with one event, by itself. */
-function write(store: Store, id: string): Promise<unknown> {
+function write(store: Store, id: string, body = '{"seq":1}'): Promise<unknown> {
   const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
-  return store.reserve({ ...plain, id, node: 'n', at: 1, expiresAt: null, body: '{"seq":1}' })
+  return store.reserve({ ...plain, id, node: 'n', at: 1, expiresAt: null, body })
 }
 
 async function seqOf(store: Store, id: string): Promise<number> {
@@ -222,6 +225,26 @@ describe('after a kill', () => {
     })
     for (const suffix of ['-wal', '-shm', '.open']) await rm(`${file}${suffix}`, { force: true })
     expect(await seqOf(await open(), 'a')).toBe(1)
+  })
+
+  test('another store in its place is refused, though it has as many events', async () => {
+    await writeAndDie('a')
+    const other = join(folder, 'other.db')
+    const store = await open(other)
+    await write(store, 'b', '{"seq":1,"of":"b"}')
+    await write(store, 'c')
+    await store.close()
+    for (const suffix of ['-wal', '-shm']) await rm(`${file}${suffix}`, { force: true })
+    await rename(other, file)
+    await expect(openSqliteStore({ file })).rejects.toMatchObject({
+      code: 'store_corrupt',
+      message: expect.stringContaining('has another event') as string,
+    })
+    // As an earlier version wrote it.
+    const { checksum, ...mark } = JSON.parse(await readFile(`${file}.open`, 'utf8')) as Mark
+    await writeFile(`${file}.open`, JSON.stringify(mark))
+    expect(checksum).toEqual(expect.any(Number))
+    expect(await seqOf(await open(), 'b')).toBe(1)
   })
 
   test('all files copied elsewhere are as good as the first', async () => {

@@ -1,6 +1,6 @@
 /**
- * `<file>.open` is there while a process has the file open, and holds how many events were
- * acknowledged last. Found at the next start, it tells that the process before did not close the
+ * `<file>.open` is there while a process has the file open, and holds the number and the checksum
+ * of the event that was acknowledged last. Found at the next start, it tells that the process before did not close the
  * file, and what must be in it: so a `-wal` that was deleted, or a file put in the place of ours,
  * is noticed.
  *
@@ -30,15 +30,22 @@ type Mark = {
   readonly wal: number
   /** The number of the last event. */
   readonly events: number
+  /** That event's checksum. Marks of earlier versions have none, nor do events of schema 1. */
+  readonly checksum?: number | null
 }
 
-const LAST_EVENT = 'SELECT coalesce(max(number), 0) AS number FROM events'
+type LastEvent = { readonly number: number; readonly checksum: number | null }
+
+const LAST_EVENT = 'SELECT number, checksum FROM events ORDER BY number DESC LIMIT 1'
+const LAST_NUMBER = 'SELECT coalesce(max(number), 0) AS number FROM events'
+
+const NONE: LastEvent = { number: 0, checksum: null }
 
 export class OpenMarker {
   readonly #path: string
   readonly #descriptor: number
-  readonly #inodes: Omit<Mark, 'events'>
-  readonly #lastEvent: { get(): { number: number } }
+  readonly #inodes: Pick<Mark, 'database' | 'wal'>
+  readonly #lastEvent: { get(): LastEvent | undefined }
 
   /** The file is open: its `-wal` is there. */
   constructor(file: string, database: DatabaseSyncInstance) {
@@ -52,16 +59,17 @@ export class OpenMarker {
 
   /** What was committed is acknowledged next. */
   note(): void {
-    this.#write(this.#lastEvent.get().number)
+    const { number, checksum } = this.#lastEvent.get() ?? NONE
+    this.#write(number, checksum)
   }
 
   /** Before a commit that takes events away: until the next note nothing is told of them. */
   forget(): void {
-    this.#write(0)
+    this.#write(NONE.number, NONE.checksum)
   }
 
-  #write(events: number): void {
-    const text = JSON.stringify({ v: VERSION, ...this.#inodes, events })
+  #write(events: number, checksum: number | null): void {
+    const text = JSON.stringify({ v: VERSION, ...this.#inodes, events, checksum })
     writeSync(this.#descriptor, `${text.padEnd(BYTES - 1)}\n`, 0)
   }
 
@@ -96,9 +104,15 @@ export function checkMarker(file: string): void {
   }
   // A reader makes an empty one.
   const wal = inodeOf(`${file}-wal`) === mark.wal ? '' : ' (its -wal is gone)'
-  const missing = mark.events - lastEventIn(file)
-  if (missing <= 0) return
-  throw notOurs(file, `lacks the last ${missing} events that were acknowledged${wal}`)
+  const found = eventsIn(file, mark.events)
+  if (found === null) return
+  const missing = mark.events - found.last
+  if (missing > 0) {
+    throw notOurs(file, `lacks the last ${missing} events that were acknowledged${wal}`)
+  }
+  const isOther = found.event !== undefined && found.event.checksum !== mark.checksum
+  if (!isOther || typeof mark.checksum !== 'number') return
+  throw notOurs(file, `has another event in place of the last that was acknowledged${wal}`)
 }
 
 function notOurs(file: string, what: string): HoldfastError {
@@ -120,17 +134,25 @@ function readMark(file: string): Mark | null {
   }
 }
 
-/** As a reader, which neither copies the `-wal` into the file nor deletes it. */
-function lastEventIn(file: string): number {
+type Found = { readonly last: number; readonly event: { checksum?: unknown } | undefined }
+
+/**
+ * The last event's number, and the event of the number that is asked for. As a reader, which
+ * neither copies the `-wal` into the file nor deletes it. Null: it cannot be read.
+ */
+function eventsIn(file: string, number: number): Found | null {
   let database: DatabaseSyncInstance | undefined
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: 5_000 })
     const tables = database.prepare(`SELECT name FROM sqlite_schema WHERE name = 'events'`).all()
-    if (tables.length === 0) return 0
-    return (database.prepare(LAST_EVENT).get() as { number: number }).number
+    if (tables.length === 0) return { last: 0, event: undefined }
+    const { number: last } = database.prepare(LAST_NUMBER).get() as { number: number }
+    // All columns: a file of schema 1 has no checksum.
+    const event = database.prepare('SELECT * FROM events WHERE number = ?').get(number)
+    return { last, event: event as Found['event'] }
   } catch {
     // What cannot be read is told by the one who opens it next.
-    return Number.POSITIVE_INFINITY
+    return null
   } finally {
     database?.close()
   }
