@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { answerPings, type ControlledSocket } from './control-frames.ts'
 
 /** A socket whose peer reads only when it is told to. */
@@ -7,6 +7,9 @@ class Peer implements ControlledSocket {
   readonly unread: (() => void)[] = []
   isReading = true
   closed: string | null = null
+  isPaused = false
+  /** Told that the connection has ended. */
+  gone: () => void = () => undefined
   #ping: (data: Uint8Array) => void = () => undefined
   #pong: (data: Uint8Array) => void = () => undefined
 
@@ -19,6 +22,14 @@ class Peer implements ControlledSocket {
     this.pongs.push(new TextDecoder().decode(data))
     if (this.isReading) sent()
     else this.unread.push(sent)
+  }
+
+  once(_event: 'close', listener: () => void): void {
+    this.gone = listener
+  }
+
+  pause(): void {
+    this.isPaused = true
   }
 
   close(code: number, reason: string): void {
@@ -47,6 +58,10 @@ function peer() {
   answerPings(socket, flooded, () => time.now)
   return { socket, time }
 }
+
+afterEach(() => {
+  vi.useRealTimers()
+})
 
 describe('pings', () => {
   it('are answered each, with what they hold, by a peer that reads', () => {
@@ -81,10 +96,21 @@ describe('pings', () => {
     ['pings', (socket: Peer) => socket.ping('')],
     ['pongs that nobody asked for', (socket: Peer) => socket.sendPong()],
   ])('cut their sender off when they come as a flood, and that is told once: %s', (_, send) => {
+    vi.useFakeTimers()
     const { socket, time } = peer()
     for (let n = 0; n < 1_000; n += 1) send(socket)
+    expect(socket.closed).toBe('1008 too many control frames')
+    expect(socket.isPaused).toBe(true)
+    vi.advanceTimersByTime(250)
     expect(socket.closed).toBe('1008 too many control frames, cut')
     expect(socket.pongs.length).toBeLessThanOrEqual(256)
     expect(time.floods).toBe(1)
+  })
+  it('leave no timer behind when the connection of their sender ends by itself', () => {
+    vi.useFakeTimers()
+    const { socket } = peer()
+    for (let n = 0; n < 1_000; n += 1) socket.ping('')
+    socket.gone()
+    expect(vi.getTimerCount()).toBe(0)
   })
 })

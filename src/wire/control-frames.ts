@@ -4,7 +4,9 @@
  *
  * 1. One pong is on its way at a time. Of the pings that come meanwhile only the newest is answered
  *    (RFC 6455, 5.5.3), so what waits for a peer that does not read is two pongs at most.
- * 2. Control frames have a rate; a peer that goes beyond it is cut off.
+ * 2. Control frames have a rate; a peer that goes beyond it is told so and cut off. It is not read
+ *    any more, and has a moment to read why: what it sent and was not read would reset the
+ *    connection, and the reason with it.
  */
 
 /**
@@ -21,11 +23,16 @@ export const SOCKET_OPTIONS = {
 const FRAMES_BURST = 256
 const FRAMES_PER_SECOND = 16
 
+/** How long a peer that is cut off may take to read why. */
+const FAREWELL_MS = 250
+
 /** What this needs of a socket of `ws`. */
 export interface ControlledSocket {
   on(event: 'ping' | 'pong', listener: (data: Uint8Array) => void): unknown
   pong(data: Uint8Array, mask: undefined, sent: () => void): void
+  once(event: 'close', listener: () => void): unknown
   close(code: number, reason: string): void
+  pause(): void
   terminate(): void
 }
 
@@ -73,9 +80,12 @@ class ControlFrames {
     this.#countedAt = now
     if (this.#left >= 0) return
     this.#isCut = true
+    this.#newest = null
     // A peer that reads learns why. The connection is not kept open until it has closed its side.
     this.#socket.close(1008, 'too many control frames')
-    this.#socket.terminate()
+    this.#socket.pause()
+    const cut = setTimeout(() => this.#socket.terminate(), FAREWELL_MS)
+    this.#socket.once('close', () => clearTimeout(cut))
     this.#flooded()
   }
 
