@@ -8,8 +8,8 @@ import { HoldfastError } from '../core/index.ts'
 import { SEAL_HEADER } from './forwarding/seal.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
-/** Of these Node keeps the first and drops the rest. */
-const ONCE: readonly string[] = ['host', 'authorization']
+/** Of these Node keeps the first and drops the rest, or joins them to one that means nothing. */
+const ONCE: readonly string[] = ['host', 'authorization', 'sec-fetch-site']
 
 /** A target that names its host itself, as clients send it to a proxy (RFC 9112, 3.2.2). */
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i

@@ -84,6 +84,14 @@ describe('the headers of a request', () => {
     const headers = header.startsWith('Host') ? [host, header] : [host, other, header]
     expect(await get(headers)).toEqual([400, 'bad_request'])
   })
+
+  it('has Sec-Fetch-Site only once, for a socket too', async () => {
+    const both = ['Host: localhost', 'Sec-Fetch-Site: cross-site', 'Sec-Fetch-Site: same-origin']
+    expect(await get(both)).toEqual([400, 'bad_request'])
+    expect(await get(both, '/json/version', cdpPort)).toEqual([400, 'bad_request'])
+    const head = ['GET /v1/connect HTTP/1.1', ...both, ...UPGRADE].join('\r\n')
+    expect((await sendRaw(server.port, `${head}\r\n\r\n`)).status).toBe(400)
+  })
 })
 
 describe('Host', () => {
