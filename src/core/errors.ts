@@ -18,6 +18,7 @@ export const ERRORS = {
   attachment_unknown: { status: 404, close: 4401, retry: false },
   method_not_allowed: { status: 405, close: null, retry: false },
   not_acceptable: { status: 406, close: null, retry: false },
+  request_timeout: { status: 408, close: null, retry: true },
   agent_mismatch: { status: 409, close: 4409, retry: false },
   cancelled: { status: 409, close: null, retry: false },
   key_taken: { status: 409, close: 4409, retry: false },

@@ -1,11 +1,12 @@
 /** An HTTP server within the bounds that hold for every port. */
-import { createServer, type IncomingMessage, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Diagnose } from '../core/index.ts'
 import { plainAddress } from './addresses.ts'
 import type { Connections } from './connections.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { Pipelines, type Serve } from './pipelines.ts'
+import { Unparsed } from './unparsed.ts'
 
 /** Takes a request to upgrade its connection. */
 export type OnUpgrade = (request: IncomingMessage, stream: Duplex, head: Buffer) => void
@@ -19,7 +20,13 @@ export type ServerParts = {
 
 export function newServer({ serve, upgrade, diagnose, connections }: ServerParts): Server {
   const limits = SERVER_LIMITS
-  const pipelines = new Pipelines(serve, ({ remoteAddress = '' }) => {
+  /** The response that was begun last on each connection. */
+  const begun = new WeakMap<Duplex, ServerResponse>()
+  const begin: Serve = (request, response) => {
+    begun.set(request.socket, response)
+    serve(request, response)
+  }
+  const pipelines = new Pipelines(begin, ({ remoteAddress = '' }) => {
     const message = 'a connection was closed: too many requests waited on it'
     diagnose('client_refused', message, {
       reason: 'pipelining',
@@ -52,6 +59,10 @@ export function newServer({ serve, upgrade, diagnose, connections }: ServerParts
     connections.upgraded(stream)
     upgrade(request, stream, head)
   })
+  const unparsed = new Unparsed(diagnose)
+  server.on('clientError', (error: Error, stream: Duplex) =>
+    unparsed.refuse(error, stream, pipelines.isBusy(stream) ? begun.get(stream) : undefined),
+  )
   server.on('connection', (socket) => connections.take(socket, (one) => pipelines.isBusy(one)))
   // Those that were just refused still read their answer.
   server.maxConnections = connections.max + limits.descriptorsKept / 4

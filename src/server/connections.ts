@@ -74,10 +74,15 @@ export function refuseOfOne(socket: Socket): HoldfastError {
 /** Answers before anything is asked, and closes. */
 function refuseConnection(socket: Socket, message: string): HoldfastError {
   const error = new HoldfastError('too_many', message, { retryAfterMs: 1_000 })
+  answerAndClose(socket, error)
+  return error
+}
+
+/** Answers with this refusal, outside of any exchange, and closes soon after. */
+export function answerAndClose(socket: Duplex, error: HoldfastError): void {
   // It is refused and closed: that it broke before changes nothing.
   socket.on('error', () => undefined)
   refuseUpgrade(socket, error)
   const cut = setTimeout(() => socket.destroy(), SERVER_LIMITS.farewellMs)
   socket.once('close', () => clearTimeout(cut))
-  return error
 }

@@ -34,10 +34,15 @@ export function checkHead(request: IncomingMessage): void {
   const countMax = headersMax + (isPassedOn ? forwardedHeaders : 0)
   const bytesMax = headerBytesMax + (isPassedOn ? forwardedBytes : 0)
   if (rawHeaders.length > 2 * countMax || bytes > bytesMax) {
-    const bounds = `${headersMax} headers, ${headerBytesMax} bytes with the path`
-    throw new HoldfastError('headers_too_large', `the request's head is over its bound: ${bounds}`)
+    throw headTooLarge()
   }
   makePath(request)
+}
+
+export function headTooLarge(): HoldfastError {
+  const { headersMax, headerBytesMax } = SERVER_LIMITS
+  const bounds = `${headersMax} headers, ${headerBytesMax} bytes with the path`
+  return new HoldfastError('headers_too_large', `the request's head is over its bound: ${bounds}`)
 }
 
 function makePath(request: IncomingMessage): void {

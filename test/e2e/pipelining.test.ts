@@ -135,6 +135,7 @@ describe('requests on one connection', () => {
     ;(await puppet.turn(first)).end('one')
     await until(() => client.isClosed)
     expect(client.answers).toBe(1)
+    expect(client.heard).toMatch(/^HTTP\/1\.1 200 /)
     expect(await sessions(second)).toBe(0)
   })
 

@@ -1,5 +1,5 @@
 /** A request's head: what Node would drop, join or misread is refused before anything looks at it. */
-import { openHoldfast } from 'holdfast'
+import { openHoldfast, type Diagnostic } from 'holdfast'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { headOf, sendRaw } from '../support/raw-http.ts'
@@ -12,12 +12,21 @@ const UPGRADE = [
   'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==',
 ]
 
+const TURN = 'POST /v1/keys/a/turns'
+const CHUNKED = ['Host: localhost', 'Content-Type: application/json', 'Transfer-Encoding: chunked']
+
+const refusals: Diagnostic[] = []
 let server: HoldfastServer
 /** The port on which a browser is found where Chrome would have it; nothing here starts one. */
 let cdpPort = 0
 
 beforeAll(async () => {
-  const holdfast = await openHoldfast({ store: 'memory:' })
+  const holdfast = await openHoldfast({
+    store: 'memory:',
+    onDiagnostic: (told) => {
+      if (told.code === 'client_refused') refusals.push(told)
+    },
+  })
   const browsers = { chromium: { program: 'false' } }
   server = await startServer({ holdfast, browsers, allowOrigins: ['https://app.example'] })
   cdpPort = await server.listenCdp('chromium', 0)
@@ -71,8 +80,8 @@ describe('the headers of a request', () => {
   it('may hold so many bytes together, and the path counts with them', async () => {
     expect(await get(['Host: localhost', `x-long: ${'x'.repeat(16_000)}`])).toEqual([200, null])
     for (const bytes of [16_384, 17_000, 100_000]) {
-      const [status] = await get(['Host: localhost', `x-long: ${'x'.repeat(bytes)}`])
-      expect([bytes, status]).toEqual([bytes, 431])
+      const answer = await get(['Host: localhost', `x-long: ${'x'.repeat(bytes)}`])
+      expect([bytes, ...answer]).toEqual([bytes, 431, 'headers_too_large'])
     }
     const long = `/v1/sessions?key=${'x'.repeat(10_000)}`
     const both = await get(['Host: localhost', `x-long: ${'x'.repeat(7_000)}`], long)
@@ -91,6 +100,23 @@ describe('the headers of a request', () => {
     expect(await get(both, '/json/version', cdpPort)).toEqual([400, 'bad_request'])
     const head = ['GET /v1/connect HTTP/1.1', ...both, ...UPGRADE].join('\r\n')
     expect((await sendRaw(server.port, `${head}\r\n\r\n`)).status).toBe(400)
+  })
+})
+
+describe('what the parser of Node gives up on', () => {
+  it.each([
+    ['3,000 headers', headOf('GET /', padded(3_000, [])), 431, 'headers_too_large'],
+    ['no HTTP', 'what is this', 400, 'bad_request'],
+    ['a broken body', `${headOf(TURN, CHUNKED)}\r\n\r\nzz\r\n`, 400, 'bad_request'],
+  ])('is refused with a problem document, and told: %s', async (_, head, status, code) => {
+    for (const port of [server.port, cdpPort]) {
+      refusals.length = 0
+      const answer = await sendRaw(port, `${head}\r\n\r\n`)
+      expect(answer.status).toBe(status)
+      expect(answer.text).toContain('application/problem+json')
+      expect(answer.text).toContain(`"code":"${code}"`)
+      expect(refusals).toMatchObject([{ facts: { reason: code, address: '127.0.0.1' } }])
+    }
   })
 })
 
