@@ -99,6 +99,7 @@ export class LiveSession implements LedgerOwner, RunHost {
   /** Nothing happens in it and nobody looks at it. */
   get idle(): boolean {
     if (this.busy || !this.#ledger.idle || this.watchers.count > 0) return false
+    if (this.requestKeys.isEntering) return false
     return this.session.attachments.length === 0 && this.#feed.followers === 0
   }
 

@@ -102,6 +102,24 @@ describe('request keys', () => {
     expect(entered).toEqual(['a', 'none', 'b'])
   })
 
+  it.each([null, new Error('the store is away')])(
+    'say that a request is on its way until a look has ended (%s)',
+    async (failure) => {
+      const it = await world()
+      let end = (): void => undefined
+      const look = new Promise<void>((resolve, reject) => {
+        end = () => (failure === null ? resolve() : reject(failure))
+      })
+      const keys = it.keys(false, () => look)
+      expect(keys.isEntering).toBe(false)
+      const asked = it.admit(keys, 'k').catch((error: unknown) => error)
+      expect(keys.isEntering).toBe(true)
+      end()
+      await asked
+      expect(keys.isEntering).toBe(false)
+    },
+  )
+
   it('refuse another body', async () => {
     const it = await world()
     await it.admit(it.keys(true), 'k')

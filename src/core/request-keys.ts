@@ -44,6 +44,11 @@ export class RequestKeys {
     this.#isWhole = isNew
   }
 
+  /** A request has come and stands in no lane yet. */
+  get isEntering(): boolean {
+    return this.#entering !== null
+  }
+
   /** Calls `enter` when it is known what turns these keys have, in the order of arrival. */
   pass<Result>(keys: readonly RequestKey[], enter: () => Promise<Result>): Promise<Result> {
     if (keys.length === 0 && this.#entering === null) return enter()
