@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Diagnostic } from './diagnostics.ts'
 import { diagnoseTo } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
@@ -39,6 +39,7 @@ function house(count: number, fails: (id: string) => Error | null = () => null) 
     limits: { ...LIMITS, listMax: 500 },
     diagnose: diagnoseTo((diagnostic) => diagnostics.push(diagnostic)),
     open: async (id) => ({ post: () => act(open, id) }) as never,
+    lease: null,
     holds: () => false,
     trim: () => undefined,
   }
@@ -95,4 +96,54 @@ it('does not report what another node holds, or what is closed by now', async ()
   await runSweep()
   expect(diagnostics).toEqual([])
   sweeper.stop()
+})
+
+describe('sessions that were lost with the lease', () => {
+  function leaseless(open: () => Promise<never>) {
+    const timers: { readonly ms: number; readonly run: () => void }[] = []
+    const told: string[] = []
+    const lease = { leftMs: 0 }
+    const clock = { now: () => 0, monotonic: () => 0 }
+    const swept = {
+      node: 'a',
+      store: {} as Store,
+      clock: { ...clock, after: (ms: number, run: () => void) => (timers.push({ ms, run }), run) },
+      limits: LIMITS,
+      diagnose: diagnoseTo(({ code }) => void told.push(code)),
+      lease,
+      open,
+      holds: () => false,
+      trim: () => undefined,
+    }
+    const sweeper = new Sweeper(swept)
+    for (const id of ['x', 'y', 'z']) sweeper.pickUp(id)
+    return { timers, told, lease }
+  }
+
+  it('are not tried without one, and tried together when it is back', async () => {
+    let opened = 0
+    const { timers, told, lease } = leaseless(async () => ((opened += 1), {}) as never)
+    for (let tries = 0; tries < 4; tries += 1) {
+      timers[tries]?.run()
+      await expect.poll(() => timers.length).toBe(tries + 2)
+    }
+    expect([opened, told]).toEqual([0, []])
+    lease.leftMs = 1
+    timers[4]?.run()
+    await expect.poll(() => opened).toBe(3)
+  })
+
+  it('are tried less often while it is lost in each try, and not reported one by one', async () => {
+    const error = new HoldfastError('lease_lost', 'this node has lost its lease')
+    const { timers, told, lease } = leaseless(() => Promise.reject(error))
+    lease.leftMs = 1
+    for (let tries = 0; tries < 4; tries += 1) {
+      timers[tries]?.run()
+      await expect.poll(() => timers.length).toBe(tries + 2)
+      // The interval is decided when the last of them has failed.
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    expect(told).toEqual([])
+    expect(timers.at(-1)?.ms).toBe(1_000)
+  })
 })

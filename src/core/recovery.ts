@@ -16,6 +16,8 @@ export interface SweptHouse {
   readonly clock: Clock
   readonly limits: Limits
   readonly diagnose: Diagnose
+  /** Null where a lease never ends. */
+  readonly lease: { readonly leftMs: number } | null
   open(id: string): Promise<LiveSession>
   holds(id: string): boolean
   /** Lets go of idle sessions beyond the bound. */
@@ -140,6 +142,11 @@ export class Sweeper {
    * One that cannot be opened for now is owed another try, unless it is closed or somebody else's.
    */
   async #tryOpen(id: string): Promise<boolean> {
+    // Without a lease none can be opened, and each try would let go of everything once more.
+    if (this.#house.lease?.leftMs === 0) {
+      this.pickUp(id)
+      return false
+    }
     try {
       await this.#house.open(id)
     } catch (error) {
@@ -147,10 +154,9 @@ export class Sweeper {
         this.#tellUnlessElsewhere('open', id, error)
         return true
       }
-      this.#tell('open', id, error)
+      this.#tellUnlessElsewhere('open', id, error)
       this.pickUp(id)
-      // Without a lease none of them can be opened: that says nothing about this one.
-      return asHoldfastError(error).code === 'lease_lost'
+      return false
     }
     return true
   }
@@ -180,13 +186,12 @@ export class Sweeper {
 
   /**
    * One that is closed or another node's needs nothing of this one; one that cannot be read was
-   * reported when it was met.
+   * reported when it was met, and so was the loss of the lease.
    */
   #tellUnlessElsewhere(step: string, session: string, error: unknown): void {
     const { code } = asHoldfastError(error)
-    if (!['session_closed', 'not_owner', 'session_unreadable'].includes(code)) {
-      this.#tell(step, session, error)
-    }
+    const isTold = ['session_closed', 'not_owner', 'session_unreadable', 'lease_lost']
+    if (!isTold.includes(code)) this.#tell(step, session, error)
   }
 
   #tell(step: string, session: string, error: unknown): void {
