@@ -73,7 +73,9 @@ export const LIMITS = {
   graceMsMax: 86_400_000,
   /** How long a lost attachment still counts as a client that answers asks. */
   answerGraceMs: 30_000,
-  /** Watchers of one session, and of them those that came in by one link. */
+  /**
+   * Watchers of one session, and of them those by one link; half of them by all links.
+   */
   watchersMax: 1_024,
   watchersPerLinkMax: 64,
   /** How long an idle session lives under `reopen`. */

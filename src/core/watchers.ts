@@ -53,7 +53,8 @@ export class Watchers {
       throw new HoldfastError('in_use', 'this use of the link is taken by another connection')
     }
     const isCrowd = link !== null && this.#of(link).length >= watchersPerLinkMax
-    if (isCrowd || this.count >= watchersMax) {
+    const isFullOfGuests = link !== null && this.#guests >= Math.ceil(watchersMax / 2)
+    if (isCrowd || isFullOfGuests || this.count >= watchersMax) {
       throw new HoldfastError('too_many', `session ${this.#session} has too many watchers`)
     }
     this.#watchers.set(id, watcher)
@@ -77,6 +78,11 @@ export class Watchers {
 
   clear(): void {
     this.#watchers.clear()
+  }
+
+  /** Those that came in by a link: half of the places are for clients that did not. */
+  get #guests(): number {
+    return [...this.#watchers.values()].filter(({ link }) => link !== null).length
   }
 
   #of(link: string): readonly Watcher[] {
