@@ -273,7 +273,7 @@ export class Authority implements Holder {
       const live = this.#hold({ ...loaded, epoch })
       this.counters.sessionsLoaded += 1
       if (takenOver) this.#tellTakenOver(id)
-      await live.recover(this.#losses.reasonOf(id, takenOver || this.#lease.ends), said)
+      await live.recover(this.#losses.reasonOf(id, takenOver, this.#lease.ends), said)
       return live.session.closed === null ? live : null
     } catch (thrown) {
       throw await this.#giveUp(id, epoch, thrown)

@@ -56,9 +56,15 @@ export class Losses {
     this.#lost.add(session)
   }
 
-  /** `isShared`: other nodes may have held it. */
-  reasonOf(session: string, isShared: boolean): 'hold_lost' | 'node_lost' | 'server_crashed' {
-    if (this.#lost.delete(session)) return 'hold_lost'
+  /** `takenOver`: another node held it last. `isShared`: other nodes may have held it. */
+  reasonOf(
+    session: string,
+    takenOver: boolean,
+    isShared: boolean,
+  ): 'hold_lost' | 'node_lost' | 'server_crashed' {
+    const isLost = this.#lost.delete(session)
+    if (takenOver) return 'node_lost'
+    if (isLost) return 'hold_lost'
     return isShared ? 'node_lost' : 'server_crashed'
   }
 }
