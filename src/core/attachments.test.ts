@@ -188,3 +188,22 @@ describe('a connection', () => {
     expect(code(...commands)).toBe(expected)
   })
 })
+
+it('what the running turn has said is kept when the last holder is gone', () => {
+  const turn: Command = { type: 'admit', input: 'hi', keys: [], queuedAt: null, by: [LOCAL] }
+  const said = 'so far'
+  const running = session(link('l'), guest('g', 'l'), turn)
+  const away = session(link('l'), guest('g', 'l'), turn, lose('g', 0))
+  const partial = { type: 'message.added', text: said, partial: true }
+  const ends: readonly [Session, Command][] = [
+    [running, { type: 'leave', attachment: 'g', reason: 'left', at: 0, said }],
+    [running, { type: 'unlink', link: 'l', at: 0, by: LOCAL, said }],
+    [away, { type: 'lapse', attachment: 'g', graceUntil: 1_000, said }],
+    [{ ...running, reconnect: 'none' }, { ...lose('g', 0), said } as Command],
+  ]
+  for (const [before, command] of ends) {
+    const events = decide(before, command)
+    expect(events).toContainEqual(expect.objectContaining(partial))
+    expect(events.at(-1)).toMatchObject({ type: 'session.closed', reason: 'last_holder_left' })
+  }
+})

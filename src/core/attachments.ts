@@ -114,6 +114,8 @@ export type AttachmentCommand =
       readonly epoch: number
       readonly at: number
       readonly answerGraceMs: number
+      /** What the running turn has said since its last message. */
+      readonly said?: string | null
     }
   | {
       readonly type: 'resume'
@@ -134,9 +136,15 @@ export type AttachmentCommand =
       readonly attachment: string
       readonly reason: string
       readonly at: number
+      readonly said?: string | null
     }
   /** This grace time is over; nothing happens if it came back, and perhaps was lost anew. */
-  | { readonly type: 'lapse'; readonly attachment: string; readonly graceUntil: number }
+  | {
+      readonly type: 'lapse'
+      readonly attachment: string
+      readonly graceUntil: number
+      readonly said?: string | null
+    }
 
 export function decideAttachment(session: Session, command: AttachmentCommand): readonly Draft[] {
   switch (command.type) {
@@ -153,10 +161,10 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
     case 'leave':
       return endAttachments(session, [find(session, command.attachment)], command)
     case 'lapse': {
-      const { attachment: id, graceUntil: at } = command
+      const { attachment: id, graceUntil: at, said } = command
       const held = attachmentIn(session, id)
       if (held?.graceUntil !== at) return []
-      return endAttachments(session, [held], { reason: 'grace_over', at })
+      return endAttachments(session, [held], { reason: 'grace_over', at, said })
     }
   }
 }
@@ -258,9 +266,11 @@ export function mayComeBack(session: Session): boolean {
 export function loseConnections(
   session: Session,
   lost: readonly Attachment[],
-  { at, answerGraceMs }: { readonly at: number; readonly answerGraceMs: number },
+  { at, answerGraceMs, said }: Omit<AttachmentCommand & { type: 'lose' }, 'type' | keyof Connected>,
 ): readonly Draft[] {
-  if (!mayComeBack(session)) return endAttachments(session, lost, { reason: 'connection_lost', at })
+  if (!mayComeBack(session)) {
+    return endAttachments(session, lost, { reason: 'connection_lost', at, said })
+  }
   const graceUntil = at + session.graceMs
   const answersUntil = Math.min(graceUntil, at + answerGraceMs)
   return lost
@@ -354,15 +364,23 @@ function fits(tokens: readonly string[], shown: string | null): boolean {
 export function endAttachments(
   session: Session,
   gone: readonly Attachment[],
-  { reason, at }: { readonly reason: string; readonly at: number },
+  ending: {
+    readonly reason: string
+    readonly at: number
+    readonly said?: string | null | undefined
+  },
 ): readonly Draft[] {
+  const { reason, at, said = null } = ending
   if (gone.length === 0) return []
   const left = session.attachments.filter((attachment) => !gone.includes(attachment))
   const events = gone.map((attachment) => ended(attachment, reason))
   if (left.length === 0 && session.reconnect !== 'reopen') {
     return [
       ...events,
-      ...closeSession({ ...session, attachments: [] }, { reason: 'last_holder_left', by: null }),
+      ...closeSession(
+        { ...session, attachments: [] },
+        { reason: 'last_holder_left', by: null, said },
+      ),
     ]
   }
   return [...events, ...settleUnanswerable(session, left, at)]

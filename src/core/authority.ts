@@ -338,7 +338,7 @@ export class Authority implements Holder {
   async #closeOpen(id: string, close: Command & { type: 'close' }): Promise<void> {
     try {
       const live = await this.open(id)
-      await live.close(close)
+      await live.post(close)
     } catch (error) {
       if (!(error instanceof HoldfastError) || error.code !== 'session_closed') throw error
     }

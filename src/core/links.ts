@@ -48,6 +48,8 @@ export type LinkCommand =
       readonly at: number
       /** Null: its time is over. */
       readonly by: Principal | null
+      /** What the running turn has said since its last message. */
+      readonly said?: string | null
     }
   /** A watcher comes in, by a link or not. `use`: fresh, or one that it came in by before. */
   | {
@@ -81,7 +83,7 @@ export function decideLink(session: Session, command: LinkCommand): readonly Dra
 /** With the link goes all that it opened: who came in by it is out. */
 function revoke(
   session: Session,
-  { link, at, by }: LinkCommand & { readonly type: 'unlink' },
+  { link, at, by, said }: LinkCommand & { readonly type: 'unlink' },
 ): readonly Draft[] {
   const opened = session.attachments.filter((attachment) => attachment.link === link)
   const why = by === null ? ({ reason: 'expired' } as const) : { by }
@@ -90,6 +92,7 @@ function revoke(
     ...endAttachments(session, opened, {
       reason: reasonOf('reason' in why ? why.reason : undefined),
       at,
+      said,
     }),
   ]
 }

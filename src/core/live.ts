@@ -108,8 +108,18 @@ export class LiveSession implements LedgerOwner, RunHost {
     if (this.#released !== null) throw this.#released
   }
 
+  /** What may end the last attachment closes the session, and keeps what the turn has said. */
   post(command: Command): Promise<readonly SessionEvent[]> {
-    return this.#ledger.post(command)
+    switch (command.type) {
+      case 'close':
+      case 'leave':
+      case 'lose':
+      case 'lapse':
+      case 'unlink':
+        return this.#ledger.post(() => ({ ...command, said: this.#run?.said ?? null }))
+      default:
+        return this.#ledger.post(command)
+    }
   }
 
   /** Lets a watcher in; in order with what happens to the link that it comes in by. */
@@ -240,11 +250,6 @@ export class LiveSession implements LedgerOwner, RunHost {
     if (member === null) throw turnUnknown(this.id, request)
     member.refuse(new HoldfastError('cancelled', 'the request was cancelled while it waited'))
     this.interruptIfDue()
-  }
-
-  /** Closes the session, and keeps what the running turn has said. */
-  close(command: Command & { type: 'close' }): Promise<unknown> {
-    return this.#ledger.post(() => ({ ...command, said: this.#run?.said ?? null }))
   }
 
   /** The server stops: what still runs is interrupted, and what it has said is kept. */
