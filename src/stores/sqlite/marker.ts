@@ -1,8 +1,8 @@
 /**
  * `<file>.open` is there while a process has the file open, and holds the number and the checksum
- * of the event that was acknowledged last. Found at the next start, it tells that the process before did not close the
- * file, and what must be in it: so a `-wal` that was deleted, or a file put in the place of ours,
- * is noticed.
+ * of the event that was acknowledged last. Found at the next start, it tells that the process
+ * before did not close the file, and what must be in it: so a `-wal` that was deleted, or a file
+ * put in the place of ours, is noticed.
  *
  * It is synced once, when it is made. What is noted later is never ahead of what is synced in the
  * file, survives the end of the process, and may be lost with the machine, which weakens the check
