@@ -24,7 +24,7 @@ const FRAMES_BURST = 256
 const FRAMES_PER_SECOND = 16
 
 /** How long a peer that is cut off may take to read why. */
-const FAREWELL_MS = 250
+const FAREWELL_MS = 1_000
 
 /** What this needs of a socket of `ws`. */
 export interface ControlledSocket {
