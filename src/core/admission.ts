@@ -66,26 +66,32 @@ export function submitTurn(live: LiveSession, request: TurnRequest): Promise<str
 
 async function submit(live: LiveSession, request: TurnRequest): Promise<string> {
   live.assertHeld()
-  const { input, keys, busy, waitMs, by } = request
-  const known = knownTurn(live, keys)
+  const { lane } = live
+  const known = knownTurn(live, request.keys)
   if (known !== null) return known
-  const pending = pendingRequest(live, keys)
+  const pending = pendingRequest(live, request.keys)
   if (pending?.entry === null) return pending.member.admitted
-  // One that waits already has its room, and is recorded now: its callers get this turn too.
   if (pending === null) assertRoom(live, request)
-  else live.lane.withdraw(pending.member, pending.entry)
-  const member = pending?.member ?? live.lane.newMember(request)
-  const interrupts = busy === 'interrupt'
-  const { chars } = request
+  // One that waits already has its room, its place and its mode; its callers get this turn too.
+  const member = pending?.member ?? lane.newMember(request)
+  const { collect, interrupts } = pending?.entry ?? modeOf(request.busy)
+  const { input, chars, keys, since, by } = member
   const entry: QueuedEntry = { type: 'queued', turn: null, chars, interrupts, by }
-  const { last } = live.lane
-  live.lane.push(entry)
-  live.lane.track(member, null)
-  const expiresAt = waitMs === null ? null : live.now() + waitMs
-  const collect = busy === 'collect'
-  const command = { type: 'submit', input, keys, collect, expiresAt, by } as const
-  live.submit(command, entry, last).then(member.admit, member.refuse)
+  if (pending === null) lane.push(entry)
+  else lane.replace({ member, entry: pending.entry }, entry)
+  lane.track(member, null)
+  const now = live.now()
+  const expiresAt = request.waitMs === null ? null : now + request.waitMs
+  const queuedAt = since === null ? null : Math.min(since, now)
+  const command = { type: 'submit', input, keys, collect, expiresAt, queuedAt, by } as const
+  live.submit(command, entry, lane.before(entry)).then(member.admit, member.refuse)
   return member.admitted
+}
+
+type Mode = { readonly collect: boolean; readonly interrupts: boolean }
+
+function modeOf(busy: BusyPolicy): Mode {
+  return { collect: busy === 'collect', interrupts: busy === 'interrupt' }
 }
 
 /** One that is durable, but not acted on yet, is found again when this request is decided. */
@@ -121,10 +127,9 @@ function assertRoom(live: LiveSession, { busy, chars }: TurnRequest): void {
 
 function placeIn(live: LiveSession, member: Member, busy: BusyPolicy): WaitingEntry {
   const { lane, holder } = live
-  const collect = busy === 'collect'
-  const joined = collect ? lane.joinable(member.chars, holder.limits.inputBytesMax) : null
-  const interrupts = busy === 'interrupt'
-  const entry: WaitingEntry = joined ?? { type: 'waiting', collect, interrupts, members: [] }
+  const mode = modeOf(busy)
+  const joined = mode.collect ? lane.joinable(member.chars, holder.limits.inputBytesMax) : null
+  const entry: WaitingEntry = joined ?? { type: 'waiting', ...mode, members: [] }
   entry.members = [...entry.members, member]
   if (joined === null) lane.push(entry)
   lane.track(member, entry)

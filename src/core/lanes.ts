@@ -43,7 +43,7 @@ export type WaitingEntry = {
   readonly type: 'waiting'
   readonly collect: boolean
   /** When it is next, what runs is told to stop. */
-  readonly interrupts?: boolean
+  readonly interrupts: boolean
   members: readonly Member[]
 }
 
@@ -130,8 +130,9 @@ export class Lane {
     return this.#entries[0] ?? null
   }
 
-  get last(): LaneEntry | null {
-    return this.#entries.at(-1) ?? null
+  /** The entry that stands directly before this one. */
+  before(entry: LaneEntry): LaneEntry | null {
+    return this.#entries[this.#entries.indexOf(entry) - 1] ?? null
   }
 
   /**
@@ -177,6 +178,18 @@ export class Lane {
 
   forget(member: Member): void {
     for (const { key } of member.keys) this.#pending.delete(key)
+  }
+
+  /**
+   * Gives the place of a request that waits to its turn, which is being recorded; of one that was
+   * collected behind others, the place behind them. The log keeps turns in the order in which they
+   * are recorded, so the turn stands behind all that are recorded already.
+   */
+  replace({ member, entry }: { member: Member; entry: WaitingEntry }, turn: QueuedEntry): void {
+    const place = this.#entries.indexOf(entry) + (entry.members[0] === member ? 0 : 1)
+    const recorded = this.#entries.findLastIndex(({ type }) => type === 'queued')
+    this.#entries.splice(Math.max(place, recorded + 1), 0, turn)
+    this.withdraw(member, entry)
   }
 
   /** Takes a request out of its entry, and the entry along with the last one. */
@@ -226,7 +239,7 @@ function waitingRow(
 ): QueueRow {
   member.id ??= REQUEST + newId()
   const { id: request, since, by } = member
-  const busy = collect ? 'collect' : interrupts === true ? 'interrupt' : 'queue'
+  const busy = collect ? 'collect' : interrupts ? 'interrupt' : 'queue'
   return { request, state: 'waiting', position, since, by, busy }
 }
 

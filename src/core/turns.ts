@@ -63,6 +63,8 @@ export type TurnEvent =
       readonly keys?: readonly RequestKey[]
       readonly collect?: true
       readonly expiresAt?: number
+      /** When it began to wait, if it waited outside the log before. */
+      readonly queuedAt?: number
       readonly by?: Principal
     }
   | {
@@ -115,6 +117,8 @@ export type TurnCommand =
       /** The only turn that it may join: to join another would be to overtake somebody. */
       readonly joins?: string | null
       readonly expiresAt: number | null
+      /** When it began to wait, if it waited outside the log before. */
+      readonly queuedAt?: number | null
       readonly by: Principal
       /** The turn that has one of the keys already: then nothing is admitted. */
       readonly known?: string | null
@@ -223,10 +227,8 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
   }
 }
 
-function submitTurn(
-  session: Session,
-  { input, keys, collect, joins, expiresAt, by, known = null }: TurnCommand & { type: 'submit' },
-): readonly Draft[] {
+function submitTurn(session: Session, command: TurnCommand & { type: 'submit' }): readonly Draft[] {
+  const { input, keys, collect, joins, expiresAt, queuedAt = null, by, known = null } = command
   if (known !== null || turnOfKeys(session, keys) !== null) return []
   const last = session.queued.at(-1)
   const next = last !== undefined && (joins === undefined || joins === last.id)
@@ -241,6 +243,7 @@ function submitTurn(
       ...optionalKeys(keys),
       ...(collect ? { collect } : {}),
       ...(expiresAt === null ? {} : { expiresAt }),
+      ...(queuedAt === null ? {} : { queuedAt }),
       by,
     },
   ]
@@ -398,7 +401,7 @@ function startedTurn({ queued }: Folding, event: EventOf<'turn.started'>): Turn 
 }
 
 function queuedAtOf(event: EventOf<'turn.queued' | 'turn.started'>): number | null {
-  return event.type === 'turn.queued' ? event.at : (event.queuedAt ?? null)
+  return event.queuedAt ?? (event.type === 'turn.queued' ? event.at : null)
 }
 
 function joinTurn(turn: Turn, event: TurnEvent & { type: 'turn.joined' }): Turn {

@@ -9,10 +9,11 @@ let serving: Serving
 const holds = new Map<string, Gate>()
 const ran: string[] = []
 
-/** Runs until the test lets it end. */
-const held: Agent = async ({ text }) => {
+/** Runs until the test lets it end, or it is cancelled. */
+const held: Agent = async ({ text }, { signal }) => {
   ran.push(text)
-  await holds.get(text)?.opened
+  const cancelled = new Promise((resolve) => signal.addEventListener('abort', resolve))
+  await Promise.race([holds.get(text)?.opened, cancelled])
   return text
 }
 
@@ -104,6 +105,60 @@ describe('the queue of a session', () => {
     await first
     const [one, two] = await Promise.all(both)
     expect(two?.body).toEqual(one?.body)
+  })
+})
+
+describe('a waiting request that is sent again to be recorded', () => {
+  it('keeps its place, its time and its mode, whatever mode the second one has', async () => {
+    const { path, first, release, waiting } = await busy()
+    const headers = { 'idempotency-key': 'again' }
+    const input = 'sent twice'
+    const posted = serving.post(`${path}/turns`, { input, busy: 'collect' }, headers)
+    const [row] = await waiting(1)
+    const next = serving.post(`${path}/turns`, { input: 'behind it' })
+    await waiting(2)
+    const recorded = await serving.post(
+      `${path}/turns`,
+      { input, busy: 'interrupt' },
+      { ...headers, prefer: 'respond-async' },
+    )
+    const { id: turn, queuedAt } = recorded.body.turn
+    expect([recorded.status, queuedAt]).toEqual([202, row.since])
+    const { since, by } = row
+    expect(await waiting(2)).toMatchObject([
+      { turn, state: 'queued', position: 1, since, by, busy: 'collect' },
+      { state: 'waiting', position: 2 },
+    ])
+    expect((await view(path)).running).not.toBe(null)
+    release()
+    const turns = await Promise.all([first, posted, next])
+    expect(turns.map(({ body }) => body.turn.state)).toEqual(['done', 'done', 'done'])
+    expect(turns[1]?.body.turn).toMatchObject({ id: turn, queuedAt: since })
+    const started = (await log(path)).flatMap((event) =>
+      event.type === 'turn.started' ? [event.input] : [],
+    )
+    expect(started.slice(1)).toEqual([input, 'behind it'])
+  })
+
+  it('still interrupts when it is next, and nobody that was collected loses its turn', async () => {
+    const { path, release, waiting } = await busy()
+    holds.set('runs next', gate())
+    const headers = { 'idempotency-key': 'stop' }
+    const next = serving.post(`${path}/turns`, { input: 'runs next' })
+    await waiting(1)
+    const stops = serving.post(`${path}/turns`, { input: 'stops', busy: 'interrupt' }, headers)
+    await waiting(2)
+    const one = serving.post(`${path}/turns`, { input: 'one', busy: 'collect' })
+    await waiting(3)
+    await serving.post(`${path}/turns`, { input: 'stops' }, { ...headers, prefer: 'respond-async' })
+    expect((await waiting(3)).map(({ busy: mode }: any) => mode)).toEqual([
+      ...['queue', 'interrupt', 'collect'],
+    ])
+    release()
+    const { turn } = (await next).body
+    expect([turn.state, turn.reason]).toEqual(['cancelled', 'interrupted_by_newer'])
+    expect((await stops).body.turn.state).toBe('done')
+    expect((await one).body.turn.state).toBe('done')
   })
 })
 
