@@ -2,7 +2,6 @@
 import {
   Holdfast,
   HoldfastError,
-  LIMITS,
   diagnoseTo,
   type Clock,
   type DiagnosticListener,
@@ -17,7 +16,7 @@ import { MemoryStore } from './stores/memory.ts'
 import { openPostgresStore, PostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
-import { limitsFrom } from './core/limits.ts'
+import { coreLimits } from './core/limits.ts'
 
 export type OpenOptions = {
   /** `memory:`, `sqlite:FILE`, `postgres://…`, or a store of your own. */
@@ -50,10 +49,13 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const agents = options.agents ?? builtinAgents
   // Before a store is opened that would have to be closed again.
-  limitsFrom(LIMITS, options.limits ?? {}, 'limits')
+  coreLimits(options.limits ?? {})
+  // One that is undefined takes the place of no other.
+  const set = Object.entries(options.limits ?? {}).filter(([, value]) => value !== undefined)
+  const given: Partial<Limits> = Object.fromEntries(set)
   const { store: named } = options
   const store = typeof named === 'string' ? await openStore(named, options) : named
-  const limits = { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...options.limits }
+  const limits = { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...given }
   try {
     const holdfast = new Holdfast({
       store,

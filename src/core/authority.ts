@@ -14,7 +14,7 @@ import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import { readableRow } from './history.ts'
 import { queuedRow, type QueueRow } from './lanes.ts'
 import { Lease } from './lease.ts'
-import { LIMITS, type Limits } from './limits.ts'
+import { coreLimits, type Limits } from './limits.ts'
 import { LiveSession, type Holder } from './live.ts'
 import {
   claimed,
@@ -115,7 +115,7 @@ export class Authority implements Holder {
     this.node = options.node
     this.diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
     this.about = { node: options.node, ...options.about }
-    this.limits = { ...LIMITS, ...options.limits }
+    this.limits = coreLimits(options.limits ?? {})
     this.#runners = new RunnerTable(options.runners, this.diagnose)
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)

@@ -6,7 +6,7 @@ import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError, messageOf } from './errors.ts'
-import type { Limits } from './limits.ts'
+import { LIMIT_MAX, type Limits } from './limits.ts'
 import type { Store } from './store.ts'
 
 export type LeaseHolder = {
@@ -47,7 +47,7 @@ export class Lease {
 
   /** Whether it ends by itself at all. */
   get ends(): boolean {
-    return Number.isFinite(this.#holder.limits.leaseMs)
+    return this.#holder.limits.leaseMs < LIMIT_MAX
   }
 
   /** Since the last beat that the store answered was sent. */

@@ -114,6 +114,34 @@ export const LIMITS = {
 
 export type Limits = { readonly [Name in keyof typeof LIMITS]: number }
 
+/** A limit of so much, or more, is none: about 140,000 years, counted from now a safe integer. */
+export const LIMIT_MAX = 2 ** 52
+
+/** With none of these nothing is ever read, listed or committed. */
+const AT_LEAST_ONE: readonly string[] = [
+  'pageEvents',
+  'listMax',
+  'commitAppendsMax',
+  'commitsInFlightMax',
+] satisfies readonly (keyof Limits)[]
+
+/**
+ * The core's limits. All are whole and finite: times and counts that are made of them get into
+ * logs and stores, which hold neither an infinity nor a fraction.
+ */
+export function coreLimits(given: {
+  readonly [Name in keyof Limits]?: number | undefined
+}): Limits {
+  const limits = Object.entries(limitsFrom(LIMITS, given, 'limits')).map(([name, value]) => {
+    if (value === 0 && AT_LEAST_ONE.includes(name)) {
+      const field = `limits.${name}`
+      throw new HoldfastError('invalid_field', `${field} must be at least 1`, { field })
+    }
+    return [name, Math.min(Math.ceil(value), LIMIT_MAX)]
+  })
+  return Object.fromEntries(limits) as Limits
+}
+
 /**
  * A table of limits with those that were given in their places. Throws at a name that the table
  * does not have: a limit that nobody reads must not seem to be set.

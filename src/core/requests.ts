@@ -54,6 +54,7 @@ export function resolveRequest(
 ): ResolveRequest {
   const reconnect = oneOf('reconnect', options.reconnect ?? 'reopen', RECONNECT_POLICIES)
   const graceMs = reconnect === 'reopen' ? limits.reopenGraceMs : limits.graceMs
+  const ttlMs = Math.min(limits.ttlMs, limits.ttlMsMax)
   const internal = options.internal ?? false
   const key = options.key === undefined ? null : checkKey(options.key)
   return {
@@ -63,8 +64,11 @@ export function resolveRequest(
     internal,
     reconnect,
     exclusive: options.exclusive ?? false,
-    graceMs: milliseconds('graceMs', options.graceMs ?? graceMs, limits.graceMsMax),
-    ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? limits.ttlMs, limits),
+    graceMs:
+      options.graceMs === undefined
+        ? Math.min(graceMs, limits.graceMsMax)
+        : milliseconds('graceMs', options.graceMs, limits.graceMsMax),
+    ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? ttlMs, limits),
     labels: checkLabels(options.labels ?? {}),
     by,
   }

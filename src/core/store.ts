@@ -1,6 +1,8 @@
 /**
  * Where logs, keys and ownership live. Ten methods, each one atomic step; a store never decides.
  *
+ * Times, positions and counts are safe integers; only a lease may be infinite.
+ *
  * I1 `reserve` gives a key to exactly one session, whatever races.
  * I4 `append` extends a log only at its end, whole or not at all, and answers after it is durable.
  * I5 `append` under any epoch but the latest changes nothing.
@@ -146,7 +148,7 @@ export type AppendedKeys = {
 export type KeyQuery = {
   /** Exactly this one. */
   readonly key?: string
-  /** Those that begin so. */
+  /** Those that begin so: well-formed Unicode. */
   readonly prefix?: string
   /** None that is older. */
   readonly since: number

@@ -218,7 +218,7 @@ function keptKeys(
 ): readonly KeyedTurn[] {
   const isNew = new Set(added.map(({ key }) => key))
   const old = before.filter(({ key, at }) => at >= since && !isNew.has(key))
-  return [...old, ...added].slice(-max)
+  return [...old, ...added].slice(max === 0 ? Infinity : -max)
 }
 
 export type MemoryStoreOptions = { readonly clock?: Pick<Clock, 'monotonic'> }

@@ -1,9 +1,11 @@
 /** What PostgreSQL's store promises beyond the contract: its schema, and a database that goes away. */
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { openHoldfast, type Limits } from 'holdfast'
 import { openPostgresStore, type PostgresStore } from 'holdfast/postgres'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { LIMITS } from '../../src/core/limits.ts'
 import type { Append, Reservation } from '../../src/core/store.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
@@ -220,6 +222,33 @@ describe('opening', () => {
       expect(error?.code).toMatch(/^(store_unavailable|invalid_field)$/)
       expect(JSON.stringify([error, error?.message])).not.toContain('s3cret')
     }
+  })
+})
+
+describe('limits without end', () => {
+  test.each([Infinity, 1e300])('are numbers that the database can hold: %d', async (limit) => {
+    const names = Object.keys(LIMITS) as (keyof Limits)[]
+    const limits = Object.fromEntries(names.map((name) => [name, limit])) as Limits
+    const turns: string[] = []
+    // The second one finds the key in the store.
+    for (const _start of [1, 2]) {
+      const store = await open()
+      const sweeps: Promise<unknown>[] = []
+      const list = store.list.bind(store)
+      store.list = (query) => {
+        const listing = list(query)
+        if (query.closedBefore !== undefined) sweeps.push(listing)
+        return listing
+      }
+      const holdfast = await openHoldfast({ store, limits: { ...limits, sweepMs: 1 } })
+      const turn = holdfast.turn({ key: 'k' }, 'hello', { idempotencyKey: 'once' })
+      turns.push((await turn).id)
+      await (await holdfast.resolve()).close()
+      await until(() => sweeps.length > 0)
+      await Promise.all(sweeps)
+      await holdfast.close()
+    }
+    expect(turns[1]).toBe(turns[0])
   })
 })
 

@@ -1,12 +1,9 @@
 /** Request keys by session: looked up by their text (I11). `append` adds and forgets them. */
 import { keysInText } from '../../core/request-keys.ts'
 import type { KeyedTurn, KeyQuery } from '../../core/store.ts'
-import { nameFrom, storedName } from '../names.ts'
+import { nameFrom, storedName, storedRanges } from '../names.ts'
 import type { Database, Session } from './database.ts'
 import type { Statements } from './statements.ts'
-
-/** After every text that begins so, in the order of UTF-8. */
-const LAST = '\u{10ffff}'
 
 export async function findKeys(
   database: Database,
@@ -17,7 +14,7 @@ export async function findKeys(
   const name = storedName(session)
   const rows = await database.rideOut(() =>
     key === undefined
-      ? database.query<KeyedTurn>(sql.findAllKeys, [name, prefix, prefix + LAST, since, limit])
+      ? database.query<KeyedTurn>(sql.findAllKeys, [name, since, limit, ...storedRanges(prefix)])
       : database.query<KeyedTurn>(sql.findKey, [name, storedName(key), since]),
   )
   return rows.map((row) => ({ ...row, key: nameFrom(row.key) }))

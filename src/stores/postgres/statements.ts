@@ -120,8 +120,9 @@ function texts(schema: string) {
       WHERE session = (SELECT number FROM ${sessions} WHERE id = $1) AND key = $2 AND at >= $3`,
     findAllKeys: `SELECT key, digest, turn, at FROM ${keys}
       WHERE session = (SELECT number FROM ${sessions} WHERE id = $1)
-        AND key >= $2 AND key < $3 AND at >= $4
-      ORDER BY number DESC LIMIT $5`,
+        AND at >= $2::bigint AND (key >= $4 AND ($5::text IS NULL OR key < $5)
+          OR key >= $6 AND key < $7)
+      ORDER BY number DESC LIMIT $3::bigint`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
     // Neither the flag nor the row of a dead node harms; both only cost those who look.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE number IN (

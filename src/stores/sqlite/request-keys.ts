@@ -2,7 +2,7 @@
 import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
 import { keysInText } from '../../core/request-keys.ts'
 import type { AppendedKeys, KeyedTurn, KeyQuery } from '../../core/store.ts'
-import { nameFrom, storedName } from '../names.ts'
+import { nameFrom, storedName, storedRanges } from '../names.ts'
 
 const SQL = {
   add: `INSERT OR REPLACE INTO request_keys (session, key, number, digest, turn, at)
@@ -15,14 +15,11 @@ const SQL = {
   find: `SELECT key, digest, turn, at FROM request_keys
     WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND key = ?2 AND at >= ?3`,
   findAll: `SELECT key, digest, turn, at FROM request_keys
-    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND key >= ?2 AND key < ?3
-      AND at >= ?4
-    ORDER BY number DESC LIMIT ?5`,
+    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND at >= ?2
+      AND (key >= ?4 AND (?5 IS NULL OR key < ?5) OR key >= ?6 AND key < ?7)
+    ORDER BY number DESC LIMIT ?3`,
   drop: 'DELETE FROM request_keys WHERE session = ?',
 } as const
-
-/** After every text that begins so, in the order of UTF-8. */
-const LAST = '\u{10ffff}'
 
 export class RequestKeys {
   readonly #sql: Readonly<Record<keyof typeof SQL, StatementSyncInstance>>
@@ -43,7 +40,7 @@ export class RequestKeys {
     const name = storedName(session)
     const found =
       key === undefined
-        ? this.#sql.findAll.all(name, prefix, prefix + LAST, since, limit)
+        ? this.#sql.findAll.all(name, since, limit, ...storedRanges(prefix))
         : this.#sql.find.all(name, storedName(key), since)
     return (found as KeyedTurn[]).map((row) => ({ ...row, key: nameFrom(row.key) }))
   }

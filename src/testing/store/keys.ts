@@ -1,5 +1,6 @@
 /** What `findKeys` promises: a key is known from its append on, until it is too old or too many. */
 import assert from 'node:assert/strict'
+import { LIMIT_MAX } from '../../core/limits.ts'
 import type { AppendedKeys, KeyedTurn, KeyQuery, Store } from '../../core/store.ts'
 import type { Claims } from './conformance.ts'
 import { create, sampleAppend } from './samples.ts'
@@ -39,6 +40,42 @@ export const keyClaims: Claims = {
     for (const key of names) assert.deepEqual(await find(store, id, { key }), [keyed(key)])
   },
 
+  'finds request keys by how they begin, whatever characters follow or begin them': async (
+    store,
+  ) => {
+    const id = await create(store)
+    const last = '\u{10ffff}'
+    const names = [
+      'a',
+      `a${last}${last}`,
+      'a\ud7ff',
+      'a\0',
+      'a\ud800',
+      last,
+      `${last}${last}b`,
+      '"q',
+      '\0',
+    ]
+    await store.append([sampleAppend(id, { keys: kept(names.map((key) => keyed(key))) })])
+    const prefixes = [
+      '',
+      'a',
+      `a${last}`,
+      'a\ud7ff',
+      'a\0',
+      last,
+      `${last}${last}`,
+      '"',
+      '"q',
+      '\0',
+      'b',
+    ]
+    for (const prefix of prefixes) {
+      const expected = names.filter((name) => name.startsWith(prefix)).toReversed()
+      assert.deepEqual(namesOf(await find(store, id, { prefix })), expected, JSON.stringify(prefix))
+    }
+  },
+
   'does not record the keys of an append that is stale': async (store) => {
     const id = await create(store)
     const stale = sampleAppend(id, { epoch: 9, keys: kept([keyed('one')]) })
@@ -54,6 +91,18 @@ export const keyClaims: Claims = {
     assert.deepEqual(namesOf(await find(store, id, {})), ['4', '3', '2'])
     await store.append([sampleAppend(id, { after: 3, keys: kept([keyed('5', 50)], 0, 2) })])
     assert.deepEqual(namesOf(await find(store, id, {})), ['5', '4'])
+    await store.append([sampleAppend(id, { after: 4, keys: kept([keyed('6', 60)], 0, 0) })])
+    assert.deepEqual(namesOf(await find(store, id, {})), [])
+  },
+
+  'forgets none where neither age nor number is limited': async (store) => {
+    const id = await create(store)
+    const unlimited = { since: -LIMIT_MAX, max: LIMIT_MAX }
+    await store.append([sampleAppend(id, { keys: { added: [keyed('1')], ...unlimited } })])
+    const keys = { added: [keyed('2')], ...unlimited }
+    await store.append([sampleAppend(id, { after: 2, keys })])
+    const found = await find(store, id, { since: -LIMIT_MAX, limit: LIMIT_MAX })
+    assert.deepEqual(namesOf(found), ['2', '1'])
   },
 
   'gives a request key that comes again its latest turn, and its place among the newest': async (

@@ -1,8 +1,17 @@
 /** What `list` promises: filters, pages, and what sweeps find. */
 import assert from 'node:assert/strict'
+import { LIMIT_MAX } from '../../core/limits.ts'
 import type { Append, ListPage, ListQuery, Store } from '../../core/store.ts'
 import type { Claims } from './conformance.ts'
-import { NODE, OTHER_NODE, create, createClosed, idsOf, sampleAppend } from './samples.ts'
+import {
+  NODE,
+  OTHER_NODE,
+  create,
+  createClosed,
+  eventsFrom,
+  idsOf,
+  sampleAppend,
+} from './samples.ts'
 
 export const listClaims: Claims = {
   'lists sessions newest first, by when they were made': async (store) => {
@@ -159,6 +168,18 @@ export const listClaims: Claims = {
     assert.deepEqual(await find(5_000), [hidden, early])
     await store.erase(early!)
     assert.deepEqual(await find(9_000), [hidden, late])
+  },
+
+  'takes any time that a limit can lead to': async (store) => {
+    const id = await create(store, { expiresAt: Date.now() + LIMIT_MAX })
+    const times = { at: 2_000, expiresAt: Date.now() + LIMIT_MAX }
+    assert.deepEqual(await store.append([sampleAppend(id, times)]), ['appended'])
+    const find = (query: Partial<ListQuery>) => idsOf(store.list({ ...query, limit: LIMIT_MAX }))
+    assert.deepEqual(await find({ expiredAt: Date.now() }), [])
+    assert.deepEqual(await find({ expiredAt: Number.MAX_SAFE_INTEGER }), [id])
+    assert.deepEqual(await find({ closedBefore: Date.now() - LIMIT_MAX }), [])
+    const { events } = await store.read(id, 0, LIMIT_MAX)
+    assert.deepEqual(events, eventsFrom(1, 2))
   },
 
   'pages through what a sweep finds': async (store) => {
