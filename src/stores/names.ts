@@ -30,7 +30,7 @@ export function storedRanges(prefix: string): readonly [string, string | null, s
 
 /** The first text after all those that begin with `prefix`. */
 function nameAfter(prefix: string): string | null {
-  const characters = [...prefix]
+  const characters = Array.from(prefix)
   for (let last = characters.pop(); last !== undefined; last = characters.pop()) {
     const point = last.codePointAt(0) ?? 0
     if (point === LAST_CODE_POINT) continue

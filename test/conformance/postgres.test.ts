@@ -111,36 +111,6 @@ describe('opening', () => {
     })
   })
 
-  test('writes nothing more once a newer Holdfast has changed the schema', async () => {
-    const store = await open()
-    await store.beat('node-a', 60_000)
-    await store.reserve(reservation('session'))
-    await database.query(`INSERT INTO ${schemaOf(url)}.migrations VALUES (99, 'unknown', now())`)
-    const others = [await open({ readOnly: true }).catch((error: unknown) => error)]
-    expect(others).toMatchObject([{ code: 'store_newer' }])
-    const newer = { code: 'store_newer' }
-    await expect(store.append([append('session', 1)])).rejects.toMatchObject(newer)
-    await expect(store.beat('node-a', 60_000)).rejects.toMatchObject(newer)
-    await expect(store.reserve(reservation('other'))).rejects.toMatchObject(newer)
-    await expect(store.claim('session', 'node-a')).rejects.toMatchObject(newer)
-    const rows = await database.query(`SELECT seq FROM ${schemaOf(url)}.sessions`)
-    expect(rows).toMatchObject([{ seq: '1' }])
-  })
-
-  for (const step of ['beat', 'reserve', 'claim'] as const) {
-    test(`notices by ${step} that a newer Holdfast has changed the schema`, async () => {
-      const store = await open()
-      await store.reserve(reservation('session'))
-      await database.query(`INSERT INTO ${schemaOf(url)}.migrations VALUES (99, 'unknown', now())`)
-      const steps = {
-        beat: () => store.beat('node-a', 60_000),
-        reserve: () => store.reserve(reservation('other')),
-        claim: () => store.claim('session', 'node-a'),
-      }
-      await expect(steps[step]()).rejects.toMatchObject({ code: 'store_newer' })
-    })
-  }
-
   test('tells a node whose secret is not that of a living node', async () => {
     const secret = 'a secret of the cluster, long enough'
     const store = await open({ secret, advertise: 'http://one' })

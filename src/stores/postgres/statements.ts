@@ -4,6 +4,9 @@
  * I1 a key is unique among open sessions by an index, on which a second reservation waits for the
  * first. I4, I5 an append is fenced by the row that it changes: PostgreSQL judges epoch and
  * position again once it holds the row's lock, and events are written only for rows that changed.
+ *
+ * Every statement that writes checks the schema's step: by `isCurrent`, or in the function that it
+ * calls. It holds a lock on its table by then, so that no migration comes in between.
  */
 import { createHash } from 'node:crypto'
 import type { Named } from './database.ts'
@@ -36,13 +39,15 @@ function texts(schema: string) {
   const labels = `${schema}.labels`
   const nodes = `${schema}.nodes`
   const keys = `${schema}.request_keys`
+  // Asked once, whether or not there is a row to change; throws if the schema is newer.
+  const isCurrent = `(SELECT ${schema}.check_step(${STEP}))`
   return {
     create: `WITH created AS (
         INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
           created_at, updated_at, pending, flagged, expires_at, due_at)
         SELECT $1::text, $2::text, $3::text, $4::boolean, $5::text, 'open', 1, $6::text, 1,
           $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint
-          WHERE ${schema}.check_step(${STEP})
+          WHERE ${isCurrent}
         ON CONFLICT DO NOTHING RETURNING number
       ), logged AS (
         INSERT INTO ${events} (session, seq, body, checksum)
@@ -56,8 +61,8 @@ function texts(schema: string) {
     byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
       WHERE id = $1 OR (key = $2 AND state = 'open')`,
     claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2, ${STEP})`,
-    release: `UPDATE ${sessions} SET owner = NULL 
-      WHERE id = $1 AND owner_epoch = $2 AND state = 'open'`,
+    release: `UPDATE ${sessions} SET owner = NULL
+      WHERE ${isCurrent} AND id = $1 AND owner_epoch = $2 AND state = 'open'`,
     append: appendText(schema),
     positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
@@ -85,7 +90,7 @@ function texts(schema: string) {
       ORDER BY seq`,
     erase: `WITH erased AS (
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL
-        WHERE id = $1 AND state = 'closed' RETURNING number
+        WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
       ), unlogged AS (
         DELETE FROM ${events} WHERE session = (SELECT number FROM erased)
       ), unkept AS (
@@ -103,10 +108,10 @@ function texts(schema: string) {
       INSERT INTO ${nodes} (name, url, version, secret, lease_ends)
       SELECT $1::text, $2::text, $3::text, $5::text,
         coalesce(clock_timestamp() + $4::float8 * interval '1 millisecond', 'infinity')
-        WHERE ${schema}.check_step(${STEP})
+        WHERE ${isCurrent}
       ON CONFLICT (name) DO UPDATE SET lease_ends = excluded.lease_ends
       RETURNING ${NOW} AS now, (SELECT lapsed FROM before) AS lapsed`,
-    leave: `DELETE FROM ${nodes} WHERE name = $1`,
+    leave: `DELETE FROM ${nodes} WHERE ${isCurrent} AND name = $1`,
     node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_ends > clock_timestamp()`,
     nodes: `SELECT nodes.name, nodes.url, nodes.version, nodes.started_at AS "startedAt",
         extract(epoch FROM nodes.lease_ends - clock_timestamp())::float8 * 1000 AS "leaseMs",
@@ -125,11 +130,12 @@ function texts(schema: string) {
       ORDER BY number DESC LIMIT $3::bigint`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
     // Neither the flag nor the row of a dead node harms; both only cost those who look.
-    unflag: `UPDATE ${sessions} SET flagged = false WHERE number IN (
+    unflag: `UPDATE ${sessions} SET flagged = false WHERE ${isCurrent} AND number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending
         ORDER BY number LIMIT 500 FOR UPDATE SKIP LOCKED
       ) AND NOT pending`,
-    forget: `DELETE FROM ${nodes} WHERE lease_ends < clock_timestamp() - interval '1 hour'`,
+    forget: `DELETE FROM ${nodes}
+      WHERE ${isCurrent} AND lease_ends < clock_timestamp() - interval '1 hour'`,
   }
 }
 
