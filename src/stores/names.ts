@@ -17,9 +17,9 @@ export function nameFrom(stored: string): string {
 const LAST_CODE_POINT = 0x10ffff
 
 /**
- * The stored names of all names that begin with `prefix`, as two ranges in the order of UTF-8: those
- * stored as they are, and those stored as JSON. Each is its first name and the first after it,
- * which is null if there is none.
+ * The stored names of all names that begin with `prefix`, as two ranges in the order of UTF-8:
+ * those stored as they are, and those stored as JSON. Each is its first name and the first after
+ * it, which is null if there is none.
  */
 export function storedRanges(prefix: string): readonly [string, string | null, string, string] {
   const quoted = JSON.stringify(prefix).slice(0, -1)
