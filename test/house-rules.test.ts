@@ -97,6 +97,21 @@ describe('time', () => {
   })
 })
 
+describe('a WebSocket of ours', () => {
+  it('has bounds for control frames', () => {
+    expect(unboundSockets(sources())).toEqual([])
+  })
+
+  it.each([
+    ['new WebSocket(url)', 1],
+    ['new WebSocketServer({ ...SOCKET_OPTIONS })', 1],
+    ['answerPings(new WebSocket(url, SOCKET_OPTIONS))', 0],
+  ])('is reported without them: %s', (use, count) => {
+    const text = `import { WebSocket, WebSocketServer } from 'ws'\n${use}`
+    expect(unboundSockets([{ path: 'src/server/a.ts', text }])).toHaveLength(count)
+  })
+})
+
 describe('limits', () => {
   it.each(LIMIT_TABLES)('of $where are all read, and not past what was set', ({ table, where }) => {
     expect(unreadLimits(Object.keys(table), sourcesBelow(where))).toEqual([])
@@ -290,7 +305,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   testing: ['core', 'stores'],
   config: ['runners', 'core'],
   library: ['core', 'stores', 'runners', 'config', 'wire'],
-  browsers: ['core', 'runners'],
+  browsers: ['core', 'runners', 'wire'],
   doors: ['wire', 'core', 'browsers'],
   server: ['doors', 'wire', 'core', 'browsers'],
   cli: [
@@ -409,6 +424,14 @@ function wallClocks(all: readonly File[]): string[] {
     .flatMap(({ path, text }) =>
       [...text.matchAll(/Date\.now\(\)|new Date\(\)/g)].map(([use]) => `${path}: ${use}`),
     )
+}
+
+function unboundSockets(all: readonly File[]): string[] {
+  return all
+    .filter((file) => isNoTest(file) && imports(file).includes('ws'))
+    .filter(({ text }) => /new WebSocket(Server)?\(/.test(text))
+    .filter(({ text }) => !/\bSOCKET_OPTIONS\b/.test(text) || !/\banswerPings\(/.test(text))
+    .map(({ path }) => `${path}: answers any number of pings`)
 }
 
 /** Those that can be set, and the code that has to follow what was set. */

@@ -1,6 +1,7 @@
 /** A browser that somebody else started, by the address of its WebSocket. */
 import { WebSocket, type RawData } from 'ws'
 import { HoldfastError } from '../core/index.ts'
+import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import type { BrowserLimits } from './limits.ts'
 
@@ -12,13 +13,16 @@ export async function connectEndpoint(
 ): Promise<BrowserConnection> {
   const url = await socketAddress(address, limits)
   const socket = new WebSocket(url, {
-    perMessageDeflate: false,
+    ...SOCKET_OPTIONS,
     maxPayload: limits.messageBytesMax,
     handshakeTimeout: limits.startMs,
   })
+  let reason = 'the browser has closed its connection'
+  answerPings(socket, () => {
+    reason = 'the browser sent too many control frames'
+  })
   await opened(socket, address)
   socket.on('message', (data: RawData) => events.message(data as Buffer))
-  let reason = 'the browser has closed its connection'
   // A message that is too large cannot be skipped here: `ws` ends the connection with it.
   socket.on('error', ({ message }) => {
     reason = `the connection to the browser is broken: ${message}`
