@@ -8,8 +8,14 @@ import type { Session } from './session.ts'
 import { targetInfoOf } from './targets.ts'
 
 export function takeTargetEvent(session: Session, event: BrowserEvent): void {
+  // At once, also if the client is told of it later: the target may be gone by then.
+  if (event.method === 'Target.attachedToTarget') note(session, event.params)
+  tellOfTarget(session, event)
+}
+
+/** Tells the client, or waits for the reply that says what the event means to it. */
+export function tellOfTarget(session: Session, event: BrowserEvent): void {
   const { method, params } = event
-  if (method === 'Target.attachedToTarget') noteWaiting(session, params)
   if (session.attaches.isWaiting) return session.attaches.wait(event)
   switch (method) {
     case 'Target.attachedToTarget':
@@ -27,15 +33,13 @@ export function takeTargetEvent(session: Session, event: BrowserEvent): void {
   }
 }
 
-/** At once, also if the client is told of it later. */
-function noteWaiting(
-  session: Session,
-  { sessionId, targetInfo, waitingForDebugger }: Params,
-): void {
+function note(session: Session, { sessionId, targetInfo, waitingForDebugger }: Params): void {
   const info = targetInfoOf(targetInfo)
-  if (info === null || waitingForDebugger !== true) return
+  if (info === null) return
   const { tenant, host } = session.client
-  if (tenant.owns(info)) host.waiting.hold(session, String(sessionId), info)
+  host.targets.learn(info)
+  const waits = waitingForDebugger === true && tenant.owns(info)
+  if (waits) host.waiting.hold(session, String(sessionId), info)
 }
 
 /** Ends a session that the client may not have. Its target runs before, if it waits for that. */
@@ -55,7 +59,6 @@ function attached(session: Session, event: BrowserEvent): void {
   const upstream = String(params['sessionId'])
   const info = targetInfoOf(params['targetInfo'])
   if (info === null) return
-  client.host.targets.learn(info)
   const isBrowser = info.type === 'browser'
   // Who attaches to all new targets is attached to others' too, and never hears of it.
   const isForeign = !isBrowser && !client.tenant.owns(info)

@@ -3,7 +3,7 @@ import { FAULTS } from './command.ts'
 import type { Reply } from './link.ts'
 import { isInternalUrl, type Request, type Rule } from './request.ts'
 import type { Session } from './session.ts'
-import { takeTargetEvent } from './target-events.ts'
+import { tellOfTarget } from './target-events.ts'
 import { targetInfoOf } from './targets.ts'
 import { RUN } from './waiting-targets.ts'
 
@@ -43,7 +43,7 @@ const attachToTarget: Rule = (request) => {
   request.passThen({ flatten: true }, (reply) => {
     const { attaches, autoAttach } = session
     const waiting = attaches.end(attach, reply.result?.['sessionId'], autoAttach?.isNested)
-    for (const event of waiting) takeTargetEvent(session, event)
+    for (const event of waiting) tellOfTarget(session, event)
     return named(session, reply)
   })
 }
