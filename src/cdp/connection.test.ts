@@ -1,0 +1,94 @@
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { WebSocketServer, type WebSocket } from 'ws'
+import { HELD_VERSION, writeHeldFrame } from '../wire/held.ts'
+import { HeldConnection } from './connection.ts'
+
+const HOUR_MS = 3_600_000
+const GRACE_MS = 60_000
+
+let server: WebSocketServer
+let sockets: WebSocket[]
+let states: string[]
+let connection: HeldConnection
+/** How many of the next ones to come are cut before they are welcome. */
+let refusals: number
+
+/** Connected to a server that welcomes its clients and then says nothing by itself. */
+beforeEach(async () => {
+  sockets = []
+  states = []
+  refusals = 0
+  server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+  await once(server, 'listening')
+  server.on('connection', (socket) => {
+    sockets.push(socket)
+    socket.once('message', () => (refusals-- > 0 ? socket.terminate() : welcome(socket)))
+  })
+})
+afterEach(() => {
+  vi.useRealTimers()
+  connection.close()
+  for (const socket of sockets) socket.terminate()
+  server.close()
+})
+
+function welcome(socket: WebSocket): void {
+  const place = { session: 's', attachment: 'a', token: 't' }
+  const count = { received: 0, graceMs: GRACE_MS, v: HELD_VERSION }
+  socket.send(writeHeldFrame({ type: 'welcome', ...place, ...count }))
+}
+
+async function connect(): Promise<void> {
+  const { port } = server.address() as AddressInfo
+  const onState = (state: string): void => void states.push(state)
+  connection = await HeldConnection.open(`http://127.0.0.1:${port}/cdp/a`, { onState })
+}
+
+describe('the wall clock', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'] })
+  })
+
+  it('may jump while the connection is live: it was not silent for that', async () => {
+    await connect()
+    connection.onMessage = () => void states.push('message')
+    vi.setSystemTime(Date.now() + HOUR_MS)
+    vi.advanceTimersToNextTimer()
+    sockets[0]?.send('{}')
+    await expect.poll(() => states).toHaveLength(3)
+    expect(states).toEqual(['connecting', 'live', 'message'])
+  })
+
+  it('may jump while the connection is lost: the grace time is not over for that', async () => {
+    await connect()
+    refusals = 2
+    sockets[0]?.terminate()
+    await expect.poll(() => states.at(-1)).toBe('lost')
+    vi.setSystemTime(Date.now() + HOUR_MS)
+    await expect.poll(() => states).toEqual(['connecting', 'live', 'lost', 'connecting', 'live'])
+    expect(sockets).toHaveLength(4)
+  })
+})
+
+describe('time that has passed', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['performance', 'setInterval', 'clearInterval'] })
+  })
+
+  it('makes a silent connection a lost one, though the wall clock stands still', async () => {
+    await connect()
+    vi.advanceTimersByTime(GRACE_MS / 2)
+    await expect.poll(() => states).toEqual(['connecting', 'live', 'lost', 'connecting', 'live'])
+  })
+
+  it('ends the grace time, though the wall clock stands still', async () => {
+    await connect()
+    refusals = Infinity
+    sockets[0]?.terminate()
+    await expect.poll(() => sockets.length).toBeGreaterThan(1)
+    vi.advanceTimersByTime(2 * GRACE_MS)
+    await expect.poll(() => states.at(-1)).toBe('over')
+  })
+})
