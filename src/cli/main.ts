@@ -7,6 +7,7 @@ import { close } from './close.ts'
 import { commandHelp, readArguments, suggestion, UsageError, type Command } from './command.ts'
 import { exportLog } from './export.ts'
 import { nodes } from './nodes.ts'
+import { queue } from './queue.ts'
 import { send } from './send.ts'
 import { serve } from './serve.ts'
 import { sessions } from './sessions.ts'
@@ -19,6 +20,7 @@ const COMMANDS: readonly Command[] = [
   send,
   sessions,
   tail,
+  queue,
   close,
   exportLog,
   verify,

@@ -107,7 +107,7 @@ function printBrowserTable(browsers: RunningBrowsers['browsers']): void {
   printTable([head, ...rows])
 }
 
-function printTable(lines: readonly (readonly string[])[]): void {
+export function printTable(lines: readonly (readonly string[])[]): void {
   const widths = lines[0]!.map((_, column) =>
     Math.max(...lines.map((line) => Array.from(line[column]!).length)),
   )

@@ -58,6 +58,11 @@ export class Api {
     return (link as { url: string }).url
   }
 
+  /** Cancels a turn, or a request that waits to become one. */
+  async cancel(id: string, turn: string): Promise<void> {
+    await this.#call('DELETE', `${sessionPath(id)}/turns/${encodeURIComponent(turn)}`)
+  }
+
   async close(id: string): Promise<void> {
     await this.#call('DELETE', sessionPath(id))
   }

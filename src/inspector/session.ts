@@ -13,6 +13,7 @@ import { Holding } from './holding.ts'
 import { Log } from './log.ts'
 import { duration } from './moment.ts'
 import { Questions } from './questions.ts'
+import { Queue } from './queue.ts'
 import { shareDialog } from './share.ts'
 import { Tabs } from './tabs.ts'
 
@@ -39,6 +40,7 @@ export class SessionPage {
   readonly #attachments = new Attachments()
   readonly #badge = new Badge()
   readonly #questions: Questions
+  readonly #queue: Queue
   readonly #composer: Composer
   readonly #tabs: Tabs
   readonly #title = element('h1', {})
@@ -56,6 +58,11 @@ export class SessionPage {
   constructor(options: SessionPageOptions) {
     this.#options = options
     this.#questions = new Questions((ask, answer) => this.#answer(ask, answer))
+    this.#queue = new Queue({
+      read: async () => (await options.api.session(options.id)).queued,
+      cancel: (turn) => options.api.cancel(options.id, turn),
+      fail: (message) => this.#composer.fail(message),
+    })
     this.#composer = new Composer({
       send: (text, busy) => this.#send(text, busy),
       cancel: () => this.#cancel(),
@@ -79,7 +86,7 @@ export class SessionPage {
     say(this.#title, options.id)
     this.#holding = this.#hold()
     this.#showAll()
-    this.#tick = setInterval(() => this.#attachments.tick(), TICK_MS) as unknown as number
+    this.#tick = setInterval(() => this.#onTick(), TICK_MS) as unknown as number
   }
 
   /** Lets go of the session. */
@@ -105,7 +112,8 @@ export class SessionPage {
       this.#facts,
       this.#tabs.element,
     )
-    const foot = element('div', { class: 'foot' }, this.#questions.element, this.#composer.element)
+    const parts = [this.#queue, this.#questions, this.#composer].map((part) => part.element)
+    const foot = element('div', { class: 'foot' }, ...parts)
     return element(
       'section',
       { class: 'session', 'data-id': this.#options.id },
@@ -147,6 +155,12 @@ export class SessionPage {
     this.#log.clear()
     this.#questions.clear()
     this.#attachments.clear()
+    this.#queue.clear()
+  }
+
+  #onTick(): void {
+    this.#attachments.tick()
+    if (this.element.offsetParent !== null && !document.hidden) this.#showQueue()
   }
 
   /** Many events come together: what depends on all of them is drawn once. */
@@ -160,6 +174,7 @@ export class SessionPage {
       this.#tabs.count('attachments', this.#attachments.count)
       this.#tabs.scrollDown()
       this.#showComposer()
+      this.#showQueue()
     }, 0)
   }
 
@@ -188,6 +203,14 @@ export class SessionPage {
   #showComposer(): void {
     const isOpen = this.#holding.state.name !== 'ended' && this.#holding.may('talk')
     this.#composer.show({ isOpen, isRunning: this.#conversation.running !== null })
+  }
+
+  /** A guest by a link has no other way to the server than its socket, which does not tell. */
+  #showQueue(): void {
+    if (this.#options.link !== null) return
+    const isLive = this.#holding.state.name === 'live'
+    const isBusy = isLive && this.#conversation.running !== null
+    this.#queue.show({ isBusy, mayCancel: this.#holding.may('talk') })
   }
 
   #showFacts(info: SessionView): void {

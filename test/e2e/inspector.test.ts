@@ -189,6 +189,32 @@ describe('one session', () => {
     expect(await tab.bubbles()).toHaveLength(2)
   })
 
+  it('shows what waits, and takes a request back before anything of it has run', async () => {
+    halted = gate()
+    const session = await create({ agent: 'halting' })
+    const post = (input: string, headers = {}) =>
+      server.post(`/v1/sessions/${session}/turns`, { input }, headers)
+    const runs = post('runs on')
+    const tab = await open(session)
+    await tab.page.locator('.bubble[data-live]').waitFor()
+    const waits = post('never')
+    const rows = tab.page.locator('.queue li')
+    await rows.filter({ hasText: /^1waiting.* by local/ }).waitFor()
+    await post('later', { prefer: 'respond-async' })
+    await rows.filter({ hasText: /^2queued.* by local/ }).waitFor()
+    await rows.first().getByRole('button', { name: 'Cancel' }).click()
+    const { status, body } = await waits
+    expect([status, body.code]).toEqual([409, 'cancelled'])
+    await rows.filter({ hasText: /^1queued/ }).waitFor()
+    expect(await tab.places()).toEqual([])
+    halted.open()
+    await runs
+    await tab.page.locator('.queue').waitFor({ state: 'hidden' })
+    await tab.done(2)
+    const { events } = (await server.get(`/v1/sessions/${session}/events`)).body
+    expect(JSON.stringify(events)).not.toContain('never')
+  })
+
   it('shows its log, each event whole when it is opened', async () => {
     const tab = await open(await create())
     await tab.say('hello')

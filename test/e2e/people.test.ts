@@ -217,6 +217,42 @@ describe('sessions', () => {
   })
 })
 
+describe('queue', () => {
+  it('lists what runs and waits, and takes a request back before anything of it has run', async () => {
+    const session = await holdfast.resolve({ key: 'a queue', agent: 'played' })
+    const show = (...more: string[]) => run(['queue', 'a queue', ...more, ...at()])
+    const first = session.turn('runs')
+    const strings = await puppet.turn('runs')
+    const second = new CommandLine(['send', 'a queue', 'never', ...at()])
+    await until(async () => (await session.overview()).queue.length === 1)
+    const { id: queued } = await session.submit('later')
+    const table = (await show()).stdout.trimEnd().split('\n')
+    const cells = table.map((line) => line.split(/ {2,}/))
+    const request = cells[2]?.[1] ?? ''
+    expect(cells).toEqual([
+      ['PLACE', 'ID', 'STATE', 'BUSY', 'SINCE', 'BY'],
+      ['-', 't2', 'running', '-', '-', '-'],
+      ['1', expect.stringMatching(/^r_/), 'waiting', 'queue', expect.any(String), 'local'],
+      ['2', queued, 'queued', 'queue', expect.any(String), 'local'],
+    ])
+    expect(await show('--cancel', request)).toEqual({
+      code: 0,
+      stdout: `holdfast: request ${request} is cancelled; nothing of it has run\n`,
+      stderr: '',
+    })
+    expect([await second.exited, second.stderr]).toEqual([
+      1,
+      'holdfast: the request was cancelled while it waited\n',
+    ])
+    const [row] = (await show('--json')).stdout.split('\n')
+    expect(JSON.parse(row!)).toMatchObject({ turn: queued, state: 'queued', position: 1 })
+    expect((await show('--cancel', queued)).stdout).toBe(`holdfast: turn ${queued} is cancelled\n`)
+    strings.end('done')
+    await first
+    for await (const { text } of session.messages()) expect(text).not.toBe('never')
+  })
+})
+
 describe('tail', () => {
   it('follows a session to its end, over a lost connection too', async () => {
     const proxy = new CuttingProxy(server.port)
@@ -353,6 +389,7 @@ it('tells in one line what is wrong with a command line, or with the world', asy
     [['sessions', '--state', 'ajar'], 2, 'open or closed'],
     [['tail', 'k', '--after', 'x'], 2, 'number of an event'],
     [['close'], 2, 'one ID or KEY'],
+    [['queue', 'a', 'b'], 2, 'one ID or KEY'],
     [['export', 'a', 'b'], 2, 'one ID or KEY'],
     [['verify', '--url', 'ftp://x'], 2, 'http:// or https://'],
     [['sesions'], 2, 'do you mean sessions?'],
@@ -369,7 +406,7 @@ it('tells in one line what is wrong with a command line, or with the world', asy
 })
 
 it('tells about every command', async () => {
-  const names = ['send', 'sessions', 'tail', 'close', 'export', 'verify']
+  const names = ['send', 'sessions', 'tail', 'queue', 'close', 'export', 'verify']
   const [overview, ...each] = await Promise.all(
     [['--help'], ...names.map((name) => [name, '--help'])].map((args) => run(args)),
   )
