@@ -109,7 +109,8 @@ export class LiveSession implements LedgerOwner, RunHost {
   }
 
   /** What may end the last attachment closes the session, and keeps what the turn has said. */
-  post(command: Command): Promise<readonly SessionEvent[]> {
+  post(command: Command | (() => Command)): Promise<readonly SessionEvent[]> {
+    if (typeof command === 'function') return this.#ledger.post(command)
     switch (command.type) {
       case 'close':
       case 'leave':

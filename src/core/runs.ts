@@ -28,7 +28,7 @@ export interface RunHost {
   }
   /** The time by the log. */
   now(): number
-  post(command: Command): Promise<unknown>
+  post(command: Command | (() => Command)): Promise<unknown>
   delta(turn: string, text: string): void
   ask(turn: string, question: Question): Promise<AskOutcome>
   finish(command: Command & { type: 'finish' }): void
@@ -51,8 +51,10 @@ export class Run {
   /** Made when the runner first looks at its signal: most never do. */
   #abort: AbortController | null = null
   readonly #limits: Limits
-  /** What was said since the last recorded message. */
+  /** What was said since the last message. */
   #text = ''
+  /** What was said before a message that is not decided yet: a stop may be decided first. */
+  #undecided = ''
   /** How much of that is recorded, and when the rest will be. */
   #recorded = 0
   #cancelCheckpoint: (() => void) | null = null
@@ -98,9 +100,10 @@ export class Run {
     this.#abort?.abort(why ?? this.#overError())
   }
 
-  /** What it has said since its last message; null: nothing. */
+  /** What it has said since the last message that is decided; null: nothing. */
   get said(): string | null {
-    return this.#text === '' ? null : this.#text
+    const text = this.#undecided + this.#text
+    return text === '' ? null : text
   }
 
   get #signal(): AbortSignal {
@@ -162,10 +165,14 @@ export class Run {
 
   async #message({ text, data }: Reply): Promise<void> {
     if (this.#isTooLong({ text, data })) throw this.#tooLong()
+    this.#undecided = this.#text
     this.#text = ''
     this.#recorded = 0
     const reply = data === undefined ? { text } : { text, data }
-    await this.#host.post({ type: 'message', turn: this.turn.id, reply })
+    await this.#host.post(() => {
+      this.#undecided = ''
+      return { type: 'message', turn: this.turn.id, reply }
+    })
   }
 
   /** Beyond the bound they are dropped, and how many is told at the turn's end. */
@@ -229,8 +236,12 @@ export class Run {
 
   #outcome(end: TurnEnd & { readonly reply: Reply | null }, stop: Stop | null): TurnEnd {
     const { reply } = end
-    if (reply !== null && this.#isTooLong(reply)) {
-      return { state: 'failed', error: turnError(this.#tooLong()), reply: null }
+    try {
+      if (reply !== null && this.#isTooLong(reply)) {
+        return { state: 'failed', error: turnError(this.#tooLong()), reply: null }
+      }
+    } catch (error) {
+      return { state: 'failed', error: turnError(error), reply: this.#last() }
     }
     return stop === null ? end : { ...stop, reply }
   }
@@ -304,14 +315,9 @@ function checkReply<Said extends { readonly text: string }>(said: Said): Said {
   throw new TypeError('what an agent says must be a text, or an object with a text')
 }
 
+/** Throws if it cannot be written as JSON. */
 function dataChars(data: unknown): number {
-  if (data === undefined) return 0
-  try {
-    return JSON.stringify(data)?.length ?? 0
-  } catch {
-    // What cannot be written as JSON fails where it is written.
-    return 0
-  }
+  return data === undefined ? 0 : (JSON.stringify(data)?.length ?? 0)
 }
 
 function checkBackend(backend: string): void {
