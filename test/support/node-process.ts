@@ -22,12 +22,15 @@ export class Cluster {
   readonly store: string
   readonly #folder: string
   readonly #leaseMs: number
-  readonly nodes: NodeProcess[] = []
+  nodes: NodeProcess[] = []
 
-  constructor(store: string, { leaseMs }: { readonly leaseMs: number }) {
+  constructor(
+    store: string,
+    { leaseMs, parent = tmpdir() }: { readonly leaseMs: number; readonly parent?: string },
+  ) {
     this.store = store
     this.#leaseMs = leaseMs
-    this.#folder = mkdtempSync(join(tmpdir(), 'holdfast-cluster-'))
+    this.#folder = mkdtempSync(join(parent, 'holdfast-cluster-'))
     const mode = { mode: 0o600 }
     writeFileSync(this.#secretFile, `${randomBytes(32).toString('hex')}\n`, mode)
   }
@@ -53,8 +56,14 @@ export class Cluster {
     return node
   }
 
-  async close(): Promise<void> {
+  /** Nodes may be added afterwards: they have the same store and secret. */
+  async killNodes(): Promise<void> {
     await Promise.all(this.nodes.map((node) => node.kill()))
+    this.nodes = []
+  }
+
+  async close(): Promise<void> {
+    await this.killNodes()
     rmSync(this.#folder, { recursive: true })
   }
 }

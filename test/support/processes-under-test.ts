@@ -23,15 +23,15 @@ const LEASE_MS = 3_000
 const NO_LINGERING = ['--drain-ms', '0']
 
 /** By the folder that outlives the server. */
-const stores = new Map<string, string>()
+const clusters = new Map<string, Cluster>()
 
 export async function startProcess(data: string, start: Start): Promise<ProcessUnderTest> {
   const traffic = trafficUnderTest()
   if (traffic === null) return ServerProcess.start(data, [], start)
-  const store = stores.get(data) ?? storeUnderTest('')
-  stores.set(data, store)
   mkdirSync(data, { recursive: true })
-  const cluster = new Cluster(store, { leaseMs: LEASE_MS })
+  const options = { leaseMs: LEASE_MS, parent: data }
+  const cluster = clusters.get(data) ?? new Cluster(storeUnderTest(''), options)
+  clusters.set(data, cluster)
   const { flags, env } = start
   const both = [1, 2].map(() => cluster.add([...NO_LINGERING, ...flags], [], { cwd: data, env }))
   return new BothNodes(cluster, await Promise.all(both), traffic)
@@ -55,13 +55,13 @@ class BothNodes implements ProcessUnderTest {
 
   async kill(): Promise<void> {
     await this.#count()
-    await this.#cluster.close()
+    await this.#cluster.killNodes()
   }
 
   async stop(): Promise<void> {
     await this.#count()
     await Promise.all(this.#nodes.map((node) => node.stop()))
-    await this.#cluster.close()
+    await this.#cluster.killNodes()
   }
 
   async #count(): Promise<void> {
