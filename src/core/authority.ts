@@ -23,6 +23,7 @@ import {
   LoadFailures,
   loadSession,
   Losses,
+  RefoldedSessions,
   saidBefore,
 } from './loading.ts'
 import { Sweeper } from './recovery.ts'
@@ -102,6 +103,7 @@ export class Authority implements Holder {
   /** Sessions that are being created or loaded, by id: those who ask meanwhile wait for it. */
   readonly #arriving = new Map<string, Promise<LiveSession | null>>()
   readonly #losses = new Losses()
+  readonly refolded = new RefoldedSessions()
   /** Reservations under way, by key. */
   readonly #reserving = new Map<string, Promise<Resolved | null>>()
   readonly #failures: LoadFailures

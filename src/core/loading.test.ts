@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest'
-import { Losses } from './loading.ts'
+import { MemoryStore } from '../stores/memory.ts'
+import { LIMITS } from './limits.ts'
+import { claimed, loadSession, Losses, RefoldedSessions } from './loading.ts'
 
 it('blames the node that held the session last', () => {
   const losses = new Losses()
@@ -10,4 +12,33 @@ it('blames the node that held the session last', () => {
   expect(losses.reasonOf('s', true, true)).toBe('node_lost')
   expect(losses.reasonOf('s', false, true)).toBe('node_lost')
   expect(losses.reasonOf('s', false, false)).toBe('server_crashed')
+})
+
+it('folds a closed session whose snapshot is outdated once, not for every request', async () => {
+  const store = new MemoryStore()
+  const options = { key: null, agent: 'echo', internal: false, labels: {} }
+  const rest = { reconnect: 'reopen', exclusive: false, graceMs: 0, ttlMs: null }
+  const created = { type: 'session.created', seq: 1, at: 1, id: 's', ...options, ...rest }
+  const place = { explicit: true, node: 'a', at: 1, expiresAt: null, body: JSON.stringify(created) }
+  await store.reserve({ id: 's', ...options, ...place })
+  const closed = { type: 'session.closed', seq: 2, at: 2, reason: 'done' }
+  const end = { events: [JSON.stringify(closed)], closed: true, pending: false, expiresAt: null }
+  await store.append([{ session: 's', epoch: 1, after: 1, snapshot: '{}', at: 2, ...end }])
+  let reads = 0
+  const read = store.read.bind(store)
+  store.read = (...place) => ((reads += 1), read(...place))
+  const told: string[] = []
+  const loader = {
+    store,
+    digest: (text: string) => text,
+    limits: LIMITS,
+    diagnose: (code: string) => void told.push(code),
+    refolded: new RefoldedSessions(),
+  }
+  const load = async () => loadSession(loader, claimed('s', await store.claim('s', 'a')))
+  const loads = await Promise.all([load(), load()])
+  for (const { session } of [...loads, await load()]) {
+    expect(session).toMatchObject({ id: 's', seq: 2, closed: { reason: 'done' } })
+  }
+  expect([reads, told]).toEqual([1, ['snapshot_outdated']])
 })

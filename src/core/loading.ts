@@ -19,6 +19,7 @@ export type Loader = {
   readonly digest: Digest
   readonly limits: Limits
   readonly diagnose: Diagnose
+  readonly refolded: RefoldedSessions
 }
 
 /** `snapshotSeq` is 0 if there is no snapshot that can be used. */
@@ -34,9 +35,40 @@ export async function loadSession(
   const problem = read === null || !('session' in read) ? read : misfit(read.session, claim)
   if (read !== null && 'session' in read && problem === null) folding.session = read.session
   const snapshotSeq = folding.session?.seq ?? 0
-  if (problem === null) folding.addAll(tail)
-  else await refold(loader, folding, problem)
+  if (problem !== null) {
+    const fold = async (): Promise<Session> => {
+      await refold(loader, folding, problem)
+      return folding.finish(row)
+    }
+    // An open session gets another snapshot with its next events; a closed one is never written to.
+    const session = claim.epoch === null ? loader.refolded.of(row.id, fold) : fold()
+    return { session: await session, snapshotSeq }
+  }
+  folding.addAll(tail)
   return { session: folding.finish(row), snapshotSeq }
+}
+
+const REFOLDED_MAX = 64
+
+/**
+ * Closed sessions that were folded from their logs, because their snapshots cannot be used. They do
+ * not change any more: each is folded once, and not for every request.
+ */
+export class RefoldedSessions {
+  /** The oldest first. */
+  readonly #sessions = new Map<string, Promise<Session>>()
+
+  of(id: string, fold: () => Promise<Session>): Promise<Session> {
+    const known = this.#sessions.get(id)
+    if (known !== undefined) return known
+    const folding = fold()
+    this.#sessions.set(id, folding)
+    // The caller is told why; the next one tries again.
+    folding.catch(() => this.#sessions.delete(id))
+    const [oldest = id] = this.#sessions.keys()
+    if (this.#sessions.size > REFOLDED_MAX) this.#sessions.delete(oldest)
+    return folding
+  }
 }
 
 /** What the turn that ran had said since its last message, as far as the log has it. */
