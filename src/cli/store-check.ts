@@ -4,53 +4,89 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { crc32 } from 'node:zlib'
-import { FoldedLog, messageOf, readSnapshot } from '../core/index.ts'
+import { FoldedLog, messageOf, readSnapshot, type StoredEvent } from '../core/index.ts'
 import { systemDigest } from '../runners/clock.ts'
 import type { AuditedLog } from '../stores/audited-log.ts'
 import { LogCheck, type Findings, type LoggedEvent } from './log-check.ts'
 
-export function checkStored(log: AuditedLog): Findings {
+/** One event at a time is looked at: a log may be longer than memory. */
+export async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {
   const check = new LogCheck()
-  const { row, events } = log
+  const fold = new FoldCheck(row, snapshot)
   let last: Partial<LoggedEvent> = {}
-  for (const [index, { body, checksum }] of events.entries()) {
+  let seq = 0
+  for await (const { body, checksum } of events) {
+    seq += 1
     if (checksum !== null && crc32(body) !== checksum) {
-      check.problem(`event ${index + 1} was changed: its checksum is wrong`)
+      check.problem(`event ${seq} was changed: its checksum is wrong`)
     }
     const event = parse(body)
-    if (event === null) check.problem(`event ${index + 1} is not JSON`)
+    if (event === null) check.problem(`event ${seq} is not JSON`)
     else check.add((last = event))
+    fold.add({ seq, body })
   }
   if (last.seq !== row.seq) check.problem(`the log ends at ${last.seq}, its row says ${row.seq}`)
   if ((last.type === 'session.closed') !== (row.state === 'closed')) {
     check.problem(`the session is ${row.state}, but its last event is ${last.type}`)
   }
-  checkSnapshot(log, check)
+  for (const problem of fold.finish()) check.problem(problem)
   return check.finish()
 }
 
-/** One of another format is never used, so it may say what it likes. */
-function checkSnapshot({ row, events, snapshot }: AuditedLog, check: LogCheck): void {
-  const folded = new FoldedLog(row.id)
-  const read = snapshot === null ? null : readSnapshot(snapshot.body, systemDigest)
-  if (read !== null && 'kind' in read && read.kind === 'damaged') {
-    check.problem(`the snapshot is damaged: ${read.why}`)
-  }
-  const stored = read !== null && 'session' in read ? read.session : null
-  try {
-    for (const [index, { body }] of events.entries()) {
-      folded.add({ seq: index + 1, body })
-      if (index + 1 !== snapshot?.seq || stored === null) continue
-      const plain: unknown = JSON.parse(JSON.stringify(folded.session))
-      if (isDeepStrictEqual(stored, plain)) continue
-      check.problem(`the snapshot at ${snapshot.seq} is not what the log says`)
+/** Folds a log, and compares the snapshot with what it folds to. */
+class FoldCheck {
+  readonly #row: AuditedLog['row']
+  readonly #snapshot: AuditedLog['snapshot']
+  /** What the snapshot says. One of another format is never used: it may say what it likes. */
+  readonly #stored: object | null
+  readonly #folded: FoldedLog
+  readonly #problems: string[] = []
+  #events = 0
+  /** Events are folded, until one cannot be. */
+  #isFolding = true
+
+  constructor(row: AuditedLog['row'], snapshot: AuditedLog['snapshot']) {
+    this.#row = row
+    this.#snapshot = snapshot
+    this.#folded = new FoldedLog(row.id)
+    const read = snapshot === null ? null : readSnapshot(snapshot.body, systemDigest)
+    if (read !== null && 'kind' in read && read.kind === 'damaged') {
+      this.#problems.push(`the snapshot is damaged: ${read.why}`)
     }
-    folded.finish(row)
-  } catch (error) {
-    check.problem(messageOf(error))
+    this.#stored = read !== null && 'session' in read ? read.session : null
   }
-  if (snapshot !== null && snapshot.seq > events.length) {
-    check.problem(`the snapshot is of event ${snapshot.seq}, the log ends at ${events.length}`)
+
+  add(event: StoredEvent): void {
+    this.#events = event.seq
+    this.#fold(() => {
+      this.#folded.add(event)
+      if (event.seq === this.#snapshot?.seq && this.#stored !== null) this.#compare(this.#stored)
+    })
+  }
+
+  finish(): readonly string[] {
+    this.#fold(() => void this.#folded.finish(this.#row))
+    const seq = this.#snapshot?.seq ?? 0
+    if (seq > this.#events) {
+      this.#problems.push(`the snapshot is of event ${seq}, the log ends at ${this.#events}`)
+    }
+    return this.#problems
+  }
+
+  #fold(step: () => void): void {
+    if (!this.#isFolding) return
+    try {
+      step()
+    } catch (error) {
+      this.#isFolding = false
+      this.#problems.push(messageOf(error))
+    }
+  }
+
+  #compare(stored: object): void {
+    const plain: unknown = JSON.parse(JSON.stringify(this.#folded.session))
+    if (isDeepStrictEqual(stored, plain)) return
+    this.#problems.push(`the snapshot at ${this.#folded.session?.seq} is not what the log says`)
   }
 }
 

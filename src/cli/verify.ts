@@ -97,7 +97,7 @@ async function* verifyStore(values: Values, name?: string): AsyncGenerator<Verdi
     const { id, key } = log.row
     if (name !== undefined && name !== id && name !== key) continue
     found += 1
-    yield { name: id, key, ...checkStored(log) }
+    yield { name: id, key, ...(await checkStored(log)) }
   }
   if (name !== undefined && found === 0) throw new Error(`there is no session ${name} in the store`)
 }

@@ -6,7 +6,7 @@ export type AuditedEvent = { readonly body: string; readonly checksum: number | 
 
 export type AuditedLog = {
   readonly row: SessionRow
-  /** Oldest first. */
-  readonly events: readonly AuditedEvent[]
+  /** Oldest first, to be read once, before the next log is asked for: a log may be long. */
+  readonly events: Iterable<AuditedEvent> | AsyncIterable<AuditedEvent>
   readonly snapshot: StoredEvent | null
 }

@@ -1,5 +1,6 @@
 /** What PostgreSQL's store promises beyond the contract: its schema, and a database that goes away. */
 import { once } from 'node:events'
+import { crc32 } from 'node:zlib'
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { openHoldfast, type Limits } from 'holdfast'
 import { openPostgresStore, type PostgresStore } from 'holdfast/postgres'
@@ -7,6 +8,7 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { LIMITS } from '../../src/core/limits.ts'
 import type { Append, Reservation } from '../../src/core/store.ts'
+import { auditPostgres } from '../../src/stores/postgres/audit.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
@@ -306,6 +308,33 @@ describe('erasing', () => {
     for (const table of ['events', 'snapshots', 'labels']) {
       expect(await database.query(`SELECT * FROM ${schemaOf(url)}.${table}`)).toEqual([])
     }
+  })
+})
+
+describe('a check of all logs', () => {
+  test('reads each in pages and as of one moment, whatever is appended meanwhile', async () => {
+    const store = await open()
+    for (const id of ['long', 'next']) await store.reserve(reservation(id))
+    const bodies = Array.from({ length: 1_200 }, (_, n) =>
+      JSON.stringify({ seq: n + 2, text: 'hi' }),
+    )
+    await store.append([{ ...append('long', 1), events: bodies, snapshot: '{"at":1201}' }])
+    const large = 'x'.repeat(700_000)
+    for (const seq of [1_201, 1_202]) await store.append([append('long', seq, large)])
+    const found: unknown[] = []
+    for await (const { row, events, snapshot } of auditPostgres({ url })) {
+      let seq = 0
+      for await (const { body, checksum } of events) {
+        seq += 1
+        expect([JSON.parse(body).seq, checksum]).toEqual([seq, crc32(body)])
+        if (row.id === 'long' && seq === 1) await store.append([append('long', 1_203)])
+      }
+      found.push([row.id, row.seq, seq, snapshot?.seq ?? null])
+    }
+    expect(found).toEqual([
+      ['long', 1_203, 1_203, 1_201],
+      ['next', 1, 1, null],
+    ])
   })
 })
 

@@ -1,17 +1,17 @@
 /**
- * Reads all logs of a schema for a check. Each session is read by one statement, which sees one
- * moment; nodes may run. Never writes.
+ * Reads all logs of a schema for a check. Each session is read as of one moment, in pages; nodes
+ * may run. Never writes.
  */
 import type { AuditedEvent, AuditedLog } from '../audited-log.ts'
-import { Database, type PostgresStoreOptions } from './database.ts'
+import { Database, type PostgresStoreOptions, type Session } from './database.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 import { checkCurrent } from './schema.ts'
+import { pageText } from './statements.ts'
 
 const PAGE = 500
 
 type Found = {
   readonly row: StoredRow
-  readonly events: readonly AuditedEvent[] | null
   readonly snapshot: { readonly seq: number; readonly body: string } | null
 }
 
@@ -20,10 +20,7 @@ export async function* auditPostgres(options: PostgresStoreOptions): AsyncGenera
   try {
     await checkCurrent(database)
     for await (const number of numbers(database)) {
-      const [found] = await database.query<Found>(logSql(database.schema), [number])
-      if (found === undefined) continue
-      const { row, events, snapshot } = found
-      yield { row: sessionRow(row), events: events ?? [], snapshot }
+      yield* database.atOneMoment((session) => readLog(session, database.schema, number))
     }
   } finally {
     await database.close()
@@ -43,10 +40,35 @@ async function* numbers(database: Database): AsyncGenerator<number> {
   }
 }
 
+async function* readLog(
+  session: Session,
+  schema: string,
+  number: number,
+): AsyncGenerator<AuditedLog> {
+  const [found] = await session.query<Found>(logSql(schema), [number])
+  if (found === undefined) return
+  const { row, snapshot } = found
+  yield { row: sessionRow(row), events: readEvents(session, schema, number), snapshot }
+}
+
+async function* readEvents(
+  session: Session,
+  schema: string,
+  number: number,
+): AsyncGenerator<AuditedEvent> {
+  const sql = pageText(schema, 'checksum', '$1')
+  let after = 0
+  for (;;) {
+    const page = await session.query<AuditedEvent & { seq: number }>(sql, [number, after, PAGE])
+    yield* page
+    const last = page.at(-1)
+    if (last === undefined) return
+    after = last.seq
+  }
+}
+
 function logSql(schema: string): string {
   return `SELECT row_to_json(found) AS row,
-      (SELECT json_agg(json_build_object('body', body, 'checksum', checksum) ORDER BY seq)
-        FROM ${schema}.events WHERE session = found.number) AS events,
       (SELECT json_build_object('seq', seq, 'body', body)
         FROM ${schema}.snapshots WHERE session = found.number) AS snapshot
     FROM (SELECT ${ROW_COLUMNS} FROM ${schema}.sessions

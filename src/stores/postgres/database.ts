@@ -216,6 +216,29 @@ export class Database implements Session {
     }
   }
 
+  /** What `read` yields, all of it of one moment of the database. */
+  async *atOneMoment<Item>(
+    read: (session: Session) => AsyncIterable<Item>,
+  ): AsyncGenerator<Item, void> {
+    this.#assertOpen()
+    const client = await this.#pool.connect().catch((thrown: unknown) => {
+      throw storeError(thrown)
+    })
+    client.on('error', ignore)
+    let isBroken = true
+    try {
+      await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+      yield* read(sessionOf(client, LIMITS.answerMs))
+      await client.query('COMMIT')
+      isBroken = false
+    } catch (thrown) {
+      throw storeError(thrown)
+    } finally {
+      client.off('error', ignore)
+      client.release(isBroken)
+    }
+  }
+
   /**
    * Does `work` again as long as it fails for want of the database, and not too long.
    * `isAgain`: an earlier try failed, and nobody knows whether it was carried out.

@@ -79,14 +79,8 @@ function texts(schema: string) {
     read: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1)
       SELECT 0::bigint AS seq, row_to_json(found)::text AS body FROM found
       UNION ALL SELECT seq, body FROM (
-        SELECT seq, body,
-          sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS before
-        FROM (
-          SELECT seq, body FROM ${events}
-            WHERE session = (SELECT number FROM found) AND seq > $2::bigint
-            ORDER BY seq LIMIT $3::bigint
-        ) AS following
-      ) AS page WHERE before < ${PAGE_BYTES}
+        ${pageText(schema, 'NULL', '(SELECT number FROM found)')}
+      ) AS page
       ORDER BY seq`,
     erase: `WITH erased AS (
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL
@@ -137,6 +131,19 @@ function texts(schema: string) {
     forget: `DELETE FROM ${nodes}
       WHERE ${isCurrent} AND lease_ends < clock_timestamp() - interval '1 hour'`,
   }
+}
+
+/** A page of a session's events after $2, at most $3 of them: each with another column of it. */
+export function pageText(schema: string, column: string, session: string): string {
+  return `SELECT seq, body, ${column} FROM (
+      SELECT seq, body, ${column},
+        sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS before
+      FROM (
+        SELECT * FROM ${schema}.events
+          WHERE session = ${session} AND seq > $2::bigint
+          ORDER BY seq LIMIT $3::bigint
+      ) AS following
+    ) AS page WHERE before < ${PAGE_BYTES} ORDER BY seq`
 }
 
 /**

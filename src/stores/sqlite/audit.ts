@@ -36,7 +36,7 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
     for (const stored of database.prepare(SESSIONS).all() as unknown as readonly StoredRow[]) {
       yield {
         row: sessionRow(stored),
-        events: events.all(stored.last_event, stored.number) as readonly AuditedEvent[],
+        events: events.iterate(stored.last_event, stored.number) as Iterable<AuditedEvent>,
         snapshot: (snapshots.get(stored.number) as StoredEvent | undefined) ?? null,
       }
     }
