@@ -41,6 +41,21 @@ describe('a client is told', () => {
     expect(held.socket.frames.at(-1)).toMatchObject({ type: 'end', code: 'session_closed' })
   })
 
+  it('that its page was closed, if it is connected to a page, and others are told nothing', async () => {
+    const server = await start()
+    const owner = await RawCdp.open(`${server.socketUrl}?key=paged`)
+    const { targetId } = await owner.send('Target.createTarget', { url: 'about:blank' })
+    const page = await RawCdp.open(`${server.socketUrl}/devtools/page/${targetId}?key=paged`)
+    const held = await RawHeld.open(`${server.socketUrl}/held/page/${targetId}?key=paged`)
+    await owner.send('Target.closeTarget', { targetId })
+    expect(await Promise.all([page.closed, held.socket.closed])).toEqual([4404, 4404])
+    expect(held.socket.frames.at(-1)).toMatchObject({ type: 'end', code: 'target_unknown' })
+    const detached = { method: 'Inspector.detached', params: { reason: 'target_closed' } }
+    for (const each of [page, held.socket]) expect(each.messages.at(-1)).toEqual(detached)
+    expect((await owner.send('Browser.getVersion')).product).toMatch(/Chrome/)
+    owner.close()
+  })
+
   it('that it missed too much while it was away, when it comes back', async () => {
     const server = await start({ cdpLimits: { heldBytesMax: 100_000 } })
     const other = await RawCdp.open(`${server.socketUrl}?key=slow`)

@@ -148,6 +148,19 @@ describe('chrome-remote-interface', () => {
     await CDP.Close({ port, id: target.id })
   })
 
+  it('is disconnected when its page is closed, and what it waits for fails', async () => {
+    const target = await CDP.New({ port, url: 'about:blank' })
+    const client = await CDP({ port, target })
+    const reasons: string[] = []
+    client.on('Inspector.detached', ({ reason }) => reasons.push(reason))
+    const gone = new Promise((resolve) => client.on('disconnect', resolve))
+    const forever = { expression: 'new Promise(() => {})', awaitPromise: true }
+    const failed = client.send('Runtime.evaluate', forever).catch((error: Error) => error.message)
+    await CDP.Close({ port, id: target.id })
+    await gone
+    expect([await failed, reasons.at(-1)]).toEqual(['WebSocket connection closed', 'target_closed'])
+  })
+
   it('has contexts with cookies and pages of their own', async () => {
     const { webSocketDebuggerUrl } = await CDP.Version({ port })
     const client = await CDP({ port, target: webSocketDebuggerUrl })

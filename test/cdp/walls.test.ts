@@ -15,6 +15,7 @@ let site: Server
 let siteUrl: string
 let folder: string
 const pages: Record<string, string> = {}
+const NESTED_BYTES_MAX = 1_000_000
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'holdfast-walls-'))
@@ -28,7 +29,7 @@ beforeAll(async () => {
   })
   await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve))
   siteUrl = `http://127.0.0.1:${(site.address() as AddressInfo).port}`
-  server = await serveCdp()
+  server = await serveCdp({ cdpLimits: { nestedBytesMax: NESTED_BYTES_MAX } })
 })
 afterAll(async () => {
   await server.close()
@@ -77,7 +78,7 @@ it('a reply too large to travel inside another message ends its session alone', 
   const [client, other] = [await RawCdp.open(server.socketUrl), await RawCdp.open(server.socketUrl)]
   const { targetId } = await pageOf(client)
   const { sessionId } = await client.send('Target.attachToTarget', { targetId })
-  const expression = `'\\\\'.repeat(140e6)`
+  const expression = `'x'.repeat(${NESTED_BYTES_MAX})`
   const command = { id: 1, method: 'Runtime.evaluate', params: { expression, returnByValue: true } }
   await client.send('Target.sendMessageToTarget', { sessionId, message: JSON.stringify(command) })
   await client.until(
@@ -87,7 +88,7 @@ it('a reply too large to travel inside another message ends its session alone', 
   expect((await other.send('Browser.getVersion')).product).toMatch(/Chrome/)
   client.close()
   other.close()
-}, 240_000)
+})
 
 it('downloads are told to those whose they are', async () => {
   const [client, other] = [await RawCdp.open(server.socketUrl), await RawCdp.open(server.socketUrl)]

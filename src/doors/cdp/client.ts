@@ -35,6 +35,8 @@ export type ClientOptions = {
   readonly onBrowserClose: () => void
   /** It was to be told what cannot be told: it is over. */
   readonly onLoss: () => void
+  /** The page that it is connected to is closed: it is over. */
+  readonly onTargetClosed: () => void
   readonly recording: Recording | null
 }
 
@@ -43,6 +45,7 @@ export class Client {
   readonly root: Session
   readonly onBrowserClose: () => void
   readonly onLoss: () => void
+  readonly onTargetClosed: () => void
   /** It wants no certificate of its pages checked. */
   ignoresCertificateErrors = false
   /** Commands that wait for their reply. */
@@ -56,6 +59,7 @@ export class Client {
   constructor({ tenant, upstream, target, outlet, recording, ...told }: ClientOptions) {
     this.#recording = recording
     this.onLoss = told.onLoss
+    this.onTargetClosed = told.onTargetClosed
     this.tenant = tenant
     this.#outlet = outlet
     this.share = new Share((isWaiting) => outlet.setPaused(isWaiting))

@@ -312,7 +312,9 @@ export class CdpDoor {
           .catch(() => undefined)
       }
       const onLoss = (): void => seat.giveUp(new HoldfastError('message_too_large', LOSS))
-      const told = { outlet: carrier, recording, onBrowserClose, onLoss }
+      const onTargetClosed = (): void =>
+        seat.giveUp(new HoldfastError('target_unknown', 'the page is closed'))
+      const told = { outlet: carrier, recording, onBrowserClose, onLoss, onTargetClosed }
       seat.client = new Client({ tenant, upstream, target, ...told })
       vacant?.give(seat)
       if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)

@@ -46,7 +46,10 @@ export class Host {
       this.waiting.created(info)
     }
     this.targets.onDestroyed = (target) => this.waiting.destroyed(target)
-    this.targets.onDetached = (session) => this.waiting.detached(session)
+    this.targets.onDetached = (session) => {
+      this.waiting.detached(session)
+      this.link.correspondent(session)?.detached()
+    }
   }
 
   /** Clients that it has, or is about to have. */

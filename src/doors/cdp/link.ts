@@ -37,6 +37,8 @@ export interface Correspondent {
   targetEvent(event: BrowserEvent): void
   /** An event of it is lost. */
   lose(): void
+  /** The browser has ended the session, which the door itself had attached. */
+  detached(): void
   /** The command that went up under this id has its reply. */
   settled(id: number): void
 }

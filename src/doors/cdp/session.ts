@@ -106,6 +106,12 @@ export class Session implements Correspondent {
     this.end()
   }
 
+  /** The page that a whole connection is for is closed: as Chrome does, the connection ends. */
+  detached(): void {
+    this.emit('Inspector.detached', { reason: 'target_closed' })
+    this.client.onTargetClosed()
+  }
+
   emit(method: string, params: object): void {
     this.pass(textOf({ method, params }, this.id))
   }

@@ -27,7 +27,8 @@ function connected() {
     told.push(method ?? `reply ${id}`)
   }
   const outlet = { mayReturn: false, isAway: false, deliver, setPaused: () => undefined }
-  const gone = { onBrowserClose: () => undefined, onLoss: () => undefined }
+  const ignore = (): void => undefined
+  const gone = { onBrowserClose: ignore, onLoss: ignore, onTargetClosed: ignore }
   const place = { tenant, upstream: 'up', target: null, recording: null }
   const client = new Client({ ...place, ...gone, outlet })
   return {

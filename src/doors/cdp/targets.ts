@@ -92,6 +92,10 @@ export class Targets implements Correspondent {
     // What it learns of a target later is all that counts.
   }
 
+  detached(): void {
+    // The connection itself is no session.
+  }
+
   settled(): void {
     // The door's own commands are not counted.
   }
