@@ -221,12 +221,12 @@ export class Database implements Session {
     read: (session: Session) => AsyncIterable<Item>,
   ): AsyncGenerator<Item, void> {
     this.#assertOpen()
-    const client = await this.#pool.connect().catch((thrown: unknown) => {
-      throw storeError(thrown)
-    })
-    client.on('error', ignore)
+    let client: PoolClient | undefined
     let isBroken = true
     try {
+      client = await this.#pool.connect()
+      // Of a connection that breaks, the next query tells too.
+      client.on('error', ignore)
       await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
       yield* read(sessionOf(client, LIMITS.answerMs))
       await client.query('COMMIT')
@@ -234,8 +234,8 @@ export class Database implements Session {
     } catch (thrown) {
       throw storeError(thrown)
     } finally {
-      client.off('error', ignore)
-      client.release(isBroken)
+      client?.off('error', ignore)
+      client?.release(isBroken)
     }
   }
 
