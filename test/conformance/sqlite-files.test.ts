@@ -10,6 +10,7 @@ import {
   mkdtemp,
   readdir,
   readFile,
+  readlink,
   rename,
   rm,
   symlink,
@@ -24,6 +25,8 @@ import { startServer } from 'holdfast/server'
 import { backupSqlite, openSqliteStore } from 'holdfast/sqlite'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
+import { openFile } from '../../src/stores/sqlite/database.ts'
+import { checkMarker } from '../../src/stores/sqlite/marker.ts'
 import { GUARDED, guarded } from '../support/guarded.ts'
 
 const PACKAGE = new URL('../..', import.meta.url)
@@ -416,9 +419,9 @@ describe('the lock file', () => {
     await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: 'store_unavailable' })
   })
 
-  test.runIf(isRoot && process.platform === 'linux')(
-    'that another user holds a read lock on does not keep its owner away',
-    async () => {
+  describe.runIf(isRoot && process.platform === 'linux')('with a read lock of another user', () => {
+    let other: ChildProcess
+    beforeEach(async () => {
       await chmod(folder, 0o755)
       await writeFile(`${file}.lock`, '')
       await chmod(`${file}.lock`, 0o644)
@@ -427,10 +430,15 @@ handle = open(sys.argv[1])
 fcntl.lockf(handle, fcntl.LOCK_SH)
 print("locked", flush=True)
 time.sleep(1000)`
-      const other = guarded(
+      const child = guarded(
         spawn('python3', ['-c', script, `${file}.lock`], { uid: 65_534, ...GUARDED }),
       )
-      await once(other.stdout, 'data')
+      other = child
+      await once(child.stdout, 'data')
+    })
+    afterEach(() => killed(other))
+
+    test('does not keep its owner away, and is open to that user no more', async () => {
       const store = await open()
       await write(store, 'a')
       await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: 'store_locked' })
@@ -440,7 +448,69 @@ time.sleep(1000)`
           stdio: 'pipe',
         })
       expect(cannotOpen).toThrow('Permission')
-      await killed(other)
+    })
+
+    test('is replaced although a start was killed while it did so', async () => {
+      await chmod(`${file}.lock`, 0o600)
+      await writeFile(`${file}.lock.new`, '', { mode: 0o644 })
+      await write(await open(), 'a')
+      expect([existsSync(`${file}.lock.new`), modeOf(`${file}.lock`)]).toEqual([false, 0o600])
+    })
+
+    test('is not replaced while another process does so', async () => {
+      await writeFile(`${file}.lock.new`, '')
+      const replacing = new DatabaseSync(`${file}.lock.new`)
+      replacing.exec('BEGIN EXCLUSIVE')
+      await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: 'store_locked' })
+      replacing.close()
+      await write(await open(), 'a')
+    })
+  })
+})
+
+describe('beside a running store', () => {
+  test('a check or a copy does not take an erasure for a loss', async () => {
+    const store = await open()
+    await write(store, 'a')
+    await write(store, 'b')
+    const end = { events: ['{"seq":2}'], at: 2, closed: true, pending: false, expiresAt: null }
+    await store.append([{ session: 'b', epoch: 1, after: 1, snapshot: null, ...end }])
+    const before = await readFile(`${file}.open`, 'utf8')
+    await store.erase('b')
+    const after = await readFile(`${file}.open`, 'utf8')
+    // The marker was read before the erasure, the file after it: as a reader that is slow.
+    let reads = 0
+    const slow = (): string => ((reads += 1) === 1 ? before : after)
+    expect(() => checkMarker(file, slow)).not.toThrow()
+    expect(() => checkMarker(file, () => before)).toThrow('lacks the last 2 events')
+    expect(reads).toBe(3)
+  })
+})
+
+describe('a start that fails', () => {
+  test.runIf(isRoot && process.platform === 'linux')(
+    'at its marker leaves no descriptor and no lock behind',
+    async () => {
+      const disk = join(folder, 'disk')
+      await mkdir(disk)
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'tmpfs', disk])
+      try {
+        const marker = join(disk, 'marker')
+        await writeFile(marker, '')
+        await writeFile(join(disk, 'ballast'), Buffer.alloc(4_096))
+        await symlink(marker, `${file}.open`)
+        expect(() => openFile({ file })).toThrow('ENOSPC')
+        const descriptors = await readdir('/proc/self/fd')
+        const paths = await Promise.all(
+          descriptors.map((one) => readlink(`/proc/self/fd/${one}`).catch(() => '')),
+        )
+        // SQLite closes the database itself when its last statement is collected.
+        expect(paths.filter((path) => path === marker || path.endsWith('.lock'))).toEqual([])
+        await unlink(`${file}.open`)
+        await write(await open(), 'a')
+      } finally {
+        execFileSync('umount', [disk])
+      }
     },
   )
 })

@@ -72,8 +72,7 @@ export function openFile(
     checkMarker(file)
     const database = openDatabase(file, pagesMax, onMigration)
     try {
-      const marker = new OpenMarker(file, database)
-      const paths = new OpenPaths(['', '-wal', '.lock', '.open'].map((suffix) => file + suffix))
+      const { marker, paths } = markOpen(file, database)
       const close = (isSound: boolean): void => closeAll({ database, marker, lock }, isSound)
       return { database, paths, marker, checkRoom: () => checkRoom(file), close }
     } catch (thrown) {
@@ -83,6 +82,20 @@ export function openFile(
   } catch (thrown) {
     lock.close()
     throw storeError(thrown, file)
+  }
+}
+
+function markOpen(
+  file: string,
+  database: DatabaseSyncInstance,
+): Pick<OpenFile, 'marker' | 'paths'> {
+  const marker = new OpenMarker(file, database)
+  try {
+    const paths = new OpenPaths(['', '-wal', '.lock', '.open'].map((suffix) => file + suffix))
+    return { marker, paths }
+  } catch (thrown) {
+    marker.close(false)
+    throw thrown
   }
 }
 

@@ -6,7 +6,16 @@
  * keeps the exclusive one away. Nothing here opens a lock file that exists but SQLite: a process
  * loses its POSIX locks on a file when it closes any descriptor of it.
  */
-import { chmodSync, closeSync, lstatSync, openSync, readFileSync, renameSync } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+} from 'node:fs'
 import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
 import { HoldfastError } from '../../core/errors.ts'
 import { storeError } from './failures.ts'
@@ -17,16 +26,35 @@ const OTHERS = 0o077
 /** Takes the lock, or throws `store_locked`. */
 export function takeLock(file: string): DatabaseSyncInstance {
   const path = `${file}.lock`
-  const wasPrivate = makePrivate(path)
-  const lock = tryLock(path, file)
-  if (lock !== null) return lock
-  if (wasPrivate || !isOnlyReadLocked(path)) throw inUse(file)
-  // Another user had opened it while an earlier version left it readable: theirs is put aside.
-  create(`${path}.new`)
-  renameSync(`${path}.new`, path)
-  const again = tryLock(path, file)
-  if (again === null) throw inUse(file)
-  return again
+  makePrivate(path)
+  const lock = tryLock(path, file) ?? replaceLock(path, file)
+  if (lock === null) throw inUse(file)
+  return lock
+}
+
+/**
+ * Puts another lock file in the place of one that another user had opened while an earlier version
+ * left it readable, and holds a read lock on. Only the process that has `.lock.new` locked may
+ * rename it, and its lock goes with the file. Null: a Holdfast has the lock, or is about to.
+ */
+function replaceLock(path: string, file: string): DatabaseSyncInstance | null {
+  if (!isForeign(path)) return null
+  const next = `${path}.new`
+  // One may be left over from a process that was killed.
+  makePrivate(next)
+  const inode = inodeOf(next)
+  const lock = tryLock(next, file)
+  if (lock === null) return null
+  // Meanwhile another process may have renamed this one, or taken the first after all.
+  const isOurs = inode !== null && inodeOf(next) === inode
+  const first = isOurs ? tryLock(path, file) : null
+  if (isOurs && first === null && isForeign(path)) {
+    renameSync(next, path)
+    return lock
+  }
+  if (isOurs) unlinkSync(next)
+  lock.close()
+  return first
 }
 
 function inUse(file: string): HoldfastError {
@@ -48,36 +76,44 @@ function tryLock(path: string, file: string): DatabaseSyncInstance | null {
   }
 }
 
-/** Whether nobody else could open it before. */
-function makePrivate(path: string): boolean {
+/** Makes it if it is not there, for its owner alone. */
+function makePrivate(path: string): void {
   try {
     const found = lstatSync(path, { throwIfNoEntry: false })
-    if (found === undefined) return create(path)
+    if (found === undefined) return closeSync(openSync(path, 'wx', PRIVATE))
     if (!found.isFile()) throw new Error('it is not a file')
-    if ((found.mode & OTHERS) === 0) return true
-    chmodSync(path, PRIVATE)
-    return process.platform === 'win32'
+    if ((found.mode & OTHERS) !== 0) chmodSync(path, PRIVATE)
   } catch (thrown) {
     const { code, message } = thrown as NodeJS.ErrnoException
+    // Another process has made it in this moment.
+    if (code === 'EEXIST') return
     const reason = code === 'EPERM' ? 'it belongs to another user' : message
     throw new HoldfastError('store_unavailable', `cannot use ${path}: ${reason}`)
   }
 }
 
-function create(path: string): true {
-  closeSync(openSync(path, 'wx', PRIVATE))
-  return true
+function inodeOf(path: string): number | null {
+  return lstatSync(path, { throwIfNoEntry: false })?.ino ?? null
 }
 
-/** Whether the system lists locks on it, and none that a Holdfast would hold. Only Linux tells. */
-function isOnlyReadLocked(path: string): boolean {
+/**
+ * Whether the system lists locks on it, and all of them are read locks of other users: a Holdfast
+ * has a write lock, or is this user's. Only Linux tells.
+ */
+function isForeign(path: string): boolean {
   try {
-    const { ino } = lstatSync(path)
     const lines = readFileSync('/proc/locks', 'utf8').split('\n')
-    const own = lines.filter((line) => line.includes(`:${ino} `))
-    return own.length > 0 && own.every((line) => / READ /.test(line))
+    const own = lines.filter((line) => line.includes(`:${inodeOf(path)} `))
+    return own.length > 0 && own.every(isReadLockOfAnother)
   } catch {
-    // Not told here: the lock counts.
+    // Not told here, or the process is gone by now: the lock counts.
     return false
   }
+}
+
+function isReadLockOfAnother(line: string): boolean {
+  const [, pid] = / READ +(\d+) /.exec(line) ?? []
+  if (pid === undefined) return false
+  const { uid } = statSync(`/proc/${pid}`)
+  return uid !== process.getuid?.() && uid !== 0
 }

@@ -53,8 +53,13 @@ export class OpenMarker {
     this.#inodes = { database: inodeOf(file), wal: inodeOf(`${file}-wal`) }
     this.#lastEvent = database.prepare(LAST_EVENT)
     this.#descriptor = openSync(this.#path, 'w', 0o600)
-    this.note()
-    fsyncSync(this.#descriptor)
+    try {
+      this.note()
+      fsyncSync(this.#descriptor)
+    } catch (thrown) {
+      this.close(false)
+      throw thrown
+    }
   }
 
   /** What was committed is acknowledged next. */
@@ -88,31 +93,42 @@ function inodeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.ino ?? 0
 }
 
+/** How often a marker is read again that changes while the file is looked at. */
+const LOOKS = 10
+
 /**
  * Throws `store_corrupt` if the process before left the file open and it is not what that process
- * had. Changes nothing, so that what is missing can still be put back.
+ * had. Changes nothing, so that what is missing can still be put back. If the marker changes while
+ * the file is looked at, a process has the file open: that one watches its files itself.
  */
-export function checkMarker(file: string): void {
-  const mark = readMark(file)
-  if (mark === null) return
+export function checkMarker(file: string, read = readMarker): void {
+  for (let look = 0; look < LOOKS; look += 1) {
+    const text = read(file)
+    const mark = markOf(text)
+    const problem = mark === null ? null : problemWith(file, mark)
+    if (problem === null) return
+    // Of an erasure the marker tells before the file does.
+    if (read(file) === text) throw notOurs(file, problem)
+  }
+}
+
+/** What is wrong with the file if that is its mark. */
+function problemWith(file: string, mark: Mark): string | null {
   const isThere = existsSync(file)
-  if (!isThere && mark.events > 0) throw notOurs(file, 'is gone')
-  if (!isThere) return
+  if (!isThere) return mark.events > 0 ? 'is gone' : null
   const isReplaced = inodeOf(file) !== mark.database
   if (isReplaced && mark.wal !== 0 && inodeOf(`${file}-wal`) === mark.wal) {
-    throw notOurs(file, 'was replaced, and its -wal is that of the file before')
+    return 'was replaced, and its -wal is that of the file before'
   }
   // A reader makes an empty one.
   const wal = inodeOf(`${file}-wal`) === mark.wal ? '' : ' (its -wal is gone)'
   const found = eventsIn(file, mark.events)
-  if (found === null) return
+  if (found === null) return null
   const missing = mark.events - found.last
-  if (missing > 0) {
-    throw notOurs(file, `lacks the last ${missing} events that were acknowledged${wal}`)
-  }
+  if (missing > 0) return `lacks the last ${missing} events that were acknowledged${wal}`
   const isOther = found.event !== undefined && found.event.checksum !== mark.checksum
-  if (!isOther || typeof mark.checksum !== 'number') return
-  throw notOurs(file, `has another event in place of the last that was acknowledged${wal}`)
+  if (!isOther || typeof mark.checksum !== 'number') return null
+  return `has another event in place of the last that was acknowledged${wal}`
 }
 
 function notOurs(file: string, what: string): HoldfastError {
@@ -123,13 +139,23 @@ function notOurs(file: string, what: string): HoldfastError {
   )
 }
 
-/** Null: there is none, or it is not known what it says. */
-function readMark(file: string): Mark | null {
+/** Empty: there is none, because the file before was closed. */
+function readMarker(file: string): string {
   try {
-    const mark = JSON.parse(readFileSync(markerOf(file), 'utf8')) as Mark & { v: number }
+    return readFileSync(markerOf(file), 'utf8')
+  } catch {
+    // A marker that cannot be read cannot be written either: opening the file tells.
+    return ''
+  }
+}
+
+/** Null: there is none, or it is not known what it says. */
+function markOf(text: string): Mark | null {
+  try {
+    const mark = JSON.parse(text) as Mark & { v: number }
     return mark.v === VERSION ? mark : null
   } catch {
-    // The file before was closed, or the marker was cut off with the machine.
+    // The marker was cut off with the machine.
     return null
   }
 }

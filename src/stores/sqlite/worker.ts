@@ -3,7 +3,7 @@
  * group is as large as the load makes it, without a timer.
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
-import { openFile } from './database.ts'
+import { openFile, type OpenFile } from './database.ts'
 import { storeError } from './failures.ts'
 import type { Answers, Notice, Operation, WriterOptions } from './operations.ts'
 import type { Migration } from './schema.ts'
@@ -18,7 +18,7 @@ const port = parentPort as MessagePort
 function start(): Writer | null {
   try {
     const notice = (migration: Migration): void => port.postMessage({ migration } satisfies Notice)
-    const writer = new Writer(openFile(options, notice))
+    const writer = writerOf(openFile(options, notice))
     port.postMessage({ values: [null], failures: [] } satisfies Answers)
     return writer
   } catch (thrown) {
@@ -27,6 +27,15 @@ function start(): Writer | null {
     port.postMessage(answers)
     port.close()
     return null
+  }
+}
+
+function writerOf(open: OpenFile): Writer {
+  try {
+    return new Writer(open)
+  } catch (thrown) {
+    open.close(false)
+    throw thrown
   }
 }
 
