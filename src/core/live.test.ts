@@ -1,14 +1,20 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import { Holdfast } from './holdfast.ts'
 import type { Runner } from './runner.ts'
 import type { KeyQuery } from './store.ts'
 
-/** A Holdfast whose store looks for keys only when it is let, and which keeps no idle session. */
 async function opened(runner: Runner) {
+  const made = make(runner)
+  await made.hold.authority.start()
+  return made
+}
+
+/** A Holdfast whose store looks for keys only when it is let, and which keeps no idle session. */
+function make(runner: Runner, store = new MemoryStore()) {
   let time = 1_000
   let ids = 0
-  const store = new MemoryStore()
   const findKeys = store.findKeys.bind(store)
   let answer = (): void => undefined
   const look = new Promise<void>((resolve) => (answer = resolve))
@@ -32,12 +38,11 @@ async function opened(runner: Runner) {
     node: 'a',
     limits: { idleSessionsMax: 0 },
   })
-  await hold.authority.start()
   const trimLater = (): void => {
     time += 1_000
     hold.authority.trim()
   }
-  return { hold, trimLater, answer }
+  return { hold, store, trimLater, answer }
 }
 
 it('is not let go while a request waits for a look for its key', async () => {
@@ -57,4 +62,74 @@ it('is not let go while a request waits for a look for its key', async () => {
   answer()
   expect(await asked).toMatchObject({ id: 't2' })
   await hold.authority.stop()
+})
+
+const ENDLESS: Runner = {
+  async *run() {
+    await new Promise(() => undefined)
+    return undefined
+  },
+}
+
+/** From now on the store appends when it is let. */
+function holdAppends(store: MemoryStore) {
+  let letAppend = (): void => undefined
+  const allowed = new Promise<void>((resolve) => (letAppend = resolve))
+  const append = store.append.bind(store)
+  const appending = new Promise<void>((begun) => {
+    store.append = async (appends) => {
+      begun()
+      await allowed
+      return append(appends)
+    }
+  })
+  return { appending, letAppend }
+}
+
+it('keeps the order of requests that arrive while it is loaded', async () => {
+  const { hold: lost, store } = await opened(ENDLESS)
+  const { id } = await lost.resolve()
+  await lost.session(id).submit('running when its node was lost')
+  const claim = store.claim.bind(store)
+  let letClaim = (): void => undefined
+  const mayClaim = new Promise<void>((resolve) => (letClaim = resolve))
+  const claiming = new Promise<void>((begun) => {
+    store.claim = async (...asked) => {
+      begun()
+      await mayClaim
+      return claim(...asked)
+    }
+  })
+  const { appending, letAppend } = holdAppends(store)
+  const { hold } = make(ENDLESS, store)
+  const started = hold.authority.start()
+  await claiming
+  const first = hold.session(id).submit('first')
+  await eventLoopTurn()
+  letClaim()
+  await appending
+  const second = hold.session(id).submit('second')
+  await eventLoopTurn()
+  letAppend()
+  await Promise.all([started, first, second])
+  const { running, queued } = await hold.session(id).state()
+  expect([running, ...queued].map((turn) => turn?.input)).toEqual(['first', 'second'])
+})
+
+it('attaches no client that went away before its attachment is decided', async () => {
+  const { hold, store } = await opened(ENDLESS)
+  const session = await hold.resolve()
+  const { appending, letAppend } = holdAppends(store)
+  const [staying, leaving] = [new AbortController(), new AbortController()]
+  const created = session.createLink({ scopes: ['watch'] })
+  await appending
+  const stays = session.attach({ signal: staying.signal })
+  const leaves = session.attach({ signal: leaving.signal }).catch((error: unknown) => error)
+  await eventLoopTurn()
+  leaving.abort()
+  letAppend()
+  await created
+  expect(await leaves).toMatchObject({ code: 'cancelled' })
+  const { attachments } = await session.state()
+  expect(attachments.map(({ id }) => id)).toEqual([(await stays).id])
 })

@@ -13,7 +13,7 @@ import type { LiveSession } from './live.ts'
 import { checkPrincipal, type Principal } from './principal.ts'
 import { checkLink, turnRequest, type TurnOptions } from './requests.ts'
 import type { Message } from './runner.ts'
-import { closedError, type Session, type SessionEvent } from './session.ts'
+import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
 import { newToken, tokenDigest } from './tokens.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
@@ -203,17 +203,9 @@ export class SessionHandle {
     const now = this.#authority.clock.now()
     const link = this.#linkOf(live, options)?.id ?? null
     const shown = token === null ? null : tokenDigest(this.#authority, 'resume', this.id, token)
-    await live.post({
-      type: 'attach',
-      attachment,
-      answers,
-      take,
-      token: shown,
-      link,
-      use: options.use,
-      at: now,
-      by: this.by,
-    })
+    const place = { attachment, answers, take, token: shown, link, use: options.use }
+    const command = { type: 'attach', ...place, at: now, by: this.by } as const
+    await live.post(unlessGone(command, options.signal))
     return this.#attachment({ id: attachment, epoch: 1, token })
   }
 
@@ -249,7 +241,7 @@ export class SessionHandle {
   async resume(
     attachment: string,
     token: string,
-    { answers = null }: { readonly answers?: readonly string[] | null } = {},
+    { answers = null, signal }: ResumeOptions = {},
   ): Promise<AttachmentHandle> {
     const live = await this.#authority.open(this.id)
     const next = newToken(this.#authority)
@@ -259,7 +251,7 @@ export class SessionHandle {
     const { by } = this
     const at = this.#authority.clock.now()
     const command = { type: 'resume', attachment, answers, shown, token: fresh, at, by } as const
-    const [event] = await live.post(command)
+    const [event] = await live.post(unlessGone(command, signal))
     const epoch = event?.type === 'attachment.resumed' ? event.epoch : 0
     return this.#attachment({ id: attachment, epoch, token: next })
   }
@@ -336,6 +328,13 @@ export type AttachOptions = {
   readonly likewise?: Pick<Attachment, 'link'>
   /** The use of the link that this client came in by before, as a watcher: it needs no other. */
   readonly use?: string | undefined
+  /** The client went away: if that is known before it is attached, it is not. */
+  readonly signal?: Pick<StopSignal, 'aborted'>
+}
+
+export type ResumeOptions = Pick<AttachOptions, 'signal'> & {
+  /** Null: as before. */
+  readonly answers?: readonly string[] | null
 }
 
 export type LinkOptions = {
@@ -343,6 +342,14 @@ export type LinkOptions = {
   /** Milliseconds since 1970. */
   readonly expiresAt?: number | null
   readonly uses?: number | null
+}
+
+/** A client that is gone when its command is decided gets no place. */
+function unlessGone(command: Command, signal: AttachOptions['signal']): () => Command {
+  return () => {
+    if (signal?.aborted !== true) return command
+    throw new HoldfastError('cancelled', 'the client went away before it was attached')
+  }
 }
 
 async function postAnswer(

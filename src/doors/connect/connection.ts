@@ -43,8 +43,8 @@ export class Connection {
   #greeted = false
   #over = false
   #saidBye = false
-  /** Ends the stream when the socket is gone. */
-  readonly #gone = new Stop()
+  /** Aborted when the socket is gone: ends the stream, and keeps a client that left out. */
+  readonly gone = new Stop()
   #heardAt: number
   #saidAt: number
   /** What was said, besides the stream, and has not left this process. */
@@ -291,7 +291,7 @@ export class Connection {
     this.say(welcome)
     const { seq, delta } = welcome.after
     const watcher = entry.role === 'watcher' ? { watcher: attachment.id } : {}
-    const gone = this.#gone
+    const { gone } = this
     const { clock, limits } = this.#hub
     session
       .openFeed({ after: seq, afterDelta: delta, signal: gone, presence, ...watcher })
@@ -354,7 +354,7 @@ export class Connection {
     this.#over = true
     this.#release()
     this.#passage?.close()
-    this.#gone.abort()
+    this.gone.abort()
     this.#answerProbes(false)
   }
 

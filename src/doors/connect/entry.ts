@@ -230,7 +230,8 @@ async function comeBack(
     // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
     if (contested) await giveUp(older)
     const back = session.as(by)
-    const attachment = await back.resume(resume.attachment, resume.token, { answers })
+    const { gone: signal } = connection
+    const attachment = await back.resume(resume.attachment, resume.token, { answers, signal })
     return { ...place, attachment }
   }
   const { exclusive } = await session.state()
@@ -318,7 +319,7 @@ async function attachFresh(
   tries = ATTACH_TRIES,
 ): Promise<AttachmentHandle> {
   try {
-    return await attach(session, newcomer)
+    return await attach(connection, session, newcomer)
   } catch (error) {
     const isInUse = error instanceof HoldfastError && error.code === 'in_use'
     if (!isInUse || newcomer.role === 'watcher' || tries === 1) throw error
@@ -341,12 +342,16 @@ async function giveUp(connection: Connection): Promise<void> {
 }
 
 /** Whoever drove an exclusive session before loses its attachment with this step, and is told. */
-function attach(session: SessionHandle, newcomer: Newcomer): Promise<AttachmentHandle> {
+function attach(
+  { gone: signal }: Connection,
+  session: SessionHandle,
+  newcomer: Newcomer,
+): Promise<AttachmentHandle> {
   const { hello, role, answers, likewise, use } = newcomer
   const { take = false, auth } = hello
   const link = auth?.link === undefined ? {} : { link: auth.link }
   const copied = likewise === undefined ? {} : { likewise }
-  return session.attach({ role, answers, take, resumable: true, use, ...link, ...copied })
+  return session.attach({ role, answers, take, resumable: true, use, signal, ...link, ...copied })
 }
 
 function welcomeOf(
