@@ -8,6 +8,7 @@ import { checkNode, endWithNpm, PACKAGE, prepare, runTool } from './prepare.mjs'
 
 checkNode()
 endWithNpm()
-const ready = (await prepare([PACKAGE])) && prepareMachine() && prepareBrowserTools()
+const isPrepared = (await prepare([PACKAGE])) && prepareMachine({ withDriver: true })
+const ready = isPrepared && prepareBrowserTools()
 const args = ['run', '--config', 'vitest.browsers.config.ts', ...process.argv.slice(2)]
 process.exitCode = ready && (await runTool('vitest', args)) ? 0 : 1

@@ -18,10 +18,13 @@ const NEEDED = [
   { name: 'pgbouncer', isThere: () => existsSync('/usr/sbin/pgbouncer'), isOptional: true },
 ]
 
+/** By which Selenium drives Chromium: for `npm run e2e:browsers` alone. */
+const DRIVER = { name: 'chromium-driver', isThere: () => existsSync('/usr/bin/chromedriver') }
+
 /** True if all of it is there, or could be installed. */
-export function prepareMachine() {
+export function prepareMachine({ withDriver = false } = {}) {
   if (process.platform !== 'linux') return true
-  return NEEDED.map(provide).every(Boolean)
+  return [...NEEDED, ...(withDriver ? [DRIVER] : [])].map(provide).every(Boolean)
 }
 
 function provide({ name, isThere, isOptional = false }) {

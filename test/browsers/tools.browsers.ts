@@ -1,7 +1,13 @@
 /** The tools of the guide's table, each by the address that the table names; two at once, if it says so. */
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
+import CDP from 'chrome-remote-interface'
+import { chromium } from 'playwright-core'
+import puppeteer, { type Browser as PuppeteerBrowser } from 'puppeteer-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { startRelay } from '../../src/cdp/index.ts'
+import { TokenList } from '../../src/server/tokens.ts'
 import { importTool, McpServer, PROGRAMS, startTool } from '../support/browser-tools.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { GUARDED, guarded } from '../support/guarded.ts'
@@ -10,6 +16,9 @@ import { RawCdp } from '../support/raw-cdp.ts'
 let site: Site
 let shared: CdpServer
 let own: CdpServer
+/** One that asks for a token. */
+let secured: CdpServer
+const TOKEN = 'hf_the-token-of-this-test'
 /** Ports on which each has its browser as Chrome would. */
 let sharedPort: number
 let ownPort: number
@@ -18,7 +27,19 @@ let leave: (() => unknown)[] = []
 beforeAll(async () => {
   site = await new Site().start()
   const chromium = { program: 'chromium', own: true }
-  ;[shared, own] = await Promise.all([serveCdp(), serveCdp({ browsers: { chromium } })])
+  const sha256 = createHash('sha256').update(TOKEN).digest('hex')
+  const list = new TokenList([{ name: 'a', id: 'id-a', sha256, scopes: ['talk'] }])
+  const tokens = {
+    scopesOf: (token: string, now: number) => list.scopesOf(token, now),
+    principalOf: (token: string) => list.principalOf(token),
+    revision: () => 0,
+    close: () => undefined,
+  }
+  ;[shared, own, secured] = await Promise.all([
+    serveCdp(),
+    serveCdp({ browsers: { chromium } }),
+    serveCdp({ tokens }),
+  ])
   sharedPort = await shared.server.listenCdp('chromium', 0)
   ownPort = await own.server.listenCdp('chromium', 0)
 })
@@ -26,7 +47,7 @@ afterEach(async () => {
   for (const each of leave.splice(0)) await each()
 })
 afterAll(async () => {
-  await Promise.all([shared.close(), own.close(), site.close()])
+  await Promise.all([shared, own, secured, site].map((each) => each.close()))
 })
 
 async function mcp(path: string, ...args: string[]): Promise<McpServer> {
@@ -35,35 +56,56 @@ async function mcp(path: string, ...args: string[]): Promise<McpServer> {
   return server
 }
 
+/** What the guide calls `either`. */
+const EITHER: [string, () => CdpServer][] = [
+  ['in a shared browser', () => shared],
+  ['each in a browser of its own', () => own],
+]
+
 describe('@playwright/mcp', () => {
-  it('two at once have their own tabs', async () => {
-    const start = () => mcp(PROGRAMS.playwrightMcp, '--cdp-endpoint', shared.url)
+  it.each(EITHER)('two at once have their own tabs, %s', async (_, server) => {
+    const start = () => mcp(PROGRAMS.playwrightMcp, '--cdp-endpoint', server().url)
     const servers = await Promise.all([start(), start()])
-    for (const [n, server] of servers.entries()) {
-      expect(await server.call('browser_navigate', { url: `${site.url}/${n}` })).toContain(`/${n}`)
+    for (const [n, each] of servers.entries()) {
+      expect(await each.call('browser_navigate', { url: `${site.url}/${n}` })).toContain(`/${n}`)
     }
-    for (const [n, server] of servers.entries()) {
-      const tabs = await server.call('browser_tabs', { action: 'list' })
+    for (const [n, each] of servers.entries()) {
+      const tabs = await each.call('browser_tabs', { action: 'list' })
       expect(tabs).toContain(`${site.url}/${n}`)
       expect(tabs).not.toContain(`${site.url}/${1 - n}`)
     }
   })
+
+  it('shows a token in a header', async () => {
+    const header = ['--cdp-header', `Authorization: Bearer ${TOKEN}`]
+    const server = await mcp(PROGRAMS.playwrightMcp, '--cdp-endpoint', secured.url, ...header)
+    expect(await server.call('browser_navigate', { url: `${site.url}/in` })).toContain('/in')
+  })
 })
 
 describe('chrome-devtools-mcp', () => {
-  it('two at once have their own tabs, and find one at the start', async () => {
-    const start = () => mcp(PROGRAMS.devtoolsMcp, '--wsEndpoint', shared.socketUrl)
-    const servers = await Promise.all([start(), start()])
-    for (const [n, server] of servers.entries()) {
-      expect(await server.call('list_pages')).toContain('about:blank')
-      const page = { pageId: 1, type: 'url', url: `${site.url}/${n}` }
-      expect(await server.call('navigate_page', page)).toContain(`/${n}`)
-    }
-    for (const [n, server] of servers.entries()) {
-      const pages = await server.call('list_pages')
-      expect(pages).toContain(`${site.url}/${n}`)
-      expect(pages).not.toContain(`${site.url}/${1 - n}`)
-    }
+  it.each(EITHER)(
+    'two at once have their own tabs, and find one at the start, %s',
+    async (_, server) => {
+      const start = () => mcp(PROGRAMS.devtoolsMcp, '--wsEndpoint', server().socketUrl)
+      const servers = await Promise.all([start(), start()])
+      for (const [n, each] of servers.entries()) {
+        expect(await each.call('list_pages')).toContain('about:blank')
+        const page = { pageId: 1, type: 'url', url: `${site.url}/${n}` }
+        expect(await each.call('navigate_page', page)).toContain(`/${n}`)
+      }
+      for (const [n, each] of servers.entries()) {
+        const pages = await each.call('list_pages')
+        expect(pages).toContain(`${site.url}/${n}`)
+        expect(pages).not.toContain(`${site.url}/${1 - n}`)
+      }
+    },
+  )
+
+  it('shows a token in a header', async () => {
+    const header = ['--wsHeaders', JSON.stringify({ Authorization: `Bearer ${TOKEN}` })]
+    const server = await mcp(PROGRAMS.devtoolsMcp, '--wsEndpoint', secured.socketUrl, ...header)
+    expect(await server.call('list_pages')).toContain('about:blank')
   })
 
   it('records a trace in a browser of its own', async () => {
@@ -95,29 +137,42 @@ describe('Lighthouse', () => {
   })
 })
 
+/** Selenium's session with what listens on a port as Chrome does. */
+async function seleniumAt(chromePort: number): Promise<any> {
+  const driver = guarded(
+    spawn('/usr/bin/chromedriver', ['--port=0'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+      ...GUARDED,
+    }),
+  )
+  leave.push(() => driver.kill())
+  let said = ''
+  driver.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()))
+  const listening = (): string | undefined => /successfully on port (\d+)/.exec(said)?.[1]
+  await expect.poll(listening).toBeDefined()
+  const { default: selenium } = await importTool('selenium-webdriver')
+  const { default: chrome } = await importTool('selenium-webdriver/chrome.js')
+  const options = new chrome.Options()
+  options.options_['debuggerAddress'] = `127.0.0.1:${chromePort}`
+  return new selenium.Builder()
+    .forBrowser('chrome')
+    .usingServer(`http://127.0.0.1:${listening()}`)
+    .setChromeOptions(options)
+    .build()
+}
+
+async function relayTo(server: CdpServer): Promise<number> {
+  const relay = await startRelay({ remote: server.url, port: 0 })
+  leave.push(() => relay.close())
+  return relay.port
+}
+
 describe('Selenium', () => {
-  it('drives the session of a port, by chromedriver', async () => {
-    const driver = guarded(
-      spawn('/usr/bin/chromedriver', ['--port=0'], {
-        stdio: ['ignore', 'pipe', 'ignore'],
-        ...GUARDED,
-      }),
-    )
-    leave.push(() => driver.kill())
-    let said = ''
-    driver.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()))
-    const listening = (): string | undefined => /successfully on port (\d+)/.exec(said)?.[1]
-    await expect.poll(listening).toBeDefined()
-    const port = listening()
-    const { default: selenium } = await importTool('selenium-webdriver')
-    const { default: chrome } = await importTool('selenium-webdriver/chrome.js')
-    const options = new chrome.Options()
-    options.options_['debuggerAddress'] = `127.0.0.1:${sharedPort}`
-    const session = await new selenium.Builder()
-      .forBrowser('chrome')
-      .usingServer(`http://127.0.0.1:${port}`)
-      .setChromeOptions(options)
-      .build()
+  it.each([
+    ['a shared browser', () => sharedPort],
+    ['a browser of its own', () => ownPort],
+  ])('drives the session of a port of %s, by chromedriver', async (_, port) => {
+    const session = await seleniumAt(port())
     await session.get(`${site.url}/selenium`)
     expect(await session.getTitle()).toBe('/selenium')
     await session.switchTo().newWindow('tab')
@@ -125,15 +180,94 @@ describe('Selenium', () => {
     expect(await session.executeScript('return document.title')).toBe('/tab')
     await session.quit()
   })
+
+  it('two at once have their own windows, each by a relay of its own', async () => {
+    const sessions: any[] = []
+    for (let n = 0; n < 2; n += 1) sessions.push(await seleniumAt(await relayTo(shared)))
+    for (const [n, session] of sessions.entries()) await session.get(`${site.url}/${n}`)
+    for (const [n, session] of sessions.entries()) {
+      expect(await session.getTitle()).toBe(`/${n}`)
+      expect(await session.getAllWindowHandles()).toHaveLength(1)
+      await session.quit()
+    }
+  })
+})
+
+/** Two clients at once: each opens a page, and sees no other than its own. */
+async function expectApart(connect: () => Promise<Driven>): Promise<void> {
+  const clients = [await connect(), await connect()]
+  for (const [n, { open }] of clients.entries()) await open(`${site.url}/${n}`)
+  for (const [n, { urls, leave: go }] of clients.entries()) {
+    const seen = (await urls()).filter((url) => url.startsWith(site.url))
+    expect(seen).toEqual([`${site.url}/${n}`])
+    await go()
+  }
+}
+
+type Driven = {
+  readonly open: (url: string) => Promise<unknown>
+  readonly urls: () => Promise<string[]>
+  readonly leave: () => Promise<unknown>
+}
+
+function drivenBy(browser: PuppeteerBrowser): Driven {
+  return {
+    open: async (url) => (await browser.newPage()).goto(url),
+    urls: async () => (await browser.pages()).map((page) => page.url()),
+    leave: () => browser.close(),
+  }
+}
+
+describe('Playwright', () => {
+  it.each(EITHER)('two at once have their own pages, %s', async (_, server) => {
+    await expectApart(async () => {
+      const browser = await chromium.connectOverCDP(server().url)
+      const context = browser.contexts()[0]!
+      return {
+        open: async (url) => (await context.newPage()).goto(url),
+        urls: async () => context.pages().map((page) => page.url()),
+        leave: () => browser.close(),
+      }
+    })
+  })
+})
+
+describe('Puppeteer', () => {
+  it.each(EITHER)('two at once have their own pages, %s', async (_, server) => {
+    const connect = () => puppeteer.connect({ browserWSEndpoint: server().socketUrl })
+    await expectApart(async () => drivenBy(await connect()))
+  })
+
+  it('before version 25 drops the path of a browserURL, and finds the browser at a port', async () => {
+    await expect(puppeteer.connect({ browserURL: shared.url })).rejects.toThrow(/404|not found/i)
+    const browser = await puppeteer.connect({ browserURL: `http://127.0.0.1:${sharedPort}` })
+    expect(await (await browser.newPage()).evaluate('6 * 7')).toBe(42)
+    await browser.disconnect()
+  })
+})
+
+describe('chrome-remote-interface', () => {
+  it.each(EITHER)('finds its pages below a path, %s', async (_, server) => {
+    const port = Number(new URL(server().url).port)
+    const alterPath = (path: string): string =>
+      path.startsWith('/cdp/') ? path : `/cdp/chromium${path}`
+    const target = await CDP.New({ port, alterPath, url: `${site.url}/found` })
+    const client = await CDP({ port, alterPath, target: target.id })
+    const { result } = await client.send('Runtime.evaluate', { expression: 'location.pathname' })
+    expect(result.value).toBe('/found')
+    await client.close()
+    await CDP.Close({ port, alterPath, id: target.id })
+  })
 })
 
 describe('Puppeteer 25', () => {
-  it('takes a browserURL with a path', async () => {
-    const { default: puppeteer } = await importTool('puppeteer-core')
-    const browser = await puppeteer.connect({ browserURL: shared.url })
-    expect(await (await browser.newPage()).evaluate('6 * 7')).toBe(42)
-    await browser.close()
-  })
+  it.each(EITHER)(
+    'takes a browserURL with a path; two at once are apart, %s',
+    async (_, server) => {
+      const { default: newer } = await importTool('puppeteer-core')
+      await expectApart(async () => drivenBy(await newer.connect({ browserURL: server().url })))
+    },
+  )
 })
 
 describe('a client in the manner of browser-use', () => {
