@@ -1,6 +1,7 @@
 /** Reads every log back from the server and compares it with what the callers were told. */
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
 import type { Acknowledged } from './drive.ts'
+import { lostOf, type Heard } from './listener.ts'
 
 export type Verdict = {
   readonly broken: readonly string[]
@@ -12,6 +13,7 @@ export type Verdict = {
 export async function checkServer(
   url: string,
   acknowledged: readonly Acknowledged[],
+  heard: readonly Heard[] = [],
 ): Promise<Verdict> {
   const broken: string[] = []
   const logs = new Map<string, readonly LoggedEvent[]>()
@@ -28,6 +30,7 @@ export async function checkServer(
     broken.push(...brokenInLog(events, true).map((problem) => `${key}: ${problem}`))
   }
   for (const ack of acknowledged) broken.push(...missing(ack, logs.get(ack.session) ?? []))
+  for (const answer of heard) broken.push(...lostOf(answer, logs.get(answer.session) ?? []))
   const all = [...logs.values()].flat()
   const interrupted = all.filter(({ type }) => type === 'turn.interrupted').length
   return { broken, sessions: logs.size, events: all.length, interrupted }
@@ -55,7 +58,7 @@ async function atRest(url: string, id: string): Promise<void> {
   const response = await fetch(`${url}/v1/sessions/${id}/turns`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ input: 'the last one' }),
+    body: JSON.stringify({ input: { text: 'the last one', ms: 0 } }),
   })
   if (response.status !== 200) throw new Error(`${id} is stuck: ${await response.text()}`)
 }

@@ -4,17 +4,32 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { killLoop } from './kills.ts'
+import { lostOf } from './listener.ts'
 import { ServerProcess } from './server.ts'
 import { judgeTrace, postTurn, recordTrace } from './syncs.ts'
 
 describe('kill -9', () => {
-  it('25 times at random moments: every acknowledged turn is there once, nothing is stuck', async () => {
+  it('25 times at random moments: all that was acknowledged or seen recorded is there once', async () => {
     const seed = Math.floor(Math.random() * 1e9)
     const report = await killLoop({ kills: 25, seed })
     expect(report.broken, `npm run crash -- --kills 25 --seed ${seed}`).toEqual([])
     expect(report.acknowledged).toBeGreaterThan(25)
-    expect(report.sessions).toBe(12)
+    expect(report.sessions).toBe(13)
+    expect(report.heard).toBeGreaterThanOrEqual(8)
   }, 600_000)
+
+  it('would be noticed to lose what a client had seen in the log', () => {
+    const heard = { session: 's', turn: 't2', whole: 'a b c d', shown: 'a b c ', recorded: 'a b ' }
+    const log = (output: string, text: string) => [
+      { seq: 3, type: 'turn.output', turn: 't2', text: output },
+      { seq: 4, type: 'message.added', turn: 't2', text },
+      { seq: 5, type: 'turn.interrupted', turn: 't2' },
+    ]
+    expect(lostOf(heard, log('a b c ', 'a b c '))).toEqual([])
+    expect(lostOf(heard, log('a ', 'a '))).toHaveLength(1)
+    expect(lostOf(heard, log('a b c ', 'a b '))).toHaveLength(1)
+    expect(lostOf(heard, log('a b x', 'a b x'))).toHaveLength(1)
+  })
 })
 
 describe.runIf(process.platform === 'linux')('the disk, seen with strace', () => {

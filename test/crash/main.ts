@@ -27,10 +27,10 @@ async function kill(): Promise<readonly string[]> {
       if (number % 10 === 0) console.log(`${number} kills, ${acknowledged} turns acknowledged`)
     },
   })
-  const { kills, acknowledged, sessions, events, interrupted, broken } = report
+  const { kills, acknowledged, heard, sessions, events, interrupted, broken } = report
   console.log(
     `${kills} kills, ${acknowledged} acknowledged turns, ${sessions} sessions, ${events} events, ` +
-      `${interrupted} interrupted turns: ${broken.length} problems`,
+      `${interrupted} interrupted turns, ${heard} seen in the log before: ${broken.length} problems`,
   )
   return broken
 }

@@ -1,7 +1,8 @@
 /** What a turn has said and shown is kept when it is cut short, whatever cuts it. */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import OpenAI from 'openai'
 import { openHoldfast, type Agent, type Holdfast, type SessionEvent } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ServerProcess } from '../crash/server.ts'
@@ -160,5 +161,128 @@ describe('what was said is kept', () => {
     const transcript = await (await fetch(`${again.url}${path}/transcript`)).text()
     expect(transcript).toContain('"partial":true')
     await again.stop()
+  })
+})
+
+describe("a stock OpenAI client's streamed answer that a kill cuts off", () => {
+  /** Counts until it is killed, but says what it remembers if it is asked. */
+  const CONFIG = `export default {
+    limits: { checkpointMs: 20 },
+    agents: {
+      counter: async function* ({ text }, { history }) {
+        const said = []
+        for await (const { role, text, partial = false } of history()) said.push([role, text, partial])
+        if (text === 'what was said?') return { text: JSON.stringify(said) }
+        for (let n = 0; ; n += 1) {
+          yield n + ' '
+          await new Promise((resolve) => setTimeout(resolve, 1))
+        }
+      },
+    },
+  }`
+
+  const isCounted = (text: string): boolean =>
+    text
+      .trimEnd()
+      .split(' ')
+      .every((number, n) => number === String(n))
+
+  async function start(data: string): Promise<ServerProcess> {
+    const config = join(folder, 'counter.config.mjs')
+    await writeFile(config, CONFIG)
+    return ServerProcess.start(data, [], { flags: ['--config', config] })
+  }
+
+  const client = ({ url }: ServerProcess): OpenAI =>
+    new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
+
+  /** All that a stream says, and the error that ends it. */
+  async function read(stream: AsyncIterable<any>, enough = (_: string): boolean => false) {
+    let text = ''
+    try {
+      for await (const chunk of stream) {
+        text += chunk.choices?.[0]?.delta.content ?? (chunk.type === DELTA ? chunk.delta : '')
+        if (enough(text)) return { text, error: null }
+      }
+    } catch (error) {
+      return { text, error }
+    }
+    return { text, error: null }
+  }
+  const DELTA = 'response.output_text.delta'
+
+  it('is told by what it was cut off, with all that was shown, and runs no second time', async () => {
+    const data = join(folder, 'openai')
+    const first = await start(data)
+    const chat = { model: 'counter', messages: [{ role: 'user' as const, content: 'count' }] }
+    const named = { 'x-session-key': 'k', 'idempotency-key': 'once' }
+    const ask = (server: ServerProcess, headers: Record<string, string>) =>
+      client(server)
+        .chat.completions.create({ ...chat, stream: true }, { headers })
+        .withResponse()
+    const asked = await ask(first, named)
+    const session = asked.response.headers.get('x-session-id')
+    // The same of a client that names no key, and marks its retry.
+    const marked = { 'x-session-key': 'other', 'x-stainless-retry-count': '0' }
+    const other = await ask(first, marked)
+    const streamed = await client(first).responses.create({
+      ...{ model: 'counter', input: 'count', stream: true as const },
+    })
+    let response = ''
+    const openings = async function* () {
+      for await (const event of streamed) {
+        if (event.type === 'response.created') response = event.response.id
+        yield event
+      }
+    }
+    const some = (text: string): boolean => text.includes('9 ')
+    const shown = await Promise.all(
+      [asked.data, other.data, openings()].map((stream) => read(stream, some)),
+    )
+    const log = async ({ url }: ServerProcess, id = session): Promise<readonly SessionEvent[]> =>
+      ((await (await fetch(`${url}/v1/sessions/${id}/events`)).json()) as any).events
+    for (const [index, { response: answer }] of [asked, other].entries()) {
+      const id = answer.headers.get('x-session-id')
+      await until(async () => outputs(await log(first, id)).startsWith(shown[index]!.text))
+    }
+    await first.kill()
+
+    const second = await start(data)
+    const again = await ask(second, named)
+    const retried = await read(again.data)
+    expect(retried.error).toMatchObject({ code: 'turn_interrupted' })
+    expect(String(retried.error)).toContain('server_crashed')
+    expect(retried.text.startsWith(shown[0]!.text)).toBe(true)
+    expect(isCounted(retried.text)).toBe(true)
+    const whole = client(second).chat.completions.create(chat, { headers: named })
+    await expect(whole).rejects.toMatchObject({ status: 500, code: 'turn_interrupted' })
+    const repeated = await ask(second, { ...marked, 'x-stainless-retry-count': '1' })
+    const { text, error } = await read(repeated.data)
+    expect([error, text.startsWith(shown[1]!.text)]).toMatchObject([
+      ...[{ code: 'turn_interrupted' }, true],
+    ])
+    const failed = await client(second).responses.retrieve(response)
+    expect(failed).toMatchObject({ status: 'failed', error: { code: 'turn_interrupted' } })
+    expect(failed.output).toMatchObject([{ type: 'message', status: 'incomplete' }])
+    expect(isCounted(failed.output_text)).toBe(true)
+
+    const transcript = await (await fetch(`${second.url}/v1/sessions/${session}/transcript`)).text()
+    const messages = transcript.trimEnd().split('\n')
+    expect(messages.map((line) => JSON.parse(line))).toMatchObject([
+      { role: 'user', text: 'count' },
+      { role: 'assistant', text: retried.text, partial: true },
+    ])
+    const question = { role: 'user' as const, content: 'what was said?' }
+    const next = await client(second).chat.completions.create(
+      { model: 'counter', messages: [question] },
+      { headers: { 'x-session-key': 'k' } },
+    )
+    expect(JSON.parse(next.choices[0]?.message.content ?? '')).toEqual([
+      ['user', 'count', false],
+      ['assistant', retried.text, true],
+    ])
+    const starts = (await log(second)).filter(({ type }) => type === 'turn.started')
+    expect(starts).toHaveLength(2)
+    await second.stop()
   })
 })

@@ -4,16 +4,19 @@ import type { TurnOutcome } from './errors.ts'
 import type { Admitted } from './places.ts'
 import { addUsage, NO_USAGE, readUsage, type Usage } from './usage.ts'
 
+/** A message of an answer; a turn that was cut short has not finished its last one. */
+export type Said = { readonly text: string; readonly isPartial: boolean }
+
 export type Part =
   /** A piece of message number `message`, counted from 0. */
   | { readonly type: 'text'; readonly message: number; readonly text: string }
-  /** That message is complete: all of its text. */
-  | { readonly type: 'message'; readonly message: number; readonly text: string }
+  /** Nothing is added to that message any more: all of its text. */
+  | ({ readonly type: 'message'; readonly message: number } & Said)
   | { readonly type: 'end'; readonly outcome: TurnOutcome; readonly usage: Usage }
 
 /** All of an answer. */
 export type Answer = {
-  readonly messages: readonly string[]
+  readonly messages: readonly Said[]
   readonly outcome: TurnOutcome
   readonly usage: Usage
 }
@@ -37,10 +40,10 @@ export async function* answerParts(
 }
 
 export async function wholeAnswer(admitted: Admitted): Promise<Answer> {
-  const messages: string[] = []
+  const messages: Said[] = []
   for await (const parts of answerParts(admitted)) {
     for (const part of parts) {
-      if (part.type === 'message') messages.push(part.text)
+      if (part.type === 'message') messages.push(part)
       if (part.type === 'end') return { messages, outcome: part.outcome, usage: part.usage }
     }
   }
@@ -64,7 +67,7 @@ class Telling {
         this.#said += event.text
         return [{ type: 'text', message: this.#message, text: event.text }]
       case 'message.added':
-        return this.#added(event.text)
+        return this.#added({ text: event.text, isPartial: event.partial === true })
       case 'turn.done':
         return this.#end({ state: 'done', error: null, reason: null })
       case 'turn.failed':
@@ -82,12 +85,13 @@ class Telling {
   }
 
   /** It has all that the deltas before it said; where some were missed, the rest is news. */
-  #added(text: string): readonly Part[] {
+  #added(said: Said): readonly Part[] {
+    const { text } = said
     const message = this.#message
     const rest = text.startsWith(this.#said) ? text.slice(this.#said.length) : ''
     this.#message += 1
     this.#said = ''
-    const whole: Part = { type: 'message', message, text }
+    const whole: Part = { type: 'message', message, ...said }
     return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
   }
 

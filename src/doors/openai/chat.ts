@@ -57,7 +57,8 @@ async function describe(
 }
 
 function completed({ id, created, model }: Completion, answer: Answer, admitted: Admitted) {
-  const content = answer.messages.filter((text) => text !== '').join(BETWEEN)
+  const texts = answer.messages.map(({ text }) => text)
+  const content = texts.filter((text) => text !== '').join(BETWEEN)
   const message = { role: 'assistant', content, refusal: null }
   const body = {
     id,

@@ -2,7 +2,7 @@
 import { invalid, type Message, type SessionHandle } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { isRecord, readBody } from './parameters.ts'
-import { textPart } from './response.ts'
+import { itemStatus, textPart } from './response.ts'
 import {
   conversationFacts,
   conversationId,
@@ -109,10 +109,10 @@ async function readPage(
   return isAscending ? page : page.toReversed()
 }
 
-function itemOf(conversation: string, { seq, role, text }: Message) {
+function itemOf(conversation: string, { seq, role, text, partial }: Message) {
   const part = role === 'user' ? { type: 'input_text', text } : textPart(text)
   const id = `msg_${conversation.slice('conv_'.length)}_${seq}`
-  return { id, type: 'message', status: 'completed', role, content: [part] }
+  return { id, type: 'message', status: itemStatus(partial === true), role, content: [part] }
 }
 
 function readItemId(id: string): number {

@@ -1,5 +1,5 @@
 /** A response as it comes: OpenAI's typed events, numbered, from `created` to its end. */
-import type { Answer, Part } from './answer.ts'
+import type { Answer, Part, Said } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { messageId, messageItem, responseObject, textPart, type ResponseFacts } from './response.ts'
 
@@ -14,7 +14,7 @@ export async function* responseEvents(
 
 class Telling {
   readonly #facts: ResponseFacts
-  readonly #messages: string[] = []
+  readonly #messages: Said[] = []
   /** The message that is being told. */
   #open = -1
   #number = 0
@@ -33,7 +33,7 @@ class Telling {
       case 'text':
         return this.#openMessage(part.message) + this.#delta(part.message, part.text)
       case 'message':
-        return this.#openMessage(part.message) + this.#closeMessage(part.message, part.text)
+        return this.#openMessage(part.message) + this.#closeMessage(part.message, part)
       case 'end':
         return this.#end({ ...part, messages: this.#messages })
     }
@@ -42,7 +42,8 @@ class Telling {
   #openMessage(index: number): string {
     if (this.#open === index) return ''
     this.#open = index
-    const item = { ...messageItem(this.#facts.id, index, ''), status: 'in_progress', content: [] }
+    const empty = messageItem(this.#facts.id, index, { text: '', isPartial: true })
+    const item = { ...empty, status: 'in_progress', content: [] }
     const added = this.#event('response.output_item.added', { output_index: index, item })
     const part = { ...this.#place(index), part: textPart('') }
     return added + this.#event('response.content_part.added', part)
@@ -53,10 +54,11 @@ class Telling {
     return this.#event('response.output_text.delta', facts)
   }
 
-  #closeMessage(index: number, text: string): string {
-    this.#messages.push(text)
+  #closeMessage(index: number, said: Said): string {
+    const { text } = said
+    this.#messages.push(said)
     const place = this.#place(index)
-    const item = messageItem(this.#facts.id, index, text)
+    const item = messageItem(this.#facts.id, index, said)
     return [
       this.#event('response.output_text.done', { ...place, text, logprobs: [] }),
       this.#event('response.content_part.done', { ...place, part: textPart(text) }),

@@ -1,6 +1,6 @@
 /** The response object of OpenAI's API, made from a turn. */
 import type { TurnState } from '../../core/index.ts'
-import type { Answer } from './answer.ts'
+import type { Answer, Said } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { isRecord, type Body } from './parameters.ts'
 import { responseUsage } from './usage.ts'
@@ -18,7 +18,7 @@ export type ResponseFacts = {
 export function responseObject(facts: ResponseFacts, state: TurnState, answer: Answer | null) {
   const { id, created, model, body } = facts
   const failure = answer === null ? null : turnFailure(answer.outcome)
-  const output = (answer?.messages ?? []).map((text, index) => messageItem(id, index, text))
+  const output = (answer?.messages ?? []).map((said, index) => messageItem(id, index, said))
   return {
     id,
     object: 'response',
@@ -66,14 +66,18 @@ function conversationOf({ conversation }: Body): { conversation?: { id: unknown 
   return isRecord(conversation) ? { conversation: { id: conversation['id'] } } : {}
 }
 
-export function messageItem(response: string, index: number, text: string) {
+export function messageItem(response: string, index: number, { text, isPartial }: Said) {
   return {
     id: messageId(response, index),
     type: 'message',
-    status: 'completed',
+    status: itemStatus(isPartial),
     role: 'assistant',
     content: [textPart(text)],
   }
+}
+
+export function itemStatus(isPartial: boolean): string {
+  return isPartial ? 'incomplete' : 'completed'
 }
 
 export function textPart(text: string) {
