@@ -247,6 +247,8 @@ describe('one session', () => {
     const turn = () => server.post(`/v1/sessions/${session}/turns`, { input: 'x' })
     const tab = await open(session)
     await tab.page.getByText('Live, watching').waitFor()
+    const closed = await open(session)
+    await closed.page.close()
     expect((await turn()).body.turn.reply.text).toBe('nobody_to_ask')
     expect(await tab.places()).toEqual([])
     await tab.takePart()

@@ -9,6 +9,9 @@ import { join } from 'node:path'
 import { builtinAgents, openHoldfast, type Agent, type SessionEvent } from 'holdfast'
 import { openTokenFile, startServer, type HoldfastServer } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connect as connectClient, type ClientSocketClass } from 'holdfast/client'
+import { WebSocket } from 'ws'
+import { CommandLine } from '../support/command-line.ts'
 import { ClusterNode } from '../support/cluster-server.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
@@ -176,6 +179,37 @@ async function openai(caller: Caller, key: string): Promise<string> {
   return id
 }
 
+/** The client library with a token, as the inspector and `holdfast send` use it. */
+async function client(caller: Caller, key: string): Promise<string> {
+  const { url, token } = caller
+  const webSocket = WebSocket as unknown as ClientSocketClass
+  const session = connectClient({ url, token, webSocket }).session({
+    ...{ key, agent: 'ask', role: 'watcher', answers: ['permission'] },
+  })
+  await session.ready
+  session.drive({ answers: ['permission'] })
+  session.on('ask', ({ id: ask }) => void session.answer(ask, 'deny'))
+  await session.turn('rm -rf')
+  await session.close()
+  return session.info?.id ?? ''
+}
+
+/** The commands for people, each a process with the token in its environment. */
+async function commands(caller: Caller, key: string): Promise<string> {
+  const { url, token } = caller
+  const run = (...words: string[]) =>
+    new CommandLine([...words, '--url', url], { env: { HOLDFAST_TOKEN: token } })
+  const send = run('send', key, 'x', '--agent', 'forever')
+  const list = () => caller.call('GET', `/v1/sessions?key=${key}`)
+  await until(async () => (await list()).sessions.length === 1)
+  const { id } = (await list()).sessions[0]
+  const turn = await caller.running(`/v1/sessions/${id}`)
+  expect(await run('queue', key, '--cancel', turn).exited).toBe(0)
+  await send.exited
+  expect(await run('close', key).exited).toBe(0)
+  return id
+}
+
 const DOORS: readonly (readonly [string, Door, readonly string[]])[] = [
   [
     'native',
@@ -195,6 +229,16 @@ const DOORS: readonly (readonly [string, Door, readonly string[]])[] = [
     ],
   ],
   ['openai', openai, ['turn.queued', 'turn.started', 'turn.cancelled', 'session.closed']],
+  [
+    'client',
+    client,
+    ['session.created', 'attachment.opened', 'turn.started', 'ask.settled', 'session.closed'],
+  ],
+  [
+    'command line',
+    commands,
+    ['session.created', 'attachment.opened', 'turn.started', 'turn.cancelled', 'session.closed'],
+  ],
 ]
 
 /** What the events that somebody caused say of it. A start says it unless the turn was queued. */
@@ -226,14 +270,19 @@ describe.each<[string, () => string]>([
       })
     }
     const id = await door(caller, key)
-    const events = named(await caller.log(id))
+    const log = await caller.log(id)
+    const text = JSON.stringify(log)
+    for (const secret of [SECRETS.new, sha256(SECRETS.new), 'name-of-new', '127.0.0.1']) {
+      expect(text).not.toContain(secret)
+    }
+    const events = named(log)
     expect(events.filter(({ by }) => JSON.stringify(by) !== JSON.stringify(NEW))).toEqual([])
     expect(events.map(({ type }) => type)).toEqual(expect.arrayContaining([...types]))
   })
 })
 
 function agentOf(door: Door): string {
-  return door === native || door === openai ? 'forever' : 'ask'
+  return door === native || door === openai || door === commands ? 'forever' : 'ask'
 }
 
 describe('a principal', () => {

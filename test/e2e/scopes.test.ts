@@ -7,6 +7,7 @@ import { request } from 'node:http'
 import { openHoldfast, type Holdfast } from 'holdfast'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { JSON_HANDLERS } from '../../src/doors/cdp/http.ts'
 import { FRAME_OPERATIONS } from '../../src/doors/connect/requests.ts'
 import { mayDo, OPERATIONS, SCOPES, withIncluded, type Operation } from '../../src/doors/scopes.ts'
 import { serverRoutes } from '../../src/server/routes.ts'
@@ -86,6 +87,15 @@ function answerOf({ frames: [first] }: WireClient): string {
   return String(first?.['code'] ?? first?.type)
 }
 
+const FRAMES = Object.keys(FRAME_OPERATIONS) as (keyof typeof FRAME_OPERATIONS)[]
+/** The rest of each request of a socket. */
+const BODIES: Readonly<Record<keyof typeof FRAME_OPERATIONS, object>> = {
+  turn: { input: 'x' },
+  cancel: { turn: 't2' },
+  answer: { ask: 'a1', answer: 'x' },
+  close: {},
+}
+
 describe.each(GRANTS.map((scopes) => [scopes.join(' and ') || 'nothing', scopes] as const))(
   'a token that may %s',
   (_, scopes) => {
@@ -123,25 +133,15 @@ describe.each(GRANTS.map((scopes) => [scopes.join(' and ') || 'nothing', scopes]
       expect((await holdfast.list({ key })).sessions).toHaveLength(allowed ? 1 : 0)
     })
 
-    const frames: Readonly<Record<keyof typeof FRAME_OPERATIONS, object>> = {
-      turn: { input: 'x' },
-      cancel: { turn: 't2' },
-      answer: { ask: 'a1', answer: 'x' },
-      close: {},
-    }
-
-    it.each(Object.keys(FRAME_OPERATIONS) as (keyof typeof FRAME_OPERATIONS)[])(
-      'has its %s over a socket refused unless it may do that',
-      async (type) => {
-        if (!may(scopes, 'session.read')) return
-        const { id } = await holdfast.resolve({})
-        const role = may(scopes, 'turn.run') ? 'driver' : 'watcher'
-        const client = await attach({ token: tokenOf(scopes) }, { session: id, role })
-        client.send({ type, id: '1', ...frames[type] })
-        const { error } = await client.reply('1')
-        expect(error?.code === 'forbidden').toBe(!may(scopes, FRAME_OPERATIONS[type]))
-      },
-    )
+    it.each(FRAMES)('has its %s over a socket refused unless it may do that', async (type) => {
+      if (!may(scopes, 'session.read')) return
+      const { id } = await holdfast.resolve({})
+      const role = may(scopes, 'turn.run') ? 'driver' : 'watcher'
+      const client = await attach({ token: tokenOf(scopes) }, { session: id, role })
+      client.send({ type, id: '1', ...BODIES[type] })
+      const { error } = await client.reply('1')
+      expect(error?.code === 'forbidden').toBe(!may(scopes, FRAME_OPERATIONS[type]))
+    })
 
     it('may use browsers only if it may, by request and by socket', async () => {
       const upgrade = {
@@ -150,8 +150,10 @@ describe.each(GRANTS.map((scopes) => [scopes.join(' and ') || 'nothing', scopes]
         'sec-websocket-version': '13',
         'sec-websocket-key': Buffer.alloc(16).toString('base64'),
       }
+      const paths = [...Object.keys(JSON_HANDLERS), '/json/activate/x', '/json/close/x']
       for (const sent of [
-        { method: 'GET', path: '/cdp/none/json/list' },
+        ...paths.map((path) => ({ method: 'GET', path: `/cdp/none${path}` })),
+        { method: 'POST', path: '/cdp/none/ticket' },
         { method: 'GET', path: '/cdp/none', headers: upgrade },
         { method: 'GET', path: '/cdp/none/held', headers: upgrade },
       ]) {
@@ -175,6 +177,22 @@ describe('a link', () => {
     expect(answerOf(client)).toBe(expected)
     if (expected === 'forbidden') expect(client.frames).toHaveLength(1)
   })
+
+  it.each([[['watch']], [['talk']], [['watch', 'answer']], [['talk', 'answer']]] as const)(
+    'with %j has the requests of its holder refused that are not in it',
+    async (scopes) => {
+      for (const type of FRAMES) {
+        const session = await holdfast.resolve({})
+        const { token: link } = await session.createLink({ scopes })
+        const role = may(scopes, 'turn.run') ? 'driver' : 'watcher'
+        const client = await attach({ link }, { session: session.id, role })
+        client.send({ type, id: '1', ...BODIES[type] })
+        const { error } = await client.reply('1')
+        const allowed = may(scopes, FRAME_OPERATIONS[type])
+        expect([type, error?.code === 'forbidden']).toEqual([type, !allowed])
+      }
+    },
+  )
 })
 
 describe('the table', () => {

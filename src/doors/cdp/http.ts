@@ -10,7 +10,8 @@ import type { Tenant } from './tenant.ts'
 
 type Handler = (door: CdpDoor, exchange: Exchange, address: CallerAddress) => Promise<void> | void
 
-const HANDLERS: Readonly<Record<string, Handler>> = {
+/** By the path behind the browser's name; `activate` and `close` have a target behind them. */
+export const JSON_HANDLERS: Readonly<Record<string, Handler>> = {
   '/json': sendList,
   '/json/list': sendList,
   '/json/version': sendVersion,
@@ -24,7 +25,7 @@ export async function serveJson(
   address: CallerAddress,
 ): Promise<void> {
   const { path, rest } = address
-  const handler = Object.hasOwn(HANDLERS, path) ? HANDLERS[path] : undefined
+  const handler = Object.hasOwn(JSON_HANDLERS, path) ? JSON_HANDLERS[path] : undefined
   if (rest !== '' && path !== '/json/new') {
     throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
   }
