@@ -265,11 +265,11 @@ export class Authority implements Holder {
   }
 
   async #load(id: string): Promise<LiveSession | null> {
-    this.#failures.assertMayLoad(id)
     const claim = claimed(id, await this.store.claim(id, this.node))
     const { epoch, takenOver = false } = claim
     if (epoch === null) return null
     try {
+      this.#failures.assertMayLoad(id)
       const loaded = await loadSession(this, claim)
       const said = await saidBefore(this, loaded.session)
       const live = this.#hold({ ...loaded, epoch })

@@ -12,7 +12,7 @@ async function opened(runner: Runner) {
 }
 
 /** A Holdfast whose store looks for keys only when it is let, and which keeps no idle session. */
-function make(runner: Runner, store = new MemoryStore()) {
+function make(runner: Runner, store = new MemoryStore(), node = 'a') {
   let time = 1_000
   let ids = 0
   const findKeys = store.findKeys.bind(store)
@@ -35,7 +35,7 @@ function make(runner: Runner, store = new MemoryStore()) {
     },
     entropy: { id: () => `id${(ids += 1)}` },
     digest: (text: string) => text,
-    node: 'a',
+    node,
     limits: { idleSessionsMax: 0 },
   })
   const trimLater = (): void => {
@@ -132,4 +132,36 @@ it('attaches no client that went away before its attachment is decided', async (
   expect(await leaves).toMatchObject({ code: 'cancelled' })
   const { attachments } = await session.state()
   expect(attachments.map(({ id }) => id)).toEqual([(await stays).id])
+})
+
+it('is loaded by the next request if the store has failed at the first', async () => {
+  const { hold: lost, store } = await opened(ENDLESS)
+  const { id } = await lost.resolve()
+  await lost.session(id).submit('running when its node was lost')
+  const { hold } = make(ENDLESS, store)
+  const read = store.read.bind(store)
+  store.read = () => Promise.reject(new Error('the driver has failed'))
+  await hold.authority.start()
+  store.read = read
+  expect(await hold.session(id).submit('next')).toMatchObject({ state: 'running' })
+})
+
+it('is found at the node that could read it, by one that could not', async () => {
+  const { hold: first, store } = await opened(ENDLESS)
+  const { id } = await first.resolve()
+  await first.authority.stop()
+  const older = make(ENDLESS, store).hold
+  const newer = make(ENDLESS, store, 'b').hold
+  await Promise.all([older, newer].map(({ authority }) => authority.start()))
+  const claim = store.claim.bind(store)
+  store.claim = async (session, node) => {
+    const claimed = await claim(session, node)
+    if (claimed.type !== 'claimed' || node !== 'a') return claimed
+    return { ...claimed, tail: [{ seq: 1, body: '{"type":"of a newer version","seq":1}' }] }
+  }
+  const submit = () => older.session(id).submit('hi')
+  await expect(submit()).rejects.toMatchObject({ code: 'session_unreadable' })
+  await expect(submit()).rejects.toMatchObject({ code: 'session_unreadable' })
+  await newer.session(id).submit('hi')
+  await expect(submit()).rejects.toMatchObject({ code: 'not_owner', details: { node: 'b' } })
 })

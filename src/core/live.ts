@@ -9,7 +9,8 @@
 import { askOf, outcomeOf, unanswerableAt, type AskOutcome, type Question } from './asks.ts'
 import type { Connected } from './attachments.ts'
 import { Alarms } from './alarms.ts'
-import { asHoldfastError, HoldfastError } from './errors.ts'
+import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
+import { unreadable } from './event-table.ts'
 import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
 import type { Holder } from './holder.ts'
@@ -204,7 +205,11 @@ export class LiveSession implements LedgerOwner, RunHost {
     for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil)
     for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt)
     const { answerGraceMs } = this.holder.limits
-    const events = await this.post({ type: 'recover', at, reason, answerGraceMs, said })
+    const recover = { type: 'recover', at, reason, answerGraceMs, said } as const
+    const events = await this.post(recover).catch((thrown: unknown) => {
+      // The ledger makes a HoldfastError of what the store throws: this is a log that cannot be.
+      throw thrown instanceof HoldfastError ? thrown : unreadable(this.id, messageOf(thrown))
+    })
     tellRecovered(this, events)
   }
 

@@ -173,8 +173,8 @@ export class FoldedLog {
 }
 
 /** Whether a load failed by what the log holds, and not by the store or the lease. */
-export function isUnreadable(thrown: unknown): boolean {
-  return !(thrown instanceof HoldfastError) || thrown.code === 'session_unreadable'
+export function isUnreadable(thrown: unknown): thrown is HoldfastError {
+  return thrown instanceof HoldfastError && thrown.code === 'session_unreadable'
 }
 
 /** So long a session that could not be loaded is not tried again. */
@@ -196,9 +196,10 @@ export class LoadFailures {
     if (failure !== undefined && this.#told.clock.monotonic() < failure.until) throw failure.error
   }
 
-  note(id: string, thrown: unknown): HoldfastError {
-    const error = thrown instanceof HoldfastError ? thrown : unreadable(id, messageOf(thrown))
-    const isNews = this.#failures.get(id)?.error.message !== error.message
+  note(id: string, error: HoldfastError): HoldfastError {
+    const last = this.#failures.get(id)?.error
+    if (last === error) return error
+    const isNews = last?.message !== error.message
     this.#failures.delete(id)
     this.#failures.set(id, { error, until: this.#told.clock.monotonic() + FAILURE_MS })
     const [oldest = id] = this.#failures.keys()
