@@ -9,10 +9,10 @@
  */
 import type { Clock } from './clock.ts'
 import { FeedItem, isTold, positionAfter, type Delta, type Position } from './feed-item.ts'
-import { charsOf, nextPageEvents, readableRow } from './history.ts'
+import { readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
 import type { SessionEvent } from './session.ts'
-import type { Store } from './store.ts'
+import { PAGE_CHARS, type Store } from './store.ts'
 import { isTerminal } from './turns.ts'
 
 /** Ends a follower: an `AbortSignal`, or something lighter where there are many. */
@@ -28,9 +28,8 @@ type Cursor = { readonly build: number; readonly index: number }
 /** Events read from the store: those to tell, and the position after all of them. */
 type Page = { readonly items: readonly FeedItem[]; readonly seq: number }
 
-/** Pages kept for those who read the same, and how large one may be. */
+/** Pages kept for those who read the same. */
 const PAGES_MAX = 8
-const PAGE_CHARS_MAX = 262_144
 
 /** What followers of one kind are told: the newest of it, in memory. */
 class Tail {
@@ -186,8 +185,6 @@ export class Feed {
   readonly #session: string
   readonly #store: Store
   readonly #limits: Limits
-  /** How many events the next page has: fewer where they are large. */
-  #pageEvents = Number.POSITIVE_INFINITY
   readonly #clock: Pick<Clock, 'after' | 'monotonic'>
   readonly #all: Tail
   readonly #withoutPresence: Tail
@@ -301,15 +298,14 @@ export class Feed {
   async #read(after: number, tail: Tail): Promise<Page> {
     let keeps = false
     try {
-      const pageEvents = Math.min(this.#pageEvents, this.#limits.pageEvents)
+      const { pageEvents } = this.#limits
       const { row, events } = await this.#store.read(this.#session, after, pageEvents)
       readableRow(row, this.#session)
       // What is durable but not yet published comes with its own publication.
       const published = events.filter((stored) => stored.seq <= this.#seq)
       const items = published.map((stored) => new FeedItem(stored.seq, stored))
-      const chars = charsOf(events)
-      this.#pageEvents = nextPageEvents(pageEvents, chars, this.#limits.pageEvents)
-      keeps = published.length === pageEvents && chars <= PAGE_CHARS_MAX
+      const chars = events.reduce((sum, { body }) => sum + body.length, 0)
+      keeps = published.length === pageEvents && chars <= PAGE_CHARS
       const told = items.filter(({ type }) => isTold(type, tail.presence))
       return { items: told, seq: published.at(-1)?.seq ?? after }
     } finally {

@@ -29,37 +29,18 @@ export function readableRow(row: SessionRow | null, id: string): SessionRow {
   throw new HoldfastError('session_erased', `session ${id} is closed and its log was erased`)
 }
 
-/** What a page should hold at most, in characters: a reader keeps a whole page in memory. */
-const PAGE_CHARS = 1_048_576
-/** The first page of a reader that may be slow: only reading shows how large events are. */
-const FIRST_PAGE_EVENTS = 4
-
-/** How many events to read next, after a page of so many events and characters. */
-export function nextPageEvents(events: number, chars: number, pageEvents: number): number {
-  if (chars > PAGE_CHARS) return Math.max(1, Math.floor(events / 4))
-  return chars > PAGE_CHARS / 4 ? events : Math.min(pageEvents, events * 4)
-}
-
-/** How many characters these events have together. */
-export function charsOf(events: readonly StoredEvent[]): number {
-  return events.reduce((sum, { body }) => sum + body.length, 0)
-}
-
 /** All events after a position up to the log's present end, page by page. */
 export async function* readEvents(
   store: Store,
   id: string,
   after: number,
   pageEvents: number,
-  firstPageEvents = pageEvents,
 ): AsyncGenerator<readonly StoredEvent[]> {
   let position = after
-  let size = Math.min(firstPageEvents, pageEvents)
   for (;;) {
-    const { row, events } = await store.read(id, position, size)
+    const { row, events } = await store.read(id, position, pageEvents)
     const { seq } = readableRow(row, id)
     if (events.length > 0) yield events
-    size = nextPageEvents(size, charsOf(events), pageEvents)
     position = events.at(-1)?.seq ?? seq
     if (position >= seq) return
   }
@@ -118,18 +99,30 @@ export function turnUnknown(session: string, turn: string): HoldfastError {
   return new HoldfastError('turn_unknown', `session ${session} has no turn ${turn}`)
 }
 
-/** The conversation: what was said by whom, in the order in which the turns ran. */
+/**
+ * The conversation: what was said by whom, in the order in which the turns ran. Its reader may be
+ * slow: nothing that was read before is kept while the next page is waited for.
+ */
 export async function* readMessages(
   store: Store,
   id: string,
   pageEvents: number,
 ): AsyncGenerator<Message> {
-  for await (const page of readEvents(store, id, 0, pageEvents, FIRST_PAGE_EVENTS)) {
-    for (const stored of page) {
-      const message = messageOf(readEvent(stored, id))
-      if (message !== null) yield message
-    }
+  let position = 0
+  for (;;) {
+    const { messages, seq, isLast } = await readMessagePage(store, id, position, pageEvents)
+    for (let next = messages.shift(); next !== undefined; next = messages.shift()) yield next
+    if (isLast) return
+    position = seq
   }
+}
+
+async function readMessagePage(store: Store, id: string, after: number, pageEvents: number) {
+  const { row, events } = await store.read(id, after, pageEvents)
+  const end = readableRow(row, id).seq
+  const seq = events.at(-1)?.seq ?? end
+  const messages = events.map((stored) => messageOf(readEvent(stored, id)))
+  return { messages: messages.filter((message) => message !== null), seq, isLast: seq >= end }
 }
 
 function messageOf(event: SessionEvent): Message | null {

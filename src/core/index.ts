@@ -36,7 +36,6 @@ export {
 export { EVENT_TYPES, isKnownType, isReadable } from './event-table.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'
-export { charsOf } from './history.ts'
 export { BROWSER_KEYS, Holdfast, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { isRequestId, type QueueRow } from './lanes.ts'
 export { LINK_SCOPES, type Link, type LinkScope } from './links.ts'

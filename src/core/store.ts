@@ -23,7 +23,7 @@ export interface Store {
   findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]>
   /**
    * The session's row, and its events after a position, oldest first: at most `limit`, or fewer if
-   * they are large, but one at least. The row's seq says whether there are more.
+   * they are large (`PAGE_CHARS`), but one at least. The row's seq says whether there are more.
    */
   read(session: string, after: number, limit: number): Promise<ReadResult>
   /** Sessions by a filter, newest first. */
@@ -51,6 +51,9 @@ export interface Store {
   /** Settles all that is under way and lets go of files and connections. */
   close(): Promise<void>
 }
+
+/** A page of a log ends when it has so much text, however few events that is: readers hold it. */
+export const PAGE_CHARS = 262_144
 
 /** An event as it is stored: `body` is its JSON, and holds the `seq` too. */
 export type StoredEvent = { readonly seq: number; readonly body: string }

@@ -32,7 +32,7 @@ export async function streamFeed(
     await exchange.write(STREAM_PREAMBLE)
     let position = from
     for await (const items of feed) {
-      for (const text of encodeItems(items, position)) await exchange.write(text)
+      for (const bytes of encoded(items, position)) await exchange.write(bytes)
       position = items.reduce(positionAfter, position)
     }
     exchange.response.end(exchange.signal.aborted ? '' : await lastWords())
@@ -40,6 +40,30 @@ export async function streamFeed(
     exchange.response.end(encodeNotice('ending', { code: asHoldfastError(error).code }))
   } finally {
     stopBeating()
+  }
+}
+
+const encoder = new TextEncoder()
+
+/** What those are told that stood at the same place: encoded once for all of them. */
+type Encoded = {
+  readonly from: Position
+  readonly parts: Uint8Array[]
+  readonly rest: Generator<string>
+}
+const cache = new WeakMap<readonly FeedItem[], Encoded>()
+
+function* encoded(items: readonly FeedItem[], from: Position): Generator<Uint8Array> {
+  const known = cache.get(items)
+  const isSame = known?.from.seq === from.seq && known.from.delta === from.delta
+  const all: Encoded = isSame ? known : { from, parts: [], rest: encodeItems(items, from) }
+  cache.set(items, all)
+  const { parts, rest } = all
+  for (let index = 0; ; index += 1) {
+    const next = parts[index] === undefined ? rest.next() : null
+    if (next?.done === true) return
+    if (next !== null) parts.push(encoder.encode(next.value))
+    yield parts[index] as Uint8Array
   }
 }
 

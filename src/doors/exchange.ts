@@ -13,6 +13,7 @@ import {
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
 import { tellRefusal } from './refusals.ts'
 import { discardBody, readBody, readJson } from './body.ts'
+import type { Unread } from './unread.ts'
 
 /** What all exchanges of a server share. */
 export type Premises = {
@@ -26,6 +27,8 @@ export type Premises = {
   readonly forwards?: Readonly<Record<string, number>>
   /** The server, or the Holdfast behind it, is about to close. */
   readonly isDraining: () => boolean
+  /** What waits for readers, of all exchanges and sockets together. */
+  readonly unread: Unread
   /** Where a request comes from, also behind a proxy. */
   readonly addressOf: (request: IncomingMessage) => string
   /** How many sockets are open. */
@@ -55,6 +58,8 @@ export type Headers = readonly string[]
 
 /** How long a reader may take to make room; then it is cut off, and may come back. */
 const STALLED_MS = 25_000
+/** A larger answer is sent in parts of this, so that a slow reader is told from one that stalls. */
+const PART_BYTES = 65_536
 
 /** A whole answer, ready to be sent. */
 export type Told = {
@@ -185,15 +190,25 @@ export class Exchange {
     this.send(status, type, JSON.stringify(body), headers)
   }
 
-  /** The whole answer, in one write. */
+  /** The whole answer; in one write, unless it is large. */
   send(status: number, type: string, text: string, headers: Headers = []): void {
     if (this.#isRevoked) return
-    const length = ['Content-Length', String(Buffer.byteLength(text))]
-    this.#writeHead(status, type, [...length, ...headers])
+    const bytes = Buffer.byteLength(text)
+    this.#writeHead(status, type, ['Content-Length', String(bytes), ...headers])
+    if (bytes > PART_BYTES) return void this.#sendInParts(Buffer.from(text))
     this.response.end(text)
     // A reader that takes nothing of it for so long is cut off; the connection's next request, or
     // its idle time, has a time limit of its own.
     this.response.socket?.setTimeout(STALLED_MS)
+  }
+
+  async #sendInParts(body: Buffer): Promise<void> {
+    const { response } = this
+    response.once('close', this.#wait(body))
+    for (let from = 0; from < body.length && !response.destroyed; from += PART_BYTES) {
+      if (!response.write(body.subarray(from, from + PART_BYTES))) await this.#drained()
+    }
+    response.end()
   }
 
   /** The answer's head; its body follows by and by, through `write`. */
@@ -214,12 +229,23 @@ export class Exchange {
   /** Resolves when the reader has taken so much that more may be written, or has gone. */
   write(text: string | Uint8Array): Promise<void> | void {
     const { response } = this
-    if (response.destroyed || response.write(text)) return
+    const data = typeof text === 'string' ? Buffer.from(text) : text
+    if (response.destroyed || response.write(data)) return
+    const release = this.#wait(data)
+    return this.#drained().then(release)
+  }
+
+  /** Counts what waits for the reader, until the returned function is called. */
+  #wait(data: Uint8Array): () => void {
+    const message = 'the client does not read its answer, and too much waits for all together'
+    return this.premises.unread.add(data, () => this.#cutOff(message))
+  }
+
+  #drained(): Promise<void> {
+    const { response } = this
     return new Promise((resolve) => {
-      const stalled = setTimeout(() => {
-        this.#tellRefusal(new HoldfastError('too_slow', 'the client does not read its answer'))
-        response.destroy()
-      }, STALLED_MS)
+      const cut = (): void => this.#cutOff('the client does not read its answer')
+      const stalled = setTimeout(cut, STALLED_MS)
       const ready = (): void => {
         clearTimeout(stalled)
         response.off('drain', ready).off('close', ready)
@@ -227,6 +253,11 @@ export class Exchange {
       }
       response.on('drain', ready).on('close', ready)
     })
+  }
+
+  #cutOff(message: string): void {
+    this.#tellRefusal(new HoldfastError('too_slow', message))
+    this.response.destroy()
   }
 
   /** Refuses; if the answer has begun already, cuts it off so that nobody takes it for whole. */

@@ -23,6 +23,8 @@ export const SERVER_LIMITS = {
    */
   pipelinedBytesMax: 262_144,
   pipelinedTotalBytesMax: 67_108_864,
+  /** Answers and events that wait for readers which do not take them, of all together. */
+  unreadTotalBytesMax: 67_108_864,
   /**
    * Connections that wait to be accepted. When a network is back all clients come at once, and who
    * finds no place waits for seconds.

@@ -18,6 +18,7 @@ import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
 import { tellRefusal } from '../doors/refusals.ts'
 import { isPublic, type Route } from '../doors/route.ts'
+import { Unread } from '../doors/unread.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
 import { newServer } from './bounded-server.ts'
@@ -120,7 +121,8 @@ export class HoldfastServer {
     const answered = new Map<number, number>()
     const browsers = (): CdpDoor | null => this.#cdp?.door ?? null
     const isDraining = (): boolean => this.#isDraining || holdfast.authority.draining
-    const asked = { isDraining, addressOf }
+    const unread = new Unread(SERVER_LIMITS.unreadTotalBytesMax)
+    const asked = { isDraining, addressOf, unread }
     const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, ...asked }
     this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#diagnose = holdfast.authority.diagnose
@@ -134,6 +136,7 @@ export class HoldfastServer {
       gate: this.#access,
       limits: connectLimits,
       ferry: this.#forwarder,
+      unread,
     })
     this.#cdp = this.#openCdp(options, seal)
     const upgrade = acceptSockets({

@@ -4,22 +4,23 @@
  */
 import type { Clock } from '../core/clock.ts'
 import { HoldfastError } from '../core/errors.ts'
-import type {
-  Append,
-  AppendedKeys,
-  AppendOutcome,
-  Beat,
-  Claim,
-  KeyedTurn,
-  KeyQuery,
-  ListPage,
-  ListQuery,
-  ReadResult,
-  Reservation,
-  Reserved,
-  SessionRow,
-  Store,
-  StoredEvent,
+import {
+  PAGE_CHARS,
+  type Append,
+  type AppendedKeys,
+  type AppendOutcome,
+  type Beat,
+  type Claim,
+  type KeyedTurn,
+  type KeyQuery,
+  type ListPage,
+  type ListQuery,
+  type ReadResult,
+  type Reservation,
+  type Reserved,
+  type SessionRow,
+  type Store,
+  type StoredEvent,
 } from '../core/store.ts'
 import { cursorAfter, numberBelow } from './cursor.ts'
 import { Watchers, type Listener } from './watchers.ts'
@@ -139,7 +140,8 @@ export class MemoryStore implements Store {
     this.#mustBeOpen()
     const entry = this.#sessions.get(session)
     const from = Math.max(0, after)
-    return { row: entry?.row ?? null, events: entry?.events.slice(from, from + limit) ?? [] }
+    const events = pageOf(entry?.events.slice(from, from + limit) ?? [])
+    return { row: entry?.row ?? null, events }
   }
 
   async list(query: ListQuery): Promise<ListPage> {
@@ -219,6 +221,13 @@ function keptKeys(
   const isNew = new Set(added.map(({ key }) => key))
   const old = before.filter(({ key, at }) => at >= since && !isNew.has(key))
   return [...old, ...added].slice(max === 0 ? Infinity : -max)
+}
+
+/** The events that a page has room for, one at least. */
+function pageOf(events: readonly StoredEvent[]): readonly StoredEvent[] {
+  let chars = 0
+  const full = events.findIndex(({ body }) => (chars += body.length) >= PAGE_CHARS)
+  return full === -1 ? events : events.slice(0, full + 1)
 }
 
 export type MemoryStoreOptions = { readonly clock?: Pick<Clock, 'monotonic'> }

@@ -32,9 +32,9 @@ export function* encodeItems(items: readonly FeedItem[], from: Position): Genera
   if (text !== '') yield text
 }
 
-function encodeItem({ event, json }: FeedItem, { seq, delta }: Position): string {
+function encodeItem({ type, json }: FeedItem, { seq, delta }: Position): string {
   const id = delta === 0 ? seq : `${seq}.${delta}`
-  return `event: ${event.type}\nid: ${id}\ndata: ${json}\n\n`
+  return `event: ${type}\nid: ${id}\ndata: ${json}\n\n`
 }
 
 /** Something about the stream itself: it has no id, so that the reader's position stays. */

@@ -292,10 +292,10 @@ export class Connection {
     const { seq, delta } = welcome.after
     const watcher = entry.role === 'watcher' ? { watcher: attachment.id } : {}
     const { gone } = this
-    const { clock, limits } = this.#hub
+    const { clock, limits, unread } = this.#hub
     session
       .openFeed({ after: seq, afterDelta: delta, signal: gone, presence, ...watcher })
-      .then((feed) => streamTo(this.socket, feed, { gone, clock, limits }))
+      .then((feed) => streamTo(this.socket, feed, { gone, clock, limits, unread }))
       .then(() => this.#closeWithSession())
       .catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
   }

@@ -4,6 +4,7 @@
  */
 import { setMaxListeners } from 'node:events'
 import { limitsFrom, type AttachmentListener, type Clock, type Unbound } from '../../core/index.ts'
+import { Unread } from '../unread.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
 import { openGate, type Ferry, type Gatekeeper } from './socket.ts'
@@ -14,6 +15,8 @@ export type HubOptions = {
   readonly limits?: Partial<ConnectLimits>
   /** Where there are other nodes. */
   readonly ferry?: Ferry | null
+  /** What waits for readers, of all doors together. */
+  readonly unread?: Unread
 }
 
 export class Hub {
@@ -21,6 +24,7 @@ export class Hub {
   readonly gate: Gatekeeper
   readonly limits: ConnectLimits
   readonly ferry: Ferry | null
+  readonly unread: Unread
   readonly #connections = new Set<Connection>()
   readonly #byAttachment = new Map<string, Connection>()
   /** Of attachments that made requests, which outlive their connections and end with them. */
@@ -41,11 +45,12 @@ export class Hub {
   }
   #cancelWatch: () => void = () => undefined
 
-  constructor({ holdfast, gate = openGate, limits = {}, ferry = null }: HubOptions) {
+  constructor({ holdfast, gate = openGate, limits = {}, ferry = null, unread }: HubOptions) {
     this.holdfast = holdfast
     this.gate = gate
     this.limits = limitsFrom(CONNECT_LIMITS, limits, 'connectLimits')
     this.ferry = ferry
+    this.unread = unread ?? new Unread(Number.POSITIVE_INFINITY)
     holdfast.authority.attachmentListeners.add(this.#listener)
     this.#watchLater()
   }

@@ -10,7 +10,7 @@ export const CONNECT_LIMITS = {
   deadMs: 25_000,
   /** How long an old connection has to show that it is alive when a new one claims its place. */
   probeMs: 1_500,
-  /** What may be on its way to a client before the next batch waits. */
+  /** What may be on its way to a client: replies, and events before the next of them wait. */
   bufferedBytesMax: 1_048_576,
   /** How long a client may take to read that. */
   slowMs: 25_000,

@@ -3,11 +3,14 @@
  * together leaves together, and is encoded once for all who follow.
  */
 import { HoldfastError, type Clock, type FeedItem, type StopSignal } from '../../core/index.ts'
+import type { Unread } from '../unread.ts'
 import type { ConnectLimits } from './limits.ts'
 import type { Socket } from './socket.ts'
 
 /** Events that became ready together share a message up to this; a larger one has its own. */
 const MESSAGE_CHARS_MAX = 262_144
+/** Events on their way that are not counted: a message beyond it waits until it has left. */
+const AHEAD_BYTES = 65_536
 
 const encoder = new TextEncoder()
 /** Batches that several follow are the same array for all of them. */
@@ -67,7 +70,8 @@ export class Stop implements StopSignal {
 
 export type StreamOptions = {
   readonly clock: Clock
-  readonly limits: ConnectLimits
+  readonly limits: Pick<ConnectLimits, 'bufferedBytesMax' | 'slowMs'>
+  readonly unread: Unread
   /** Aborted when the socket is gone. */
   readonly gone: StopSignal
 }
@@ -76,15 +80,16 @@ export type StreamOptions = {
 export async function streamTo(
   socket: Socket,
   feed: AsyncIterable<readonly FeedItem[]>,
-  { clock, limits, gone }: StreamOptions,
+  options: StreamOptions,
 ): Promise<void> {
+  const aheadBytesMax = Math.min(AHEAD_BYTES, options.limits.bufferedBytesMax)
   for await (const items of feed) {
     for (const part of partsOf(items)) {
       // It may have ended after the batch was ready.
-      if (gone.aborted) return
+      if (options.gone.aborted) return
       const bytes = encoded(part)
-      if (socket.bufferedBytes + bytes.length <= limits.bufferedBytesMax) socket.send(bytes)
-      else await sendSlowly(socket, bytes, clock, limits.slowMs)
+      if (socket.bufferedBytes + bytes.length <= aheadBytesMax) socket.send(bytes)
+      else await sendSlowly(socket, bytes, options)
     }
   }
 }
@@ -93,15 +98,21 @@ export async function streamTo(
 function sendSlowly(
   socket: Socket,
   bytes: Uint8Array,
-  clock: Clock,
-  slowMs: number,
+  { clock, limits, unread }: StreamOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    const cancel = clock.after(slowMs, () => {
-      reject(new HoldfastError('too_slow', 'the client does not read what it is sent'))
+    const slow = (message: string): void => reject(new HoldfastError('too_slow', message))
+    const cancel = clock.after(limits.slowMs, () =>
+      slow('the client does not read what it is sent'),
+    )
+    const release = unread.add(bytes, () => {
+      // A goodbye would wait behind all that the client has not read, and keep it in memory.
+      socket.cut()
+      slow('the client does not read, and too much waits for all together')
     })
     socket.send(bytes, () => {
       cancel()
+      release()
       resolve()
     })
   })

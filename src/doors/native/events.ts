@@ -1,20 +1,10 @@
 /** A session's log: page by page as JSON, or as it happens as server-sent events. */
-import {
-  charsOf,
-  invalid,
-  type Position,
-  type SessionHandle,
-  type StoredEvent,
-} from '../../core/index.ts'
+import { invalid, type Position, type SessionHandle } from '../../core/index.ts'
 import { EVENT_STREAM_TYPE, encodeNotice, parsePosition } from '../../wire/server-sent-events.ts'
 import { negotiate } from '../accept.ts'
 import { streamFeed } from '../event-stream.ts'
 import type { Exchange } from '../exchange.ts'
 import { wholeNumber } from './queries.ts'
-
-/** A page ends when it has so many characters; the first read shows how large the events are. */
-const PAGE_CHARS = 1_048_576
-const FIRST_READ_EVENTS = 8
 
 export async function getEvents(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
@@ -30,28 +20,14 @@ async function replyPage(exchange: Exchange, session: SessionHandle): Promise<vo
   const after = wholeNumber('after', query.after ?? '0')
   const limit = wholeNumber('limit', query.limit ?? String(pageEvents))
   if (limit < 1 || limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
-  const { seq, events } = await readPage(session, after, limit)
+  // Shorter where the events are large: all of it is in memory until it has been sent.
+  const { row, events } = await session.read(after, limit)
   const nextAfter = events.at(-1)?.seq ?? after
-  const hasMore = nextAfter < seq
+  const hasMore = nextAfter < (row?.seq ?? 0)
   // The log holds JSON already.
   const bodies = events.map(({ body }) => body).join(',')
   const page = `{"events":[${bodies}],"nextAfter":${nextAfter},"hasMore":${hasMore}}`
   exchange.send(200, 'application/json', page)
-}
-
-/** A page is shorter where its events are large: all of it is in memory until it has been sent. */
-async function readPage(session: SessionHandle, after: number, limit: number) {
-  const events: StoredEvent[] = []
-  let [seq, chars, size] = [0, 0, Math.min(FIRST_READ_EVENTS, limit)]
-  for (let position = after; ;) {
-    const read = await session.read(position, size)
-    events.push(...read.events)
-    chars += charsOf(read.events)
-    seq = read.row?.seq ?? 0
-    position = read.events.at(-1)?.seq ?? seq
-    if (position >= seq || events.length >= limit || chars >= PAGE_CHARS) return { seq, events }
-    size = Math.min(size * 4, limit - events.length)
-  }
 }
 
 async function streamEvents(exchange: Exchange, session: SessionHandle): Promise<void> {

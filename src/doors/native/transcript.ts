@@ -1,11 +1,12 @@
 /** The conversation as JSON lines, read and written piece by piece however long it is. */
+import type { Message } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { negotiate } from '../accept.ts'
 
 export const TRANSCRIPT_TYPE = 'application/jsonl'
 
 /** Lines are gathered to writes of about this size. */
-const WRITE_CHARS = 16_384
+const WRITE_CHARS = 65_536
 
 export async function getTranscript(exchange: Exchange): Promise<void> {
   exchange.query([])
@@ -13,14 +14,18 @@ export async function getTranscript(exchange: Exchange): Promise<void> {
   const type = negotiate(exchange.header('accept'), [TRANSCRIPT_TYPE, 'application/x-ndjson'])
   const messages = exchange.holdfast.session(id).messages()
   // The first step tells whether there is such a session, while a refusal can still be a status.
-  let step = await messages.next()
+  let step: IteratorResult<Message> | null = await messages.next()
   exchange.begin(type)
   let lines = ''
   while (step.done !== true && !exchange.response.destroyed) {
     lines += `${JSON.stringify(step.value)}\n`
+    // What was said may be large, and the reader slow: nothing of it is kept while that is waited
+    // for.
+    step = null
     if (lines.length >= WRITE_CHARS) {
-      await exchange.write(lines)
+      const written = exchange.write(lines)
       lines = ''
+      await written
     }
     step = await messages.next()
   }

@@ -9,13 +9,11 @@
  * calls. It holds a lock on its table by then, so that no migration comes in between.
  */
 import { createHash } from 'node:crypto'
+import { PAGE_CHARS } from '../../core/store.ts'
 import type { Named } from './database.ts'
 import { ROW_COLUMNS } from './rows.ts'
 import { STEP } from './schema.ts'
 import { NOW } from './time.ts'
-
-/** A page of a log ends when it has so much text, however few events that is. */
-const PAGE_BYTES = 1_048_576
 
 export type Statements = Readonly<Record<keyof ReturnType<typeof texts>, Named>>
 
@@ -143,7 +141,7 @@ export function pageText(schema: string, column: string, session: string): strin
           WHERE session = ${session} AND seq > $2::bigint
           ORDER BY seq LIMIT $3::bigint
       ) AS following
-    ) AS page WHERE before < ${PAGE_BYTES} ORDER BY seq`
+    ) AS page WHERE before < ${PAGE_CHARS} ORDER BY seq`
 }
 
 /**

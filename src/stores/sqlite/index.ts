@@ -50,6 +50,9 @@ export async function openSqliteStore({
   return store
 }
 
+/** Pages under way: both threads have them in memory. */
+const PAGES_MAX = 16
+
 type Asked = {
   readonly operation: Operation
   readonly resolve: (value: unknown) => void
@@ -64,6 +67,9 @@ class SqliteStore implements Store {
   /** What was posted and waits for its answer, in order. */
   readonly #waiting: Asked[] = []
   #outbox: Asked[] = []
+  /** Pages that were asked for and are not here, and reads that wait for their turn. */
+  #pages = 0
+  readonly #readers: (() => void)[] = []
   #ended: HoldfastError | null = null
   #closing: Promise<void> | null = null
 
@@ -100,8 +106,18 @@ class SqliteStore implements Store {
     return outcomes
   }
 
-  read(session: string, after: number, limit: number): Promise<ReadResult> {
-    return this.#ask(['read', session, after, limit])
+  async read(session: string, after: number, limit: number): Promise<ReadResult> {
+    if (limit === 0) return this.#ask(['read', session, after, limit])
+    if (this.#pages >= PAGES_MAX) await new Promise<void>((next) => this.#readers.push(next))
+    else this.#pages += 1
+    try {
+      return await this.#ask<ReadResult>(['read', session, after, limit])
+    } finally {
+      // The next one has its place at once, or another could take it meanwhile.
+      const next = this.#readers.shift()
+      if (next === undefined) this.#pages -= 1
+      else next()
+    }
   }
 
   findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {

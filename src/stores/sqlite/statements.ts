@@ -6,24 +6,22 @@
  * changes nothing then nothing else is written.
  */
 import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
-import type {
-  Append,
-  Claim,
-  KeyedTurn,
-  KeyQuery,
-  ReadResult,
-  Reservation,
-  Reserved,
-  StoredEvent,
+import {
+  PAGE_CHARS,
+  type Append,
+  type Claim,
+  type KeyedTurn,
+  type KeyQuery,
+  type ReadResult,
+  type Reservation,
+  type Reserved,
+  type StoredEvent,
 } from '../../core/store.ts'
 import type { Leases } from './leases.ts'
 import { EventLog, type LogEnd } from './log.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { RequestKeys } from './request-keys.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
-
-/** A page of a log ends when it has so much text, however few events that is. */
-const PAGE_CHARS = 1_048_576
 
 /** Places that are remembered: looking one up again costs about as much as an append's fence. */
 const PLACES_MAX = 5_000

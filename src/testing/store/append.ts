@@ -1,6 +1,6 @@
 /** What `append`, `read` and `watch` promise: I4 and I5. */
 import assert from 'node:assert/strict'
-import type { Store } from '../../core/store.ts'
+import { PAGE_CHARS, type Store } from '../../core/store.ts'
 import type { Claims } from './conformance.ts'
 import {
   NODE,
@@ -158,6 +158,20 @@ export const appendClaims: Claims = {
     const claim = await store.claim(id, NODE)
     assertClaimed(claim)
     assert.ok(claim.snapshot === large)
+  },
+
+  'ends a page that has much text, after one event at least': async (store) => {
+    const id = await create(store)
+    const event = (chars: number): string => JSON.stringify({ text: 'x'.repeat(chars) })
+    const events = [event(10), event(PAGE_CHARS), event(PAGE_CHARS), event(10)]
+    await store.append([sampleAppend(id, { events })])
+    for (const after of [1, 2, 3]) {
+      const page = await store.read(id, after, 10)
+      assert.equal(page.events[0]?.seq, after + 1)
+      const chars = page.events.reduce((sum, { body }) => sum + body.length, 0)
+      assert.ok(chars <= 2 * PAGE_CHARS, `a page of ${chars} characters`)
+      assert.equal(page.row?.seq, 5)
+    }
   },
 
   'tells watchers of an append, and not of a stale one': async (store) => {
