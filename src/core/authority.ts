@@ -265,7 +265,7 @@ export class Authority implements Holder {
   }
 
   async #load(id: string): Promise<LiveSession | null> {
-    const claim = claimed(id, await this.store.claim(id, this.node))
+    const claim = claimed(id, this.#losses.judge(id, await this.store.claim(id, this.node)))
     const { epoch, takenOver = false } = claim
     if (epoch === null) return null
     try {
@@ -289,6 +289,7 @@ export class Authority implements Holder {
   async #giveUp(id: string, epoch: number, thrown: unknown): Promise<unknown> {
     if (!isUnreadable(thrown)) return thrown
     const error = this.#failures.note(id, thrown)
+    this.#losses.forget(id)
     const live = this.#held.get(id)?.live
     if (live !== undefined) {
       this.#forget(live)

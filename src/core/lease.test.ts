@@ -62,13 +62,28 @@ it('notices its end although the timer for that was early', async () => {
   expect([lease.held, lost]).toEqual([true, []])
   await clock.pass(20)
   expect([lease.held, lost]).toEqual([false, [expect.any(Number)]])
-  expect(() => lease.assertHeld()).toThrow('lost its lease')
+  for (const _request of [1, 2, 3]) expect(() => lease.assertHeld()).toThrow('lost its lease')
+  expect(lost).toHaveLength(1)
   store.beat = beat
   await clock.pass(250)
   expect(lease.held).toBe(true)
   // Told once each, however often it is found out.
   const news = told.filter((code, index) => code !== told[index - 1])
   expect(news).toEqual(['lease_taken', 'lease_not_renewed', 'lease_lost', 'lease_taken'])
+  await lease.stop()
+})
+
+it('lets go of everything again when it is lost again', async () => {
+  const { clock, store, lost, lease } = await leased()
+  const beat = store.beat.bind(store)
+  for (const losses of [1, 2]) {
+    store.beat = () => Promise.reject(new Error('nobody hears it'))
+    await clock.pass(1_000)
+    expect(() => lease.assertHeld()).toThrow('lost its lease')
+    expect(lost).toHaveLength(losses)
+    store.beat = beat
+    await clock.pass(250)
+  }
   await lease.stop()
 })
 

@@ -34,6 +34,8 @@ export class Lease {
   #stopped = false
   /** Told to be taken, and not to be lost since. */
   #isTaken = false
+  /** Everything was let go of, and nothing can be held since. */
+  #isLetGo = false
 
   constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
     this.#holder = holder
@@ -91,10 +93,12 @@ export class Lease {
     // A fifth of the lease is left for those who are told to stop.
     this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
     this.#watchEnd()
-    if (this.held) this.#tellTaken()
+    if (!this.held) return
+    this.#isLetGo = false
+    this.#tellTaken()
   }
 
-  /** Lets go of everything; told once, although each request may find it out anew. */
+  /** Lets go of everything, once, although each request and each sweep may find it out anew. */
   #lose(): HoldfastError {
     const { node, diagnose, heldCount: sessions } = this.#holder
     const error = new HoldfastError('lease_lost', 'this node has lost its lease')
@@ -102,7 +106,10 @@ export class Lease {
       this.#isTaken = false
       diagnose('lease_lost', 'this node cannot prove its lease', { node, sessions })
     }
-    this.#lost(error)
+    if (!this.#isLetGo) {
+      this.#isLetGo = true
+      this.#lost(error)
+    }
     return error
   }
 

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import { LIMITS } from './limits.ts'
 import { claimed, loadSession, Losses, RefoldedSessions } from './loading.ts'
+import type { Claim } from './store.ts'
 
 it('blames the node that held the session last', () => {
   const losses = new Losses()
@@ -12,6 +13,20 @@ it('blames the node that held the session last', () => {
   expect(losses.reasonOf('s', true, true)).toBe('node_lost')
   expect(losses.reasonOf('s', false, true)).toBe('node_lost')
   expect(losses.reasonOf('s', false, false)).toBe('server_crashed')
+})
+
+it('forgets a session that it lost when another node has it, and when it is over', () => {
+  const losses = new Losses()
+  const over = { type: 'claimed', epoch: null } as Claim
+  for (const claim of [{ type: 'owned', node: 'b' }, { type: 'erased' }, over] as const) {
+    losses.add('s')
+    expect(losses.judge('s', claim)).toBe(claim)
+    // That node may have given it back, so that it is not taken over.
+    expect(losses.reasonOf('s', false, true)).toBe('node_lost')
+  }
+  losses.add('s')
+  losses.judge('s', { type: 'claimed', epoch: 2 } as Claim)
+  expect(losses.reasonOf('s', false, true)).toBe('hold_lost')
 })
 
 it('folds a closed session whose snapshot is outdated once, not for every request', async () => {

@@ -88,6 +88,16 @@ export class Losses {
     this.#lost.add(session)
   }
 
+  /** Forgets it unless it was claimed: another node has it, or it is over. */
+  judge(session: string, claim: Claim): Claim {
+    if (claim.type !== 'claimed' || claim.epoch === null) this.forget(session)
+    return claim
+  }
+
+  forget(session: string): void {
+    this.#lost.delete(session)
+  }
+
   /** `takenOver`: another node held it last. `isShared`: other nodes may have held it. */
   reasonOf(
     session: string,

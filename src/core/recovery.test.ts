@@ -7,7 +7,11 @@ import { Sweeper, type SweptHouse } from './recovery.ts'
 import type { ListQuery, SessionRow, Store } from './store.ts'
 
 /** A house of expired and of long closed sessions, and one sweep at a time. */
-function house(count: number, fails: (id: string) => Error | null = () => null) {
+function house(
+  count: number,
+  fails: (id: string) => Error | null = () => null,
+  lease: { leftMs: number } | null = null,
+) {
   const open = new Set(Array.from({ length: count }, (_, n) => `open${n}`))
   const closed = new Set(Array.from({ length: count }, (_, n) => `closed${n}`))
   const diagnostics: Diagnostic[] = []
@@ -39,7 +43,7 @@ function house(count: number, fails: (id: string) => Error | null = () => null) 
     limits: { ...LIMITS, listMax: 500 },
     diagnose: diagnoseTo((diagnostic) => diagnostics.push(diagnostic)),
     open: async (id) => ({ post: () => act(open, id) }) as never,
-    lease: null,
+    lease,
     holds: () => false,
     trim: () => undefined,
   }
@@ -95,6 +99,24 @@ it('does not report what another node holds, or what is closed by now', async ()
   await sweeper.start()
   await runSweep()
   expect(diagnostics).toEqual([])
+  sweeper.stop()
+})
+
+it('opens no expired session without a lease, and all of them when it is back', async () => {
+  const lease = { leftMs: 2 }
+  const opened: string[] = []
+  // Lost in the middle of a sweep.
+  const open = (id: string): null => {
+    if (id.startsWith('open')) lease.leftMs = opened.push(id) === 2 ? 0 : 1
+    return null
+  }
+  const { open: left, sweeper, runSweep } = house(1_000, open, lease)
+  await sweeper.start()
+  await runSweep()
+  expect([opened.length, left.size]).toEqual([2, 998])
+  lease.leftMs = 1
+  await runSweep()
+  expect(left.size).toBe(0)
   sweeper.stop()
 })
 

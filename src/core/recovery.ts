@@ -102,11 +102,18 @@ export class Sweeper {
     await this.#pickUpPending()
     const at = clock.now()
     await this.#each(this.#expired, { expiredAt: at }, async ({ id }) => {
+      // None can be opened without a lease: a later sweep finds it again.
+      if (this.#isWithoutLease) return
       const live = await this.#house.open(id)
       await live.post({ type: 'expire', at })
     })
     const closedBefore = at - limits.retainMs
     await this.#each(this.#closed, { closedBefore }, ({ id }) => store.erase(id))
+  }
+
+  /** Then no session can be opened. */
+  get #isWithoutLease(): boolean {
+    return this.#house.lease?.leftMs === 0
   }
 
   /**
@@ -142,8 +149,7 @@ export class Sweeper {
    * One that cannot be opened for now is owed another try, unless it is closed or somebody else's.
    */
   async #tryOpen(id: string): Promise<boolean> {
-    // Without a lease none can be opened, and each try would let go of everything once more.
-    if (this.#house.lease?.leftMs === 0) {
+    if (this.#isWithoutLease) {
       this.pickUp(id)
       return false
     }
