@@ -197,7 +197,7 @@ describe("a stock OpenAI client's streamed answer that a kill cuts off", () => {
     new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
 
   /** All that a stream says, and the error that ends it. */
-  async function read(stream: AsyncIterable<any>, enough = (_: string): boolean => false) {
+  async function read(stream: AsyncIterable<any>, enough: (text: string) => boolean = () => false) {
     let text = ''
     try {
       for await (const chunk of stream) {

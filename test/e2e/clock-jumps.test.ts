@@ -3,13 +3,17 @@
  * at once: whoever holds something finds out with its next beat, and lets go of it (I5). Backward
  * they only last longer.
  */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openHoldfast, type Agent, type Holdfast } from 'holdfast'
 import { openPostgresStore } from 'holdfast/postgres'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { gate, until, type Gate } from '../support/gate.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
-import { freePort } from '../support/node-process.ts'
+import { Cluster, freePort, type NodeProcess } from '../support/node-process.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
 const LEASE_MS = 3_000
@@ -161,6 +165,54 @@ describe('a clock that is set', () => {
     expect((await nodes.claim('c', 'other')).type).toBe('claimed')
     expect(await nodes.beat('alive', LEASE_MS)).toBe('lapsed')
     await nodes.close()
+  })
+})
+
+describe('nodes whose own clocks differ by hours', () => {
+  const AGENT = fileURLToPath(new URL('../support/acp-agent.mjs', import.meta.url))
+  let folder: string
+  let cluster: Cluster
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'holdfast-clocks-'))
+    cluster = new Cluster(store, { leaseMs: LEASE_MS })
+  })
+  afterAll(async () => {
+    await cluster.close()
+    await rm(folder, { recursive: true })
+  })
+
+  /** A node as a process whose clock is off by so much, with an agent that must not hurry. */
+  async function nodeOff(ms: number): Promise<NodeProcess> {
+    const config = join(folder, 'holdfast.config.json')
+    const env = { KEEP: folder, RESTORE: 'load' }
+    const tiny = { runner: 'acp', command: process.execPath, args: [AGENT], env, reopenMs: 500 }
+    await writeFile(config, JSON.stringify({ agents: { tiny } }))
+    const shift = `const now = Date.now; Date.now = () => now() + ${ms}`
+    const preload = `data:text/javascript,${encodeURIComponent(shift)}`
+    return cluster.add(['--config', config, '--log-format', 'json'], ['--import', preload])
+  }
+
+  const jumps = ({ output }: NodeProcess): number =>
+    output.join('').split('"code":"clock_jumped"').length - 1
+
+  it('take each other over without a wait, keep the order of times, and tell of a jump', async () => {
+    const ahead = await nodeOff(HOUR_S * 1_000)
+    const behind = await nodeOff(-HOUR_S * 1_000)
+    const say = async (node: NodeProcess, input: string): Promise<any> =>
+      (await node.post('/v1/keys/clocks/turns', { agent: 'tiny', input })).body
+    const { session, turn } = await say(ahead, 'count one')
+    expect(turn).toMatchObject({ state: 'done' })
+    await ahead.kill()
+    expect((await say(behind, 'count two')).turn).toMatchObject({ state: 'done' })
+    expect(jumps(behind)).toBe(0)
+    await jump(-HOUR_S)
+    await until(() => jumps(behind) === 1)
+    expect((await say(behind, 'count three')).turn).toMatchObject({ state: 'done' })
+    const { events } = (await behind.get(`/v1/sessions/${session}/events`)).body as any
+    const times = events.map(({ at }: { at: number }) => at)
+    expect(times).toEqual(times.toSorted((one: number, other: number) => one - other))
+    // By the database's clock, and neither by one node's nor by the other's.
+    expect(times.at(-1) - times[0]).toBeLessThan(HOUR_S * 1_000)
   })
 })
 
