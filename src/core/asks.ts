@@ -91,7 +91,12 @@ export function decideAsk(session: Session, command: AskCommand): readonly Draft
       return answerAsk(session, command)
     case 'timeout': {
       const ask = session.asks.find(({ id }) => id === command.ask)
-      return ask === undefined ? [] : [settled(ask, { outcome: 'timed_out' })]
+      if (ask === undefined) return []
+      // In a process that stood still the deadline may be heard of before the last client's end.
+      const outcome = isUnanswerable(session.attachments, ask.deadline)(ask)
+        ? 'nobody_to_ask'
+        : 'timed_out'
+      return [settled(ask, { outcome })]
     }
     case 'unanswerable':
       return settleUnanswerable(session, session.attachments, command.at)
@@ -118,7 +123,7 @@ function openAsk(
   }
   const id = `a${session.seq + 1}`
   const opened: Draft = { type: 'ask.opened', ask: id, ...ask }
-  const nobody = ask.onNobody === 'deny' && !session.attachments.some(counts(ask.kind, at))
+  const nobody = isUnanswerable(session.attachments, at)(ask)
   return nobody ? [opened, settled({ id, turn: ask.turn }, { outcome: 'nobody_to_ask' })] : [opened]
 }
 
@@ -164,8 +169,16 @@ export function settleUnanswerable(
   at: number,
 ): readonly Draft[] {
   return session.asks
-    .filter((ask) => ask.onNobody === 'deny' && !attachments.some(counts(ask.kind, at)))
+    .filter(isUnanswerable(attachments, at))
     .map((ask) => settled(ask, { outcome: 'nobody_to_ask' }))
+}
+
+/** Whether the ask is not to wait, and no client to ask counts at that time. */
+function isUnanswerable(
+  attachments: readonly Answerer[],
+  at: number,
+): (ask: Pick<Ask, 'kind' | 'onNobody'>) => boolean {
+  return ({ kind, onNobody }) => onNobody === 'deny' && !attachments.some(counts(kind, at))
 }
 
 /**

@@ -207,6 +207,14 @@ describe('asks (I8)', () => {
       expect(run(lost, unanswerable(15)).events).toMatchObject([nobody])
     })
 
+    it('settle for the same reason if the deadline is heard of first', () => {
+      const { id } = asked.asks[0]!
+      const lostLate = after(asked, { ...lose, at: asked.asks[0]!.deadline - 4 })
+      const timeout = { type: 'timeout', ask: id } as const
+      expect(run(lost, timeout).events).toMatchObject([nobody])
+      expect(run(lostLate, timeout).events).toMatchObject([{ outcome: 'timed_out' }])
+    })
+
     it('settle with its end, if that comes first', () => {
       const leave = { type: 'leave', attachment: 'p', reason: 'left', at: 12 } as const
       expect(run(lost, leave).events).toMatchObject([{ type: 'attachment.ended' }, nobody])
