@@ -232,6 +232,26 @@ describe('Playwright', () => {
   })
 })
 
+describe('a browser of its own', () => {
+  it('is traced, gets screens and shows chrome: pages, by Playwright and by Puppeteer', async () => {
+    const url = 'chrome://version/'
+    const one = await chromium.connectOverCDP(own.url)
+    const page = await one.contexts()[0]!.newPage()
+    await one.startTracing(page)
+    await page.goto(url)
+    const trace = JSON.parse(String(await one.stopTracing())) as { traceEvents: unknown[] }
+    const other = await puppeteer.connect({ browserWSEndpoint: own.socketUrl })
+    const tab = await other.newPage()
+    await tab.tracing.start()
+    await tab.goto(url)
+    const bytes = await tab.tracing.stop()
+    await other.addScreen({ left: 800, top: 0, width: 600, height: 400 })
+    expect([trace.traceEvents.length > 0, (bytes?.length ?? 0) > 0]).toEqual([true, true])
+    expect([page.url(), tab.url(), (await other.screens()).length]).toEqual([url, url, 2])
+    await Promise.all([one.close(), other.close()])
+  })
+})
+
 describe('Puppeteer', () => {
   it.each(EITHER)('two at once have their own pages, %s', async (_, server) => {
     const connect = () => puppeteer.connect({ browserWSEndpoint: server().socketUrl })
