@@ -144,28 +144,3 @@ describe('a page’s traffic', () => {
     await browser.close()
   })
 })
-
-describe('a client that is killed in the middle', () => {
-  it('leaves nothing behind', async () => {
-    const before = await server.holdfast.list({ state: 'open' })
-    const browser = await puppeteer.connect({ browserWSEndpoint: server.socketUrl })
-    const stays = await puppeteer.connect({ browserWSEndpoint: server.socketUrl })
-    const [page, other] = await Promise.all([browser.newPage(), stays.newPage()])
-    page.goto(`${site.url}/slow`).catch(() => undefined)
-    const opened = await server.holdfast.list({ state: 'open' })
-    const ids = new Set(before.sessions.map(({ id }) => id))
-    const fresh = opened.sessions.filter(({ id }) => !ids.has(id))
-    expect(fresh).toHaveLength(2)
-    await browser.disconnect()
-    await other.goto(`${site.url}/on`)
-    expect(await other.title()).toBe('/on')
-    await stays.close()
-    for (const { id } of fresh) {
-      for await (const event of server.holdfast.session(id).events()) {
-        if (event.type === 'session.closed') break
-      }
-    }
-    const after = await server.holdfast.list({ state: 'open' })
-    expect(after.sessions.filter(({ id }) => !ids.has(id))).toEqual([])
-  })
-})

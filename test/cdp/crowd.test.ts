@@ -10,9 +10,9 @@ import { HeldConnection } from '../../src/cdp/index.ts'
 import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
 
 const CLIENTS = 10
-const COMMANDS = 60
+const COMMANDS = 40
 /** So many of the commands a client is dropped with. */
-const DROPS = 6
+const DROPS = 4
 
 let server: CdpServer
 
@@ -52,7 +52,8 @@ class Member {
   }
 
   async work(): Promise<string[]> {
-    const { targetId } = await this.send('Target.createTarget', { url: 'about:blank' })
+    const { targetInfos } = await this.send('Target.getTargets')
+    const { targetId } = targetInfos[0]
     const attach = { targetId, flatten: true }
     const sessions = await Promise.all(
       [1, 2].map(async () => (await this.send('Target.attachToTarget', attach)).sessionId),

@@ -1,5 +1,5 @@
 /** What is over, and what its clients are told: the true reason, once, and nothing is left of it. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import { BrowserPool, type Browser, type ConnectionEvents } from '../../src/browsers/index.ts'
 import { HeldConnection } from '../../src/cdp/index.ts'
 import { CdpDoor } from '../../src/doors/cdp/door.ts'
@@ -10,11 +10,22 @@ import { CHROMIUM, serveCdp, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 import { RawHeld } from '../support/raw-held.ts'
 
-let close: () => Promise<void>
+let close: () => Promise<unknown> = () => Promise.resolve()
+let plain: CdpServer | null = null
 
-afterEach(() => close())
+afterEach(async () => {
+  await close()
+  close = () => Promise.resolve()
+})
+afterAll(() => plain?.close())
 
-async function start(options: Parameters<typeof serveCdp>[0] = {}): Promise<CdpServer> {
+/** One for all that need no limits of their own. */
+async function plainServer(): Promise<CdpServer> {
+  plain ??= await serveCdp()
+  return plain
+}
+
+async function start(options: Parameters<typeof serveCdp>[0]): Promise<CdpServer> {
   const server = await serveCdp(options)
   close = () => server.close()
   return server
@@ -28,7 +39,7 @@ function reasonOf({ socket }: RawCdp): Promise<string> {
 
 describe('a client is told', () => {
   it('that its session was closed, by whomever', async () => {
-    const server = await start()
+    const server = await plainServer()
     const client = await RawCdp.open(server.socketUrl)
     const held = await RawHeld.open(`${server.socketUrl}/held`)
     const reasons = Promise.all([reasonOf(client), reasonOf(held.socket)])
@@ -42,7 +53,7 @@ describe('a client is told', () => {
   })
 
   it('that its page was closed, if it is connected to a page, and others are told nothing', async () => {
-    const server = await start()
+    const server = await plainServer()
     const owner = await RawCdp.open(`${server.socketUrl}?key=paged`)
     const { targetId } = await owner.send('Target.createTarget', { url: 'about:blank' })
     const page = await RawCdp.open(`${server.socketUrl}/devtools/page/${targetId}?key=paged`)
@@ -109,7 +120,7 @@ describe('a client is told', () => {
   })
 
   it('that its browser is gone, now or when it comes back', async () => {
-    const server = await start()
+    const server = await plainServer()
     const connection = await HeldConnection.open(server.url)
     const over = new Promise<string>((resolve) => {
       connection.onClosed = ({ code }) => resolve(code)
