@@ -26,13 +26,14 @@ export class ServerProcess {
     this.exited = once(process, 'exit').then(([code]) => code as number | null)
   }
 
-  /** Starts it on a folder, under another program (`strace …`) if asked to. */
+  /** Starts it on a folder or a PostgreSQL, under another program (`strace …`) if asked to. */
   static async start(
     data: string,
     under: readonly string[] = [],
     { flags = [], env = process.env }: { flags?: readonly string[]; env?: NodeJS.ProcessEnv } = {},
   ): Promise<ServerProcess> {
-    const serve = [`${root()}dist/cli/main.js`, 'serve', '--port', '0', '--data', data]
+    const place = [data.startsWith('postgres:') ? '--store' : '--data', data]
+    const serve = [`${root()}dist/cli/main.js`, 'serve', '--port', '0', ...place]
     const command = [...under, process.execPath, ...serve, ...flags]
     const [program = '', ...args] = command
     const child = guarded(

@@ -15,7 +15,7 @@ import { openPostgresStore } from 'holdfast/postgres'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CommandLine } from '../support/command-line.ts'
-import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
+import { loadDump, openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
 const FIXTURES = fileURLToPath(new URL('../fixtures/', import.meta.url))
 const YEARS_MS = 100 * 365 * 86_400_000
@@ -55,15 +55,6 @@ async function copySqlite(version: string, name: string): Promise<string> {
     await copyFile(join(FIXTURES, version, `holdfast.db${suffix}`), file + suffix)
   }
   return file
-}
-
-/** The dump in a schema of its own. */
-async function loadDump(version: string): Promise<string> {
-  const url = database.freshUrl()
-  const text = await readFile(join(FIXTURES, version, 'holdfast.sql'), 'utf8')
-  const sql = text.replaceAll(/(?<=SCHEMA )holdfast\b|\bholdfast(?=\.)/g, schemaOf(url))
-  await database.query(sql.replaceAll('"holdfast"', schemaOf(url)))
-  return url
 }
 
 async function verified(store: string): Promise<string> {
@@ -148,7 +139,7 @@ for (const version of ['0.1.0']) {
     })
 
     it('on PostgreSQL is brought up to date, continued and verified', async () => {
-      const store = await loadDump(version)
+      const store = await loadDump(database, version)
       const diagnostics: Diagnostic[] = []
       const onDiagnostic = (diagnostic: Diagnostic): void => void diagnostics.push(diagnostic)
       const limits = { idempotencyMs: YEARS_MS }
@@ -161,7 +152,7 @@ for (const version of ['0.1.0']) {
     })
 
     it('on PostgreSQL takes nothing more from a node of before, once it is up to date', async () => {
-      const url = await loadDump(version)
+      const url = await loadDump(database, version)
       const schema = schemaOf(url)
       const node = new pg.Client(url)
       await node.connect()

@@ -6,6 +6,7 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
@@ -104,6 +105,16 @@ export async function openTestDatabase(): Promise<TestDatabase> {
       for (const schema of schemas) await query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`)
     },
   }
+}
+
+/** What a released version had stored (`test/fixtures`), in a schema of its own. */
+export async function loadDump(database: TestDatabase, version: string): Promise<string> {
+  const url = database.freshUrl()
+  const file = new URL(`../fixtures/${version}/holdfast.sql`, import.meta.url)
+  const text = await readFile(file, 'utf8')
+  const sql = text.replaceAll(/(?<=SCHEMA )holdfast\b|\bholdfast(?=\.)/g, schemaOf(url))
+  await database.query(sql.replaceAll('"holdfast"', schemaOf(url)))
+  return url
 }
 
 /** The name of the schema in a URL of `freshUrl`. */
