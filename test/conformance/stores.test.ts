@@ -37,7 +37,8 @@ const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
 async function emptyTables(): Promise<void> {
   const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes', 'request_keys']
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
-  await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)
+  // Quicker than TRUNCATE too, which makes new files for all of them.
+  await database.query(names.map((name) => `DELETE FROM ${name}`).join(';'))
 }
 
 /** One store to the suite: each step is taken by the other of two, each with its connections. */
