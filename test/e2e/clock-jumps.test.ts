@@ -208,7 +208,7 @@ describe('nodes whose own clocks differ by hours', () => {
     await jump(-HOUR_S)
     await until(() => jumps(behind) === 1)
     expect((await say(behind, 'count three')).turn).toMatchObject({ state: 'done' })
-    const { events } = (await behind.get(`/v1/sessions/${session}/events`)).body as any
+    const { events } = (await behind.get(`/v1/sessions/${session}/events`)).body
     const times = events.map(({ at }: { at: number }) => at)
     expect(times).toEqual(times.toSorted((one: number, other: number) => one - other))
     // By the database's clock, and neither by one node's nor by the other's.
