@@ -23,8 +23,11 @@ export const SOCKET_OPTIONS = {
 const FRAMES_BURST = 256
 const FRAMES_PER_SECOND = 16
 
-/** How long a peer that is cut off may take to read why. */
-const FAREWELL_MS = 1_000
+/**
+ * How long a peer that is cut off may take to read why: two times this. A process that stalls, as
+ * both ends may do together, finds one timer due before it has read anything, but not both.
+ */
+const FAREWELL_MS = 1_500
 
 /** What this needs of a socket of `ws`. */
 export interface ControlledSocket {
@@ -84,7 +87,9 @@ class ControlFrames {
     // A peer that reads learns why. The connection is not kept open until it has closed its side.
     this.#socket.close(1008, 'too many control frames')
     this.#socket.pause()
-    const cut = setTimeout(() => this.#socket.terminate(), FAREWELL_MS)
+    let cut = setTimeout(() => {
+      cut = setTimeout(() => this.#socket.terminate(), FAREWELL_MS)
+    }, FAREWELL_MS)
     this.#socket.once('close', () => clearTimeout(cut))
     this.#flooded()
   }
