@@ -130,11 +130,11 @@ export class HoldfastServer {
     this.#connections = new Connections(connectionsMax, this.#diagnose)
     this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
     this.#router = new Router(serverRoutes(this.#delay))
-    const { connectLimits = {} } = options
+    const newcomersMax = Math.floor(connectionsMax / 4)
     this.#hub = new Hub({
       holdfast,
       gate: this.#access,
-      limits: connectLimits,
+      limits: { newcomersMax, ...options.connectLimits },
       ferry: this.#forwarder,
       unread,
     })

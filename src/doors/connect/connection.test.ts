@@ -18,12 +18,15 @@ class Told implements Socket {
   readonly address = '127.0.0.1'
   readonly bufferedBytes = 0
   readonly frames: string[] = []
+  isCut = false
 
   send(data: string | Uint8Array): void {
     this.frames.push(String(data))
   }
   close(): void {}
-  cut(): void {}
+  cut(): void {
+    this.isCut = true
+  }
 }
 
 /** The process has something else to do, and reads nothing meanwhile. */
@@ -67,6 +70,32 @@ it('is alive if its sign of life waits to be read when the time for it is over',
   })
   expect(await isAlive).toBe(true)
   expect(await connection.isAlive()).toBe(false)
+})
+
+it('turns out the connection that was first of those that do not say hello', async () => {
+  const told: (readonly unknown[])[] = []
+  holdfast = await openHoldfast({
+    store: 'memory:',
+    onDiagnostic: ({ code, facts }) => told.push([code, facts['reason'], facts['door']]),
+  })
+  hub = new Hub({ holdfast, limits: { newcomersMax: 2 } })
+  const sockets = Array.from({ length: 5 }, () => new Told())
+  for (const [index, socket] of sockets.entries()) {
+    const connection = new Connection(hub, socket)
+    if (index === 0) connection.receive('{"type":"hello","v":1,"key":"a"}')
+  }
+  expect(sockets.map(({ frames }) => frames.join().includes('too_many'))).toEqual([
+    ...[false, true, true, false, false],
+  ])
+  await expect.poll(() => sockets[0]?.frames.join()).toContain('welcome')
+  await expect.poll(() => sockets.map(({ isCut }) => isCut).indexOf(true)).toBe(1)
+  expect([hub.count, told.filter(([code]) => code === 'client_refused')]).toEqual([
+    3,
+    [
+      ['client_refused', 'too_many', 'connect'],
+      ['client_refused', 'too_many', 'connect'],
+    ],
+  ])
 })
 
 /** Comes in with these, to a session of a server that knows only the token `good`. */

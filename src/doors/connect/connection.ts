@@ -24,6 +24,8 @@ import { Stop, streamTo } from './stream.ts'
 
 /** What a small message costs until it has left, besides its text. */
 const MESSAGE_BYTES = 256
+/** How long a client that is turned out has to read why. */
+const FAREWELL_MS = 100
 /** How a hello is refused whose token, link or resume token is not good. */
 const BAD_SECRET: ReadonlySet<string> = new Set([
   'unauthorized',
@@ -140,6 +142,12 @@ export class Connection {
     this.closed()
   }
 
+  /** Refuses, and does not wait until the client has closed its side. */
+  turnOut(error: HoldfastError): void {
+    this.refuse(error)
+    this.#hub.clock.after(FAREWELL_MS, () => this.socket.cut())
+  }
+
   /** Another connection has this attachment now. */
   supersede(): void {
     this.say({ type: 'superseded' })
@@ -213,6 +221,7 @@ export class Connection {
     }
     const hello = readHello(message)
     this.#greeted = true
+    this.#hub.greeted(this)
     const { resume } = hello.auth ?? {}
     if (resume === undefined) void this.#enter(hello, message)
     else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello, message))

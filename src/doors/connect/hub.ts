@@ -3,7 +3,13 @@
  * ones, and waits for those who may come back.
  */
 import { setMaxListeners } from 'node:events'
-import { limitsFrom, type AttachmentListener, type Clock, type Unbound } from '../../core/index.ts'
+import {
+  HoldfastError,
+  limitsFrom,
+  type AttachmentListener,
+  type Clock,
+  type Unbound,
+} from '../../core/index.ts'
 import { Unread } from '../unread.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
@@ -26,6 +32,8 @@ export class Hub {
   readonly ferry: Ferry | null
   readonly unread: Unread
   readonly #connections = new Set<Connection>()
+  /** Those that have not said hello, the oldest first. */
+  readonly #newcomers = new Set<Connection>()
   readonly #byAttachment = new Map<string, Connection>()
   /** Of attachments that made requests, which outlive their connections and end with them. */
   readonly #presences = new Map<string, AbortController>()
@@ -69,8 +77,18 @@ export class Hub {
     return this.#presences.size
   }
 
+  /** If too many have not said hello, the one goes that has had most time for it. */
   add(connection: Connection): void {
     this.#connections.add(connection)
+    this.#newcomers.add(connection)
+    if (this.#newcomers.size <= this.limits.newcomersMax) return
+    const [oldest] = this.#newcomers
+    oldest?.turnOut(new HoldfastError('too_many', 'too many connections have not said hello'))
+  }
+
+  /** It has said hello. */
+  greeted(connection: Connection): void {
+    this.#newcomers.delete(connection)
   }
 
   /** The attachment's connection now, if there is one. */
@@ -117,6 +135,7 @@ export class Hub {
    */
   drop(connection: Connection, attachment: string | null, mayComeBack: boolean): void {
     this.#connections.delete(connection)
+    this.#newcomers.delete(connection)
     if (attachment === null || this.#byAttachment.get(attachment) !== connection) return
     this.#byAttachment.delete(attachment)
     if (!mayComeBack) this.#forget(attachment)

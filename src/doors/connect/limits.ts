@@ -3,6 +3,8 @@ export const CONNECT_LIMITS = {
   /** Between the connection and its hello, and the hello's size. */
   helloMs: 5_000,
   helloBytesMax: 4_096,
+  /** Connections that have not said hello; a server has room for four times as many at least. */
+  newcomersMax: 2_500,
   /** One message of a client. */
   messageBytesMax: 1_048_576,
   /** Silence after which a ping is sent, and after which the connection is given up. */
