@@ -1,11 +1,12 @@
 /**
- * Refusals that an operator is told of. A door answers its client itself; that a request was
- * malformed, or asked for what is not there, is between the two of them.
+ * Refusals that an operator is told of. A door answers its client itself; that a field was wrong,
+ * or that a request asked for what is not there, is between the two of them.
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Diagnose, ErrorCode, HoldfastError } from '../core/index.ts'
 
 const TOLD: ReadonlySet<ErrorCode> = new Set([
+  'bad_request',
   'unauthorized',
   'token_reused',
   'attachment_unknown',

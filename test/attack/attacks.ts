@@ -37,18 +37,31 @@ function refused(reason: string): RegExp {
 export const ATTACKS: readonly Attack[] = [
   { ...HEAP, name: 'ping flood', told: [refused('control_frames')], run: floodPings },
   { ...HEAP, name: 'pipelining', told: [refused('pipelining')], run: floodRequests },
-  { ...HEAP, name: 'sockets without a hello', told: [], run: floodNewcomers },
+  {
+    ...HEAP,
+    name: 'sockets without a hello',
+    descriptors: 1_024,
+    told: [refused('too_many')],
+    run: floodNewcomers,
+  },
   {
     ...HEAP,
     name: 'bad tokens',
     told: [refused('unauthorized'), refused('too_many')],
     run: guessTokens,
   },
-  { ...HEAP, name: 'descriptors', descriptors: 1_024, told: [], run: takeDescriptors },
-  { ...HEAP, name: 'attach and drop', told: [], run: attachAndDrop },
-  { ...HEAP, name: 'slow readers', told: [], run: readNothing },
-  { ...HEAP, name: 'deep JSON', told: [], run: nestDeeply },
-  { ...HEAP, name: 'fuzzed requests and frames', told: [], run: fuzz },
+  {
+    ...HEAP,
+    name: 'descriptors',
+    descriptors: 1_024,
+    told: [refused('too_many')],
+    run: takeDescriptors,
+  },
+  { ...HEAP, name: 'attach and drop', told: [refused('too_many')], run: attachAndDrop },
+  { ...HEAP, name: 'slow readers', told: [refused('too_slow')], run: readNothing },
+  { ...HEAP, name: 'deep JSON', told: [refused('bad_request')], run: nestDeeply },
+  { ...HEAP, name: 'fuzzed requests', told: [refused('unauthorized')], run: fuzzRequests },
+  { ...HEAP, name: 'fuzzed frames', told: [refused('bad_request')], run: fuzzFrames },
 ]
 
 /** Does it again and again, each time anew, until the time is up. */
@@ -119,14 +132,16 @@ async function floodRequests(target: Target, { ms }: Size): Promise<readonly str
 /** Connections that never say who they are: sockets without a hello, and nothing at all. */
 async function floodNewcomers(target: Target, { ms }: Size): Promise<readonly string[]> {
   const idle: RawConnection[] = []
+  // A hello that never ends, a byte at a time.
+  const drip = async (socket: RawConnection): Promise<void> => {
+    await socket.write(frame(TEXT, '{"type":"hello"', false))
+    for (let n = 0; n < 50; n += 1) await socket.write(frame(0, 'x', false))
+  }
   const until = performance.now() + ms
-  while (performance.now() < until && idle.length < 600) {
-    idle.push(new RawConnection(target.port), await openSocket(target))
-    // A hello that never ends, a byte at a time.
-    const dripping = await openSocket(target)
-    idle.push(dripping)
-    await dripping.write(frame(TEXT, '{"type":"hello"', false))
-    for (let n = 0; n < 50; n += 1) await dripping.write(frame(0, 'x', false))
+  while (idle.length < 600 || (performance.now() < until && idle.length < 6_000)) {
+    const sockets = await Promise.all(Array.from({ length: 40 }, () => openSocket(target)))
+    await Promise.all(sockets.slice(20).map(drip))
+    idle.push(...sockets, ...Array.from({ length: 20 }, () => new RawConnection(target.port)))
   }
   for (const connection of idle) connection.close()
   return []
@@ -170,20 +185,26 @@ async function takeDescriptors(target: Target, { ms }: Size): Promise<readonly s
   return problems
 }
 
-/** A watch token attaches and goes, more often than a session has room. */
+/** A watch token attaches and goes, more often than a session has room, and then stays. */
 async function attachAndDrop(target: Target): Promise<readonly string[]> {
   const session = await target.session()
   const { watch: token, talk } = target.tokens
-  for (let round = 0; round < 15; round += 1) {
-    const all = Array.from({ length: 80 }, () =>
-      openSocket(target, { session, role: 'watcher', auth: { token } }),
-    )
+  const attach = (): Promise<RawConnection> =>
+    openSocket(target, { session, role: 'watcher', auth: { token } })
+  for (let round = 0; round < 10; round += 1) {
+    const all = Array.from({ length: 80 }, attach)
     for (const connection of await Promise.all(all)) connection.close()
+  }
+  const staying: RawConnection[] = []
+  const isFull = (): boolean => staying.at(-1)?.heard.includes('too_many') === true
+  while (staying.length < 2_000 && !isFull()) {
+    staying.push(...(await Promise.all(Array.from({ length: 80 }, attach))))
   }
   const problems: string[] = []
   const driver = await openSocket(target, { session, auth: { token: talk } })
   if (driver.isClosed) problems.push(`the driver was refused: ${driver.heard.slice(-200)}`)
   driver.close()
+  for (const connection of staying) connection.close()
   const page = await target.call('GET', `/v1/sessions/${session}/events`)
   const count = page.body.events.length as number
   if (count > 50) problems.push(`the log has ${count} events or more`)
@@ -193,7 +214,7 @@ async function attachAndDrop(target: Target): Promise<readonly string[]> {
 /** Connections that ask for much and read nothing. */
 async function readNothing(target: Target, { ms }: Size): Promise<readonly string[]> {
   const session = await target.session()
-  for (let n = 0; n < 12; n += 1) {
+  for (let n = 0; n < 8; n += 1) {
     const body = { input: 'x'.repeat(900_000) }
     await target.call('POST', `/v1/sessions/${session}/turns`, { body })
   }
@@ -206,8 +227,8 @@ async function readNothing(target: Target, { ms }: Size): Promise<readonly strin
     void connection.write(requestText('GET', `/v1/sessions/${session}/${what}`, headers))
     readers.push(connection)
   }
-  // As many as have the time to be opened.
-  const count = Math.min(40, Math.ceil(ms / 100))
+  // More than there is memory for, each with a part of the log of its own.
+  const count = ms > 5_000 ? 300 : 60
   for (let n = 0; n < count; n += 1) {
     ask(auth, 'events')
     ask(stream, 'events')
@@ -264,13 +285,4 @@ async function nestDeeply(target: Target): Promise<readonly string[]> {
     }
   }
   return problems
-}
-
-async function fuzz(target: Target, { fuzzed, seed }: Size): Promise<readonly string[]> {
-  const half = Math.ceil(fuzzed / 2)
-  const [requests, frames] = [
-    await fuzzRequests(target, half, seed),
-    await fuzzFrames(target, half, seed),
-  ]
-  return [...requests, ...frames]
 }

@@ -118,6 +118,9 @@ const requests: fc.Arbitrary<Request> = fc.record({
   body: fc.oneof(fc.constant(''), body),
 })
 
+/** How many, and which. */
+type Fuzzing = { readonly fuzzed: number; readonly seed: number }
+
 /** Samples in batches: so many at once would fill the memory of this process. */
 async function inBatches<Value>(
   arbitrary: fc.Arbitrary<Value>,
@@ -140,8 +143,7 @@ async function inBatches<Value>(
 /** By every token in turn, on connections that send all of a batch at once. */
 export async function fuzzRequests(
   target: Target,
-  count: number,
-  seed: number,
+  { fuzzed: count, seed }: Fuzzing,
 ): Promise<readonly string[]> {
   const problems: string[] = []
   const session = await target.session()
@@ -181,8 +183,7 @@ async function answerOf(
 /** Messages after a hello, and some in place of one. */
 export async function fuzzFrames(
   target: Target,
-  count: number,
-  seed: number,
+  { fuzzed: count, seed }: Fuzzing,
 ): Promise<readonly string[]> {
   const problems: string[] = []
   const { talk: token } = target.tokens
