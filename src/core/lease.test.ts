@@ -20,6 +20,11 @@ class HastyClock implements Clock {
     return () => this.#timers.delete(timer)
   }
 
+  /** The process stands still: no timer is heard of. */
+  skip(ms: number): void {
+    this.#now += ms
+  }
+
   async pass(ms: number): Promise<void> {
     for (const end = this.#now + ms; this.#now < end;) {
       this.#now += 1
@@ -97,4 +102,22 @@ it('is lost when the store says that it had ended, although nothing here could t
   expect(counters.leasesLost).toBe(lost.length)
   expect(lease.held).toBe(true)
   await lease.stop()
+})
+
+it('is lost at once if a beat is answered when its time is over', async () => {
+  const { clock, store, lost } = await leased()
+  let answer = (): void => undefined
+  const answered = new Promise<void>((resolve) => (answer = resolve))
+  const beat = store.beat.bind(store)
+  store.beat = async (...lease) => {
+    const outcome = await beat(...lease)
+    await answered
+    return outcome
+  }
+  await clock.pass(250)
+  clock.skip(5_000)
+  const thawedAt = clock.now()
+  answer()
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(lost).toEqual([thawedAt])
 })

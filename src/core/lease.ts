@@ -140,12 +140,15 @@ export class Lease {
     const { clock, limits, counters } = this.#holder
     this.#cancelEnd()
     if (!this.ends || this.#stopped) return
-    const leftMs = this.#heldUntil - clock.monotonic() + 1
-    this.#cancelEnd = clock.after(Math.max(leftMs, limits.leaseMs / 100), () => {
-      if (this.held) return this.#watchEnd()
+    if (this.held) {
+      const leftMs = this.#heldUntil - clock.monotonic() + 1
+      const dueMs = Math.max(leftMs, limits.leaseMs / 100)
+      this.#cancelEnd = clock.after(dueMs, () => this.#watchEnd())
+    } else {
+      // Also when a process that stood still hears of an old beat before its timer.
       counters.leasesLost += 1
       this.#lose()
-    })
+    }
   }
 
   #beatLater(): void {

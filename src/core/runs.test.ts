@@ -6,7 +6,7 @@ import type { Reply, RunnerOutput } from './runner.ts'
 
 type Step = RunnerOutput | { readonly type: 'return'; readonly reply: Reply }
 
-/** A running turn whose agent says what the test gives it, on a store that appends when it is let. */
+/** A running turn of an agent that says what it is given, on a store that appends when it is let. */
 async function running() {
   const steps: Step[] = []
   let more = (): void => undefined
@@ -71,7 +71,7 @@ async function running() {
 const DELTA = { type: 'delta', text: 'half' } as const
 const MESSAGE = { type: 'message', text: 'half a sentence' } as const
 
-it('keeps what was said before a message if the session is closed before that message', async () => {
+it('keeps what was said before a message if the session is closed before it', async () => {
   const { session, say, inOneBatch, said } = await running()
   await say(DELTA)
   let closed: Promise<unknown> | undefined

@@ -28,13 +28,6 @@ export type Mutant = {
 
 const CORE_MUTANTS: readonly Mutant[] = [
   {
-    name: 'nothing happens when the last client to ask does not count any more',
-    file: 'core/live.js',
-    find: 'this.#settleUnanswerableLater();',
-    replace: '',
-    catches: 'I8',
-  },
-  {
     name: 'the store takes appends under any epoch',
     file: 'stores/memory.js',
     find: 'entry.epoch !== epoch || entry.row.seq !== after',

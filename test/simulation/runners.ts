@@ -188,7 +188,7 @@ class SimulatedRun {
       case 'stone':
         return new Promise(() => undefined)
       case 'unwritable':
-        return { text: this.#answer, data: 1n }
+        return { text: this.#answer, data: unwritable() }
       case 'echo':
       case 'failAtOnce':
         break
@@ -262,4 +262,15 @@ function outcomeText(outcome: AskOutcome): string {
   return outcome.outcome === 'answered'
     ? `answered ${JSON.stringify(outcome.answer)}`
     : outcome.outcome
+}
+
+/** Data that can be looked at once, and not be written afterwards. */
+function unwritable(): unknown {
+  let looks = 0
+  const toJSON = (): string => {
+    looks += 1
+    if (looks === 1) return 'data'
+    throw new TypeError('this cannot be written')
+  }
+  return { toJSON }
 }
