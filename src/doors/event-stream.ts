@@ -28,6 +28,9 @@ export async function streamFeed(
 ): Promise<void> {
   exchange.begin(EVENT_STREAM_TYPE, headers)
   const stopBeating = beat(exchange)
+  const { streams } = exchange.premises
+  const drain = (): void => exchange.end(encodeNotice('ending', { code: 'draining' }))
+  streams.add(drain)
   try {
     await exchange.write(STREAM_PREAMBLE)
     let position = from
@@ -39,6 +42,7 @@ export async function streamFeed(
   } catch (error) {
     exchange.response.end(encodeNotice('ending', { code: asHoldfastError(error).code }))
   } finally {
+    streams.delete(drain)
     stopBeating()
   }
 }

@@ -27,6 +27,8 @@ export type Premises = {
   readonly forwards?: Readonly<Record<string, number>>
   /** The server, or the Holdfast behind it, is about to close. */
   readonly isDraining: () => boolean
+  /** Ends each stream that is open, because the server stops. */
+  readonly streams: Set<() => void>
   /** What waits for readers, of all exchanges and sockets together. */
   readonly unread: Unread
   /** Where a request comes from, also behind a proxy. */
@@ -233,6 +235,12 @@ export class Exchange {
     if (response.destroyed || response.write(data)) return
     const release = this.#wait(data)
     return this.#drained().then(release)
+  }
+
+  /** Ends an answer that was begun, before what it is made from has ended. */
+  end(text: string): void {
+    this.response.end(text)
+    this.#presence?.abort()
   }
 
   /** Counts what waits for the reader, until the returned function is called. */

@@ -122,7 +122,7 @@ export class HoldfastServer {
     const browsers = (): CdpDoor | null => this.#cdp?.door ?? null
     const isDraining = (): boolean => this.#isDraining || holdfast.authority.draining
     const unread = new Unread(SERVER_LIMITS.unreadTotalBytesMax)
-    const asked = { isDraining, addressOf, unread }
+    const asked = { isDraining, addressOf, unread, streams: new Set<() => void>() }
     const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, ...asked }
     this.#premises = { ...shared, sockets, browsers, ...forwards }
     this.#diagnose = holdfast.authority.diagnose
@@ -262,6 +262,7 @@ export class HoldfastServer {
 
   async #disconnect(drainMs: number): Promise<void> {
     this.#hub.close()
+    for (const drain of [...this.#premises.streams]) drain()
     this.#forwarder?.cutSockets()
     await this.#cdp?.close()
     this.#access.close()

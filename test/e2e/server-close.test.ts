@@ -95,6 +95,16 @@ it('lets attached clients come back to the next server', async () => {
   await second.close()
 })
 
+it('tells every stream that the server stops, as on a shutdown', async () => {
+  const server = await startServer({ holdfast })
+  const session = await holdfast.resolve({ key: 'k' })
+  const headers = { accept: 'text/event-stream' }
+  const stream = await fetch(`${server.url}/v1/sessions/${session.id}/events`, { headers })
+  await server.close()
+  expect(await stream.text()).toContain('event: ending\ndata: {"code":"draining"}\n\n')
+  expect((await session.turn('on')).state).toBe('done')
+})
+
 it('leaves the tokens of its caller open', async () => {
   let isClosed = false
   const tokens = {
