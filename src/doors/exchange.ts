@@ -284,6 +284,8 @@ export class Exchange {
   }
 
   #tellRefusal(error: HoldfastError): void {
+    // Its client has left in the middle of it, or the parser gave up on it and that was told.
+    if (error.code === 'bad_request' && this.request.destroyed) return
     const { request, premises } = this
     const client = { address: premises.addressOf(request), headers: request.headers }
     tellRefusal(premises.holdfast.authority.diagnose, error, { door: 'http', ...client })

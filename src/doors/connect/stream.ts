@@ -82,11 +82,12 @@ export async function streamTo(
   feed: AsyncIterable<readonly FeedItem[]>,
   options: StreamOptions,
 ): Promise<void> {
-  const aheadBytesMax = Math.min(AHEAD_BYTES, options.limits.bufferedBytesMax)
+  const { gone, limits } = options
+  const aheadBytesMax = Math.min(AHEAD_BYTES, limits.bufferedBytesMax)
   for await (const items of feed) {
     for (const part of partsOf(items)) {
       // It may have ended after the batch was ready.
-      if (options.gone.aborted) return
+      if (gone.aborted) return
       const bytes = encoded(part)
       if (socket.bufferedBytes + bytes.length <= aheadBytesMax) socket.send(bytes)
       else await sendSlowly(socket, bytes, options)
