@@ -3,7 +3,11 @@ import { defineConfig } from 'vitest/config'
 /** Stock tools that drive browsers, and long forms of tests of the CDP door: minutes. */
 export default defineConfig({
   test: {
-    include: ['test/browsers/**/*.browsers.ts', 'test/cdp/waiting-targets.test.ts'],
+    include: [
+      'test/browsers/**/*.browsers.ts',
+      'test/cdp/waiting-targets.test.ts',
+      'test/e2e/vitest.test.ts',
+    ],
     env: { HOLDFAST_WHOLE: '1' },
     pool: 'forks',
     maxWorkers: 1,

@@ -66,8 +66,8 @@ it('is not let go while a request waits for a look for its key', async () => {
 
 const ENDLESS: Runner = {
   async *run() {
-    await new Promise(() => undefined)
-    return undefined
+    yield { type: 'delta', text: 'working' }
+    return new Promise(() => undefined)
   },
 }
 

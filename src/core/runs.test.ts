@@ -6,7 +6,7 @@ import type { Reply, RunnerOutput } from './runner.ts'
 
 type Step = RunnerOutput | { readonly type: 'return'; readonly reply: Reply }
 
-/** A running turn of an agent that says what it is given, on a store that appends when it is let. */
+/** A turn of an agent that says what it is given, on a store that appends when it is let. */
 async function running() {
   const steps: Step[] = []
   let more = (): void => undefined

@@ -7,9 +7,9 @@ import puppeteer from 'puppeteer-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
+import { isWhole } from '../support/whole.ts'
 
 /** Every kind of crowd, and thirty windows: `npm run e2e:browsers`. Else the ones that differ most. */
-const isWhole = process.env['HOLDFAST_WHOLE'] === '1'
 const ROUNDS = isWhole ? 10 : 1
 
 let server: CdpServer

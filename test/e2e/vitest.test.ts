@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runGuarded } from '../support/guarded.ts'
+import { isWhole } from '../support/whole.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const INSTALL_MS = 300_000
@@ -34,7 +35,7 @@ afterAll(async () => {
 })
 
 describe('a tab that is reloaded', () => {
-  it(
+  it.runIf(isWhole)(
     'cannot run the tests again in Vitest as it is: its session is invalid',
     async () => {
       expect(await step('reload', 'off')).toMatchObject({ rerun: false, invalidSession: true })
@@ -61,7 +62,7 @@ describe('a tab that is reloaded', () => {
 })
 
 describe('one lost socket in a headless run', () => {
-  it(
+  it.runIf(isWhole)(
     'fails the run in Vitest as it is',
     async () => {
       expect(await step('lost-socket', 'off')).toMatchObject({ passed: false })
@@ -80,7 +81,7 @@ describe('one lost socket in a headless run', () => {
 })
 
 describe('the same URL in a second tab', () => {
-  it(
+  it.runIf(isWhole)(
     'is let in by Vitest as it is',
     async () => {
       // Mostly both freeze then, and the tests do not end; now and then one tab is fast enough.

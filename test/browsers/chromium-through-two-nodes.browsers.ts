@@ -2,6 +2,6 @@
 import { throughTwoNodes } from '../support/through-two-nodes.ts'
 
 throughTwoNodes(10, async () => {
-  await import('./lightpanda-2077.test.ts')
-  await import('./vitest-10537-chromium.test.ts')
+  await import('../scenarios/lightpanda-2077.test.ts')
+  await import('../scenarios/vitest-10537-chromium.test.ts')
 })
