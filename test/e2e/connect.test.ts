@@ -640,7 +640,11 @@ describe('the end', () => {
     const hasty = server.dial({ session: sessionOf(other) })
     hasty.send({ type: 'bye' })
     expect(await hasty.closed).toMatchObject({ code: 1000 })
-    expect(await other.client.frame('attachment.ended')).toMatchObject({ reason: 'left' })
+    const later = await server.attach({ session: sessionOf(other) })
+    const session = server.holdfast.session(sessionOf(other))
+    const places = async () => (await session.state()).attachments.map(({ id }) => id)
+    const here = [other, later].map(({ welcome }) => welcome.attachment)
+    await expect.poll(places).toEqual(here)
     expect(types(other.client)).not.toContain('attachment.detached')
   })
 
