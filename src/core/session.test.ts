@@ -368,4 +368,15 @@ describe('the end', () => {
     expect(expiresAt(after(created(), admit()))).toBeNull()
     expect(types(after(created(), submit()), expire(9_999))).toEqual([])
   })
+  it('is not kept open by those who come to look on by a link', () => {
+    const link = { id: 'l', scopes: ['watch'], digest: 'd', expiresAt: null, uses: 9 } as const
+    const linked = after(created(), { type: 'link', link, at: 0, by: LOCAL })
+    const use = (session: Session, at: number): Session =>
+      evolve(session, { type: 'link.used', link: 'l', use: `u${at}`, seq: session.seq + 1, at })
+    const looked = use(use(linked, 400), 800)
+    expect(looked.updatedAt).toBe(800)
+    expect(expiresAt(looked)).toBe(expiresAt(linked))
+    const bound = { type: 'session.bound', backend: 'b', seq: looked.seq + 1, at: 900 } as const
+    expect(expiresAt(evolve(looked, bound))).toBe(1_900)
+  })
 })

@@ -57,6 +57,8 @@ export type Session = {
   readonly labels: Readonly<Record<string, string>>
   readonly createdAt: number
   readonly updatedAt: number
+  /** When it was last used, if only watchers have come since: they do not keep it open. */
+  readonly usedAt?: number
   /** The position of the last event in the log. */
   readonly seq: number
   readonly closed: { readonly at: number; readonly reason: string } | null
@@ -255,7 +257,7 @@ function recoverAttachments(
 /** When an idle session may be closed, or null while something holds it. */
 export function expiresAt(session: Session): number | null {
   if (session.ttlMs === null || session.closed !== null || isPending(session)) return null
-  return session.updatedAt + session.ttlMs
+  return (session.usedAt ?? session.updatedAt) + session.ttlMs
 }
 
 function isExpired(session: Session, at: number): boolean {
@@ -308,6 +310,8 @@ export type Folding = { -readonly [Field in keyof Session]: Session[Field] }
 export function evolve(session: Session, event: SessionEvent, crowd = new Crowd()): Session {
   if (event.type === 'session.created') return createSession(event)
   const next: Folding = { ...session, seq: event.seq, updatedAt: event.at }
+  if (event.type === 'link.used') next.usedAt ??= session.updatedAt
+  else if (next.usedAt !== undefined) delete next.usedAt
   switch (event.type) {
     case 'session.bound':
       next.backend = event.backend
