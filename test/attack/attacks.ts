@@ -11,7 +11,7 @@ import type { Target, TargetOptions } from './target.ts'
 export type Size = {
   /** How long a flood lasts. */
   readonly ms: number
-  /** How many fuzzed requests and frames. */
+  /** How many fuzzed requests and frames, half of each. */
   readonly fuzzed: number
   readonly seed: number
 }

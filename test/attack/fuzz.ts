@@ -143,13 +143,13 @@ async function inBatches<Value>(
 /** By every token in turn, on connections that send all of a batch at once. */
 export async function fuzzRequests(
   target: Target,
-  { fuzzed: count, seed }: Fuzzing,
+  { fuzzed, seed }: Fuzzing,
 ): Promise<readonly string[]> {
   const problems: string[] = []
   const session = await target.session()
   const { admin, talk, watch } = target.tokens
   let turn = 0
-  await inBatches(requests, { count, seed }, async (batch) => {
+  await inBatches(requests, { count: fuzzed / 2, seed }, async (batch) => {
     for (const one of batch) {
       turn += 1
       const token = [admin, talk, watch, 'x'][turn % 4] ?? ''
@@ -183,11 +183,11 @@ async function answerOf(
 /** Messages after a hello, and some in place of one. */
 export async function fuzzFrames(
   target: Target,
-  { fuzzed: count, seed }: Fuzzing,
+  { fuzzed, seed }: Fuzzing,
 ): Promise<readonly string[]> {
   const problems: string[] = []
   const { talk: token } = target.tokens
-  await inBatches(messages, { count, seed }, async (batch) => {
+  await inBatches(messages, { count: fuzzed / 2, seed }, async (batch) => {
     let socket: RawConnection | null = null
     for (const [index, text] of batch.entries()) {
       if (socket === null || socket.isClosed || socket.heard.includes('"type":"ending"')) {

@@ -6,7 +6,7 @@ import { ATTACKS } from './attacks.ts'
 const HELP = `npm run attack -- [--only NAME] [--seconds N] [--fuzzed N] [--seed N]
   --only NAME   one of: ${ATTACKS.map(({ name }) => name).join(', ')}
   --seconds N   how long each flood lasts (default 30)
-  --fuzzed N    how many fuzzed requests and frames (default 100000)
+  --fuzzed N    how many fuzzed requests and frames, half of each (default 100000)
   --seed N      which ones (default: a random one, printed)`
 
 const { values } = parseArgs({

@@ -28,7 +28,8 @@ describe('a browser', () => {
   })
 
   it('that crashes is replaced, and every client and session is told why', async () => {
-    await start()
+    const told: string[] = []
+    await start({ onDiagnostic: ({ code }) => void told.push(code) })
     const client = await RawCdp.open(`${server.socketUrl}?key=crash`)
     await client.send('Target.createTarget', { url: 'about:blank' })
     const { sessions } = await server.holdfast.list({ state: 'open' })
@@ -40,6 +41,8 @@ describe('a browser', () => {
     const { targetInfos } = await next.send('Target.getTargets')
     expect(targetInfos).toMatchObject([{ url: 'about:blank' }])
     next.close()
+    const ofBrowsers = told.filter((code) => /^browser_(started|ended)$/.test(code))
+    expect(ofBrowsers).toEqual(['browser_started', 'browser_ended', 'browser_started'])
   })
 
   it('may be one for each session, which ends with it', async () => {

@@ -378,7 +378,9 @@ describe('a database that goes away', () => {
   test.runIf(process.env['DATABASE_URL'] === undefined)(
     'is ridden out when it comes back soon, and nothing acknowledged is lost',
     async () => {
-      const store = await open({ rideOutMs: 20_000 })
+      const told: string[] = []
+      const diagnose = (code: string): void => void told.push(code)
+      const store = await open({ rideOutMs: 20_000, diagnose })
       await store.reserve(reservation('session'))
       const state = { on: true }
       const writing = writeWhile(store, state)
@@ -392,6 +394,7 @@ describe('a database that goes away', () => {
       const { row, events } = await store.read('session', 0, 1e6)
       expect(row?.seq).toBe(acknowledged)
       expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
+      expect(told).toContain('store_disconnected')
     },
   )
 

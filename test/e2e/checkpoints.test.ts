@@ -225,12 +225,12 @@ describe("a stock OpenAI client's streamed answer that a kill cuts off", () => {
     // The same of a client that names no key, and marks its retry.
     const marked = { 'x-session-key': 'other', 'x-stainless-retry-count': '0' }
     const other = await ask(first, marked)
-    const streamed = await client(first).responses.create({
-      ...{ model: 'counter', input: 'count', stream: true as const },
-    })
+    const streamed = await client(first)
+      .responses.create({ model: 'counter', input: 'count', stream: true })
+      .withResponse()
     let response = ''
     const openings = async function* () {
-      for await (const event of streamed) {
+      for await (const event of streamed.data) {
         if (event.type === 'response.created') response = event.response.id
         yield event
       }
@@ -241,8 +241,10 @@ describe("a stock OpenAI client's streamed answer that a kill cuts off", () => {
     )
     const log = async ({ url }: ServerProcess, id = session): Promise<readonly SessionEvent[]> =>
       ((await (await fetch(`${url}/v1/sessions/${id}/events`)).json()) as any).events
-    for (const [index, { response: answer }] of [asked, other].entries()) {
-      const id = answer.headers.get('x-session-id')
+    const sessions = [asked, other, streamed].map(({ response }) =>
+      response.headers.get('x-session-id'),
+    )
+    for (const [index, id] of sessions.entries()) {
       await until(async () => outputs(await log(first, id)).startsWith(shown[index]!.text))
     }
     await first.kill()

@@ -199,6 +199,8 @@ describe('a node that dies', () => {
       `${third} turn.started`,
       `${third} turn.done`,
     ])
+    const said = (): string => [two, three].flatMap(({ output }) => output).join('')
+    await expect.poll(said).toContain('session_taken_over')
   })
 
   it('is replaced for the clients that were attached through another: they go on', async () => {

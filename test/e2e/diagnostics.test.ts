@@ -4,7 +4,8 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { MemoryStore, openHoldfast, type Diagnostic, type OpenOptions } from 'holdfast'
+import { MemoryStore, openHoldfast, type Agent, type Diagnostic, type OpenOptions } from 'holdfast'
+import { startServer } from 'holdfast/server'
 import { WebSocket } from 'ws'
 import { CommandLine, killCommands } from '../support/command-line.ts'
 
@@ -267,5 +268,36 @@ describe('a program that uses the library', () => {
     expect(codes).toContain('commit_slow')
     expect(reasons('session_lost')).toEqual(['internal'])
     expect(reasons('runner_failed')).toEqual(['close'])
+  })
+
+  it('is told of an ask without an answer, and of a listener that fails', async () => {
+    const asks: Agent = async (_, { ask }) => {
+      const asked = { kind: 'permission', question: 'May I?', onNobody: 'deny' } as const
+      return (await ask(asked)).outcome
+    }
+    const { hold, told, reasons } = await open({ agents: { asks } })
+    const fail = (): never => {
+      throw new Error('not now')
+    }
+    hold.authority.attachmentListeners.add({ ended: fail, lost: fail })
+    const session = await hold.resolve()
+    expect(await session.turn('ask')).toMatchObject({ reply: { text: 'nobody_to_ask' } })
+    expect(reasons('ask_unanswered')).toEqual(['nobody_to_ask'])
+    const attachment = await session.attach()
+    await attachment.leave()
+    const failed = told.filter(({ code }) => code === 'listener_failed')
+    expect(failed).toMatchObject([{ facts: { attachment: attachment.id, error: 'not now' } }])
+    await hold.close()
+  })
+
+  it('is told of a request that fails as none should', async () => {
+    const store = new MemoryStore()
+    const { hold, told } = await open({ store })
+    const server = await startServer({ holdfast: hold, port: 0 })
+    store.list = () => Promise.reject(new Error('the index is gone'))
+    expect((await fetch(`${server.url}/v1/sessions`)).status).toBe(500)
+    const failed = told.filter(({ code }) => code === 'request_failed')
+    expect(failed).toMatchObject([{ facts: { error: 'the index is gone' } }])
+    await server.close({ closeHoldfast: true })
   })
 })
