@@ -6,6 +6,7 @@ export default defineConfig({
     include: [
       'test/browsers/**/*.browsers.ts',
       'test/cdp/waiting-targets.test.ts',
+      'test/e2e/inspector.test.ts',
       'test/e2e/vitest.test.ts',
     ],
     env: { HOLDFAST_WHOLE: '1' },

@@ -9,8 +9,9 @@ import { startServer, type HoldfastServer } from 'holdfast/server'
 import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
 import { gate } from '../support/gate.ts'
 import { serve, type Serving } from '../support/serving.ts'
+import { isWhole } from '../support/whole.ts'
 
-const OFFLINE_MS = 20_000
+const OFFLINE_MS = isWhole ? 20_000 : 2_000
 
 let browser: Browser
 let server: Serving
@@ -313,7 +314,7 @@ describe('a lost connection', () => {
       expect(await tab.page.locator('.badge').textContent()).toMatch(/^Reconnecting… \d+ s left$/)
       await tab.write('meanwhile')
       expect((await tab.banner()).sentence).toContain('The connection is lost.')
-      // As long as a tunnel: past the silence after which either side gives a connection up.
+      // In the long form as long as a tunnel: past the silence after which either side gives up.
       await tab.page.waitForTimeout(OFFLINE_MS)
       await context.setOffline(false)
       await tab.is('live')
