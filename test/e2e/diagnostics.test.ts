@@ -271,9 +271,9 @@ describe('a program that uses the library', () => {
   })
 
   it('is told of an ask without an answer, and of a listener that fails', async () => {
-    const asks: Agent = async (_, { ask }) => {
+    const asks: Agent = async (_, context) => {
       const asked = { kind: 'permission', question: 'May I?', onNobody: 'deny' } as const
-      return (await ask(asked)).outcome
+      return (await context.ask(asked)).outcome
     }
     const { hold, told, reasons } = await open({ agents: { asks } })
     const fail = (): never => {
