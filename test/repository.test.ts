@@ -1,0 +1,184 @@
+/**
+ * What lies around the code is true too: the commands and files that documents name, the list of fast
+ * tests, the versions of Node that CI runs on. Each check is shown a violation as well.
+ */
+import { existsSync, readFileSync, readdirSync } from 'node:fs'
+import { posix } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { FAST_TESTS } from '../vitest.fast.config.ts'
+
+type File = { readonly path: string; readonly text: string }
+
+describe('the fast tests', () => {
+  it('are all there', () => {
+    expect(unmatched(FAST_TESTS, tests())).toEqual([])
+  })
+
+  it('are caught when one is gone', () => {
+    const patterns = ['src/**/*.test.ts', 'test/a/*.test.ts', 'test/gone.test.ts']
+    expect(unmatched(patterns, ['src/b.test.ts', 'test/a/b/c.test.ts'])).toEqual([
+      'test/a/*.test.ts',
+      'test/gone.test.ts',
+    ])
+  })
+
+  it('need no browser, no PostgreSQL and no agent', () => {
+    const fast = tests().filter((path) => FAST_TESTS.some((pattern) => matches(pattern, path)))
+    expect(fast.length).toBeGreaterThan(50)
+    expect(fast.flatMap((path) => neededPrograms(path, read))).toEqual([])
+  })
+
+  it('are caught when one of them does', () => {
+    const files: Record<string, string> = {
+      'test/a.test.ts': `import { b } from './support/b.ts'`,
+      'test/support/b.ts': `import type { A } from '../a.test.ts'\nexport * from './postgres.ts'`,
+    }
+    const problems = neededPrograms('test/a.test.ts', (path) => files[path] ?? '')
+    expect(problems).toEqual(['test/a.test.ts: test/support/postgres.ts'])
+  })
+})
+
+describe('the documents', () => {
+  it('name only commands of npm that are there', () => {
+    expect(unknownCommands(documents(), Object.keys(manifest().scripts))).toEqual([])
+  })
+
+  it('are caught with a command that is not there', () => {
+    const file = { path: 'a.md', text: '`npm run\nbuild`, `npm run test:slow -- --all`' }
+    expect(unknownCommands([file], ['build'])).toEqual(['a.md: npm run test:slow'])
+  })
+
+  it('name only files that are there', () => {
+    expect(unknownPaths(documents(), exists)).toEqual([])
+  })
+
+  it('are caught with a file that is not there', () => {
+    const text = '`src/there.ts`, `src/gone.ts`, `test/x`, `test/vectors/*.json`, src/prose.ts'
+    const problems = unknownPaths([{ path: 'a.md', text }], (path) => path === 'src/there.ts')
+    expect(problems).toEqual(['a.md: src/gone.ts', 'a.md: test/x'])
+  })
+
+  it('for contributors call files by names that are there', () => {
+    const guides = documents().filter(({ path }) => /^(CONTRIBUTING|ARCHITECTURE)\.md$/.test(path))
+    expect(guides).toHaveLength(2)
+    expect(unknownNames(guides, allFiles())).toEqual([])
+  })
+
+  it('for contributors are caught with a name that is not there', () => {
+    const file = { path: 'a.md', text: '`turns.ts`, `gone.ts`, `stores/sqlite`, `x.mjs`' }
+    expect(unknownNames([file], ['src/core/turns.ts'])).toEqual(['a.md: gone.ts', 'a.md: x.mjs'])
+  })
+})
+
+describe('CI', () => {
+  it('begins with the oldest Node that the package supports', () => {
+    const { jobs } = parse(read('.github/workflows/ci.yml')) as {
+      jobs: { test: { strategy: { matrix: { node: string[] } } } }
+    }
+    expect(`>=${jobs.test.strategy.matrix.node[0]}`).toBe(manifest().engines.node)
+  })
+
+  it.each(['ISSUE_TEMPLATE/bug', 'ISSUE_TEMPLATE/feature', 'dependabot'])(
+    'has .github/%s.yml, which can be read',
+    (name) => {
+      expect(parse(read(`.github/${name}.yml`))).toBeTypeOf('object')
+    },
+  )
+})
+
+function unmatched(patterns: readonly string[], paths: readonly string[]): string[] {
+  return patterns.filter((pattern) => !paths.some((path) => matches(pattern, path)))
+}
+
+/** As much of a glob as the list of fast tests uses. */
+function matches(pattern: string, path: string): boolean {
+  const parts = pattern.split(/(\*\*\/|\*)/).map((part) => {
+    if (part === '**/') return '(.*/)?'
+    return part === '*' ? '[^/]*' : part.replaceAll('.', String.raw`\.`)
+  })
+  return new RegExp(`^${parts.join('')}$`).test(path)
+}
+
+/** What starts a program that npm does not install. */
+const PROGRAMS =
+  /^test\/support\/((bare-)?chromium|browser-tools|cdp-server|postgres|real-agents)\.ts$/
+
+/** What a test imports of that, also by what it imports. */
+function neededPrograms(test: string, text: (path: string) => string): string[] {
+  const seen = new Set([test])
+  for (const path of seen) {
+    if (PROGRAMS.test(path)) continue
+    for (const [, specifier = ''] of text(path).matchAll(
+      /^(?:import|export|\}).*'(\.[^']+\.ts)'$/gm,
+    )) {
+      seen.add(posix.join(posix.dirname(path), specifier))
+    }
+  }
+  return [...seen].filter((path) => PROGRAMS.test(path)).map((path) => `${test}: ${path}`)
+}
+
+function unknownCommands(all: readonly File[], names: readonly string[]): string[] {
+  return all.flatMap(({ path, text }) =>
+    Array.from(text.matchAll(/npm run\s+([\w:-]+)/g), (found) => found[1] ?? '')
+      .filter((name) => !names.includes(name))
+      .map((name) => `${path}: npm run ${name}`),
+  )
+}
+
+function unknownPaths(all: readonly File[], isThere: (path: string) => boolean): string[] {
+  const named = /`((?:bench|docs|examples|scripts|src|test)\/[\w./-]+)`/g
+  return all.flatMap(({ path, text }) =>
+    Array.from(text.matchAll(named), (found) => found[1] ?? '')
+      .filter((name) => !isThere(name))
+      .map((name) => `${path}: ${name}`),
+  )
+}
+
+function unknownNames(all: readonly File[], paths: readonly string[]): string[] {
+  const names = new Set(paths.map((path) => posix.basename(path)))
+  return all.flatMap(({ path, text }) =>
+    Array.from(
+      text.matchAll(/`([\w-]+(?:\.[\w-]+)*\.(?:ts|mjs|md|json))`/g),
+      ([, name = '']) => name,
+    )
+      .filter((name) => !names.has(name))
+      .map((name) => `${path}: ${name}`),
+  )
+}
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const FOLDERS = ['.github', 'bench', 'docs', 'examples', 'scripts', 'src', 'test']
+
+/** In the folders above and at the top, without what is installed or built. */
+function allFiles(): string[] {
+  const nested = FOLDERS.flatMap((folder) =>
+    readdirSync(ROOT + folder, { recursive: true, encoding: 'utf8' })
+      .map((name) => `${folder}/${name.replaceAll('\\', '/')}`)
+      .filter((path) => !path.includes('/node_modules/')),
+  )
+  return [...readdirSync(ROOT), ...nested]
+}
+
+function tests(): string[] {
+  return allFiles().filter((path) => path.endsWith('.test.ts'))
+}
+
+function documents(): File[] {
+  return allFiles()
+    .filter((path) => path.endsWith('.md'))
+    .map((path) => ({ path, text: read(path) }))
+}
+
+function manifest(): { scripts: Record<string, string>; engines: { node: string } } {
+  return JSON.parse(read('package.json')) as ReturnType<typeof manifest>
+}
+
+function read(path: string): string {
+  return readFileSync(ROOT + path, 'utf8')
+}
+
+function exists(path: string): boolean {
+  return existsSync(ROOT + path)
+}

@@ -1,0 +1,32 @@
+import { defineConfig } from 'vitest/config'
+
+/**
+ * The inner loop, `npm run test:fast`: under a minute, and nothing to install beyond npm packages.
+ * `test/repository.test.ts` checks that each entry names a test, and that none of them needs a
+ * browser, PostgreSQL or an agent.
+ */
+export const FAST_TESTS = [
+  'src/**/*.test.ts',
+  'test/client/*.test.ts',
+  'test/conformance/stores.test.ts',
+  'test/e2e/http.test.ts',
+  'test/house-rules.test.ts',
+  'test/release.test.ts',
+  'test/repository.test.ts',
+  'test/scenarios/openclaw-3b1a3b2.test.ts',
+  'test/scenarios/trinity-779.test.ts',
+  'test/simulation/wire/plots.test.ts',
+  'test/support/*.test.ts',
+  'test/vectors/server.test.ts',
+]
+
+export default defineConfig({
+  test: {
+    include: FAST_TESTS,
+    pool: 'forks',
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
+    expect: { poll: { timeout: 20_000, interval: 20 } },
+  },
+})
