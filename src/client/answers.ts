@@ -9,14 +9,17 @@ import type { Settle } from './requests.ts'
 
 class Answer {
   readonly ask: string
+  /** What it says, as JSON: a copy of this page may have answered from the same place. */
+  readonly #json: string
   readonly #done = deferred<void>()
   readonly #forget: (answer: Answer) => void
-  /** Whether an answer of this client settled the ask; null until the log has said so. */
+  /** Whether this answer settled the ask; null until the log has said so. */
   #own: boolean | null = null
   #refusal: HoldfastClientError | null = null
 
-  constructor(ask: string, forget: (answer: Answer) => void) {
+  constructor(ask: string, answer: unknown, forget: (answer: Answer) => void) {
     this.ask = ask
+    this.#json = JSON.stringify(answer)
     this.#forget = forget
   }
 
@@ -36,10 +39,11 @@ class Answer {
     else this.#refusal = error
   }
 
-  settled(own: boolean): void {
-    this.#own = own
+  /** `own`: what was answered from this client's place; undefined: another one has settled it. */
+  settled(own: unknown): void {
+    this.#own = own !== undefined && JSON.stringify(own) === this.#json
     if (this.#refusal === null) return
-    if (own) this.taken()
+    if (this.#own) this.taken()
     else this.#reject(this.#refusal)
   }
 
@@ -62,10 +66,10 @@ export class Answers {
   /** Asks that the log has settled. */
   readonly #settled = new Set<string>()
 
-  add(ask: string): { readonly done: Promise<void>; readonly settle: Settle } {
-    const answer = new Answer(ask, (over) => this.#waiting.delete(over))
+  add(ask: string, said: unknown): { readonly done: Promise<void>; readonly settle: Settle } {
+    const answer = new Answer(ask, said, (over) => this.#waiting.delete(over))
     this.#waiting.add(answer)
-    if (this.#settled.has(ask)) answer.settled(false)
+    if (this.#settled.has(ask)) answer.settled(undefined)
     const settle: Settle = {
       taken: () => answer.taken(),
       refused: (error, again) => answer.refused(error, again),
@@ -73,8 +77,8 @@ export class Answers {
     return { done: answer.done, settle }
   }
 
-  /** The log says who settled an ask. */
-  settled(ask: string, own: boolean): void {
+  /** The log says what settled an ask; `own`: the answer, if it came from this client's place. */
+  settled(ask: string, own: unknown): void {
     for (const answer of [...this.#waiting]) if (answer.ask === ask) answer.settled(own)
     this.#settled.add(ask)
     const [oldest] = this.#settled

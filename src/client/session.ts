@@ -193,8 +193,9 @@ export class ClientSession {
 
   /** The first valid answer wins; a later one is refused with `ask_settled`. */
   answer(ask: string, answer: unknown): Promise<void> {
-    const { done, settle } = this.#answers.add(ask)
-    this.#request({ type: 'answer', ask, answer: answer ?? null }, settle)
+    const said = answer ?? null
+    const { done, settle } = this.#answers.add(ask, said)
+    this.#request({ type: 'answer', ask, answer: said }, settle)
     return done
   }
 
@@ -394,7 +395,7 @@ export class ClientSession {
       this.#handlers.emit('ask', ask)
     } else {
       const own = event.outcome === 'answered' && this.#attachments.has(answerer(event))
-      this.#answers.settled(event.ask, own)
+      this.#answers.settled(event.ask, own ? event.answer : undefined)
       if (!this.#asks.settled(event.ask)) return
     }
     this.#handlers.emit('asks', this.asks)

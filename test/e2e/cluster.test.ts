@@ -203,6 +203,16 @@ describe('a node that dies', () => {
     await expect.poll(said).toContain('session_taken_over')
   })
 
+  it('is told of, by the node that has passed a turn on to it', async () => {
+    const id = await sessionOn(one, { key: 'alice', agent: 'slow' })
+    const path = `/v1/sessions/${id}/turns`
+    const passedOn = two.post(path, { input: { text: 'lost words', ms: 60_000 } })
+    await until(async () => ofTurns(await events(two, id)).some((t) => t.endsWith('started')))
+    await one.kill()
+    expect(await passedOn).toMatchObject({ status: 503, body: { code: 'owner_unreachable' } })
+    await expect.poll(() => two.output.join('')).toContain('forward_failed')
+  })
+
   it('is replaced for the clients that were attached through another: they go on', async () => {
     const id = await sessionOn(one, { key: 'alice' })
     const session = attach(two, 'alice')

@@ -3,6 +3,7 @@
  * nobody is told anything twice, and no request runs twice. `HOLDFAST_FAULT_SECONDS=60` does it longer.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { isTold } from '../../src/core/feed-item.ts'
 import { openHoldfast } from '../../src/open.ts'
 import type { Holdfast, SessionEvent, SessionHandle } from '../../src/core/index.ts'
 import type { Agent } from '../../src/runners/function.ts'
@@ -114,6 +115,6 @@ async function logOf(session: SessionHandle) {
     events.push(...page.events.map(({ body }) => JSON.parse(body) as SessionEvent as LoggedEvent))
     after = page.events.at(-1)?.seq ?? after
   }
-  const told = events.filter(({ type }) => !/^(attachment|link)\./.test(type))
+  const told = events.filter(({ type }) => isTold(type, false))
   return { events, told: told.map(({ seq }) => seq) }
 }

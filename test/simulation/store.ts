@@ -219,7 +219,8 @@ export class SharedStore {
 
   /** The store loses a node's lease: others may take its sessions while it believes to own them. */
   forget(node: string): void {
-    void this.inner.beat(node, 0)
+    // It has ended, as a real store sees it: the node has not given it up.
+    void this.inner.beat(node, Number.MIN_VALUE)
     this.#history.record({ type: 'store.forgot', node })
   }
 

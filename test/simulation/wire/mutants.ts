@@ -313,7 +313,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'the client waits for the log to say again who answered',
     file: 'client/answers.js',
-    find: 'answer.settled(false);',
+    find: 'answer.settled(undefined);',
     replace: '{}',
     catches: 'rest',
   },

@@ -1,0 +1,39 @@
+import { describe, expect, it } from 'vitest'
+import { Answers } from './answers.ts'
+import { HoldfastClientError } from './errors.ts'
+
+const tooLate = new HoldfastClientError('ask_settled', 'ask a1 is settled')
+
+/** Sent twice, refused the second time, while the log says that `answered` came from this place. */
+async function refusedThenTold(answered: unknown): Promise<string> {
+  const answers = new Answers()
+  const { done, settle } = answers.add('a1', { allow: true })
+  settle.refused(tooLate, true)
+  answers.settled('a1', answered)
+  return done.then(
+    () => 'taken',
+    ({ code }: HoldfastClientError) => code,
+  )
+}
+
+describe('an answer that was sent twice and is refused as too late', () => {
+  it('was taken if the log has it', async () => {
+    expect(await refusedThenTold({ allow: true })).toBe('taken')
+  })
+
+  it('was too late if another one from the same place is in the log', async () => {
+    expect(await refusedThenTold({ allow: false })).toBe('ask_settled')
+  })
+
+  it('was too late if another client has answered', async () => {
+    expect(await refusedThenTold(undefined)).toBe('ask_settled')
+  })
+
+  it('is too late at once if the log had settled the ask before', async () => {
+    const answers = new Answers()
+    answers.settled('a1', 'yes')
+    const { done, settle } = answers.add('a1', 'yes')
+    settle.refused(tooLate, true)
+    await expect(done).rejects.toBe(tooLate)
+  })
+})
