@@ -14,7 +14,7 @@ import { BROWSER_LIMITS } from '../src/browsers/limits.ts'
 import { CDP_LIMITS } from '../src/doors/cdp/limits.ts'
 import { CONNECT_LIMITS } from '../src/doors/connect/limits.ts'
 import { cycleLine, cycles, fileGraph, roomGraph } from './house/cycles.ts'
-import { heartFiles } from './house/figures.ts'
+import { centralFiles } from './house/figures.ts'
 import {
   filesBelow,
   imports,
@@ -239,8 +239,8 @@ describe('an error', () => {
 })
 
 describe('the documentation', () => {
-  it('names the files of the heart, where the figures of the house find them', () => {
-    expect(heartFiles(read('ARCHITECTURE.md'))).toContain('src/core/session.ts')
+  it('names the central files in the sentence that npm run house reads', () => {
+    expect(centralFiles(read('ARCHITECTURE.md'))).toContain('src/core/session.ts')
   })
 
   it('lists every error code with its status, and no other', () => {

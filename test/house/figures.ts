@@ -49,7 +49,7 @@ export type Figures = {
   readonly verbs: readonly Noun[]
   /** Last words of nouns that many nouns of several rooms end with. */
   readonly words: readonly Word[]
-  readonly heart: readonly (Sized & Lines)[]
+  readonly central: readonly (Sized & Lines)[]
 }
 
 /** A file is called long from here on. */
@@ -85,7 +85,7 @@ export function figuresOf(root: string): Figures {
     nouns: repeated(types),
     verbs: repeated(declared.filter(({ kind, exported }) => kind === 'function' && exported)),
     words: wordsOf(types),
-    heart: heartOf(root),
+    central: centralOf(root),
   }
 }
 
@@ -237,15 +237,15 @@ function groups(
   return found
 }
 
-/** The files that ARCHITECTURE.md links in its sentence about the heart. */
-export function heartFiles(architecture: string): string[] {
-  const [sentence = ''] = /^Read the heart in this order:.*?(?=\n\n)/ms.exec(architecture) ?? []
+/** The files that ARCHITECTURE.md links after its first "Read the … files in this order:". */
+export function centralFiles(architecture: string): string[] {
+  const [sentence = ''] = /^Read the [\w ]+ in this order:.*?(?=\n\n)/ms.exec(architecture) ?? []
   return Array.from(sentence.matchAll(/\]\(([^)]+)\)/g), ([, path = '']) => path)
 }
 
-function heartOf(root: string): (Sized & Lines)[] {
+function centralOf(root: string): (Sized & Lines)[] {
   const document = join(root, 'ARCHITECTURE.md')
-  const paths = existsSync(document) ? heartFiles(readFileSync(document, 'utf8')) : []
+  const paths = existsSync(document) ? centralFiles(readFileSync(document, 'utf8')) : []
   return paths.map((path) => {
     const file = { path, text: readFileSync(join(root, path), 'utf8') }
     return { ...sized(file), ...linesOf(file) }

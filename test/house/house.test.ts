@@ -8,7 +8,7 @@ import { differenceReport, houseReport } from './report.ts'
 
 const TREE: Readonly<Record<string, string>> = {
   'ARCHITECTURE.md':
-    'Read the heart in this order: [a](src/core/a.ts),\n[b](src/core/b.ts).\n\nEnd.\n',
+    'Read the main files in this order: [a](src/core/a.ts),\n[b](src/core/b.ts).\n\nEnd.\n',
   'src/core/a.ts': `import { b } from './b.ts'\nexport type Place = 1\nexport function a() {\n  b()\n}\n`,
   'src/core/b.ts': `import type { Place } from './a.ts'\n\n// Why.\nexport const b = () => 1\n`,
   'src/core/b.test.ts': `import './a.ts'\nimport '../wire/c.ts'\n`,
@@ -77,9 +77,9 @@ describe('the figures of a tree', () => {
     expect(figuresOf(root).nouns).toEqual([{ name: 'Place', exported: 2, files }])
   })
 
-  it('measure the heart that ARCHITECTURE.md names', () => {
-    const heart = figuresOf(root).heart.map(({ path, lines }) => [path, lines])
-    expect(heart).toEqual([
+  it('measure the central files that ARCHITECTURE.md names', () => {
+    const central = figuresOf(root).central.map(({ path, lines }) => [path, lines])
+    expect(central).toEqual([
       ['src/core/a.ts', 5],
       ['src/core/b.ts', 4],
     ])

@@ -5,8 +5,8 @@ import { figuresOf } from './figures.ts'
 import { differenceReport, houseReport, type House } from './report.ts'
 import { commitName, withTree } from './tree.ts'
 
-const HELP = `Measures the sources: lines per room, functions, import cycles, repeated nouns, the heart,
-and how many files one operation goes through.
+const HELP = `Measures the sources: lines per room, functions, import cycles, repeated nouns, the central
+files, and how many files one operation goes through.
 
   npm run house -- [options]
 

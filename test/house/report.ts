@@ -62,7 +62,7 @@ function sectionsOf(house: House): Section[] {
     runTimeSection(house),
     cycleSection('Import cycles between rooms', house.roomCycles),
     ...nameSections(house),
-    heartSection(house),
+    centralSection(house),
     ...crossingSections(house),
   ]
 }
@@ -161,15 +161,15 @@ function nameSections({ nouns, verbs, words }: House): Section[] {
   ]
 }
 
-function heartSection({ heart }: House): Section {
-  const sum = (pick: (file: House['heart'][number]) => number): number =>
-    heart.reduce((total, file) => total + pick(file), 0)
+function centralSection({ central }: House): Section {
+  const sum = (pick: (file: House['central'][number]) => number): number =>
+    central.reduce((total, file) => total + pick(file), 0)
   return {
-    title: 'The heart',
-    about: 'The files that ARCHITECTURE.md tells to read as the heart.',
+    title: 'The central files',
+    about: 'Those that ARCHITECTURE.md says to read first; none if that sentence was not found.',
     columns: ['file', 'code', 'comment', 'blank', 'lines'],
     rows: [
-      ...heart.map(
+      ...central.map(
         ({ path, code, comment, blank, lines }) => [path, code, comment, blank, lines] as const,
       ),
       [
