@@ -61,7 +61,9 @@ function* checkAsksOf(log: Log, watchers: ReadonlySet<string>): Generator<Violat
       yield { invariant: 'I8', message: `${id}: ${event.ask} could have been answered` }
     }
     const since = Math.max(until, changedAt(events.slice(0, index)))
-    const isLate = opened.onNobody === 'deny' && event.at - since > LATE_MS
+    // A deadline that came before counts, however late it was recorded.
+    const isDenied = opened.onNobody === 'deny' && since < opened.deadline
+    const isLate = isDenied && event.at - since > LATE_MS
     if (isLate && (event.outcome === 'timed_out' || event.outcome === 'answered')) {
       yield { invariant: 'I8', message: `${id}: ${event.ask} waited for no client since ${since}` }
     }
