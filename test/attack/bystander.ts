@@ -27,6 +27,11 @@ export class Bystanders {
     this.#working = [this.#work('HTTP', () => this.#turn()), this.#follow()]
   }
 
+  /** How often they were served until now. */
+  get rounds(): number {
+    return this.#rounds
+  }
+
   /** Lets each end its round, and tells how they were served. */
   async end(): Promise<Served> {
     this.#isOver = true
