@@ -9,7 +9,7 @@
  */
 import type { Clock, Diagnostic, DiagnosticLevel, DiagnosticListener } from './core/index.ts'
 import { boundDiagnostic, diagnosticLine, isPrinted, type LineFormat } from './diagnostic-line.ts'
-import { systemClock } from './runners/clock.ts'
+import { systemClock } from './platform/clock.ts'
 
 export type PrinterOptions = {
   /** Takes a line with its end. */

@@ -10,7 +10,7 @@ import {
   type Store,
 } from './core/index.ts'
 import { ask, echo, slow } from './runners/builtin.ts'
-import { systemClock, systemDigest, systemEntropy } from './runners/clock.ts'
+import { systemClock, systemDigest, systemEntropy } from './platform/clock.ts'
 import { functionRunner, type Agent } from './runners/function.ts'
 import { MemoryStore } from './stores/memory.ts'
 import { openPostgresStore, PostgresStore } from './stores/postgres/index.ts'

@@ -52,6 +52,7 @@ describe('the layers', () => {
     ['src/server/a.ts', `import '../cli/main.ts'`, 'server may not import cli'],
     ['src/server/a.ts', `import '../stores/memory.ts'`, 'server may not import stores'],
     ['src/runners/a.ts', `import '../config/b.ts'`, 'runners may not import config'],
+    ['src/platform/a.ts', `import '../runners/b.ts'`, 'platform may not import runners'],
     ['src/testing/a.ts', `import '../server/index.ts'`, 'testing may not import server'],
     ['src/index.ts', `export { serve } from './server/index.ts'`, 'library may not import server'],
     ['src/cli/a.ts', `import '../../test/b.ts'`, 'cli may not import ../../test/b.ts'],
@@ -351,16 +352,17 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   core: [],
   wire: ['core'],
   stores: ['core'],
-  runners: ['core'],
+  platform: ['core'],
+  runners: ['platform', 'core'],
   testing: ['core', 'stores'],
   config: ['runners', 'core'],
-  library: ['core', 'stores', 'runners', 'config', 'wire'],
-  browsers: ['core', 'runners', 'wire'],
+  library: ['core', 'stores', 'platform', 'runners', 'config', 'wire'],
+  browsers: ['core', 'platform', 'wire'],
   doors: ['wire', 'core', 'browsers'],
   server: ['doors', 'wire', 'core', 'browsers'],
   cli: [
     ...['library', 'server', 'doors', 'client', 'cdp', 'wire'],
-    ...['core', 'stores', 'config', 'runners', 'browsers'],
+    ...['core', 'stores', 'config', 'platform', 'browsers'],
   ],
   client: ['wire'],
   cdp: ['wire'],
@@ -508,7 +510,7 @@ function emptyNames(all: readonly File[]): string[] {
 
 /** The clocks, what a person sees on a page or says on a command line, and a date for people. */
 const WALL_CLOCKS = [
-  'src/runners/clock.ts',
+  'src/platform/clock.ts',
   'src/client/platform.ts',
   'src/stores/postgres/time.ts',
   'src/stores/sqlite/schema.ts',

@@ -3,7 +3,7 @@
  * are used, stopped when nobody has used them for a while, and never more than a bound.
  */
 import { limitsFrom, HoldfastError, type Clock } from '../core/index.ts'
-import { groupMemory } from '../runners/stragglers.ts'
+import { groupMemory } from '../platform/processes.ts'
 import { startChromium } from './chromium.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import { connectEndpoint } from './endpoint.ts'

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { crc32 } from 'node:zlib'
 import { FoldedLog, messageOf, readSnapshot, type StoredEvent } from '../core/index.ts'
-import { systemDigest } from '../runners/clock.ts'
+import { systemDigest } from '../platform/clock.ts'
 import type { AuditedLog } from '../stores/audited-log.ts'
 import { LogCheck, type Findings, type LoggedEvent } from './log-check.ts'
 

@@ -1,6 +1,6 @@
 /** The agents that come with Holdfast, for trying and testing. */
 import type { Input } from '../core/index.ts'
-import { wait } from './clock.ts'
+import { wait } from '../platform/clock.ts'
 import type { Agent } from './function.ts'
 
 /** Answers with its input unchanged. */

@@ -14,7 +14,7 @@ import type { Holdfast, Limits, Runner, SessionHandle } from '../core/index.ts'
 import { openHoldfast } from '../open.ts'
 import { MemoryStore } from '../stores/memory.ts'
 import { acpRunner, type AcpOptions } from './acp/index.ts'
-import { systemClock } from './clock.ts'
+import { systemClock } from '../platform/clock.ts'
 import { openaiRunner } from './openai/index.ts'
 import { processRunner } from './process/index.ts'
 

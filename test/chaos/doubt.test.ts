@@ -1,7 +1,7 @@
 /** I5: what a node does when it cannot prove its lease any more, moment by moment. */
 import { describe, expect, it } from 'vitest'
 import { Holdfast, type Clock } from '../../src/core/index.ts'
-import { systemDigest, systemEntropy } from '../../src/runners/clock.ts'
+import { systemDigest, systemEntropy } from '../../src/platform/clock.ts'
 import { functionRunner, type Agent } from '../../src/runners/function.ts'
 import { MemoryStore } from '../../src/stores/memory.ts'
 import { gate } from '../support/gate.ts'

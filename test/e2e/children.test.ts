@@ -2,11 +2,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { expect, it } from 'vitest'
-import { killOrphans } from '../../src/runners/stragglers.ts'
+import { killOrphans } from '../../src/platform/processes.ts'
 import { GUARDED, guarded } from '../support/guarded.ts'
 import { isAlive } from '../support/processes.ts'
 
-const child = new URL('../../dist/runners/child.js', import.meta.url)
+const child = new URL('../../dist/platform/child.js', import.meta.url)
 
 /** Starts two children that are deaf to signals and to the end of their input, and stops one. */
 const PARENT = `
@@ -41,12 +41,12 @@ it.each(['SIGKILL', 'SIGTERM'] as const)(
   },
 )
 
-const stragglers = new URL('../../dist/runners/stragglers.js', import.meta.url)
+const processes = new URL('../../dist/platform/processes.js', import.meta.url)
 
 /** A marked child whose own child has left its group, as the shell of an agent's tool does. */
 const FAMILY = `
   const { Child, childEnvironment } = await import(${JSON.stringify(child.href)})
-  const { markOf } = await import(${JSON.stringify(stragglers.href)})
+  const { markOf } = await import(${JSON.stringify(processes.href)})
   const leave = "const { spawn } = require('node:child_process');" +
     "const far = spawn('sleep', ['600'], { detached: true, stdio: 'ignore' }); console.log(far.pid);" +
     "setInterval(() => {}, 1000)"

@@ -126,7 +126,7 @@ describe('a child that is started without a descriptor left', () => {
   it('has failed, and so has one of a browser: the process goes on', async () => {
     const script = `
       import { openSync, closeSync } from 'node:fs'
-      const { Child, describeEnd } = await import('${ROOT}dist/runners/child.js')
+      const { Child, describeEnd } = await import('${ROOT}dist/platform/child.js')
       const { startChromium } = await import('${ROOT}dist/browsers/chromium.js')
       const { BROWSER_LIMITS } = await import('${ROOT}dist/browsers/index.js')
       const taken = []

@@ -9,9 +9,9 @@
 import { basename } from 'node:path'
 import { Writable } from 'node:stream'
 import { HoldfastError, type Diagnose } from '../../core/index.ts'
-import { Child, describeEnd, type ChildEnd } from '../child.ts'
-import { redact } from '../secrets.ts'
-import { groupMemory } from '../stragglers.ts'
+import { Child, describeEnd, type ChildEnd } from '../../platform/child.ts'
+import { redact } from '../../platform/secrets.ts'
+import { groupMemory } from '../../platform/processes.ts'
 import type { Update } from './narration.ts'
 import {
   ERROR_CHARS_MAX,

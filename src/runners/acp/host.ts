@@ -1,6 +1,6 @@
 /** Where a child lives: started on demand, kept while it is used, stopped when it is idle. */
 import { setImmediate as nextRound } from 'node:timers/promises'
-import { unlessAborted } from '../abort.ts'
+import { unlessAborted } from '../../platform/abort.ts'
 import { AcpAgent, type AgentSettings } from './agent.ts'
 import { loadSdk } from './sdk.ts'
 

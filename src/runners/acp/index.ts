@@ -21,11 +21,11 @@ import {
   type RunnerSession,
   type RunnerTurn,
 } from '../../core/index.ts'
-import { unlessAborted } from '../abort.ts'
-import { childEnvironment } from '../child.ts'
-import { wait } from '../clock.ts'
-import { sessionFolder } from '../folders.ts'
-import { killOrphans, killOwn, markOf } from '../stragglers.ts'
+import { unlessAborted } from '../../platform/abort.ts'
+import { childEnvironment } from '../../platform/child.ts'
+import { wait } from '../../platform/clock.ts'
+import { sessionFolder } from '../../platform/folders.ts'
+import { killOrphans, killOwn, markOf } from '../../platform/processes.ts'
 import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
 import { Host, type HostSettings } from './host.ts'
 import { ACP_DEFAULTS, type AcpOptions } from './options.ts'

@@ -1,5 +1,5 @@
 /** How the operator describes an agent that speaks the Agent Client Protocol. */
-import type { EnvironmentOptions } from '../child.ts'
+import type { EnvironmentOptions } from '../../platform/child.ts'
 
 export type AcpOptions = EnvironmentOptions & {
   readonly command: string

@@ -4,9 +4,9 @@
  */
 import { StringDecoder } from 'node:string_decoder'
 import type { RunnerContext, RunnerOutput } from '../../core/index.ts'
-import { Child, describeEnd, type ChildEnd, type ChildOptions } from '../child.ts'
-import { redact } from '../secrets.ts'
-import { groupMemory } from '../stragglers.ts'
+import { Child, describeEnd, type ChildEnd, type ChildOptions } from '../../platform/child.ts'
+import { redact } from '../../platform/secrets.ts'
+import { groupMemory } from '../../platform/processes.ts'
 import type { Dialect, Refusal, Said } from './dialect.ts'
 
 export type Bounds = {

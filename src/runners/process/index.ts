@@ -18,9 +18,9 @@ import {
   type RunnerSession,
   type RunnerTurn,
 } from '../../core/index.ts'
-import { childEnvironment, type EnvironmentOptions } from '../child.ts'
-import { sessionFolder } from '../folders.ts'
-import { killOrphans, killOwn, markOf } from '../stragglers.ts'
+import { childEnvironment, type EnvironmentOptions } from '../../platform/child.ts'
+import { sessionFolder } from '../../platform/folders.ts'
+import { killOrphans, killOwn, markOf } from '../../platform/processes.ts'
 import { expandArguments, mentions } from './arguments.ts'
 import { Attempt, type Bounds } from './attempt.ts'
 import { claude } from './claude.ts'

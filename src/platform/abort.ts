@@ -1,4 +1,4 @@
-/** Waits for work, but no longer than until the signal is aborted; the work itself goes on. */
+/** The result of the work, or a rejection when the signal aborts; the work itself continues. */
 export function unlessAborted<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(signal.reason as Error)

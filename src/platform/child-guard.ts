@@ -1,13 +1,13 @@
 /**
- * The guard of the children: a small shell that learns which process groups there are. When this
- * process ends, however it does (`kill -9` too), the guard's input ends, and it kills what is left.
+ * The guard of the children: a shell that gets the list of their process groups on its stdin. When
+ * this process ends in any way (`kill -9` too), that stdin ends, and the shell kills the groups.
  */
 import type { ChildProcess } from 'node:child_process'
 import type { Writable } from 'node:stream'
-import { startProcess } from './start.ts'
-import { SERVER } from './stragglers.ts'
+import { startProcess } from './spawn.ts'
+import { SERVER } from './processes.ts'
 
-/** Signals of a terminal or a supervisor are meant for us: the guard has to be the last to go. */
+/** It ignores the signals of a terminal or supervisor, since it has to outlive this process. */
 const SCRIPT = `
 trap '' HUP INT TERM
 groups=' '
@@ -25,22 +25,22 @@ for file in $(grep -ls "HOLDFAST_CHILD=[^:]*:$1:" /proc/[0-9]*/environ 2>/dev/nu
 done 2>/dev/null
 `
 
-class Guard {
+class ChildGuard {
   #shell: ChildProcess | null = null
   readonly #groups = new Set<number>()
 
-  /** The group of this child is to be killed if this process ends before it. */
+  /** The guard kills this process group if this process ends first. */
   watch(group: number): void {
     this.#groups.add(group)
     if (this.#shell === null) this.#start()
-    else this.#tell(`watch ${group}`)
+    else this.#write(`watch ${group}`)
   }
 
   forget(group: number): void {
-    if (this.#groups.delete(group)) this.#tell(`forget ${group}`)
+    if (this.#groups.delete(group)) this.#write(`forget ${group}`)
     if (this.#groups.size > 0) return
-    // Nothing is left to guard, and the next child starts a new one: it must not be taken for ours.
-    this.#tell('leave')
+    // The guard exits; the next child starts another one.
+    this.#write('leave')
     this.#shell?.stdin?.end()
     this.#shell = null
   }
@@ -51,31 +51,31 @@ class Guard {
       detached: true,
       env: { PATH: '/usr/bin:/bin' },
     })
-    // A shell that is lost is replaced by another, which is told everything anew.
+    // A shell that ended is replaced by another, which gets all groups.
     shell.on('error', () => this.#lost(shell))
     shell.on('exit', () => this.#lost(shell))
     const stdin = shell.stdin as (Writable & { unref?: () => void }) | null | undefined
-    // Without descriptors left it has no pipe: the next child to be guarded tries again.
+    // Without file descriptors it has no pipe; the next child tries again.
     if (stdin === undefined || stdin === null) return
     // It must not keep this process alive.
     shell.unref()
     stdin.unref?.()
-    // So is one that does not listen.
+    // A shell that does not read is replaced too.
     stdin.on('error', () => this.#lost(shell))
     this.#shell = shell
-    for (const group of this.#groups) this.#tell(`watch ${group}`)
+    for (const group of this.#groups) this.#write(`watch ${group}`)
   }
 
-  /** Somebody killed it. Without a shell on this machine there is no guard. */
+  /** The shell was killed; on a machine without a shell there is no guard. */
   #lost(shell: ChildProcess): void {
     if (this.#shell !== shell) return
     this.#shell = null
     if (shell.pid !== undefined && this.#groups.size > 0) this.#start()
   }
 
-  #tell(line: string): void {
+  #write(line: string): void {
     this.#shell?.stdin?.write(`${line}\n`)
   }
 }
 
-export const guard = new Guard()
+export const guard = new ChildGuard()

@@ -1,18 +1,15 @@
 /**
- * Starts a process, if there are descriptors for it. Where they run out half-way Node never gives
- * back those of the pipes that it had made, so one that cannot be started is not tried.
+ * Starts a process, if enough file descriptors are free. When they run out during a spawn, Node
+ * leaks the pipes that it has already made, so a spawn that would fail is not attempted.
  */
 import { ChildProcess, spawn, type SpawnOptions } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { devNull } from 'node:os'
 
-/** What a start takes for a moment: five pipes with two ends each, and a few of its own. */
+/** The descriptors that a spawn needs at most: five pipes with two ends, and a few more. */
 const NEEDED = 16
 
-/**
- * Tells by its `error` event, with the code `EMFILE`, that there are none left: then it has no
- * pipes either.
- */
+/** Without free descriptors the child has no pipes and emits `error` with the code `EMFILE`. */
 export function startProcess(
   command: string,
   args: readonly string[],
@@ -26,14 +23,14 @@ export function startProcess(
 }
 
 function hasDescriptors(): boolean {
-  const tried: number[] = []
+  const opened: number[] = []
   try {
-    while (tried.length < NEEDED) tried.push(openSync(devNull, 'r'))
+    while (opened.length < NEEDED) opened.push(openSync(devNull, 'r'))
     return true
   } catch {
-    // Too few are left, which is the answer.
+    // Too few are free.
     return false
   } finally {
-    for (const descriptor of tried) closeSync(descriptor)
+    for (const descriptor of opened) closeSync(descriptor)
   }
 }

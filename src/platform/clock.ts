@@ -1,8 +1,8 @@
-/** The real clock, randomness and digest: what the core is given outside of tests. */
+/** The real clock, randomness and digest, which callers pass to the core. */
 import { hash, randomFillSync } from 'node:crypto'
 import type { Clock, Digest, Entropy } from '../core/index.ts'
 
-/** The longest delay that a Node timer takes; a longer one is waited for in steps. */
+/** The longest delay of a Node timer; a longer one is made of several. */
 const TIMER_MS_MAX = 2_147_483_647
 
 export const systemClock: Clock = {
@@ -24,7 +24,7 @@ export const systemClock: Clock = {
 }
 
 const ID_BYTES = 16
-/** Drawn for many ids at once: one draw costs about as much as another, however long. */
+/** Random bytes for many ids: one large draw costs about as much as a small one. */
 const pool = Buffer.alloc(ID_BYTES * 256)
 let used = pool.length
 
@@ -40,7 +40,7 @@ function drawId(): string {
 export const systemEntropy: Entropy = {
   id() {
     let id = drawId()
-    // On a command line that would be a flag, and no id.
+    // A command line would take it for a flag.
     while (id.startsWith('-')) id = drawId()
     return id
   },

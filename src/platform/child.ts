@@ -1,15 +1,15 @@
 /**
- * A child process of a runner: its environment by allow-list, its own process group, its stderr
- * kept and bounded, and an end that always comes: asked for with SIGTERM, then with SIGKILL. A
- * guard sees to it that it does not outlive this process, however that ends.
+ * A child process of a runner. It gets an allow-listed environment and a process group of its own.
+ * The end of its stderr is kept. It is stopped with SIGTERM, then with SIGKILL, and a guard process
+ * (`child-guard.ts`) kills it if this process ends first.
  */
 import type { ChildProcess } from 'node:child_process'
 import { basename } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
-import { guard } from './guard.ts'
-import { startProcess } from './start.ts'
-import { killFamily, markedFor } from './stragglers.ts'
+import { guard } from './child-guard.ts'
+import { startProcess } from './spawn.ts'
+import { killDescendants, markedFor } from './processes.ts'
 
 export type ChildOptions = {
   readonly command: string
@@ -17,7 +17,7 @@ export type ChildOptions = {
   readonly cwd?: string
   /** The whole environment of the child; see `childEnvironment`. */
   readonly env: Readonly<Record<string, string>>
-  /** Told of its start and its end; never of its arguments or what it says. */
+  /** Reports its start and its end, without its arguments and output. */
   readonly diagnose?: Diagnose
 }
 
@@ -28,26 +28,26 @@ export type ChildEnd = {
   readonly error: NodeJS.ErrnoException | null
 }
 
-/** What is kept of a child's stderr: its end, in characters. */
+/** How much of a child's stderr is kept: its last characters. */
 export const STDERR_CHARS_MAX = 8_192
-/** Between asking a child to end and killing it, unless the caller says otherwise. */
+/** The time between SIGTERM and SIGKILL, unless the caller gives another. */
 export const STOP_GRACE_MS = 2_000
 
 const hasGroups = process.platform !== 'win32'
 
 export class Child {
   readonly command: string
-  /** What it and all that it starts carry in their environment, if they are marked. */
+  /** The mark in the environment of the child and all its descendants, if it has one. */
   readonly mark: string | null
   readonly stdin: Writable
   readonly stdout: Readable
-  /** Resolves when the process is gone and its output is read; never rejects. */
+  /** Resolves when the process has ended and its output is read; never rejects. */
   readonly ended: Promise<ChildEnd>
   readonly #process: ChildProcess
   readonly #errors: Readable
   readonly #diagnose: Diagnose
   #stderr = ''
-  /** Whether it was told to end while it ran. */
+  /** Whether this process stopped it while it ran. */
   #isStopped = false
   #end: ChildEnd | null = null
 
@@ -60,47 +60,47 @@ export class Child {
       ...(cwd === undefined ? {} : { cwd }),
       env: marked.env,
       stdio: ['pipe', 'pipe', 'pipe'],
-      // A group of its own: what it starts in turn can be ended with it.
+      // With its own process group, its descendants can be killed with it.
       detached: hasGroups,
       windowsHide: true,
     })
-    // First of all: that it could not be started is an event too.
+    // Before anything else: a failed start is an event too.
     this.ended = new Promise((resolve) => this.#whenEnded(resolve))
     const { stdin, stdout, stderr, pid } = this.#process
-    // Without descriptors left it has no pipes.
+    // Without file descriptors it has no pipes.
     this.stdin = stdin ?? new PassThrough()
     this.stdout = stdout ?? new PassThrough().end()
     this.#errors = stderr ?? new PassThrough().end()
     for (const stream of [this.stdin, this.stdout, this.#errors]) {
-      // A pipe that breaks, or writing to a child that has ended: its end is what is told.
+      // A broken pipe: `ended` reports the end of the child.
       stream.on('error', () => undefined)
     }
     this.#errors.setEncoding('utf8').on('data', (text: string) => this.#keep(text))
     if (pid !== undefined && hasGroups) guard.watch(pid)
-    this.#tellStarted()
+    this.#reportStart()
   }
 
   get pid(): number | undefined {
     return this.#process.pid
   }
 
-  /** How it ended, or null while it lives. */
+  /** How it ended; null while it runs. */
   get end(): ChildEnd | null {
     return this.#end
   }
 
-  /** Whether it may still be spoken to; what it said last may come after it is not. */
+  /** Whether the process exists; its last output may arrive later. */
   get isRunning(): boolean {
     const { pid, exitCode, signalCode } = this.#process
     return pid !== undefined && exitCode === null && signalCode === null
   }
 
-  /** The end of what it said on stderr. */
+  /** The last characters of its stderr. */
   get stderr(): string {
     return this.#stderr
   }
 
-  /** Ends it and whatever it started; resolves when it is gone. */
+  /** Stops it and its process group; resolves when it has ended. */
   async stop(graceMs: number = STOP_GRACE_MS): Promise<void> {
     if (this.#end !== null) return
     this.#signal('SIGTERM')
@@ -109,10 +109,10 @@ export class Child {
     clearTimeout(timer)
   }
 
-  /** Ends it and whatever it started, at once. */
+  /** Kills it and its process group at once. */
   kill(): void {
     this.#signal('SIGKILL')
-    // What has left the group may still hold the pipes: nobody waits for that.
+    // A descendant outside the group may keep the pipes open; do not wait for it.
     this.stdout.destroy()
     this.#errors.destroy()
   }
@@ -125,18 +125,18 @@ export class Child {
       if (hasGroups) process.kill(-pid, signal)
       else this.#process.kill(signal)
     } catch {
-      // It is gone already; `ended` tells.
+      // It has ended; `ended` reports it.
     }
   }
 
-  #tellStarted(): void {
+  #reportStart(): void {
     const { pid } = this.#process
     if (pid === undefined) return
     const facts = { program: basename(this.command), pid }
     this.#diagnose('agent_started', 'an agent was started', facts)
   }
 
-  #tellEnded(end: ChildEnd): void {
+  #reportEnd(end: ChildEnd): void {
     const { code, signal, error } = end
     const { pid } = this.#process
     const byItself = signal === null ? 'exited' : 'killed'
@@ -154,28 +154,28 @@ export class Child {
   #whenEnded(resolve: (end: ChildEnd) => void): void {
     const end = (end: ChildEnd): void => {
       if (this.#end !== null) return
-      // What it started and left behind goes with it.
+      // Kill the rest of its process group.
       this.#signal('SIGKILL')
       this.#end = end
-      this.#tellEnded(end)
+      this.#reportEnd(end)
       void this.#clear().finally(() => resolve(end))
     }
     this.#process.on('error', (error) => {
       if (this.#process.pid === undefined) end({ code: null, signal: null, error })
     })
-    // Its descendants may hold the pipes open: once it has exited they get no longer than this.
+    // Descendants may keep the pipes open after its exit, but only this long.
     this.#process.once('exit', () => setTimeout(() => this.kill(), STOP_GRACE_MS).unref())
     this.#process.once('close', (code, signal) => end({ code, signal, error: null }))
   }
 
-  /** What has left the group goes too, and only then is nothing left to guard. */
+  /** Kills descendants outside the group; only then does the guard forget the child. */
   async #clear(): Promise<void> {
-    if (this.mark !== null) await killFamily(this.mark)
+    if (this.mark !== null) await killDescendants(this.mark)
     if (this.#process.pid !== undefined && hasGroups) guard.forget(this.#process.pid)
   }
 }
 
-/** What a program needs to find its way about, and nothing that could be a secret. */
+/** The variables that every child gets: what programs need to run, and no secrets. */
 const ALLOWED = [
   'PATH',
   'HOME',
@@ -204,13 +204,13 @@ const ALLOWED = [
 ]
 
 export type EnvironmentOptions = {
-  /** Names to pass on from this process; `NAME_*` stands for all that begin so. */
+  /** Names of variables to pass on from this process; `NAME_*` is a prefix. */
   readonly envAllow?: readonly string[]
-  /** Values to set. */
+  /** Variables to set. */
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** A child's environment: of this process's only what is allowed, then what is set for it. */
+/** A child's environment: the allowed variables of this process, then those set for it. */
 export function childEnvironment(
   { envAllow = [], env = {} }: EnvironmentOptions,
   own: Readonly<Record<string, string | undefined>> = process.env,
@@ -231,7 +231,7 @@ function matches(allowed: string, name: string): boolean {
 export function describeEnd({ code, signal, error }: ChildEnd): string {
   if (error?.code === 'ENOENT') return 'could not be started: there is no such program or folder'
   if (error?.code === 'EMFILE') return 'could not be started: no file descriptors are left'
-  // Its message has the program's path, and clients are told this too.
-  if (error !== null) return `could not be started: ${error.code ?? 'it is not known why'}`
+  // Clients see this text; the error's message would show them the program's path.
+  if (error !== null) return `could not be started: ${error.code ?? 'unknown error'}`
   return signal === null ? `exited with code ${code}` : `was killed by ${signal}`
 }

@@ -1,7 +1,7 @@
 /**
- * What the process group does not reach: a program that an agent started in a session of its own
- * (`setsid`, as Claude Code's shell tool does). It has inherited a mark in its environment, and on
- * Linux that can be read. Elsewhere there is only the group.
+ * Finds descendants that have left the process group of their child: programs that an agent started
+ * with `setsid`, as Claude Code's shell tool does. They inherit a mark in their environment, which
+ * Linux shows in `/proc`. On other systems only the process group is known.
  */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -11,15 +11,15 @@ import { folderName } from './folders.ts'
 /** The variable that marks a child: `FOLDER:SERVER:CHILD`. */
 const MARK = 'HOLDFAST_CHILD'
 
-/** This process among all that there were and will be: a number is used again, a start is not. */
+/** Identifies this process: pids are used again, a pid with its start time is not. */
 export const SERVER = `${process.pid}.${startOf(process.pid) ?? randomUUID()}`
 
-/** What marks the children that work under this folder. */
+/** The environment variable that marks children with this working folder. */
 export function markOf(folder: string): Readonly<Record<string, string>> {
   return { [MARK]: `${folderName(folder)}:${SERVER}` }
 }
 
-/** The same environment with a mark for this child alone, and that mark; null without one. */
+/** Adds an id of this child to the mark in its environment; `mark` is null if there is none. */
 export function markedFor(env: Readonly<Record<string, string>>): {
   readonly env: Record<string, string>
   readonly mark: string | null
@@ -30,7 +30,7 @@ export function markedFor(env: Readonly<Record<string, string>>): {
   return { env: { ...env, [MARK]: mark }, mark }
 }
 
-/** Kills what servers on this folder that are gone have left running. */
+/** Kills processes that servers on this folder left running when they ended. */
 export function killOrphans(folder: string): Promise<number> {
   return killMarked((mark) => {
     const [name, server = ''] = mark.split(':')
@@ -38,36 +38,36 @@ export function killOrphans(folder: string): Promise<number> {
   })
 }
 
-/** Kills what this server has started under this folder. */
+/** Kills processes that this server started in this folder. */
 export function killOwn(folder: string): Promise<number> {
   const own = markOf(folder)[MARK]
   return killMarked((mark) => mark === own || mark.startsWith(`${own}:`))
 }
 
-/** Kills what one child has started, wherever it went. */
-export function killFamily(mark: string): Promise<number> {
+/** Kills all descendants of one child. */
+export function killDescendants(mark: string): Promise<number> {
   return killMarked((own) => own === mark)
 }
 
-/** Kills what carries a mark that `isOurs` knows; resolves with how many that were. */
-async function killMarked(isOurs: (mark: string) => boolean): Promise<number> {
+/** Kills processes whose mark matches; resolves with their number. */
+async function killMarked(isMatch: (mark: string) => boolean): Promise<number> {
   let killed = 0
   for (const pid of await processes()) {
     const mark = await inheritedMark(pid)
-    if (mark === null || !isOurs(mark) || pid === process.pid) continue
+    if (mark === null || !isMatch(mark) || pid === process.pid) continue
     try {
       process.kill(pid, 'SIGKILL')
       killed += 1
     } catch {
-      // It ended by itself meanwhile.
+      // It has ended meanwhile.
     }
   }
   return killed
 }
 
 /**
- * What a process group takes of the memory, and all that carries the mark with it, in bytes; null
- * where that cannot be known. Without programs and files, which processes share.
+ * The memory of a process group and of the processes with the mark, in bytes, without program
+ * and file pages, which processes share; null where the system does not show it.
  */
 export async function groupMemory(
   group: number,
@@ -82,26 +82,26 @@ export async function groupMemory(
   return bytes
 }
 
-/** Not a number for a process that is gone. */
+/** NaN for a process that has ended. */
 async function groupOf(pid: number): Promise<number> {
   const [, , group] = statFields(await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => ''))
   return Number(group)
 }
 
-/** 0 for a process that is gone. */
+/** 0 for a process that has ended. */
 async function ownMemory(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'latin1').catch(() => '')
   const kilobytes = status.matchAll(/^Rss(?:Anon|Shmem):\s*(\d+) kB$/gm)
   return [...kilobytes].reduce((sum, [, digits]) => sum + Number(digits), 0) * 1_024
 }
 
-/** Whether the process of that number is still the one that had it. */
+/** Whether the server's process still runs, and its pid is not another's. */
 function isRunning(server: string): boolean {
   const [pid = '', start = ''] = server.split('.')
   return startOf(Number(pid)) === start
 }
 
-/** When a process was started, in the system's own count; null where that cannot be known. */
+/** The start time of a process in clock ticks; null if it is unknown. */
 function startOf(pid: number): string | null {
   try {
     return statFields(readFileSync(`/proc/${pid}/stat`, 'latin1'))[19] ?? null
@@ -110,19 +110,19 @@ function startOf(pid: number): string | null {
   }
 }
 
-/** The name is in parentheses and may hold anything; what follows is numbers. */
+/** The fields after the name, which is in parentheses and may contain anything. */
 function statFields(stat: string): readonly string[] {
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ')
 }
 
-/** None where they cannot be seen. */
+/** Empty where the system does not show them. */
 async function processes(): Promise<readonly number[]> {
   if (process.platform !== 'linux') return []
   const names = await readdir('/proc').catch(() => [])
   return names.filter((name) => /^\d+$/.test(name)).map(Number)
 }
 
-/** Null for a process that is another user's, or gone. */
+/** Null for a process of another user, or one that has ended. */
 async function inheritedMark(pid: number): Promise<string | null> {
   const environment = await readFile(`/proc/${pid}/environ`, 'utf8').catch(() => '')
   const entry = environment.split('\0').find((variable) => variable.startsWith(`${MARK}=`))
