@@ -13,6 +13,7 @@ export {
   STATE_LIMITS,
   TurnHandle,
 } from './core/index.ts'
+export { httpStatus } from './wire/error-table.ts'
 export type {
   Activity,
   Append,

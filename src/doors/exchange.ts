@@ -10,6 +10,7 @@ import {
   type Principal,
   type Unbound,
 } from '../core/index.ts'
+import { httpStatus } from '../wire/error-table.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
 import { tellRefusal } from './refusals.ts'
 import { discardBody, readBody, readJson } from './body.ts'
@@ -77,7 +78,7 @@ export type RefusalForm = (error: HoldfastError) => Told
 export function problemRefusal(error: HoldfastError): Told {
   const retryAfter = retryAfterSeconds(error)
   const headers = retryAfter === null ? [] : ['Retry-After', String(retryAfter)]
-  return { status: error.status, type: PROBLEM_TYPE, body: problemOf(error), headers }
+  return { status: httpStatus(error), type: PROBLEM_TYPE, body: problemOf(error), headers }
 }
 
 function revokedError(): HoldfastError {

@@ -19,6 +19,7 @@ import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
 import { tellRefusal } from '../doors/refusals.ts'
 import { isPublic, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
+import { ERROR_TABLE } from '../wire/error-table.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
 import { plainAddress, urlHost } from './addresses.ts'
 import { newServer } from './bounded-server.ts'
@@ -372,7 +373,7 @@ function beginsWork({ operation }: Route): boolean {
   return operation === 'session.create' || operation === 'turn.run'
 }
 
-function refusalHeaders({ status, details: { allowed } }: HoldfastError): Headers {
+function refusalHeaders({ code, details: { allowed } }: HoldfastError): Headers {
   if (Array.isArray(allowed)) return ['Allow', allowed.join(', ')]
-  return status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
+  return ERROR_TABLE[code].status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
 }

@@ -9,6 +9,7 @@ import type { EventEmitter } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { asHoldfastError, type HoldfastError } from '../core/index.ts'
+import { httpStatus } from '../wire/error-table.ts'
 import type { Vitest } from './internals.ts'
 import { overPage, waitingPage } from './notice.ts'
 import type { Seat } from './seat.ts'
@@ -112,8 +113,13 @@ async function admit(seat: Seat, socket: Duplex, pass: () => boolean): Promise<v
   if (!seat.isConnected) seat.lost()
 }
 
-function refuse(socket: Duplex, { status, message }: HoldfastError): void {
-  const head = [`HTTP/1.1 ${status} Refused`, 'Connection: close', 'Content-Type: text/plain']
+function refuse(socket: Duplex, error: HoldfastError): void {
+  const { message } = error
+  const head = [
+    `HTTP/1.1 ${httpStatus(error)} Refused`,
+    'Connection: close',
+    'Content-Type: text/plain',
+  ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${message}\n`)
 }
 

@@ -1,5 +1,6 @@
 /** A refusal as it crosses the wire: a problem document (RFC 9457) with our code, never a stack. */
 import type { HoldfastError } from '../core/index.ts'
+import { httpStatus } from './error-table.ts'
 
 export type Problem = {
   readonly type: 'about:blank'
@@ -40,7 +41,8 @@ const TITLES: Readonly<Record<number, string>> = {
 const INTERNAL_DETAIL = 'something went wrong inside Holdfast; its log says what'
 
 export function problemOf(error: HoldfastError): Problem {
-  const { code, status, message, details } = error
+  const { code, message, details } = error
+  const status = httpStatus(error)
   return {
     ...details,
     type: 'about:blank',

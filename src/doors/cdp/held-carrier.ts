@@ -2,7 +2,8 @@
  * A client whose connection may be lost and taken up again: what it has not confirmed is kept, and
  * its sessions go on meanwhile. Kept within a bound: past it the client is given up (I7, I9).
  */
-import { ERRORS, HoldfastError, type Clock } from '../../core/index.ts'
+import { HoldfastError, type Clock } from '../../core/index.ts'
+import { closeCode } from '../../wire/error-table.ts'
 import { HELD_ACK, Unconfirmed, writeHeldFrame, type HeldFrame } from '../../wire/held.ts'
 import type { CdpLimits } from './limits.ts'
 import { eventMethod } from './message.ts'
@@ -74,7 +75,7 @@ export class HeldCarrier implements Carrier {
     const older = this.#socket
     this.#socket = socket
     older?.setPaused(false)
-    older?.close(ERRORS.superseded.close, 'superseded')
+    older?.close(closeCode('superseded'), 'superseded')
     socket.send(writeHeldFrame(welcome))
     this.#confirmed = this.#received
     for (const message of this.#unconfirmed.all()) socket.send(message)
@@ -151,6 +152,6 @@ export class HeldCarrier implements Carrier {
     // This place is gone for good, unless a server that starts anew knows better.
     const retry = code === 'draining'
     socket?.send(writeHeldFrame({ type: 'end', code, reason: message, retry }))
-    socket?.close(ERRORS[code].close ?? 1011, code)
+    socket?.close(closeCode(code), code)
   }
 }

@@ -1,11 +1,11 @@
 /** How a client that may come back is let in: as a new one, or in the place it has. */
 import {
   asHoldfastError,
-  ERRORS,
   HoldfastError,
   type AttachmentHandle,
   type SessionHandle,
 } from '../../core/index.ts'
+import { ERROR_TABLE } from '../../wire/error-table.ts'
 import {
   HELD_VERSION,
   isHeldFrame,
@@ -174,7 +174,7 @@ export class HeldConnection implements CdpConnection {
     this.#place?.seat.giveUp(error)
     const mayRetry = retry && error.details['isOver'] !== true
     this.#socket.send(writeHeldFrame({ type: 'end', code, reason, retry: mayRetry }))
-    this.#socket.close(ERRORS[code].close ?? 4400, code)
+    this.#socket.close(ERROR_TABLE[code].close ?? 4400, code)
   }
 
   /** The socket is closed; what that means for the client is the session's policy. */

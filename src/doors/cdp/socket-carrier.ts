@@ -1,5 +1,6 @@
 /** A stock client: its socket is its connection, and when that is lost its sessions are. */
-import { ERRORS, type HoldfastError } from '../../core/index.ts'
+import type { HoldfastError } from '../../core/index.ts'
+import { closeCode } from '../../wire/error-table.ts'
 import type { CdpLimits } from './limits.ts'
 import type { Carrier } from './seat.ts'
 
@@ -56,6 +57,6 @@ export class SocketCarrier implements Carrier {
     this.#socket = null
     // What is not read is not closed either.
     socket?.setPaused(false)
-    socket?.close(ERRORS[code].close ?? 1011, code)
+    socket?.close(closeCode(code), code)
   }
 }

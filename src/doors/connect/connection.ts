@@ -13,11 +13,12 @@ import {
   type SessionHandle,
 } from '../../core/index.ts'
 import { tellRefusal } from '../refusals.ts'
+import { closeCode } from '../../wire/error-table.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
 import type { ClientFrame, Hello, Role, ServerFrame } from '../../wire/frames.ts'
 import { enter, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
-import { closeCode, refusalOf } from './refusal.ts'
+import { refusalOf } from './refusal.ts'
 import { Requests } from './requests.ts'
 import type { Passage, Socket } from './socket.ts'
 import { Stop, streamTo } from './stream.ts'

@@ -1,5 +1,6 @@
 /** Refusals as OpenAI's clients read them: `{error: {message, type, code, param}}`. */
 import type { ErrorCode, HoldfastError, TurnRecord } from '../../core/index.ts'
+import { httpStatus } from '../../wire/error-table.ts'
 import { problemOf, retryAfterSeconds } from '../../wire/problem.ts'
 import type { Headers, Told } from '../exchange.ts'
 
@@ -38,7 +39,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
 }
 
 export function openAiRefusal(error: HoldfastError): Told {
-  const status = STATUS[error.code] ?? error.status
+  const status = STATUS[error.code] ?? httpStatus(error)
   return {
     status,
     type: 'application/json',
@@ -47,7 +48,7 @@ export function openAiRefusal(error: HoldfastError): Told {
   }
 }
 
-export function openAiError(error: HoldfastError, status = error.status): OpenAiError {
+export function openAiError(error: HoldfastError, status = httpStatus(error)): OpenAiError {
   const { detail, code } = problemOf(error)
   const { field } = error.details
   const param = code === 'agent_unknown' ? 'model' : typeof field === 'string' ? field : null
