@@ -6,6 +6,8 @@ import type { Attachment } from '../../src/core/index.ts'
 import type { SessionEvent } from '../../src/core/session.ts'
 import type { Violation } from './checker.ts'
 import type { Facts, Log } from './facts.ts'
+import type { History } from './history.ts'
+import { BEGINNING_MS } from './process.ts'
 
 /** `answerGraceMs` of every world. */
 export const ANSWER_GRACE_MS = 700
@@ -22,7 +24,7 @@ export function* checkAnswerers(
   for (const log of logs.values()) {
     yield* checkTrace(log, watchers)
     yield* checkGrace(log)
-    if (!history.wallJumps) yield* checkAsksOf(log, watchers)
+    if (!history.wallJumps) yield* checkAsksOf(history, log, watchers)
   }
 }
 
@@ -47,7 +49,11 @@ function* checkGrace({ id, events, states }: Log): Generator<Violation> {
   }
 }
 
-function* checkAsksOf(log: Log, watchers: ReadonlySet<string>): Generator<Violation> {
+function* checkAsksOf(
+  history: History,
+  log: Log,
+  watchers: ReadonlySet<string>,
+): Generator<Violation> {
   const { id, events, states } = log
   for (const [index, event] of events.entries()) {
     if (event.type !== 'ask.settled') continue
@@ -64,7 +70,9 @@ function* checkAsksOf(log: Log, watchers: ReadonlySet<string>): Generator<Violat
     // A deadline that came before counts, however late it was recorded.
     const isDenied = opened.onNobody === 'deny' && since < opened.deadline
     const isLate = isDenied && event.at - since > LATE_MS
-    if (isLate && (event.outcome === 'timed_out' || event.outcome === 'answered')) {
+    if (!isLate || (event.outcome !== 'timed_out' && event.outcome !== 'answered')) continue
+    // Nothing is decided while the store records the step before; an answer may wait meanwhile.
+    if (event.at - recordedAt(history, id, event.seq - 1) > LATE_MS) {
       yield { invariant: 'I8', message: `${id}: ${event.ask} waited for no client since ${since}` }
     }
   }
@@ -81,4 +89,13 @@ function answeredUntil(attachments: readonly Attachment[], kind: string): number
 /** When clients or asks came or went last. */
 function changedAt(events: readonly SessionEvent[]): number {
   return events.findLast(({ type }) => /^(attachment|ask)\./.test(type))?.at ?? 0
+}
+
+/** When the store had answered that it has this event. */
+function recordedAt(history: History, id: string, seq: number): number {
+  const append = history
+    .of('store.appended')
+    .find(({ session, after, count }) => session === id && after < seq && seq <= after + count)
+  const reply = history.of('store.replied').find(({ call }) => call === append?.call)
+  return BEGINNING_MS + (reply?.at ?? 0)
 }
