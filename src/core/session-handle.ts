@@ -256,10 +256,18 @@ export class SessionHandle {
     return this.#attachment({ id: attachment, epoch, token: next })
   }
 
-  /** The attachment that this token is good for; throws as `resume` would. */
-  async attachmentOf(attachment: string, token: string): Promise<Attachment> {
+  /**
+   * The attachment that this token is good for, and whether a newer one was given out, which was
+   * not confirmed; throws as `resume` would.
+   */
+  async attachmentOf(
+    attachment: string,
+    token: string,
+  ): Promise<{ readonly held: Attachment; readonly isReplaced: boolean }> {
     const { session } = await this.#authority.open(this.id)
-    return findByToken(session, attachment, tokenDigest(this.#authority, 'resume', this.id, token))
+    const shown = tokenDigest(this.#authority, 'resume', this.id, token)
+    const held = findByToken(session, attachment, shown)
+    return { held, isReplaced: held.tokens[0] !== shown }
   }
 
   /** Whether this token was good for an attachment that ended not long ago. */

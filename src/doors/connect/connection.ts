@@ -179,6 +179,15 @@ export class Connection {
     if (this.#over) throw new HoldfastError('superseded', 'the connection is gone')
   }
 
+  /**
+   * Throws unless the client answers on this connection now. A hello that was long on its way may
+   * be of a client that is gone, or that has opened another connection since.
+   */
+  async assertAlive(): Promise<void> {
+    if (await this.isAlive()) return
+    throw new HoldfastError('too_slow', 'the connection did not answer a ping in time')
+  }
+
   /** Whether it answers within the time to probe. */
   async isAlive(): Promise<boolean> {
     this.say({ type: 'ping' })

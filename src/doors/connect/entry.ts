@@ -1,7 +1,7 @@
 /**
  * How a client is let in: who it is and what it may do, which session it means, and whether it is
  * new or comes back. Two claimants of one place are told apart by asking the older one for a sign
- * of life.
+ * of life. A newer one whose hello may be late has to give one, too.
  */
 import {
   HoldfastError,
@@ -219,19 +219,22 @@ async function comeBack(
   { hello, session }: Claim,
   resume: Resume,
 ): Promise<Place> {
-  const held = await session.attachmentOf(resume.attachment, resume.token)
+  const { attachment: id, token } = resume
+  const { held, isReplaced } = await session.attachmentOf(id, token)
   const place = placeAgain(held, hello, tokenGrant(hub, hello.auth?.token))
   const { role, answers, by } = place
   assertNotAhead(hello, await session.state())
-  const older = hub.connectionOf(resume.attachment)
+  const older = hub.connectionOf(id)
   const contested = older !== null && older !== connection && hello.take !== true
   if (!contested || !(await older.isAlive())) {
     connection.assertHere()
+    // Either its last welcome was lost, or this hello is late and its client has the newer token.
+    if (isReplaced) await connection.assertAlive()
     // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
     if (contested) await giveUp(older)
     const back = session.as(by)
     const { gone: signal } = connection
-    const attachment = await back.resume(resume.attachment, resume.token, { answers, signal })
+    const attachment = await back.resume(id, token, { answers, signal })
     return { ...place, attachment }
   }
   const { exclusive } = await session.state()
@@ -276,7 +279,7 @@ async function freeUse(
   const older = watcher === null ? null : hub.connectionOf(watcher)
   if (older === null) return use
   if (await older.isAlive()) return undefined
-  connection.assertHere()
+  await connection.assertAlive()
   await giveUp(older)
   return use
 }
@@ -319,6 +322,8 @@ async function attachFresh(
   tries = ATTACH_TRIES,
 ): Promise<AttachmentHandle> {
   try {
+    const isTaken = newcomer.hello.take === true && hub.driversOf(session.id).length > 0
+    if (isTaken) await connection.assertAlive()
     return await attach(connection, session, newcomer)
   } catch (error) {
     const isInUse = error instanceof HoldfastError && error.code === 'in_use'
@@ -329,7 +334,7 @@ async function attachFresh(
     const drivers = hub.driversOf(session.id)
     const alive = await Promise.all(drivers.map((driver) => driver.isAlive()))
     if (alive.some(Boolean)) throw error
-    connection.assertHere()
+    await connection.assertAlive()
     for (const driver of drivers) await giveUp(driver)
     return attachFresh(hub, connection, session, newcomer, tries - 1)
   }

@@ -303,6 +303,66 @@ describe('a client that comes back', () => {
   })
 })
 
+describe('a hello that was long on its way', () => {
+  const hello = { key: 'bob', options: { reconnect: 'reopen', graceMs: 60_000 } }
+  const back = ({ session, attachment, resume }: any) => ({
+    session: session.id,
+    auth: { resume: { attachment, token: resume } },
+  })
+  const lost = async () => {
+    const first = await stage.arrive(hello)
+    first.connection.closed()
+    await stage.settle()
+    return back(first.welcome)
+  }
+
+  it('does not take the place of a later one of its client (seed 5118034345)', async () => {
+    const coming = await lost()
+    const later = await stage.arrive(coming)
+    const late = await stage.arrive(coming)
+    await stage.pass(10_000)
+    expect([late.socket.closedWith, late.socket.of('welcome')]).toEqual(['too_slow', []])
+    expect([later.socket.closedWith, later.socket.of('superseded')]).toEqual([null, []])
+  })
+
+  it('does not make the newest token of its client useless (seed 5118041891)', async () => {
+    const coming = await lost()
+    const later = await stage.arrive(coming)
+    later.connection.closed()
+    await stage.settle()
+    const late = await stage.arrive(coming)
+    await stage.pass(10_000)
+    expect([late.socket.closedWith, late.socket.of('welcome')]).toEqual(['too_slow', []])
+    const { welcome } = await stage.arrive(back(later.welcome))
+    expect(welcome).toMatchObject({ attachment: later.welcome.attachment, epoch: 3 })
+  })
+
+  it('is told from one whose last welcome was lost by a sign of life', async () => {
+    const coming = await lost()
+    const unheard = await stage.arrive(coming)
+    const { socket, connection } = await stage.arrive(coming)
+    await stage.pass(2_000)
+    expect(socket.of('ping')).toHaveLength(1)
+    connection.receive('{"type":"pong"}')
+    await stage.settle()
+    const { attachment } = unheard.welcome
+    expect(socket.of('welcome')).toMatchObject([{ attachment, epoch: 3 }])
+    expect(unheard.socket.closedWith).toBe('superseded')
+  })
+
+  it.each([
+    ['as a new client', {}],
+    ['to take it over', { take: true }],
+  ])('puts nobody out of an exclusive session: it came %s', async (_, extra) => {
+    const exclusive = { key: 'bob', options: { exclusive: true } }
+    const driver = await stage.arrive(exclusive)
+    const late = await stage.arrive({ ...exclusive, ...extra })
+    await stage.pass(10_000)
+    expect([late.socket.closedWith, late.socket.of('welcome')]).toEqual(['too_slow', []])
+    expect([driver.socket.closedWith, driver.socket.of('superseded')]).toEqual([null, []])
+  })
+})
+
 describe('a clock that is set', () => {
   it.each([
     ['back', -3_600_000],
