@@ -4,11 +4,11 @@
 FROM node:22-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci
+RUN npm ci --no-workspaces
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts scripts
 COPY src src
-RUN npm run build && npm prune --omit=dev
+RUN npm run build && npm prune --omit=dev --no-workspaces
 
 FROM node:22-slim
 ENV NODE_ENV=production

@@ -17,10 +17,11 @@ const UNRELEASED = '## Unreleased'
 /** Where a version is written. The first is the one that the others must agree with. */
 const VERSION_PLACES = [
   { file: 'package.json', pattern: /(?<=^ {2}"version": ")[^"]+/gm, count: 1 },
+  { file: 'packages/client/package.json', pattern: /(?<=^ {2}"version": ")[^"]+/gm, count: 1 },
   {
     file: 'package-lock.json',
-    pattern: /(?<=^ *"name": "holdfast",\n *"version": ")[^"]+/gm,
-    count: 2,
+    pattern: /(?<=^ *"name": "holdfast(-client)?",\n *"version": ")[^"]+/gm,
+    count: 3,
   },
   { file: 'src/wire/version.ts', pattern: /(?<=VERSION = ')[^']+/g, count: 1 },
 ]
@@ -115,7 +116,9 @@ function printCommands() {
       isDryRun ? 'Nothing was changed.' : `${tagName()} is made, and nothing is published.`,
       'To publish it (docs/releasing.md says what to check before):',
       `  git push origin ${BRANCH} ${tagName()}`,
-      `  git checkout ${tagName()} && npm ci && npm publish && git checkout ${BRANCH}`,
+      `  git checkout ${tagName()} && npm ci`,
+      '  npm publish && npm publish --workspace holdfast-client',
+      `  git checkout ${BRANCH}`,
     ].join('\n'),
   )
 }

@@ -10,6 +10,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const FILES = [
   'package.json',
   'package-lock.json',
+  'packages/client/package.json',
   'src/wire/version.ts',
   'examples/cluster/kubernetes.yaml',
   'scripts/release.mjs',
@@ -31,9 +32,11 @@ beforeAll(() => {
   template = mkdtempSync(join(tmpdir(), 'holdfast-release-'))
   folder = template
   for (const file of FILES) cpSync(join(ROOT, file), join(folder, file), { recursive: true })
-  edit('package.json', (text) => text.replace(/"version": ".*"/, '"version": "7.2.0-dev"'))
+  for (const file of ['package.json', 'packages/client/package.json']) {
+    edit(file, (text) => text.replace(/"version": ".*"/, '"version": "7.2.0-dev"'))
+  }
   edit('package-lock.json', (text) =>
-    text.replace(/("name": "holdfast",\s*"version": )".*"/g, '$1"7.2.0-dev"'),
+    text.replace(/("name": "holdfast(-client)?",\s*"version": )".*"/g, '$1"7.2.0-dev"'),
   )
   edit('src/wire/version.ts', (text) => text.replace(/'.*'/, "'7.2.0-dev'"))
   writeFileSync(join(folder, 'CHANGELOG.md'), CHANGELOG)
@@ -53,7 +56,7 @@ describe('a release', () => {
   it('is a tagged commit with its version everywhere, followed by the next version', () => {
     const { status, output } = release('7.2.0')
     expect(output).toContain('git push origin main v7.2.0')
-    expect(output).toContain('npm publish')
+    expect(output).toContain('npm publish && npm publish --workspace holdfast-client')
     expect(status).toBe(0)
     expect(git('log', '--format=%s').split('\n')).toEqual([
       'release: begin 7.3.0-dev',
@@ -61,8 +64,9 @@ describe('a release', () => {
       'begin',
     ])
     expect(git('cat-file', '-t', 'v7.2.0')).toBe('tag')
-    expect(versions('v7.2.0')).toEqual(['7.2.0', '7.2.0', '7.2.0', '7.2.0', '7.2.0'])
-    expect(versions('main')).toEqual(['7.3.0-dev', '7.3.0-dev', '7.3.0-dev', '7.3.0-dev', '7.2.0'])
+    expect(new Set(versions('v7.2.0'))).toEqual(new Set(['7.2.0']))
+    expect(new Set(versions('main'))).toEqual(new Set(['7.3.0-dev']))
+    expect([imageVersion('v7.2.0'), imageVersion('main')]).toEqual(['7.2.0', '7.2.0'])
     expect(git('status', '--porcelain')).toBe('')
   })
 
@@ -123,6 +127,11 @@ describe('a release is refused, and changes nothing,', () => {
       'version.ts says 7.0.0-dev, package.json 7.2.0-dev',
     ],
     [
+      'when the versions of the packages differ',
+      () => commitEdit('packages/client/package.json', '7.2.0', '7.0.0'),
+      'packages/client/package.json says 7.0.0-dev, package.json 7.2.0-dev',
+    ],
+    [
       'when a place of a version is gone',
       () => commitEdit('src/wire/version.ts', 'VERSION =', 'OTHER ='),
       'version.ts names 0 versions',
@@ -146,17 +155,23 @@ describe('a release is refused, and changes nothing,', () => {
   )
 })
 
-/** The versions in package.json, the lock (twice), the code and the example, at one commit. */
+/** The versions in the packages, the lock (of both, the main one twice) and the code, at a commit. */
 function versions(commit: string): (string | undefined)[] {
   const at = (file: string): string => git('show', `${commit}:${file}`)
   const lock = JSON.parse(at('package-lock.json')) as { version: string; packages: Packages }
   return [
     (JSON.parse(at('package.json')) as { version: string }).version,
+    (JSON.parse(at('packages/client/package.json')) as { version: string }).version,
     lock.version,
     lock.packages['']?.version,
+    lock.packages['packages/client']?.version,
     /VERSION = '(.*)'/.exec(at('src/wire/version.ts'))?.[1],
-    /\/holdfast:(.*)/.exec(at('examples/cluster/kubernetes.yaml'))?.[1],
   ]
+}
+
+function imageVersion(commit: string): string | undefined {
+  const example = git('show', `${commit}:examples/cluster/kubernetes.yaml`)
+  return /\/holdfast:(.*)/.exec(example)?.[1]
 }
 
 type Packages = Readonly<Record<string, { readonly version: string }>>

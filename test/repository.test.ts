@@ -149,7 +149,7 @@ function unknownNames(all: readonly File[], paths: readonly string[]): string[] 
 }
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const FOLDERS = ['.github', 'bench', 'docs', 'examples', 'scripts', 'src', 'test']
+const FOLDERS = ['.github', 'bench', 'docs', 'examples', 'packages', 'scripts', 'src', 'test']
 
 /** In the folders above and at the top, without what is installed or built. */
 function allFiles(): string[] {
