@@ -3,7 +3,7 @@
  * synchronous FULL, that writes the rows of a turn and nothing else. Every key starts a turn in one
  * commit and ends it in the next; with one key, the end of a turn and the start of the next share one.
  */
-import { DatabaseSync } from '@photostructure/sqlite'
+import { openSqlite } from '../src/stores/sqlite/driver.ts'
 import { percentile, type Load } from './measure.ts'
 
 const SCHEMA = `
@@ -13,7 +13,7 @@ const SCHEMA = `
   CREATE UNIQUE INDEX events_seq ON events (session, seq);`
 
 export function bareSqlite(file: string, keys: number, seconds: number): Load {
-  const database = new DatabaseSync(file)
+  const database = openSqlite(file)
   database.exec(SCHEMA)
   const create = database.prepare('INSERT INTO sessions VALUES (?, ?, 1, 0, 0)')
   for (let key = 0; key < keys; key += 1) create.run(key, `session-${key}`)

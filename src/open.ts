@@ -13,7 +13,7 @@ import { ask, echo, slow } from './runners/builtin.ts'
 import { systemClock, systemDigest, systemEntropy } from './platform/clock.ts'
 import { functionRunner, type Agent } from './runners/function.ts'
 import { MemoryStore } from './stores/memory.ts'
-import { openPostgresStore, PostgresStore } from './stores/postgres/index.ts'
+import { openPostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
 import { coreLimits } from './core/limits.ts'
@@ -81,7 +81,8 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
 
 /** Where nodes share a store with a clock of its own, that is the time for all of them. */
 function clockOf(store: Store): Clock {
-  return store instanceof PostgresStore ? { ...systemClock, now: () => store.now() } : systemClock
+  const { cluster } = store
+  return cluster === undefined ? systemClock : { ...systemClock, now: () => cluster.now() }
 }
 
 function runnerOf(agent: Agent | Runner): Runner {

@@ -415,11 +415,6 @@ const KNOWN_CYCLES: readonly KnownCycle[] = [
     imports: 24,
   },
   {
-    folder: 'src/testing/store',
-    names: 'append claim conformance erase keys life list reserve',
-    imports: 14,
-  },
-  {
     folder: 'src/doors/connect',
     names: 'connection entry hub requests',
     imports: 9,
@@ -433,11 +428,6 @@ const KNOWN_CYCLES: readonly KnownCycle[] = [
     folder: 'src/core',
     names: 'holder live recovered',
     imports: 4,
-  },
-  {
-    folder: 'src/stores/postgres',
-    names: 'request-keys schema statements',
-    imports: 3,
   },
   {
     folder: 'src/core',
@@ -518,7 +508,7 @@ const WALL_CLOCKS = [
   'src/platform/clock.ts',
   'src/client/platform.ts',
   'src/stores/postgres/time.ts',
-  'src/stores/sqlite/schema.ts',
+  'src/stores/sqlite/migrations.ts',
   'src/cli/token.ts',
   'src/inspector/',
 ]

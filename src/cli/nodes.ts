@@ -1,5 +1,6 @@
 /** `holdfast nodes`: who is there, for how long its lease lasts, and how many sessions it owns. */
-import { openPostgresStore, type NodeRow } from '../stores/postgres/index.ts'
+import type { NodeRow } from '../core/index.ts'
+import { openPostgresStore } from '../stores/postgres/index.ts'
 import { UsageError, type Command, type Values } from './command.ts'
 import { isPostgres, storeName } from './store-flags.ts'
 
@@ -21,13 +22,21 @@ async function listNodes(values: Values, words: readonly string[]): Promise<numb
   if (!isPostgres(url)) throw new UsageError('nodes needs --store postgres://…')
   const store = await openPostgresStore({ url, pool: 1, readOnly: true })
   try {
-    const rows = await store.nodes()
-    const lines = values['json'] === true ? rows.map((row) => JSON.stringify(row)) : table(rows)
+    const rows = await store.cluster.nodes()
+    const lines = values['json'] === true ? rows.map(asJson) : table(rows)
     for (const line of lines) console.log(line)
     return 0
   } finally {
     await store.close()
   }
+}
+
+function asJson(row: NodeRow): string {
+  return JSON.stringify({ ...row, startedAt: isoTime(row.startedAt) })
+}
+
+function isoTime(at: number): string {
+  return new Date(at).toISOString()
 }
 
 function table(rows: readonly NodeRow[]): readonly string[] {
@@ -38,7 +47,7 @@ function table(rows: readonly NodeRow[]): readonly string[] {
     leaseMs > 0 ? `${(leaseMs / 1_000).toFixed(1)} s` : 'over',
     String(sessions),
     version,
-    startedAt.toISOString(),
+    isoTime(startedAt),
   ])
   const all = [['NODE', 'ADDRESS', 'LEASE', 'SESSIONS', 'VERSION', 'STARTED'], ...cells]
   const widths = all[0]!.map((_, column) => Math.max(...all.map((row) => row[column]!.length)))

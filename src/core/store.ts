@@ -50,6 +50,33 @@ export interface Store {
   ready?(): Promise<void>
   /** Settles all that is under way and lets go of files and connections. */
   close(): Promise<void>
+  /** The nodes, where several share the store. A store for one node has none. */
+  readonly cluster?: Cluster
+}
+
+/** What a store that several nodes share knows of them. */
+export interface Cluster {
+  /** The store's time in milliseconds since 1970, which is the time for all nodes. */
+  now(): number
+  /** The address of a living node; null if it is gone, or has given none. */
+  urlOf(node: string): Promise<string | null>
+  /** How many open sessions a node owns. */
+  owned(node: string): Promise<number>
+  /** The oldest node first; also some whose lease is over. */
+  nodes(): Promise<readonly NodeRow[]>
+}
+
+export type NodeRow = {
+  readonly name: string
+  /** Where other nodes reach it; null if it has given no address. */
+  readonly url: string | null
+  readonly version: string
+  /** Milliseconds since 1970. */
+  readonly startedAt: number
+  /** What is left of its lease on the store's clock; 0 or less: it is over. */
+  readonly leaseMs: number
+  /** Open sessions that it owns. */
+  readonly sessions: number
 }
 
 /** A page of a log ends when it has so much text, however few events that is: readers hold it. */

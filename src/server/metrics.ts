@@ -3,7 +3,6 @@ import type { IntervalHistogram } from 'node:perf_hooks'
 import { setTimeout } from 'node:timers/promises'
 import type { Premises } from '../doors/exchange.ts'
 import { VERSION } from '../wire/version.ts'
-import { isShared } from './forwarding/directory.ts'
 
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
@@ -101,11 +100,11 @@ function lease({ holdfast }: Premises): readonly Metric[] {
 /** Left out if the database does not say so soon. */
 async function ownership({ holdfast }: Premises): Promise<readonly Metric[]> {
   const { store, node } = holdfast.authority
-  if (!isShared(store)) return []
+  if (store.cluster === undefined) return []
   const late = new AbortController()
   // A gauge that is missing tells that the database did not answer.
   const count = await Promise.race([
-    store.owned(node).catch(() => null),
+    store.cluster.owned(node).catch(() => null),
     setTimeout(OWNED_MS_MAX, null, { signal: late.signal }).catch(() => null),
   ])
   late.abort()

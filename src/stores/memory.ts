@@ -22,10 +22,11 @@ import {
   type Store,
   type StoredEvent,
 } from '../core/store.ts'
-import { cursorAfter, numberBelow } from './cursor.ts'
+import { Leases } from './leases.ts'
+import { isSweep, listPage, numberBelow, reservedExplicitly } from './rows.ts'
 import { Watchers, type Listener } from './watchers.ts'
 
-type Entry = {
+type MemorySession = {
   readonly number: number
   row: SessionRow
   epoch: number
@@ -39,24 +40,23 @@ type Entry = {
 }
 
 export class MemoryStore implements Store {
-  readonly #clock: Pick<Clock, 'monotonic'>
-  readonly #sessions = new Map<string, Entry>()
+  readonly #sessions = new Map<string, MemorySession>()
   readonly #keys = new Map<string, string>()
-  readonly #leases = new Map<string, number>()
+  readonly #leases: Leases
   readonly #watchers = new Watchers()
   #closed = false
 
-  constructor({ clock = { monotonic: () => performance.now() } }: MemoryStoreOptions = {}) {
-    this.#clock = clock
+  constructor({ clock }: MemoryStoreOptions = {}) {
+    this.#leases = new Leases(clock)
   }
 
   async reserve(reservation: Reservation): Promise<Reserved> {
     this.#mustBeOpen()
     const { id, explicit, key } = reservation
     const existing = this.#sessions.get(id)
-    const holder = key === null ? undefined : this.#keys.get(key)
-    if (explicit && existing !== undefined) return foundExplicit(existing.row, key, holder)
-    if (holder !== undefined) return { type: explicit ? 'taken' : 'found', id: holder }
+    const holder = key === null ? null : (this.#keys.get(key) ?? null)
+    if (explicit && existing !== undefined) return reservedExplicitly(existing.row, key, holder)
+    if (holder !== null) return { type: explicit ? 'taken' : 'found', id: holder }
     if (existing !== undefined) throw new HoldfastError('internal', `session id ${id} is in use`)
     return this.#create(reservation)
   }
@@ -87,10 +87,10 @@ export class MemoryStore implements Store {
     const tail = entry.events.slice(snapshot?.seq ?? 0)
     const loaded = { type: 'claimed', row, snapshot: snapshot?.body ?? null, tail } as const
     if (row.state === 'closed') return { ...loaded, epoch: null }
-    if (owner !== null && owner !== node && this.#isAlive(owner)) {
+    if (owner !== null && owner !== node && this.#leases.isAlive(owner)) {
       return { type: 'owned', node: owner }
     }
-    const takenOver = owner !== null && owner !== node && this.#leases.has(owner)
+    const takenOver = owner !== null && owner !== node && this.#leases.hasLapsed(owner)
     entry.owner = node
     entry.epoch += 1
     return { ...loaded, epoch: entry.epoch, ...(takenOver ? { takenOver } : {}) }
@@ -150,20 +150,13 @@ export class MemoryStore implements Store {
     const found = [...this.#sessions.values()]
       .reverse()
       .filter((entry) => entry.number < below && this.#isListed(entry, query))
-    const page = found.slice(0, query.limit)
-    const last = page.at(-1)
-    const isMore = last !== undefined && found.length > page.length
-    return {
-      sessions: page.map(({ row }) => row),
-      nextCursor: isMore ? cursorAfter(last.number) : null,
-    }
+    return listPage(found, query.limit, ({ row }) => row)
   }
 
-  #isListed(entry: Entry, query: ListQuery): boolean {
+  #isListed(entry: MemorySession, query: ListQuery): boolean {
     const { row } = entry
     const { state, key, label, pendingFor, expiredAt, closedBefore } = query
-    const sweeps = pendingFor !== undefined || expiredAt !== undefined || closedBefore !== undefined
-    if (row.state === 'erased' || (row.internal && !sweeps)) return false
+    if (row.state === 'erased' || (row.internal && !isSweep(query))) return false
     if (state !== undefined && row.state !== state) return false
     if (key !== undefined && row.key !== key) return false
     if (label !== undefined && row.labels[label.name] !== label.value) return false
@@ -173,20 +166,13 @@ export class MemoryStore implements Store {
     return row.state === 'closed' && row.updatedAt <= closedBefore
   }
 
-  #isPendingFor({ pending, owner }: Entry, node: string): boolean {
-    return pending && (owner === null || owner === node || !this.#isAlive(owner))
+  #isPendingFor({ pending, owner }: MemorySession, node: string): boolean {
+    return pending && (owner === null || owner === node || !this.#leases.isAlive(owner))
   }
 
   async beat(node: string, leaseMs: number): Promise<Beat> {
     this.#mustBeOpen()
-    const isLapsed = this.#leases.has(node) && !this.#isAlive(node)
-    if (leaseMs > 0) this.#leases.set(node, this.#clock.monotonic() + leaseMs)
-    else this.#leases.delete(node)
-    if (isLapsed) return 'lapsed'
-  }
-
-  #isAlive(node: string): boolean {
-    return (this.#leases.get(node) ?? -Infinity) > this.#clock.monotonic()
+    return this.#leases.beat(node, leaseMs)
   }
 
   async erase(session: string): Promise<boolean> {
@@ -231,10 +217,3 @@ function pageOf(events: readonly StoredEvent[]): readonly StoredEvent[] {
 }
 
 export type MemoryStoreOptions = { readonly clock?: Pick<Clock, 'monotonic'> }
-
-function foundExplicit(row: SessionRow, key: string | null, holder: string | undefined): Reserved {
-  const { id, state } = row
-  if (state !== 'open') return { type: 'closed', id, state }
-  if (key === null || row.key === key) return { type: 'found', id }
-  return { type: 'taken', id: holder ?? id }
-}

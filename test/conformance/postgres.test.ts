@@ -86,7 +86,7 @@ describe('opening', () => {
     opening.catch(() => undefined)
     await other.query('SELECT pg_sleep(1)')
     await other.end()
-    expect((await opening).now()).toBeGreaterThan(0)
+    expect((await opening).cluster.now()).toBeGreaterThan(0)
   })
 
   test('waits for its first beat longer than a short lease lasts: nothing hangs on it', async () => {
@@ -99,7 +99,7 @@ describe('opening', () => {
     await other.query('SELECT pg_sleep(1)')
     await other.end()
     await beaten
-    expect((await store.nodes()).map(({ name }) => name)).toEqual(['node-a'])
+    expect((await store.cluster.nodes()).map(({ name }) => name)).toEqual(['node-a'])
   })
 
   test('refuses a schema of a newer Holdfast, and one whose steps differ', async () => {

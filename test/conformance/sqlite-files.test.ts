@@ -19,7 +19,7 @@ import {
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DatabaseSync } from '@photostructure/sqlite'
+import { openSqlite } from '../../src/stores/sqlite/driver.ts'
 import { openHoldfast } from 'holdfast'
 import { startServer } from 'holdfast/server'
 import { backupSqlite, openSqliteStore } from 'holdfast/sqlite'
@@ -299,7 +299,7 @@ describe('a migration', () => {
     const rest = { snapshot: null, at: 2, closed: false, pending: false, expiresAt: null }
     await store.append([{ session: 'a', epoch: 1, after: 1, events, ...rest }])
     await store.close()
-    const database = new DatabaseSync(file)
+    const database = openSqlite(file)
     database.exec(`DELETE FROM migrations WHERE number = 2; DROP TABLE request_keys;
       ALTER TABLE events DROP COLUMN checksum`)
     database.close()
@@ -309,7 +309,7 @@ describe('a migration', () => {
 
   test('that fails leaves no copy behind, and the file as it was', async () => {
     await (await open()).close()
-    const database = new DatabaseSync(file)
+    const database = openSqlite(file)
     // The second step meets its own column.
     database.exec('DELETE FROM migrations WHERE number = 2')
     for (const _again of [1, 2]) {
@@ -459,7 +459,7 @@ time.sleep(1000)`
 
     test('is not replaced while another process does so', async () => {
       await writeFile(`${file}.lock.new`, '')
-      const replacing = new DatabaseSync(`${file}.lock.new`)
+      const replacing = openSqlite(`${file}.lock.new`)
       replacing.exec('BEGIN EXCLUSIVE')
       await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: 'store_locked' })
       replacing.close()

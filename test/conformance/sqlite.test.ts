@@ -5,7 +5,7 @@ import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { DatabaseSync } from '@photostructure/sqlite'
+import { openSqlite } from '../../src/stores/sqlite/driver.ts'
 import { backupSqlite, openSqliteStore } from 'holdfast/sqlite'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { GUARDED, guarded } from '../support/guarded.ts'
@@ -371,13 +371,13 @@ const APPEND_UNTIL_REFUSED = `${PREPARE}
 
 /** Changes the file behind the store's back. */
 function change(sql: string): void {
-  const database = new DatabaseSync(file)
+  const database = openSqlite(file)
   database.exec(sql)
   database.close()
 }
 
 function rowsIn(table: string): number {
-  const database = new DatabaseSync(file, { readOnly: true })
+  const database = openSqlite(file, { readOnly: true })
   const { count } = database.prepare(`SELECT count(*) AS count FROM ${table}`).get() as {
     count: number
   }

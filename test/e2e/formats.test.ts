@@ -2,7 +2,7 @@
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DatabaseSync } from '@photostructure/sqlite'
+import { openSqlite } from '../../src/stores/sqlite/driver.ts'
 import { openHoldfast, type Agent, type Diagnostic, type Holdfast } from 'holdfast'
 import { backupSqlite } from 'holdfast/sqlite'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -62,7 +62,7 @@ async function open(): Promise<void> {
 }
 
 function change<Row>(sql: string, ...values: (string | number)[]): Row[] {
-  const database = new DatabaseSync(file)
+  const database = openSqlite(file)
   try {
     return database.prepare(sql).all(...values) as Row[]
   } finally {

@@ -3,7 +3,7 @@ import { copyFile, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { DatabaseSync } from '@photostructure/sqlite'
+import { openSqlite } from '../../src/stores/sqlite/driver.ts'
 import {
   openHoldfast,
   type Agent,
@@ -124,7 +124,7 @@ for (const version of ['0.1.0']) {
       await holdfast.close()
       expect(await verified(store)).toBe('10 checked, 0 bad')
       expect(await verified(`sqlite:${backup}`)).toBe('10 checked, 0 bad')
-      const copy = new DatabaseSync(backup, { readOnly: true })
+      const copy = openSqlite(backup, { readOnly: true })
       expect(copy.prepare('SELECT count(*) AS steps FROM migrations').get()).toEqual({ steps: 1 })
       copy.close()
     })
@@ -197,7 +197,7 @@ describe('verify', () => {
     const holdfast = await openHoldfast({ store: `sqlite:${file}`, agents, limits })
     await holdfast.turn({ key: 'idle' }, 'a text to be changed')
     await holdfast.close()
-    const copy = new DatabaseSync(file)
+    const copy = openSqlite(file)
     copy.exec(sql)
     copy.close()
     return verified(`sqlite:${file}`)
@@ -242,7 +242,7 @@ describe('every format that was released', () => {
 async function currentFormats(): Promise<Record<string, number>> {
   const file = join(folder, 'fresh.db')
   await (await openHoldfast({ store: `sqlite:${file}` })).close()
-  const fresh = new DatabaseSync(file, { readOnly: true })
+  const fresh = openSqlite(file, { readOnly: true })
   const [sqlite] = fresh.prepare('SELECT max(number) AS step FROM migrations').all()
   fresh.close()
   const url = database.freshUrl()

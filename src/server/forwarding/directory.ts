@@ -3,34 +3,21 @@
  * requests asks it once; and after the store is closed, so that a node that stops can still pass on
  * what comes late.
  */
-import type { Store } from '../../core/index.ts'
-
-/** What a store that many nodes share knows beyond the contract. */
-export interface SharedStore extends Store {
-  /** Where a living node is reached; null if it is gone, or did not say. */
-  urlOf(node: string): Promise<string | null>
-  /** How many open sessions a node owns. */
-  owned(node: string): Promise<number>
-  nodes(): Promise<readonly { name: string; url: string | null; leaseMs: number }[]>
-}
-
-export function isShared(store: Store): store is SharedStore {
-  return 'urlOf' in store && 'nodes' in store
-}
+import type { Cluster } from '../../core/index.ts'
 
 const BELIEF_MS = 1_000
 
 type Belief<Value> = { readonly value: Promise<Value>; readonly at: number }
 
 export class Directory {
-  readonly #store: SharedStore
+  readonly #cluster: Cluster
   readonly #self: string
   readonly #urls = new Map<string, Belief<string | null>>()
   #others: Belief<readonly string[]> | null = null
   #lastOthers: readonly string[] = []
 
-  constructor(store: SharedStore, self: string) {
-    this.#store = store
+  constructor(cluster: Cluster, self: string) {
+    this.#cluster = cluster
     this.#self = self
   }
 
@@ -40,7 +27,7 @@ export class Directory {
     if (known !== undefined && isFresh(known)) return known.value
     // As many as there are nodes: old ones are swept out with the first that is asked for again.
     for (const [name, belief] of this.#urls) if (!isFresh(belief)) this.#urls.delete(name)
-    const value = this.#store.urlOf(node)
+    const value = this.#cluster.urlOf(node)
     // The caller is told; what failed is not remembered.
     value.catch(() => this.#urls.delete(node))
     this.#urls.set(node, { value, at: performance.now() })
@@ -57,7 +44,7 @@ export class Directory {
 
   async #askOthers(): Promise<readonly string[]> {
     try {
-      const nodes = await this.#store.nodes()
+      const nodes = await this.#cluster.nodes()
       const others = nodes.filter(({ name, leaseMs }) => name !== this.#self && leaseMs > 0)
       this.#lastOthers = others.flatMap(({ url }) => (url === null ? [] : [url]))
     } catch {

@@ -10,7 +10,7 @@ import { asHoldfastError, HoldfastError, type Holdfast } from '../../core/index.
 import type { Ferry, Passage, Traveller } from '../../doors/connect/socket.ts'
 import type { Exchange } from '../../doors/exchange.ts'
 import { Carrier, isUndone } from './carrier.ts'
-import { Directory, isShared } from './directory.ts'
+import { Directory } from './directory.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { Owners } from './owners.ts'
 import { SocketPassage } from './passage.ts'
@@ -82,8 +82,8 @@ export class Forwarder implements Ferry {
   static from(parts: Omit<ForwarderParts, 'seal'> & { seal: Seal | null }): Forwarder | null {
     const { store, node } = parts.holdfast.authority
     const { seal } = parts
-    if (seal === null || !isShared(store)) return null
-    return new Forwarder(new Directory(store, node), { ...parts, seal })
+    if (seal === null || store.cluster === undefined) return null
+    return new Forwarder(new Directory(store.cluster, node), { ...parts, seal })
   }
 
   /** Whether another node may do what was refused here. */

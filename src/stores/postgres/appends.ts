@@ -16,7 +16,7 @@ import type { Statements } from './statements.ts'
 /** JSON holds no control character: what stands between two bodies is in neither. */
 const BETWEEN_BODIES = '\u0001'
 
-type Position = { readonly epoch: number; readonly seq: number }
+type LogPosition = { readonly epoch: number; readonly seq: number }
 
 export class Appends {
   readonly #database: Database
@@ -63,7 +63,9 @@ export class Appends {
     outcomes: readonly AppendOutcome[],
   ): Promise<readonly AppendOutcome[]> {
     const ids = round.map(({ session }) => storedName(session))
-    const rows = await this.#database.query<Position & { id: string }>(this.#sql.positions, [ids])
+    const rows = await this.#database.query<LogPosition & { id: string }>(this.#sql.positions, [
+      ids,
+    ])
     const positions = new Map(rows.map((row) => [row.id, row]))
     return round.map(({ session, epoch, after, events }, index) => {
       const position = positions.get(storedName(session))

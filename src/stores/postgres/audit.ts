@@ -3,9 +3,9 @@
  * may run. Never writes.
  */
 import type { AuditedEvent, AuditedLog } from '../audited-log.ts'
-import { Database, type PostgresStoreOptions, type Session } from './database.ts'
-import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
-import { checkCurrent } from './schema.ts'
+import { Database, type PostgresStoreOptions, type Queryable } from './database.ts'
+import { ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
+import { checkCurrent } from './migrations.ts'
 import { pageText } from './statements.ts'
 
 const PAGE = 500
@@ -41,7 +41,7 @@ async function* numbers(database: Database): AsyncGenerator<number> {
 }
 
 async function* readLog(
-  session: Session,
+  session: Queryable,
   schema: string,
   number: number,
 ): AsyncGenerator<AuditedLog> {
@@ -52,7 +52,7 @@ async function* readLog(
 }
 
 async function* readEvents(
-  session: Session,
+  session: Queryable,
   schema: string,
   number: number,
 ): AsyncGenerator<AuditedEvent> {

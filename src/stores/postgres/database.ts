@@ -29,12 +29,12 @@ export type PostgresStoreOptions = {
 type AnyRow = Readonly<Record<string, any>>
 
 /** What runs statements: the database, or one connection in a transaction. */
-export interface Session {
-  query<Row extends AnyRow>(sql: string | Named, values?: unknown[]): Promise<Row[]>
+export interface Queryable {
+  query<Row extends AnyRow>(sql: string | NamedStatement, values?: unknown[]): Promise<Row[]>
 }
 
 /** A statement that each connection prepares once. */
-export type Named = { readonly name: string; readonly text: string }
+export type NamedStatement = { readonly name: string; readonly text: string }
 
 const VERSION_MIN = 130_000
 const VERSION_MIN_TEXT = '13'
@@ -59,7 +59,7 @@ const SERVER_TIMEOUTS: PoolConfig = {
   idle_in_transaction_session_timeout: LIMITS.statementMs,
 }
 
-export class Database implements Session {
+export class Database implements Queryable {
   readonly schema: string
   readonly #pool: Pool
   readonly #leasePool: Pool
@@ -140,13 +140,16 @@ export class Database implements Session {
     )
   }
 
-  async query<Row extends AnyRow>(sql: string | Named, values: unknown[] = []): Promise<Row[]> {
+  async query<Row extends AnyRow>(
+    sql: string | NamedStatement,
+    values: unknown[] = [],
+  ): Promise<Row[]> {
     return this.#run(this.#pool, sql, values, LIMITS.answerMs)
   }
 
   /** On the lease's own connection, and given up after `answerMs`. */
   async queryLease<Row extends AnyRow>(
-    sql: Named,
+    sql: NamedStatement,
     values: unknown[],
     answerMs: number,
   ): Promise<Row[]> {
@@ -159,7 +162,7 @@ export class Database implements Session {
    */
   async #run<Row extends AnyRow>(
     pool: Pool,
-    sql: string | Named,
+    sql: string | NamedStatement,
     values: unknown[],
     answerMs: number,
   ): Promise<Row[]> {
@@ -197,7 +200,7 @@ export class Database implements Session {
   }
 
   /** All or nothing, each statement within `answerMs`. Not tried again. */
-  async transaction(answerMs: number, work: (session: Session) => Promise<void>): Promise<void> {
+  async transaction(answerMs: number, work: (session: Queryable) => Promise<void>): Promise<void> {
     this.#assertOpen()
     let client: PoolClient | undefined
     try {
@@ -218,7 +221,7 @@ export class Database implements Session {
 
   /** What `read` yields, all of it of one moment of the database. */
   async *atOneMoment<Item>(
-    read: (session: Session) => AsyncIterable<Item>,
+    read: (session: Queryable) => AsyncIterable<Item>,
   ): AsyncGenerator<Item, void> {
     this.#assertOpen()
     let client: PoolClient | undefined
@@ -287,9 +290,9 @@ function closedError(): HoldfastError {
   return new HoldfastError('store_unavailable', 'the store is closed')
 }
 
-function sessionOf(client: PoolClient, answerMs: number): Session {
+function sessionOf(client: PoolClient, answerMs: number): Queryable {
   return {
-    query: async <Row extends AnyRow>(sql: string | Named, values: unknown[] = []) => {
+    query: async <Row extends AnyRow>(sql: string | NamedStatement, values: unknown[] = []) => {
       const query = typeof sql === 'string' ? { text: sql } : sql
       const bounded = { ...query, query_timeout: answerMs }
       // Without values several statements may stand in one text.

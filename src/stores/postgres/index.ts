@@ -29,14 +29,13 @@ import { Watchers, type Listener } from '../watchers.ts'
 import { Appends } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
 import { listSessions } from './listing.ts'
-import { Nodes, type NodeFacts, type NodeRow } from './nodes.ts'
+import { Nodes, type NodeFacts } from './nodes.ts'
 import { findKeys } from './request-keys.ts'
-import { sessionRow, type StoredRow } from './rows.ts'
-import { checkCurrent, migrate, type Migration } from './schema.ts'
+import { reservedExplicitly, sessionRow, type StoredRow } from '../rows.ts'
+import { checkCurrent, migrate, type Migration } from './migrations.ts'
 import { statementsFor, type Statements } from './statements.ts'
 
 export type { PostgresStoreOptions } from './database.ts'
-export type { NodeRow } from './nodes.ts'
 
 /** How often a step starts over when what it found is gone meanwhile. */
 const ATTEMPTS = 16
@@ -62,7 +61,7 @@ export async function openPostgresStore(
     else await migrate(database, options.onMigration ?? (() => undefined))
     const digest = secret === undefined ? null : secretDigest(secret)
     const store = new PostgresStore(database, { url, version, secret: digest })
-    await store.assertSameSecret()
+    await store.cluster.assertSameSecret()
     return store
   } catch (thrown) {
     await database.close()
@@ -71,10 +70,10 @@ export async function openPostgresStore(
 }
 
 export class PostgresStore implements Store {
+  readonly cluster: Nodes
   readonly #database: Database
   readonly #sql: Statements
   readonly #appends: Appends
-  readonly #nodes: Nodes
   readonly #watchers = new Watchers()
   /** The last claim of a session that is under way. */
   readonly #claims = new Map<string, Promise<void>>()
@@ -83,7 +82,7 @@ export class PostgresStore implements Store {
     this.#database = database
     this.#sql = statementsFor(database.schema)
     this.#appends = new Appends(database, this.#sql)
-    this.#nodes = new Nodes(database, this.#sql, self)
+    this.cluster = new Nodes(database, this.#sql, self)
   }
 
   async reserve(reservation: Reservation): Promise<Reserved> {
@@ -126,12 +125,17 @@ export class PostgresStore implements Store {
   ): Promise<Reserved | null> {
     const storedKey = key === null ? null : storedName(key)
     const rows = await this.#database.rideOut(() =>
-      this.#database.query<StoredRow>(this.#sql.byIdOrKey, [storedName(id), storedKey]),
+      this.#database.query<StoredRow & { owner_epoch: number }>(this.#sql.byIdOrKey, [
+        storedName(id),
+        storedKey,
+      ]),
     )
     const existing = rows.find((row) => row.id === storedName(id))
     const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
     const holderId = holder === undefined ? null : nameFrom(holder.id)
-    if (explicit && existing !== undefined) return foundExplicit(existing, id, key, holderId)
+    if (explicit && existing !== undefined) {
+      return reservedExplicitly(sessionRow(existing), key, holderId)
+    }
     // Nobody else can have this id: it was made for this reservation alone.
     if (isLost && existing?.owner_epoch === 1) return { type: 'created', id, epoch: 1 }
     if (holderId !== null) return { type: explicit ? 'taken' : 'found', id: holderId }
@@ -216,17 +220,12 @@ export class PostgresStore implements Store {
     return findKeys(this.#database, this.#sql, session, query)
   }
 
-  /** Throws if a living node has another secret. */
-  assertSameSecret(): Promise<void> {
-    return this.#nodes.assertSameSecret()
-  }
-
   list(query: ListQuery): Promise<ListPage> {
     return listSessions(this.#database, query)
   }
 
   beat(node: string, leaseMs: number): Promise<Beat> {
-    return this.#nodes.beat(node, leaseMs)
+    return this.cluster.beat(node, leaseMs)
   }
 
   async erase(session: string): Promise<boolean> {
@@ -240,26 +239,6 @@ export class PostgresStore implements Store {
 
   watch(listener: Listener): () => void {
     return this.#watchers.add(listener)
-  }
-
-  /** Where a living node is reached by others; null if it is gone, or did not say. */
-  urlOf(node: string): Promise<string | null> {
-    return this.#nodes.urlOf(node)
-  }
-
-  /** The nodes, the oldest first; also some whose lease is over. */
-  nodes(): Promise<readonly NodeRow[]> {
-    return this.#nodes.list()
-  }
-
-  /** How many open sessions a node owns. */
-  owned(node: string): Promise<number> {
-    return this.#nodes.owned(node)
-  }
-
-  /** The database's time, in milliseconds since 1970. */
-  now(): number {
-    return this.#database.time.now()
   }
 
   close(): Promise<void> {
@@ -278,17 +257,6 @@ type Claiming = {
   readonly granted: number | null
   /** It was another node's, whose lease had ended. */
   readonly lapsed: boolean | null
-}
-
-function foundExplicit(
-  { state, key: storedKey }: StoredRow,
-  id: string,
-  key: string | null,
-  holder: string | null,
-): Reserved {
-  if (state !== 'open') return { type: 'closed', id, state }
-  if (key === null || storedKey === storedName(key)) return { type: 'found', id }
-  return { type: 'taken', id: holder ?? id }
 }
 
 /** The row travels as event 0. */

@@ -1,12 +1,11 @@
 /** Lists sessions; what sweeps look for stands in small indexes of its own. */
 import type { ListPage, ListQuery } from '../../core/store.ts'
-import { cursorAfter, numberBelow } from '../cursor.ts'
 import { storedName } from '../names.ts'
 import type { Database } from './database.ts'
-import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
+import { isSweep, listPage, numberBelow, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 
 /** Collects the values of a statement while its text is written. */
-class Values {
+class SqlParameters {
   readonly all: unknown[] = []
 
   /** The text that stands for the value. */
@@ -17,18 +16,15 @@ class Values {
 }
 
 export async function listSessions(database: Database, query: ListQuery): Promise<ListPage> {
-  const values = new Values()
+  const values = new SqlParameters()
   const where = [...conditions(database.schema, query, values)].join(' AND ')
   const text = `SELECT ${ROW_COLUMNS} FROM ${database.schema}.sessions WHERE ${where}
     ORDER BY number DESC LIMIT ${values.add(query.limit + 1, 'bigint')}`
   const found = await database.rideOut(() => database.query<StoredRow>(text, values.all))
-  const page = found.slice(0, query.limit)
-  const last = page.at(-1)
-  const isMore = last !== undefined && found.length > page.length
-  return { sessions: page.map(sessionRow), nextCursor: isMore ? cursorAfter(last.number) : null }
+  return listPage(found, query.limit, sessionRow)
 }
 
-function* conditions(schema: string, query: ListQuery, values: Values): Generator<string> {
+function* conditions(schema: string, query: ListQuery, values: SqlParameters): Generator<string> {
   const { state, key, label, pendingFor, expiredAt, closedBefore } = query
   yield `number < ${values.add(numberBelow(query.cursor), 'bigint')}`
   if (!isSweep(query)) yield 'NOT internal'
@@ -57,9 +53,4 @@ function* conditions(schema: string, query: ListQuery, values: Values): Generato
 /** Only these two ever become part of a statement. */
 function stateOf(state: NonNullable<ListQuery['state']>): string {
   return state === 'open' ? 'open' : 'closed'
-}
-
-/** Sweeps see internal sessions too. */
-function isSweep({ pendingFor, expiredAt, closedBefore }: ListQuery): boolean {
-  return pendingFor !== undefined || expiredAt !== undefined || closedBefore !== undefined
 }

@@ -3,22 +3,10 @@
  * other, so that none that was late can undo the last one.
  */
 import { HoldfastError } from '../../core/errors.ts'
-import type { Beat } from '../../core/store.ts'
+import type { Beat, Cluster, NodeRow } from '../../core/store.ts'
 import { nameFrom, storedName } from '../names.ts'
 import type { Database } from './database.ts'
 import type { Statements } from './statements.ts'
-
-export type NodeRow = {
-  readonly name: string
-  /** Where other nodes reach it; null if it did not say. */
-  readonly url: string | null
-  readonly version: string
-  readonly startedAt: Date
-  /** What is left of its lease on the database's clock; not above 0: it is over. */
-  readonly leaseMs: number
-  /** Open sessions that it owns. */
-  readonly sessions: number
-}
 
 /** What a node says of itself. */
 export type NodeFacts = {
@@ -34,7 +22,7 @@ const BEAT_MS_MAX = 5_000
 /** Between two times of tidying up. */
 const TIDY_MS = 10_000
 
-export class Nodes {
+export class Nodes implements Cluster {
   readonly #database: Database
   readonly #sql: Statements
   readonly #url: string | null
@@ -97,6 +85,10 @@ export class Nodes {
     }
   }
 
+  now(): number {
+    return this.#database.time.now()
+  }
+
   /** Throws if a living node has another secret: requests could not be passed on. */
   async assertSameSecret(): Promise<void> {
     if (this.#secret === null) return
@@ -113,7 +105,6 @@ export class Nodes {
     )
   }
 
-  /** Where a living node is reached; null if it is gone, or did not say. */
   async urlOf(node: string): Promise<string | null> {
     const name = storedName(node)
     const [found] = await this.#database.rideOut(() =>
@@ -122,14 +113,14 @@ export class Nodes {
     return found?.url ?? null
   }
 
-  /** How many open sessions it owns. Not tried again: it is only told. */
+  /** Not tried again: it is only reported. */
   async owned(node: string): Promise<number> {
     const name = storedName(node)
     const [found] = await this.#database.query<{ count: number }>(this.#sql.owned, [name])
     return found?.count ?? 0
   }
 
-  async list(): Promise<readonly NodeRow[]> {
+  async nodes(): Promise<readonly NodeRow[]> {
     const rows = await this.#database.rideOut(() => this.#database.query<NodeRow>(this.#sql.nodes))
     return rows.map((row) => ({ ...row, name: nameFrom(row.name) }))
   }

@@ -2,7 +2,7 @@
 import { keysInText } from '../../core/request-keys.ts'
 import type { KeyedTurn, KeyQuery } from '../../core/store.ts'
 import { nameFrom, storedName, storedRanges } from '../names.ts'
-import type { Database, Session } from './database.ts'
+import type { Database, Queryable } from './database.ts'
 import type { Statements } from './statements.ts'
 
 export async function findKeys(
@@ -23,7 +23,7 @@ export async function findKeys(
 const PAGE = 1_000
 
 /** The keys of the logs that are there, of open sessions: nothing was indexed before. */
-export async function fillRequestKeys(schema: string, session: Session): Promise<void> {
+export async function fillRequestKeys(schema: string, session: Queryable): Promise<void> {
   let [number, seq] = [0, 0]
   for (;;) {
     const page = await session.query<{ session: number; seq: number; body: string }>(
@@ -43,7 +43,7 @@ export async function fillRequestKeys(schema: string, session: Session): Promise
 
 async function addKeys(
   schema: string,
-  session: Session,
+  session: Queryable,
   row: { readonly session: number; readonly body: string },
 ): Promise<void> {
   for (const { key, digest, turn, at } of keysInText(row.body)) {

@@ -10,12 +10,12 @@
  */
 import { createHash } from 'node:crypto'
 import { PAGE_CHARS } from '../../core/store.ts'
-import type { Named } from './database.ts'
-import { ROW_COLUMNS } from './rows.ts'
+import type { NamedStatement } from './database.ts'
+import { ROW_COLUMNS } from '../rows.ts'
 import { STEP } from './schema.ts'
 import { NOW } from './time.ts'
 
-export type Statements = Readonly<Record<keyof ReturnType<typeof texts>, Named>>
+export type Statements = Readonly<Record<keyof ReturnType<typeof texts>, NamedStatement>>
 
 export function statementsFor(schema: string): Statements {
   const named = Object.entries(texts(schema)).map(([name, text]) => [
@@ -56,7 +56,7 @@ function texts(schema: string) {
           FROM created, unnest($10::text[], $11::text[]) AS given (name, value)
       )
       SELECT number FROM created`,
-    byIdOrKey: `SELECT ${ROW_COLUMNS} FROM ${sessions}
+    byIdOrKey: `SELECT ${ROW_COLUMNS}, owner_epoch FROM ${sessions}
       WHERE id = $1 OR (key = $2 AND state = 'open')`,
     claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2, ${STEP})`,
     release: `UPDATE ${sessions} SET owner = NULL
@@ -105,7 +105,8 @@ function texts(schema: string) {
       RETURNING ${NOW} AS now, (SELECT lapsed FROM before) AS lapsed`,
     leave: `DELETE FROM ${nodes} WHERE ${isCurrent} AND name = $1`,
     node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_ends > clock_timestamp()`,
-    nodes: `SELECT nodes.name, nodes.url, nodes.version, nodes.started_at AS "startedAt",
+    nodes: `SELECT nodes.name, nodes.url, nodes.version,
+        (extract(epoch FROM nodes.started_at) * 1000)::float8 AS "startedAt",
         extract(epoch FROM nodes.lease_ends - clock_timestamp())::float8 * 1000 AS "leaseMs",
         (SELECT count(*) FROM ${sessions} AS sessions
           WHERE sessions.owner = nodes.name AND sessions.state = 'open') AS sessions

@@ -3,7 +3,7 @@
  * reads it in a single transaction, beside the writer and without holding it up.
  */
 import { closeSync, existsSync, openSync, rmSync } from 'node:fs'
-import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
+import { openSqliteToRead, type SqliteDatabase } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { checkPages } from './database.ts'
 import { storeError } from './failures.ts'
@@ -36,10 +36,10 @@ function createTarget(to: string): void {
   }
 }
 
-function withDatabase(file: string, use: (database: DatabaseSyncInstance) => void): void {
-  let database: DatabaseSyncInstance | undefined
+function withDatabase(file: string, use: (database: SqliteDatabase) => void): void {
+  let database: SqliteDatabase | undefined
   try {
-    database = new DatabaseSync(file, { readOnly: true, timeout: 5_000 })
+    database = openSqliteToRead(file)
     use(database)
   } catch (thrown) {
     throw storeError(thrown, file)

@@ -14,7 +14,7 @@ import {
   statSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
+import { openSqlite, checkVersion, type SqliteDatabase } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { DamageError, storeError } from './failures.ts'
 import { makeFolder } from './folder.ts'
@@ -22,10 +22,7 @@ import { OpenPaths } from './identity.ts'
 import { takeLock } from './lock.ts'
 import { checkMarker, OpenMarker } from './marker.ts'
 import type { WriterOptions } from './operations.ts'
-import { dueMigration, migrate, type Migration } from './schema.ts'
-
-/** Below this the WAL-reset bug could damage a file. */
-const SQLITE_VERSION_MIN = [3, 51, 3] as const
+import { dueMigration, migrate, type Migration } from './migrations.ts'
 
 /**
  * Files up to this size are checked in full when opened; in larger ones damage is met when it is
@@ -51,7 +48,7 @@ const PRAGMAS = `
 `
 
 export type OpenFile = {
-  readonly database: DatabaseSyncInstance
+  readonly database: SqliteDatabase
   readonly paths: OpenPaths
   readonly marker: OpenMarker
   /** Throws `store_full` if the file system has too little room for one large request. */
@@ -85,10 +82,7 @@ export function openFile(
   }
 }
 
-function markOpen(
-  file: string,
-  database: DatabaseSyncInstance,
-): Pick<OpenFile, 'marker' | 'paths'> {
+function markOpen(file: string, database: SqliteDatabase): Pick<OpenFile, 'marker' | 'paths'> {
   const marker = new OpenMarker(file, database)
   try {
     const paths = new OpenPaths(['', '-wal', '.lock', '.open'].map((suffix) => file + suffix))
@@ -121,9 +115,9 @@ function openDatabase(
   file: string,
   pagesMax: number | undefined,
   onMigration: (migration: Migration) => void,
-): DatabaseSyncInstance {
+): SqliteDatabase {
   createPrivately(file)
-  const database = new DatabaseSync(file)
+  const database = openSqlite(file)
   try {
     checkVersion(database)
     database.exec(PRAGMAS)
@@ -144,7 +138,7 @@ function openDatabase(
 }
 
 /** A migration that was rolled back needs no copy: else each start that fails leaves another. */
-function migrateWithCopy(database: DatabaseSyncInstance, file: string, backup: string): void {
+function migrateWithCopy(database: SqliteDatabase, file: string, backup: string): void {
   try {
     copyTo(database, backup)
     migrate(database, file)
@@ -156,13 +150,13 @@ function migrateWithCopy(database: DatabaseSyncInstance, file: string, backup: s
 }
 
 /** A checked copy, which takes its name only when it is whole. */
-function copyTo(database: DatabaseSyncInstance, backup: string): void {
+function copyTo(database: SqliteDatabase, backup: string): void {
   const part = `${backup}.part`
   rmSync(part, { force: true })
   closeSync(openSync(part, 'wx', 0o600))
   try {
     database.prepare('VACUUM INTO ?').run(part)
-    const copy = new DatabaseSync(part, { readOnly: true })
+    const copy = openSqlite(part, { readOnly: true })
     try {
       checkPages(copy)
     } finally {
@@ -193,17 +187,8 @@ function createPrivately(file: string): void {
   closeSync(openSync(file, 'wx', 0o600))
 }
 
-function checkVersion(database: DatabaseSyncInstance): void {
-  const { version } = database.prepare('SELECT sqlite_version() AS version').get()
-  const parts = String(version).split('.').map(Number)
-  const differs = SQLITE_VERSION_MIN.findIndex((least, index) => parts[index] !== least)
-  if (differs === -1 || parts[differs]! > SQLITE_VERSION_MIN[differs]!) return
-  const least = SQLITE_VERSION_MIN.join('.')
-  throw new HoldfastError('store_unavailable', `SQLite ${version} is older than ${least}`)
-}
-
 /** Reads every page; a backup is checked by it too. */
-export function checkPages(database: DatabaseSyncInstance): void {
+export function checkPages(database: SqliteDatabase): void {
   const { quick_check: found } = database.prepare('PRAGMA quick_check(1)').get()
   if (found !== 'ok') throw new DamageError(String(found))
 }
@@ -211,7 +196,7 @@ export function checkPages(database: DatabaseSyncInstance): void {
 /**
  * Drivers have been seen to lower `synchronous` in WAL mode, so it is set after it and read back.
  */
-function setDurable(database: DatabaseSyncInstance): void {
+function setDurable(database: SqliteDatabase): void {
   const { journal_mode: journal } = database.prepare('PRAGMA journal_mode = WAL').get()
   database.exec('PRAGMA synchronous = FULL')
   const { synchronous } = database.prepare('PRAGMA synchronous').get()
@@ -231,14 +216,14 @@ function checkRoom(file: string): void {
   throw new HoldfastError('store_full', 'the disk of the store is full: free some space')
 }
 
-type Parts = {
-  readonly database: DatabaseSyncInstance
+type OpenParts = {
+  readonly database: SqliteDatabase
   readonly marker: OpenMarker
-  readonly lock: DatabaseSyncInstance
+  readonly lock: SqliteDatabase
 }
 
 /** The lock goes last: nobody opens the file while it is being closed. */
-function closeAll({ database, marker, lock }: Parts, isSound: boolean): void {
+function closeAll({ database, marker, lock }: OpenParts, isSound: boolean): void {
   let isComplete = false
   try {
     isComplete = isSound && emptyWal(database)
@@ -253,7 +238,7 @@ function closeAll({ database, marker, lock }: Parts, isSound: boolean): void {
  * Copies the `-wal` into the file, which SQLite may do as late as the last statement is collected.
  * False if a reader is in the way: then the `-wal` stays, with what the file does not have.
  */
-function emptyWal(database: DatabaseSyncInstance): boolean {
+function emptyWal(database: SqliteDatabase): boolean {
   try {
     database.exec('PRAGMA busy_timeout = 0')
     const { log, checkpointed } = database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get()

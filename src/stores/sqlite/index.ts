@@ -22,8 +22,13 @@ import type {
   Store,
 } from '../../core/store.ts'
 import { Watchers, type Listener } from '../watchers.ts'
-import type { Answers, Notice, Operation, WriterOptions } from './operations.ts'
-import type { Migration } from './schema.ts'
+import type {
+  WriterAnswers,
+  MigrationNotice,
+  WriterOperation,
+  WriterOptions,
+} from './operations.ts'
+import type { Migration } from './migrations.ts'
 
 export { backupSqlite, type BackupOptions } from './backup.ts'
 
@@ -53,8 +58,8 @@ export async function openSqliteStore({
 /** Pages under way: both threads have them in memory. */
 const PAGES_MAX = 16
 
-type Asked = {
-  readonly operation: Operation
+type PendingOperation = {
+  readonly operation: WriterOperation
   readonly resolve: (value: unknown) => void
   readonly reject: (error: HoldfastError) => void
 }
@@ -65,8 +70,8 @@ class SqliteStore implements Store {
   readonly #worker: Worker
   readonly #watchers = new Watchers()
   /** What was posted and waits for its answer, in order. */
-  readonly #waiting: Asked[] = []
-  #outbox: Asked[] = []
+  readonly #waiting: PendingOperation[] = []
+  #outbox: PendingOperation[] = []
   /** Pages that were asked for and are not here, and reads that wait for their turn. */
   #pages = 0
   readonly #readers: (() => void)[] = []
@@ -78,7 +83,7 @@ class SqliteStore implements Store {
     this.opened = new Promise((resolve, reject) => {
       this.#waiting.push({ operation: ['open'], resolve, reject })
     })
-    worker.on('message', (said: Answers | Notice) => {
+    worker.on('message', (said: WriterAnswers | MigrationNotice) => {
       if ('migration' in said) onMigration(said.migration)
       else this.#settle(said)
     })
@@ -159,10 +164,10 @@ class SqliteStore implements Store {
     await exited
   }
 
-  #ask<Answer>(operation: Operation): Promise<Answer> {
+  #ask<Answer>(operation: WriterOperation): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       if (this.#ended !== null) return reject(this.#ended)
-      const asked = { operation, resolve: resolve as Asked['resolve'], reject }
+      const asked = { operation, resolve: resolve as PendingOperation['resolve'], reject }
       // After the microtasks: everything that this turn of the loop asks for travels together.
       if (this.#outbox.push(asked) === 1) process.nextTick(() => this.#flush())
     })
@@ -175,7 +180,7 @@ class SqliteStore implements Store {
   }
 
   /** What cannot be copied to the other thread is refused by itself, and the rest still goes. */
-  #post(asked: readonly Asked[]): void {
+  #post(asked: readonly PendingOperation[]): void {
     try {
       const operations = asked.map(({ operation }) => operation)
       this.#worker.postMessage(operations, [])
@@ -186,7 +191,7 @@ class SqliteStore implements Store {
     }
   }
 
-  #settle({ values, failures }: Answers): void {
+  #settle({ values, failures }: WriterAnswers): void {
     const answered = this.#waiting.splice(0, values.length)
     for (const [position, code, message, details] of failures) {
       answered[position]?.reject(new HoldfastError(code, message, details))

@@ -2,22 +2,21 @@
  * Lists sessions. Each filter that can be rare among many sessions names the index that finds it:
  * without statistics SQLite would rather walk all sessions in order.
  */
-import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
+import type { SqliteDatabase, SqliteStatement } from './driver.ts'
 import type { ListPage, ListQuery } from '../../core/store.ts'
-import { cursorAfter, numberBelow } from '../cursor.ts'
-import type { Leases } from './leases.ts'
+import type { Leases } from '../leases.ts'
 import { storedName } from '../names.ts'
-import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
+import { isSweep, listPage, numberBelow, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 
 type Condition = { readonly sql: string; readonly values: readonly (string | number)[] }
 
 export class Listing {
-  readonly #database: DatabaseSyncInstance
+  readonly #database: SqliteDatabase
   readonly #leases: Leases
   /** By its SQL: as many as there are combinations of filters. */
-  readonly #statements = new Map<string, StatementSyncInstance>()
+  readonly #statements = new Map<string, SqliteStatement>()
 
-  constructor(database: DatabaseSyncInstance, leases: Leases) {
+  constructor(database: SqliteDatabase, leases: Leases) {
     this.#database = database
     this.#leases = leases
   }
@@ -29,13 +28,7 @@ export class Listing {
       ORDER BY number DESC LIMIT ?`
     const values = conditions.flatMap((condition) => condition.values)
     const found = this.#prepared(sql).all(...values, query.limit + 1) as StoredRow[]
-    const page = found.slice(0, query.limit)
-    const last = page.at(-1)
-    const isMore = last !== undefined && found.length > page.length
-    return {
-      sessions: page.map(sessionRow),
-      nextCursor: isMore ? cursorAfter(last.number) : null,
-    }
+    return listPage(found, query.limit, sessionRow)
   }
 
   *#conditions(query: ListQuery): Generator<Condition> {
@@ -61,7 +54,7 @@ export class Listing {
     }
   }
 
-  #prepared(sql: string): StatementSyncInstance {
+  #prepared(sql: string): SqliteStatement {
     const known = this.#statements.get(sql)
     if (known !== undefined) return known
     const statement = this.#database.prepare(sql)
@@ -75,11 +68,6 @@ function labelled(name: string, value: string): Condition {
     sql: 'number IN (SELECT session FROM labels WHERE name = ? AND value = ?)',
     values: [storedName(name), storedName(value)],
   }
-}
-
-/** Sweeps see internal sessions too. */
-function isSweep({ pendingFor, expiredAt, closedBefore }: ListQuery): boolean {
-  return pendingFor !== undefined || expiredAt !== undefined || closedBefore !== undefined
 }
 
 function indexFor(query: ListQuery): string {

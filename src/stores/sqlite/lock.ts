@@ -16,7 +16,7 @@ import {
   statSync,
   unlinkSync,
 } from 'node:fs'
-import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
+import { openSqlite, type SqliteDatabase } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { storeError } from './failures.ts'
 
@@ -24,7 +24,7 @@ const PRIVATE = 0o600
 const OTHERS = 0o077
 
 /** Takes the lock, or throws `store_locked`. */
-export function takeLock(file: string): DatabaseSyncInstance {
+export function takeLock(file: string): SqliteDatabase {
   const path = `${file}.lock`
   makePrivate(path)
   const lock = tryLock(path, file) ?? replaceLock(path, file)
@@ -37,7 +37,7 @@ export function takeLock(file: string): DatabaseSyncInstance {
  * left it readable, and holds a read lock on. Only the process that has `.lock.new` locked may
  * rename it, and its lock goes with the file. Null: a Holdfast has the lock, or is about to.
  */
-function replaceLock(path: string, file: string): DatabaseSyncInstance | null {
+function replaceLock(path: string, file: string): SqliteDatabase | null {
   if (!isForeign(path)) return null
   const next = `${path}.new`
   // One may be left over from a process that was killed.
@@ -62,10 +62,10 @@ function inUse(file: string): HoldfastError {
 }
 
 /** Null: another process has it. */
-function tryLock(path: string, file: string): DatabaseSyncInstance | null {
-  let lock: DatabaseSyncInstance | undefined
+function tryLock(path: string, file: string): SqliteDatabase | null {
+  let lock: SqliteDatabase | undefined
   try {
-    lock = new DatabaseSync(path)
+    lock = openSqlite(path)
     lock.exec('BEGIN EXCLUSIVE')
     return lock
   } catch (thrown) {

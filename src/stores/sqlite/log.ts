@@ -8,7 +8,7 @@
  * else writes to the file.
  */
 import { crc32 } from 'node:zlib'
-import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
+import { prepareAll, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import type { StoredEvent } from '../../core/store.ts'
 import { DamageError } from './failures.ts'
 
@@ -47,13 +47,12 @@ const SQL = {
 export type LogEnd = { readonly session: number; readonly last: number; readonly seq: number }
 
 export class EventLog {
-  readonly #sql: Readonly<Record<keyof typeof SQL, StatementSyncInstance>>
-  readonly #inserts: readonly StatementSyncInstance[]
+  readonly #sql: Readonly<Record<keyof typeof SQL, SqliteStatement>>
+  readonly #inserts: readonly SqliteStatement[]
   #lastNumber: number
 
-  constructor(database: DatabaseSyncInstance) {
-    const entries = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)])
-    this.#sql = Object.fromEntries(entries) as Record<keyof typeof SQL, StatementSyncInstance>
+  constructor(database: SqliteDatabase) {
+    this.#sql = prepareAll(database, SQL)
     this.#inserts = Array.from({ length: INSERT_MAX }, (_, index) =>
       database.prepare(insertSql(index + 1)),
     )

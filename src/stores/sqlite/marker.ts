@@ -18,7 +18,7 @@ import {
   statSync,
   writeSync,
 } from 'node:fs'
-import { DatabaseSync, type DatabaseSyncInstance } from '@photostructure/sqlite'
+import { openSqliteToRead, type SqliteDatabase } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 
 const VERSION = 1
@@ -48,7 +48,7 @@ export class OpenMarker {
   readonly #lastEvent: { get(): LastEvent | undefined }
 
   /** The file is open: its `-wal` is there. */
-  constructor(file: string, database: DatabaseSyncInstance) {
+  constructor(file: string, database: SqliteDatabase) {
     this.#path = markerOf(file)
     this.#inodes = { database: inodeOf(file), wal: inodeOf(`${file}-wal`) }
     this.#lastEvent = database.prepare(LAST_EVENT)
@@ -167,9 +167,9 @@ type Found = { readonly last: number; readonly event: { checksum?: unknown } | u
  * neither copies the `-wal` into the file nor deletes it. Null: it cannot be read.
  */
 function eventsIn(file: string, number: number): Found | null {
-  let database: DatabaseSyncInstance | undefined
+  let database: SqliteDatabase | undefined
   try {
-    database = new DatabaseSync(file, { readOnly: true, timeout: 5_000 })
+    database = openSqliteToRead(file)
     const tables = database.prepare(`SELECT name FROM sqlite_schema WHERE name = 'events'`).all()
     if (tables.length === 0) return { last: 0, event: undefined }
     const { number: last } = database.prepare(LAST_NUMBER).get() as { number: number }

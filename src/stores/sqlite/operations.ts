@@ -3,7 +3,7 @@
  * in which they were posted, so no message carries an id.
  */
 import type { ErrorCode } from '../../core/errors.ts'
-import type { Migration } from './schema.ts'
+import type { Migration } from './migrations.ts'
 import type { Append, KeyQuery, ListQuery, Reservation } from '../../core/store.ts'
 
 export type WriteOperation =
@@ -21,9 +21,13 @@ export type ReadOperation =
   | readonly ['findKeys', session: string, KeyQuery]
 
 /** `open` is never posted: the writer answers it when it has started. */
-export type Operation = WriteOperation | ReadOperation | readonly ['open'] | readonly ['close']
+export type WriterOperation =
+  | WriteOperation
+  | ReadOperation
+  | readonly ['open']
+  | readonly ['close']
 
-export type Failure = readonly [
+export type OperationFailure = readonly [
   position: number,
   code: ErrorCode,
   message: string,
@@ -31,10 +35,10 @@ export type Failure = readonly [
 ]
 
 /** One value per operation, in order; the positions in `failures` have none. */
-export type Answers = { readonly values: unknown[]; readonly failures: Failure[] }
+export type WriterAnswers = { readonly values: unknown[]; readonly failures: OperationFailure[] }
 
 /** Told before an older file is copied and changed. */
-export type Notice = { readonly migration: Migration }
+export type MigrationNotice = { readonly migration: Migration }
 
 /** What the writer's thread is started with. */
 export type WriterOptions = {

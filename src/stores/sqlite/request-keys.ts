@@ -1,5 +1,5 @@
 /** Request keys by session: looked up by their text, and forgotten oldest first (I11). */
-import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
+import { prepareAll, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { keysInText } from '../../core/request-keys.ts'
 import type { AppendedKeys, KeyedTurn, KeyQuery } from '../../core/store.ts'
 import { nameFrom, storedName, storedRanges } from '../names.ts'
@@ -21,12 +21,11 @@ const SQL = {
   drop: 'DELETE FROM request_keys WHERE session = ?',
 } as const
 
-export class RequestKeys {
-  readonly #sql: Readonly<Record<keyof typeof SQL, StatementSyncInstance>>
+export class KeyTable {
+  readonly #sql: Readonly<Record<keyof typeof SQL, SqliteStatement>>
 
-  constructor(database: DatabaseSyncInstance) {
-    const entries = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)])
-    this.#sql = Object.fromEntries(entries) as Record<keyof typeof SQL, StatementSyncInstance>
+  constructor(database: SqliteDatabase) {
+    this.#sql = prepareAll(database, SQL)
   }
 
   add(session: number, { added, since, max }: AppendedKeys): void {
@@ -51,7 +50,7 @@ export class RequestKeys {
 }
 
 /** The keys of the logs that are there, of open sessions: nothing was indexed before. */
-export function fillRequestKeys(database: DatabaseSyncInstance): void {
+export function fillRequestKeys(database: SqliteDatabase): void {
   const add = database.prepare(SQL.add)
   const rows = database.prepare(`SELECT events.session, events.body
     FROM events JOIN sessions ON sessions.number = events.session

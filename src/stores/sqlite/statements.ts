@@ -5,7 +5,7 @@
  * its fence: it changes the session's row only under the right epoch and position, and if it
  * changes nothing then nothing else is written.
  */
-import type { DatabaseSyncInstance, StatementSyncInstance } from '@photostructure/sqlite'
+import { prepareAll, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import {
   PAGE_CHARS,
   type Append,
@@ -17,18 +17,20 @@ import {
   type Reserved,
   type StoredEvent,
 } from '../../core/store.ts'
-import type { Leases } from './leases.ts'
+import type { Leases } from '../leases.ts'
 import { EventLog, type LogEnd } from './log.ts'
 import { nameFrom, storedName } from '../names.ts'
-import { RequestKeys } from './request-keys.ts'
-import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
+import { KeyTable } from './request-keys.ts'
+import { reservedExplicitly, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 
-/** Places that are remembered: looking one up again costs about as much as an append's fence. */
-const PLACES_MAX = 5_000
+/** Sessions whose numbers are cached: looking one up costs about as much as an append's fence. */
+const CACHED_MAX = 5_000
+
+type OwnedRow = StoredRow & { readonly epoch: number; readonly last_event: number }
 
 const SQL = {
-  place: 'SELECT number, due_at AS dueAt, last_event AS last FROM sessions WHERE id = ?',
-  rowById: `SELECT ${ROW_COLUMNS} FROM sessions WHERE id = ?`,
+  find: 'SELECT number, due_at AS dueAt, last_event AS last FROM sessions WHERE id = ?',
+  rowById: `SELECT ${ROW_COLUMNS}, epoch, last_event FROM sessions WHERE id = ?`,
   openByKey: `SELECT id FROM sessions WHERE key = ? AND state = 'open'`,
   create: `INSERT INTO sessions
     (id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at, pending,
@@ -53,29 +55,23 @@ const SQL = {
   dropLabels: 'DELETE FROM labels WHERE session = ?',
 } as const
 
-type Statement = StatementSyncInstance
-
-/**
- * Where a session's rows are: its creation number, its entry in the index of expiry, its last
- * event.
- */
-type Place = { readonly number: number; dueAt: number | null; last: number }
+/** A session's creation number, its entry in the index of expiry and its last event's number. */
+type CachedSession = { readonly number: number; dueAt: number | null; last: number }
 
 export class Statements {
-  readonly #database: DatabaseSyncInstance
+  readonly #database: SqliteDatabase
   readonly #leases: Leases
-  readonly #sql: Readonly<Record<keyof typeof SQL, Statement>>
+  readonly #sql: Readonly<Record<keyof typeof SQL, SqliteStatement>>
   readonly #log: EventLog
-  readonly #keys: RequestKeys
-  readonly #places = new Map<string, Place>()
+  readonly #keys: KeyTable
+  readonly #cached = new Map<string, CachedSession>()
 
-  constructor(database: DatabaseSyncInstance, leases: Leases) {
+  constructor(database: SqliteDatabase, leases: Leases) {
     this.#database = database
     this.#leases = leases
-    const entries = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)])
-    this.#sql = Object.fromEntries(entries) as Record<keyof typeof SQL, Statement>
+    this.#sql = prepareAll(database, SQL)
     this.#log = new EventLog(database)
-    this.#keys = new RequestKeys(database)
+    this.#keys = new KeyTable(database)
   }
 
   reserve(reservation: Reservation): Reserved {
@@ -83,7 +79,7 @@ export class Statements {
     const holder = key === null ? null : this.#openByKey(key)
     if (explicit) {
       const existing = this.#row(id)
-      if (existing !== null) return foundExplicit(existing, id, key, holder)
+      if (existing !== null) return reservedExplicitly(sessionRow(existing), key, holder)
     }
     if (holder !== null) return { type: explicit ? 'taken' : 'found', id: holder }
     return this.#create(reservation)
@@ -133,7 +129,7 @@ export class Statements {
     this.#sql.release.run(storedName(session), epoch)
   }
 
-  #load(stored: StoredRow, epoch: number | null): Claim {
+  #load(stored: OwnedRow, epoch: number | null): Claim {
     const snapshot = this.#sql.snapshot.get(stored.number) as StoredEvent | undefined
     const tail = this.#log.after(logEnd(stored), snapshot?.seq ?? 0, stored.seq)
     const row = sessionRow(stored)
@@ -150,30 +146,30 @@ export class Statements {
   }
 
   #append(append: Append): boolean {
-    const place = this.#place(append.session)
-    if (place === null) return false
+    const cached = this.#cachedSession(append.session)
+    if (cached === null) return false
     const { after, events, snapshot } = append
-    const last = events.length === 0 ? place.last : this.#log.numberAfter(events.length)
-    if (!this.#advance(place, append, last)) return false
-    this.#log.insert({ session: place.number, last: place.last, seq: after }, events)
-    place.last = last
+    const last = events.length === 0 ? cached.last : this.#log.numberAfter(events.length)
+    if (!this.#advance(cached, append, last)) return false
+    this.#log.insert({ session: cached.number, last: cached.last, seq: after }, events)
+    cached.last = last
     if (snapshot !== null) {
-      this.#sql.setSnapshot.run(place.number, after + events.length, snapshot)
+      this.#sql.setSnapshot.run(cached.number, after + events.length, snapshot)
     }
-    if (append.keys !== undefined) this.#keys.add(place.number, append.keys)
-    if (append.closed) this.#keys.drop(place.number)
+    if (append.keys !== undefined) this.#keys.add(cached.number, append.keys)
+    if (append.closed) this.#keys.drop(cached.number)
     return true
   }
 
-  #advance(place: Place, append: Append, last: number): boolean {
-    const { number } = place
+  #advance(cached: CachedSession, append: Append, last: number): boolean {
+    const { number } = cached
     const { epoch, after, events, at, closed, pending, expiresAt } = append
     const seq = after + events.length
     const { advance, advanceAndClose } = this.#sql
     if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after).changes > 0
     const flag = pending ? 1 : 0
     const { changes } = advance.run(seq, last, at, flag, expiresAt, number, epoch, after)
-    if (changes > 0 && expiresAt !== null) this.#keepDue(place, expiresAt, at)
+    if (changes > 0 && expiresAt !== null) this.#keepDue(cached, expiresAt, at)
     return changes > 0
   }
 
@@ -181,10 +177,10 @@ export class Statements {
    * Keeps `due_at` at or before `expires_at`, and ahead of the clock so that sweeps find few in
    * vain.
    */
-  #keepDue(place: Place, expiresAt: number, at: number): void {
-    if (place.dueAt !== null && place.dueAt <= expiresAt && place.dueAt > at) return
-    this.#sql.setDue.run(expiresAt, place.number)
-    place.dueAt = expiresAt
+  #keepDue(cached: CachedSession, expiresAt: number, at: number): void {
+    if (cached.dueAt !== null && cached.dueAt <= expiresAt && cached.dueAt > at) return
+    this.#sql.setDue.run(expiresAt, cached.number)
+    cached.dueAt = expiresAt
   }
 
   read(session: string, after: number, limit: number): ReadResult {
@@ -200,30 +196,30 @@ export class Statements {
   }
 
   erase(session: string): boolean {
-    const place = this.#place(session)
-    if (place === null || this.#sql.erase.run(place.number).changes === 0) return false
-    this.#log.drop({ session: place.number, last: place.last })
-    this.#sql.dropSnapshot.run(place.number)
-    this.#sql.dropLabels.run(place.number)
-    this.#keys.drop(place.number)
+    const cached = this.#cachedSession(session)
+    if (cached === null || this.#sql.erase.run(cached.number).changes === 0) return false
+    this.#log.drop({ session: cached.number, last: cached.last })
+    this.#sql.dropSnapshot.run(cached.number)
+    this.#sql.dropLabels.run(cached.number)
+    this.#keys.drop(cached.number)
     return true
   }
 
-  #row(session: string): StoredRow | null {
-    return (this.#sql.rowById.get(storedName(session)) as StoredRow | undefined) ?? null
+  #row(session: string): OwnedRow | null {
+    return (this.#sql.rowById.get(storedName(session)) as OwnedRow | undefined) ?? null
   }
 
-  #place(session: string): Place | null {
-    const known = this.#places.get(session)
+  #cachedSession(session: string): CachedSession | null {
+    const known = this.#cached.get(session)
     if (known !== undefined) return known
-    const found = this.#sql.place.get(storedName(session)) as Place | undefined
+    const found = this.#sql.find.get(storedName(session)) as CachedSession | undefined
     if (found !== undefined) this.#remember(session, found)
     return found ?? null
   }
 
-  #remember(session: string, place: Place): void {
-    if (this.#places.size >= PLACES_MAX) this.#places.clear()
-    this.#places.set(session, place)
+  #remember(session: string, cached: CachedSession): void {
+    if (this.#cached.size >= CACHED_MAX) this.#cached.clear()
+    this.#cached.set(session, cached)
   }
 
   begin(): void {
@@ -240,22 +236,11 @@ export class Statements {
    */
   rollBack(): void {
     if (this.#database.isTransaction) this.#database.exec('ROLLBACK')
-    this.#places.clear()
+    this.#cached.clear()
     this.#log.forget()
   }
 }
 
-function logEnd({ number, last_event: last, seq }: StoredRow): LogEnd {
+function logEnd({ number, last_event: last, seq }: OwnedRow): LogEnd {
   return { session: number, last, seq }
-}
-
-function foundExplicit(
-  { state, key: storedKey }: StoredRow,
-  id: string,
-  key: string | null,
-  holder: string | null,
-): Reserved {
-  if (state !== 'open') return { type: 'closed', id, state }
-  if (key === null || storedKey === storedName(key)) return { type: 'found', id }
-  return { type: 'taken', id: holder ?? id }
 }

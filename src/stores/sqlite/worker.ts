@@ -5,8 +5,13 @@
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
 import { openFile, type OpenFile } from './database.ts'
 import { storeError } from './failures.ts'
-import type { Answers, Notice, Operation, WriterOptions } from './operations.ts'
-import type { Migration } from './schema.ts'
+import type {
+  WriterAnswers,
+  MigrationNotice,
+  WriterOperation,
+  WriterOptions,
+} from './operations.ts'
+import type { Migration } from './migrations.ts'
 import { Writer } from './writer.ts'
 
 /** Operations in one group. */
@@ -17,13 +22,14 @@ const port = parentPort as MessagePort
 
 function start(): Writer | null {
   try {
-    const notice = (migration: Migration): void => port.postMessage({ migration } satisfies Notice)
+    const notice = (migration: Migration): void =>
+      port.postMessage({ migration } satisfies MigrationNotice)
     const writer = writerOf(openFile(options, notice))
-    port.postMessage({ values: [null], failures: [] } satisfies Answers)
+    port.postMessage({ values: [null], failures: [] } satisfies WriterAnswers)
     return writer
   } catch (thrown) {
     const { code, message, details } = storeError(thrown, options.file)
-    const answers: Answers = { values: [null], failures: [[0, code, message, details]] }
+    const answers: WriterAnswers = { values: [null], failures: [[0, code, message, details]] }
     port.postMessage(answers)
     port.close()
     return null
@@ -40,7 +46,7 @@ function writerOf(open: OpenFile): Writer {
 }
 
 function serve(writer: Writer): void {
-  port.on('message', (first: Operation[]) => {
+  port.on('message', (first: WriterOperation[]) => {
     const operations = waiting(first)
     const answers = writer.run(operations)
     const isLast = operations.at(-1)?.[0] === 'close'
@@ -51,17 +57,17 @@ function serve(writer: Writer): void {
   })
 }
 
-function waiting(first: Operation[]): Operation[] {
+function waiting(first: WriterOperation[]): WriterOperation[] {
   const operations = first
   while (operations.length < OPERATIONS_MAX) {
-    const next: { message: Operation[] } | undefined = receiveMessageOnPort(port)
+    const next: { message: WriterOperation[] } | undefined = receiveMessageOnPort(port)
     if (next === undefined) break
     for (const operation of next.message) operations.push(operation)
   }
   return operations
 }
 
-function closeWriter(writer: Writer, answers: Answers): void {
+function closeWriter(writer: Writer, answers: WriterAnswers): void {
   try {
     writer.close()
   } catch (thrown) {

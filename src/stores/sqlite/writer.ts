@@ -7,13 +7,13 @@
  * more. After a failed sync or on a damaged file everything is refused for good (see
  * `failures.ts`).
  */
-import type { StatementSyncInstance } from '@photostructure/sqlite'
+import type { SqliteStatement } from './driver.ts'
 import type { HoldfastError } from '../../core/errors.ts'
 import type { OpenFile } from './database.ts'
 import { errorAfterCommit, isForGood, storeError } from './failures.ts'
-import { Leases } from './leases.ts'
+import { Leases } from '../leases.ts'
 import { Listing } from './listing.ts'
-import type { Answers, Operation, ReadOperation, WriteOperation } from './operations.ts'
+import type { WriterAnswers, WriterOperation, ReadOperation, WriteOperation } from './operations.ts'
 import { Statements } from './statements.ts'
 
 /**
@@ -35,8 +35,8 @@ export class Writer {
   readonly #leases = new Leases()
   readonly #statements: Statements
   readonly #listing: Listing
-  readonly #walSize: StatementSyncInstance
-  readonly #checkpoint: StatementSyncInstance
+  readonly #walSize: SqliteStatement
+  readonly #checkpoint: SqliteStatement
   #failure: HoldfastError | null = null
   /** The last write found no room. */
   #isFull = false
@@ -51,8 +51,8 @@ export class Writer {
   }
 
   /** Carries out the operations and answers each, in order. Reads see every write of the group. */
-  run(operations: readonly Operation[]): Answers {
-    const answers: Answers = { values: Array.from(operations, () => null), failures: [] }
+  run(operations: readonly WriterOperation[]): WriterAnswers {
+    const answers: WriterAnswers = { values: Array.from(operations, () => null), failures: [] }
     const writes: Placed<WriteOperation>[] = []
     const reads: Placed<ReadOperation>[] = []
     for (const [position, operation] of operations.entries()) {
@@ -66,7 +66,7 @@ export class Writer {
     return answers
   }
 
-  #write(writes: readonly Placed<WriteOperation>[], answers: Answers): void {
+  #write(writes: readonly Placed<WriteOperation>[], answers: WriterAnswers): void {
     const failure = this.#failure ?? this.#transact(writes, answers)
     if (failure === null) return
     if (failure.code === 'internal' && writes.length > 1) {
@@ -76,7 +76,10 @@ export class Writer {
     for (const { position } of writes) refuse(answers, position, failure)
   }
 
-  #transact(writes: readonly Placed<WriteOperation>[], answers: Answers): HoldfastError | null {
+  #transact(
+    writes: readonly Placed<WriteOperation>[],
+    answers: WriterAnswers,
+  ): HoldfastError | null {
     try {
       this.#statements.begin()
       for (const { position, operation } of writes) {
@@ -121,7 +124,7 @@ export class Writer {
     }
   }
 
-  #read({ position, operation }: Placed<ReadOperation>, answers: Answers): void {
+  #read({ position, operation }: Placed<ReadOperation>, answers: WriterAnswers): void {
     if (this.#failure !== null) return refuse(answers, position, this.#failure)
     try {
       answers.values[position] = this.#find(operation)
@@ -202,12 +205,12 @@ export class Writer {
   }
 }
 
-function isRead(operation: Operation): operation is ReadOperation {
+function isRead(operation: WriterOperation): operation is ReadOperation {
   const [name] = operation
   return name === 'read' || name === 'list' || name === 'ready' || name === 'findKeys'
 }
 
-function refuse(answers: Answers, position: number, error: HoldfastError): void {
+function refuse(answers: WriterAnswers, position: number, error: HoldfastError): void {
   answers.values[position] = null
   answers.failures.push([position, error.code, error.message, error.details])
 }

@@ -1,7 +1,6 @@
 /** What `append`, `read` and `watch` promise: I4 and I5. */
 import assert from 'node:assert/strict'
 import { PAGE_CHARS, type Store } from '../../core/store.ts'
-import type { Claims } from './conformance.ts'
 import {
   NODE,
   OTHER_NODE,
@@ -11,6 +10,7 @@ import {
   createClosed,
   eventsFrom,
   sampleAppend,
+  type Claims,
 } from './samples.ts'
 
 export const appendClaims: Claims = {

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import type { Claim, Store } from '../../core/store.ts'
-import type { Claims } from './conformance.ts'
 import {
   NODE,
   OTHER_NODE,
@@ -12,6 +11,7 @@ import {
   createClosed,
   eventsFrom,
   sampleAppend,
+  type Claims,
 } from './samples.ts'
 
 const LONG_MS = 60_000

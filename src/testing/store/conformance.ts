@@ -10,6 +10,7 @@ import { keyClaims } from './keys.ts'
 import { lifeClaims } from './life.ts'
 import { listClaims } from './list.ts'
 import { reserveClaims } from './reserve.ts'
+import type { Claims } from './samples.ts'
 
 export type StoreUnderTest = {
   readonly store: Store
@@ -18,9 +19,6 @@ export type StoreUnderTest = {
 }
 
 export type StoreCase = { readonly title: string; readonly run: () => Promise<void> }
-
-/** What a store does, as a sentence, and the check of it on an empty store. */
-export type Claims = Readonly<Record<string, (store: Store) => Promise<void>>>
 
 /** Every case, for a store that `open` makes anew and empty each time. */
 export function storeConformance(open: () => Promise<StoreUnderTest>): readonly StoreCase[] {

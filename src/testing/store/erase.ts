@@ -1,7 +1,6 @@
 /** What `erase` promises: the content is gone for ever, the id stays known. */
 import assert from 'node:assert/strict'
-import type { Claims } from './conformance.ts'
-import { create, createClosed, idsOf, sampleAppend } from './samples.ts'
+import { create, createClosed, idsOf, sampleAppend, type Claims } from './samples.ts'
 
 export const eraseClaims: Claims = {
   'erases a closed session once and leaves a tombstone': async (store) => {

@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict'
 import { LIMIT_MAX } from '../../core/limits.ts'
 import type { AppendedKeys, KeyedTurn, KeyQuery, Store } from '../../core/store.ts'
-import type { Claims } from './conformance.ts'
-import { create, sampleAppend } from './samples.ts'
+import { create, sampleAppend, type Claims } from './samples.ts'
 
 const keyed = (key: string, at = 2_000): KeyedTurn => ({ key, digest: 'd', turn: 't2', at })
 const kept = (added: readonly KeyedTurn[], since = 0, max = 100): AppendedKeys => ({

@@ -1,7 +1,6 @@
 /** What `close` promises: all that is under way settles, and nothing is answered afterwards. */
 import assert from 'node:assert/strict'
-import type { Claims } from './conformance.ts'
-import { NODE, create, sampleAppend, sampleReservation } from './samples.ts'
+import { NODE, create, sampleAppend, sampleReservation, type Claims } from './samples.ts'
 
 export const lifeClaims: Claims = {
   'settles all that is under way when it is closed': async (store) => {

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import { LIMIT_MAX } from '../../core/limits.ts'
 import type { Append, ListPage, ListQuery, Store } from '../../core/store.ts'
-import type { Claims } from './conformance.ts'
 import {
   NODE,
   OTHER_NODE,
@@ -11,6 +10,7 @@ import {
   eventsFrom,
   idsOf,
   sampleAppend,
+  type Claims,
 } from './samples.ts'
 
 /** About 2026. */

@@ -1,6 +1,5 @@
 /** What `reserve` promises: I1, and what explicit ids and keys may and may not do. */
 import assert from 'node:assert/strict'
-import type { Claims } from './conformance.ts'
 import {
   NODE,
   OTHER_NODE,
@@ -13,6 +12,7 @@ import {
   idsOf,
   sampleAppend,
   sampleReservation,
+  type Claims,
 } from './samples.ts'
 
 /**

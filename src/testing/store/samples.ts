@@ -5,6 +5,9 @@
 import assert from 'node:assert/strict'
 import type { Append, Claim, Reservation, Reserved, Store } from '../../core/store.ts'
 
+/** What a store does, as a sentence, and the check of it on an empty store. */
+export type Claims = Readonly<Record<string, (store: Store) => Promise<void>>>
+
 export const NODE = 'node-a'
 export const OTHER_NODE = 'node-b'
 

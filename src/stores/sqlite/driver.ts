@@ -1,0 +1,95 @@
+/**
+ * SQLite for Node: `node:sqlite` where it is stable and recent enough, else the package
+ * `@photostructure/sqlite`, which has the same API and brings its own SQLite. Loaded when the first
+ * file is opened, so that programs with another store need neither.
+ */
+import { createRequire } from 'node:module'
+import { HoldfastError } from '../../core/errors.ts'
+
+type SqlValue = string | number | null
+
+/** The part of a prepared statement that is used here. */
+export interface SqliteStatement {
+  // oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
+  get(...values: SqlValue[]): any
+  // oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
+  all(...values: SqlValue[]): any[]
+  iterate(...values: SqlValue[]): Iterable<unknown>
+  run(...values: SqlValue[]): {
+    readonly changes: number | bigint
+    lastInsertRowid: number | bigint
+  }
+}
+
+/** The part of a connection that is used here. */
+export interface SqliteDatabase {
+  readonly isTransaction: boolean
+  exec(sql: string): void
+  prepare(sql: string): SqliteStatement
+  close(): void
+}
+
+type OpenMode = { readonly readOnly?: boolean; readonly timeout?: number }
+type Driver = { readonly DatabaseSync: new (file: string, mode?: OpenMode) => SqliteDatabase }
+
+/** Below this version a bug in resetting the WAL could damage a file. */
+const SQLITE_VERSION_MIN = [3, 51, 3] as const
+/** Older versions of Node print a warning when `node:sqlite` is loaded. */
+const NODE_MAJOR_MIN = 24
+
+let driver: Driver | null = null
+
+export function openSqlite(file: string, mode: OpenMode = {}): SqliteDatabase {
+  driver ??= loadDriver()
+  return new driver.DatabaseSync(file, mode)
+}
+
+/** Beside a server that may use the file. */
+export function openSqliteToRead(file: string): SqliteDatabase {
+  return openSqlite(file, { readOnly: true, timeout: 5_000 })
+}
+
+function loadDriver(): Driver {
+  const { node, sqlite } = process.versions
+  const isRecent = sqlite !== undefined && isRecentEnough(sqlite)
+  if (isRecent && Number.parseInt(node) >= NODE_MAJOR_MIN) return builtIn()
+  try {
+    return createRequire(import.meta.url)('@photostructure/sqlite') as Driver
+  } catch (thrown) {
+    if (isRecent) return builtIn()
+    const { code, message } = thrown as NodeJS.ErrnoException
+    throw new HoldfastError(
+      'store_unavailable',
+      `SQLite cannot be loaded (${code ?? message}): Node ${node} brings none that is recent ` +
+        'enough; use Node 24, or install the package @photostructure/sqlite',
+    )
+  }
+}
+
+function builtIn(): Driver {
+  return process.getBuiltinModule('node:sqlite' as 'node:fs') as unknown as Driver
+}
+
+export function checkVersion(database: SqliteDatabase): void {
+  const { version } = database.prepare('SELECT sqlite_version() AS version').get() as {
+    version: string
+  }
+  if (isRecentEnough(version)) return
+  const least = SQLITE_VERSION_MIN.join('.')
+  throw new HoldfastError('store_unavailable', `SQLite ${version} is older than ${least}`)
+}
+
+function isRecentEnough(version: string): boolean {
+  const parts = version.split('.').map(Number)
+  const differs = SQLITE_VERSION_MIN.findIndex((least, index) => parts[index] !== least)
+  return differs === -1 || parts[differs]! > SQLITE_VERSION_MIN[differs]!
+}
+
+/** The statements of a table of SQL texts, prepared. */
+export function prepareAll<Name extends string>(
+  database: SqliteDatabase,
+  texts: Readonly<Record<Name, string>>,
+): Readonly<Record<Name, SqliteStatement>> {
+  const entries = Object.entries<string>(texts).map(([name, sql]) => [name, database.prepare(sql)])
+  return Object.fromEntries(entries) as Record<Name, SqliteStatement>
+}

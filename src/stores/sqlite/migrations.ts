@@ -1,0 +1,74 @@
+/** Brings a file of an older version up to date: after a copy, in one transaction. */
+import { existsSync } from 'node:fs'
+import { HoldfastError } from '../../core/errors.ts'
+import { checksumOf, checkSteps } from '../steps.ts'
+import type { SqliteDatabase } from './driver.ts'
+import { fillRequestKeys } from './request-keys.ts'
+import { STEPS } from './schema.ts'
+
+/** What a step takes over from the rows that are there, by its number. */
+const FILLS: Readonly<Record<number, (database: SqliteDatabase) => void>> = {
+  2: fillRequestKeys,
+}
+
+/** A file of an older schema, and where its copy goes before it is changed. */
+export type Migration = { readonly from: number; readonly to: number; readonly backup: string }
+
+/** What opening the file will change, or null. Throws if the file is not to be used. */
+export function dueMigration(database: SqliteDatabase, file: string): Migration | null {
+  const done = appliedSteps(database, file)
+  checkSteps(done, STEPS, file)
+  const [from, to] = [done.length, STEPS.length]
+  return from === 0 || from === to ? null : { from, to, backup: freeName(file, from) }
+}
+
+const BACKUPS_MAX = 9
+
+/** A copy of before is never overwritten: an operator may have gone back, and on from there. */
+function freeName(file: string, from: number): string {
+  for (let copy = 1; copy <= BACKUPS_MAX; copy += 1) {
+    const name = `${file}.schema-${from}${copy === 1 ? '' : `-${copy}`}.backup`
+    if (!existsSync(name)) return name
+  }
+  throw new HoldfastError(
+    'store_unavailable',
+    `${file} has to be brought up to date, and has ${BACKUPS_MAX} backups already: move them away`,
+  )
+}
+
+/** Brings the file to the latest schema, in one transaction, or refuses it. */
+export function migrate(database: SqliteDatabase, file: string): void {
+  database.exec('BEGIN IMMEDIATE')
+  try {
+    database.exec(`CREATE TABLE IF NOT EXISTS migrations (
+      number INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_at TEXT NOT NULL
+    )`)
+    const done = appliedSteps(database, file)
+    for (let number = done.length + 1; number <= STEPS.length; number += 1) {
+      applyStep(database, number)
+    }
+    database.exec('COMMIT')
+  } catch (thrown) {
+    if (database.isTransaction) database.exec('ROLLBACK')
+    throw thrown
+  }
+}
+
+function appliedSteps(database: SqliteDatabase, file: string): readonly string[] {
+  const tables = database.prepare('SELECT name FROM sqlite_schema').all()
+  if (tables.length === 0) return []
+  if (!tables.some(({ name }) => name === 'migrations')) {
+    throw new HoldfastError('store_unavailable', `${file} is a database of another program`)
+  }
+  const rows = database.prepare('SELECT checksum FROM migrations ORDER BY number').all()
+  return rows.map(({ checksum }) => checksum as string)
+}
+
+function applyStep(database: SqliteDatabase, number: number): void {
+  const step = STEPS[number - 1]!
+  database.exec(step)
+  FILLS[number]?.(database)
+  database
+    .prepare('INSERT INTO migrations VALUES (?, ?, ?)')
+    .run(number, checksumOf(step), new Date().toISOString())
+}
