@@ -271,20 +271,30 @@ export class World {
 
   async #rest(): Promise<void> {
     const until = this.#timeline.now + REST_MS_MAX
-    let why = this.#unrest()
-    while (why !== null && this.#timeline.now < until) {
-      await this.#timeline.advance(this.#timeline.now + 2_000)
-      why = this.#unrest()
-    }
-    this.#clients.resting = true
-    // A late answer may still be on its way to where it must do no harm.
-    // And a session that could not be picked up is tried again within eight seconds.
-    await this.#timeline.advance(this.#timeline.now + 9_000)
+    let why: string | null
+    do {
+      why = await this.#restless(until)
+      this.#clients.resting = true
+      // A late answer may still be on its way to where it must do no harm.
+      // And a session that could not be picked up is tried again within eight seconds.
+      await this.#timeline.advance(this.#timeline.now + 9_000)
+      // A late call of a node that crashed may have started a turn: its lease has to end first.
+    } while (why === null && this.#unrest() !== null)
     if (why !== null) this.history.record({ type: 'world.stuck', why })
     for (const node of this.#nodes.filter(({ reachable }) => reachable)) {
       this.history.record({ type: 'node.quiet', node: node.name, ...node.inHand() })
     }
     this.history.record({ type: 'world.quiet' })
+  }
+
+  /** Waits for rest; why there is none until then, or null. */
+  async #restless(until: number): Promise<string | null> {
+    let why = this.#unrest()
+    while (why !== null && this.#timeline.now < until) {
+      await this.#timeline.advance(this.#timeline.now + 2_000)
+      why = this.#unrest()
+    }
+    return why
   }
 
   /** Why the world is not at rest, or null. */

@@ -330,13 +330,16 @@ class WireWorld {
   /** Lets the healed world go on until there is nothing left to wait for. */
   async #until(problem: string, unrest: () => string | null): Promise<void> {
     const until = this.#timeline.now + HEAL_MS_MAX
-    let why = unrest()
-    while (why !== null && this.#timeline.now < until) {
-      await this.#timeline.advance(this.#timeline.now + 1_000)
+    let why: string | null
+    do {
       why = unrest()
-    }
-    // What is late may still do harm.
-    await this.#timeline.advance(this.#timeline.now + 3_000)
+      while (why !== null && this.#timeline.now < until) {
+        await this.#timeline.advance(this.#timeline.now + 1_000)
+        why = unrest()
+      }
+      // What is late may still do harm, or start something anew.
+      await this.#timeline.advance(this.#timeline.now + 3_000)
+    } while (why === null && unrest() !== null)
     if (why !== null) this.history.record({ type: 'world.stuck', why: `${problem}: ${why}` })
   }
 
