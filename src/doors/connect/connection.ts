@@ -184,8 +184,11 @@ export class Connection {
    * be of a client that is gone, or that has opened another connection since.
    */
   async assertAlive(): Promise<void> {
-    if (await this.isAlive()) return
-    throw new HoldfastError('too_slow', 'the connection did not answer a ping in time')
+    const isAlive = await this.isAlive()
+    // It may have answered and closed at once.
+    this.assertHere()
+    if (!isAlive)
+      throw new HoldfastError('too_slow', 'the connection did not answer a ping in time')
   }
 
   /** Whether it answers within the time to probe. */

@@ -350,6 +350,17 @@ describe('a hello that was long on its way', () => {
     expect(unheard.socket.closedWith).toBe('superseded')
   })
 
+  it('puts nobody out if its client answers and is gone at once', async () => {
+    const coming = await lost()
+    const later = await stage.arrive(coming)
+    const { connection } = await stage.arrive(coming)
+    await stage.pass(2_000)
+    connection.receive('{"type":"pong"}')
+    connection.closed()
+    await stage.settle()
+    expect([later.socket.closedWith, later.socket.of('superseded')]).toEqual([null, []])
+  })
+
   it.each([
     ['as a new client', {}],
     ['to take it over', { take: true }],
