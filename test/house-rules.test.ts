@@ -370,7 +370,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
     ...['core', 'stores', 'config', 'platform', 'browsers'],
   ],
   client: ['wire'],
-  cdp: ['wire'],
+  cdp: ['client', 'wire'],
   inspector: ['client', 'wire'],
   vitest: ['library', 'wire', 'core'],
 }

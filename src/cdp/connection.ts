@@ -3,8 +3,7 @@
  * confirmed is sent again on the next one; what comes is told once and in order, each message in a
  * task of its own, as clients of the protocol expect it.
  */
-import { WebSocket } from 'ws'
-import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
+import type { ClientSocket } from '../client/platform.ts'
 import {
   HELD_ACK,
   HELD_VERSION,
@@ -15,11 +14,12 @@ import {
   type HeldFrame,
 } from '../wire/held.ts'
 import { heldAddress, type HeldOptions } from './address.ts'
+import { nodePlatform, type HeldPlatform } from './platform.ts'
 
 /** The first wait before another try, and the longest; each is varied by chance. */
 const RETRY_MS = { first: 25, longest: 2_000 }
 /** How long an attempt may take, and how long a socket may be silent. */
-const CONNECT_MS = 10_000
+const CONNECT_MS = 15_000
 const PING_MS = 10_000
 const DEAD_MS = 25_000
 /** How often a goodbye is tried without a connection; then the grace time has to do. */
@@ -53,18 +53,19 @@ type Welcome = HeldFrame & { type: 'welcome' }
 export class HeldConnection {
   readonly #url: string
   readonly #options: HeldConnectionOptions
+  readonly #platform: HeldPlatform
   readonly #unconfirmed = new Unconfirmed<string>()
   readonly #inbox: string[] = []
-  #socket: WebSocket | null = null
+  #socket: ClientSocket | null = null
   #welcome: Welcome | null = null
   /** This socket has been welcomed. */
   #isGreeted = false
   #received = 0
   #confirmed = 0
   #uncountedChars = 0
-  #ackTimer: NodeJS.Timeout | null = null
-  #retryTimer: NodeJS.Timeout | null = null
-  #watchTimer: NodeJS.Timeout | null = null
+  #cancelAck: (() => void) | null = null
+  #cancelRetry: () => void = () => undefined
+  #cancelWatch: () => void = () => undefined
   #heardAt = 0
   #lostAt = 0
   #retries = 0
@@ -75,8 +76,12 @@ export class HeldConnection {
   onClosed: ((error: HeldError) => void) | null = null
 
   /** Resolves when the browser is there. */
-  static async open(address: string, options: HeldConnectionOptions = {}): Promise<HeldConnection> {
-    const connection = new HeldConnection(address, options)
+  static async open(
+    address: string,
+    options: HeldConnectionOptions = {},
+    platform: HeldPlatform = nodePlatform,
+  ): Promise<HeldConnection> {
+    const connection = new HeldConnection(address, options, platform)
     await new Promise<void>((resolve, reject) => {
       connection.#opened = { resolve, reject }
       connection.#connect()
@@ -84,7 +89,8 @@ export class HeldConnection {
     return connection
   }
 
-  private constructor(address: string, options: HeldConnectionOptions) {
+  private constructor(address: string, options: HeldConnectionOptions, platform: HeldPlatform) {
+    this.#platform = platform
     this.#url = heldAddress(address, options, options.below)
     this.#options = options
   }
@@ -97,7 +103,7 @@ export class HeldConnection {
   send(message: string): void {
     if (this.#over !== null) return
     this.#unconfirmed.push(message)
-    if (this.#isLive()) this.#socket?.send(message)
+    if (this.#isLive()) this.#send(message)
   }
 
   /** Goes for good: what it had in the browser goes with it, as its session's policy has it. */
@@ -112,59 +118,55 @@ export class HeldConnection {
   #leaveFromAfar(attempts: number): void {
     const socket = this.#newSocket()
     let isDone = false
-    socket.on('open', () => socket.send(this.#helloFrame()))
-    socket.on('message', (data: Buffer) => {
-      const text = data.toString()
+    socket.addEventListener('open', () => socket.send(this.#helloFrame()))
+    socket.addEventListener('message', ({ data }) => {
+      const text = String(data)
       const frame = isHeldFrame(text) ? readHeldFrame(text) : null
       if (frame?.type !== 'welcome' && frame?.type !== 'end') return
       isDone = true
       if (frame.type === 'welcome') socket.send(writeHeldFrame({ type: 'bye' }))
       socket.close(1000)
     })
-    // The close event follows, and tries again.
-    socket.on('error', () => undefined)
-    socket.on('close', () => {
+    const { clock } = this.#platform
+    const late = clock.after(CONNECT_MS, () => socket.close())
+    socket.addEventListener('close', () => {
+      late()
       if (isDone || attempts === 1) return
-      setTimeout(() => this.#leaveFromAfar(attempts - 1), RETRY_MS.longest / 4)
+      clock.after(RETRY_MS.longest / 4, () => this.#leaveFromAfar(attempts - 1))
     })
   }
 
   /** Cuts the socket, as a bad network would. For tests. */
   drop(): void {
-    this.#socket?.terminate()
+    const socket: (ClientSocket & { cut?: () => void }) | null = this.#socket
+    socket?.cut?.()
   }
 
   #isLive(): boolean {
-    return this.#welcome !== null && this.#socket?.readyState === WebSocket.OPEN && this.#isGreeted
+    return this.#welcome !== null && this.#socket !== null && this.#isGreeted
   }
 
   #connect(): void {
-    this.#retryTimer = null
     this.#isGreeted = false
     const socket = this.#newSocket()
     this.#socket = socket
+    this.#heardAt = this.#platform.clock.monotonic()
     this.#state('connecting', null)
-    socket.on('open', () => this.#hello(socket))
-    socket.on('message', (data: Buffer) => this.#receive(socket, data.toString()))
-    socket.on('unexpected-response', (_, { statusCode = 0 }) => {
-      socket.terminate()
-      const isFinal = statusCode < 500 && statusCode !== 429
-      this.#lost(socket, `the server answered ${statusCode}`, isFinal)
+    this.#cancelWatch()
+    this.#watchLater(socket)
+    socket.addEventListener('open', () => {
+      if (socket === this.#socket) this.#send(this.#helloFrame())
     })
-    socket.on('error', (error) => this.#lost(socket, error.message))
-    socket.on('close', () => this.#lost(socket, 'the connection was lost'))
+    socket.addEventListener('message', ({ data }) => this.#receive(socket, String(data)))
+    // The close event follows, with the reason.
+    socket.addEventListener('error', () => undefined)
+    socket.addEventListener('close', ({ code, reason = '' }) => {
+      this.#lost(socket, reason === '' ? 'the connection was lost' : reason, code === 1008)
+    })
   }
 
-  #newSocket(): WebSocket {
-    const { token } = this.#options
-    const socket = new WebSocket(this.#url, {
-      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      maxPayload: 0,
-      handshakeTimeout: CONNECT_MS,
-      ...SOCKET_OPTIONS,
-    })
-    answerPings(socket)
-    return socket
+  #newSocket(): ClientSocket {
+    return this.#platform.open(this.#url, this.#options.token)
   }
 
   #helloFrame(): string {
@@ -177,21 +179,15 @@ export class HeldConnection {
     return writeHeldFrame({ type: 'hello', v: HELD_VERSION, resume })
   }
 
-  #hello(socket: WebSocket): void {
-    this.#heardAt = performance.now()
-    socket.send(this.#helloFrame())
-    this.#watchTimer ??= setInterval(() => this.#watch(), PING_MS / 2).unref()
-  }
-
-  #receive(socket: WebSocket, text: string): void {
+  #receive(socket: ClientSocket, text: string): void {
     if (socket !== this.#socket || this.#over !== null) return
-    this.#heardAt = performance.now()
+    this.#heardAt = this.#platform.clock.monotonic()
     if (isHeldFrame(text)) return this.#frame(readHeldFrame(text))
     this.#received += 1
     this.#uncountedChars += text.length
     this.#ackSoon()
     this.#inbox.push(text)
-    if (this.#inbox.length === 1) setImmediate(() => this.#tellNext())
+    if (this.#inbox.length === 1) this.#platform.defer(() => this.#tellNext())
   }
 
   /** One message in each task: what it leads to is done before the next one comes. */
@@ -202,7 +198,7 @@ export class HeldConnection {
       if (this.#over === null) this.onMessage?.(text)
     } finally {
       this.#inbox.shift()
-      if (this.#inbox.length > 0) setImmediate(() => this.#tellNext())
+      if (this.#inbox.length > 0) this.#platform.defer(() => this.#tellNext())
     }
   }
 
@@ -229,7 +225,7 @@ export class HeldConnection {
     this.#unconfirmed.confirm(welcome.received)
     this.#confirmed = this.#received
     this.#say({ type: 'ready' })
-    for (const message of this.#unconfirmed.all()) this.#socket?.send(message)
+    for (const message of this.#unconfirmed.all()) this.#send(message)
     this.#state('live', null)
     this.#opened?.resolve()
     this.#opened = null
@@ -238,49 +234,66 @@ export class HeldConnection {
   #ackSoon(): void {
     const due = this.#received - this.#confirmed >= HELD_ACK.messages
     if (due || this.#uncountedChars >= HELD_ACK.bytes) return this.#ack()
-    this.#ackTimer ??= setTimeout(() => this.#ack(), HELD_ACK.ms)
+    this.#cancelAck ??= this.#platform.clock.after(HELD_ACK.ms, () => this.#ack())
   }
 
   #ack(): void {
-    if (this.#ackTimer !== null) clearTimeout(this.#ackTimer)
-    this.#ackTimer = null
+    this.#cancelAck?.()
+    this.#cancelAck = null
     this.#confirmed = this.#received
     this.#uncountedChars = 0
     if (this.#isLive()) this.#say({ type: 'ack', received: this.#received })
   }
 
   #say(frame: HeldFrame): void {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(writeHeldFrame(frame))
+    this.#send(writeHeldFrame(frame))
   }
 
-  #watch(): void {
-    const silence = performance.now() - this.#heardAt
-    if (silence > DEAD_MS) this.#socket?.terminate()
-    else if (silence > PING_MS) this.#say({ type: 'ping' })
+  #send(text: string): void {
+    try {
+      this.#socket?.send(text)
+    } catch {
+      // A socket that cannot send is about to say that it is closed.
+    }
   }
 
-  #lost(socket: WebSocket, reason: string, isFinal = false): void {
+  #watchLater(socket: ClientSocket): void {
+    this.#cancelWatch = this.#platform.clock.after(PING_MS / 2, () => {
+      if (socket !== this.#socket) return
+      const silence = this.#platform.clock.monotonic() - this.#heardAt
+      if (silence > (this.#isGreeted ? DEAD_MS : CONNECT_MS)) {
+        this.#lost(socket, 'the connection was lost')
+        return socket.close()
+      }
+      if (silence > PING_MS && this.#isGreeted) this.#say({ type: 'ping' })
+      this.#watchLater(socket)
+    })
+  }
+
+  #lost(socket: ClientSocket, reason: string, isFinal = false): void {
     if (socket !== this.#socket || this.#over !== null) return
     this.#socket = null
-    if (this.#isGreeted) this.#lostAt = performance.now()
+    if (this.#isGreeted) this.#lostAt = this.#platform.clock.monotonic()
     this.#isGreeted = false
     const welcome = this.#welcome
     if (welcome === null) return this.#end(new HeldError('unreachable', reason), 1000)
-    const isLate = performance.now() - this.#lostAt > welcome.graceMs
+    const isLate = this.#platform.clock.monotonic() - this.#lostAt > welcome.graceMs
     if (isFinal || isLate || welcome.token === null) {
       return this.#end(new HeldError('connection_lost', reason), 1000)
     }
     if (this.#told !== 'connecting') this.#state('lost', reason)
     const wait = Math.min(RETRY_MS.longest, RETRY_MS.first * 2 ** this.#retries)
     this.#retries += 1
-    this.#retryTimer = setTimeout(() => this.#connect(), wait * (0.5 + Math.random() / 2))
+    const { clock, random } = this.#platform
+    this.#cancelRetry = clock.after(wait * (0.5 + random() / 2), () => this.#connect())
   }
 
   #end(error: HeldError, code: number): void {
     if (this.#over !== null) return
     this.#over = error
-    for (const timer of [this.#ackTimer, this.#retryTimer]) if (timer !== null) clearTimeout(timer)
-    if (this.#watchTimer !== null) clearInterval(this.#watchTimer)
+    this.#cancelAck?.()
+    this.#cancelRetry()
+    this.#cancelWatch()
     this.#socket?.close(code)
     this.#state('over', error.message)
     this.#opened?.reject(error)

@@ -1,9 +1,10 @@
 /** What happened in a world, in order. The checker judges this and nothing else. */
 import type { Outcome } from './clients.ts'
-import type { WireHappening } from './wire/happenings.ts'
+import type { HeldHappening, WireHappening } from './wire/happenings.ts'
 
 export type Happening =
   | WireHappening
+  | HeldHappening
   | { readonly type: 'node.up'; readonly node: string }
   | { readonly type: 'node.started'; readonly node: string }
   | { readonly type: 'node.crashed'; readonly node: string }

@@ -4,8 +4,10 @@ import { check, type Violation } from './checker.ts'
 import { readable, type History } from './history.ts'
 import { REAL } from './modules.ts'
 import { MUTANTS, SEEDS_MAX, hunt } from './mutants.ts'
-import { report } from './report.ts'
+import { report, type WorldKind } from './report.ts'
+import { checkHeld } from './wire/check-held.ts'
 import { checkWire } from './wire/checker.ts'
+import { runHeldWorld } from './wire/held-world.ts'
 import { runWireWorld } from './wire/world.ts'
 import { runWorld } from './world.ts'
 
@@ -16,7 +18,8 @@ const HELP = `Runs Holdfast in simulated worlds and checks the invariants of wha
   --seed N      the first seed (drawn by the clock, and printed)
   --seeds N     how many seeds, a world of each kind for each (1,000; with --seed alone: 1)
   --large       worlds that last longer
-  --only KIND   only worlds of this kind: "core", nodes on a store, or "wire", clients on sockets
+  --only KIND   only worlds of this kind: "core", nodes on a store, "wire", clients on sockets, or
+                "held", connections to a browser
   --trace       print what happened in each world
   --mutants     plant bugs instead, and see that each is caught within ${SEEDS_MAX} seeds
   --part N/M    only every M-th mutant, from the N-th on
@@ -31,6 +34,7 @@ const PROGRESS_MS = 10_000
 const KINDS = [
   { name: 'core', run: runWorld, check },
   { name: 'wire', run: runWireWorld, check: checkWire },
+  { name: 'held', run: runHeldWorld, check: checkHeld },
 ] as const
 
 const { values } = parseArgs({
@@ -86,7 +90,7 @@ function freshSeed(): number {
   return 1_000_000_000 + (Math.floor(Date.now() / 1_000) % 1_000_000_000)
 }
 
-function print(history: History, violations: readonly Violation[], kind: 'core' | 'wire'): void {
+function print(history: History, violations: readonly Violation[], kind: WorldKind): void {
   if (values.trace) for (const line of readable(history)) console.log(line)
   if (violations.length > 0) console.log(report(history, violations, kind))
 }

@@ -2,13 +2,23 @@
  * Planted bugs: each is one small change of the compiled code that breaks one invariant, and each
  * must be noticed within `SEEDS_MAX` seeds. A check that cannot fail is no check.
  */
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { check } from './checker.ts'
 import type { Modules } from './modules.ts'
-import { WIRE_MUTANTS } from './wire/mutants.ts'
+import { HELD_MUTANTS, WIRE_MUTANTS } from './wire/mutants.ts'
+import { checkHeld } from './wire/check-held.ts'
+import { runHeldWorld } from './wire/held-world.ts'
 import { checkWire } from './wire/checker.ts'
 import { runWireWorld } from './wire/world.ts'
 import { runWorld } from './world.ts'
@@ -423,7 +433,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
 ]
 
-export const MUTANTS: readonly Mutant[] = [...CORE_MUTANTS, ...WIRE_MUTANTS]
+export const MUTANTS: readonly Mutant[] = [...CORE_MUTANTS, ...WIRE_MUTANTS, ...HELD_MUTANTS]
 
 /** A mutant is caught within so many seeds, or the checks are too weak. */
 export const SEEDS_MAX = 600
@@ -433,15 +443,20 @@ export type Caught = { readonly name: string; readonly seeds: number; readonly m
 /** The compiled `src` beside this file, which must be compiled too. */
 const COMPILED = fileURLToPath(new URL('../../src', import.meta.url))
 
+const PACKAGES = dirname(dirname(fileURLToPath(import.meta.resolve('ws/package.json'))))
+
 /** Runs worlds on the mutant until the right check objects; null if none does. */
 export async function hunt(mutant: Mutant): Promise<Caught | null> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-mutant-'))
   try {
     const modules = await plant(mutant, folder)
     for (let seed = 1; seed <= SEEDS_MAX; seed += 1) {
-      const violations = WIRE_MUTANTS.includes(mutant)
-        ? checkWire(await runWireWorld({ seed, modules, size: 'large' }))
-        : check(await runWorld({ seed, modules, size: 'large' }))
+      const world = { seed, modules, size: 'large' } as const
+      const violations = HELD_MUTANTS.includes(mutant)
+        ? checkHeld(await runHeldWorld(world))
+        : WIRE_MUTANTS.includes(mutant)
+          ? checkWire(await runWireWorld(world))
+          : check(await runWorld(world))
       const found = violations.find(({ invariant }) => invariant === mutant.catches)
       if (found !== undefined) return { name: mutant.name, seeds: seed, message: found.message }
     }
@@ -457,9 +472,11 @@ export async function plant(
 ): Promise<Modules> {
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
-  for (const part of ['client', 'core', 'doors', 'stores', 'wire']) {
+  for (const part of ['cdp', 'client', 'core', 'doors', 'stores', 'wire']) {
     cpSync(join(COMPILED, part), join(folder, part), { recursive: true })
   }
+  // `holdfast/cdp` imports `ws`.
+  symlinkSync(PACKAGES, join(folder, 'node_modules'))
   const path = join(folder, file)
   const source = readFileSync(path, 'utf8')
   const count = source.split(find).length - 1
@@ -475,5 +492,11 @@ export async function plant(
   const { Hub } = (await load('doors/connect/hub.js')) as Pick<Modules, 'Hub'>
   const door = (await load('doors/connect/connection.js')) as Pick<Modules, 'Connection'>
   const { connect } = (await load('client/index.js')) as Pick<Modules, 'connect'>
-  return { core, MemoryStore, Hub, Connection: door.Connection, connect }
+  const { HeldConnection } = (await load('cdp/connection.js')) as Pick<Modules, 'HeldConnection'>
+  const held = (await load('doors/cdp/held-entry.js')) as { HeldConnection: Modules['HeldEntry'] }
+  const { Seat } = (await load('doors/cdp/seat.js')) as Pick<Modules, 'Seat'>
+  return {
+    ...{ core, MemoryStore, Hub, Connection: door.Connection, connect },
+    ...{ HeldConnection, HeldEntry: held.HeldConnection, Seat },
+  }
 }

@@ -4,12 +4,14 @@
 import type { Violation } from './checker.ts'
 import { readable, type History } from './history.ts'
 
+export type WorldKind = 'core' | 'wire' | 'held'
+
 const LINES_MAX = 60
 
 export function report(
   history: History,
   violations: readonly Violation[],
-  kind: 'core' | 'wire',
+  kind: WorldKind,
 ): string {
   const { seed } = history
   return [

@@ -16,6 +16,8 @@ import { REAL } from './modules.ts'
 import { MUTANTS, SEEDS_MAX } from './mutants.ts'
 import { report } from './report.ts'
 import { firstSeed, seedOf } from './seeds.ts'
+import { checkHeld } from './wire/check-held.ts'
+import { runHeldWorld } from './wire/held-world.ts'
 import { checkWire } from './wire/checker.ts'
 import { runWireWorld } from './wire/world.ts'
 import { runWorld, type WorldOptions } from './world.ts'
@@ -32,7 +34,7 @@ const PARTS = 3
 const FIRST = firstSeed()
 const PART = FIRST % PARTS
 const PLANTED = MUTANTS.filter((_, index) => index % PARTS === PART)
-const SEEDS = `core worlds ${FIRST} to ${FIRST + WORLDS - 1}, wire worlds to ${FIRST + WIRE_WORLDS - 1}`
+const SEEDS = `core worlds ${FIRST} to ${FIRST + WORLDS - 1}, wire and held worlds to ${FIRST + WIRE_WORLDS - 1}`
 
 beforeAll(() => console.log(`simulated: ${SEEDS}; the same again with SIMULATION_SEED=${FIRST}`))
 
@@ -84,6 +86,24 @@ describe('a simulated world with sockets', () => {
   it('has the same history every time it is run from the same seed', async () => {
     for (const seed of [7, 11, 13]) {
       const again = async () => fingerprint(await runWireWorld({ seed, modules: REAL }))
+      expect(await again()).toBe(await again())
+    }
+  })
+})
+
+describe('a simulated world with held connections', () => {
+  const last = FIRST + WIRE_WORLDS - 1
+  it(`keeps the invariants: seeds ${FIRST} to ${last}`, { timeout: 120_000 }, async () => {
+    for (let seed = FIRST; seed <= last; seed += 1) {
+      const history = await runHeldWorld({ seed, modules: REAL })
+      const violations = checkHeld(history)
+      if (violations.length > 0) expect.fail(report(history, violations, 'held'))
+    }
+  })
+
+  it('has the same history every time it is run from the same seed', async () => {
+    for (const seed of [7, 11, 13]) {
+      const again = async () => fingerprint(await runHeldWorld({ seed, modules: REAL }))
       expect(await again()).toBe(await again())
     }
   })

@@ -145,6 +145,8 @@ export class HeldConnection implements CdpConnection {
       throw (await whyEnded(handle, { attachment, token })) ?? thrown
     })
     if (known === null) {
+      // The browser went with the server that had it: no connection will ever hold this attachment.
+      await next.leave('browser_gone')
       throw new HoldfastError('attachment_ended', 'the browser of this session is gone')
     }
     known.seat.attachment = next

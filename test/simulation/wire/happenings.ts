@@ -96,6 +96,42 @@ export type WireHappening =
       readonly watchers: number
     }
 
+/** What is recorded of held connections: messages have numbers, one row for each direction. */
+export type HeldHappening =
+  /** A program opened a connection. */
+  | { readonly type: 'held.begun'; readonly client: string; readonly reconnect: string }
+  | { readonly type: 'held.state'; readonly client: string; readonly state: string }
+  /** The program sent message `n`; the browser took it for the attachment's client. */
+  | { readonly type: 'held.sent'; readonly client: string; readonly n: number }
+  | {
+      readonly type: 'held.taken'
+      readonly attachment: string
+      readonly client: string
+      readonly n: number
+    }
+  /** The browser sent message `n`; the program was told it. */
+  | { readonly type: 'held.emitted'; readonly attachment: string; readonly n: number }
+  | {
+      readonly type: 'held.told'
+      readonly client: string
+      readonly attachment: string
+      readonly n: number
+    }
+  /** A moment after its end: what does it still have in hand? */
+  | {
+      readonly type: 'held.over'
+      readonly client: string
+      readonly timers: number
+      readonly sockets: number
+    }
+  /** All programs are gone; what does the server still have in hand? */
+  | {
+      readonly type: 'held.quiet'
+      readonly node: string
+      readonly timers: number
+      readonly clients: number
+    }
+
 export type WishOutcome =
   | {
       readonly ok: true

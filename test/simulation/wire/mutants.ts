@@ -318,3 +318,46 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     catches: 'rest',
   },
 ]
+
+/** Bugs planted in held connections: both ends of them, and the buffer of what is not confirmed. */
+export const HELD_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'the held door takes messages of an older connection',
+    file: 'doors/cdp/held-entry.js',
+    find: `            if (!this.#place.carrier.isCurrent(this.#socket))
+                return;
+`,
+    replace: '',
+    catches: 'I4',
+  },
+  {
+    name: 'the held door forgets what was not confirmed',
+    file: 'doors/cdp/held-carrier.js',
+    find: `        for (const message of this.#unconfirmed.all())
+            socket.send(message);`,
+    replace: '',
+    catches: 'I4',
+  },
+  {
+    name: 'the held client forgets what was not confirmed',
+    file: 'cdp/connection.js',
+    find: `        for (const message of this.#unconfirmed.all())
+            this.#send(message);`,
+    replace: '',
+    catches: 'I4',
+  },
+  {
+    name: 'the held client resumes without saying what has come',
+    file: 'cdp/connection.js',
+    find: 'received: this.#received };',
+    replace: 'received: 0 };',
+    catches: 'I4',
+  },
+  {
+    name: 'the held door counts no message of the client',
+    file: 'doors/cdp/held-carrier.js',
+    find: '        this.#received += 1;\n',
+    replace: '',
+    catches: 'I4',
+  },
+]

@@ -5,20 +5,25 @@
  * was sent before may arrive long after another socket has taken its place.
  */
 import type { ClientSocket, ClientSocketEvent } from '../../../src/client/platform.ts'
-import type { Connection } from '../../../src/doors/connect/connection.ts'
 import type { Socket } from '../../../src/doors/connect/socket.ts'
 import type { History } from '../history.ts'
 import type { Process } from '../process.ts'
 import type { Random } from '../random.ts'
 import type { Timeline } from '../timeline.ts'
-import type { Server } from './server.ts'
+
+/** A server that sockets lead to. */
+export interface Listener {
+  readonly name: string
+  readonly process: Process
+  accept(socket: Socket): { receive(message: string): void; closed(): void }
+}
 
 export type NetworkOptions = {
   readonly timeline: Timeline
   readonly random: Random
   readonly history: History
   /** Who listens now. */
-  readonly server: () => Server | null
+  readonly server: () => Listener | null
 }
 
 /** How long one message takes while nothing is wrong. */
@@ -50,7 +55,7 @@ export class Network {
   }
 
   /** The machine is gone, and with it what it had not sent. */
-  serverDied(server: Server): void {
+  serverDied(server: Listener): void {
     for (const link of [...this.links]) if (link.server === server) link.serverDied()
   }
 
@@ -119,7 +124,7 @@ const decoder = new TextDecoder()
 export class Link {
   readonly number: number
   readonly by: string
-  server: Server | null = null
+  server: Listener | null = null
   isClientOver = false
   isServerOver = false
   readonly #network: Network
@@ -127,7 +132,7 @@ export class Link {
   readonly #up: Pipe
   readonly #down: Pipe
   readonly #listeners = new Map<string, ((event: ClientSocketEvent) => void)[]>()
-  #connection: Connection | null = null
+  #connection: ReturnType<Listener['accept']> | null = null
   /** The client knows that it is open. */
   #isOpen = false
   #unsent: Unsent[] = []
@@ -165,7 +170,7 @@ export class Link {
     })
   }
 
-  #accept(server: Server): void {
+  #accept(server: Listener): void {
     const { history } = this.#network.options
     history.record({ type: 'wire.opened', link: this.number, by: this.by, node: server.name })
     this.#connection = server.accept(this.#serverEnd())

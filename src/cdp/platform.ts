@@ -1,0 +1,82 @@
+/** What a held connection needs of Node: sockets, time, chance. The simulator has others. */
+import { WebSocket } from 'ws'
+import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
+import type { ClientSocket, ClientSocketEvent } from '../client/platform.ts'
+
+export type HeldPlatform = {
+  readonly open: (url: string, token: string | undefined) => ClientSocket
+  readonly clock: {
+    monotonic(): number
+    after(ms: number, run: () => void): () => void
+  }
+  /** From 0 to 1. */
+  readonly random: () => number
+  /** Runs in a task of its own, in order. */
+  readonly defer: (run: () => void) => void
+}
+
+/** How long an attempt to connect may take. */
+const CONNECT_MS = 10_000
+/** Closed with this after an HTTP answer that would be the same the next time. */
+const REFUSED = 1008
+
+export const nodePlatform: HeldPlatform = {
+  open: (url, token) => new NodeSocket(url, token),
+  clock: {
+    monotonic: () => performance.now(),
+    after(ms, run) {
+      const timer = setTimeout(run, ms)
+      return () => clearTimeout(timer)
+    },
+  },
+  random: Math.random,
+  defer: (run) => void setImmediate(run),
+}
+
+class NodeSocket implements ClientSocket {
+  readonly #socket: WebSocket
+  /** Why the handshake failed; the close event does not say. */
+  #failure: ClientSocketEvent = {}
+
+  constructor(url: string, token: string | undefined) {
+    const socket = new WebSocket(url, {
+      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+      maxPayload: 0,
+      handshakeTimeout: CONNECT_MS,
+      ...SOCKET_OPTIONS,
+    })
+    this.#socket = socket
+    answerPings(socket)
+    socket.on('unexpected-response', (_, { statusCode = 0 }) => {
+      const isFinal = statusCode < 500 && statusCode !== 429
+      const reason = `the server answered ${statusCode}`
+      this.#failure = { reason, ...(isFinal ? { code: REFUSED } : {}) }
+      socket.terminate()
+    })
+    socket.on('error', ({ message: reason }) => {
+      this.#failure = { reason, ...this.#failure }
+    })
+  }
+
+  send(data: string): void {
+    this.#socket.send(data)
+  }
+
+  close(code?: number): void {
+    this.#socket.close(code)
+  }
+
+  cut(): void {
+    this.#socket.terminate()
+  }
+
+  addEventListener(
+    type: 'open' | 'message' | 'close' | 'error',
+    listener: (event: ClientSocketEvent) => void,
+  ): void {
+    if (type !== 'close') return this.#socket.addEventListener(type as 'message', listener)
+    this.#socket.on('close', (code: number, reason: Buffer) => {
+      listener({ code, reason: reason.toString(), ...this.#failure })
+    })
+  }
+}

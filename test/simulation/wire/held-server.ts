@@ -1,0 +1,171 @@
+/** A node whose sockets lead to a browser: one that takes messages, and sends some of its own. */
+import type { ReconnectPolicy, SessionHandle } from '../../../src/core/index.ts'
+import type { CallerAddress } from '../../../src/doors/cdp/address.ts'
+import type { CdpDoor, HeldSeat, Newcomer } from '../../../src/doors/cdp/door.ts'
+import type { HeldCarrier } from '../../../src/doors/cdp/held-carrier.ts'
+import { CDP_LIMITS } from '../../../src/doors/cdp/limits.ts'
+import type { Seat } from '../../../src/doors/cdp/seat.ts'
+import type { Socket } from '../../../src/doors/connect/socket.ts'
+import { LOCAL } from '../../../src/core/index.ts'
+import { Node, type NodeOptions } from '../node.ts'
+import type { Listener } from './network.ts'
+
+/** Silence after which a socket is cut. */
+const DEAD_MS = 40_000
+
+export type HeldServerOptions = NodeOptions & {
+  readonly heldBytesMax: number
+  /** What a program asks for, by its name. */
+  readonly kindOf: (client: string) => { reconnect: ReconnectPolicy; graceMs: number }
+}
+
+/** What a program has of the browser. */
+type Served = { readonly attachment: string; taken: number; emitted: number; seat: Seat }
+
+export class HeldServer extends Node implements Listener {
+  readonly #options: HeldServerOptions
+  readonly #served = new Map<string, Served>()
+  readonly #held = new Map<string, HeldSeat>()
+  readonly #cuts = new Set<() => void>()
+  whenClosed: () => void = () => undefined
+  #isListening = true
+
+  constructor(options: HeldServerOptions) {
+    super(options)
+    this.#options = options
+  }
+
+  get isListening(): boolean {
+    return this.process.state !== 'dead' && this.ready && this.#isListening
+  }
+
+  get served(): readonly Served[] {
+    return [...this.#served.values()]
+  }
+
+  accept(socket: Socket): ReturnType<Listener['accept']> {
+    const { modules, kindOf } = this.#options
+    const { reconnect, graceMs } = kindOf(socket.address)
+    const address = { browser: 'a', reconnect, graceMs, by: LOCAL } as unknown as CallerAddress
+    const end = {
+      get bufferedBytes() {
+        return socket.bufferedBytes
+      },
+      send: (data: Buffer | string) => socket.send(data),
+      close: (code: number, reason: string) => socket.close(code, reason),
+      cut: () => socket.cut(),
+      setPaused: () => undefined,
+    }
+    const door = this.#door()
+    const connection = new modules.HeldEntry(door, { address, target: null, socket: end })
+    const cut = (): void => {
+      socket.cut()
+      connection.closed(1006)
+    }
+    this.#cuts.add(cut)
+    const watched = this.#watch(cut)
+    return {
+      receive: (message) => {
+        watched.heard()
+        connection.receive(Buffer.from(message))
+      },
+      closed: () => {
+        this.#cuts.delete(cut)
+        watched.end()
+        connection.closed(1006)
+      },
+    }
+  }
+
+  /** As the server does with every socket of a browser. */
+  #watch(cut: () => void): { readonly heard: () => void; readonly end: () => void } {
+    let cancel = this.process.after(DEAD_MS, cut)
+    const heard = (): void => {
+      cancel()
+      cancel = this.process.after(DEAD_MS, cut)
+    }
+    return { heard, end: () => cancel() }
+  }
+
+  /** The part of the door that a connection uses. */
+  #door(): CdpDoor {
+    const { heldBytesMax } = this.#options
+    const limits = { ...CDP_LIMITS, absentMs: 1_000, helloMs: 1_500, heldBytesMax }
+    const door = {
+      holdfast: this.holdfast,
+      limits,
+      admit: (address: CallerAddress, newcomer: Newcomer) => this.#admit(address, newcomer),
+      heldSeat: (attachment: string) => this.#held.get(attachment) ?? null,
+    }
+    return door as unknown as CdpDoor
+  }
+
+  async #admit({ reconnect, graceMs }: CallerAddress, { carrier }: Newcomer): Promise<Seat> {
+    const options = { ...(reconnect && { reconnect }), ...(graceMs && { graceMs }) }
+    const session = await this.holdfast.resolve(options)
+    const attachment = await session.attach({ role: 'driver', resumable: true })
+    const tenant = { session, seats: new Set<Seat>() } as unknown as Seat['tenant']
+    const seat = new this.#options.modules.Seat({ tenant, carrier, attachment })
+    const served: Served = { attachment: attachment.id, taken: 0, emitted: 0, seat }
+    this.#served.set(attachment.id, served)
+    this.#held.set(attachment.id, { seat, carrier: carrier as HeldCarrier })
+    seat.onEnd = () => {
+      this.#held.delete(attachment.id)
+      this.#served.delete(attachment.id)
+    }
+    seat.client = this.#client(served)
+    void this.#follow(session, seat)
+    return seat
+  }
+
+  #client(served: Served): NonNullable<Seat['client']> {
+    const { history } = this.#options
+    const { attachment } = served
+    const client = {
+      receive: (data: Buffer) => {
+        if (this.process.state === 'dead') return
+        const { client: from, n } = JSON.parse(data.toString()) as { client: string; n: number }
+        served.taken += 1
+        history.record({ type: 'held.taken', attachment, client: from, n })
+        if (n % 3 === 0) this.emit(served)
+      },
+      actForAbsent: () => undefined,
+      endSessions: () => undefined,
+      end: () => undefined,
+    }
+    return client as unknown as NonNullable<Seat['client']>
+  }
+
+  /** The browser says something to one of its clients. */
+  emit(served: Served): void {
+    served.emitted += 1
+    const { attachment, emitted: n, seat } = served
+    this.#options.history.record({ type: 'held.emitted', attachment, n })
+    seat.carrier.deliver(Buffer.from(JSON.stringify({ attachment, n })))
+  }
+
+  /** As the door does: an attachment that ended is gone, and so is a session that closed. */
+  async #follow(session: SessionHandle, seat: Seat): Promise<void> {
+    const { HoldfastError } = this.#options.modules.core
+    let error = new HoldfastError('session_closed', 'the session is closed')
+    try {
+      for await (const event of session.events()) {
+        const isOver = event.type === 'attachment.ended' && event.reason !== 'session_closed'
+        if (isOver) seat.end(new HoldfastError('attachment_ended', event.reason))
+      }
+    } catch (thrown) {
+      if (thrown instanceof HoldfastError) error = thrown
+    }
+    seat.end(error)
+  }
+
+  protected override async close(drainMs: number): Promise<void> {
+    await super.close(drainMs)
+    this.#isListening = false
+    const { HoldfastError } = this.#options.modules.core
+    const error = new HoldfastError('draining', 'the server is about to stop')
+    for (const { seat } of this.served) seat.end(error)
+    for (const cut of this.#cuts) cut()
+    this.whenClosed()
+  }
+}
