@@ -19,6 +19,7 @@ import { centralFiles } from './house/figures.ts'
 import {
   filesBelow,
   imports,
+  importsAtRunTime,
   isNode,
   isNoTest,
   layerOf,
@@ -70,6 +71,23 @@ describe('the layers', () => {
   it('may import along the arrows and inside themselves', () => {
     const text = `import './b.ts'; import '../../wire/b.ts'; import type { E } from '../../core/b.ts'`
     expect(layerViolations([{ path: 'src/doors/native/a.ts', text }])).toEqual([])
+  })
+})
+
+describe('what a browser loads', () => {
+  const entries = ['src/client/index.ts', 'src/inspector/main.ts']
+
+  it('needs no package, also not through what it imports', () => {
+    expect(packagesLoaded(entries, sources())).toEqual([])
+  })
+
+  it('may import types from everywhere, and nothing else from a package', () => {
+    const files = [
+      { path: 'src/client/index.ts', text: `import type { A } from 'ws'; import './b.ts'` },
+      { path: 'src/client/b.ts', text: `import { c } from '../wire/c.ts'` },
+      { path: 'src/wire/c.ts', text: `import { Type } from '@sinclair/typebox'` },
+    ]
+    expect(packagesLoaded(entries, files)).toEqual(['src/wire/c.ts: @sinclair/typebox'])
   })
 })
 
@@ -355,16 +373,17 @@ describe('the tests', () => {
 /** Which layer may import which, besides itself. Only the core may import no package either. */
 const LAYERS: Readonly<Record<string, readonly string[]>> = {
   core: [],
-  wire: ['core'],
+  schema: ['core'],
+  wire: ['schema', 'core'],
   stores: ['core'],
   platform: ['core'],
   runners: ['platform', 'core'],
   testing: ['core', 'stores'],
-  config: ['runners', 'core'],
+  config: ['schema', 'runners', 'core'],
   library: ['core', 'stores', 'platform', 'runners', 'config', 'wire'],
   browsers: ['core', 'platform', 'wire'],
-  doors: ['wire', 'core', 'browsers'],
-  server: ['doors', 'wire', 'core', 'browsers'],
+  doors: ['schema', 'wire', 'core', 'browsers'],
+  server: ['doors', 'schema', 'wire', 'core', 'browsers'],
   cli: [
     ...['library', 'server', 'doors', 'client', 'cdp', 'wire'],
     ...['core', 'stores', 'config', 'platform', 'browsers'],
@@ -397,6 +416,20 @@ function importedLayer(from: string, specifier: string): string {
 
 function isPackage(name: string): boolean {
   return name.startsWith('package ')
+}
+
+function packagesLoaded(entries: readonly string[], all: readonly File[]): string[] {
+  const byPath = new Map(all.map((file) => [file.path, file]))
+  const paths = new Set(entries)
+  const packages: string[] = []
+  for (const path of paths) {
+    const file = byPath.get(path)
+    for (const specifier of file === undefined ? [] : importsAtRunTime(file)) {
+      if (specifier.startsWith('.')) paths.add(posix.join(posix.dirname(path), specifier))
+      else packages.push(`${path}: ${specifier}`)
+    }
+  }
+  return packages
 }
 
 type KnownCycle = { readonly folder: string; readonly names: string; readonly imports: number }

@@ -45,10 +45,6 @@ export function isPublic({ operation }: Pick<Route, 'operation'>): boolean {
   return OPERATIONS[operation] === null
 }
 
-export function reference(schema: string): Schema {
-  return { $ref: `#/components/schemas/${schema}` }
-}
-
 /** An answer that is JSON. */
 export function json(description: string, schema: Schema): Answer {
   return { description, content: { 'application/json': schema } }

@@ -1,5 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { describe, expect, it } from 'vitest'
+import { assertDescribed } from '../../test/support/described.ts'
 import { openApiDocument } from './openapi.ts'
 import { serverRoutes } from './routes.ts'
 
@@ -34,5 +35,13 @@ describe('the OpenAPI document', () => {
     expect([...new Set(used)].toSorted()).toEqual(
       Object.keys(document.components.schemas).toSorted(),
     )
+  })
+
+  it('is compared with real answers: one that differs is an error', () => {
+    const request = { method: 'DELETE', path: '/v1/sessions/a' }
+    const answer = { id: 'a', state: 'closed', erased: false }
+    expect(() => assertDescribed(request, 200, answer)).not.toThrow()
+    expect(() => assertDescribed(request, 200, { ...answer, erased: 0 })).toThrow('/erased')
+    expect(() => assertDescribed(request, 202, answer)).toThrow('answers 202, undescribed')
   })
 })

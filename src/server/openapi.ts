@@ -1,28 +1,34 @@
 /** The OpenAPI 3.1 document, made from the very table that routes requests. */
-import { NATIVE_SCHEMAS } from '../doors/native/schemas.ts'
+import { Type } from '@sinclair/typebox'
+import { ANSWER_SCHEMAS } from '../doors/native/schemas.ts'
 import { isOpenAiPath } from '../doors/openai/errors.ts'
-import { OPENAI_SCHEMAS } from '../doors/openai/schemas.ts'
-import { reference, type Answer, type Parameter, type Route, type Schema } from '../doors/route.ts'
+import { OPENAI_SCHEMAS, OpenAiError } from '../doors/openai/schemas.ts'
+import type { Answer, Parameter, Route, Schema } from '../doors/route.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
+import { REQUEST_SCHEMAS } from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
 
 /** The statuses that any route may refuse with. */
 const COMMON_REFUSALS = [400, 403, 422, 429, 500, 503] as const
 
-const problem: Schema = {
-  type: 'object',
-  required: ['type', 'title', 'status', 'code', 'detail'],
-  properties: {
-    type: { type: 'string' },
-    title: { type: 'string' },
-    status: { type: 'integer' },
-    code: { type: 'string', description: 'What programs branch on.' },
-    detail: { type: 'string', description: 'One sentence for people.' },
-    position: { type: 'integer', description: 'With session_busy: the place in the queue.' },
-    retryAfterMs: { type: 'integer' },
-  },
-}
+const text = Type.String()
+export const Problem = Type.Object({
+  type: text,
+  title: text,
+  status: Type.Integer(),
+  code: Type.String({ description: 'What programs branch on.' }),
+  detail: Type.String({ description: 'One sentence for people.' }),
+  position: Type.Optional(
+    Type.Integer({ description: 'With session_busy: the place in the queue.' }),
+  ),
+  retryAfterMs: Type.Optional(Type.Integer()),
+})
+
+const SCHEMAS = { ...REQUEST_SCHEMAS, ...ANSWER_SCHEMAS, ...OPENAI_SCHEMAS, Problem }
+const NAMES = new Map<unknown, string>(
+  Object.entries(SCHEMAS).map(([name, schema]) => [schema, name]),
+)
 
 export function openApiDocument(routes: readonly Route[]): Schema {
   const paths: Record<string, Record<string, Schema>> = {}
@@ -38,12 +44,25 @@ export function openApiDocument(routes: readonly Route[]): Schema {
       description: 'The session authority: sessions, turns, events and asks.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    paths,
+    paths: withReferences(paths),
     components: {
-      schemas: { ...NATIVE_SCHEMAS, ...OPENAI_SCHEMAS, Problem: problem },
+      schemas: Object.fromEntries(
+        Object.entries(SCHEMAS).map(([name, schema]) => [name, withReferences({ ...schema })]),
+      ),
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
     },
   }
+}
+
+/** The same JSON, with a reference in place of each schema that has a name. */
+function withReferences(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value
+  const name = NAMES.get(value)
+  if (name !== undefined) return { $ref: `#/components/schemas/${name}` }
+  if (Array.isArray(value)) return value.map(withReferences)
+  return Object.fromEntries(
+    Object.entries(value).map(([keyword, part]) => [keyword, withReferences(part)]),
+  )
 }
 
 function operation(route: Route): Schema {
@@ -88,7 +107,7 @@ function response({ description, content = {} }: Answer): Schema {
 
 function refusal(status: number, path: string): Schema {
   const content = isOpenAiPath(path)
-    ? { 'application/json': { schema: reference('OpenAiError') } }
-    : { [PROBLEM_TYPE]: { schema: reference('Problem') } }
+    ? { 'application/json': { schema: OpenAiError } }
+    : { [PROBLEM_TYPE]: { schema: Problem } }
   return { description: `Refused with ${status}.`, content }
 }

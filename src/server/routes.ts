@@ -1,46 +1,39 @@
 /** All routes of a server: the doors', and the few about the server itself. */
 import type { IntervalHistogram } from 'node:perf_hooks'
+import { Type } from '@sinclair/typebox'
 import { NATIVE_ROUTES } from '../doors/native/routes.ts'
 import { problemRefusal, type Exchange, type RefusalForm } from '../doors/exchange.ts'
 import { isOpenAiPath, openAiRefusal } from '../doors/openai/errors.ts'
 import { openAiRoutes } from '../doors/openai/routes.ts'
-import { json, reference, type Route, type Schema } from '../doors/route.ts'
+import { json, type Route } from '../doors/route.ts'
+import { oneOf, orNull } from '../schema/contract.ts'
 import { unreadiness } from './health.ts'
 import { inspectorAsset, inspectorPage, PAGE_POLICY } from './landing.ts'
 import { METRICS_TYPE, renderMetrics } from './metrics.ts'
-import { openApiDocument } from './openapi.ts'
+import { openApiDocument, Problem } from './openapi.ts'
 
-const status: Schema = { type: 'object', properties: { status: { type: 'string' } } }
+const Status = Type.Object({ status: Type.String() })
 
-const count: Schema = { type: 'integer' }
-const browserList: Schema = {
-  type: 'object',
-  required: ['browsers', 'node'],
-  properties: {
-    node: {
-      type: ['string', 'null'],
-      description: 'Whose these are; other nodes run others. Null: there are no other nodes.',
-    },
-    browsers: {
-      type: 'array',
-      items: {
-        type: 'object',
-        properties: {
-          name: { type: 'string' },
-          session: { type: ['string', 'null'], description: 'Whose it is alone; null: shared.' },
-          key: { type: ['string', 'null'] },
-          health: { enum: ['good', 'silent'] },
-          pid: { type: ['integer', 'null'] },
-          sessions: count,
-          clients: count,
-          pages: count,
-          startedAt: count,
-          memoryBytes: { type: ['integer', 'null'] },
-        },
-      },
-    },
-  },
-}
+const count = Type.Integer()
+const BrowserList = Type.Object({
+  node: orNull(Type.String(), {
+    description: 'Whose these are; other nodes run others. Null: there are no other nodes.',
+  }),
+  browsers: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      session: orNull(Type.String(), { description: 'Whose it is alone; null: shared.' }),
+      key: orNull(Type.String()),
+      health: oneOf(['good', 'silent']),
+      pid: orNull(count),
+      sessions: count,
+      clients: count,
+      pages: count,
+      startedAt: count,
+      memoryBytes: orNull(count),
+    }),
+  ),
+})
 
 /** How whatever is asked at this path is refused, also if nothing is there. */
 export function refusalForm(target: string): RefusalForm {
@@ -91,7 +84,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       name: 'getHealth',
       summary: 'Whether the process lives',
       operation: 'server.look',
-      answers: { 200: json('It does.', status) },
+      answers: { 200: json('It does.', Status) },
       handle: (exchange) => exchange.reply(200, { status: 'ok' }),
     },
     {
@@ -101,7 +94,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       summary:
         'Whether it takes work: not while it drains, nor when its store has failed or is full',
       operation: 'server.look',
-      answers: { 200: json('It does.', status), 503: notReady, 507: notReady },
+      answers: { 200: json('It does.', Status), 503: notReady, 507: notReady },
       handle: sendReady,
     },
     {
@@ -110,7 +103,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       name: 'listBrowsers',
       summary: 'The browsers that this node runs now',
       operation: 'browser.read',
-      answers: { 200: json('All of them.', browserList) },
+      answers: { 200: json('All of them.', BrowserList) },
       handle: sendBrowsers,
     },
     {
@@ -130,7 +123,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
 
 const notReady = {
   description: 'It does not; the problem says why.',
-  content: { 'application/problem+json': reference('Problem') },
+  content: { 'application/problem+json': Problem },
 }
 
 async function sendBrowsers(exchange: Exchange): Promise<void> {

@@ -1,124 +1,180 @@
 /**
- * Request bodies: JSON that could be anything, read as what the core takes. A field that is not
- * known is refused, so that a misspelt one is not silently ignored. Values are the core's to check.
+ * Request bodies. An unknown field is refused, so that a misspelt one is not silently ignored. The
+ * core checks what depends on its limits.
  */
+import { Type, type Static, type TSchema } from '@sinclair/typebox'
 import {
+  BUSY_POLICIES,
   HoldfastError,
   invalid,
+  LIMITS,
+  LINK_SCOPES,
+  RECONNECT_POLICIES,
+  STATE_LIMITS,
   type Input,
-  type LinkOptions,
   type ResolveOptions,
-  type TurnOptions,
 } from '../core/index.ts'
+import {
+  anything,
+  contract,
+  EXPECTED,
+  input,
+  list,
+  oneOf,
+  optional,
+  orNull,
+} from '../schema/contract.ts'
 
-/** What is wrong with a value, or null. */
-type Check = (value: unknown) => string | null
-type Fields = ReadonlyMap<string, Check>
+const EXACT = { additionalProperties: false } as const
+const { idCharsMax, keyBytesMax, labelsMax } = STATE_LIMITS
+const ID_CHARACTERS = `1 to ${idCharsMax} letters, digits and _ . : ~ -`
 
-export type TurnBody = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect'> & {
-  readonly input: Input
+/** What a session is created with. */
+export const CREATION = optional({
+  agent: Type.String({ description: 'the agent that runs its turns; by default the first one' }),
+  reconnect: oneOf(RECONNECT_POLICIES, {
+    default: 'reopen',
+    description: `what a lost connection means: ${RECONNECT_POLICIES.join(', ')}`,
+  }),
+  exclusive: Type.Boolean({
+    default: false,
+    description: 'at most one driver at a time; any number of watchers',
+  }),
+  graceMs: Type.Integer({
+    minimum: 0,
+    description: 'how long a lost attachment can be resumed; by default as the policy says',
+  }),
+  ttlMs: orNull(Type.Integer({ minimum: 1 }), {
+    default: LIMITS.ttlMs,
+    description: 'how long the session may be idle before the server closes it; null: no limit',
+  }),
+  labels: Type.Record(Type.String(), Type.String(), {
+    default: {},
+    description: `up to ${labelsMax} named texts, for filtering lists`,
+  }),
+})
+const internal = Type.Optional(
+  Type.Boolean({ default: false, description: 'never listed, and not found by a key' }),
+)
+
+/** What a turn is run with. */
+export const WORK = {
+  input: input<Input>({
+    description: 'a text, or an object with a `text` and further fields for the agent',
+  }),
+  ...optional({
+    busy: oneOf(BUSY_POLICIES, {
+      default: 'queue',
+      description:
+        'if another turn runs: queue, reject, interrupt (cancel the running turn when this one ' +
+        'is next), collect (join the waiting requests)',
+    }),
+    waitMs: Type.Integer({
+      minimum: 0,
+      default: LIMITS.waitMs,
+      description: 'how long the request waits for its turn to start before the server answers 429',
+    }),
+    onDisconnect: oneOf(['continue', 'cancel'], {
+      default: 'continue',
+      description: 'cancel: cancel the turn if the client disconnects',
+    }),
+  }),
 }
 
-/** When a link ends is told as a time, or as how long from now. */
-export type LinkBody = LinkOptions & { readonly expiresInMs?: number }
+export const SessionRequest = Type.Object(
+  {
+    ...optional({
+      key: Type.String({
+        description:
+          `your name for the session, at most ${keyBytesMax} bytes; ` +
+          'at most one open session has it',
+      }),
+      id: Type.String({
+        pattern: '^[A-Za-z0-9_.:~-]+$',
+        maxLength: idCharsMax,
+        [EXPECTED]: `a text of ${ID_CHARACTERS}`,
+        description: `your own id: ${ID_CHARACTERS}; never assigned twice; by default generated`,
+      }),
+    }),
+    ...CREATION,
+    internal,
+  },
+  EXACT,
+)
 
-export type KeyTurnBody = { readonly turn: TurnBody; readonly session: ResolveOptions }
+export const TurnRequest = Type.Object(WORK, EXACT)
+export const KeyTurnRequest = Type.Object({ ...WORK, ...CREATION, internal }, EXACT)
 
-/** How deep what a caller sends may nest: more would overflow the stack of whoever writes it. */
-const NESTING_MAX = 64
+export const AnswerRequest = Type.Object(
+  { answer: anything({ description: 'what the ask asks for: the id of an option, or any JSON' }) },
+  EXACT,
+)
 
-const text: Check = (value) => (typeof value === 'string' ? null : 'must be a text')
-const number: Check = (value) => (typeof value === 'number' ? null : 'must be a number')
-const numberOrNull: Check = (value) => (value === null ? null : number(value))
-const flag: Check = (value) => (typeof value === 'boolean' ? null : 'must be true or false')
-const list: Check = (value) => (Array.isArray(value) ? null : 'must be a list')
-const record: Check = (value) => (isRecord(value) ? null : 'must be an object')
-const shallow: Check = (value) =>
-  nestsTooDeep(value) ? `must not nest deeper than ${NESTING_MAX}` : null
+export const LinkRequest = Type.Object(
+  {
+    scopes: list({
+      values: LINK_SCOPES,
+      minItems: 1,
+      description:
+        'what its bearer may do: watch, talk (which includes watch), answer (beside one of them: ' +
+        'an attachment sees the session)',
+    }),
+    ...optional({
+      expiresInMs: Type.Integer({ minimum: 1, description: 'how long it is valid' }),
+      expiresAt: orNull(Type.Integer({ minimum: 0 }), {
+        default: null,
+        description: 'or the time of its end; null: never',
+      }),
+      uses: orNull(Type.Integer({ minimum: 1 }), {
+        default: null,
+        description:
+          'how many clients may attach with it, resuming after a lost connection not counted; ' +
+          'null: any number',
+      }),
+    }),
+  },
+  EXACT,
+)
 
-const CREATION_FIELDS: Fields = new Map([
-  ['agent', text],
-  ['reconnect', text],
-  ['exclusive', flag],
-  ['graceMs', number],
-  ['ttlMs', numberOrNull],
-  ['internal', flag],
-  ['labels', record],
-])
-const SESSION_FIELDS: Fields = new Map([['key', text], ['id', text], ...CREATION_FIELDS])
-const TURN_FIELDS: Fields = new Map([
-  ['input', shallow],
-  ['busy', text],
-  ['waitMs', number],
-  ['onDisconnect', text],
-])
-const KEY_TURN_FIELDS: Fields = new Map([...TURN_FIELDS, ...CREATION_FIELDS])
-const LINK_FIELDS: Fields = new Map([
-  ['scopes', list],
-  ['expiresInMs', number],
-  ['expiresAt', numberOrNull],
-  ['uses', numberOrNull],
-])
-const ANSWER_FIELDS: Fields = new Map([['answer', shallow]])
-
-export function readSessionBody(body: unknown): ResolveOptions {
-  return readFields(body, SESSION_FIELDS)
+export const REQUEST_SCHEMAS = {
+  SessionRequest,
+  TurnRequest,
+  KeyTurnRequest,
+  AnswerRequest,
+  LinkRequest,
 }
 
-export function readTurnBody(body: unknown): TurnBody {
-  return readFields(body, TURN_FIELDS) as TurnBody
-}
+export type TurnBody = Static<typeof TurnRequest>
+export type LinkBody = Static<typeof LinkRequest>
+
+export const readSessionBody = reader(SessionRequest)
+export const readTurnBody = reader(TurnRequest)
+const readKeyTurn = reader(KeyTurnRequest)
+const readAnswer = reader(AnswerRequest)
+const readLink = reader(LinkRequest)
 
 /** A turn, and what its session is created with if it has to be. */
-export function readKeyTurnBody(body: unknown): KeyTurnBody {
-  const turn: Record<string, unknown> = {}
-  const session: Record<string, unknown> = {}
-  for (const [field, value] of Object.entries(readFields(body, KEY_TURN_FIELDS))) {
-    if (TURN_FIELDS.has(field)) turn[field] = value
-    else session[field] = value
-  }
-  return { turn: turn as TurnBody, session }
+export function readKeyTurnBody(body: unknown): { turn: TurnBody; session: ResolveOptions } {
+  const { input, busy, waitMs, onDisconnect, ...session } = readKeyTurn(body)
+  return { turn: { input, busy, waitMs, onDisconnect }, session }
 }
 
 export function readAnswerBody(body: unknown): unknown {
-  const fields = readFields(body, ANSWER_FIELDS)
-  if (Object.hasOwn(fields, 'answer')) return fields['answer']
-  throw invalid('answer', 'is missing')
+  return readAnswer(body).answer
 }
 
 export function readLinkBody(body: unknown): LinkBody {
-  const link = readFields(body, LINK_FIELDS)
-  if (link['expiresInMs'] === undefined || link['expiresAt'] === undefined) return link as LinkBody
+  const link = readLink(body)
+  if (link.expiresInMs === undefined || link.expiresAt === undefined) return link
   throw invalid('expiresInMs', 'and expiresAt exclude each other')
 }
 
-function readFields(body: unknown, fields: Fields): Readonly<Record<string, unknown>> {
-  if (!isRecord(body)) throw new HoldfastError('bad_request', 'the body must be a JSON object')
-  for (const [field, value] of Object.entries(body)) {
-    const check = fields.get(field)
-    if (check === undefined) {
-      throw invalid(field, `is no field here; there are: ${[...fields.keys()].join(', ')}`)
-    }
-    const problem = check(value)
-    if (problem !== null) throw invalid(field, problem)
-  }
-  return body
+function reader<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
+  const read = contract(schema)
+  return (body) => read(body, refusal)
 }
 
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** Level by level: recursion is what deep nesting would break. */
-export function nestsTooDeep(value: unknown): boolean {
-  let level: unknown[] = [value]
-  for (let depth = 0; depth <= NESTING_MAX; depth += 1) {
-    level = level.flatMap((one) => (isObject(one) ? Object.values(one) : [])).filter(isObject)
-    if (level.length === 0) return false
-  }
-  return true
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null
+function refusal(field: string, problem: string): HoldfastError {
+  if (field !== '') return invalid(field, problem)
+  return new HoldfastError('bad_request', 'the body must be a JSON object')
 }

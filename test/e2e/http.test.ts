@@ -10,6 +10,7 @@ import {
   type Holdfast,
 } from 'holdfast'
 import { startServer, type HoldfastServer } from 'holdfast/server'
+import { fetchDescribed } from '../support/described.ts'
 
 type Json = Record<string, any>
 /** What is in its JSON is for the test to say. */
@@ -532,11 +533,11 @@ const NOT_UTF8 = Uint8Array.from([0x7b, 0x22, 0xff, 0x22, 0x7d])
 const NEST = `{"input":{"text":"x","nest":${'['.repeat(50_000)}${']'.repeat(50_000)}}}`
 
 function get(path: string, headers: Record<string, string> = {}): Promise<Answer> {
-  return fetch(server.url + path, { headers })
+  return fetchDescribed(server.url + path, { headers })
 }
 
 function remove(path: string): Promise<Answer> {
-  return fetch(server.url + path, { method: 'DELETE' })
+  return fetchDescribed(server.url + path, { method: 'DELETE' })
 }
 
 function post(
@@ -555,12 +556,12 @@ function send(
   signal: AbortSignal | null = null,
 ): Promise<Answer> {
   const all = { ...JSON_TYPE, ...headers }
-  return fetch(url, { method: 'POST', body: JSON.stringify(body), headers: all, signal })
+  return fetchDescribed(url, { method: 'POST', body: JSON.stringify(body), headers: all, signal })
 }
 
 function raw(path: string, body: string | Uint8Array, type = 'application/json') {
   const headers = { 'content-type': type }
-  return fetch(server.url + path, { method: 'POST', body: body as string, headers })
+  return fetchDescribed(server.url + path, { method: 'POST', body: body as string, headers })
 }
 
 async function unknownTurn(turn: string): Promise<Answer> {

@@ -1,6 +1,7 @@
 /** A real server for a test: Holdfast on a store, behind HTTP on a free port of the loopback. */
 import { openHoldfast, type Holdfast, type OpenOptions } from 'holdfast'
 import { startServer, type ServerOptions } from 'holdfast/server'
+import { fetchDescribed } from './described.ts'
 import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
 import { storeUnderTest } from './store-under-test.ts'
 
@@ -25,7 +26,7 @@ export async function serve({
   })
   const server = await startUnderTest(startServer, { holdfast, port: 0, connectLimits })
   const call = async (path: string, init: RequestInit): Promise<Answer> => {
-    const response = await fetch(`${server.url}${path}`, init)
+    const response = await fetchDescribed(`${server.url}${path}`, init)
     const text = await response.text()
     const json = response.headers.get('content-type')?.includes('json') === true
     const parse = json && !response.headers.get('content-type')?.includes('jsonl')

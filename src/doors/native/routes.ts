@@ -1,10 +1,33 @@
 /** The native contract, route by route. */
+import { Type } from '@sinclair/typebox'
 import { LIMITS } from '../../core/index.ts'
+import {
+  AnswerRequest,
+  KeyTurnRequest,
+  LinkRequest,
+  SessionRequest,
+  TurnRequest,
+} from '../../wire/bodies.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { json, reference, type Answer, type Parameter, type Route } from '../route.ts'
+import { json, type Answer, type Parameter, type Route } from '../route.ts'
 import { answerAsk, getAsks } from './asks.ts'
 import { getEvents } from './events.ts'
 import { createLink, getLinks, revokeLink } from './links.ts'
+import {
+  AnsweredAsk,
+  AskList,
+  CancelledRequest,
+  ClosedSession,
+  CreatedLink,
+  EventPage,
+  LinkList,
+  Message,
+  ResolvedSession,
+  RevokedLink,
+  Session,
+  SessionPage,
+  TurnOfSession,
+} from './schemas.ts'
 import { closeSession, createSession, getSession, listSessions } from './sessions.ts'
 import { getTranscript, TRANSCRIPT_TYPE } from './transcript.ts'
 import { cancelTurn, getTurn, postKeyTurn, postSessionTurn } from './turns.ts'
@@ -28,9 +51,9 @@ const turnHeaders: readonly Parameter[] = [
 const turnAnswers: Readonly<Record<number, Answer>> = {
   200: {
     description: 'The turn when it is over, or its events as they happen.',
-    content: { 'application/json': reference('TurnOfSession'), [EVENT_STREAM_TYPE]: events },
+    content: { 'application/json': TurnOfSession, [EVENT_STREAM_TYPE]: events },
   },
-  202: json('The turn is recorded; Location says where.', reference('TurnOfSession')),
+  202: json('The turn is recorded; Location says where.', TurnOfSession),
 }
 
 const sessionRoutes: readonly Route[] = [
@@ -40,10 +63,10 @@ const sessionRoutes: readonly Route[] = [
     name: 'createSession',
     summary: 'Find the session of a key or an id, or create it',
     operation: 'session.create',
-    body: reference('SessionRequest'),
+    body: SessionRequest,
     answers: {
-      200: json('It was there.', reference('ResolvedSession')),
-      201: json('It was created by this very request.', reference('ResolvedSession')),
+      200: json('It was there.', ResolvedSession),
+      201: json('It was created by this very request.', ResolvedSession),
     },
     refusals: [409, 410, 413, 415, 429],
     handle: createSession,
@@ -61,7 +84,7 @@ const sessionRoutes: readonly Route[] = [
       query('limit', 'How many.', { type: 'integer', minimum: 1, maximum: LIMITS.listMax }),
       query('cursor', 'The nextCursor of the page before.'),
     ],
-    answers: { 200: json('One page.', reference('SessionPage')) },
+    answers: { 200: json('One page.', SessionPage) },
     handle: listSessions,
   },
   {
@@ -70,7 +93,7 @@ const sessionRoutes: readonly Route[] = [
     name: 'getSession',
     summary: 'A session as it is now, open or closed',
     operation: 'session.read',
-    answers: { 200: json('The session.', reference('Session')) },
+    answers: { 200: json('The session.', Session) },
     refusals: [404, 410],
     handle: getSession,
   },
@@ -81,7 +104,7 @@ const sessionRoutes: readonly Route[] = [
     summary: 'Close a session for good; closing it again changes nothing',
     operation: 'session.close',
     parameters: [query('erase', 'Also erase its log for ever.', { type: 'boolean' })],
-    answers: { 200: json('It is closed.', reference('ClosedSession')) },
+    answers: { 200: json('It is closed.', ClosedSession) },
     refusals: [404],
     handle: closeSession,
   },
@@ -95,7 +118,7 @@ const turnRoutes: readonly Route[] = [
     summary: 'Run a turn in a session',
     operation: 'turn.run',
     parameters: turnHeaders,
-    body: reference('TurnRequest'),
+    body: TurnRequest,
     answers: turnAnswers,
     refusals: [404, 406, 409, 410, 413, 415, 429],
     handle: postSessionTurn,
@@ -107,7 +130,7 @@ const turnRoutes: readonly Route[] = [
     summary: 'Run a turn in the session of a key, creating the session in the same step if need be',
     operation: 'turn.run',
     parameters: turnHeaders,
-    body: reference('KeyTurnRequest'),
+    body: KeyTurnRequest,
     answers: turnAnswers,
     refusals: [406, 409, 413, 415, 429],
     handle: postKeyTurn,
@@ -118,7 +141,7 @@ const turnRoutes: readonly Route[] = [
     name: 'getTurn',
     summary: 'A turn as it is now',
     operation: 'session.read',
-    answers: { 200: json('The turn.', reference('TurnOfSession')) },
+    answers: { 200: json('The turn.', TurnOfSession) },
     refusals: [404, 410],
     handle: getTurn,
   },
@@ -129,9 +152,10 @@ const turnRoutes: readonly Route[] = [
     summary: 'Cancel a turn that waits or runs, or a request that waits to be admitted',
     operation: 'turn.cancel',
     answers: {
-      200: json('The turn, which is over, or the request, of which nothing has happened.', {
-        oneOf: [reference('TurnOfSession'), reference('CancelledRequest')],
-      }),
+      200: json(
+        'The turn, which is over, or the request, of which nothing has happened.',
+        Type.Union([TurnOfSession, CancelledRequest]),
+      ),
     },
     refusals: [404, 410],
     handle: cancelTurn,
@@ -153,7 +177,7 @@ const logRoutes: readonly Route[] = [
     answers: {
       200: {
         description: 'A page, or the stream.',
-        content: { 'application/json': reference('EventPage'), [EVENT_STREAM_TYPE]: events },
+        content: { 'application/json': EventPage, [EVENT_STREAM_TYPE]: events },
       },
     },
     refusals: [404, 406, 410],
@@ -168,7 +192,7 @@ const logRoutes: readonly Route[] = [
     answers: {
       200: {
         description: 'JSON lines.',
-        content: { [TRANSCRIPT_TYPE]: reference('Message') },
+        content: { [TRANSCRIPT_TYPE]: Message },
       },
     },
     refusals: [404, 406, 410],
@@ -183,7 +207,7 @@ const askRoutes: readonly Route[] = [
     name: 'getAsks',
     summary: 'The questions that wait for an answer',
     operation: 'session.read',
-    answers: { 200: json('The asks.', reference('AskList')) },
+    answers: { 200: json('The asks.', AskList) },
     refusals: [404, 410],
     handle: getAsks,
   },
@@ -193,8 +217,8 @@ const askRoutes: readonly Route[] = [
     name: 'answerAsk',
     summary: 'Answer a question; the first valid answer wins',
     operation: 'ask.answer',
-    body: reference('AnswerRequest'),
-    answers: { 200: json('It is answered.', reference('AnsweredAsk')) },
+    body: AnswerRequest,
+    answers: { 200: json('It is answered.', AnsweredAsk) },
     refusals: [404, 409, 410, 413, 415],
     handle: answerAsk,
   },
@@ -207,8 +231,8 @@ const linkRoutes: readonly Route[] = [
     name: 'createLink',
     summary: 'Make a link that lets its holder into this one session',
     operation: 'link.manage',
-    body: reference('LinkRequest'),
-    answers: { 201: json('The link, with its token.', reference('CreatedLink')) },
+    body: LinkRequest,
+    answers: { 201: json('The link, with its token.', CreatedLink) },
     refusals: [404, 410, 413, 415, 429],
     handle: createLink,
   },
@@ -218,7 +242,7 @@ const linkRoutes: readonly Route[] = [
     name: 'getLinks',
     summary: 'The links of a session, without their tokens',
     operation: 'link.manage',
-    answers: { 200: json('The links.', reference('LinkList')) },
+    answers: { 200: json('The links.', LinkList) },
     refusals: [404, 410],
     handle: getLinks,
   },
@@ -228,7 +252,7 @@ const linkRoutes: readonly Route[] = [
     name: 'revokeLink',
     summary: 'Revoke a link; revoking it again changes nothing',
     operation: 'link.manage',
-    answers: { 200: json('Nobody can attach by it any more.', reference('RevokedLink')) },
+    answers: { 200: json('Nobody can attach by it any more.', RevokedLink) },
     refusals: [404],
     handle: revokeLink,
   },

@@ -4,7 +4,7 @@
  * is refused, so that nobody takes it for granted.
  */
 import { HoldfastError, invalid } from '../../core/index.ts'
-import { nestsTooDeep } from '../../wire/bodies.ts'
+import { nestsTooDeep } from '../../schema/contract.ts'
 
 export type Body = Readonly<Record<string, unknown>>
 

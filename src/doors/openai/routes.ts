@@ -1,6 +1,6 @@
 /** OpenAI's contract, as far as it is served, route by route. */
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { json, reference, type Answer, type Parameter, type Route } from '../route.ts'
+import { json, type Answer, type Parameter, type Route } from '../route.ts'
 import { createChatCompletion } from './chat.ts'
 import {
   createConversation,
@@ -11,6 +11,7 @@ import {
 import { Entry } from './entry.ts'
 import { getModel, listModels } from './models.ts'
 import { cancelResponse, createResponse, getResponse } from './responses.ts'
+import { ChatCompletionRequest, ConversationRequest, ResponseRequest } from './schemas.ts'
 
 const object = { type: 'object' } as const
 
@@ -50,7 +51,7 @@ function turnRoutes(entry: Entry): readonly Route[] {
       summary: 'OpenAI: a turn, answered as a chat completion',
       operation: 'turn.run',
       parameters: turnHeaders,
-      body: reference('ChatCompletionRequest'),
+      body: ChatCompletionRequest,
       historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
       refusals: [404, 409, 413, 429],
@@ -63,7 +64,7 @@ function turnRoutes(entry: Entry): readonly Route[] {
       summary: 'OpenAI: a turn, answered as a response',
       operation: 'turn.run',
       parameters: turnHeaders,
-      body: reference('ResponseRequest'),
+      body: ResponseRequest,
       historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
       refusals: [404, 409, 413, 429],
@@ -102,7 +103,7 @@ const conversationRoutes: readonly Route[] = [
     name: 'createConversation',
     summary: 'OpenAI: make a conversation',
     operation: 'session.create',
-    body: reference('ConversationRequest'),
+    body: ConversationRequest,
     answers: { 200: json('The conversation.', object) },
     refusals: [413],
     handle: createConversation,

@@ -1,46 +1,42 @@
 /** The OpenAI door's JSON, described for the OpenAPI document as far as it is ours. */
-import type { Schema } from '../route.ts'
+import { Type } from '@sinclair/typebox'
+import { optional, orNull } from '../../schema/contract.ts'
 
-const text: Schema = { type: 'string' }
-const textOrNull: Schema = { type: ['string', 'null'] }
+const text = Type.String()
+const objects = Type.Array(Type.Object({}), { minItems: 1 })
+const model = Type.String({ description: 'An agent; the first one if it is not there.' })
 
-function object(properties: Readonly<Record<string, Schema>>, required: readonly string[]): Schema {
-  return { type: 'object', properties, required }
-}
+export const OpenAiError = Type.Object({
+  error: Type.Object({ message: text, type: text, code: text, param: orNull(text) }),
+})
 
-export const OPENAI_SCHEMAS: Readonly<Record<string, Schema>> = {
-  OpenAiError: object(
-    {
-      error: object({ message: text, type: text, code: text, param: textOrNull }, [
-        'message',
-        'type',
-        'code',
-        'param',
-      ]),
-    },
-    ['error'],
-  ),
-  ChatCompletionRequest: object(
-    {
-      model: { type: 'string', description: 'An agent; the first one if it is not there.' },
-      messages: { type: 'array', minItems: 1, items: { type: 'object' } },
-      stream: { type: 'boolean' },
-      stream_options: object({ include_usage: { type: 'boolean' } }, []),
-    },
-    ['messages'],
-  ),
-  ResponseRequest: object(
-    {
-      model: { type: 'string', description: 'An agent; the first one if it is not there.' },
-      input: { oneOf: [text, { type: 'array', items: { type: 'object' } }] },
-      instructions: textOrNull,
-      conversation: { oneOf: [text, object({ id: text }, ['id'])] },
-      previous_response_id: textOrNull,
-      stream: { type: 'boolean' },
-      background: { type: 'boolean' },
-      store: { type: 'boolean', default: true },
-    },
-    ['input'],
-  ),
-  ConversationRequest: object({ metadata: { type: 'object', additionalProperties: text } }, []),
+export const ChatCompletionRequest = Type.Object({
+  messages: objects,
+  ...optional({
+    model,
+    stream: Type.Boolean(),
+    stream_options: Type.Object(optional({ include_usage: Type.Boolean() })),
+  }),
+})
+
+export const ResponseRequest = Type.Object({
+  input: Type.Union([text, objects]),
+  ...optional({
+    model,
+    instructions: orNull(text),
+    conversation: Type.Union([text, Type.Object({ id: text })]),
+    previous_response_id: orNull(text),
+    stream: Type.Boolean(),
+    background: Type.Boolean(),
+    store: Type.Boolean({ default: true }),
+  }),
+})
+
+export const ConversationRequest = Type.Object(optional({ metadata: Type.Record(text, text) }))
+
+export const OPENAI_SCHEMAS = {
+  OpenAiError,
+  ChatCompletionRequest,
+  ResponseRequest,
+  ConversationRequest,
 }
