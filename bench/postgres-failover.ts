@@ -2,7 +2,7 @@
  * Failover under load: a node that owns many sessions is killed (`kill -9`) while each has a caller
  * that goes on with turns through the other nodes. Measured is when each is answered again.
  */
-import { Cluster, type NodeProcess } from '../test/support/node-process.ts'
+import { Cluster, type ServerProcess } from '../test/support/server-process.ts'
 import type { TestDatabase } from '../test/support/postgres.ts'
 import { median } from './measure.ts'
 
@@ -33,7 +33,7 @@ export async function failover(database: TestDatabase, leaseMs: number): Promise
 
 /** Milliseconds from the kill to the first answer after it. */
 async function callUntilServed(
-  node: NodeProcess,
+  node: ServerProcess,
   key: string,
   killedAt: () => number,
 ): Promise<number> {

@@ -1,5 +1,5 @@
 /** `holdfast serve` as users start it, several on one PostgreSQL, under a load over HTTP. */
-import { Cluster } from '../test/support/node-process.ts'
+import { Cluster } from '../test/support/server-process.ts'
 import type { TestDatabase } from '../test/support/postgres.ts'
 import { INPUT } from './bare-postgres.ts'
 import { Child } from './child.ts'

@@ -6,7 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { ServerProcess } from '../crash/server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
 import { allIn } from '../support/processes.ts'
 import { agentConfig, AGENTS, offline, type AgentName } from '../support/real-agents.ts'
@@ -21,7 +21,7 @@ describe.each(AGENTS)('%s behind Holdfast', (name) => {
   const start = async (): Promise<void> => {
     const flags = ['--config', join(folder, 'holdfast.config.json')]
     const own = { PATH: process.env['PATH'], ...env }
-    server = await ServerProcess.start(join(folder, 'data'), [], { flags, env: own })
+    server = await ServerProcess.start({ data: join(folder, 'data'), flags, env: own })
   }
   const post = async (text: string): Promise<any> => {
     const response = await fetch(`${server.url}/v1/keys/fresh/turns`, {

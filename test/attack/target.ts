@@ -3,7 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { mintToken, tokenSha256 } from '../../src/server/tokens.ts'
-import { ServerProcess } from '../crash/server.ts'
+import type { Answer } from '../support/endpoint.ts'
+import { ServerProcess } from '../support/server-process.ts'
 
 export type TargetOptions = {
   /** What JavaScript may hold: a leak shows as a crash. */
@@ -11,8 +12,6 @@ export type TargetOptions = {
   /** The hard limit of file descriptors. */
   readonly descriptors?: number
 }
-
-export type Answer = { readonly status: number; readonly body: any }
 
 const NAMES = ['watch', 'talk', 'answer', 'admin'] as const
 
@@ -45,7 +44,7 @@ export class Target {
       descriptors === undefined ? [] : ['prlimit', `--nofile=${descriptors}:${descriptors}`]
     const flags = ['--tokens', file, '--config', config, '--log-format', 'json']
     const env = { ...process.env, NODE_OPTIONS: `--max-old-space-size=${heapMb}` }
-    const child = await ServerProcess.start(join(folder, 'data'), under, { flags, env })
+    const child = await ServerProcess.start({ data: join(folder, 'data'), under, flags, env })
     return new Target(folder, Object.fromEntries(minted) as Target['tokens'], child)
   }
 
@@ -54,7 +53,7 @@ export class Target {
   }
 
   get port(): number {
-    return Number(new URL(this.url).port)
+    return this.#process.port
   }
 
   /** The most memory that the process has had so far. */
@@ -73,13 +72,8 @@ export class Target {
     path: string,
     { token = this.tokens.admin, body }: { readonly token?: string; readonly body?: unknown } = {},
   ): Promise<Answer> {
-    const response = await fetch(`${this.url}${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    })
-    const text = await response.text()
-    return { status: response.status, body: text.startsWith('{') ? JSON.parse(text) : text }
+    const headers = { authorization: `Bearer ${token}` }
+    return this.#process.call(method, path, { body, headers })
   }
 
   /** A session, by its id. */

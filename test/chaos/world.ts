@@ -9,7 +9,8 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import { Random } from '../simulation/random.ts'
-import { freePort, NodeProcess, ROOT } from '../support/node-process.ts'
+import { ROOT } from '../support/repository.ts'
+import { freePort, ServerProcess } from '../support/server-process.ts'
 import { PostgresServer } from '../support/postgres.ts'
 import { Link, type CutMode } from './link.ts'
 import type { Testimony } from './witness.ts'
@@ -46,7 +47,7 @@ export type Seat = {
   readonly url: string
   readonly toDatabase: Link
   readonly fromPeers: Link
-  process: NodeProcess
+  process: ServerProcess
 }
 
 export class World {
@@ -98,7 +99,7 @@ export class World {
     return { ...ways, url, process: await this.#startNode(ways) }
   }
 
-  async #startNode(seat: Pick<Seat, 'port' | 'toDatabase' | 'fromPeers'>): Promise<NodeProcess> {
+  async #startNode(seat: Pick<Seat, 'port' | 'toDatabase' | 'fromPeers'>): Promise<ServerProcess> {
     const url = new URL(this.#database.url)
     url.port = String(seat.toDatabase.port)
     const settings = {
@@ -111,11 +112,14 @@ export class World {
       witness: this.#witness,
       bug: this.#bug,
     }
-    return NodeProcess.start([JSON.stringify(settings)], [join(ROOT, 'test/chaos/node.mjs')])
+    return ServerProcess.start({
+      program: join(ROOT, 'test/chaos/node.mjs'),
+      flags: [JSON.stringify(settings)],
+    })
   }
 
   /** As a supervisor does, until it is up: on a busy machine the database may answer too late. */
-  async #restartNode(seat: Seat): Promise<NodeProcess> {
+  async #restartNode(seat: Seat): Promise<ServerProcess> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await this.#startNode(seat)

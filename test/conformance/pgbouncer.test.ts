@@ -15,7 +15,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { GUARDED, guarded } from '../support/guarded.ts'
 import { ClusterNode } from '../support/cluster-server.ts'
 import { until } from '../support/gate.ts'
-import { freePort } from '../support/node-process.ts'
+import { freePort } from '../support/server-process.ts'
 import { openTestDatabase, schemaOf, unprivileged, type TestDatabase } from '../support/postgres.ts'
 
 /** Another one may be named, to try it by hand. */

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { killLoop } from './kills.ts'
 import { lostOf } from './listener.ts'
-import { ServerProcess } from './server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 import { judgeTrace, postTurn, recordTrace } from './syncs.ts'
 
 describe('kill -9', () => {
@@ -52,7 +52,7 @@ describe.runIf(process.platform === 'linux')('the disk, seen with strace', () =>
   it('stops when a sync fails, acknowledges nothing after it, and has the rest on restart', async () => {
     const inject = 'inject=fdatasync,fsync:error=EIO:when=40+'
     const under = ['strace', '-f', '-o', '/dev/null', '-e', 'trace=fdatasync,fsync', '-e', inject]
-    const failing = await ServerProcess.start(join(folder, 'data'), under)
+    const failing = await ServerProcess.start({ data: join(folder, 'data'), under })
     const acknowledged: string[] = []
     let refusal: unknown = null
     for (let n = 1; refusal === null; n += 1) {
@@ -68,7 +68,7 @@ describe.runIf(process.platform === 'linux')('the disk, seen with strace', () =>
     expect(acknowledged.length).toBeGreaterThan(5)
     expect(await failing.exited).toBe(1)
     expect(failing.output.join('')).toMatch(/disk failed/)
-    const healed = await ServerProcess.start(join(folder, 'data'))
+    const healed = await ServerProcess.start({ data: join(folder, 'data') })
     const { body } = await readTranscript(healed.url)
     for (const text of acknowledged) expect(body).toContain(`"role":"assistant","text":"${text}"`)
     expect((await postTurn(healed.url, 'key', 'again')).status).toBe(200)

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { checkServer, type Verdict } from './check.ts'
 import { Callers } from './drive.ts'
 import { Listener } from './listener.ts'
-import { ServerProcess } from './server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 
 export type KillOptions = {
   readonly kills: number
@@ -45,7 +45,7 @@ export async function killLoop(options: KillOptions): Promise<KillReport> {
   const config = join(folder, 'holdfast.config.json')
   await writeFile(config, JSON.stringify(CONFIG))
   const start = (): Promise<ServerProcess> =>
-    ServerProcess.start(join(folder, 'data'), [], { flags: ['--config', config] })
+    ServerProcess.start({ data: join(folder, 'data'), flags: ['--config', config] })
   const listener = new Listener()
   const crowd = new Callers({ keys, callers, random }, `n${seed}`)
   const running = crowd.run()

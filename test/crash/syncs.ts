@@ -5,7 +5,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ServerProcess } from './server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 
 export type SyncReport = {
   /** Answers that told a caller that its turn is done. */
@@ -32,7 +32,7 @@ export async function recordTrace(folder: string, turns: number): Promise<readon
   const file = join(folder, 'trace')
   // `-D`: the server is our own child, and the signal that stops it reaches it.
   const under = ['strace', '-D', '-f', '-y', '-s', '6000', '-e', `trace=${CALLS}`, '-o', file]
-  const server = await ServerProcess.start(join(folder, 'data'), under)
+  const server = await ServerProcess.start({ data: join(folder, 'data'), under })
   let next = 0
   const call = async (): Promise<void> => {
     while (next < turns) {

@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CommandLine } from '../support/command-line.ts'
 import { until } from '../support/gate.ts'
 import { loadDump, openTestDatabase, schemaOf } from '../support/postgres.ts'
-import { ServerProcess } from './server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/0.1.0/', import.meta.url))
 /** The agents of these are not those of the server: their turns end, by failing. */
@@ -79,7 +79,7 @@ describe('an upgrade after kill -9', () => {
     for (const file of ['.lock', '.schema-1', '.open']) await killWhen(['--data', data], has(file))
     await killWhen(['--data', data], (said) => said.includes('http://127.0.0.1'))
     expect(existsSync(join(data, 'holdfast.db.schema-1.backup'))).toBe(true)
-    const server = await ServerProcess.start(data)
+    const server = await ServerProcess.start({ data })
     await check(server.url, 'sqlite')
     expect(await server.stop()).toBe(0)
     await isSettled('--data', data)
@@ -101,7 +101,7 @@ describe('an upgrade after kill -9', () => {
       await until(async () => !(await isWaiting()))
       const steps = `SELECT max(number) AS step FROM ${schemaOf(url)}.migrations`
       expect(await database.query(steps)).toEqual([{ step: 3 }])
-      const server = await ServerProcess.start(url)
+      const server = await ServerProcess.start({ data: url })
       await check(server.url, 'postgres')
       expect(await server.stop()).toBe(0)
       expect(await database.query(steps)).toEqual([{ step: 4 }])

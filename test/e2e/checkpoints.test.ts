@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import OpenAI from 'openai'
 import { openHoldfast, type Agent, type Holdfast, type SessionEvent } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ServerProcess } from '../crash/server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 import { gate, until } from '../support/gate.ts'
 
 let folder: string
@@ -129,7 +129,7 @@ describe('what was said is kept', () => {
 
   it('if the server is killed, up to the last checkpoint, and says what happened', async () => {
     const data = join(folder, 'killed')
-    const server = await ServerProcess.start(data)
+    const server = await ServerProcess.start({ data })
     const words = Array.from({ length: 600 }, (_, n) => `word-${n} `).join('')
     const response = await fetch(`${server.url}/v1/keys/k/turns`, {
       method: 'POST',
@@ -148,7 +148,7 @@ describe('what was said is kept', () => {
     await until(async () => outputs(await events(server.url)).startsWith(seen))
     await server.kill()
     await reader.cancel().catch(() => undefined)
-    const again = await ServerProcess.start(data)
+    const again = await ServerProcess.start({ data })
     const log = await events(again.url)
     const [message, end] = log.slice(-2)
     expect(end).toMatchObject({ type: 'turn.interrupted', reason: 'server_crashed' })
@@ -190,7 +190,7 @@ describe("a stock OpenAI client's streamed answer that a kill cuts off", () => {
   async function start(data: string): Promise<ServerProcess> {
     const config = join(folder, 'counter.config.mjs')
     await writeFile(config, CONFIG)
-    return ServerProcess.start(data, [], { flags: ['--config', config] })
+    return ServerProcess.start({ data, flags: ['--config', config] })
   }
 
   const client = ({ url }: ServerProcess): OpenAI =>

@@ -7,7 +7,7 @@ import { build, type Rolldown } from 'vite'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { launchChromium } from '../support/chromium.ts'
 import { runGuarded } from '../support/guarded.ts'
-import { ROOT } from '../support/node-process.ts'
+import { ROOT } from '../support/repository.ts'
 import { linkPackages, pack, RESOLUTIONS, typeErrors, type Packed } from '../support/packed.ts'
 import { serve } from '../support/serving.ts'
 

@@ -13,7 +13,7 @@ import { openPostgresStore } from 'holdfast/postgres'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { gate, until, type Gate } from '../support/gate.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
-import { Cluster, freePort, type NodeProcess } from '../support/node-process.ts'
+import { Cluster, freePort, type ServerProcess } from '../support/server-process.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
 const LEASE_MS = 3_000
@@ -182,23 +182,25 @@ describe('nodes whose own clocks differ by hours', () => {
   })
 
   /** A node as a process whose clock is off by so much, with an agent that must not hurry. */
-  async function nodeOff(ms: number): Promise<NodeProcess> {
+  async function nodeOff(ms: number): Promise<ServerProcess> {
     const config = join(folder, 'holdfast.config.json')
     const env = { KEEP: folder, RESTORE: 'load' }
     const tiny = { runner: 'acp', command: process.execPath, args: [AGENT], env, reopenMs: 500 }
     await writeFile(config, JSON.stringify({ agents: { tiny } }))
     const shift = `const now = Date.now; Date.now = () => now() + ${ms}`
     const preload = `data:text/javascript,${encodeURIComponent(shift)}`
-    return cluster.add(['--config', config, '--log-format', 'json'], ['--import', preload])
+    return cluster.add(['--config', config, '--log-format', 'json'], {
+      nodeFlags: ['--import', preload],
+    })
   }
 
-  const jumps = ({ output }: NodeProcess): number =>
+  const jumps = ({ output }: ServerProcess): number =>
     output.join('').split('"code":"clock_jumped"').length - 1
 
   it('take each other over without a wait, keep the order of times, and tell of a jump', async () => {
     const ahead = await nodeOff(HOUR_S * 1_000)
     const behind = await nodeOff(-HOUR_S * 1_000)
-    const say = async (node: NodeProcess, input: string): Promise<any> =>
+    const say = async (node: ServerProcess, input: string): Promise<any> =>
       (await node.post('/v1/keys/clocks/turns', { agent: 'tiny', input })).body
     const { session, turn } = await say(ahead, 'count one')
     expect(turn).toMatchObject({ state: 'done' })

@@ -6,16 +6,17 @@ import { connect, type ClientSession } from 'holdfast/client'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { until } from '../support/gate.ts'
-import { CLI, Cluster, type NodeProcess } from '../support/node-process.ts'
+import { CLI } from '../support/repository.ts'
+import { Cluster, type ServerProcess } from '../support/server-process.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 
 const LEASE_MS = 5_000
 
 let database: TestDatabase
 let cluster: Cluster
-let one: NodeProcess
-let two: NodeProcess
-let three: NodeProcess
+let one: ServerProcess
+let two: ServerProcess
+let three: ServerProcess
 
 beforeAll(async () => {
   database = await openTestDatabase()
@@ -45,20 +46,20 @@ class Cable extends WebSocket {
 
 const attached: ClientSession[] = []
 
-function attach({ url }: NodeProcess, key: string): ClientSession {
+function attach({ url }: ServerProcess, key: string): ClientSession {
   const session = connect({ url, webSocket: Cable }).session({ key })
   attached.push(session)
   return session
 }
 
 /** A session that this node owns. */
-async function sessionOn(node: NodeProcess, options: object = {}): Promise<string> {
+async function sessionOn(node: ServerProcess, options: object = {}): Promise<string> {
   const { status, body } = await node.post('/v1/sessions', options)
   expect(status).toBe(201)
   return body.id as string
 }
 
-async function events(node: NodeProcess, session: string): Promise<any[]> {
+async function events(node: ServerProcess, session: string): Promise<any[]> {
   const { status, body } = await node.get(`/v1/sessions/${session}/events`)
   expect(status).toBe(200)
   return body.events as any[]

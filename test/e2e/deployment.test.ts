@@ -16,7 +16,8 @@ import { FORWARD_LIMITS } from '../../src/server/forwarding/limits.ts'
 import { SERVER_LIMITS } from '../../src/server/limits.ts'
 import { GUARDED, guarded } from '../support/guarded.ts'
 import { until } from '../support/gate.ts'
-import { CLI, Cluster, freePort, ROOT, type NodeProcess } from '../support/node-process.ts'
+import { CLI, ROOT } from '../support/repository.ts'
+import { Cluster, freePort, type ServerProcess } from '../support/server-process.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 
 const FOLDER = `${ROOT}examples/cluster/`
@@ -174,8 +175,8 @@ if (!hasBalancer) console.warn(`there is no ${HAPROXY}: the balancer's tests are
 describe.runIf(hasBalancer)('two nodes behind the balancer', () => {
   let database: TestDatabase
   let cluster: Cluster
-  let leaving: NodeProcess
-  let staying: NodeProcess
+  let leaving: ServerProcess
+  let staying: ServerProcess
   let balancer: ChildProcess
   let url: string
   let folder: string

@@ -1,15 +1,14 @@
 /** A process with few file descriptors, and clients that take them all: it lives, and serves the others. */
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { GUARDED, guarded, runGuarded } from '../support/guarded.ts'
-import { listeningUrl } from '../support/listening.ts'
-import { CLI, ROOT } from '../support/node-process.ts'
+import { runGuarded } from '../support/guarded.ts'
+import { ROOT } from '../support/repository.ts'
 import { sendRaw } from '../support/raw-http.ts'
+import { ServerProcess, spawnServer, type ProcessOptions } from '../support/server-process.ts'
 
 const LIMIT = 300
 /** Of so many descriptors half are kept for the rest. */
@@ -21,16 +20,9 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Node under a limit that it cannot raise. */
-function limited(limit: number, args: readonly string[]) {
-  const command = `ulimit -n ${limit}; exec "$@"`
-  return guarded(
-    spawn('/bin/sh', ['-c', command, 'sh', process.execPath, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      cwd: folder,
-      ...GUARDED,
-    }),
-  )
+/** A server under a limit that it cannot raise. */
+function limited(limit: number, ...flags: string[]): ProcessOptions {
+  return { under: ['/bin/sh', '-c', `ulimit -n ${limit}; exec "$@"`, 'sh'], flags, cwd: folder }
 }
 
 async function dial(port: number): Promise<Socket> {
@@ -44,18 +36,10 @@ describe('a server with few descriptors', () => {
     const cat = { runner: 'process', command: 'cat' }
     const config = { agents: { cat }, defaultAgent: 'cat' }
     writeFileSync(join(folder, 'holdfast.config.json'), JSON.stringify(config))
-    const server = limited(LIMIT, [CLI, 'serve', '--port', '0', '--data', join(folder, 'data')])
-    const said: string[] = []
-    const url = await listeningUrl(server, said)
-    const port = Number(new URL(url).port)
-    const post = async (key: string): Promise<any> => {
-      const answer = await fetch(`${url}/v1/keys/${key}/turns`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ input: 'hello' }),
-      })
-      return answer.json()
-    }
+    const server = await ServerProcess.start(limited(LIMIT, '--data', join(folder, 'data')))
+    const { port } = server
+    const post = async (key: string): Promise<any> =>
+      (await server.post(`/v1/keys/${key}/turns`, { input: 'hello' })).body
     const idle: Socket[] = []
     for (let n = 0; n < 2 * LIMIT; n += 1) {
       const socket = await dial(port)
@@ -66,23 +50,19 @@ describe('a server with few descriptors', () => {
     }
     const turns = await Promise.all(Array.from({ length: 10 }, (_, n) => post(`after-${n}`)))
     expect(turns.map(({ turn }) => turn.state)).toEqual(turns.map(() => 'done'))
-    expect(server.exitCode).toBe(null)
+    expect(server.isRunning).toBe(true)
     for (const socket of idle) socket.destroy()
-    const told = said.join('').split('\n')
+    const told = server.output.join('').split('\n')
     const lines = told.filter((line) => line.includes('open files'))
     expect(lines).toEqual([expect.stringContaining(`at most ${CONNECTIONS} connections`)])
     expect(told.some((line) => line.includes('an idle connection was closed'))).toBe(true)
-    server.kill('SIGKILL')
-    await once(server, 'exit')
+    await server.kill()
   })
 
   it('refuses a connection with an answer when all others are in use', async () => {
-    const server = limited(LIMIT, [CLI, 'serve', '--port', '0', '--store', 'memory:'])
-    const url = await listeningUrl(server, [])
-    const port = Number(new URL(url).port)
-    const post = { method: 'POST', headers: { 'content-type': 'application/json' } }
-    const created = await fetch(`${url}/v1/sessions`, { ...post, body: '{"key":"k"}' })
-    const { id } = (await created.json()) as { id: string }
+    const server = await ServerProcess.start(limited(LIMIT, '--store', 'memory:'))
+    const { port } = server
+    const { id } = (await server.post('/v1/sessions', { key: 'k' })).body
     const head = [
       `GET /v1/sessions/${id}/events HTTP/1.1`,
       'Host: localhost',
@@ -106,14 +86,13 @@ describe('a server with few descriptors', () => {
     }
     expect(status).toBe(200)
     for (const socket of streams) socket.destroy()
-    server.kill('SIGKILL')
-    await once(server, 'exit')
+    await server.kill()
   })
 
   it('does not start with next to none', async () => {
-    const server = limited(100, [CLI, 'serve', '--port', '0', '--store', 'memory:'])
+    const server = spawnServer(limited(100, '--store', 'memory:'))
     let text = ''
-    server.stderr.on('data', (data: Buffer) => {
+    server.stderr?.on('data', (data: Buffer) => {
       text += data.toString()
     })
     const [code] = (await once(server, 'close')) as [number]

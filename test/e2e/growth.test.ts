@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { openHoldfast, type Holdfast } from 'holdfast'
 import { startServer } from 'holdfast/server'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { CLI, ROOT } from '../support/node-process.ts'
+import { CLI, ROOT } from '../support/repository.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
 let database: TestDatabase

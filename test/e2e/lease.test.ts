@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { Link } from '../chaos/link.ts'
 import { until } from '../support/gate.ts'
-import { Cluster, type NodeProcess } from '../support/node-process.ts'
+import { Cluster, type ServerProcess } from '../support/server-process.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 import { isAlive } from '../support/processes.ts'
 
@@ -53,30 +53,30 @@ function clockOffBy(ms: number): string[] {
 }
 
 /** A node whose agents are written in this module. */
-function addWithAgents(agents: string): Promise<NodeProcess> {
+function addWithAgents(agents: string): Promise<ServerProcess> {
   const file = join(folder, `config-${cluster.nodes.length}.mjs`)
   writeFileSync(file, `export default { agents: { ${agents} } }`)
   return cluster.add(['--config', file])
 }
 
-async function sessionOn(node: NodeProcess, options: object = {}): Promise<string> {
+async function sessionOn(node: ServerProcess, options: object = {}): Promise<string> {
   const { status, body } = await node.post('/v1/sessions', options)
   expect(status).toBe(201)
   return body.id as string
 }
 
-async function eventsOf(node: NodeProcess, session: string): Promise<any[]> {
+async function eventsOf(node: ServerProcess, session: string): Promise<any[]> {
   const { body } = await node.get(`/v1/sessions/${session}/events`)
   return body.events as any[]
 }
 
-async function metric(node: NodeProcess, name: string): Promise<number> {
+async function metric(node: ServerProcess, name: string): Promise<number> {
   const { body } = await node.get('/metrics')
   return Number(new RegExp(`^${name} (.*)$`, 'm').exec(body as string)?.[1] ?? Number.NaN)
 }
 
 /** What is left of a node's lease, as the database sees it; null if the node is not known. */
-async function leaseLeft({ url }: NodeProcess): Promise<number | null> {
+async function leaseLeft({ url }: ServerProcess): Promise<number | null> {
   const [row] = await database.query(
     `SELECT extract(epoch FROM lease_ends - clock_timestamp())::float8 AS left
       FROM ${schemaOf(cluster.store)}.nodes WHERE url = '${url}'`,
@@ -86,8 +86,8 @@ async function leaseLeft({ url }: NodeProcess): Promise<number | null> {
 
 describe('nodes whose clocks are wrong by an hour', () => {
   it('have the same time as the others: leases, passing on, records and lifetimes', async () => {
-    const fast = await cluster.add([], clockOffBy(HOUR_MS))
-    const slow = await cluster.add([], clockOffBy(-HOUR_MS))
+    const fast = await cluster.add([], { nodeFlags: clockOffBy(HOUR_MS) })
+    const slow = await cluster.add([], { nodeFlags: clockOffBy(-HOUR_MS) })
     const right = await cluster.add()
     const nodes = [fast, slow, right]
     for (const node of nodes) {
@@ -110,7 +110,7 @@ describe('nodes whose clocks are wrong by an hour', () => {
 
   it('neither take over too early nor close what has time left', async () => {
     const right = await cluster.add()
-    const fast = await cluster.add([], clockOffBy(HOUR_MS))
+    const fast = await cluster.add([], { nodeFlags: clockOffBy(HOUR_MS) })
     const busy = await sessionOn(right, { agent: 'slow' })
     const input = { text: 'lost words', ms: 60_000 }
     await right.post(`/v1/sessions/${busy}/turns`, { input }, ASYNC)

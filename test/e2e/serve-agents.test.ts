@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { ServerProcess } from '../crash/server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
@@ -25,7 +25,7 @@ afterEach(async () => {
 const env = (): NodeJS.ProcessEnv => ({ PATH: folder, HOME: folder })
 
 const start = async (...flags: string[]): Promise<ServerProcess> => {
-  server = await ServerProcess.start(join(folder, 'data'), [], { flags, env: env() })
+  server = await ServerProcess.start({ data: join(folder, 'data'), flags, env: env() })
   return server
 }
 

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { ROOT } from '../support/node-process.ts'
+import { ROOT } from '../support/repository.ts'
 import { linkPackages, pack, RESOLUTIONS, typeErrors } from '../support/packed.ts'
 
 const { exports, dependencies } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as {

@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ROOT } from '../support/node-process.ts'
+import { ROOT } from '../support/repository.ts'
 
 /** Null is the working tree, which is built already. Packages are those of the working tree. */
 export async function withTree<Value>(

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { openHoldfast, type Holdfast, type OpenOptions } from 'holdfast'
 import { startServer, type HoldfastServer, type ServerOptions } from 'holdfast/server'
-import { freePort } from './node-process.ts'
+import { freePort } from './server-process.ts'
 
 const secret = randomBytes(32).toString('hex')
 

@@ -1,10 +1,8 @@
 /** The command line as a process of its own, and what it says. */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { GUARDED, guarded } from './guarded.ts'
-
-const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+import { CLI } from './repository.ts'
 
 /** `script` runs another command as if at a terminal. */
 export const hasTerminal = spawnSync('script', ['--version']).status === 0
@@ -71,7 +69,7 @@ export class CommandLine extends Spoken {
   constructor(args: readonly string[], { env = {}, input }: CommandOptions = {}) {
     const stdin = input === undefined ? 'ignore' : 'pipe'
     super(
-      spawn(process.execPath, [MAIN, ...args], {
+      spawn(process.execPath, [CLI, ...args], {
         stdio: [stdin, 'pipe', 'pipe'],
         env: { ...process.env, ...env },
         ...GUARDED,
@@ -84,7 +82,7 @@ export class CommandLine extends Spoken {
 /** At a terminal of its own: what is typed goes in, what is shown comes out. */
 export class TerminalLine extends Spoken {
   constructor(args: readonly string[]) {
-    const command = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(' ')
+    const command = [process.execPath, CLI, ...args].map((word) => `'${word}'`).join(' ')
     super(spawn('script', ['-qefc', command, '/dev/null'], { stdio: 'pipe', ...GUARDED }))
   }
 

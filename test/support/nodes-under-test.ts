@@ -4,7 +4,7 @@
  * goes to either as well, and to its neighbour if that owns the session.
  */
 import { randomBytes } from 'node:crypto'
-import { freePort } from './node-process.ts'
+import { freePort } from './server-process.ts'
 
 /** What is used of Holdfast here, whether it comes from `src` or from the package. */
 interface HoldfastLike {

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { runGuarded } from './guarded.ts'
-import { ROOT } from './node-process.ts'
+import { ROOT } from './repository.ts'
 
 export type PackedFile = { readonly path: string; readonly size: number }
 

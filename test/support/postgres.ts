@@ -20,7 +20,8 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import { GUARDED, guarded } from './guarded.ts'
-import { freePort, ROOT } from './node-process.ts'
+import { ROOT } from './repository.ts'
+import { freePort } from './server-process.ts'
 
 const TEMPLATES = `${ROOT}node_modules/.cache/holdfast-postgres`
 

@@ -4,9 +4,8 @@
  * happens to the server happens to both.
  */
 import { mkdirSync } from 'node:fs'
-import { ServerProcess } from '../crash/server.ts'
 import { passedOnBy, trafficUnderTest, type Traffic } from './nodes-under-test.ts'
-import { Cluster, type NodeProcess } from './node-process.ts'
+import { Cluster, ServerProcess } from './server-process.ts'
 import { storeUnderTest } from './store-under-test.ts'
 
 export interface ProcessUnderTest {
@@ -27,22 +26,22 @@ const clusters = new Map<string, Cluster>()
 
 export async function startProcess(data: string, start: Start): Promise<ProcessUnderTest> {
   const traffic = trafficUnderTest()
-  if (traffic === null) return ServerProcess.start(data, [], start)
+  if (traffic === null) return ServerProcess.start({ data, ...start })
   mkdirSync(data, { recursive: true })
   const options = { leaseMs: LEASE_MS, parent: data }
   const cluster = clusters.get(data) ?? new Cluster(storeUnderTest(''), options)
   clusters.set(data, cluster)
   const { flags, env } = start
-  const both = [1, 2].map(() => cluster.add([...NO_LINGERING, ...flags], [], { cwd: data, env }))
+  const both = [1, 2].map(() => cluster.add([...NO_LINGERING, ...flags], { cwd: data, env }))
   return new BothNodes(cluster, await Promise.all(both), traffic)
 }
 
 class BothNodes implements ProcessUnderTest {
   readonly #cluster: Cluster
-  readonly #nodes: readonly NodeProcess[]
+  readonly #nodes: readonly ServerProcess[]
   readonly #traffic: Traffic
 
-  constructor(cluster: Cluster, nodes: readonly NodeProcess[], traffic: Traffic) {
+  constructor(cluster: Cluster, nodes: readonly ServerProcess[], traffic: Traffic) {
     this.#cluster = cluster
     this.#nodes = nodes
     this.#traffic = traffic
