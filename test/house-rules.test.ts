@@ -453,11 +453,6 @@ const KNOWN_CYCLES: readonly KnownCycle[] = [
     imports: 9,
   },
   {
-    folder: 'src/server',
-    names: 'bounded-server connections unparsed upgrade',
-    imports: 5,
-  },
-  {
     folder: 'src/core',
     names: 'holder live recovered',
     imports: 4,

@@ -3,7 +3,7 @@ import { createServer } from 'node:net'
 import { openAgents, readConfig, type Config } from '../config/index.ts'
 import { builtinAgents, LIMITS, openHoldfast, type Holdfast, type Limits } from '../index.ts'
 import { openTokenFile, startServer, type HoldfastServer, type TokenFile } from '../server/index.ts'
-import { tryLine } from '../server/landing.ts'
+import { tryLine } from '../server/inspector-page.ts'
 import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
 import { AGENT_FLAGS, AGENT_HELP, checkAgents } from './agent-flags.ts'
 import {

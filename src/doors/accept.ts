@@ -1,7 +1,7 @@
 /** Which of the formats that an address has the caller wants. */
 import { HoldfastError } from '../core/index.ts'
 
-type Wish = { readonly range: string; readonly weight: number }
+type MediaRange = { readonly range: string; readonly weight: number }
 
 /** The most wanted of `types`; the first of them for who does not care. */
 export function negotiate<Type extends string>(
@@ -9,7 +9,7 @@ export function negotiate<Type extends string>(
   types: readonly [Type, ...Type[]],
 ): Type {
   if (accept === undefined || accept === '*/*') return types[0]
-  for (const { range } of wishes(accept)) {
+  for (const { range } of mediaRanges(accept)) {
     const type = types.find((candidate) => matches(range, candidate))
     if (type !== undefined) return type
   }
@@ -17,15 +17,15 @@ export function negotiate<Type extends string>(
 }
 
 /** The most wanted first; among equals the one named first. */
-function wishes(accept: string): readonly Wish[] {
+function mediaRanges(accept: string): readonly MediaRange[] {
   return accept
     .split(',')
-    .map(wishOf)
+    .map(mediaRangeOf)
     .filter(({ weight }) => weight > 0)
     .toSorted((one, other) => other.weight - one.weight)
 }
 
-function wishOf(text: string): Wish {
+function mediaRangeOf(text: string): MediaRange {
   const [range = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
   const weight = parameters.find((parameter) => parameter.startsWith('q='))
   return { range, weight: weight === undefined ? 1 : Number(weight.slice(2)) }

@@ -12,7 +12,7 @@ import {
 } from '../wire/server-sent-events.ts'
 import type { Exchange, Headers } from './exchange.ts'
 
-export type StreamOptions = {
+export type EventStreamOptions = {
   /** Where the reader stands before it. */
   readonly from?: Position
   readonly headers?: Headers
@@ -24,11 +24,15 @@ export type StreamOptions = {
 export async function streamFeed(
   exchange: Exchange,
   feed: AsyncIterable<readonly FeedItem[]>,
-  { from = { seq: 0, delta: 0 }, headers = [], lastWords = async () => '' }: StreamOptions = {},
+  {
+    from = { seq: 0, delta: 0 },
+    headers = [],
+    lastWords = async () => '',
+  }: EventStreamOptions = {},
 ): Promise<void> {
   exchange.begin(EVENT_STREAM_TYPE, headers)
   const stopBeating = beat(exchange)
-  const { streams } = exchange.premises
+  const { streams } = exchange.context
   const drain = (): void => exchange.end(encodeNotice('ending', { code: 'draining' }))
   streams.add(drain)
   try {
@@ -72,10 +76,10 @@ function* encoded(items: readonly FeedItem[], from: Position): Generator<Uint8Ar
 }
 
 /** Signs of life while a stream has nothing to say. The returned function ends them. */
-export function beat({ response, premises }: Exchange): () => void {
+export function beat({ response, context }: Exchange): () => void {
   const timer = setInterval(() => {
     if (!response.destroyed && !response.writableNeedDrain) response.write(HEARTBEAT)
-  }, premises.heartbeatMs)
+  }, context.heartbeatMs)
   timer.unref()
   return () => clearInterval(timer)
 }

@@ -12,12 +12,12 @@ import {
 } from '../core/index.ts'
 import { httpStatus } from '../wire/error-table.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
-import { tellRefusal } from './refusals.ts'
+import { reportRefusal } from './refusals.ts'
 import { discardBody, readBody, readJson } from './body.ts'
 import type { Unread } from './unread.ts'
 
 /** What all exchanges of a server share. */
-export type Premises = {
+export type ServerContext = {
   readonly holdfast: Unbound
   readonly bodyBytesMax: number
   /** Between two signs of life on a stream that has nothing to say. */
@@ -37,18 +37,18 @@ export type Premises = {
   /** How many sockets are open. */
   readonly sockets: () => number
   /** The browsers behind the server; null where it has none. */
-  readonly browsers?: () => Browsers | null
+  readonly browsers?: () => BrowserOverview | null
 }
 
 /** What is to be known of them. */
-export interface Browsers {
+export interface BrowserOverview {
   /** Each that runs, as JSON. */
   browsers(): Promise<readonly object[]>
   countsNow(): Readonly<Record<string, number>>
 }
 
 /** What a request asks for, as its path says, and on whose behalf. */
-export type Asked = {
+export type RoutedRequest = {
   /** Null: not known (yet), so that nothing can be done but look at the server itself. */
   readonly by: Principal | null
   readonly params: readonly string[]
@@ -65,17 +65,17 @@ const STALLED_MS = 25_000
 const PART_BYTES = 65_536
 
 /** A whole answer, ready to be sent. */
-export type Told = {
+export type HttpResponse = {
   readonly status: number
   readonly type: string
   readonly body: unknown
   readonly headers: Headers
 }
 /** How a refusal is written: each protocol has its own way. */
-export type RefusalForm = (error: HoldfastError) => Told
+export type RefusalForm = (error: HoldfastError) => HttpResponse
 
 /** Ours, unless a door says otherwise: a problem document. */
-export function problemRefusal(error: HoldfastError): Told {
+export function problemRefusal(error: HoldfastError): HttpResponse {
   const retryAfter = retryAfterSeconds(error)
   const headers = retryAfter === null ? [] : ['Retry-After', String(retryAfter)]
   return { status: httpStatus(error), type: PROBLEM_TYPE, body: problemOf(error), headers }
@@ -107,7 +107,7 @@ const STRICTEST: Headers = [POLICY, "default-src 'none'; frame-ancestors 'none'"
 export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
-  readonly premises: Premises
+  readonly context: ServerContext
   /** What the path had in place of the route's parameters, decoded. */
   readonly params: readonly string[]
   readonly #by: Principal | null
@@ -122,24 +122,24 @@ export class Exchange {
 
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
-    premises: Premises,
-    { by, params, search, route }: Asked,
+    context: ServerContext,
+    { by, params, search, route }: RoutedRequest,
     refusalOf: RefusalForm = problemRefusal,
   ) {
     this.request = request
     this.response = response
-    this.premises = premises
+    this.context = context
     this.params = params
     this.#by = by
     this.#search = search
-    this.#bodyBytesMax = premises.bodyBytesMax + (route?.historyBytesMax ?? 0)
+    this.#bodyBytesMax = context.bodyBytesMax + (route?.historyBytesMax ?? 0)
     this.#refusalOf = refusalOf
   }
 
   /** On behalf of the caller: what is done through it is recorded as the caller's. */
   get holdfast(): Holdfast {
     if (this.#by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
-    this.#holdfast ??= this.premises.holdfast.as(this.#by)
+    this.#holdfast ??= this.context.holdfast.as(this.#by)
     return this.#holdfast
   }
 
@@ -189,7 +189,7 @@ export class Exchange {
     this.send(status, JSON_TYPE, JSON.stringify(body), headers)
   }
 
-  tell({ status, type, body, headers }: Told): void {
+  respond({ status, type, body, headers }: HttpResponse): void {
     this.send(status, type, JSON.stringify(body), headers)
   }
 
@@ -223,7 +223,7 @@ export class Exchange {
   /** The head of an answer that another node gave; its body follows, through `write`. */
   beginPassed(status: number, headers: Headers): void {
     this.#assertGood()
-    const { answered, isDraining } = this.premises
+    const { answered, isDraining } = this.context
     answered.set(status, (answered.get(status) ?? 0) + 1)
     const end = isDraining() ? ['Connection', 'close'] : []
     this.response.writeHead(status, [...headers, ...end])
@@ -247,7 +247,7 @@ export class Exchange {
   /** Counts what waits for the reader, until the returned function is called. */
   #wait(data: Uint8Array): () => void {
     const message = 'the client does not read its answer, and too much waits for all together'
-    return this.premises.unread.add(data, () => this.#cutOff(message))
+    return this.context.unread.add(data, () => this.#cutOff(message))
   }
 
   #drained(): Promise<void> {
@@ -265,14 +265,14 @@ export class Exchange {
   }
 
   #cutOff(message: string): void {
-    this.#tellRefusal(new HoldfastError('too_slow', message))
+    this.#reportRefusal(new HoldfastError('too_slow', message))
     this.response.destroy()
   }
 
   /** Refuses; if the answer has begun already, cuts it off so that nobody takes it for whole. */
   refuse(error: HoldfastError, headers: Headers = []): void {
     const { response } = this
-    this.#tellRefusal(error)
+    this.#reportRefusal(error)
     if (response.destroyed) return
     if (response.headersSent) return void response.destroy()
     const { status, type, body, headers: own } = this.#refusalOf(error)
@@ -284,12 +284,12 @@ export class Exchange {
     discardBody(this.request, () => response.end())
   }
 
-  #tellRefusal(error: HoldfastError): void {
+  #reportRefusal(error: HoldfastError): void {
     // Its client has left in the middle of it, or the parser gave up on it and that was told.
     if (error.code === 'bad_request' && this.request.destroyed) return
-    const { request, premises } = this
-    const client = { address: premises.addressOf(request), headers: request.headers }
-    tellRefusal(premises.holdfast.authority.diagnose, error, { door: 'http', ...client })
+    const { request, context } = this
+    const client = { address: context.addressOf(request), headers: request.headers }
+    reportRefusal(context.holdfast.authority.diagnose, error, { door: 'http', ...client })
   }
 
   /**
@@ -307,7 +307,7 @@ export class Exchange {
   }
 
   #writeHead(status: number, type: string, headers: Headers): void {
-    const { answered, isDraining } = this.premises
+    const { answered, isDraining } = this.context
     answered.set(status, (answered.get(status) ?? 0) + 1)
     const policy = headers.includes(POLICY) ? [] : STRICTEST
     const all = ['Content-Type', type, ...SAFETY, ...policy, ...headers]

@@ -26,7 +26,7 @@ export type RefusedClient = {
   readonly headers?: IncomingHttpHeaders
 }
 
-export function tellRefusal(
+export function reportRefusal(
   diagnose: Diagnose,
   { code, message }: HoldfastError,
   { door, address, headers = {} }: RefusedClient,

@@ -16,7 +16,7 @@ export type Parameter = {
 }
 
 /** An answer: what it means, and its body by media type. */
-export type Answer = {
+export type RouteAnswer = {
   readonly description: string
   readonly content?: Readonly<Record<string, Schema>>
 }
@@ -34,7 +34,7 @@ export type Route = {
   readonly body?: Schema
   /** What a body may hold besides a turn's input: a history that a client sends along. */
   readonly historyBytesMax?: number
-  readonly answers: Readonly<Record<number, Answer>>
+  readonly answers: Readonly<Record<number, RouteAnswer>>
   /** The statuses it refuses with, besides those that every route has. */
   readonly refusals?: readonly number[]
   readonly handle: (exchange: Exchange) => Promise<void> | void
@@ -46,6 +46,6 @@ export function isPublic({ operation }: Pick<Route, 'operation'>): boolean {
 }
 
 /** An answer that is JSON. */
-export function json(description: string, schema: Schema): Answer {
+export function json(description: string, schema: Schema): RouteAnswer {
   return { description, content: { 'application/json': schema } }
 }

@@ -4,12 +4,12 @@
  * nothing cannot fill the memory. Beyond it the reader that has waited longest is cut off.
  */
 
-type Waiting = { readonly data: Uint8Array; readonly cut: () => void }
+type UnreadData = { readonly data: Uint8Array; readonly cut: () => void }
 
 export class Unread {
   readonly #bytesMax: number
   /** The one that waits for longest first. */
-  readonly #waiting = new Set<Waiting>()
+  readonly #waiting = new Set<UnreadData>()
   /** By how many readers each is waited for: what many are sent is in memory once. */
   readonly #readers = new Map<Uint8Array, number>()
   #bytes = 0
@@ -41,7 +41,7 @@ export class Unread {
     }
   }
 
-  #remove(waiting: Waiting): void {
+  #remove(waiting: UnreadData): void {
     if (!this.#waiting.delete(waiting)) return
     const { data } = waiting
     const readers = (this.#readers.get(data) ?? 0) - 1

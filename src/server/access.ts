@@ -7,6 +7,7 @@
  * no origin, for pictures and the like (refused by `Sec-Fetch-Site`).
  */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import { HoldfastError, invalid, LOCAL, type Clock, type Principal } from '../core/index.ts'
 import type { Exchange } from '../doors/exchange.ts'
 import {
@@ -18,9 +19,9 @@ import {
   type Scope,
 } from '../doors/scopes.ts'
 import { hostName, isHostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
-import { Admissions } from './admissions.ts'
-import { CLIENT_HEADER } from './forwarding/seal.ts'
-import { checkHead } from './request-head.ts'
+import { Revocations } from './revocations.ts'
+import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './forwarding/seal.ts'
+import { SERVER_LIMITS } from './limits.ts'
 import { Rates, type RateLimits } from './rates.ts'
 import { principalOfToken, type TokenSource } from './tokens.ts'
 
@@ -73,25 +74,27 @@ export class AccessPolicy {
   readonly #trustProxy: boolean
   readonly #clock: Clock
   /** Null where there are no tokens to be taken back. */
-  readonly #admissions: Admissions | null
-  /** Another node has taken the first look at it. */
-  readonly #isPassedOn: (request: IncomingMessage) => boolean
+  readonly #revocations: Revocations | null
+  /** Null: there are no other nodes. */
+  readonly #seal: Seal | null
+  /** Connections that are counted as a client's, each with its address. */
+  readonly #counted = new WeakMap<Socket, string>()
 
   constructor(
     boundHost: string,
     clock: Clock,
     options: AccessOptions = {},
-    isPassedOn: (request: IncomingMessage) => boolean = () => false,
+    seal: Seal | null = null,
   ) {
     checkAccessOptions(boundHost, options)
-    this.#isPassedOn = isPassedOn
+    this.#seal = seal
     const { tokens = null, allowHosts = [], allowOrigins = [], trustProxy = false } = options
     this.open = tokens === null
     this.rates = new Rates(clock, options.rates)
     this.#tokens = tokens
     this.#clock = clock
     const revision = (): number | null => tokens?.revision?.(clock.now()) ?? null
-    this.#admissions = tokens === null ? null : new Admissions(revision)
+    this.#revocations = tokens === null ? null : new Revocations(revision)
     this.#trustProxy = trustProxy
     const names = [...LOOPBACK_NAMES, urlHost(boundHost), ...allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
@@ -101,7 +104,7 @@ export class AccessPolicy {
   /** The first look at any request: its head, its rate, its `Host` and its `Origin`. */
   check(request: IncomingMessage): void {
     checkHead(request)
-    if (this.#isPassedOn(request)) return
+    if (this.isForwarded(request)) return
     if (!this.open) this.rates.admit(this.addressOf(request), () => this.#goodToken(request))
     this.#checkHost(request.headers)
     this.#checkOrigin(request.headers)
@@ -144,13 +147,13 @@ export class AccessPolicy {
    * returned function is for when what was let in by it is over.
    */
   hold(token: string | undefined, scopes: readonly Scope[], end: () => void): () => void {
-    if (this.#admissions === null) return () => undefined
+    if (this.#revocations === null) return () => undefined
     const isGood = (): boolean => {
       const granted = this.grant(token) ?? []
       return scopes.every((scope) => granted.includes(scope))
     }
     if (!isGood()) end()
-    return this.#admissions.add(isGood, end)
+    return this.#revocations.add(isGood, end)
   }
 
   /** The same for a request that was authorized now. */
@@ -159,16 +162,16 @@ export class AccessPolicy {
     operation: Operation,
     token = bearerToken(exchange.request.headers),
   ): void {
-    if (this.#admissions === null || OPERATIONS[operation] === null) return
+    if (this.#revocations === null || OPERATIONS[operation] === null) return
     const isGood = (): boolean => mayDo(this.grant(token) ?? [], operation)
     exchange.response.once(
       'close',
-      this.#admissions.add(isGood, () => exchange.revoke()),
+      this.#revocations.add(isGood, () => exchange.revoke()),
     )
   }
 
   close(): void {
-    this.#admissions?.close()
+    this.#revocations?.close()
   }
 
   /**
@@ -186,19 +189,34 @@ export class AccessPolicy {
     return token === undefined || this.grant(token) === null ? null : token
   }
 
-  /** A connection was made; false if its client has too many. */
-  connected(address: string): boolean {
-    return this.open || this.#trustProxy || this.rates.connected(address)
+  /** Counts a new connection until it closes; false if its client has too many. */
+  connected(socket: Socket): boolean {
+    // Always read: Node remembers it then, also for reports after the socket was destroyed.
+    const address = plainAddress(socket.remoteAddress ?? '')
+    if (this.open || this.#trustProxy) return true
+    if (!this.rates.connected(address)) return false
+    this.#counted.set(socket, address)
+    socket.once('close', () => this.#uncount(socket))
+    return true
   }
 
-  disconnected(address: string): void {
-    if (!this.open && !this.#trustProxy) this.rates.disconnected(address)
+  #uncount(socket: Socket): void {
+    const address = this.#counted.get(socket)
+    if (address !== undefined) this.rates.disconnected(address)
+    this.#counted.delete(socket)
+  }
+
+  /** Another node has forwarded it, and has checked its head. Its connection is no client's. */
+  isForwarded(request: IncomingMessage): boolean {
+    if (this.#seal?.isOn(request) !== true) return false
+    this.#uncount(request.socket)
+    return true
   }
 
   /** Where the request comes from, for limits only. */
   addressOf(request: IncomingMessage): string {
     const { headers, socket } = request
-    if (this.#isPassedOn(request)) return String(headers[CLIENT_HEADER])
+    if (this.isForwarded(request)) return String(headers[CLIENT_HEADER])
     const forwarded = this.#trustProxy ? headers['x-forwarded-for'] : undefined
     const last = String(forwarded ?? '')
       .split(',')
@@ -240,4 +258,51 @@ function originRefused(): HoldfastError {
 /** The token of `Authorization: Bearer TOKEN`, if there is one. */
 export function bearerToken({ authorization }: IncomingHttpHeaders): string | undefined {
   return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
+}
+
+/** Of these Node keeps the first and drops the rest, or joins them to one that means nothing. */
+const ONCE: readonly string[] = ['host', 'authorization', 'sec-fetch-site']
+
+/** A target that names its host itself, as clients send it to a proxy (RFC 9112, 3.2.2). */
+const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
+
+/** Throws unless the head is within its bounds and means one thing. Makes its target a path. */
+export function checkHead(request: IncomingMessage): void {
+  const { rawHeaders, headers, url = '' } = request
+  let bytes = url.length
+  const seen = new Set<string>()
+  for (const [index, text] of rawHeaders.entries()) {
+    bytes += text.length
+    if (index % 2 === 1) continue
+    const name = text.toLowerCase()
+    if (seen.has(name) && ONCE.includes(name)) {
+      throw new HoldfastError('bad_request', `the header ${name} must be there only once`)
+    }
+    seen.add(name)
+  }
+  // What another node passes on has a few headers more than what its client sent.
+  const { headersMax, headerBytesMax, forwardedHeaders, forwardedBytes } = SERVER_LIMITS
+  const isForwarded = headers[SEAL_HEADER] !== undefined
+  const countMax = headersMax + (isForwarded ? forwardedHeaders : 0)
+  const bytesMax = headerBytesMax + (isForwarded ? forwardedBytes : 0)
+  if (rawHeaders.length > 2 * countMax || bytes > bytesMax) {
+    throw headTooLarge()
+  }
+  makePath(request)
+}
+
+export function headTooLarge(): HoldfastError {
+  const { headersMax, headerBytesMax } = SERVER_LIMITS
+  const bounds = `${headersMax} headers, ${headerBytesMax} bytes with the path`
+  return new HoldfastError('headers_too_large', `the request's head is over its bound: ${bounds}`)
+}
+
+function makePath(request: IncomingMessage): void {
+  const { url = '', headers } = request
+  const [, host = '', rest = ''] = ABSOLUTE.exec(url) ?? []
+  if (host === '') return
+  if (host.toLowerCase() !== headers.host?.toLowerCase()) {
+    throw new HoldfastError('bad_request', 'the target and the Host header name different hosts')
+  }
+  request.url = rest.startsWith('/') ? rest : `/${rest}`
 }

@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { asHoldfastError, HoldfastError, invalid, type Principal } from '../core/index.ts'
@@ -25,25 +25,23 @@ import { largestBeyond } from '../doors/cdp/largest.ts'
 import type { Seat } from '../doors/cdp/seat.ts'
 import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
-import type { Traveller } from '../doors/connect/socket.ts'
+import type { ForwardedSocketOptions } from '../doors/connect/socket.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
-import { Exchange, type Premises } from '../doors/exchange.ts'
-import { tellRefusal } from '../doors/refusals.ts'
+import { Exchange, type ServerContext } from '../doors/exchange.ts'
+import { reportRefusal } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
-import { plainAddress } from './addresses.ts'
-import { newServer } from './bounded-server.ts'
-import { refuseOfOne, type Connections } from './connections.ts'
-import { isUndone } from './forwarding/carrier.ts'
+import { isUndone } from './forwarding/request-forwarder.ts'
 import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
 import type { Upgrade } from './forwarding/tunnels.ts'
+import { newHttpServer, refuseSocket, type Connections } from './http-server.ts'
 import { TICKET_LIMITS, type Ticket, type Tickets } from './tickets.ts'
-import { refuseUpgrade, reportBroken, reportFlood } from './upgrade.ts'
+import { reportBroken, reportFlood } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
   readonly access: AccessPolicy
-  readonly premises: Premises
+  readonly context: ServerContext
   readonly tickets: Tickets
   readonly connections: Connections
   /** Null: there are no other nodes. */
@@ -71,7 +69,7 @@ export class CdpEntrance {
   readonly door: CdpDoor
   readonly #tickets: Tickets
   readonly #access: AccessPolicy
-  readonly #premises: Premises
+  readonly #context: ServerContext
   readonly #forwarder: Forwarder | null
   readonly #isLeaving: () => boolean
   readonly #connections: Connections
@@ -82,13 +80,13 @@ export class CdpEntrance {
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
-    const { door, access, premises, tickets, connections } = options
+    const { door, access, context, tickets, connections } = options
     const { forwarder = null, isLeaving = () => false } = options
     this.door = door
     this.#tickets = tickets
     this.#connections = connections
     this.#access = access
-    this.#premises = premises
+    this.#context = context
     this.#forwarder = forwarder
     this.#isLeaving = isLeaving
     this.#sockets = new WebSocketServer({
@@ -107,13 +105,14 @@ export class CdpEntrance {
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
   async listen(browser: string, { host, port }: { host: string; port: number }): Promise<number> {
     const own: OwnPort = { browser, key: SHARED_KEY }
-    const server = newServer({
+    const server = newHttpServer({
+      door: 'cdp',
       serve: (request, response) => this.serve(request, response, own),
       upgrade: (request, stream, head) => this.upgrade(request, { stream, head }, own),
       diagnose: this.door.holdfast.authority.diagnose,
       connections: this.#connections,
+      access: this.#access,
     })
-    server.on('connection', (socket) => this.#portOnConnection(socket))
     this.#ports.push(server)
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
@@ -122,19 +121,8 @@ export class CdpEntrance {
     return (server.address() as AddressInfo).port
   }
 
-  /** A client's connections are counted, whichever port they come to. */
-  #portOnConnection(socket: Socket): void {
-    const address = plainAddress(socket.remoteAddress ?? '')
-    if (socket.writableEnded) return
-    if (!this.#access.connected(address)) {
-      const error = refuseOfOne(socket)
-      return tellRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', address })
-    }
-    socket.once('close', () => this.#access.disconnected(address))
-  }
-
   serve(request: IncomingMessage, response: ServerResponse, own: OwnPort | null = null): void {
-    const exchange = new Exchange({ request, response }, this.#premises, NO_MATCH)
+    const exchange = new Exchange({ request, response }, this.#context, NO_MATCH)
     this.#answer(exchange, own).catch((thrown: unknown) => {
       const error = asHoldfastError(thrown)
       const forwarder = this.#forwarder
@@ -231,8 +219,8 @@ export class CdpEntrance {
 
   #refuseUpgrade({ request, stream }: Upgrade, error: HoldfastError): void {
     const client = { address: this.#access.addressOf(request), headers: request.headers }
-    tellRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', ...client })
-    refuseUpgrade(stream, error, this.#forwarder?.refusalHeaders(request, error))
+    reportRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', ...client })
+    refuseSocket(stream, error, this.#forwarder?.refusalHeaders(request, error))
   }
 
   async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
@@ -270,7 +258,7 @@ export class CdpEntrance {
 
   /** A server that is about to stop begins nothing that would end with it: others can, if any. */
   #assertStays(): void {
-    if (this.#isLeaving() || this.#premises.isDraining()) throw drainingError()
+    if (this.#isLeaving() || this.#context.isDraining()) throw drainingError()
   }
 
   /** How a client whose session turns out to be another node's gets there. */
@@ -279,19 +267,19 @@ export class CdpEntrance {
     if (forwarder === null || forwarder.seal.isOn(request)) return null
     const { authorization } = request.headers
     const { unreadBytesMax } = this.door.limits
-    const traveller: Omit<Traveller, 'hello'> = {
+    const options: Omit<ForwardedSocketOptions, 'hello'> = {
       address: this.#access.addressOf(request),
       bufferedBytesMax: unreadBytesMax,
       path: plainUrl(address),
       headers: authorization === undefined ? {} : { authorization },
       messageBytesMax: BROWSER_LIMITS.messageBytesMax,
-      told: (message: Buffer) => {
+      onMessage: (message: Buffer) => {
         if (socket.bufferedBytes > unreadBytesMax) socket.cut()
         else socket.send(message)
       },
-      ended: (code: number, reason: string) => socket.close(code, reason),
+      onClose: (code: number, reason: string) => socket.close(code, reason),
     }
-    return (node, hello) => forwarder.open(node, { ...traveller, hello })
+    return (node, hello) => forwarder.open(node, { ...options, hello })
   }
 
   /** The page that a socket is for, if it is not for the browser; and whether it may come back. */
@@ -364,7 +352,7 @@ export class CdpEntrance {
   #cutSlow(socket: WebSocket): void {
     const error = new HoldfastError('too_slow', 'the client does not read what it is sent')
     const client = { door: 'cdp', address: this.#addresses.get(socket) ?? '' } as const
-    tellRefusal(this.door.holdfast.authority.diagnose, error, client)
+    reportRefusal(this.door.holdfast.authority.diagnose, error, client)
     socket.terminate()
   }
 

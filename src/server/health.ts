@@ -1,6 +1,6 @@
 /** Whether the store answers: for `/ready`, and to notice a store that has failed for good. */
 import { HoldfastError, asHoldfastError } from '../core/index.ts'
-import type { Premises } from '../doors/exchange.ts'
+import type { ServerContext } from '../doors/exchange.ts'
 import { drainingError } from './forwarding/forwarder.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
@@ -8,7 +8,7 @@ import { SERVER_LIMITS } from './limits.ts'
 export async function unreadiness({
   holdfast,
   isDraining,
-}: Pick<Premises, 'holdfast' | 'isDraining'>): Promise<HoldfastError | null> {
+}: Pick<ServerContext, 'holdfast' | 'isDraining'>): Promise<HoldfastError | null> {
   if (isDraining()) return drainingError()
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {

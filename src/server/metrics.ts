@@ -1,7 +1,7 @@
 /** What `/metrics` says, as Prometheus text. No label names a session: their number is open. */
 import type { IntervalHistogram } from 'node:perf_hooks'
 import { setTimeout } from 'node:timers/promises'
-import type { Premises } from '../doors/exchange.ts'
+import type { ServerContext } from '../doors/exchange.ts'
 import { VERSION } from '../wire/version.ts'
 
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
@@ -18,15 +18,18 @@ type Metric = {
 }
 
 /** The event loop's delay is that since the last time it was asked for. */
-export async function renderMetrics(premises: Premises, delay: IntervalHistogram): Promise<string> {
+export async function renderMetrics(
+  context: ServerContext,
+  delay: IntervalHistogram,
+): Promise<string> {
   const metrics = [
-    ...counters(premises),
-    ...gauges(premises),
-    ...browserGauges(premises),
-    answers(premises),
-    ...lease(premises),
-    ...(await ownership(premises)),
-    ...forwards(premises),
+    ...counters(context),
+    ...gauges(context),
+    ...browserGauges(context),
+    answers(context),
+    ...lease(context),
+    ...(await ownership(context)),
+    ...forwards(context),
     loopDelay(delay),
     buildInfo(),
   ]
@@ -34,7 +37,7 @@ export async function renderMetrics(premises: Premises, delay: IntervalHistogram
   return metrics.map(render).join('')
 }
 
-function counters({ holdfast }: Premises): readonly Metric[] {
+function counters({ holdfast }: ServerContext): readonly Metric[] {
   return Object.entries(holdfast.authority.counters).map(([name, value]) => ({
     name: `holdfast_${snakeCase(name)}_total`,
     type: 'counter',
@@ -43,7 +46,7 @@ function counters({ holdfast }: Premises): readonly Metric[] {
   }))
 }
 
-function gauges({ holdfast, sockets, isDraining }: Premises): readonly Metric[] {
+function gauges({ holdfast, sockets, isDraining }: ServerContext): readonly Metric[] {
   const { rss, heapUsed } = process.memoryUsage()
   return [
     gauge('holdfast_sessions_held', 'sessions held in memory', holdfast.authority.heldCount),
@@ -64,7 +67,7 @@ const BROWSER_GAUGES = {
   pages: ['holdfast_browser_pages', 'pages that are open'],
 } as const
 
-function browserGauges({ browsers }: Premises): readonly Metric[] {
+function browserGauges({ browsers }: ServerContext): readonly Metric[] {
   const counts = browsers?.()?.countsNow()
   if (counts === undefined) return []
   return Object.entries(BROWSER_GAUGES).map(([count, [name, help]]) =>
@@ -76,7 +79,7 @@ function gauge(name: string, help: string, value: number): Metric {
   return { name, type: 'gauge', help, values: { '': value } }
 }
 
-function answers({ answered }: Premises): Metric {
+function answers({ answered }: ServerContext): Metric {
   const counts = Array.from(answered, ([status, count]) => [`{status="${status}"}`, count])
   const values = Object.fromEntries(counts) as Record<string, number>
   const help = 'HTTP answers begun, by status'
@@ -84,7 +87,7 @@ function answers({ answered }: Premises): Metric {
 }
 
 /** Only where others may be: elsewhere a lease never ends, and all sessions are this node's. */
-function lease({ holdfast }: Premises): readonly Metric[] {
+function lease({ holdfast }: ServerContext): readonly Metric[] {
   const { lease: held } = holdfast.authority
   if (held === null) return []
   return [
@@ -98,7 +101,7 @@ function lease({ holdfast }: Premises): readonly Metric[] {
 }
 
 /** Left out if the database does not say so soon. */
-async function ownership({ holdfast }: Premises): Promise<readonly Metric[]> {
+async function ownership({ holdfast }: ServerContext): Promise<readonly Metric[]> {
   const { store, node } = holdfast.authority
   if (store.cluster === undefined) return []
   const late = new AbortController()
@@ -112,7 +115,7 @@ async function ownership({ holdfast }: Premises): Promise<readonly Metric[]> {
   return count === null ? [] : [gauge('holdfast_sessions_owned', help, count)]
 }
 
-function forwards({ forwards: counts }: Premises): readonly Metric[] {
+function forwards({ forwards: counts }: ServerContext): readonly Metric[] {
   if (counts === undefined) return []
   const values = Object.fromEntries(
     Object.entries(counts).map(([name, count]) => [`{outcome="${snakeCase(name)}"}`, count]),

@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import { ANSWER_SCHEMAS } from '../doors/native/schemas.ts'
 import { isOpenAiPath } from '../doors/openai/errors.ts'
 import { OPENAI_SCHEMAS, OpenAiError } from '../doors/openai/schemas.ts'
-import type { Answer, Parameter, Route, Schema } from '../doors/route.ts'
+import type { RouteAnswer, Parameter, Route, Schema } from '../doors/route.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import { REQUEST_SCHEMAS } from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
@@ -100,7 +100,7 @@ function requestBody(schema: Schema): Schema {
   return { required: true, content: { 'application/json': { schema } } }
 }
 
-function response({ description, content = {} }: Answer): Schema {
+function response({ description, content = {} }: RouteAnswer): Schema {
   const media = Object.entries(content).map(([type, schema]) => [type, { schema }])
   return { description, content: Object.fromEntries(media) as Schema }
 }

@@ -16,7 +16,7 @@ import { SERVER_LIMITS } from './limits.ts'
 
 export type Serve = (request: IncomingMessage, response: ServerResponse) => void
 
-type Waiting = {
+type PipelinedRequest = {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly body: EarlyBody | null
@@ -30,7 +30,7 @@ export class Pipelines {
   readonly #serve: Serve
   readonly #closed: (socket: Socket) => void
   /** Connections on which a request is being answered. */
-  readonly #busy = new WeakMap<Duplex, Waiting[]>()
+  readonly #busy = new WeakMap<Duplex, PipelinedRequest[]>()
   /** What waits on all connections together. */
   #bytes = 0
 
@@ -54,14 +54,14 @@ export class Pipelines {
     this.#wait(waiting, request, response)
   }
 
-  #begin(request: IncomingMessage, response: ServerResponse, waiting: Waiting[]): void {
+  #begin(request: IncomingMessage, response: ServerResponse, waiting: PipelinedRequest[]): void {
     const { socket } = request
     this.#busy.set(socket, waiting)
     response.once('close', () => this.#next(socket, waiting))
     this.#serve(request, response)
   }
 
-  #next(socket: Socket, waiting: Waiting[]): void {
+  #next(socket: Socket, waiting: PipelinedRequest[]): void {
     // The answer was the last one of its connection, or nobody is there to read another.
     if (!socket.writable) return this.#drop(waiting)
     const next = waiting.shift()
@@ -75,15 +75,15 @@ export class Pipelines {
     this.#begin(request, response, waiting)
   }
 
-  #wait(waiting: Waiting[], request: IncomingMessage, response: ServerResponse): void {
+  #wait(waiting: PipelinedRequest[], request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request
     const body = readEarly(request, (bytes) => this.#count(socket, waiting, next, bytes))
-    const next: Waiting = { request, response, body, bytes: 0 }
+    const next: PipelinedRequest = { request, response, body, bytes: 0 }
     waiting.push(next)
     this.#count(socket, waiting, next, REQUEST_BYTES + headBytes(request))
   }
 
-  #count(socket: Socket, waiting: Waiting[], next: Waiting, bytes: number): void {
+  #count(socket: Socket, waiting: PipelinedRequest[], next: PipelinedRequest, bytes: number): void {
     if (!waiting.includes(next)) return
     next.bytes += bytes
     this.#bytes += bytes
@@ -95,7 +95,7 @@ export class Pipelines {
     this.#closed(socket)
   }
 
-  #drop(waiting: Waiting[]): void {
+  #drop(waiting: PipelinedRequest[]): void {
     for (const { bytes } of waiting.splice(0)) this.#bytes -= bytes
   }
 }

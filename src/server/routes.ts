@@ -8,7 +8,7 @@ import { openAiRoutes } from '../doors/openai/routes.ts'
 import { json, type Route } from '../doors/route.ts'
 import { oneOf, orNull } from '../schema/contract.ts'
 import { unreadiness } from './health.ts'
-import { inspectorAsset, inspectorPage, PAGE_POLICY } from './landing.ts'
+import { inspectorAsset, inspectorPage, PAGE_POLICY } from './inspector-page.ts'
 import { METRICS_TYPE, renderMetrics } from './metrics.ts'
 import { openApiDocument, Problem } from './openapi.ts'
 
@@ -116,7 +116,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
         200: { description: 'Prometheus text.', content: { 'text/plain': { type: 'string' } } },
       },
       handle: async (exchange) =>
-        exchange.send(200, METRICS_TYPE, await renderMetrics(exchange.premises, delay)),
+        exchange.send(200, METRICS_TYPE, await renderMetrics(exchange.context, delay)),
     },
   ]
 }
@@ -128,9 +128,9 @@ const notReady = {
 
 async function sendBrowsers(exchange: Exchange): Promise<void> {
   exchange.query([])
-  const { premises } = exchange
-  const browsers = (await premises.browsers?.()?.browsers()) ?? []
-  const node = premises.forwards === undefined ? null : premises.holdfast.authority.node
+  const { context } = exchange
+  const browsers = (await context.browsers?.()?.browsers()) ?? []
+  const node = context.forwards === undefined ? null : context.holdfast.authority.node
   exchange.reply(200, { node, browsers })
 }
 
@@ -145,7 +145,7 @@ function sendAsset(exchange: Exchange): void {
 }
 
 async function sendReady(exchange: Exchange): Promise<void> {
-  const reason = await unreadiness(exchange.premises)
+  const reason = await unreadiness(exchange.context)
   if (reason === null) exchange.reply(200, { status: 'ready' })
   else exchange.refuse(reason)
 }

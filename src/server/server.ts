@@ -6,7 +6,7 @@
  * it only where it is told to.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, type Diagnose, type Holdfast, type HoldfastError } from '../core/index.ts'
@@ -15,21 +15,19 @@ import type { CdpLimits } from '../doors/cdp/limits.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
-import { Exchange, type Headers, type Premises } from '../doors/exchange.ts'
-import { tellRefusal } from '../doors/refusals.ts'
+import { Exchange, type Headers, type ServerContext } from '../doors/exchange.ts'
 import { isPublic, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
 import { AccessPolicy, checkAccessOptions, type AccessOptions } from './access.ts'
-import { plainAddress, urlHost } from './addresses.ts'
-import { newServer } from './bounded-server.ts'
+import { urlHost } from './addresses.ts'
 import { CdpEntrance } from './cdp.ts'
-import { Connections, refuseOfOne } from './connections.ts'
 import { answerPreflight, isPreflight, letRead } from './cors.ts'
 import { connectionsFor, descriptorLimit } from './descriptors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
 import { Seal } from './forwarding/seal.ts'
 import { isForGood, unreadiness } from './health.ts'
+import { Connections, newHttpServer } from './http-server.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import type { Serve } from './pipelines.ts'
 import { Router } from './router.ts'
@@ -85,13 +83,12 @@ export async function startServer(options: ServerOptions): Promise<HoldfastServe
 export class HoldfastServer {
   readonly #server: Server
   readonly #holdfast: Holdfast
-  readonly #premises: Premises
+  readonly #context: ServerContext
   readonly #router: Router
   readonly #hub: Hub
   readonly #forwarder: Forwarder | null
   readonly #access: AccessPolicy
   readonly #cdp: CdpEntrance | null
-  readonly #peers = new WeakSet<Socket>()
   readonly #connections: Connections
   readonly #diagnose: Diagnose
   readonly #boundHost: string
@@ -113,8 +110,8 @@ export class HoldfastServer {
     const { cluster } = options
     const now = (): number => holdfast.authority.clock.now()
     const seal = cluster === undefined ? null : new Seal(cluster.secret, now)
-    const isPassedOn = (request: IncomingMessage) => this.#isPassedOn(seal, request)
-    this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options, isPassedOn)
+    this.#access = new AccessPolicy(boundHost, holdfast.authority.clock, options, seal)
+    const isForwarded = (request: IncomingMessage) => this.#access.isForwarded(request)
     const addressOf = (request: IncomingMessage) => this.#access.addressOf(request)
     this.#forwarder = Forwarder.from({ seal, holdfast, addressOf })
     const sockets = (): number => this.#hub.count
@@ -125,7 +122,7 @@ export class HoldfastServer {
     const unread = new Unread(SERVER_LIMITS.unreadTotalBytesMax)
     const asked = { isDraining, addressOf, unread, streams: new Set<() => void>() }
     const shared = { holdfast, bodyBytesMax, heartbeatMs, answered, ...asked }
-    this.#premises = { ...shared, sockets, browsers, ...forwards }
+    this.#context = { ...shared, sockets, browsers, ...forwards }
     this.#diagnose = holdfast.authority.diagnose
     const connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
     this.#connections = new Connections(connectionsMax, this.#diagnose)
@@ -136,7 +133,7 @@ export class HoldfastServer {
       holdfast,
       gate: this.#access,
       limits: { newcomersMax, ...options.connectLimits },
-      ferry: this.#forwarder,
+      forwarder: this.#forwarder,
       unread,
     })
     this.#cdp = this.#openCdp(options, seal)
@@ -152,12 +149,17 @@ export class HoldfastServer {
         if (this.#isDraining) throw drainingError()
       },
       addressOf,
-      isPassedOn,
+      isForwarded,
     })
     const serve: Serve = (request, response) => this.#serve(request, response)
-    const diagnose = this.#diagnose
-    this.#server = newServer({ serve, upgrade, diagnose, connections: this.#connections })
-    this.#server.on('connection', (socket) => this.#serverOnConnection(socket))
+    const shares = { diagnose: this.#diagnose, connections: this.#connections }
+    this.#server = newHttpServer({
+      door: 'http',
+      serve,
+      upgrade,
+      access: this.#access,
+      ...shares,
+    })
   }
 
   #openCdp(options: ServerOptions, seal: Seal | null): CdpEntrance | null {
@@ -174,7 +176,7 @@ export class HoldfastServer {
     const isLeaving = (): boolean => this.#isLeaving
     const tickets = new Tickets(clock, seal?.keyFor('cdp tickets'))
     const connections = this.#connections
-    const shared = { access: this.#access, premises: this.#premises, tickets, connections }
+    const shared = { access: this.#access, context: this.#context, tickets, connections }
     return new CdpEntrance({ door, ...shared, forwarder, isLeaving })
   }
 
@@ -214,7 +216,7 @@ export class HoldfastServer {
     this.#storeTimer = setInterval(() => void this.#checkStore(), SERVER_LIMITS.storeCheckMs)
     this.#storeTimer.unref()
     this.#tellLimit()
-    const { about, agents } = this.#premises.holdfast.authority
+    const { about, agents } = this.#context.holdfast.authority
     this.#diagnose('listening', 'listening', { url: this.url, ...about, agents: agents.join(', ') })
   }
 
@@ -239,7 +241,7 @@ export class HoldfastServer {
     clearInterval(this.#storeTimer)
     this.#isDraining = true
     const hasListened = this.#server.listening
-    await this.#premises.holdfast.authority.settle(drainMs)
+    await this.#context.holdfast.authority.settle(drainMs)
     await this.#disconnect(drainMs)
     this.#delay.disable()
     if (hasListened) this.#diagnose('stopped', 'the server has stopped')
@@ -249,7 +251,7 @@ export class HoldfastServer {
     clearInterval(this.#storeTimer)
     try {
       // Still listening: who comes now is told that this server drains, and may go elsewhere.
-      await this.#premises.holdfast.authority.drain(drainMs)
+      await this.#context.holdfast.authority.drain(drainMs)
       await this.#forwarder?.prepareToLeave()
       this.#isLeaving = true
       await this.#holdfast.close()
@@ -263,7 +265,7 @@ export class HoldfastServer {
 
   async #disconnect(drainMs: number): Promise<void> {
     this.#hub.close()
-    for (const drain of [...this.#premises.streams]) drain()
+    for (const drain of [...this.#context.streams]) drain()
     this.#forwarder?.cutSockets()
     await this.#cdp?.close()
     this.#access.close()
@@ -285,7 +287,7 @@ export class HoldfastServer {
       const match = this.#router.match(request.method ?? '', request.url ?? '')
       const by = this.#access.authorize(request, match.route.operation)
       const form = refusalForm(request.url ?? '')
-      const exchange = new Exchange(ends, this.#premises, { ...match, by }, form)
+      const exchange = new Exchange(ends, this.#context, { ...match, by }, form)
       this.#access.holdRequest(exchange, match.route.operation)
       if (this.#isLeaving && !isPublic(match.route) && this.#forwarder !== null) {
         return this.#handOver(exchange, match.route, drainingError())
@@ -301,7 +303,7 @@ export class HoldfastServer {
         ?.catch((thrown: unknown) => this.#handOver(exchange, match.route, thrown))
     } catch (thrown) {
       const form = refusalForm(request.url ?? '')
-      this.#refuse(new Exchange(ends, this.#premises, NO_MATCH, form), thrown)
+      this.#refuse(new Exchange(ends, this.#context, NO_MATCH, form), thrown)
     }
   }
 
@@ -325,29 +327,6 @@ export class HoldfastServer {
     return true
   }
 
-  #serverOnConnection(socket: Socket): void {
-    const address = plainAddress(socket.remoteAddress ?? '')
-    if (socket.writableEnded) return
-    if (!this.#access.connected(address)) return this.#refuseConnection(socket, address)
-    socket.once('close', () => {
-      if (!this.#peers.has(socket)) this.#access.disconnected(address)
-    })
-  }
-
-  #refuseConnection(socket: Socket, address: string): void {
-    tellRefusal(this.#diagnose, refuseOfOne(socket), { door: 'http', address })
-  }
-
-  /** Another node's connections are not counted as one client's. */
-  #isPassedOn(seal: Seal | null, request: IncomingMessage): boolean {
-    if (seal?.isOn(request) !== true) return false
-    const { socket } = request
-    if (!this.#peers.has(socket))
-      this.#access.disconnected(plainAddress(socket.remoteAddress ?? ''))
-    this.#peers.add(socket)
-    return true
-  }
-
   #refuse(exchange: Exchange, thrown: unknown): void {
     const error = asHoldfastError(thrown)
     if (isForGood(error)) this.#storeFailed(error)
@@ -356,7 +335,7 @@ export class HoldfastServer {
   }
 
   async #checkStore(): Promise<void> {
-    const error = await unreadiness(this.#premises)
+    const error = await unreadiness(this.#context)
     if (error !== null && isForGood(error)) this.#storeFailed(error)
   }
 

@@ -4,15 +4,13 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
-import { asHoldfastError, type Diagnose, type HoldfastError } from '../core/index.ts'
+import { asHoldfastError, type Diagnose } from '../core/index.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
-import { problemRefusal } from '../doors/exchange.ts'
-import { tellRefusal } from '../doors/refusals.ts'
+import { reportRefusal } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
-import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
-import type { OnUpgrade } from './bounded-server.ts'
+import { refuseSocket, type OnUpgrade } from './http-server.ts'
 import { CONNECT_PATH } from './paths.ts'
 
 export type UpgradeOptions = {
@@ -23,8 +21,8 @@ export type UpgradeOptions = {
   readonly addressOf: (request: IncomingMessage) => string
   /** Takes a socket that is for another door, after its check; false if it is for none. */
   readonly elsewhere?: (request: IncomingMessage, stream: Duplex, head: Buffer) => boolean
-  /** Whether another node has passed it on. */
-  readonly isPassedOn?: (request: IncomingMessage) => boolean
+  /** Whether another node has forwarded it. */
+  readonly isForwarded?: (request: IncomingMessage) => boolean
 }
 
 /** In how many pieces a message may come: each takes some hundred bytes, however short it is. */
@@ -33,7 +31,7 @@ const AS_TEXT = { binary: false }
 
 /** What a server does with its upgrades. */
 export function acceptSockets(options: UpgradeOptions): OnUpgrade {
-  const { hub, check, addressOf, elsewhere, isPassedOn = () => false } = options
+  const { hub, check, addressOf, elsewhere, isForwarded = () => false } = options
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: hub.limits.messageBytesMax,
@@ -49,15 +47,15 @@ export function acceptSockets(options: UpgradeOptions): OnUpgrade {
     } catch (thrown) {
       const error = asHoldfastError(thrown)
       const client = { address: addressOf(request), headers: request.headers }
-      tellRefusal(hub.holdfast.authority.diagnose, error, { door: 'connect', ...client })
-      return refuseUpgrade(stream, error)
+      reportRefusal(hub.holdfast.authority.diagnose, error, { door: 'connect', ...client })
+      return refuseSocket(stream, error)
     }
     if (elsewhere?.(request, stream, head) === true) return
     if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)
     sockets.handleUpgrade(request, stream, head, (socket) =>
       connect(
         hub,
-        new WebSocketEnd(socket, stream, addressOf(request), isPassedOn(request)),
+        new WebSocketEnd(socket, stream, addressOf(request), isForwarded(request)),
         socket,
       ),
     )
@@ -98,15 +96,15 @@ function streamOnError(this: Duplex): void {
 /** All that is sent in one turn of the event loop leaves in one write. */
 class WebSocketEnd implements Socket {
   readonly address: string
-  readonly isPassedOn: boolean
+  readonly isForwarded: boolean
   readonly #socket: WebSocket
   readonly #stream: Duplex
 
-  constructor(socket: WebSocket, stream: Duplex, address: string, isPassedOn: boolean) {
+  constructor(socket: WebSocket, stream: Duplex, address: string, isForwarded: boolean) {
     this.#socket = socket
     this.#stream = stream
     this.address = address
-    this.isPassedOn = isPassedOn
+    this.isForwarded = isForwarded
   }
 
   get bufferedBytes(): number {
@@ -136,24 +134,4 @@ function uncork(stream: Duplex): void {
 
 function refusePath(stream: Duplex): void {
   stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
-}
-
-export function refuseUpgrade(
-  stream: Duplex,
-  error: HoldfastError,
-  headers: readonly string[] = [],
-): void {
-  const { title, status, ...rest } = problemOf(error)
-  const body = JSON.stringify({ ...rest, title, status })
-  const head = [
-    `HTTP/1.1 ${status} ${title}`,
-    `Content-Type: ${PROBLEM_TYPE}`,
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    'Connection: close',
-  ]
-  const all = [...problemRefusal(error).headers, ...headers]
-  for (let index = 0; index < all.length; index += 2) {
-    head.push(`${all[index]}: ${all[index + 1]}`)
-  }
-  stream.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }

@@ -24,13 +24,13 @@ import type { CdpConnection } from './stock-connection.ts'
 type Place = HeldSeat & { readonly attachment: AttachmentHandle }
 
 /** The way to the node that owns the session. */
-export interface HeldPassage {
+export interface HeldForwardedSocket {
   send(message: Buffer): void
   close(code: number): void
 }
 
 /** Brings a client there, with its first word. */
-export type PassOn = (node: string, hello: string) => HeldPassage
+export type PassOn = (node: string, hello: string) => HeldForwardedSocket
 
 type Arrival = {
   readonly address: CallerAddress
@@ -47,7 +47,7 @@ export class HeldConnection implements CdpConnection {
   readonly #target: string | null
   readonly #socket: CdpSocket
   readonly #passOn: PassOn | null
-  #passage: HeldPassage | null = null
+  #forwarded: HeldForwardedSocket | null = null
   #place: Place | null = null
   readonly #cancelHello: () => void
   #isGreeted = false
@@ -66,7 +66,7 @@ export class HeldConnection implements CdpConnection {
   }
 
   receive(data: Buffer): void {
-    if (this.#passage !== null) return this.#passage.send(data)
+    if (this.#forwarded !== null) return this.#forwarded.send(data)
     try {
       if (isHeldFrame(data)) return this.#frame(data.toString())
       if (this.#place === null) throw new HoldfastError('bad_request', 'say hello first')
@@ -119,7 +119,7 @@ export class HeldConnection implements CdpConnection {
     const { node } = error.details
     const isElsewhere = error.code === 'not_owner' && typeof node === 'string'
     if (this.#passOn === null || !isElsewhere || this.#isClosed) return this.#refuse(error)
-    this.#passage = this.#passOn(node, hello)
+    this.#forwarded = this.#passOn(node, hello)
   }
 
   async #enter(): Promise<Place> {
@@ -183,7 +183,7 @@ export class HeldConnection implements CdpConnection {
   closed(code: number): void {
     this.#isClosed = true
     this.#cancelHello()
-    this.#passage?.close(code)
+    this.#forwarded?.close(code)
     const place = this.#place
     if (place === null || !place.carrier.disconnected(this.#socket)) return
     if (code === 1000) return place.seat.leave()

@@ -12,7 +12,7 @@ import {
   type AttachmentHandle,
   type SessionHandle,
 } from '../../core/index.ts'
-import { tellRefusal } from '../refusals.ts'
+import { reportRefusal } from '../refusals.ts'
 import { closeCode } from '../../wire/error-table.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
 import type { ClientFrame, Hello, Role, ServerFrame } from '../../wire/frames.ts'
@@ -20,7 +20,7 @@ import { enter, type Admitted, type Entry } from './entry.ts'
 import type { Hub } from './hub.ts'
 import { refusalOf } from './refusal.ts'
 import { Requests } from './requests.ts'
-import type { Passage, Socket } from './socket.ts'
+import type { ForwardedSocket, Socket } from './socket.ts'
 import { Stop, streamTo } from './stream.ts'
 
 /** What a small message costs until it has left, besides its text. */
@@ -40,7 +40,7 @@ export class Connection {
   #entry: Entry | null = null
   #requests: Requests | null = null
   /** To the node that owns the session, if it is not this one. */
-  #passage: Passage | null = null
+  #forwarded: ForwardedSocket | null = null
   /** Ends the watch over its token. */
   #release: () => void = () => undefined
   #greeted = false
@@ -86,7 +86,7 @@ export class Connection {
   receive(message: string): void {
     if (this.#over) return
     this.#heardAt = this.#hub.clock.monotonic()
-    if (this.#passage !== null) return this.#passage.send(message)
+    if (this.#forwarded !== null) return this.#forwarded.send(message)
     try {
       if (this.#greeted) this.#frames(readClientMessage(message))
       else this.#hello(message)
@@ -136,8 +136,8 @@ export class Connection {
     if (this.#over) return
     const { address } = this.socket
     const { diagnose } = this.#hub.holdfast.authority
-    tellRefusal(diagnose, error, { door: 'connect', address })
-    if (this.#entry === null && this.#passage === null) this.say(refusalOf(error))
+    reportRefusal(diagnose, error, { door: 'connect', address })
+    if (this.#entry === null && this.#forwarded === null) this.say(refusalOf(error))
     else this.say({ type: 'ending', code: error.code, reason: refusalOf(error).reason })
     this.socket.close(closeCode(error.code), error.code)
     this.closed()
@@ -270,16 +270,16 @@ export class Connection {
 
   /** False if there is no way to the node that owns the session. */
   #passOn(node: unknown, hello: string): boolean {
-    const { ferry, limits } = this.#hub
-    const { address, isPassedOn = false } = this.socket
-    if (ferry === null || isPassedOn || typeof node !== 'string' || this.#over) return false
+    const { forwarder, limits } = this.#hub
+    const { address, isForwarded = false } = this.socket
+    if (forwarder === null || isForwarded || typeof node !== 'string' || this.#over) return false
     const { bufferedBytesMax } = limits
-    this.#passage = ferry.open(node, {
+    this.#forwarded = forwarder.open(node, {
       hello,
       address,
       bufferedBytesMax,
-      told: (message) => this.#handOver(message),
-      ended: (code, reason) => {
+      onMessage: (message) => this.#handOver(message),
+      onClose: (code, reason) => {
         this.socket.close(code, reason)
         this.closed()
       },
@@ -375,7 +375,7 @@ export class Connection {
   #end(): void {
     this.#over = true
     this.#release()
-    this.#passage?.close()
+    this.#forwarded?.close()
     this.gone.abort()
     this.#answerProbes(false)
   }

@@ -13,14 +13,14 @@ import {
 import { Unread } from '../unread.ts'
 import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
-import { openGate, type Ferry, type Gatekeeper } from './socket.ts'
+import { openGate, type SocketForwarder, type Gatekeeper } from './socket.ts'
 
 export type HubOptions = {
   readonly holdfast: Unbound
   readonly gate?: Gatekeeper
   readonly limits?: Partial<ConnectLimits>
   /** Where there are other nodes. */
-  readonly ferry?: Ferry | null
+  readonly forwarder?: SocketForwarder | null
   /** What waits for readers, of all doors together. */
   readonly unread?: Unread
 }
@@ -29,7 +29,7 @@ export class Hub {
   readonly holdfast: Unbound
   readonly gate: Gatekeeper
   readonly limits: ConnectLimits
-  readonly ferry: Ferry | null
+  readonly forwarder: SocketForwarder | null
   readonly unread: Unread
   readonly #connections = new Set<Connection>()
   /** Those that have not said hello, the oldest first. */
@@ -53,11 +53,11 @@ export class Hub {
   }
   #cancelWatch: () => void = () => undefined
 
-  constructor({ holdfast, gate = openGate, limits = {}, ferry = null, unread }: HubOptions) {
+  constructor({ holdfast, gate = openGate, limits = {}, forwarder = null, unread }: HubOptions) {
     this.holdfast = holdfast
     this.gate = gate
     this.limits = limitsFrom(CONNECT_LIMITS, limits, 'connectLimits')
-    this.ferry = ferry
+    this.forwarder = forwarder
     this.unread = unread ?? new Unread(Number.POSITIVE_INFINITY)
     holdfast.authority.attachmentListeners.add(this.#listener)
     this.#watchLater()

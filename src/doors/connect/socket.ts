@@ -9,7 +9,7 @@ export interface Socket {
   /** The peer's address, for limits only. */
   readonly address: string
   /** It comes from another node, which must get its answer here. */
-  readonly isPassedOn?: boolean
+  readonly isForwarded?: boolean
   /** What was sent and has not left this process, in bytes. */
   readonly bufferedBytes: number
   /** `sent` is called when it has left, or cannot any more. */
@@ -20,14 +20,14 @@ export interface Socket {
 }
 
 /** The way to the node that owns the session. */
-export interface Passage {
+export interface ForwardedSocket {
   send(message: string | Buffer): void
   /** The client is gone; without a code its connection broke. */
   close(code?: number): void
 }
 
 /** A client whose session another node owns. */
-export type Traveller = {
+export type ForwardedSocketOptions = {
   /** Its first message, as it came. */
   readonly hello: string
   readonly address: string
@@ -37,14 +37,14 @@ export type Traveller = {
   readonly headers?: Readonly<Record<string, string>>
   readonly messageBytesMax?: number
   /** The owner said this. */
-  readonly told: (message: Buffer) => void
+  readonly onMessage: (message: Buffer) => void
   /** The owner has closed, or cannot be reached (any more). */
-  readonly ended: (code: number, reason: string) => void
+  readonly onClose: (code: number, reason: string) => void
 }
 
 /** Brings clients to other nodes. */
-export interface Ferry {
-  open(node: string, traveller: Traveller): Passage
+export interface SocketForwarder {
+  open(node: string, options: ForwardedSocketOptions): ForwardedSocket
 }
 
 /** Who may come in. */

@@ -9,7 +9,7 @@ import {
   TurnRequest,
 } from '../../wire/bodies.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { json, type Answer, type Parameter, type Route } from '../route.ts'
+import { json, type RouteAnswer, type Parameter, type Route } from '../route.ts'
 import { answerAsk, getAsks } from './asks.ts'
 import { getEvents } from './events.ts'
 import { createLink, getLinks, revokeLink } from './links.ts'
@@ -48,7 +48,7 @@ const turnHeaders: readonly Parameter[] = [
   header('Prefer', 'respond-async: answer with 202 as soon as the turn is recorded.'),
 ]
 
-const turnAnswers: Readonly<Record<number, Answer>> = {
+const turnAnswers: Readonly<Record<number, RouteAnswer>> = {
   200: {
     description: 'The turn when it is over, or its events as they happen.',
     content: { 'application/json': TurnOfSession, [EVENT_STREAM_TYPE]: events },
@@ -215,7 +215,7 @@ const askRoutes: readonly Route[] = [
     method: 'POST',
     path: '/v1/sessions/:id/asks/:ask',
     name: 'answerAsk',
-    summary: 'Answer a question; the first valid answer wins',
+    summary: 'RouteAnswer a question; the first valid answer wins',
     operation: 'ask.answer',
     body: AnswerRequest,
     answers: { 200: json('It is answered.', AnsweredAsk) },

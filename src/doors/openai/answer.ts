@@ -5,18 +5,18 @@ import type { Admitted } from './places.ts'
 import { addUsage, NO_USAGE, readUsage, type Usage } from './usage.ts'
 
 /** A message of an answer; a turn that was cut short has not finished its last one. */
-export type Said = { readonly text: string; readonly isPartial: boolean }
+export type AnswerMessage = { readonly text: string; readonly isPartial: boolean }
 
-export type Part =
+export type AnswerPart =
   /** A piece of message number `message`, counted from 0. */
   | { readonly type: 'text'; readonly message: number; readonly text: string }
   /** Nothing is added to that message any more: all of its text. */
-  | ({ readonly type: 'message'; readonly message: number } & Said)
+  | ({ readonly type: 'message'; readonly message: number } & AnswerMessage)
   | { readonly type: 'end'; readonly outcome: TurnOutcome; readonly usage: Usage }
 
 /** All of an answer. */
-export type Answer = {
-  readonly messages: readonly Said[]
+export type TurnAnswer = {
+  readonly messages: readonly AnswerMessage[]
   readonly outcome: TurnOutcome
   readonly usage: Usage
 }
@@ -25,13 +25,13 @@ export type Answer = {
 export async function* answerParts(
   { session, turn }: Admitted,
   signal?: AbortSignal,
-): AsyncGenerator<readonly Part[]> {
+): AsyncGenerator<readonly AnswerPart[]> {
   const after = Number(turn.slice(1)) - 1
-  const telling = new Telling()
+  const reader = new AnswerReader()
   const presence = false
   for await (const items of session.feed({ after, presence, ...(signal && { signal }) })) {
     const own = items.map(({ event }) => event).filter((event) => isOf(turn, event))
-    const parts = own.flatMap((event) => telling.parts(event))
+    const parts = own.flatMap((event) => reader.parts(event))
     if (parts.length > 0) yield parts
     if (parts.at(-1)?.type === 'end') return
   }
@@ -39,8 +39,8 @@ export async function* answerParts(
   throw new HoldfastError('internal', `the log of session ${session.id} ends within turn ${turn}`)
 }
 
-export async function wholeAnswer(admitted: Admitted): Promise<Answer> {
-  const messages: Said[] = []
+export async function wholeAnswer(admitted: Admitted): Promise<TurnAnswer> {
+  const messages: AnswerMessage[] = []
   for await (const parts of answerParts(admitted)) {
     for (const part of parts) {
       if (part.type === 'message') messages.push(part)
@@ -55,13 +55,13 @@ function isOf(turn: string, event: SessionEvent | Delta): boolean {
 }
 
 /** Where in the answer we are. */
-class Telling {
+class AnswerReader {
   #message = 0
   /** What the deltas since the last message have said. */
   #said = ''
   #usage = NO_USAGE
 
-  parts(event: SessionEvent | Delta): readonly Part[] {
+  parts(event: SessionEvent | Delta): readonly AnswerPart[] {
     switch (event.type) {
       case 'delta':
         this.#said += event.text
@@ -85,17 +85,17 @@ class Telling {
   }
 
   /** It has all that the deltas before it said; where some were missed, the rest is news. */
-  #added(said: Said): readonly Part[] {
+  #added(said: AnswerMessage): readonly AnswerPart[] {
     const { text } = said
     const message = this.#message
     const rest = text.startsWith(this.#said) ? text.slice(this.#said.length) : ''
     this.#message += 1
     this.#said = ''
-    const whole: Part = { type: 'message', message, ...said }
+    const whole: AnswerPart = { type: 'message', message, ...said }
     return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
   }
 
-  #end(outcome: TurnOutcome): readonly Part[] {
+  #end(outcome: TurnOutcome): readonly AnswerPart[] {
     return [{ type: 'end', outcome, usage: this.#usage }]
   }
 }

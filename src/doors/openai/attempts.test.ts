@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { Attempt, Attempts } from './attempts.ts'
+import { RetryAttempt, RetryAttempts } from './attempts.ts'
 
 const MINUTE = 60_000
 
 /** An attempt whose caller left at this time. */
-function left(key: string, leftAt: number, facts: Partial<Attempt> = {}): Attempt {
-  return Object.assign(new Attempt(Promise.resolve(key), 0), { leftAt, ...facts })
+function left(key: string, leftAt: number, facts: Partial<RetryAttempt> = {}): RetryAttempt {
+  return Object.assign(new RetryAttempt(Promise.resolve(key), 0), { leftAt, ...facts })
 }
 
-function remembering(...attempts: readonly Attempt[]): Attempts {
-  const all = new Attempts()
+function remembering(...attempts: readonly RetryAttempt[]): RetryAttempts {
+  const all = new RetryAttempts()
   for (const attempt of attempts) all.add('body', attempt, attempt.leftAt)
   return all
 }
@@ -53,15 +53,15 @@ describe('a retry', () => {
 
 describe('attempts', () => {
   it('that could not be begun are forgotten', async () => {
-    const attempts = new Attempts()
-    attempts.add('body', new Attempt(Promise.reject(new Error('no')), 0), 0)
+    const attempts = new RetryAttempts()
+    attempts.add('body', new RetryAttempt(Promise.reject(new Error('no')), 0), 0)
     await Promise.resolve()
     await Promise.resolve()
     expect(attempts.find('body', 1, 1)).toBeNull()
   })
 
   it('are bounded, with one body and in all', () => {
-    const attempts = new Attempts()
+    const attempts = new RetryAttempts()
     for (let n = 0; n < 100; n += 1) attempts.add('same', left(`${n}`, 0), 0)
     expect(attempts.of('same')).toHaveLength(32)
     for (let n = 0; n < 10_100; n += 1) attempts.add(`body ${n}`, left('x', 0), 0)

@@ -14,13 +14,13 @@
 const UNANSWERED_MS = 600_000
 /** And if it got one. Clients retry within seconds, so this is also what "just now" means. */
 const JUST_NOW_MS = 60_000
-/** Attempts remembered in all, and with one body. */
+/** RetryAttempts remembered in all, and with one body. */
 const ATTEMPTS_MAX = 10_000
 const SAME_MAX = 32
 /** How many of the oldest are looked at for every new one. */
 const EXPIRY_LOOKS = 4
 
-export class Attempt {
+export class RetryAttempt {
   /** What the core knows the turn by; to find one may take a moment. */
   readonly key: Promise<string>
   /** The highest retry count that was seen. */
@@ -43,25 +43,25 @@ export class Attempt {
   }
 }
 
-export class Attempts {
+export class RetryAttempts {
   /** By caller, session and body, as one digest; the oldest first. */
-  readonly #known = new Map<string, readonly Attempt[]>()
+  readonly #known = new Map<string, readonly RetryAttempt[]>()
   #size = 0
 
   /** All that are remembered. */
-  of(digest: string): readonly Attempt[] {
+  of(digest: string): readonly RetryAttempt[] {
     return this.#known.get(digest) ?? []
   }
 
   /** The attempt that this is a retry of, if it is remembered. */
-  find(digest: string, count: number, now: number): Attempt | null {
+  find(digest: string, count: number, now: number): RetryAttempt | null {
     const found = this.of(digest)
       .filter((attempt) => attempt.count < count && !attempt.isExpired(now))
       .toSorted((one, other) => rank(one, now) - rank(other, now) || other.leftAt - one.leftAt)
     return found[0] ?? null
   }
 
-  add(digest: string, attempt: Attempt, now: number): void {
+  add(digest: string, attempt: RetryAttempt, now: number): void {
     this.#forgetExpired(now)
     const same = this.of(digest).filter((other) => !other.isExpired(now))
     this.#set(digest, [...same, attempt].slice(-SAME_MAX))
@@ -72,7 +72,7 @@ export class Attempts {
     })
   }
 
-  #set(digest: string, attempts: readonly Attempt[]): void {
+  #set(digest: string, attempts: readonly RetryAttempt[]): void {
     this.#size += attempts.length - this.of(digest).length
     if (attempts.length === 0) this.#known.delete(digest)
     else this.#known.set(digest, attempts)
@@ -90,7 +90,7 @@ export class Attempts {
 }
 
 /** The likelier one first. */
-function rank({ isAnswered, callers, leftAt }: Attempt, now: number): number {
+function rank({ isAnswered, callers, leftAt }: RetryAttempt, now: number): number {
   if (callers > 0) return 2
   if (isAnswered) return 1
   return now - leftAt <= JUST_NOW_MS ? 0 : 3

@@ -1,6 +1,6 @@
 /** `POST /v1/chat/completions`. */
 import type { Exchange, Headers } from '../exchange.ts'
-import { answerParts, wholeAnswer, type Answer, type Part } from './answer.ts'
+import { answerParts, wholeAnswer, type TurnAnswer, type AnswerPart } from './answer.ts'
 import { afterAdmission, type Entry } from './entry.ts'
 import { turnFailure } from './errors.ts'
 import { newMessage, readMessages, wholeConversation } from './messages.ts'
@@ -35,7 +35,7 @@ async function sendCompletion(
     return streamTexts(exchange, texts, sessionHeaders(admitted))
   }
   const answer = await wholeAnswer(admitted)
-  exchange.tell(turnFailure(answer.outcome) ?? completed(completion, answer, admitted))
+  exchange.respond(turnFailure(answer.outcome) ?? completed(completion, answer, admitted))
 }
 
 /** Tells whoever wants to look on, or to answer what the agent asks, where to. */
@@ -56,7 +56,7 @@ async function describe(
   return { id: `chatcmpl-${session.id}-${turn}`, created, model }
 }
 
-function completed({ id, created, model }: Completion, answer: Answer, admitted: Admitted) {
+function completed({ id, created, model }: Completion, answer: TurnAnswer, admitted: Admitted) {
   const texts = answer.messages.map(({ text }) => text)
   const content = texts.filter((text) => text !== '').join(BETWEEN)
   const message = { role: 'assistant', content, refusal: null }
@@ -76,18 +76,18 @@ const BETWEEN = '\n\n'
 
 async function* chunks(
   completion: Completion,
-  answer: AsyncIterable<readonly Part[]>,
+  answer: AsyncIterable<readonly AnswerPart[]>,
   body: Body,
 ): AsyncGenerator<string> {
   const options = body['stream_options']
   const withUsage = isRecord(options) && options['include_usage'] === true
-  const telling = new Telling(completion, withUsage)
-  yield telling.begin()
-  for await (const parts of answer) yield parts.map((part) => telling.tell(part)).join('')
+  const writer = new ChunkWriter(completion, withUsage)
+  yield writer.begin()
+  for await (const parts of answer) yield parts.map((part) => writer.write(part)).join('')
 }
 
 /** A completion as it comes: each chunk with the little that is new. */
-class Telling {
+class ChunkWriter {
   readonly #facts: object
   readonly #withUsage: boolean
   /** The message that was told last. */
@@ -102,7 +102,7 @@ class Telling {
     return this.#choice({ role: 'assistant', content: '', refusal: null })
   }
 
-  tell(part: Part): string {
+  write(part: AnswerPart): string {
     switch (part.type) {
       case 'text': {
         const isNext = this.#message >= 0 && part.message > this.#message
@@ -116,7 +116,7 @@ class Telling {
     }
   }
 
-  #end({ outcome, usage }: Part & { readonly type: 'end' }): string {
+  #end({ outcome, usage }: AnswerPart & { readonly type: 'end' }): string {
     const failure = turnFailure(outcome)
     if (failure !== null) return errorText(failure.body.error)
     const last = this.#withUsage ? this.#chunk([], chatUsage(usage)) : ''

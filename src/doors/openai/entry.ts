@@ -7,7 +7,7 @@
  */
 import { HoldfastError, type Input, type TurnOptions } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import { Attempt, Attempts } from './attempts.ts'
+import { RetryAttempt, RetryAttempts } from './attempts.ts'
 import type { Admitted, Place, Visit } from './places.ts'
 
 /** A request, ready to be a turn. */
@@ -26,7 +26,7 @@ const WAIT_HEADER = 'x-session-wait-ms'
 const REFUSED_FOR_NOW = [429, 503, 507]
 
 export class Entry {
-  readonly #attempts = new Attempts()
+  readonly #attempts = new RetryAttempts()
 
   /** Resolves when the turn has started, or was found; throws if it was refused. */
   async admit(exchange: Exchange, wish: Wish): Promise<Admitted> {
@@ -48,14 +48,14 @@ export class Entry {
   }
 
   /** The attempt that this request repeats, or a new one. Nothing is awaited before it is known. */
-  #attempt(exchange: Exchange, place: Place, digest: string): Attempt {
+  #attempt(exchange: Exchange, place: Place, digest: string): RetryAttempt {
     const { clock } = exchange.holdfast.authority
     const count = retryCount(exchange)
     const now = clock.monotonic()
     const known = this.#attempts.find(digest, count, now)
     if (known !== null) return known
     const others = this.#attempts.of(digest)
-    const attempt = new Attempt(chooseKey(place, digest, count === 0 ? null : others), count)
+    const attempt = new RetryAttempt(chooseKey(place, digest, count === 0 ? null : others), count)
     this.#attempts.add(digest, attempt, now)
     return attempt
   }
@@ -79,7 +79,7 @@ export async function afterAdmission(work: () => Promise<void>): Promise<void> {
 async function chooseKey(
   place: Place,
   digest: string,
-  others: readonly Attempt[] | null,
+  others: readonly RetryAttempt[] | null,
 ): Promise<string> {
   if (others === null) return place.newKey(digest)
   // An attempt that got no key has taken none.
@@ -95,7 +95,7 @@ function retryCount(exchange: Exchange): number {
 }
 
 /** Keeps count of the attempt's callers, and of whether one of them was told everything. */
-function accompany(exchange: Exchange, attempt: Attempt): void {
+function accompany(exchange: Exchange, attempt: RetryAttempt): void {
   const { response, holdfast } = exchange
   const { clock } = holdfast.authority
   attempt.callers += 1

@@ -2,7 +2,7 @@
 import type { ErrorCode, HoldfastError, TurnRecord } from '../../core/index.ts'
 import { httpStatus } from '../../wire/error-table.ts'
 import { problemOf, retryAfterSeconds } from '../../wire/problem.ts'
-import type { Headers, Told } from '../exchange.ts'
+import type { Headers, HttpResponse } from '../exchange.ts'
 
 export type OpenAiError = {
   readonly message: string
@@ -14,7 +14,7 @@ export type OpenAiError = {
 }
 
 /** A refusal, ready to be sent. */
-export type Failure = Told & { readonly body: { readonly error: OpenAiError } }
+export type OpenAiFailure = HttpResponse & { readonly body: { readonly error: OpenAiError } }
 
 /** How a turn ended. */
 export type TurnOutcome = Pick<TurnRecord, 'state' | 'error' | 'reason'>
@@ -38,7 +38,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   cancelled: 400,
 }
 
-export function openAiRefusal(error: HoldfastError): Told {
+export function openAiRefusal(error: HoldfastError): HttpResponse {
   const status = STATUS[error.code] ?? httpStatus(error)
   return {
     status,
@@ -81,7 +81,7 @@ function isRepeated(status: number): boolean {
  * A turn that was admitted and did not end well, or null if it did. To repeat the request would
  * only find that turn again, so nobody is told to.
  */
-export function turnFailure(end: TurnOutcome): Failure | null {
+export function turnFailure(end: TurnOutcome): OpenAiFailure | null {
   if (end.state === 'done') return null
   const status = end.state === 'cancelled' ? 409 : 500
   const { code, message } = end.error ?? {

@@ -7,9 +7,12 @@
 import { invalid, type Input } from '../../core/index.ts'
 import { isRecord } from './parameters.ts'
 
-export type Said = { readonly role: 'system' | 'user' | 'assistant'; readonly content: string }
+export type ChatMessage = {
+  readonly role: 'system' | 'user' | 'assistant'
+  readonly content: string
+}
 
-const ROLES: Readonly<Record<string, Said['role']>> = {
+const ROLES: Readonly<Record<string, ChatMessage['role']>> = {
   system: 'system',
   developer: 'system',
   user: 'user',
@@ -21,7 +24,7 @@ const TEXT_PARTS = ['text', 'input_text', 'output_text']
  * `messages` of a chat completion. Where the session remembers, what was said before is not looked
  * at: it may hold what this session never saw, and it is not taken.
  */
-export function readMessages(messages: unknown, which: 'all' | 'new'): readonly Said[] {
+export function readMessages(messages: unknown, which: 'all' | 'new'): readonly ChatMessage[] {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw invalid('messages', 'must be a list that is not empty')
   }
@@ -36,8 +39,11 @@ function isInstruction(message: unknown): boolean {
 }
 
 /** `input` and `instructions` of a response. */
-export function readInput(input: unknown, instructions: string | undefined): readonly Said[] {
-  const system: readonly Said[] =
+export function readInput(
+  input: unknown,
+  instructions: string | undefined,
+): readonly ChatMessage[] {
+  const system: readonly ChatMessage[] =
     instructions === undefined ? [] : [{ role: 'system', content: instructions }]
   if (typeof input === 'string') return [...system, { role: 'user', content: input }]
   if (!Array.isArray(input) || input.length === 0) {
@@ -46,7 +52,7 @@ export function readInput(input: unknown, instructions: string | undefined): rea
   return [...system, ...input.map((item, index) => readMessage(item, `input[${index}]`))]
 }
 
-function readMessage(message: unknown, field: string): Said {
+function readMessage(message: unknown, field: string): ChatMessage {
   if (!isRecord(message)) throw invalid(field, 'must be an object')
   const { type = 'message', role, content } = message
   if (type !== 'message') throw invalid(field, 'must be a message: Holdfast takes no other items')
@@ -71,7 +77,7 @@ function readPart(part: unknown, field: string): string {
 }
 
 /** The new message alone. Instructions go along, for agents that heed them. */
-export function newMessage(said: readonly Said[], field: string): Input {
+export function newMessage(said: readonly ChatMessage[], field: string): Input {
   const text = lastOf(said, field)
   const instructions = said.filter(({ role }) => role === 'system').map(({ content }) => content)
   return instructions.length === 0 ? text : { text, instructions: instructions.join('\n\n') }
@@ -81,13 +87,13 @@ export function newMessage(said: readonly Said[], field: string): Input {
  * The whole conversation. One message is just its text; of several, the text is the conversation
  * with the speaker before each message, and `messages` has them one by one.
  */
-export function wholeConversation(said: readonly Said[], field: string): Input {
+export function wholeConversation(said: readonly ChatMessage[], field: string): Input {
   const text = lastOf(said, field)
   if (said.length === 1) return text
   return { text: said.map(spoken).join('\n\n'), messages: said }
 }
 
-function lastOf(said: readonly Said[], field: string): string {
+function lastOf(said: readonly ChatMessage[], field: string): string {
   const last = said.at(-1)
   if (last?.role === 'user') return last.content
   throw invalid(field, "must end with the user's message")
@@ -95,6 +101,6 @@ function lastOf(said: readonly Said[], field: string): string {
 
 const SPEAKERS = { system: 'System', user: 'User', assistant: 'Assistant' } as const
 
-function spoken({ role, content }: Said): string {
+function spoken({ role, content }: ChatMessage): string {
   return `${SPEAKERS[role]}: ${content}`
 }

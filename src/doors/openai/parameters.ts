@@ -9,18 +9,20 @@ import { nestsTooDeep } from '../../schema/contract.ts'
 export type Body = Readonly<Record<string, unknown>>
 
 /** Whether a value asks for nothing that we lack. */
-type Rule = (value: unknown) => boolean
+type ParameterRule = (value: unknown) => boolean
 
-const absent: Rule = (value) => value === null || value === undefined
-const empty: Rule = (value) => absent(value) || (Array.isArray(value) && value.length === 0)
-const off: Rule = (value) => absent(value) || value === false
-const none: Rule = (value) => absent(value) || value === 0
-const noStop: Rule = (value) => empty(value) || value === ''
-const plainText: Rule = (value) => absent(value) || (isRecord(value) && value['type'] === 'text')
-const textOnly: Rule = (value) =>
+const absent: ParameterRule = (value) => value === null || value === undefined
+const empty: ParameterRule = (value) =>
+  absent(value) || (Array.isArray(value) && value.length === 0)
+const off: ParameterRule = (value) => absent(value) || value === false
+const none: ParameterRule = (value) => absent(value) || value === 0
+const noStop: ParameterRule = (value) => empty(value) || value === ''
+const plainText: ParameterRule = (value) =>
+  absent(value) || (isRecord(value) && value['type'] === 'text')
+const textOnly: ParameterRule = (value) =>
   absent(value) || (Array.isArray(value) && value.every((modality) => modality === 'text'))
 
-export const CHAT_RULES: Readonly<Record<string, Rule>> = {
+export const CHAT_RULES: Readonly<Record<string, ParameterRule>> = {
   n: (value) => absent(value) || value === 1,
   tools: empty,
   functions: empty,
@@ -33,7 +35,7 @@ export const CHAT_RULES: Readonly<Record<string, Rule>> = {
   web_search_options: absent,
 }
 
-export const RESPONSE_RULES: Readonly<Record<string, Rule>> = {
+export const RESPONSE_RULES: Readonly<Record<string, ParameterRule>> = {
   tools: empty,
   text: (value) => absent(value) || (isRecord(value) && plainText(value['format'])),
   prompt: absent,
@@ -41,7 +43,7 @@ export const RESPONSE_RULES: Readonly<Record<string, Rule>> = {
 }
 
 /** The body as an object, in which nothing is asked for that there is not. */
-export function readBody(body: unknown, rules: Readonly<Record<string, Rule>>): Body {
+export function readBody(body: unknown, rules: Readonly<Record<string, ParameterRule>>): Body {
   if (!isRecord(body)) throw new HoldfastError('bad_request', 'the body must be a JSON object')
   if (nestsTooDeep(body)) throw new HoldfastError('bad_request', 'the body nests too deep')
   for (const [name, isAcceptable] of Object.entries(rules)) {

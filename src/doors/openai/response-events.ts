@@ -1,20 +1,20 @@
 /** A response as it comes: OpenAI's typed events, numbered, from `created` to its end. */
-import type { Answer, Part, Said } from './answer.ts'
+import type { TurnAnswer, AnswerPart, AnswerMessage } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { messageId, messageItem, responseObject, textPart, type ResponseFacts } from './response.ts'
 
 export async function* responseEvents(
   facts: ResponseFacts,
-  answer: AsyncIterable<readonly Part[]>,
+  answer: AsyncIterable<readonly AnswerPart[]>,
 ): AsyncGenerator<string> {
-  const telling = new Telling(facts)
-  yield telling.begin()
-  for await (const parts of answer) yield parts.map((part) => telling.tell(part)).join('')
+  const writer = new ResponseEventWriter(facts)
+  yield writer.begin()
+  for await (const parts of answer) yield parts.map((part) => writer.write(part)).join('')
 }
 
-class Telling {
+class ResponseEventWriter {
   readonly #facts: ResponseFacts
-  readonly #messages: Said[] = []
+  readonly #messages: AnswerMessage[] = []
   /** The message that is being told. */
   #open = -1
   #number = 0
@@ -28,7 +28,7 @@ class Telling {
     return this.#event('response.created', { response }) + this.#event(IN_PROGRESS, { response })
   }
 
-  tell(part: Part): string {
+  write(part: AnswerPart): string {
     switch (part.type) {
       case 'text':
         return this.#openMessage(part.message) + this.#delta(part.message, part.text)
@@ -54,7 +54,7 @@ class Telling {
     return this.#event('response.output_text.delta', facts)
   }
 
-  #closeMessage(index: number, said: Said): string {
+  #closeMessage(index: number, said: AnswerMessage): string {
     const { text } = said
     this.#messages.push(said)
     const place = this.#place(index)
@@ -66,7 +66,7 @@ class Telling {
     ].join('')
   }
 
-  #end(answer: Answer): string {
+  #end(answer: TurnAnswer): string {
     const { state } = answer.outcome
     const response = responseObject(this.#facts, state, answer)
     const type = turnFailure(answer.outcome) === null ? 'response.completed' : 'response.failed'

@@ -1,6 +1,6 @@
 /** The response object of OpenAI's API, made from a turn. */
 import type { TurnState } from '../../core/index.ts'
-import type { Answer, Said } from './answer.ts'
+import type { TurnAnswer, AnswerMessage } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { isRecord, type Body } from './parameters.ts'
 import { responseUsage } from './usage.ts'
@@ -15,7 +15,7 @@ export type ResponseFacts = {
   readonly body: Body
 }
 
-export function responseObject(facts: ResponseFacts, state: TurnState, answer: Answer | null) {
+export function responseObject(facts: ResponseFacts, state: TurnState, answer: TurnAnswer | null) {
   const { id, created, model, body } = facts
   const failure = answer === null ? null : turnFailure(answer.outcome)
   const output = (answer?.messages ?? []).map((said, index) => messageItem(id, index, said))
@@ -66,7 +66,7 @@ function conversationOf({ conversation }: Body): { conversation?: { id: unknown 
   return isRecord(conversation) ? { conversation: { id: conversation['id'] } } : {}
 }
 
-export function messageItem(response: string, index: number, { text, isPartial }: Said) {
+export function messageItem(response: string, index: number, { text, isPartial }: AnswerMessage) {
   return {
     id: messageId(response, index),
     type: 'message',

@@ -43,7 +43,7 @@ async function sendNew(
   if (isBackground) return sendResponse(exchange, admitted, facts)
   const answer = await wholeAnswer(admitted)
   const failure = turnFailure(answer.outcome)
-  if (failure !== null) return exchange.tell(failure)
+  if (failure !== null) return exchange.respond(failure)
   const response = responseObject(facts, answer.outcome.state, answer)
   exchange.reply(200, response, sessionHeaders(admitted))
 }

@@ -1,6 +1,6 @@
 /** OpenAI's contract, as far as it is served, route by route. */
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { json, type Answer, type Parameter, type Route } from '../route.ts'
+import { json, type RouteAnswer, type Parameter, type Route } from '../route.ts'
 import { createChatCompletion } from './chat.ts'
 import {
   createConversation,
@@ -30,7 +30,7 @@ const turnHeaders: readonly Parameter[] = [
   header('x-stainless-retry-count', 'From 1 on: joins the turn of an earlier attempt.'),
 ]
 
-const turnAnswers: Readonly<Record<number, Answer>> = {
+const turnAnswers: Readonly<Record<number, RouteAnswer>> = {
   200: {
     description: "As OpenAI's: when it is over, or with `stream` as it comes.",
     content: { 'application/json': object, [EVENT_STREAM_TYPE]: { type: 'string' } },

@@ -5,15 +5,15 @@
  */
 import type { Cluster } from '../../core/index.ts'
 
-const BELIEF_MS = 1_000
+const CACHE_MS = 1_000
 
-type Belief<Value> = { readonly value: Promise<Value>; readonly at: number }
+type Cached<Value> = { readonly value: Promise<Value>; readonly at: number }
 
 export class Directory {
   readonly #cluster: Cluster
   readonly #self: string
-  readonly #urls = new Map<string, Belief<string | null>>()
-  #others: Belief<readonly string[]> | null = null
+  readonly #urls = new Map<string, Cached<string | null>>()
+  #others: Cached<readonly string[]> | null = null
   #lastOthers: readonly string[] = []
 
   constructor(cluster: Cluster, self: string) {
@@ -26,7 +26,7 @@ export class Directory {
     const known = this.#urls.get(node)
     if (known !== undefined && isFresh(known)) return known.value
     // As many as there are nodes: old ones are swept out with the first that is asked for again.
-    for (const [name, belief] of this.#urls) if (!isFresh(belief)) this.#urls.delete(name)
+    for (const [name, cached] of this.#urls) if (!isFresh(cached)) this.#urls.delete(name)
     const value = this.#cluster.urlOf(node)
     // The caller is told; what failed is not remembered.
     value.catch(() => this.#urls.delete(node))
@@ -54,6 +54,6 @@ export class Directory {
   }
 }
 
-function isFresh({ at }: Belief<unknown>): boolean {
-  return performance.now() - at < BELIEF_MS
+function isFresh({ at }: Cached<unknown>): boolean {
+  return performance.now() - at < CACHE_MS
 }

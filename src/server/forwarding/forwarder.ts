@@ -7,13 +7,17 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { asHoldfastError, HoldfastError, type Holdfast } from '../../core/index.ts'
-import type { Ferry, Passage, Traveller } from '../../doors/connect/socket.ts'
+import type {
+  SocketForwarder,
+  ForwardedSocket,
+  ForwardedSocketOptions,
+} from '../../doors/connect/socket.ts'
 import type { Exchange } from '../../doors/exchange.ts'
-import { Carrier, isUndone } from './carrier.ts'
+import { RequestForwarder, isUndone } from './request-forwarder.ts'
 import { Directory } from './directory.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { Owners } from './owners.ts'
-import { SocketPassage } from './passage.ts'
+import { OwnerSocket } from './owner-socket.ts'
 import { UNDONE_HEADER, type Seal } from './seal.ts'
 import { Tunnels, type Upgrade } from './tunnels.ts'
 
@@ -58,13 +62,13 @@ export function drainingError(): HoldfastError {
   return new HoldfastError('draining', 'the server is about to stop')
 }
 
-export class Forwarder implements Ferry {
+export class Forwarder implements SocketForwarder {
   readonly seal: Seal
   readonly counts: ForwardCounts = { passedOn: 0, triedAgain: 0, failed: 0, sockets: 0 }
   readonly #holdfast: Holdfast
   readonly #addressOf: (request: IncomingMessage) => string
   readonly #directory: Directory
-  readonly #carrier: Carrier
+  readonly #requests: RequestForwarder
   readonly #tunnels: Tunnels
   readonly #owners = new Owners()
   readonly #underWay = new Set<Promise<void>>()
@@ -74,7 +78,7 @@ export class Forwarder implements Ferry {
     this.#holdfast = holdfast
     this.#addressOf = addressOf
     this.#directory = directory
-    this.#carrier = new Carrier(this.seal)
+    this.#requests = new RequestForwarder(this.seal)
     this.#tunnels = new Tunnels(this.seal)
   }
 
@@ -114,7 +118,7 @@ export class Forwarder implements Ferry {
       request,
       isGone: () => response.destroyed,
       mayForward: (error) => this.mayForward(exchange, error),
-      carry: (way) => this.#carrier.carry({ exchange, ...way }),
+      carry: (way) => this.#requests.carry({ exchange, ...way }),
       handle,
     })
   }
@@ -133,13 +137,13 @@ export class Forwarder implements Ferry {
       request,
       isGone: () => stream.destroyed,
       mayForward,
-      carry: (way) => this.#cross(upgrade, way),
+      carry: (way) => this.#open(upgrade, way),
       handle,
     })
   }
 
-  async #cross(upgrade: Upgrade, way: Way): Promise<boolean> {
-    const isDone = await this.#tunnels.cross({ ...upgrade, ...way })
+  async #open(upgrade: Upgrade, way: Way): Promise<boolean> {
+    const isDone = await this.#tunnels.open({ ...upgrade, ...way })
     if (isDone) this.counts.sockets += 1
     return isDone
   }
@@ -212,9 +216,9 @@ export class Forwarder implements Ferry {
   }
 
   /** For a socket that is open, and whose session turned out to be another node's. */
-  open(node: string, traveller: Traveller): Passage {
+  open(node: string, options: ForwardedSocketOptions): ForwardedSocket {
     this.counts.sockets += 1
-    return new SocketPassage(this.seal, this.#urlOf(node), traveller)
+    return new OwnerSocket(this.seal, this.#urlOf(node), options)
   }
 
   /** Learns whom to pass on to, while the store can still say. */
@@ -241,6 +245,6 @@ export class Forwarder implements Ferry {
     })
     await Promise.race([Promise.all(this.#underWay), late])
     clearTimeout(timer)
-    this.#carrier.close()
+    this.#requests.close()
   }
 }

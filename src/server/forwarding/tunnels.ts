@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BETWEEN_NODES, requestTo, sealOf, without } from './carrier.ts'
+import { BETWEEN_NODES, requestTo, sealOf, without } from './request-forwarder.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { UNDONE_HEADER, type Seal } from './seal.ts'
 
@@ -16,7 +16,7 @@ export type Upgrade = {
   readonly head: Buffer
 }
 
-export type Crossing = Upgrade & {
+export type TunnelRequest = Upgrade & {
   readonly to: string
   /** The caller's address. */
   readonly from: string
@@ -25,7 +25,11 @@ export type Crossing = Upgrade & {
 }
 
 /** What the other node said, and, if it took the socket, its end of it. */
-type Answer = { readonly message: IncomingMessage; readonly far: Duplex | null; head: Buffer }
+type UpgradeAnswer = {
+  readonly message: IncomingMessage
+  readonly far: Duplex | null
+  head: Buffer
+}
 
 /** A refusal is passed on unframed: its end is the connection's. */
 const PRIVATE: ReadonlySet<string> = new Set([...BETWEEN_NODES, 'transfer-encoding'])
@@ -42,13 +46,13 @@ export class Tunnels {
    * True if the client has its answer; false if another may be asked. What was asked and not
    * answered may be asked again: a socket that never opened has done nothing.
    */
-  async cross(crossing: Crossing): Promise<boolean> {
-    const { stream } = crossing
+  async open(tunnel: TunnelRequest): Promise<boolean> {
+    const { stream } = tunnel
     // It is tried elsewhere; when that fails too, `forward_failed` tells.
-    const answer = await this.#ask(crossing).catch(() => null)
+    const answer = await this.#ask(tunnel).catch(() => null)
     if (stream.destroyed) answer?.far?.destroy()
     if (answer === null || stream.destroyed) return stream.destroyed
-    if (answer.far !== null) return this.#join(crossing, answer)
+    if (answer.far !== null) return this.#join(tunnel, answer)
     if (answer.message.headers[UNDONE_HEADER] === undefined) return refuse(stream, answer.message)
     answer.message.resume()
     return false
@@ -59,7 +63,7 @@ export class Tunnels {
     for (const stream of this.#streams) stream.destroy()
   }
 
-  #ask({ request, stream, to, from }: Crossing): Promise<Answer> {
+  #ask({ request, stream, to, from }: TunnelRequest): Promise<UpgradeAnswer> {
     return new Promise((resolve, reject) => {
       const headers = [
         ...without(PRIVATE, request.rawHeaders),
@@ -86,7 +90,10 @@ export class Tunnels {
     })
   }
 
-  #join({ stream, head, isAlive }: Crossing, { message, far, head: begun }: Answer): true {
+  #join(
+    { stream, head, isAlive }: TunnelRequest,
+    { message, far, head: begun }: UpgradeAnswer,
+  ): true {
     if (far === null) return true
     stream.write(headOf(message))
     stream.write(begun)

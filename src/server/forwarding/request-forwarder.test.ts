@@ -5,11 +5,11 @@ import { type AddressInfo, type Socket } from 'node:net'
 import { PassThrough } from 'node:stream'
 import { afterEach, expect, test } from 'vitest'
 import type { Exchange } from '../../doors/exchange.ts'
-import { Carrier } from './carrier.ts'
+import { RequestForwarder } from './request-forwarder.ts'
 import { Seal } from './seal.ts'
 
 const owner = createServer()
-const carrier = new Carrier(new Seal('a secret of this test', Date.now))
+const carrier = new RequestForwarder(new Seal('a secret of this test', Date.now))
 
 afterEach(() => {
   carrier.close()

@@ -47,7 +47,7 @@ const UNREACHED: ReadonlySet<string> = new Set([
   'ETIMEDOUT',
 ])
 
-export type Journey = {
+export type ForwardedRequest = {
   readonly exchange: Exchange
   readonly to: string
   /** The caller's address. */
@@ -56,7 +56,7 @@ export type Journey = {
   readonly isAlive: () => Promise<boolean>
 }
 
-export class Carrier {
+export class RequestForwarder {
   readonly #seal: Seal
   readonly #http = new HttpAgent(agentOptions)
   readonly #https = new HttpsAgent(agentOptions)
@@ -71,13 +71,13 @@ export class Carrier {
   }
 
   /** True if the caller has its answer; false if nothing was done and it may be tried again. */
-  async carry(journey: Journey): Promise<boolean> {
-    const { exchange } = journey
+  async carry(forwarded: ForwardedRequest): Promise<boolean> {
+    const { exchange } = forwarded
     // Nothing was sent yet: what is wrong with the body is the caller's, and is told as such.
     const body = await exchange.body()
     let answer: IncomingMessage
     try {
-      answer = await this.#ask(journey, body)
+      answer = await this.#ask(forwarded, body)
     } catch (thrown) {
       if (exchange.response.destroyed) return true
       if (isUnreached(thrown) || isHarmless(exchange)) return false
@@ -92,10 +92,10 @@ export class Carrier {
     return false
   }
 
-  #ask(journey: Journey, body: Buffer): Promise<IncomingMessage> {
-    const { exchange, isAlive } = journey
+  #ask(forwarded: ForwardedRequest, body: Buffer): Promise<IncomingMessage> {
+    const { exchange, isAlive } = forwarded
     return new Promise((resolve, reject) => {
-      const request = this.#request(journey, body.length)
+      const request = this.#request(forwarded, body.length)
       const stop = watchOver(request, exchange, isAlive)
       request.on('response', (answer) => {
         answer.once('close', stop)
@@ -109,7 +109,7 @@ export class Carrier {
     })
   }
 
-  #request({ exchange, to, from }: Journey, length: number): ClientRequest {
+  #request({ exchange, to, from }: ForwardedRequest, length: number): ClientRequest {
     const { request } = exchange
     const headers = [...passedOn(request.rawHeaders), ...sealOf(this.#seal, request, from)]
     if (length > 0) headers.push('Content-Length', String(length))

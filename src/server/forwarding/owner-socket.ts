@@ -3,7 +3,7 @@
  * either end closes, so does the other, with the same code and reason.
  */
 import { WebSocket, type RawData } from 'ws'
-import type { Passage, Traveller } from '../../doors/connect/socket.ts'
+import type { ForwardedSocket, ForwardedSocketOptions } from '../../doors/connect/socket.ts'
 import { answerPings, SOCKET_OPTIONS } from '../../wire/control-frames.ts'
 import { CONNECT_PATH } from '../paths.ts'
 import { FORWARD_LIMITS } from './limits.ts'
@@ -14,16 +14,16 @@ const BROKEN: ReadonlySet<number> = new Set([1005, 1006, 1015])
 const COME_BACK = 1012
 const AS_TEXT = { binary: false }
 
-export class SocketPassage implements Passage {
-  readonly #traveller: Traveller
+export class OwnerSocket implements ForwardedSocket {
+  readonly #options: ForwardedSocketOptions
   /** What was said before the other node could be reached. */
   #waiting: (string | Buffer)[]
   #socket: WebSocket | null = null
   #isOver = false
 
-  constructor(seal: Seal, url: Promise<string | null>, traveller: Traveller) {
-    this.#traveller = traveller
-    this.#waiting = [traveller.hello]
+  constructor(seal: Seal, url: Promise<string | null>, options: ForwardedSocketOptions) {
+    this.#options = options
+    this.#waiting = [options.hello]
     // A store that cannot say where the node is: the client comes back.
     url.then(
       (to) => this.#open(seal, to),
@@ -34,7 +34,7 @@ export class SocketPassage implements Passage {
   #open(seal: Seal, to: string | null): void {
     if (this.#isOver) return
     if (to === null) return this.#end(null, '')
-    const { address, path = CONNECT_PATH, headers = {}, messageBytesMax } = this.#traveller
+    const { address, path = CONNECT_PATH, headers = {}, messageBytesMax } = this.#options
     const sealed = seal.make({ method: 'GET', url: path, from: address })
     const socket = new WebSocket(`${to.replace(/^http/, 'ws')}${path}`, {
       headers: { ...headers, [SEAL_HEADER]: sealed, [CLIENT_HEADER]: address },
@@ -47,7 +47,7 @@ export class SocketPassage implements Passage {
     socket.on('open', () => {
       for (const message of this.#waiting.splice(0)) socket.send(message, AS_TEXT)
     })
-    socket.on('message', (data: RawData) => this.#traveller.told(data as Buffer))
+    socket.on('message', (data: RawData) => this.#options.onMessage(data as Buffer))
     socket.on('close', (code, reason) => this.#end(code, reason.toString()))
     // The close event follows.
     socket.on('error', () => undefined)
@@ -56,7 +56,7 @@ export class SocketPassage implements Passage {
   send(message: string | Buffer): void {
     const socket = this.#socket
     if (socket?.readyState === WebSocket.OPEN) {
-      if (socket.bufferedAmount > this.#traveller.bufferedBytesMax) return socket.terminate()
+      if (socket.bufferedAmount > this.#options.bufferedBytesMax) return socket.terminate()
       return socket.send(message, AS_TEXT)
     }
     if (this.#waiting.length < FORWARD_LIMITS.messagesWaitingMax) this.#waiting.push(message)
@@ -75,6 +75,6 @@ export class SocketPassage implements Passage {
     if (this.#isOver) return
     this.#isOver = true
     this.#waiting = []
-    this.#traveller.ended(code === null || BROKEN.has(code) ? COME_BACK : code, reason)
+    this.#options.onClose(code === null || BROKEN.has(code) ? COME_BACK : code, reason)
   }
 }

@@ -5,13 +5,13 @@
 import { SERVER_LIMITS } from './limits.ts'
 
 /** Something that goes on by a token's leave. */
-type Admission = {
+type Revocable = {
   readonly isGood: () => boolean
   readonly end: () => void
 }
 
-export class Admissions {
-  readonly #held = new Set<Admission>()
+export class Revocations {
+  readonly #held = new Set<Revocable>()
   readonly #revision: () => number | null
   readonly #timer: NodeJS.Timeout
   #seen: number | null
@@ -26,9 +26,9 @@ export class Admissions {
 
   /** Ends it, once, when it is no longer good. The returned function is for when it is over. */
   add(isGood: () => boolean, end: () => void): () => void {
-    const admission = { isGood, end }
-    this.#held.add(admission)
-    return () => void this.#held.delete(admission)
+    const revocable = { isGood, end }
+    this.#held.add(revocable)
+    return () => void this.#held.delete(revocable)
   }
 
   close(): void {
@@ -43,10 +43,10 @@ export class Admissions {
     if (seen === null ? !isDue : seen === this.#seen) return
     this.#seen = seen
     this.#checkedAt = now
-    for (const admission of [...this.#held]) {
-      if (admission.isGood()) continue
-      this.#held.delete(admission)
-      admission.end()
+    for (const revocable of [...this.#held]) {
+      if (revocable.isGood()) continue
+      this.#held.delete(revocable)
+      revocable.end()
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { Duplex } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { Unparsed } from './unparsed.ts'
+import { UnparsedRequests } from './http-server.ts'
 
 /** A connection of which something was read. */
 class Connection extends Duplex {
@@ -26,7 +26,7 @@ type Answering = { readonly headersSent: boolean; readonly complete: boolean }
 
 function refuse(code: string, socket = new Connection(), answering?: Answering) {
   const told: unknown[] = []
-  const unparsed = new Unparsed((_, __, facts) => void told.push(facts?.['reason']))
+  const unparsed = new UnparsedRequests((_, __, facts) => void told.push(facts?.['reason']))
   const error = Object.assign(new Error('no'), { code })
   const { headersSent, complete } = answering ?? {}
   const response = answering && ({ headersSent, req: { complete } } as unknown as ServerResponse)

@@ -1,0 +1,235 @@
+/**
+ * An HTTP server within the limits that hold for every port: the number of connections, one request
+ * of a connection at a time (`pipelines.ts`), and a refusal for bytes that are no request.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { HoldfastError, type Diagnose } from '../core/index.ts'
+import { problemRefusal } from '../doors/exchange.ts'
+import { reportRefusal } from '../doors/refusals.ts'
+import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
+import { headTooLarge, type AccessPolicy } from './access.ts'
+import { plainAddress } from './addresses.ts'
+import { SERVER_LIMITS } from './limits.ts'
+import { Pipelines, type Serve } from './pipelines.ts'
+
+/** Takes a request to upgrade its connection. */
+export type OnUpgrade = (request: IncomingMessage, stream: Duplex, head: Buffer) => void
+
+export type HttpServerOptions = {
+  readonly door: 'http' | 'cdp'
+  readonly serve: Serve
+  readonly upgrade: OnUpgrade
+  readonly diagnose: Diagnose
+  readonly connections: Connections
+  readonly access: Pick<AccessPolicy, 'connected'>
+}
+
+export function newHttpServer(options: HttpServerOptions): Server {
+  const { door, serve, upgrade, diagnose, connections, access } = options
+  const limits = SERVER_LIMITS
+  /** The response that was begun last on each connection. */
+  const begun = new WeakMap<Duplex, ServerResponse>()
+  const begin: Serve = (request, response) => {
+    begun.set(request.socket, response)
+    serve(request, response)
+  }
+  const pipelines = new Pipelines(begin, (socket) => {
+    const message = 'a connection was closed: too many requests waited on it'
+    diagnose('client_refused', message, { reason: 'pipelining', address: addressOf(socket) })
+  })
+  const take: Serve = (request, response) => {
+    const { socket } = request
+    connections.used(socket)
+    response.once('close', () => connections.used(socket))
+    pipelines.take(request, response)
+  }
+  const server = createServer(
+    {
+      maxHeaderSize: limits.headerBytesMax + limits.forwardedBytes,
+      headersTimeout: limits.headersMs,
+      requestTimeout: limits.requestMs,
+      keepAliveTimeout: limits.keepAliveMs,
+      connectionsCheckingInterval: limits.headersMs / 2,
+    },
+    take,
+  )
+  // Node would drop the headers beyond a count: `checkHead` refuses them instead.
+  server.maxHeadersCount = 0
+  // An unknown expectation may be ignored; Node would answer at once, out of order.
+  server.on('checkExpectation', take)
+  server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+    // Its answer and that of the request before it would be mixed.
+    if (pipelines.isBusy(stream)) return void stream.destroy()
+    connections.upgraded(stream)
+    upgrade(request, stream, head)
+  })
+  const unparsed = new UnparsedRequests(diagnose)
+  server.on('clientError', (error: Error, stream: Duplex) =>
+    unparsed.refuse(error, stream, pipelines.isBusy(stream) ? begun.get(stream) : undefined),
+  )
+  server.on('connection', (socket) => {
+    if (!connections.take(socket, (one) => pipelines.isBusy(one)) || access.connected(socket))
+      return
+    const error = refuseConnection(socket, 'there are too many connections from this address')
+    reportRefusal(diagnose, error, { door, address: addressOf(socket) })
+  })
+  // Refused connections count too, until they have read their answer.
+  server.maxConnections = connections.max + limits.descriptorsKept / 4
+  server.on('drop', (dropped) => {
+    const message = 'a connection was dropped: there are as many as there may be'
+    const address = plainAddress(dropped?.remoteAddress ?? '')
+    diagnose('client_refused', message, { reason: 'connections', address })
+  })
+  server.on('error', ({ message }) => {
+    if (server.listening) diagnose('accept_failed', `a connection could not be taken: ${message}`)
+  })
+  return server
+}
+
+/** Whether a request of this connection is being answered. */
+export type IsBusy = (socket: Duplex) => boolean
+
+/**
+ * The connections of a server, over all its ports: no more than there are descriptors for. When
+ * there is no room for one more, the connection is closed that has been idle longest, so that
+ * clients which hold connections without using them keep no other client out. If all are in use,
+ * the new one is refused with an answer.
+ */
+export class Connections {
+  readonly max: number
+  readonly #diagnose: Diagnose
+  /** The least recently used first. */
+  readonly #open = new Map<Duplex, IsBusy>()
+  /** Sockets of a protocol of their own: these are never idle. */
+  readonly #upgraded = new WeakSet<Duplex>()
+
+  constructor(max: number, diagnose: Diagnose) {
+    this.max = max
+    this.#diagnose = diagnose
+  }
+
+  /** Counts a new connection; false if it was refused. */
+  take(socket: Socket, isBusy: IsBusy): boolean {
+    if (this.#open.size >= this.max && !this.#makeRoom()) {
+      this.#report('a connection was refused: there are too many', socket)
+      refuseConnection(socket, 'there are too many connections')
+      return false
+    }
+    this.#open.set(socket, isBusy)
+    socket.once('close', () => this.#open.delete(socket))
+    return true
+  }
+
+  /** A request or an answer was sent on it just now. */
+  used(socket: Duplex): void {
+    const isBusy = this.#open.get(socket)
+    if (isBusy === undefined) return
+    this.#open.delete(socket)
+    this.#open.set(socket, isBusy)
+  }
+
+  upgraded(socket: Duplex): void {
+    this.#upgraded.add(socket)
+  }
+
+  #makeRoom(): boolean {
+    for (const [socket, isBusy] of this.#open) {
+      if (this.#upgraded.has(socket) || isBusy(socket)) continue
+      this.#open.delete(socket)
+      socket.destroy()
+      this.#report('an idle connection was closed, for there are too many', socket)
+      return true
+    }
+    return false
+  }
+
+  #report(message: string, socket: Duplex): void {
+    this.#diagnose('client_refused', message, { reason: 'too_many', address: addressOf(socket) })
+  }
+}
+
+/**
+ * What Node's HTTP parser rejects never becomes a request: headers over their limit or late, bytes
+ * that are no HTTP. It is refused by a problem document, as a request is.
+ */
+export class UnparsedRequests {
+  readonly #diagnose: Diagnose
+  /** The parser fails again at everything that still comes. */
+  readonly #refused = new WeakSet<Duplex>()
+
+  constructor(diagnose: Diagnose) {
+    this.#diagnose = diagnose
+  }
+
+  /** `answering`: the response that is under way on this connection. */
+  refuse(thrown: Error, socket: Duplex, answering: ServerResponse | undefined): void {
+    if (this.#refused.has(socket)) return
+    const { code = '' } = thrown as NodeJS.ErrnoException
+    // What comes after the last request of a connection: it ends with the answer to that one.
+    if (code === 'HPE_CLOSED_CONNECTION' && answering !== undefined) return
+    const error = parserRefusal(code)
+    if (error === null) return void socket.destroy()
+    this.#refused.add(socket)
+    // A client that left in the middle, or never sent anything, was not refused.
+    if (code !== 'HPE_INVALID_EOF_STATE' && (socket as Socket).bytesRead > 0) {
+      const facts = { reason: error.code, address: addressOf(socket) }
+      this.#diagnose('client_refused', error.message, facts)
+    }
+    // It would be taken for a part of the answer before it, or for the answer itself.
+    const isMixed = answering !== undefined && (answering.headersSent || answering.req.complete)
+    if (isMixed || !socket.writable) return void socket.destroy()
+    answerAndClose(socket, error)
+  }
+}
+
+/** Null if the connection broke: nothing is refused then. */
+function parserRefusal(code: string): HoldfastError | null {
+  if (code === 'HPE_HEADER_OVERFLOW') return headTooLarge()
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    return new HoldfastError('request_timeout', 'the request did not arrive in time')
+  }
+  if (!code.startsWith('HPE_')) return null
+  return new HoldfastError('bad_request', 'the request cannot be read as HTTP')
+}
+
+function addressOf(socket: Duplex): string {
+  return plainAddress((socket as Socket).remoteAddress ?? '')
+}
+
+/** Answers before a request has come, and closes. */
+function refuseConnection(socket: Socket, message: string): HoldfastError {
+  const error = new HoldfastError('too_many', message, { retryAfterMs: 1_000 })
+  answerAndClose(socket, error)
+  return error
+}
+
+function answerAndClose(socket: Duplex, error: HoldfastError): void {
+  // It is refused and closed: that it broke before changes nothing.
+  socket.on('error', () => undefined)
+  refuseSocket(socket, error)
+  const cut = setTimeout(() => socket.destroy(), SERVER_LIMITS.farewellMs)
+  socket.once('close', () => clearTimeout(cut))
+}
+
+/** Answers on a socket that has no response object: before a request, or instead of an upgrade. */
+export function refuseSocket(
+  stream: Duplex,
+  error: HoldfastError,
+  headers: readonly string[] = [],
+): void {
+  const problem = problemOf(error)
+  const body = JSON.stringify(problem)
+  const head = [
+    `HTTP/1.1 ${problem.status} ${problem.title}`,
+    `Content-Type: ${PROBLEM_TYPE}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Connection: close',
+  ]
+  const all = [...problemRefusal(error).headers, ...headers]
+  for (let index = 0; index < all.length; index += 2) {
+    head.push(`${all[index]}: ${all[index + 1]}`)
+  }
+  stream.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
