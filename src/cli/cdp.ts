@@ -1,52 +1,50 @@
-/** `holdfast cdp`: a local port that leads to a browser behind Holdfast, and comes back. */
+/** `holdfast cdp`: a local port for a browser behind Holdfast, over connections that resume. */
 import { startRelay, type RelayOptions } from '../cdp/index.ts'
-import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { say } from './log.ts'
+import { defineCommand, NO_OPERANDS } from './command.ts'
+import { number, orElse, required, text, UsageError } from './flags.ts'
+import { say } from './output.ts'
 
-export const cdp: Command = {
+export const cdp = defineCommand({
   name: 'cdp',
-  usage: 'cdp --remote URL [--listen PORT] [--key KEY]',
-  summary: 'Offers a browser behind Holdfast on a local port, over connections that come back.',
+  operands: NO_OPERANDS,
+  summary:
+    'Offers a browser behind Holdfast on a local port, over connections that survive a bad ' +
+    'network. If the remote server requires a token, set HOLDFAST_TOKEN in the environment.',
   flags: {
-    remote: { type: 'string' },
-    listen: { type: 'string' },
-    key: { type: 'string' },
+    remote: required(text('URL', 'the browser: http://HOST/cdp/NAME')),
+    listen: orElse(
+      number('PORT', 'the port on loopback; 0: any free port', { min: 0, max: 65_535 }),
+      9222,
+    ),
+    key: text(
+      'KEY',
+      'the browser session that all clients of the relay share; without it a new one',
+    ),
   },
-  help: [
-    ['--remote URL', 'the browser: http://HOST/cdp/NAME'],
-    ['--listen PORT', 'the port on this machine; 0: any that is free (9222)'],
-    ['--key KEY', 'the browser session to use; without it a fresh one'],
-    ['HOLDFAST_TOKEN', 'in the environment: the token for the remote, if it wants one'],
-  ],
-  run: relay,
-}
+  async run({ remote, listen, key }) {
+    if (!URL.canParse(remote) || !/^(ws|http)s?:/i.test(remote)) {
+      throw new UsageError('--remote must be an address like http://HOST/cdp/NAME')
+    }
+    const { HOLDFAST_TOKEN: token } = process.env
+    const { port, close } = await startRelay({
+      remote,
+      port: listen,
+      ...(key === null ? {} : { key }),
+      ...(token === undefined ? {} : { token }),
+      onState: stateReporter(),
+    })
+    say(`listening on http://127.0.0.1:${port}`)
+    await new Promise<void>((resolve) => {
+      process.once('SIGINT', () => resolve())
+      process.once('SIGTERM', () => resolve())
+    })
+    await close()
+    return 0
+  },
+})
 
-async function relay(values: Values, words: readonly string[]): Promise<number> {
-  const [remote, key] = [textFlag(values, 'remote'), textFlag(values, 'key')]
-  if (words[0] !== undefined) throw new UsageError(`cdp takes no ${words[0]}: flags only`)
-  if (remote === null || !isAddress(remote)) {
-    throw new UsageError('--remote must be an address like http://HOST/cdp/NAME')
-  }
-  const port = numberFlag(values, 'listen', { fallback: 9222, min: 0, max: 65_535 })
-  const { HOLDFAST_TOKEN: token } = process.env
-  const { port: listening, close } = await startRelay({
-    remote,
-    port,
-    ...(key === null ? {} : { key }),
-    ...(token === undefined ? {} : { token }),
-    onState: stateTeller(),
-  })
-  say(`listening on http://127.0.0.1:${listening}`)
-  await new Promise<void>((resolve) => {
-    process.once('SIGINT', () => resolve())
-    process.once('SIGTERM', () => resolve())
-  })
-  await close()
-  return 0
-}
-
-/** Says of each connection that it is lost, that it is back, and that it is over. */
-function stateTeller(): NonNullable<RelayOptions['onState']> {
+/** Prints when a connection is lost, is back, and has ended. */
+function stateReporter(): NonNullable<RelayOptions['onState']> {
   const lost = new Set<number>()
   return (state, reason, connection) => {
     if (state === 'lost') {
@@ -59,8 +57,4 @@ function stateTeller(): NonNullable<RelayOptions['onState']> {
       say(`connection ${connection} is over: ${reason}`)
     }
   }
-}
-
-function isAddress(text: string): boolean {
-  return URL.canParse(text) && /^(ws|http)s?:/i.test(text)
 }

@@ -1,12 +1,10 @@
 /**
- * Proves a Claude Code transcript linear. Its lines are chained by `uuid` and `parentUuid`, and
- * what Claude remembers is the chain that leads to the last line. So whatever was said must lie on
- * that one chain: a prompt or an answer beside it is a fork, a second beginning a second
- * conversation.
+ * Checks that a Claude Code transcript is linear. Its lines are chained by `uuid` and `parentUuid`;
+ * Claude's context is the chain that leads to the last line. So all prompts and answers must be on
+ * that chain: one beside it is a fork, and a second root is a second conversation.
  *
- * Not everything beside the chain was said: tools that ran at once leave their results there, and a
- * sub-agent (`isSidechain`) has a chain of its own. A compaction begins anew, but names what it
- * follows.
+ * Results of parallel tools may be beside the chain, and a sub-agent (`isSidechain`) has a chain of
+ * its own. A compaction starts a new chain, but names its predecessor (`logicalParentUuid`).
  */
 import type { Findings } from './log-check.ts'
 
@@ -20,63 +18,67 @@ export type ClaudeLine = {
   readonly message?: { readonly content?: unknown }
 }
 
-type Link = { readonly parent: string | null; readonly line: number; readonly said: Said | null }
-type Said = 'prompt' | 'answer'
+type ClaudeMessage = 'prompt' | 'answer'
+type ChainEntry = {
+  readonly parent: string | null
+  readonly line: number
+  readonly message: ClaudeMessage | null
+}
 
 export class ClaudeCheck {
-  readonly #links = new Map<string, Link>()
+  readonly #entries = new Map<string, ChainEntry>()
   readonly #problems: string[] = []
-  #lastSaid: string | null = null
+  #lastMessage: string | null = null
 
   add(entry: ClaudeLine, line: number): void {
     if (entry.isSidechain === true) return
     const { uuid } = entry
-    if (this.#links.has(uuid)) this.#problems.push(`line ${line}: ${uuid} is there twice`)
+    if (this.#entries.has(uuid)) this.#problems.push(`line ${line}: ${uuid} is there twice`)
     const parent = entry.parentUuid ?? entry.logicalParentUuid ?? null
-    const said = whatIsSaid(entry)
-    this.#links.set(uuid, { parent, line, said })
-    if (said !== null) this.#lastSaid = uuid
+    const message = messageKind(entry)
+    this.#entries.set(uuid, { parent, line, message })
+    if (message !== null) this.#lastMessage = uuid
   }
 
   finish(): Findings {
-    const links = [...this.#links.values()]
-    this.#checkRoots(links)
-    this.#checkParents(links)
+    const entries = [...this.#entries.values()]
+    this.#checkRoots(entries)
+    this.#checkParents(entries)
     this.#checkChain()
-    const turns = links.filter(({ said }) => said === 'prompt').length
-    return { events: links.length, turns, problems: this.#problems, pending: [] }
+    const turns = entries.filter(({ message }) => message === 'prompt').length
+    return { events: entries.length, turns, problems: this.#problems, pending: [] }
   }
 
-  #checkRoots(links: readonly Link[]): void {
-    const roots = links.filter(({ parent }) => parent === null)
+  #checkRoots(entries: readonly ChainEntry[]): void {
+    const roots = entries.filter(({ parent }) => parent === null)
     if (roots.length <= 1) return
     const lines = roots.map(({ line }) => line).join(', ')
     this.#problems.push(`${roots.length} roots: lines ${lines} each begin a conversation`)
   }
 
-  #checkParents(links: readonly Link[]): void {
-    for (const { parent, line } of links) {
-      if (parent === null || this.#links.has(parent)) continue
+  #checkParents(entries: readonly ChainEntry[]): void {
+    for (const { parent, line } of entries) {
+      if (parent === null || this.#entries.has(parent)) continue
       this.#problems.push(`line ${line} follows ${parent}, which is not there`)
     }
   }
 
-  /** From the last word back to the first: whatever was said must be met on the way. */
+  /** Follows the chain from the last message to the root; it must contain all messages. */
   #checkChain(): void {
     const onChain = new Set<string>()
-    for (let at = this.#lastSaid; at !== null && !onChain.has(at);) {
+    for (let at = this.#lastMessage; at !== null && !onChain.has(at);) {
       onChain.add(at)
-      at = this.#links.get(at)?.parent ?? null
+      at = this.#entries.get(at)?.parent ?? null
     }
-    for (const [uuid, { said, line }] of this.#links) {
-      if (said === null || onChain.has(uuid)) continue
-      this.#problems.push(`fork: the ${said} in line ${line} is not remembered at the end`)
+    for (const [uuid, { message, line }] of this.#entries) {
+      if (message === null || onChain.has(uuid)) continue
+      this.#problems.push(`fork: the ${message} in line ${line} is not remembered at the end`)
     }
   }
 }
 
-/** Prompts and answers; not what tools were asked or said, nor what Claude Code noted itself. */
-function whatIsSaid({ type, isMeta, message }: ClaudeLine): Said | null {
+/** Null for calls and results of tools, and for notes of Claude Code itself. */
+function messageKind({ type, isMeta, message }: ClaudeLine): ClaudeMessage | null {
   if (isMeta === true || message === undefined) return null
   const { content } = message
   const parts = Array.isArray(content) ? (content as readonly { readonly type?: string }[]) : []

@@ -1,48 +1,55 @@
-/** Many nodes on one PostgreSQL: `--advertise`, `--cluster-secret-file`, `--lease-ms`. */
+/** Many nodes on one PostgreSQL: the flags of `serve` for them. */
 import { readFileSync, statSync } from 'node:fs'
 import type { ClusterOptions } from '../server/index.ts'
-import { numberFlag, textFlag, UsageError, type Flags, type Values } from './command.ts'
-import { isPostgres, storeName } from './store-flags.ts'
+import { number, showDefault, text, UsageError, type FlagValues } from './flags.ts'
+import { isPostgres } from './store-flags.ts'
 
-/** What each part is told; nothing where there is only one node ever. */
-export type ClusterSettings = {
+/** Options for the parts of the server; all empty on a store for one node. */
+type ClusterSettings = {
   readonly limits: { readonly leaseMs?: number }
   readonly node: { readonly advertise?: string; readonly clusterSecret?: string }
   readonly server: { readonly cluster?: ClusterOptions }
 }
 
-export const CLUSTER_FLAGS: Flags = {
-  advertise: { type: 'string' },
-  'cluster-secret-file': { type: 'string' },
-  'lease-ms': { type: 'string' },
+const LEASE_MS = 10_000
+
+export const CLUSTER_FLAGS = {
+  advertise: text('URL', 'the address at which other nodes on the same PostgreSQL reach this one'),
+  'cluster-secret-file': text(
+    'FILE',
+    'the secret by which nodes authenticate each other, the same on all: 32 characters or more, ' +
+      'readable only for you',
+  ),
+  'lease-ms': showDefault(
+    number('N', 'on PostgreSQL: how long a dead node blocks its sessions', {
+      min: 500,
+      max: 3_600_000,
+    }),
+    LEASE_MS,
+  ),
 }
 
-export const CLUSTER_HELP = [
-  ['--advertise URL', 'where other nodes on the same PostgreSQL reach this one'],
-  ['--cluster-secret-file FILE', 'what nodes know each other by; the same on all of them'],
-  ['--lease-ms N', 'how long a node that is gone keeps its sessions from others (10000)'],
-] as const
-
 const SECRET_CHARS_MIN = 32
-/** Kubernetes hands a secret to a group, under an owner who is not us. */
-const OTHERS_MAY = { ofOurs: 0o077, ofAnother: 0o027 }
+/** Forbidden modes. Kubernetes gives a secret to a group, under another owner. */
+const MODES_OF_OWN_FILE = 0o077
+const MODES_OF_OTHERS_FILE = 0o027
 
-export function readCluster(values: Values): ClusterSettings {
-  const advertise = textFlag(values, 'advertise')
-  const file = textFlag(values, 'cluster-secret-file')
-  if (!isPostgres(storeName(values))) {
-    for (const name of Object.keys(CLUSTER_FLAGS)) {
-      if (values[name] === undefined) continue
-      throw new UsageError(`--${name} needs --store postgres://…: other stores have one node`)
-    }
-    return { limits: {}, node: {}, server: {} }
+export function readCluster(
+  values: FlagValues<typeof CLUSTER_FLAGS>,
+  store: string,
+): ClusterSettings {
+  const { advertise, 'cluster-secret-file': file, 'lease-ms': leaseMs } = values
+  if (!isPostgres(store)) {
+    const names = Object.keys(CLUSTER_FLAGS) as (keyof typeof CLUSTER_FLAGS)[]
+    const given = names.find((name) => values[name] !== null)
+    if (given === undefined) return { limits: {}, node: {}, server: {} }
+    throw new UsageError(`--${given} needs --store postgres://…: other stores have one node`)
   }
-  if ((advertise === null) !== (file === null)) {
+  const limits = { leaseMs: leaseMs ?? LEASE_MS }
+  if (advertise === null && file === null) return { limits, node: {}, server: {} }
+  if (advertise === null || file === null) {
     throw new UsageError('--advertise and --cluster-secret-file go together')
   }
-  const leaseMs = numberFlag(values, 'lease-ms', { fallback: 10_000, min: 500, max: 3_600_000 })
-  const limits = { leaseMs }
-  if (advertise === null || file === null) return { limits, node: {}, server: {} }
   const secret = readSecret(file)
   const node = { advertise: checkUrl(advertise), clusterSecret: secret }
   return { limits, node, server: { cluster: { secret } } }
@@ -59,10 +66,9 @@ function readSecret(file: string): string {
   let secret: string
   try {
     const { mode, uid } = statSync(file)
-    const isOurs = uid === process.getuid?.()
-    const others = isOurs ? OTHERS_MAY.ofOurs : OTHERS_MAY.ofAnother
-    if ((mode & others) !== 0 && process.platform !== 'win32') {
-      throw new UsageError(`${file} may be read by others: chmod 600 ${file}`)
+    const modes = uid === process.getuid?.() ? MODES_OF_OWN_FILE : MODES_OF_OTHERS_FILE
+    if ((mode & modes) !== 0 && process.platform !== 'win32') {
+      throw new UsageError(`${file} is readable for others: chmod 600 ${file}`)
     }
     secret = readFileSync(file, 'utf8').trim()
   } catch (error) {

@@ -1,118 +1,100 @@
-/** What a command is, and reading its arguments: one clear line when they are wrong. */
-import { parseArgs, type ParseArgsConfig } from 'node:util'
+/** A command: its words and flags, how it is run, and its help. */
+import {
+  flagUsage,
+  parseArguments,
+  readFlags,
+  UsageError,
+  type FlagTable,
+  type FlagValues,
+} from './flags.ts'
 
-export type Flags = NonNullable<ParseArgsConfig['options']>
-export type Values = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
+/** The words of a command that are no flags. */
+type Operands = {
+  /** As the usage shows them. */
+  readonly usage: string
+  /** After "takes", in an error. */
+  readonly takes: string
+  readonly min: number
+  readonly max: number
+}
 
-export type Command = {
+export type CliCommand = {
   readonly name: string
   readonly usage: string
   readonly summary: string
-  readonly flags: Flags
-  /** One line for each flag. */
-  readonly help: readonly (readonly [flag: string, meaning: string])[]
-  /** Resolves with the exit code. */
-  readonly run: (values: Values, words: readonly string[]) => Promise<number>
+  readonly flags: FlagTable
+  /** Parses the arguments and runs; resolves with the exit code. */
+  readonly start: (args: readonly string[]) => Promise<number>
 }
 
-/** The command line is wrong: told in one line, exit code 2. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError'
-}
+export const NO_OPERANDS: Operands = { usage: '', takes: 'flags only', min: 0, max: 0 }
+export const ONE_SESSION: Operands = { usage: 'ID|KEY', takes: 'one ID or KEY', min: 1, max: 1 }
 
-export function readArguments(command: Command, args: readonly string[]) {
-  const options: Flags = { ...command.flags, help: { type: 'boolean', short: 'h' } }
-  checkFlags(command, options, args)
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...args],
-      options,
-      allowPositionals: true,
+export function defineCommand<Table extends FlagTable>(definition: {
+  readonly name: string
+  readonly operands: Operands
+  readonly summary: string
+  readonly flags: Table
+  /** Gets the values of the flags, and the operands; resolves with the exit code. */
+  readonly run: (values: FlagValues<Table>, operands: readonly string[]) => Promise<number>
+}): CliCommand {
+  const { name, operands, summary, flags, run } = definition
+  const demanded = Object.entries(flags).filter(([, flag]) => flag.isRequired)
+  const parts = [name, operands.usage, ...demanded.map(flagUsage), '[flags]']
+  const usage = parts.filter((part) => part !== '').join(' ')
+  const start = async (args: readonly string[]): Promise<number> => {
+    const { values, words } = withHint(name, () => {
+      const parsed = parseArguments(flags, args)
+      if (parsed.flags['help'] !== undefined) return { values: null, words: [] }
+      const { length, 0: first } = parsed.words
+      if (length < operands.min || length > operands.max || first === '') {
+        throw new UsageError(`${name} takes ${operands.takes}`)
+      }
+      return { values: readFlags(flags, parsed), words: parsed.words }
     })
-    return { values: values as Values, words: positionals }
+    if (values !== null) return run(values, words)
+    console.log(commandHelp({ usage, summary, flags }))
+    return 0
+  }
+  return { name, usage, summary, flags, start }
+}
+
+function withHint<Result>(name: string, read: () => Result): Result {
+  try {
+    return read()
   } catch (error) {
-    const [line = ''] = (error as Error).message.split(/\n|\. /)
-    throw new UsageError(`${line} (see holdfast ${command.name} --help)`)
+    if (!(error instanceof UsageError) || error.message.includes('do you mean')) throw error
+    throw new UsageError(`${error.message} (see holdfast ${name} --help)`)
   }
 }
 
-/** Before `parseArgs` does: its own message for an unknown flag is three sentences long. */
-function checkFlags(command: Command, options: Flags, args: readonly string[]): void {
-  for (const argument of args) {
-    if (argument === '--') return
-    const [, name] = /^--([^=]+)/.exec(argument) ?? []
-    if (name === undefined || Object.hasOwn(options, name)) continue
-    const hint = suggestion(name, Object.keys(options))
-    const instead = hint === null ? `see holdfast ${command.name} --help` : `do you mean --${hint}?`
-    throw new UsageError(`there is no flag --${name}: ${instead}`)
+const HELP_COLUMNS = 100
+
+export function commandHelp({
+  usage,
+  summary,
+  flags,
+}: Pick<CliCommand, 'usage' | 'summary' | 'flags'>): string {
+  const all = Object.entries(flags)
+  const indent = Math.max(...all.map((entry) => flagUsage(entry).length)) + 4
+  const lines = all.map((entry) => {
+    const { meaning, defaultText } = entry[1]
+    const words = defaultText === '' ? meaning : `${meaning} (${defaultText})`
+    const [first, ...rest] = wrap(words, HELP_COLUMNS - indent)
+    const head = `  ${flagUsage(entry)}`.padEnd(indent)
+    return [`${head}${first}`, ...rest.map((line) => ' '.repeat(indent) + line)].join('\n')
+  })
+  const about = wrap(summary, HELP_COLUMNS)
+  return [`Usage: holdfast ${usage}`, '', ...about, '', ...lines].join('\n')
+}
+
+/** Lines of at most so many characters; a longer word has a line of its own. */
+export function wrap(text: string, columns: number): readonly string[] {
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)
+    if (line === undefined || line.length + 1 + word.length > columns) lines.push(word)
+    else lines[lines.length - 1] = `${line} ${word}`
   }
-}
-
-/** A whole number between bounds, or `fallback` if the flag is not there. */
-export function numberFlag(
-  values: Values,
-  name: string,
-  { fallback, min, max }: { readonly fallback: number; readonly min: number; readonly max: number },
-): number {
-  const text = textFlag(values, name)
-  if (text === null) return fallback
-  const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
-  if (value >= min && value <= max) return value
-  throw new UsageError(`--${name} must be a whole number from ${min} to ${max}, not ${text}`)
-}
-
-export function textFlag(values: Values, name: string): string | null {
-  const text = values[name]
-  if (text === '') throw new UsageError(`--${name} must not be empty`)
-  return typeof text === 'string' ? text : null
-}
-
-/** One of a few words, or null if the flag is not there. */
-export function choiceFlag<Choice extends string>(
-  values: Values,
-  name: string,
-  choices: readonly Choice[],
-): Choice | null {
-  const text = textFlag(values, name)
-  if (text === null) return null
-  const choice = choices.find((candidate) => candidate === text)
-  if (choice !== undefined) return choice
-  throw new UsageError(`--${name} must be one of ${choices.join(', ')}, not ${text}`)
-}
-
-/** Every value of a flag that may be repeated. */
-export function listFlag(values: Values, name: string): readonly string[] {
-  const texts = values[name]
-  if (!Array.isArray(texts)) return []
-  if (texts.includes('')) throw new UsageError(`--${name} must not be empty`)
-  return texts as readonly string[]
-}
-
-export function commandHelp({ usage, summary, help }: Command): string {
-  const width = Math.max(...help.map(([flag]) => flag.length))
-  const flags = help.map(([flag, meaning]) => `  ${flag.padEnd(width)}  ${meaning}`)
-  return [`Usage: holdfast ${usage}`, '', summary, '', ...flags].join('\n')
-}
-
-/** The name that was probably meant: at most two letters away, or a beginning. */
-export function suggestion(word: string, names: readonly string[]): string | null {
-  const near = names
-    .map((name) => ({ name, distance: name.startsWith(word) ? 1 : distance(word, name) }))
-    .filter((candidate) => candidate.distance <= 2)
-    .toSorted((one, other) => one.distance - other.distance)
-  return near[0]?.name ?? null
-}
-
-/** How many letters to add, drop or change (Levenshtein). */
-function distance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, index) => index)
-  for (const [index, letter] of Array.from(from).entries()) {
-    const next = [index + 1]
-    for (let column = 1; column <= to.length; column += 1) {
-      const change = (row[column - 1] ?? 0) + (letter === to[column - 1] ? 0 : 1)
-      next.push(Math.min(change, (row[column] ?? 0) + 1, (next[column - 1] ?? 0) + 1))
-    }
-    row = next
-  }
-  return row[to.length] ?? 0
+  return lines
 }

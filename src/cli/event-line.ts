@@ -1,7 +1,7 @@
 /** An event of a log as one line for people. */
 import type { Delta, SessionEvent } from '../core/index.ts'
 import { principalText } from '../wire/views.ts'
-import { printable } from './sessions.ts'
+import { printable } from './output.ts'
 
 export function eventLine(event: SessionEvent): string {
   const time = new Date(event.at).toISOString().slice(11, 23)
@@ -16,7 +16,7 @@ export function deltaLine({ turn, n, text }: Delta): string {
   return `${' '.repeat(5)}  ${' '.repeat(12)}  ${turn} delta ${n}  ${printable(text)}`
 }
 
-/** What else it says: texts in quotation marks, so that line breaks show. */
+/** The main field of the event. Texts are quoted, so that line breaks show. */
 function detailOf(event: SessionEvent): string {
   switch (event.type) {
     case 'session.created':
@@ -34,17 +34,15 @@ function detailOf(event: SessionEvent): string {
     case 'ask.opened':
       return `${event.ask} ${JSON.stringify(event.question)}`
     case 'ask.settled':
-      return `${event.ask} ${event.outcome}${event.outcome === 'answered' ? answered(event) : ''}`
+      return event.outcome === 'answered'
+        ? `${event.ask} answered: ${JSON.stringify(event.answer)}`
+        : `${event.ask} ${event.outcome}`
     default:
       return reasonOf(event)
   }
 }
 
-function answered({ answer }: { readonly answer: unknown }): string {
-  return `: ${JSON.stringify(answer)}`
-}
-
-/** Of whatever else happens: why, or what kind of thing it is. */
+/** Of other events: the reason, or else the kind. */
 function reasonOf(event: SessionEvent): string {
   const { reason, kind } = event as { readonly reason?: unknown; readonly kind?: unknown }
   if (typeof reason === 'string') return reason

@@ -1,15 +1,15 @@
-/** Follows a session's events over HTTP, and comes back where it was when the stream is lost. */
+/** Follows a session's events over HTTP, and resumes at its position after a lost connection. */
 import type { Delta, SessionEvent } from '../core/index.ts'
 import { RemoteError, sessionPath, type Remote } from './remote.ts'
 
-/** Something in a stream of server-sent events. */
-type Sent = { readonly event: string; readonly id: string | null; readonly data: string }
+/** One server-sent event. */
+type ServerSentEvent = { readonly event: string; readonly id: string | null; readonly data: string }
 
 const RETRY_MS = 1_000
-/** A server that is not there for so long has gone. */
-const GONE_MS = 60_000
+/** The time without a connection after which the command gives up. */
+const GIVE_UP_MS = 60_000
 
-/** From a position on, as they happen, until the session is closed. */
+/** The events after a position, then new ones, until the session is closed. */
 export async function* followEvents(
   remote: Remote,
   session: string,
@@ -27,15 +27,15 @@ export async function* followEvents(
         yield JSON.parse(data) as SessionEvent | Delta
       }
     } catch (error) {
-      if (error instanceof RemoteError && !isPassing(error)) throw error
+      if (error instanceof RemoteError && !isTemporary(error)) throw error
       lostAt ??= performance.now()
-      if (performance.now() - lostAt > GONE_MS) throw error
+      if (performance.now() - lostAt > GIVE_UP_MS) throw error
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
   }
 }
 
-function isPassing({ code }: RemoteError): boolean {
+function isTemporary({ code }: RemoteError): boolean {
   return ['unreachable', 'draining', 'too_many', 'not_owner', 'store_unavailable'].includes(code)
 }
 
@@ -43,7 +43,7 @@ async function* openStream(
   remote: Remote,
   session: string,
   position: string,
-): AsyncGenerator<Sent> {
+): AsyncGenerator<ServerSentEvent> {
   const { body } = await remote.call(`${sessionPath(session)}/events`, {
     headers: { accept: 'text/event-stream', 'last-event-id': position },
   })
@@ -59,8 +59,8 @@ async function* openStream(
   }
 }
 
-/** Null for what is no event: a comment, or the time to wait before reconnecting. */
-function readBlock(block: string): Sent | null {
+/** Null for a comment or a `retry` field. */
+function readBlock(block: string): ServerSentEvent | null {
   const fields = new Map(
     block.split('\n').map((line): [string, string] => {
       const colon = line.indexOf(': ')

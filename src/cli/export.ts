@@ -1,44 +1,35 @@
 /** `holdfast export`: a session's log, or its conversation, as JSON lines. */
 import { open } from 'node:fs/promises'
-import { textFlag, type Command, type Values } from './command.ts'
-import { oneName } from './close.ts'
-import { Remote, REMOTE_FLAGS, REMOTE_HELP, sessionPath } from './remote.ts'
+import type { EventPageView } from '../wire/views.ts'
+import { defineCommand, ONE_SESSION } from './command.ts'
+import { text, toggle } from './flags.ts'
+import { note } from './output.ts'
+import { Remote, REMOTE_FLAGS, sessionPath } from './remote.ts'
 
-export const exportLog: Command = {
+export const exportLog = defineCommand({
   name: 'export',
-  usage: 'export ID|KEY [--transcript] [--out FILE] [flags]',
+  operands: ONE_SESSION,
   summary: 'Writes all events of a session as JSON lines, oldest first.',
-  flags: { ...REMOTE_FLAGS, transcript: { type: 'boolean' }, out: { type: 'string' } },
-  help: [
-    ['--transcript', 'what was said instead: one message per line'],
-    ['--out FILE', 'to a file that must not exist, instead of stdout'],
-    ...REMOTE_HELP,
-  ],
-  run: exportSession,
-}
+  flags: {
+    transcript: toggle('the conversation instead: one message per line'),
+    out: text('FILE', 'write to a file, which must not exist, instead of stdout'),
+    ...REMOTE_FLAGS,
+  },
+  async run(values, [name = '']) {
+    const remote = new Remote(values)
+    const id = await remote.find(name)
+    const lines = values.transcript ? readTranscript(remote, id) : readEvents(remote, id)
+    if (values.out !== null) return writeFile(values.out, lines)
+    for await (const line of lines) process.stdout.write(`${line}\n`)
+    return 0
+  },
+})
 
-async function exportSession(values: Values, words: readonly string[]): Promise<number> {
-  const name = oneName('export', words)
-  const out = textFlag(values, 'out')
-  const remote = new Remote(values)
-  const id = await remote.find(name)
-  const lines = values['transcript'] === true ? readTranscript(remote, id) : readLog(remote, id)
-  if (out !== null) return writeFile(out, lines)
-  for await (const line of lines) process.stdout.write(`${line}\n`)
-  return 0
-}
-
-type EventPage = {
-  readonly events: readonly unknown[]
-  readonly nextAfter: number
-  readonly hasMore: boolean
-}
-
-/** Every event, as JSON, up to what is the log's end then. */
-export async function* readLog(remote: Remote, id: string): AsyncGenerator<string> {
+/** Every event as JSON, up to the end of the log at the time of the last request. */
+export async function* readEvents(remote: Remote, id: string): AsyncGenerator<string> {
   let after = 0
   for (;;) {
-    const page = await remote.json<EventPage>(`${sessionPath(id)}/events?after=${after}`)
+    const page = await remote.json<EventPageView>(`${sessionPath(id)}/events?after=${after}`)
     for (const event of page.events) yield JSON.stringify(event)
     if (!page.hasMore) return
     after = page.nextAfter
@@ -72,6 +63,6 @@ async function writeFile(out: string, lines: AsyncIterable<string>): Promise<num
   } finally {
     await file.close()
   }
-  console.error(`holdfast: ${count} lines are in ${out}`)
+  note(`${count} lines are in ${out}`)
   return 0
 }

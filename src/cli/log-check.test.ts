@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { LogCheck, type LoggedEvent } from './log-check.ts'
+import { LogCheck, type CheckedEvent } from './log-check.ts'
 
-type Draft = Omit<LoggedEvent, 'seq'> & { readonly seq?: number }
+type Draft = Omit<CheckedEvent, 'seq'> & { readonly seq?: number }
 
 const created = { type: 'session.created' }
 const closed = { type: 'session.closed' }

@@ -1,12 +1,12 @@
 /**
- * Proves a log linear and complete, event by event (I2, I3, I4, I8, I9): its numbers have no gap,
- * nothing follows its end, one turn runs at a time in the order of the queue, and every turn and
- * every ask ends exactly once.
+ * Checks that a log is linear and complete (I2, I3, I4, I8, I9): its numbers have no gap, nothing
+ * follows its end, one turn runs at a time in the order of the queue, and every turn and every ask
+ * ends exactly once.
  */
 import { isKnownType, isReadable } from '../core/index.ts'
 
-/** What is looked at of an event; all else may be anything. */
-export type LoggedEvent = {
+/** The fields of an event that are checked. */
+export type CheckedEvent = {
   readonly type: string
   readonly seq: number
   readonly turn?: string
@@ -14,16 +14,16 @@ export type LoggedEvent = {
   readonly ignorable?: unknown
 }
 
-/** What was found in one log. */
+/** The result of a check. */
 export type Findings = {
   readonly events: number
   readonly turns: number
   readonly problems: readonly string[]
-  /** Turns that are not over, in a session that is not closed. */
+  /** Unfinished turns of an open session. */
   readonly pending: readonly string[]
 }
 
-/** So many problems are told; after that the log is bad enough. */
+/** How many problems are reported. */
 const PROBLEMS_MAX = 20
 const ENDS = ['done', 'failed', 'cancelled', 'interrupted', 'expired'].map((end) => `turn.${end}`)
 
@@ -36,10 +36,10 @@ export class LogCheck {
   #queue: string[] = []
   readonly #admitted = new Set<string>()
   readonly #ended = new Set<string>()
-  /** Asks that wait, and the turns that asked. */
+  /** Open asks and their turns. */
   readonly #asks = new Map<string, string>()
 
-  add(event: LoggedEvent): void {
+  add(event: CheckedEvent): void {
     this.#checkPlace(event)
     this.#seq = event.seq
     if (event.type === 'session.closed') this.#isClosed = true
@@ -48,7 +48,7 @@ export class LogCheck {
     else if (event.turn !== undefined) this.#checkTurn(event, event.turn)
   }
 
-  /** Something else that is wrong with this log. */
+  /** Adds a problem that the caller found. */
   problem(text: string): void {
     if (this.#problems.length < PROBLEMS_MAX) this.#problems.push(text)
     else if (this.#problems.length === PROBLEMS_MAX) this.#problems.push('and more')
@@ -70,7 +70,7 @@ export class LogCheck {
     }
   }
 
-  #checkPlace({ type, seq }: LoggedEvent): void {
+  #checkPlace({ type, seq }: CheckedEvent): void {
     if (seq !== this.#seq + 1) this.problem(`event ${seq} (${type}) follows event ${this.#seq}`)
     if ((type === 'session.created') !== (this.#seq === 0)) {
       this.problem(`event ${seq} is ${type}: a log begins with session.created, and only once`)
@@ -78,13 +78,13 @@ export class LogCheck {
     if (this.#isClosed) this.problem(`event ${seq} (${type}) follows session.closed`)
   }
 
-  #checkUnknown(event: LoggedEvent): void {
+  #checkUnknown(event: CheckedEvent): void {
     if (isReadable(event)) return
     const { seq, type } = event
     this.problem(`event ${seq} is of type ${type}, which this version neither knows nor may ignore`)
   }
 
-  #checkTurn(event: LoggedEvent, turn: string): void {
+  #checkTurn(event: CheckedEvent, turn: string): void {
     const { type, seq } = event
     const bad = (problem: string): void => this.problem(`event ${seq} (${type}): ${problem}`)
     if (this.#ended.has(turn)) bad(`turn ${turn} was over`)
@@ -99,14 +99,14 @@ export class LogCheck {
     }
   }
 
-  #admit({ seq, type }: LoggedEvent, turn: string, bad: (problem: string) => void): void {
+  #admit({ seq, type }: CheckedEvent, turn: string, bad: (problem: string) => void): void {
     if (this.#admitted.has(turn)) bad(`turn ${turn} was admitted before`)
     if (turn !== `t${seq}`) bad(`turn ${turn} should be t${seq}`)
     this.#admitted.add(turn)
     if (type === 'turn.queued') this.#queue.push(turn)
   }
 
-  #start(event: LoggedEvent, turn: string, bad: (problem: string) => void): void {
+  #start(event: CheckedEvent, turn: string, bad: (problem: string) => void): void {
     this.#turns += 1
     if (this.#running !== null) bad(`turn ${this.#running} runs`)
     if (!this.#queue.includes(turn)) this.#admit(event, turn, bad)
@@ -123,7 +123,7 @@ export class LogCheck {
     this.#queue = this.#queue.filter((waiting) => waiting !== turn)
   }
 
-  #checkAsk({ type, seq, turn }: LoggedEvent, ask: string): void {
+  #checkAsk({ type, seq, turn }: CheckedEvent, ask: string): void {
     const bad = (problem: string): void => this.problem(`event ${seq} (${type}): ${problem}`)
     if (type === 'ask.opened') {
       if (turn === undefined || this.#running !== turn) bad(`turn ${turn} does not run`)

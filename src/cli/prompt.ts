@@ -1,25 +1,23 @@
-/**
- * An agent's question at the prompt: shown to a person, who answers it, if nobody else does first.
- */
+/** Prompts a person at the terminal for the answer to an ask, until any client has answered it. */
 import { createInterface } from 'node:readline/promises'
 import type { Readable, Writable } from 'node:stream'
 import type { Ask } from '../client/index.ts'
-import { printable } from './sessions.ts'
+import { printable } from './output.ts'
 
 export type Terminal = {
   readonly input: Readable
   readonly output: Writable
-  /** Ctrl-C while a question waits. */
+  /** Ctrl-C at the prompt. */
   readonly onInterrupt: () => void
 }
 
-/** What can be answered: an option by its number, its id or its label; without options anything. */
+/** The answer: an option by number, id or label; any text if the ask has no options. */
 export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unknown {
-  const said = text.trim()
-  if (options === null) return said === '' ? undefined : said
-  const number = /^\d{1,3}$/.test(said) ? options[Number(said) - 1] : undefined
-  const same = (name: string): boolean => name.toLowerCase() === said.toLowerCase()
-  const named = options.find(({ id }) => id === said) ?? options.find(({ id }) => same(id))
+  const given = text.trim()
+  if (options === null) return given === '' ? undefined : given
+  const number = /^\d{1,3}$/.test(given) ? options[Number(given) - 1] : undefined
+  const same = (name: string): boolean => name.toLowerCase() === given.toLowerCase()
+  const named = options.find(({ id }) => id === given) ?? options.find(({ id }) => same(id))
   return (named ?? options.find(({ label }) => same(label)) ?? number)?.id
 }
 
@@ -31,7 +29,7 @@ export function describeAsk({ question, options }: Pick<Ask, 'question' | 'optio
   return [`? ${question.split('\n').map(printable).join('\n  ')}`, ...lines].join('\n')
 }
 
-/** The person's answer; undefined if it was settled meanwhile, or the person has none (Ctrl-D). */
+/** The answer; undefined if the ask was settled meanwhile, or the person gave none (Ctrl-D). */
 export async function askPerson(
   { input, output, onInterrupt }: Terminal,
   ask: Ask,
@@ -42,7 +40,7 @@ export async function askPerson(
   const over = new AbortController()
   const end = (words: string) => (): void => {
     if (over.signal.aborted) return
-    // At once: what the agent says next comes after it. The reader ends the line by itself.
+    // Written before the agent's next output. The reader ends the line by itself.
     over.abort()
     output.write(`${words}\n`)
   }

@@ -1,55 +1,46 @@
-/** `holdfast queue`: what runs and what waits in a session, and how to take one back. */
+/** `holdfast queue`: the running and waiting turns of a session. */
 import { principalText, type SessionView } from '../wire/views.ts'
-import { oneName } from './close.ts'
-import { textFlag, type Command, type Values } from './command.ts'
-import { Remote, REMOTE_FLAGS, REMOTE_HELP, sessionPath } from './remote.ts'
-import { printable, printTable } from './sessions.ts'
+import { defineCommand, ONE_SESSION } from './command.ts'
+import { text, toggle } from './flags.ts'
+import { printable, printJson, printTable, say } from './output.ts'
+import { Remote, REMOTE_FLAGS, sessionPath } from './remote.ts'
 
-export const queue: Command = {
+export const queue = defineCommand({
   name: 'queue',
-  usage: 'queue ID|KEY [--cancel TURN|REQUEST] [flags]',
-  summary: 'Lists the turn that runs in a session and what waits for its turn, the next one first.',
-  flags: { ...REMOTE_FLAGS, cancel: { type: 'string' }, json: { type: 'boolean' } },
-  help: [
-    ['--cancel ID', 'cancel that turn, or the request that waits to be one, instead'],
-    ['--json', 'one JSON object per line, for programs'],
-    ...REMOTE_HELP,
-  ],
-  run: showQueue,
-}
+  operands: ONE_SESSION,
+  summary: 'Lists the running turn of a session and the queue, the next turn first.',
+  flags: {
+    cancel: text('ID', 'cancel this turn or waiting request instead'),
+    json: toggle('one JSON object per line for each waiting entry'),
+    ...REMOTE_FLAGS,
+  },
+  async run({ cancel, json, ...values }, [name = '']) {
+    const remote = new Remote(values)
+    const path = sessionPath(await remote.find(name))
+    if (cancel !== null) {
+      await cancelTurn(remote, `${path}/turns/${encodeURIComponent(cancel)}`, json)
+      return 0
+    }
+    const { running, queued } = await remote.json<SessionView>(path)
+    if (json) printJson(queued)
+    else printQueue(running, queued)
+    return 0
+  },
+})
 
 type Cancelled =
   | { readonly turn: { readonly id: string; readonly state: string } }
   | { readonly request: { readonly id: string } }
 
-async function showQueue(values: Values, words: readonly string[]): Promise<number> {
-  const name = oneName('queue', words)
-  const turn = textFlag(values, 'cancel')
-  const remote = new Remote(values)
-  const path = sessionPath(await remote.find(name))
-  const isJson = values['json'] === true
-  if (turn !== null) await cancelTurn(remote, `${path}/turns/${encodeURIComponent(turn)}`, isJson)
-  else await listQueue(remote, path, isJson)
-  return 0
-}
-
-async function cancelTurn(remote: Remote, path: string, isJson: boolean): Promise<void> {
+async function cancelTurn(remote: Remote, path: string, json: boolean): Promise<void> {
   const body = await remote.json<Cancelled>(path, { method: 'DELETE' })
-  if (isJson) return console.log(JSON.stringify(body))
-  if ('request' in body) {
-    return console.log(`holdfast: request ${body.request.id} is cancelled; nothing of it has run`)
-  }
-  console.log(`holdfast: turn ${body.turn.id} is ${body.turn.state}`)
-}
-
-async function listQueue(remote: Remote, path: string, isJson: boolean): Promise<void> {
-  const { running, queued } = await remote.json<SessionView>(path)
-  if (isJson) for (const row of queued) console.log(JSON.stringify(row))
-  else printQueue(running, queued)
+  if (json) printJson([body])
+  else if ('turn' in body) say(`turn ${body.turn.id} is ${body.turn.state}`)
+  else say(`request ${body.request.id} is cancelled; nothing of it has run`)
 }
 
 function printQueue(running: string | null, queued: SessionView['queued']): void {
-  if (running === null && queued.length === 0) return console.log('nothing runs or waits')
+  if (running === null && queued.length === 0) return console.log('no turn is running or waiting')
   const first = running === null ? [] : [['-', running, 'running', '-', '-', '-']]
   const rows = queued.map((row) => [
     String(row.position),

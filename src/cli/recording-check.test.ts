@@ -36,13 +36,13 @@ describe('a recording', () => {
   })
 
   it.each<[string, readonly Said[]]>([
-    ['replies to /1, which nobody asked', [['browser', { id: 1, result: {} }]]],
+    ['replies to /1, which has no command', [['browser', { id: 1, result: {} }]]],
     [
-      'replies to S/1, which nobody asked',
+      'replies to S/1, which has no command',
       [ATTACHED, ['client', { id: 1, method: 'A.b' }], ['browser', { id: 1, sessionId: 'S' }]],
     ],
     [
-      'which nobody asked',
+      'which has no command',
       [
         ['client', { id: 1, method: 'A.b' }],
         ['browser', { id: 1, result: {} }],

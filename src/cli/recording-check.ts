@@ -1,17 +1,15 @@
 /**
- * Proves a recording of a browser client's traffic, as `--record` writes it, complete and paired:
- * no
- * line is missing, every reply is to a command of the same session that waits for one, and a
- * session
- * says nothing before it is announced or after it is gone.
+ * Checks a recording of a browser client's traffic (`serve --record`): no line is missing, every
+ * reply belongs to a pending command of the same session, and no session sends anything before it
+ * is announced or after it is detached.
  */
 import type { Findings } from './log-check.ts'
 
-export type Recorded = {
+export type RecordingLine = {
   readonly n: number
   readonly from?: 'client' | 'browser'
   readonly message?: RecordedMessage | string
-  /** So many messages could not be written down in time. */
+  /** How many messages the server could not write in time. */
   readonly dropped?: number
 }
 
@@ -25,23 +23,23 @@ export type RecordedMessage = {
 
 export class RecordingCheck {
   readonly #problems: string[] = []
-  /** Commands that wait for their reply: how many of one session and id. */
+  /** Pending commands: how many of one session and id. */
   readonly #waiting = new Map<string, number>()
   readonly #sessions = new Set<string>()
   readonly #gone = new Set<string>()
   #n = 0
   #commands = 0
-  /** After that nothing can be said of what is missing. */
+  /** Messages were dropped: what is missing cannot be checked any more. */
   #isTorn = false
 
-  add(line: Recorded): void {
+  add(line: RecordingLine): void {
     if (line.n !== this.#n + 1) this.#bad(`line ${line.n} follows line ${this.#n}`)
     this.#n = line.n
     if (line.dropped !== undefined) this.#isTorn = true
     const { message, from } = line
     if (typeof message !== 'object' || message === null) return
     if (from === 'client') this.#command(message)
-    else this.#heard(message)
+    else this.#fromBrowser(message)
   }
 
   #command({ id, sessionId = '' }: RecordedMessage): void {
@@ -50,7 +48,7 @@ export class RecordingCheck {
     this.#waiting.set(name, (this.#waiting.get(name) ?? 0) + 1)
   }
 
-  #heard(message: RecordedMessage): void {
+  #fromBrowser(message: RecordedMessage): void {
     const { id, sessionId = '', method, params, result } = message
     if (id !== undefined) this.#reply(id, sessionId)
     else this.#event(sessionId)
@@ -60,12 +58,12 @@ export class RecordingCheck {
   }
 
   #reply(id: number, sessionId: string): void {
-    // A command for a session that is not there is answered without one.
+    // The reply to a command for an unknown session has no session.
     const names = [`${sessionId}/${id}`, ...this.#strays(id, sessionId)]
     const name = names.find((candidate) => (this.#waiting.get(candidate) ?? 0) > 0)
     if (name !== undefined) return this.#settle(name)
     if (!this.#isTorn)
-      this.#bad(`line ${this.#n} replies to ${sessionId}/${id}, which nobody asked`)
+      this.#bad(`line ${this.#n} replies to ${sessionId}/${id}, which has no command`)
   }
 
   #strays(id: number, sessionId: string): readonly string[] {
@@ -106,7 +104,7 @@ export class RecordingCheck {
     if (this.#problems.length < 20) this.#problems.push(problem)
   }
 
-  /** Commands without a reply: those of a session that ended meanwhile never get one. */
+  /** Pending: commands without a reply, as of a session that was detached meanwhile. */
   finish(): Findings {
     const pending = [...this.#waiting.keys()].map((name) => name.replace(/^\//, ''))
     return { events: this.#n, turns: this.#commands, problems: this.#problems, pending }

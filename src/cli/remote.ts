@@ -1,22 +1,21 @@
-/**
- * A running server, as the commands for people reach it: over HTTP, with a token if there is one.
- */
+/** The HTTP client of the commands that talk to a running server. */
 import { readFileSync } from 'node:fs'
 import type { ErrorCode } from '../core/index.ts'
 import type { BrowserView } from '../doors/cdp/overview.ts'
-import type { SessionRowView } from '../wire/views.ts'
-import { textFlag, UsageError, type Flags, type Values } from './command.ts'
-
-export const REMOTE_FLAGS: Flags = { url: { type: 'string' }, 'token-file': { type: 'string' } }
+import type { SessionListView, SessionRowView } from '../wire/views.ts'
+import { showDefault, text, UsageError, type FlagValues } from './flags.ts'
 
 const DEFAULT_URL = 'http://127.0.0.1:7420'
 
-export const REMOTE_HELP = [
-  ['--url URL', `where the server is; else $HOLDFAST_URL (${DEFAULT_URL})`],
-  ['--token-file FILE', 'a file with the token to show; else $HOLDFAST_TOKEN'],
-] as const
+export const REMOTE_FLAGS = {
+  url: showDefault(
+    text('URL', "where the server is; else the environment's HOLDFAST_URL"),
+    DEFAULT_URL,
+  ),
+  'token-file': text('FILE', 'a file with the token to send; else HOLDFAST_TOKEN'),
+}
 
-/** A refusal of the server, told by its code. */
+/** An error of the server, with its code. */
 export class RemoteError extends Error {
   override readonly name = 'RemoteError'
   readonly code: ErrorCode | 'unreachable'
@@ -27,14 +26,9 @@ export class RemoteError extends Error {
   }
 }
 
-export type SessionPage = {
-  readonly sessions: readonly SessionRowView[]
-  readonly nextCursor: string | null
-}
-
-/** A browser that runs there: the view of the CDP door. */
+/** The answer of `GET /v1/browsers`. */
 export type RunningBrowsers = {
-  /** Whose they are, where several nodes have some. */
+  /** The node that runs them, where there are several. */
   readonly node?: string | null
   readonly browsers: readonly BrowserView[]
 }
@@ -45,35 +39,35 @@ export class Remote {
   readonly url: string
   readonly token: string | undefined
 
-  constructor(values: Values) {
-    const url = textFlag(values, 'url') ?? (process.env['HOLDFAST_URL'] || DEFAULT_URL)
+  constructor(values: FlagValues<typeof REMOTE_FLAGS>) {
+    const url = values.url ?? (process.env['HOLDFAST_URL'] || DEFAULT_URL)
     if (!/^https?:\/\/[^/]/.test(url)) {
       throw new UsageError(`--url must begin with http:// or https://, not ${url}`)
     }
     this.url = url.replace(/\/+$/, '')
-    this.token = readToken(textFlag(values, 'token-file'))
+    this.token = readToken(values['token-file'])
   }
 
-  /** The answer, if it is none of a refusal. */
+  /** The response, if its status is a success. */
   async call(path: string, init: RequestInit = {}): Promise<Response> {
     const headers = new Headers(init.headers)
     if (this.token !== undefined) headers.set('authorization', `Bearer ${this.token}`)
-    let answer: Response
+    let response: Response
     try {
-      answer = await fetch(`${this.url}${path}`, { ...init, headers })
+      response = await fetch(`${this.url}${path}`, { ...init, headers })
     } catch (error) {
       if (init.signal?.aborted === true) throw error
       throw new RemoteError('unreachable', `cannot reach ${this.url}: is holdfast serve running?`)
     }
-    if (answer.ok) return answer
-    throw await refusalOf(answer)
+    if (response.ok) return response
+    throw await errorOf(response)
   }
 
   async json<Body>(path: string, init: RequestInit = {}): Promise<Body> {
     return (await (await this.call(path, init)).json()) as Body
   }
 
-  /** Whether this token may answer questions: an answer to none tells. */
+  /** Whether the token may answer asks: an answer to an ask that does not exist shows it. */
   async mayAnswer(): Promise<boolean> {
     const headers = { 'content-type': 'application/json' }
     const init = { method: 'POST', headers, body: '{"answer":null}' }
@@ -85,11 +79,11 @@ export class Remote {
     }
   }
 
-  list(query: Readonly<Record<string, string>>): Promise<SessionPage> {
+  list(query: Readonly<Record<string, string>>): Promise<SessionListView> {
     return this.json(`/v1/sessions?${new URLSearchParams(query).toString()}`)
   }
 
-  /** The browsers that run there; none if it is too old to tell. */
+  /** The running browsers; none if the server is older than this route. */
   async browsers(): Promise<RunningBrowsers> {
     try {
       return await this.json<RunningBrowsers>('/v1/browsers')
@@ -99,13 +93,13 @@ export class Remote {
     }
   }
 
-  /** The open session of a key, if there is one. */
+  /** The open session of a key, or null. */
   async sessionOfKey(key: string): Promise<SessionRowView | null> {
     const { sessions } = await this.list({ key, state: 'open', limit: '1' })
     return sessions[0] ?? null
   }
 
-  /** The id of a session that was named by its id or its key; the newest one of that key. */
+  /** The id of a session by its id or its key; the newest session of that key. */
   async find(name: string): Promise<string> {
     try {
       return (await this.json<{ id: string }>(sessionPath(name))).id
@@ -132,13 +126,13 @@ function readToken(file: string | null): string | undefined {
   } catch (error) {
     throw new Error(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code}`)
   }
-  throw new Error(`${file} must hold a token and nothing else`)
+  throw new Error(`${file} must contain a token and nothing else`)
 }
 
-async function refusalOf(answer: Response): Promise<RemoteError> {
-  // A proxy may have answered with something else: then the status tells.
-  const problem = (await answer.json().catch(() => ({}))) as { code?: ErrorCode; detail?: string }
-  const { code = 'internal', detail = `the server answered ${answer.status}` } = problem
+async function errorOf(response: Response): Promise<RemoteError> {
+  // A proxy may have answered with something else than JSON.
+  const problem = (await response.json().catch(() => ({}))) as { code?: ErrorCode; detail?: string }
+  const { code = 'internal', detail = `the server answered ${response.status}` } = problem
   if (code !== 'unauthorized') return new RemoteError(code, detail)
-  return new RemoteError(code, `${detail}: give one by --token-file or $HOLDFAST_TOKEN`)
+  return new RemoteError(code, `${detail}: pass one with --token-file or HOLDFAST_TOKEN`)
 }

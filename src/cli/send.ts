@@ -1,89 +1,67 @@
-/**
- * `holdfast send`: one turn, its answer in the terminal as it comes, its questions at the prompt.
- */
+/** `holdfast send`: runs one turn and streams its answer. */
 import { text as readAll } from 'node:stream/consumers'
 import { WebSocket } from 'ws'
 import { connect, type ClientSocketClass } from '../client/index.ts'
 import { BUSY_POLICIES, LIMITS } from '../core/index.ts'
-import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { Conversation, type Wish } from './conversation.ts'
-import { Remote, REMOTE_FLAGS, REMOTE_HELP } from './remote.ts'
+import { defineCommand } from './command.ts'
+import { choice, number, showDefault, text, toggle, UsageError } from './flags.ts'
+import { Remote, REMOTE_FLAGS } from './remote.ts'
+import { TerminalTurn } from './terminal-turn.ts'
 
-/** The kinds of question that a person at a terminal can answer. */
+/** The kinds of ask that a person at a terminal can answer. */
 const ANSWERS = ['permission', 'choice', 'question', 'confirm', 'text']
 
-export const send: Command = {
+export const send = defineCommand({
   name: 'send',
-  usage: 'send KEY "TEXT" [flags]',
-  summary: [
-    'Runs a turn in the session of KEY and prints the answer as it comes. Ctrl-C cancels the',
-    'turn, once more leaves. TEXT is read from stdin if it is not there, or -.',
-  ].join('\n'),
+  operands: { usage: 'KEY "TEXT"', takes: 'a KEY and a "TEXT"', min: 1, max: 2 },
+  summary:
+    'Runs a turn in the session of KEY and streams the answer. Ctrl-C cancels the turn, a second ' +
+    'Ctrl-C exits. If TEXT is missing or -, it is read from stdin.',
   flags: {
+    agent: showDefault(
+      text('NAME', 'the agent, if this command creates the session'),
+      'the first one',
+    ),
+    answer: text('ANSWER', 'give this answer to every ask, instead of prompting'),
+    busy: showDefault(
+      choice('HOW', `if another turn runs: ${BUSY_POLICIES.join(', ')}`, BUSY_POLICIES),
+      'queue',
+    ),
+    'wait-ms': showDefault(
+      number('N', 'how long to wait for the start', { min: 0, max: LIMITS.waitMsMax }),
+      LIMITS.waitMs,
+    ),
+    json: toggle('print the events of the turn, and the parts of its answer, as JSON lines'),
     ...REMOTE_FLAGS,
-    agent: { type: 'string' },
-    answer: { type: 'string' },
-    busy: { type: 'string' },
-    'wait-ms': { type: 'string' },
-    json: { type: 'boolean' },
   },
-  help: [
-    ['--agent NAME', 'who answers, if this makes the session (the first of the server)'],
-    ['--answer ANSWER', 'answer every question so, instead of asking at the prompt'],
-    ['--busy HOW', `if another turn runs: ${BUSY_POLICIES.join(', ')} (queue)`],
-    ['--wait-ms N', 'how long to wait for it (30000)'],
-    ['--json', 'print the events of the turn as JSON lines, for programs'],
-    ...REMOTE_HELP,
-  ],
-  run: sendTurn,
-}
-
-async function sendTurn(values: Values, words: readonly string[]): Promise<number> {
-  const [key, given, ...more] = words
-  if (key === undefined || key === '' || more.length > 0) {
-    throw new UsageError('send takes a KEY and a "TEXT" (see holdfast send --help)')
-  }
-  const remote = new Remote(values)
-  const wanted = readWish(values)
-  // A token may be good for talking and not for answering: questions are only told then.
-  const isInteractive = wanted.isInteractive && (await remote.mayAnswer())
-  const wish = { ...wanted, isInteractive }
-  const input = given === undefined || given === '-' ? await readInput() : given
-  // What was said before need not come again.
-  const known = await remote.sessionOfKey(key)
-  const agent = textFlag(values, 'agent')
-  const client = connect({
-    url: remote.url,
-    webSocket: WebSocket as unknown as ClientSocketClass,
-    ...(remote.token === undefined ? {} : { token: remote.token }),
-  })
-  const session = client.session({
-    key,
-    answers: wish.answer !== null || wish.isInteractive ? ANSWERS : [],
-    ...(agent === null ? {} : { agent }),
-    ...(known === null ? {} : { after: { seq: known.seq, delta: 0 } }),
-  })
-  const { url, token } = remote
-  return new Conversation(session, { ...wish, url, hasToken: token !== undefined }).run(input)
-}
-
-function readWish(values: Values): Omit<Wish, 'url' | 'hasToken'> {
-  const busy = textFlag(values, 'busy')
-  const policy = BUSY_POLICIES.find((name) => name === busy)
-  if (busy !== null && policy === undefined) {
-    throw new UsageError(`--busy must be one of ${BUSY_POLICIES.join(', ')}, not ${busy}`)
-  }
-  const bounds = { fallback: LIMITS.waitMs, min: 0, max: LIMITS.waitMsMax }
-  return {
-    turn: {
-      ...(policy === undefined ? {} : { busy: policy }),
-      ...(values['wait-ms'] === undefined ? {} : { waitMs: numberFlag(values, 'wait-ms', bounds) }),
-    },
-    answer: textFlag(values, 'answer'),
-    isJson: values['json'] === true,
-    isInteractive: process.stdin.isTTY && process.stderr.isTTY && values['json'] !== true,
-  }
-}
+  async run(values, [key = '', given = '-']) {
+    const { agent, answer, busy, 'wait-ms': waitMs, json: isJson } = values
+    const remote = new Remote(values)
+    const { url, token } = remote
+    // A token may allow turns but no answers; then asks are only printed.
+    const isInteractive =
+      process.stdin.isTTY && process.stderr.isTTY && !isJson && (await remote.mayAnswer())
+    const input = given === '-' ? await readInput() : given
+    const known = await remote.sessionOfKey(key)
+    const client = connect({
+      url,
+      webSocket: WebSocket as unknown as ClientSocketClass,
+      ...(token === undefined ? {} : { token }),
+    })
+    const session = client.session({
+      key,
+      answers: answer !== null || isInteractive ? ANSWERS : [],
+      ...(agent === null ? {} : { agent }),
+      // Earlier events are not needed.
+      ...(known === null ? {} : { after: { seq: known.seq, delta: 0 } }),
+    })
+    const turn = { ...(busy === null ? {} : { busy }), ...(waitMs === null ? {} : { waitMs }) }
+    const hasToken = token !== undefined
+    return new TerminalTurn(session, { url, hasToken, turn, answer, isJson, isInteractive }).run(
+      input,
+    )
+  },
+})
 
 async function readInput(): Promise<string> {
   if (process.stdin.isTTY) throw new UsageError('send needs a "TEXT", or one on stdin')

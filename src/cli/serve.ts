@@ -1,99 +1,89 @@
-/** `holdfast serve`: opens the store, listens, and goes in order when it is told to. */
+/** `holdfast serve`: opens the store, listens, and drains on a signal. */
 import { createServer } from 'node:net'
 import { openAgents, readConfig, type Config } from '../config/index.ts'
-import { builtinAgents, LIMITS, openHoldfast, type Holdfast, type Limits } from '../index.ts'
+import { builtinAgents, LIMITS, openHoldfast, type Agent, type Holdfast } from '../index.ts'
 import { openTokenFile, startServer, type HoldfastServer, type TokenFile } from '../server/index.ts'
 import { tryLine } from '../server/inspector-page.ts'
-import { ACCESS_FLAGS, ACCESS_HELP, readAccess, type AccessSettings } from './access-flags.ts'
-import { AGENT_FLAGS, AGENT_HELP, checkAgents } from './agent-flags.ts'
-import {
-  BROWSER_FLAGS,
-  BROWSER_HELP,
-  browserAgents,
-  listenCdp,
-  readBrowsers,
-  type BrowserSettings,
-} from './browser-flags.ts'
-import { CLUSTER_FLAGS, CLUSTER_HELP, readCluster, type ClusterSettings } from './cluster-flags.ts'
-import { listFlag, numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { LOG_FLAGS, LOG_HELP, readLog, type Log } from './log.ts'
-import { agentsFolder, STORE_FLAGS, storeName } from './store-flags.ts'
+import { ACCESS_FLAGS, readAccess } from './access-flags.ts'
+import { AGENT_FLAGS, checkAgents } from './agent-flags.ts'
+import { BROWSER_FLAGS, listenCdp, readBrowsers } from './browser-flags.ts'
+import { CLUSTER_FLAGS, readCluster } from './cluster-flags.ts'
+import { defineCommand, NO_OPERANDS } from './command.ts'
+import { number, orElse, showDefault, text, UsageError, type FlagValues } from './flags.ts'
+import { LOG_FLAGS, readServeLog, type ServeLog } from './log-flags.ts'
+import { agentsFolder, DEFAULT_FOLDER, storeName } from './store-flags.ts'
 
 const DAY_MS = 86_400_000
 
-type Settings = AccessSettings &
-  BrowserSettings & {
-    readonly port: number
-    readonly store: string
-    readonly clustering: ClusterSettings
-    readonly drainMs: number
-    /** Those that a flag sets; the configuration may set others. */
-    readonly limits: Partial<Limits>
-    /** Agents by name, the default one first. */
-    readonly agents: readonly string[]
-    readonly configFile: string | null
-    readonly log: Log
-  }
+const SERVE_FLAGS = {
+  port: orElse(
+    number('N', 'the port to listen on; 0: any free port', { min: 0, max: 65_535 }),
+    7420,
+  ),
+  ...AGENT_FLAGS,
+  ...ACCESS_FLAGS,
+  ...BROWSER_FLAGS,
+  data: showDefault(
+    text('DIR', 'the folder of the store; the server creates it, readable only for you'),
+    DEFAULT_FOLDER,
+  ),
+  store: text(
+    'NAME',
+    'instead of --data: sqlite:FILE, postgres://…, or memory:, which is not durable',
+  ),
+  ...CLUSTER_FLAGS,
+  'wait-ms': showDefault(
+    number('N', 'how long a request waits for its turn to start before it gets 429', {
+      min: 0,
+      max: LIMITS.waitMsMax,
+    }),
+    LIMITS.waitMs,
+  ),
+  queue: showDefault(
+    number('N', 'how many turns of one session may wait', { min: 1, max: 1_000_000 }),
+    LIMITS.queuedTurnsMax,
+  ),
+  'turn-ms': showDefault(
+    number('N', 'how long one turn may run', { min: 1, max: 365 * DAY_MS }),
+    LIMITS.turnMs,
+  ),
+  'drain-ms': orElse(
+    number('N', 'how long running turns may continue at shutdown', { min: 0, max: DAY_MS }),
+    10_000,
+  ),
+  ...LOG_FLAGS,
+}
 
-export const serve: Command = {
+export const serve = defineCommand({
   name: 'serve',
-  usage: 'serve [flags]',
+  operands: NO_OPERANDS,
   summary: 'Runs the server until it gets SIGINT or SIGTERM.',
-  flags: {
-    ...STORE_FLAGS,
-    ...ACCESS_FLAGS,
-    ...AGENT_FLAGS,
-    ...BROWSER_FLAGS,
-    ...CLUSTER_FLAGS,
-    port: { type: 'string' },
-    'wait-ms': { type: 'string' },
-    queue: { type: 'string' },
-    'turn-ms': { type: 'string' },
-    'drain-ms': { type: 'string' },
-    ...LOG_FLAGS,
-  },
-  help: [
-    ['--port N', 'the port to listen on; 0: any that is free (7420)'],
-    ...AGENT_HELP,
-    ...ACCESS_HELP,
-    ...BROWSER_HELP,
-    ['--data DIR', 'the folder of the store, made if need be (./.holdfast)'],
-    ['--store NAME', 'memory:, sqlite:FILE or postgres://…, instead of --data'],
-    ...CLUSTER_HELP,
-    ['--wait-ms N', 'how long a turn waits for its session before it is refused (30000)'],
-    ['--queue N', 'how many turns of one session may wait (256)'],
-    ['--turn-ms N', 'how long one turn may run (3600000)'],
-    ['--drain-ms N', 'how long running turns may go on at shutdown (10000)'],
-    ...LOG_HELP,
-  ],
-  run: (values, words) => runServer(readSettings(values, words)),
-}
+  flags: SERVE_FLAGS,
+  run: (values) => runServer(readSettings(values)),
+})
 
-function readSettings(values: Values, words: readonly string[]): Settings {
-  if (words[0] !== undefined) throw new UsageError(`serve takes no ${words[0]}: flags only`)
-  const number = (name: string, fallback: number, min: number, max: number): number =>
-    numberFlag(values, name, { fallback, min, max })
-  const limit = (flag: string, name: keyof Limits, min: number, max: number): Partial<Limits> =>
-    values[flag] === undefined ? {} : { [name]: number(flag, LIMITS[name], min, max) }
+type ServeSettings = ReturnType<typeof readSettings>
+
+function readSettings(values: FlagValues<typeof SERVE_FLAGS>) {
+  const store = storeName(values)
+  const limits = Object.entries({
+    waitMs: values['wait-ms'],
+    queuedTurnsMax: values.queue,
+    turnMs: values['turn-ms'],
+  }).filter(([, value]) => value !== null)
   return {
-    ...readAccess(values),
-    ...readBrowsers(values),
-    port: number('port', 7420, 0, 65_535),
-    store: storeName(values),
-    clustering: readCluster(values),
-    drainMs: number('drain-ms', 10_000, 0, DAY_MS),
-    limits: {
-      ...limit('wait-ms', 'waitMs', 0, LIMITS.waitMsMax),
-      ...limit('queue', 'queuedTurnsMax', 1, 1_000_000),
-      ...limit('turn-ms', 'turnMs', 1, 365 * DAY_MS),
-    },
-    agents: listFlag(values, 'agent'),
-    configFile: textFlag(values, 'config'),
-    log: readLog(values),
+    values,
+    store,
+    access: readAccess(values),
+    browsers: readBrowsers(values),
+    clustering: readCluster(values, store),
+    /** Limits that a flag sets; the configuration may set others. */
+    limits: Object.fromEntries(limits),
+    log: readServeLog(values),
   }
 }
 
-async function runServer(settings: Settings): Promise<number> {
+async function runServer(settings: ServeSettings): Promise<number> {
   const { log } = settings
   onCrash(log)
   try {
@@ -107,8 +97,8 @@ async function runServer(settings: Settings): Promise<number> {
   }
 }
 
-/** What nobody caught ends the process, and is told as a line like all others. */
-function onCrash(log: Log): void {
+/** An uncaught exception ends the process, and is printed as a line like all others. */
+function onCrash(log: ServeLog): void {
   process.on('uncaughtException', (error: unknown) => {
     const { stack } = error as Partial<Error>
     log.diagnose('crashed', stack ?? String(error))
@@ -117,40 +107,54 @@ function onCrash(log: Log): void {
   })
 }
 
-async function runUntilStopped(settings: Settings): Promise<number> {
-  const { log, tokensFile } = settings
-  const config = await readConfig(process.cwd(), settings.configFile)
-  checkAgents(settings.agents, config)
-  // Before the store is opened: that alone goes on with turns that wait in it.
-  await checkPort(settings)
-  const tokens = tokensFile === null ? undefined : await openTokenFile(tokensFile, log.onDiagnostic)
+async function runUntilStopped(settings: ServeSettings): Promise<number> {
+  const { log, values } = settings
+  const config = await readConfig(process.cwd(), values.config)
+  checkAgents(values.agent, config)
+  // Before the store is opened, since an open store continues with its queued turns.
+  await checkPort(values)
+  const tokens =
+    values.tokens === null ? undefined : await openTokenFile(values.tokens, log.onDiagnostic)
   const holdfast = await open(settings, config)
   return new Promise<number>((exit, fail) => {
     listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
-      fail(new Error(listenProblem(error, settings)))
+      fail(new Error(listenProblem(error, values)))
     })
   }).finally(() => tokens?.close())
 }
 
-async function open(settings: Settings, config: Config): Promise<Holdfast> {
-  const { store, limits, agents, clustering } = settings
+async function open(settings: ServeSettings, config: Config): Promise<Holdfast> {
+  const { store, limits, values, clustering, browsers } = settings
   const folder = agentsFolder(store)
-  const configured = await openAgents(config, { folder, names: agents })
-  const [first] = [...agents, ...[config.defaultAgent ?? []].flat(), ...Object.keys(configured)]
+  const configured = await openAgents(config, { folder, names: values.agent })
+  const hasBrowsers = Object.keys(browsers).length > 0
+  const browser: Record<string, Agent> = hasBrowsers ? { browser: browserAgent } : {}
+  const [first] = [
+    ...values.agent,
+    ...[config.defaultAgent ?? []].flat(),
+    ...Object.keys(configured),
+  ]
   return openHoldfast({
     store,
     ...clustering.node,
     onDiagnostic: settings.log.onDiagnostic,
     limits: { ...config.limits, ...limits, ...clustering.limits },
-    // The operator's own first, also where one has the name of a built-in.
-    agents: { ...configured, ...builtinAgents, ...configured, ...browserAgents(settings) },
+    // The configured agents are first, and replace built-in agents of the same name.
+    agents: { ...configured, ...builtinAgents, ...configured, ...browser },
     ...(first === undefined ? {} : { defaultAgent: first }),
   })
 }
 
-/** Throws if the port is taken, or the host is not this machine's. */
-async function checkPort({ host, port }: Settings): Promise<void> {
+/** The agent of browser sessions. */
+const browserAgent: Agent = () => {
+  throw new Error('a browser session takes no turns: drive it over CDP')
+}
+
+type ListenAddress = { readonly host: string; readonly port: number }
+
+/** Throws if the port is in use, or the host is not an address of this machine. */
+async function checkPort({ host, port }: ListenAddress): Promise<void> {
   const probe = createServer()
   await new Promise<void>((resolve, reject) => {
     probe.once('error', (error) => reject(new Error(listenProblem(error, { host, port }))))
@@ -158,11 +162,11 @@ async function checkPort({ host, port }: Settings): Promise<void> {
   })
 }
 
-function listenProblem(error: unknown, { host, port }: Pick<Settings, 'host' | 'port'>): string {
+function listenProblem(error: unknown, { host, port }: ListenAddress): string {
   const { code, message } = error as NodeJS.ErrnoException
   switch (code) {
     case 'EADDRINUSE':
-      return `port ${port} is in use on ${host}: stop what uses it, or choose another with --port`
+      return `port ${port} is in use on ${host}: stop its user, or choose another with --port`
     case 'EACCES':
       return `port ${port} may not be used by this user: choose one above 1023 with --port`
     case 'EADDRNOTAVAIL':
@@ -174,32 +178,33 @@ function listenProblem(error: unknown, { host, port }: Pick<Settings, 'host' | '
 }
 
 async function listen(
-  settings: Settings,
+  settings: ServeSettings,
   { holdfast, tokens }: { readonly holdfast: Holdfast; readonly tokens?: TokenFile },
   exit: (code: number) => void,
 ): Promise<void> {
-  const { host, port, allowHosts, allowOrigins, trustProxy, rates, drainMs, log } = settings
-  const access = { tokens, allowHosts, allowOrigins, trustProxy, rates }
+  const { values, access, browsers, log } = settings
+  const { host, port, record, 'drain-ms': drainMs } = values
   const server = await startServer({
     ...access,
-    browsers: settings.browsers,
-    cdpLimits: { browserSessionsMax: settings.browserSessionsMax },
+    tokens,
+    browsers,
+    cdpLimits: { browserSessionsMax: values['browser-sessions-max'] },
     browserLimits: {
-      runningMax: settings.browsersMax,
-      memoryBytesMax: settings.browserMemoryMb * 1e6,
+      runningMax: values['browsers-max'],
+      memoryBytesMax: values['browser-memory'] * 1e6,
     },
     ...settings.clustering.server,
-    ...(settings.recordings === null ? {} : { recordings: settings.recordings }),
+    ...(record === null ? {} : { recordings: record }),
     holdfast,
     host,
     port,
     onStoreFailed: () => void stop(server, 0, log).finally(() => exit(1)),
   })
   greet(settings, server)
-  await listenCdp(server, settings, log)
+  await listenCdp(server, Object.keys(browsers), values['cdp-port'], log)
   onSignals(
     (signal) => {
-      log.greet(`${signal}: draining for up to ${drainMs} ms; once more to stop at once`)
+      log.greet(`${signal}: draining for up to ${drainMs} ms; a second signal stops at once`)
       void stop(server, drainMs, log).then(exit)
     },
     () => {
@@ -209,12 +214,12 @@ async function listen(
   )
 }
 
-/** After the time to drain, for all else that has to be ended. */
+/** The time for everything that ends after the drain. */
 const STOP_MS = 30_000
 
 /** Resolves with the exit code. */
-async function stop(server: HoldfastServer, drainMs: number, log: Log): Promise<number> {
-  // A store or a runner that never answers must not keep the process.
+async function stop(server: HoldfastServer, drainMs: number, log: ServeLog): Promise<number> {
+  // A store or a runner that does not answer must not keep the process running.
   const late = setTimeout(() => {
     log.diagnose('stop_failed', `the server has not stopped within ${drainMs + STOP_MS} ms`)
     log.close()
@@ -241,9 +246,9 @@ function onSignals(first: (signal: string) => void, second: () => void): void {
   process.on('SIGTERM', onSignal)
 }
 
-function greet({ log, tokensFile }: Settings, { url, holdfast }: HoldfastServer): void {
+function greet({ log, values }: ServeSettings, { url, holdfast }: HoldfastServer): void {
   const { about, agents } = holdfast.authority
   log.greet(`listening on ${url}`)
   log.greet(`store ${about['store']}; agents ${agents.join(', ')}`)
-  log.greet(`try: ${tryLine(url, tokensFile !== null)}`)
+  log.greet(`try: ${tryLine(url, values.tokens !== null)}`)
 }

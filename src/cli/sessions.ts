@@ -1,59 +1,42 @@
-/** `holdfast sessions`: which there are, newest first. */
+/** `holdfast sessions`: lists sessions and browsers. */
 import type { SessionRowView } from '../wire/views.ts'
-import { numberFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
-import { Remote, REMOTE_FLAGS, REMOTE_HELP, type RunningBrowsers } from './remote.ts'
+import { defineCommand, NO_OPERANDS } from './command.ts'
+import { choice, number, orElse, text, toggle } from './flags.ts'
+import { printable, printJson, printTable } from './output.ts'
+import { Remote, REMOTE_FLAGS, type RunningBrowsers } from './remote.ts'
 
-const PAGE = 500
+const PAGE_SESSIONS = 500
 
-export const sessions: Command = {
+export const sessions = defineCommand({
   name: 'sessions',
-  usage: 'sessions [--state open|closed] [--key KEY] [flags]',
+  operands: NO_OPERANDS,
   summary: 'Lists the sessions of a running server, newest first, and its browsers.',
   flags: {
+    state: choice('STATE', 'only sessions that are open, or closed', ['open', 'closed']),
+    key: text('KEY', 'only sessions of this key'),
+    label: text('NAME:VALUE', 'only sessions with this label'),
+    limit: orElse(number('N', 'at most so many sessions', { min: 1, max: 1_000_000 }), 100),
+    json: toggle('one JSON object per line, for programs'),
     ...REMOTE_FLAGS,
-    state: { type: 'string' },
-    key: { type: 'string' },
-    label: { type: 'string' },
-    limit: { type: 'string' },
-    json: { type: 'boolean' },
   },
-  help: [
-    ['--state STATE', 'only those that are open, or closed'],
-    ['--key KEY', 'only those of this key'],
-    ['--label NAME:VALUE', 'only those with this label'],
-    ['--limit N', 'at most so many (100)'],
-    ['--json', 'one JSON object per line, for programs'],
-    ...REMOTE_HELP,
-  ],
-  run: listSessions,
-}
-
-async function listSessions(values: Values, words: readonly string[]): Promise<number> {
-  if (words[0] !== undefined) throw new UsageError(`sessions takes no ${words[0]}: flags only`)
-  const state = textFlag(values, 'state')
-  if (state !== null && state !== 'open' && state !== 'closed') {
-    throw new UsageError(`--state must be open or closed, not ${state}`)
-  }
-  const limit = numberFlag(values, 'limit', { fallback: 100, min: 1, max: 1_000_000 })
-  const filters = ['state', 'key', 'label'].flatMap((name) => {
-    const value = textFlag(values, name)
-    return value === null ? [] : [[name, value] as const]
-  })
-  const remote = new Remote(values)
-  const found = await collect(remote, Object.fromEntries(filters), limit)
-  if (values['json'] === true) for (const session of found) console.log(JSON.stringify(session))
-  else {
-    printSessions(found)
-    // Browsers have neither a key nor labels, and none that has ended is told of.
-    if (filters.every(([name, value]) => name === 'state' && value === 'open')) {
+  async run({ state, key, label, limit, json, ...values }) {
+    const filters = Object.entries({ state, key, label }).filter(
+      (entry): entry is [string, string] => entry[1] !== null,
+    )
+    const remote = new Remote(values)
+    const found = await collectSessions(remote, Object.fromEntries(filters), limit)
+    if (json) printJson(found)
+    else printSessions(found)
+    // Browsers have no key and no labels, and only running ones are listed.
+    if (!json && key === null && label === null && state !== 'closed') {
       printBrowsers(await remote.browsers())
     }
-  }
-  return 0
-}
+    return 0
+  },
+})
 
-/** Page by page, until there are enough or no more. */
-export async function collect(
+/** All pages, up to the limit. */
+export async function collectSessions(
   remote: Remote,
   filters: Readonly<Record<string, string>>,
   limit: number,
@@ -61,7 +44,7 @@ export async function collect(
   const found: SessionRowView[] = []
   let cursor: string | null = null
   do {
-    const rest = String(Math.min(PAGE, limit - found.length))
+    const rest = String(Math.min(PAGE_SESSIONS, limit - found.length))
     const next: Record<string, string> = cursor === null ? {} : { cursor }
     const page = await remote.list({ ...filters, ...next, limit: rest })
     found.push(...page.sessions)
@@ -105,23 +88,4 @@ function printBrowserTable(browsers: RunningBrowsers['browsers']): void {
   const head = 'BROWSER FOR PID HEALTH SESSIONS CLIENTS PAGES MEMORY STARTED'.split(' ')
   console.log('')
   printTable([head, ...rows])
-}
-
-export function printTable(lines: readonly (readonly string[])[]): void {
-  const widths = lines[0]!.map((_, column) =>
-    Math.max(...lines.map((line) => Array.from(line[column]!).length)),
-  )
-  for (const line of lines) {
-    console.log(
-      line
-        .map((cell, column) => cell.padEnd(widths[column]!))
-        .join('  ')
-        .trimEnd(),
-    )
-  }
-}
-
-/** What others wrote must not steer the terminal. */
-export function printable(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\uFFFD')
 }

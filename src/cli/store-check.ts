@@ -1,19 +1,19 @@
 /**
- * Proves what is stored of a session: its log (`log-check.ts`), the checksum of every event, its
- * row, and its snapshot, which must be what the log folds to. So one changed character is found.
+ * Checks a session in a store: its log (`log-check.ts`), the checksum of every event, its row, and
+ * its snapshot, which must match the state that the log gives. It finds one changed character.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { crc32 } from 'node:zlib'
 import { FoldedLog, messageOf, readSnapshot, type StoredEvent } from '../core/index.ts'
 import { systemDigest } from '../platform/clock.ts'
 import type { AuditedLog } from '../stores/audited-log.ts'
-import { LogCheck, type Findings, type LoggedEvent } from './log-check.ts'
+import { LogCheck, type Findings, type CheckedEvent } from './log-check.ts'
 
-/** One event at a time is looked at: a log may be longer than memory. */
+/** Reads one event at a time: a log may be larger than the memory. */
 export async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {
   const check = new LogCheck()
   const fold = new FoldCheck(row, snapshot)
-  let last: Partial<LoggedEvent> = {}
+  let last: Partial<CheckedEvent> = {}
   let seq = 0
   for await (const { body, checksum } of events) {
     seq += 1
@@ -33,16 +33,16 @@ export async function checkStored({ row, events, snapshot }: AuditedLog): Promis
   return check.finish()
 }
 
-/** Folds a log, and compares the snapshot with what it folds to. */
+/** Folds a log, and compares the snapshot with the state at its position. */
 class FoldCheck {
   readonly #row: AuditedLog['row']
   readonly #snapshot: AuditedLog['snapshot']
-  /** What the snapshot says. One of another format is never used: it may say what it likes. */
+  /** The state in the snapshot; null if its format is not ours, since it is never used then. */
   readonly #stored: object | null
   readonly #folded: FoldedLog
   readonly #problems: string[] = []
   #events = 0
-  /** Events are folded, until one cannot be. */
+  /** False after an event that could not be folded. */
   #isFolding = true
 
   constructor(row: AuditedLog['row'], snapshot: AuditedLog['snapshot']) {
@@ -90,9 +90,9 @@ class FoldCheck {
   }
 }
 
-function parse(body: string): LoggedEvent | null {
+function parse(body: string): CheckedEvent | null {
   try {
-    return JSON.parse(body) as LoggedEvent
+    return JSON.parse(body) as CheckedEvent
   } catch {
     // The caller reports it as a problem of this event.
     return null

@@ -1,4 +1,4 @@
-/** `holdfast token`: makes, lists and revokes the tokens in a file that `serve --tokens` reads. */
+/** `holdfast token`: the tokens in the file that `serve --tokens` reads. */
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { SCOPES } from '../doors/scopes.ts'
 import {
@@ -14,7 +14,9 @@ import {
   tokenSha256,
   type TokenEntry,
 } from '../server/tokens.ts'
-import { listFlag, textFlag, UsageError, type Command, type Values } from './command.ts'
+import { defineCommand } from './command.ts'
+import { repeated, required, text, UsageError, type FlagValues } from './flags.ts'
+import { note, say } from './output.ts'
 
 const UNITS_MS: Readonly<Record<string, number>> = {
   s: 1_000,
@@ -23,48 +25,43 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   d: 86_400_000,
 }
 
-export const token: Command = {
+const TOKEN_FLAGS = {
+  tokens: required(text('FILE', 'the file; new creates it, readable only for you')),
+  scope: repeated('SCOPE', 'new: watch, talk, answer or admin'),
+  expires: text(
+    'TIME',
+    'new: how long it is valid, like 90s, 45m, 12h or 30d; without it: no limit',
+  ),
+  id: text('ID', 'new: the id of its holder in logs; without it a random one'),
+}
+
+export const token = defineCommand({
   name: 'token',
-  usage: 'token new NAME | list | revoke NAME --tokens FILE [flags]',
-  summary: 'Makes, lists and revokes tokens. The file holds no token, only what tells a good one.',
-  flags: {
-    tokens: { type: 'string' },
-    scope: { type: 'string', multiple: true },
-    expires: { type: 'string' },
-    id: { type: 'string' },
+  operands: {
+    usage: 'new NAME | list | revoke NAME',
+    takes: 'new NAME, list, or revoke NAME',
+    min: 1,
+    max: 2,
   },
-  help: [
-    ['--tokens FILE', 'the file that serve is given; new makes it, for you alone'],
-    ['--scope SCOPE', 'new: watch, talk, answer or admin; may be repeated'],
-    ['--expires TIME', 'new: how long it is good: 90s, 45m, 12h or 30d (for ever)'],
-    [
-      '--id ID',
-      'new: what logs know its holder by: the id of a token that it replaces (a new one)',
-    ],
-  ],
-  run: runToken,
-}
+  summary: 'Creates, lists and revokes tokens. The file contains only digests of the tokens.',
+  flags: TOKEN_FLAGS,
+  async run(values, [action, name]) {
+    if (action === 'list' && name === undefined) return list(values.tokens)
+    if (action === 'new' && name !== undefined) return create(name, values)
+    if (action === 'revoke' && name !== undefined) return revoke(values.tokens, name)
+    throw new UsageError('token takes new NAME, list, or revoke NAME')
+  },
+})
 
-async function runToken(values: Values, words: readonly string[]): Promise<number> {
-  const [action, name, ...more] = words
-  const file = textFlag(values, 'tokens')
-  if (file === null) throw new UsageError('token needs --tokens FILE (see holdfast token --help)')
-  if (action === 'list' && name === undefined) return list(file)
-  const isChange = action === 'new' || action === 'revoke'
-  if (!isChange || name === undefined || more.length > 0) {
-    throw new UsageError('token takes: new NAME, list, or revoke NAME (see holdfast token --help)')
-  }
-  return action === 'new' ? create(file, name, values) : revoke(file, name)
-}
-
-async function create(file: string, name: string, values: Values): Promise<number> {
+async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Promise<number> {
+  const { tokens: file } = values
   if (!isTokenName(name)) throw new UsageError(`the name of a token ${NAME_RULE}`)
-  const scopes = [...new Set(listFlag(values, 'scope'))]
+  const scopes = [...new Set(values.scope)]
   if (scopes.length === 0 || !scopes.every(isScope)) {
     throw new UsageError(`say what the token may do, with --scope ${SCOPES.join(', --scope ')}`)
   }
-  const expiresAt = readExpiry(textFlag(values, 'expires'))
-  const id = textFlag(values, 'id') ?? mintTokenId()
+  const expiresAt = readExpiry(values.expires)
+  const id = values.id ?? mintTokenId()
   if (!isTokenId(id)) throw new UsageError(`--id ${ID_RULE}`)
   const secret = mintToken()
   await change(file, (entries) => {
@@ -74,10 +71,8 @@ async function create(file: string, name: string, values: Values): Promise<numbe
     const end = expiresAt === null ? {} : { expiresAt }
     return [...entries, { name, id, sha256: tokenSha256(secret), scopes, ...end }]
   })
-  // The token alone is on stdout, so that a program can take it.
-  console.error(
-    `holdfast: token ${name} (${scopes.join(', ')}) is in ${file}; it is shown only now`,
-  )
+  // Only the token goes to stdout, so that a program can read it.
+  note(`token ${name} (${scopes.join(', ')}) is in ${file}; it is shown only now`)
   console.log(secret)
   return 0
 }
@@ -95,7 +90,7 @@ async function revoke(file: string, name: string): Promise<number> {
     if (left.length === entries.length) throw new Error(`there is no token ${name} in ${file}`)
     return left
   })
-  console.log(`holdfast: token ${name} is no longer good`)
+  say(`token ${name} is no longer valid`)
   return 0
 }
 
@@ -128,15 +123,15 @@ async function read(file: string): Promise<readonly TokenEntry[] | null> {
   try {
     return parseTokens(text)
   } catch (error) {
-    throw new Error(`${file} is no tokens file: ${(error as Error).message}`)
+    throw new Error(`${file} is not a tokens file: ${(error as Error).message}`)
   }
 }
 
 type Change = (entries: readonly TokenEntry[]) => readonly TokenEntry[]
 
 /**
- * Replaces the file in one step, so that nobody reads half of it. The new one, which only one
- * process can make, also keeps two commands from overwriting each other.
+ * Replaces the file in one step, so that no reader sees half of it. The new file, which only one
+ * process can create, also prevents two commands from overwriting each other's change.
  */
 async function change(file: string, step: Change): Promise<void> {
   const next = `${file}.new`

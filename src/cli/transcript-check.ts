@@ -1,10 +1,10 @@
 /**
- * Proves a transcript, as `holdfast export --transcript` writes it, linear: the numbers only grow,
- * every turn begins with what the user said, and no turn comes back once another has begun.
+ * Checks a transcript of `holdfast export --transcript`: its numbers grow, every turn begins with a
+ * message of the user, and no turn continues after another has begun.
  */
 import type { Findings } from './log-check.ts'
 
-export type Spoken = { readonly seq: number; readonly turn: string; readonly role: string }
+export type CheckedMessage = { readonly seq: number; readonly turn: string; readonly role: string }
 
 export class TranscriptCheck {
   readonly #problems: string[] = []
@@ -15,7 +15,7 @@ export class TranscriptCheck {
   #seq = 0
   #messages = 0
 
-  add({ seq, turn, role }: Spoken): void {
+  add({ seq, turn, role }: CheckedMessage): void {
     this.#messages += 1
     if (seq <= this.#seq) this.#bad(`message ${seq} follows message ${this.#seq}`)
     this.#seq = seq
@@ -40,7 +40,7 @@ export class TranscriptCheck {
     this.#problems.push(problem)
   }
 
-  /** Turns without an answer failed, were cancelled, or are not over: the log can tell which. */
+  /** Turns without an answer have failed, were cancelled or still run: only the log shows which. */
   finish(): Findings {
     this.#leave()
     const [events, turns] = [this.#messages, this.#turns.size]

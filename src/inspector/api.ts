@@ -1,5 +1,5 @@
 /** The HTTP interface, as far as the inspector uses it. */
-import type { SessionRowView, SessionView } from '../wire/views.ts'
+import type { EventPageView, SessionRowView, SessionView } from '../wire/views.ts'
 import type { SessionEvent } from '../client/index.ts'
 import type { Access } from './access.ts'
 
@@ -71,7 +71,7 @@ export class Api {
   async *events(id: string): AsyncGenerator<readonly SessionEvent[]> {
     for (let after = 0; ;) {
       const page = await this.#call('GET', `${sessionPath(id)}/events?after=${after}`)
-      const { events, nextAfter, hasMore } = page as EventPage
+      const { events, nextAfter, hasMore } = page as EventPageView
       yield events
       if (!hasMore) return
       after = nextAfter
@@ -87,12 +87,6 @@ export class Api {
       await this.#access.ask(token)
     }
   }
-}
-
-type EventPage = {
-  readonly events: readonly SessionEvent[]
-  readonly nextAfter: number
-  readonly hasMore: boolean
 }
 
 function sessionPath(id: string): string {

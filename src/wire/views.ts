@@ -5,6 +5,7 @@ import type {
   Principal,
   QueueRow,
   Session,
+  SessionEvent,
   SessionRow,
   TurnRecord,
 } from '../core/index.ts'
@@ -56,6 +57,19 @@ export type SessionRowView = ReturnType<typeof rowView>
 /** A session in a list: what is known without opening it. */
 export function rowView({ id, key, agent, state, labels, seq, createdAt, updatedAt }: SessionRow) {
   return { id, key, agent, state, labels, seq, createdAt, updatedAt }
+}
+
+/** A page of a list of sessions. */
+export type SessionListView = {
+  readonly sessions: readonly SessionRowView[]
+  readonly nextCursor: string | null
+}
+
+/** A page of a session's log. */
+export type EventPageView = {
+  readonly events: readonly SessionEvent[]
+  readonly nextAfter: number
+  readonly hasMore: boolean
 }
 
 export type TurnView = ReturnType<typeof turnView>

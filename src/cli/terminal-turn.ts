@@ -1,8 +1,6 @@
 /**
- * One turn at the terminal: the answer goes to stdout, everything else to stderr.
- *
- * Whatever happens it ends: with the turn, with the session, or by a second Ctrl-C, which leaves
- * the turn running (I10).
+ * One turn at the terminal: the answer goes to stdout, everything else to stderr. It ends with the
+ * turn, with the session, or by a second Ctrl-C, which lets the turn continue (I10).
  */
 import type {
   Ask,
@@ -12,49 +10,50 @@ import type {
   Delta,
   SessionEvent,
 } from '../client/index.ts'
+import { note, printableLines } from './output.ts'
 import { askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { sessionPath } from './remote.ts'
 
-export type Wish = {
+export type TerminalTurnOptions = {
   readonly url: string
-  /** The server wants one. */
+  /** Whether the server requires one. */
   readonly hasToken: boolean
   readonly turn: ClientTurnOptions
-  /** Given to every question. */
+  /** The answer to every ask; null to prompt. */
   readonly answer: string | null
   readonly isJson: boolean
-  /** There is a person to ask. */
+  /** Whether a person can be prompted. */
   readonly isInteractive: boolean
 }
 
-/** What a shell reports of a command that Ctrl-C ended. */
+/** The exit code that a shell reports after Ctrl-C. */
 const INTERRUPTED = 130
 
-export class Conversation {
+export class TerminalTurn {
   readonly #session: ClientSession
-  readonly #wish: Wish
-  /** What came before it was known which turn is ours. */
+  readonly #options: TerminalTurnOptions
+  /** Events that arrived before the id of this turn. */
   #early: (SessionEvent | Delta)[] | null = []
   #turn: string | null = null
-  /** What was said since the last message, and whether the line is unfinished. */
-  #said = ''
+  /** The text printed since the last message, and whether its line is unfinished. */
+  #printed = ''
   #isOpenLine = false
-  /** Each ends the prompt of a question, when that is settled. */
+  /** Each ends the prompt of an ask, when the ask is settled. */
   readonly #prompts = new Map<string, AbortController>()
   #asking: Promise<void> = Promise.resolve()
   #isCancelled = false
   #leave: (code: number) => void = () => undefined
 
-  constructor(session: ClientSession, wish: Wish) {
+  constructor(session: ClientSession, options: TerminalTurnOptions) {
     this.#session = session
-    this.#wish = wish
+    this.#options = options
   }
 
   /** Resolves with the exit code. */
   async run(input: string): Promise<number> {
     const session = this.#session
-    session.on('event', (event) => this.#tell(event))
-    session.on('delta', (delta) => this.#tell(delta))
+    session.on('event', (event) => this.#receive(event))
+    session.on('delta', (delta) => this.#receive(delta))
     const interrupted = new Promise<number>((resolve) => {
       this.#leave = resolve
     })
@@ -71,11 +70,11 @@ export class Conversation {
 
   async #take(input: string): Promise<number> {
     await this.#session.ready
-    const turn = this.#session.turn(input, this.#wish.turn)
+    const turn = this.#session.turn(input, this.#options.turn)
     this.#turn = await turn.started
     const early = this.#early ?? []
     this.#early = null
-    for (const item of early) this.#tell(item)
+    for (const item of early) this.#receive(item)
     return this.#end(await turn)
   }
 
@@ -88,10 +87,10 @@ export class Conversation {
     return this.#isCancelled ? INTERRUPTED : 1
   }
 
-  #tell(item: SessionEvent | Delta): void {
+  #receive(item: SessionEvent | Delta): void {
     if (this.#early !== null) return void this.#early.push(item)
     if (!('turn' in item) || item.turn !== this.#turn) return
-    if (this.#wish.isJson) process.stdout.write(`${JSON.stringify(item)}\n`)
+    if (this.#options.isJson) process.stdout.write(`${JSON.stringify(item)}\n`)
     switch (item.type) {
       case 'delta':
         return this.#print(item.text)
@@ -105,18 +104,18 @@ export class Conversation {
     }
   }
 
-  /** It has all that was said before it; where some was missed, the rest is news. */
+  /** A message contains the deltas before it: print only what was missed. */
   #message(text: string): void {
-    if (text.startsWith(this.#said)) this.#print(text.slice(this.#said.length))
-    this.#said = ''
+    if (text.startsWith(this.#printed)) this.#print(text.slice(this.#printed.length))
+    this.#printed = ''
     this.#finishLine()
   }
 
   #print(text: string): void {
-    if (text === '' || this.#wish.isJson) return
-    this.#said += text
+    if (text === '' || this.#options.isJson) return
+    this.#printed += text
     this.#isOpenLine = !text.endsWith('\n')
-    process.stdout.write(process.stdout.isTTY ? harmless(text) : text)
+    process.stdout.write(process.stdout.isTTY ? printableLines(text) : text)
   }
 
   #finishLine(): void {
@@ -126,10 +125,10 @@ export class Conversation {
 
   #note(text: string): void {
     this.#finishLine()
-    process.stderr.write(`holdfast: ${text}\n`)
+    note(text)
   }
 
-  /** One question after the other, in the order in which they were asked. */
+  /** Prompts for one ask at a time, in their order. */
   #ask(ask: Ask): void {
     const prompt = new AbortController()
     this.#prompts.set(ask.id, prompt)
@@ -140,18 +139,20 @@ export class Conversation {
     if (settled.aborted) return
     const answer = await this.#answerOf(ask, settled)
     if (answer === undefined || settled.aborted) return
-    // If somebody was faster, theirs counts, and the agent goes on.
+    // If another client was faster, its answer counts.
     await this.#session.answer(ask.id, answer).catch((error: Error) => {
-      if (!settled.aborted) this.#note(`the answer was not taken: ${error.message}`)
+      if (!settled.aborted) this.#note(`the answer was refused: ${error.message}`)
     })
   }
 
   async #answerOf(ask: Ask, settled: AbortSignal): Promise<unknown> {
-    const { answer, isInteractive } = this.#wish
+    const { answer, isInteractive } = this.#options
     if (answer !== null) {
-      const fitting = readAnswer(ask, answer)
-      if (fitting === undefined) this.#note(`${describeAsk(ask)}\n${answer} is no answer to this`)
-      return fitting
+      const valid = readAnswer(ask, answer)
+      if (valid === undefined) {
+        this.#note(`${describeAsk(ask)}\n${answer} is not one of the options`)
+      }
+      return valid
     }
     if (!isInteractive) return this.#note(this.#howToAnswer(ask))
     this.#finishLine()
@@ -161,9 +162,9 @@ export class Conversation {
 
   #howToAnswer(ask: Ask): string {
     const body = JSON.stringify({ answer: ask.options?.[0]?.id ?? 'ANSWER' })
-    const path = `${this.#wish.url}${sessionPath(this.#session.info?.id ?? '')}/asks/${ask.id}`
+    const path = `${this.#options.url}${sessionPath(this.#session.info?.id ?? '')}/asks/${ask.id}`
     // The token itself is never printed.
-    const auth = this.#wish.hasToken ? ' -H "authorization: Bearer $HOLDFAST_TOKEN"' : ''
+    const auth = this.#options.hasToken ? ' -H "authorization: Bearer $HOLDFAST_TOKEN"' : ''
     const line = `curl -s ${path}${auth} -H 'content-type: application/json' -d '${body}'`
     return `${describeAsk(ask)}\nanswer with: ${line}`
   }
@@ -171,13 +172,8 @@ export class Conversation {
   #interrupt(): void {
     if (this.#isCancelled || this.#turn === null) return this.#leave(INTERRUPTED)
     this.#isCancelled = true
-    this.#note('cancelling; Ctrl-C once more leaves')
-    // A turn that is over has ended by itself, which is shown.
+    this.#note('cancelling; a second Ctrl-C exits')
+    // Fails if the turn has ended meanwhile, which is shown.
     this.#session.cancel(this.#turn).catch(() => undefined)
   }
-}
-
-/** What an agent says must not steer the terminal; a program that reads it gets it as it is. */
-function harmless(text: string): string {
-  return text.replace(/[^\P{Cc}\n\t]/gu, '\uFFFD')
 }

@@ -1,0 +1,57 @@
+/** All commands, in the order of the overview. */
+import { VERSION } from '../wire/version.ts'
+import { backup } from './backup.ts'
+import { cdp } from './cdp.ts'
+import { close } from './close.ts'
+import { wrap, type CliCommand } from './command.ts'
+import { exportLog } from './export.ts'
+import { suggestion, UsageError } from './flags.ts'
+import { nodes } from './nodes.ts'
+import { queue } from './queue.ts'
+import { send } from './send.ts'
+import { serve } from './serve.ts'
+import { sessions } from './sessions.ts'
+import { tail } from './tail.ts'
+import { token } from './token.ts'
+import { verify } from './verify.ts'
+
+export const COMMANDS: readonly CliCommand[] = [
+  ...[serve, send, sessions, tail, queue, close, exportLog],
+  ...[verify, token, backup, nodes, cdp],
+]
+
+/** Resolves with the exit code. */
+export async function runCommandLine([name, ...args]: readonly string[]): Promise<number> {
+  if (name === '--version' || name === '-v') return print(VERSION)
+  if (name === '--help' || name === '-h' || name === 'help') return print(overview())
+  if (name === undefined) throw new UsageError('which command? (see holdfast --help)')
+  return commandOf(name).start(args)
+}
+
+function commandOf(name: string): CliCommand {
+  const command = COMMANDS.find((candidate) => candidate.name === name)
+  if (command !== undefined) return command
+  const names = COMMANDS.map((candidate) => candidate.name)
+  const hint = suggestion(name, names)
+  const instead = hint === '' ? 'see holdfast --help' : `do you mean ${hint}?`
+  throw new UsageError(`there is no command ${name}: ${instead}`)
+}
+
+function overview(): string {
+  const lines = COMMANDS.flatMap(({ usage, summary }) => [
+    `  holdfast ${usage}`,
+    ...wrap(summary, 94).map((line) => `      ${line}`),
+  ])
+  return [
+    `Holdfast ${VERSION}: session server and library`,
+    '',
+    ...lines,
+    '',
+    'holdfast COMMAND --help shows the flags of a command, holdfast --version the version.',
+  ].join('\n')
+}
+
+function print(text: string): number {
+  console.log(text)
+  return 0
+}
