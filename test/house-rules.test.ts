@@ -443,24 +443,9 @@ const KNOWN_CYCLES: readonly KnownCycle[] = [
     imports: 40,
   },
   {
-    folder: 'src/core',
-    names: 'activities asks attachments crowd event-table links runner session turns',
-    imports: 24,
-  },
-  {
     folder: 'src/doors/connect',
     names: 'connection entry hub requests',
     imports: 9,
-  },
-  {
-    folder: 'src/core',
-    names: 'holder live recovered',
-    imports: 4,
-  },
-  {
-    folder: 'src/core',
-    names: 'requests session-handle',
-    imports: 2,
   },
 ]
 

@@ -1,6 +1,6 @@
 /** Commands that are due at a time: by then they may be moot, and `decide` knows. */
 import type { Clock } from './clock.ts'
-import type { Command } from './session.ts'
+import type { Command } from './commands.ts'
 
 export class Alarms {
   readonly #clock: Clock

@@ -1,11 +1,9 @@
 /** Asks: questions from a session to its clients. Every one gets exactly one outcome (I8). */
+import type { AskCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
+import type { AskEvent, Draft } from './events.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
-import type { Attachment } from './attachments.ts'
-import type { Principal } from './principal.ts'
-import type { Draft, Folding, Session } from './session.ts'
-
-export type AskOption = { readonly id: string; readonly label: string }
+import type { Ask, AskOption, AskOutcome, Attachment, Folding, Session } from './state.ts'
 
 /** What a runner asks. Without options any answer is valid. */
 export type Question = {
@@ -19,51 +17,6 @@ export type Question = {
   readonly onNobody?: 'wait' | 'deny'
   readonly data?: unknown
 }
-
-/** An ask that waits. Its id is `a` and the seq of the event that opened it. */
-export type Ask = {
-  readonly id: string
-  readonly turn: string
-  readonly kind: string
-  readonly question: string
-  readonly options: readonly AskOption[] | null
-  readonly deadline: number
-  readonly onNobody: 'wait' | 'deny'
-  readonly data?: unknown
-}
-
-export type AskOutcome =
-  | {
-      readonly outcome: 'answered'
-      readonly answer: unknown
-      /** Whose answer it is. In logs of 0.1.0: the attachment's id, or null. */
-      readonly by: Principal | string | null
-      /** The attachment that it came by, if any. */
-      readonly attachment?: string
-    }
-  | { readonly outcome: 'timed_out' }
-  | { readonly outcome: 'nobody_to_ask' }
-  | { readonly outcome: 'withdrawn' }
-
-export type AskEvent =
-  | ({ readonly type: 'ask.opened'; readonly ask: string; readonly turn: string } & Omit<Ask, 'id'>)
-  | ({ readonly type: 'ask.settled'; readonly ask: string; readonly turn: string } & AskOutcome)
-
-export type AskCommand =
-  | { readonly type: 'ask'; readonly ask: Omit<Ask, 'id'>; readonly at: number }
-  | {
-      readonly type: 'answer'
-      readonly ask: string
-      readonly answer: unknown
-      readonly by: Principal
-      /** The attachment that answers, or null for an answer that came without one. */
-      readonly attachment: string | null
-    }
-  | { readonly type: 'timeout'; readonly ask: string }
-  /** The time has come at which no client may be left to answer some ask (`unanswerableAt`). */
-  | { readonly type: 'unanswerable'; readonly at: number }
-  /** The turn is about to stop: nobody waits for the answers any more. */
-  | { readonly type: 'withdraw'; readonly turn: string }
 
 /** The ask that a question makes. Throws if it is too large. */
 export function askOf(
@@ -83,10 +36,10 @@ export function checkAskSize(what: string, value: unknown, { askBytesMax }: Limi
   throw new HoldfastError('body_too_large', `${what} is over ${askBytesMax} characters of JSON`)
 }
 
-export function decideAsk(session: Session, command: AskCommand): readonly Draft[] {
+export function decideAsk(session: Session, command: AskCommand, { at }: Moment): readonly Draft[] {
   switch (command.type) {
     case 'ask':
-      return openAsk(session, command)
+      return openAsk(session, command.ask, at)
     case 'answer':
       return answerAsk(session, command)
     case 'timeout': {
@@ -99,16 +52,13 @@ export function decideAsk(session: Session, command: AskCommand): readonly Draft
       return [settled(ask, { outcome })]
     }
     case 'unanswerable':
-      return settleUnanswerable(session, session.attachments, command.at)
+      return settleUnanswerable(session, session.attachments, Math.max(at, command.at))
     case 'withdraw':
       return withdrawAsks(session, command.turn)
   }
 }
 
-function openAsk(
-  session: Session,
-  { ask, at }: AskCommand & { readonly type: 'ask' },
-): readonly Draft[] {
+function openAsk(session: Session, ask: Omit<Ask, 'id'>, at: number): readonly Draft[] {
   if (session.running?.id !== ask.turn) {
     throw new HoldfastError(
       'turn_over',

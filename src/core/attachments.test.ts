@@ -1,16 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import { LOCAL } from './principal.ts'
-import {
-  createSession,
-  decide,
-  evolve,
-  type Command,
-  type Session,
-  type SessionEvent,
-} from './session.ts'
 import { connectedAs } from './attachments.ts'
+import type { Command as AnyCommand } from './commands.ts'
 import { asHoldfastError } from './errors.ts'
+import type { Draft, SessionEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
+import { createSession, decide as decideAt, evolve } from './session.ts'
+import type { Session } from './state.ts'
+
+/** A command, when it is decided, and what the running turn has said by then. */
+type Command = AnyCommand & { readonly at?: number; readonly said?: string }
+
+function decide(before: Session, command: Command): readonly Draft[] {
+  const { at = 0, said = null } = command
+  return decideAt(before, command, { at, said: () => said })
+}
 
 function session(...commands: readonly Command[]): Session {
   const life = { reconnect: 'resume', exclusive: false, graceMs: 1_000, ttlMs: null } as const
@@ -190,7 +194,8 @@ describe('a connection', () => {
 })
 
 it('what the running turn has said is kept when the last holder is gone', () => {
-  const turn: Command = { type: 'admit', input: 'hi', keys: [], queuedAt: null, by: [LOCAL] }
+  const started = { input: 'hi', keys: [], queuedAt: null, by: [LOCAL] }
+  const turn: Command = { type: 'start', turn: started }
   const said = 'so far'
   const running = session(link('l'), guest('g', 'l'), turn)
   const away = session(link('l'), guest('g', 'l'), turn, lose('g', 0))
@@ -199,7 +204,10 @@ it('what the running turn has said is kept when the last holder is gone', () => 
     [running, { type: 'leave', attachment: 'g', reason: 'left', at: 0, said }],
     [running, { type: 'unlink', link: 'l', at: 0, by: LOCAL, said }],
     [away, { type: 'lapse', attachment: 'g', graceUntil: 1_000, said }],
-    [{ ...running, reconnect: 'none' }, { ...lose('g', 0), said } as Command],
+    [
+      { ...running, reconnect: 'none' },
+      { ...lose('g', 0), said },
+    ],
   ]
   for (const [before, command] of ends) {
     const events = decide(before, command)

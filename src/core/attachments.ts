@@ -1,170 +1,46 @@
 /**
- * Attachments: who holds a session, and what a lost connection means under each reconnect policy.
+ * Attachments: the clients of a session, and what a lost connection means under each reconnect
+ * policy.
  *
  * I6: an attachment's id is fresh and unguessable, and so is each of its resume tokens, of which
- * only digests are kept. A token is good until the client has confirmed the one that replaced it.
+ * only digests are kept. A token is valid until the client has confirmed the one that replaced it.
  * Each connection of an attachment has an epoch; what an older one says is dropped.
  */
 import { settleUnanswerable, type Answerer } from './asks.ts'
-import { positionOf, type Crowd } from './crowd.ts'
+import { attachmentEnded, closedError, endAttachments } from './closing.ts'
+import type { AttachmentCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
+import type { AttachmentEvent, Draft, EventOf } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { foldLinkUse, foldMovedUse, usableLink } from './links.ts'
-import type { Principal } from './principal.ts'
-import { closedError, closeSession, type Draft, type Folding, type Session } from './session.ts'
+import type { Attachment, Connected, EndedAttachment, Folding, Session } from './state.ts'
 
-export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
-export type ReconnectPolicy = (typeof RECONNECT_POLICIES)[number]
-
-/**
- * A driver takes part; an exclusive session has at most one. A watcher only looks on, and is not
- * recorded (`watchers.ts`): only logs that 0.1.0 began have attachments with that role.
- */
-export const ROLES = ['driver', 'watcher'] as const
-export type Role = (typeof ROLES)[number]
-
-/** One client's hold on a session. A detached one has lost its connection and may come back. */
-export type Attachment = {
-  readonly id: string
-  readonly role: Role
-  /** The kinds of ask it answers. */
-  readonly answers: readonly string[]
-  readonly state: 'live' | 'detached'
-  /** When a detached one ends for good. */
-  readonly graceUntil: number | null
-  /** Until when a detached one still counts as a client that answers asks. */
-  readonly answersUntil: number | null
-  /** How often it has connected. */
-  readonly epoch: number
-  /**
-   * Digests of the resume tokens that are good: the newest, and the one before it until confirmed.
-   */
-  readonly tokens: readonly string[]
-  /** The digest that was good last: whoever shows it has an old copy. */
-  readonly retired: string | null
-  /** The link that it came in by, if any: they end together. */
-  readonly link?: string
-  /** On whose behalf it was opened; not in logs of 0.1.0. */
-  readonly by?: Principal
-}
-
-/** An attachment that ended: its holder may learn why. */
-export type Tombstone = {
-  readonly id: string
-  readonly tokens: readonly string[]
-  readonly reason: string
-}
-
-export type AttachmentEvent =
-  | {
-      readonly type: 'attachment.opened'
-      readonly attachment: string
-      readonly role: Role
-      readonly answers: readonly string[]
-      readonly token?: string
-      readonly link?: string
-      /** The use of the link that it had as a watcher, and now has itself. */
-      readonly use?: string
-      readonly by?: Principal
-    }
-  | {
-      readonly type: 'attachment.detached'
-      readonly attachment: string
-      readonly graceUntil: number
-      /** Absent in logs of 0.1.0. */
-      readonly answersUntil?: number
-    }
-  | {
-      readonly type: 'attachment.resumed'
-      readonly attachment: string
-      readonly epoch: number
-      readonly answers?: readonly string[]
-      /** The new token's digest, and that of the one shown. */
-      readonly token?: string
-      readonly shown?: string
-      readonly by?: Principal
-    }
-  /** Of a crowd that came back at once, many are recorded together. */
-  | { readonly type: 'attachment.confirmed'; readonly attachments: readonly string[] }
-  | { readonly type: 'attachment.ended'; readonly attachment: string; readonly reason: string }
-
-/** One connection of an attachment. */
-export type Connected = { readonly attachment: string; readonly epoch: number }
-
-export type AttachmentCommand =
-  | {
-      readonly type: 'attach'
-      /** Fresh and unguessable (I6). */
-      readonly attachment: string
-      readonly answers: readonly string[]
-      readonly token: string | null
-      /** Looked at when this is decided: a link may be used up or revoked just before. */
-      readonly link: string | null
-      /** The use of the link that it came in by before, as a watcher. */
-      readonly use?: string | undefined
-      readonly at: number
-      /** Take an exclusive session over from its live driver. */
-      readonly take: boolean
-      readonly by: Principal
-    }
-  /** A connection is gone without a goodbye; an older one than the present changes nothing. */
-  | {
-      readonly type: 'lose'
-      readonly attachment: string
-      readonly epoch: number
-      readonly at: number
-      readonly answerGraceMs: number
-      /** What the running turn has said since its last message. */
-      readonly said?: string | null
-    }
-  | {
-      readonly type: 'resume'
-      readonly attachment: string
-      /** Null: the same kinds as before. */
-      readonly answers: readonly string[] | null
-      /** Digests of the token shown and of the next one; null for a holder without tokens. */
-      readonly shown: string | null
-      readonly token: string | null
-      readonly at: number
-      readonly by: Principal
-    }
-  /** These clients have the tokens of these connections. */
-  | { readonly type: 'confirm'; readonly clients: readonly Connected[] }
-  /** Ends for good, with a goodbye. */
-  | {
-      readonly type: 'leave'
-      readonly attachment: string
-      readonly reason: string
-      readonly at: number
-      readonly said?: string | null
-    }
-  /** This grace time is over; nothing happens if it came back, and perhaps was lost anew. */
-  | {
-      readonly type: 'lapse'
-      readonly attachment: string
-      readonly graceUntil: number
-      readonly said?: string | null
-    }
-
-export function decideAttachment(session: Session, command: AttachmentCommand): readonly Draft[] {
+export function decideAttachment(
+  session: Session,
+  command: AttachmentCommand,
+  moment: Moment,
+): readonly Draft[] {
   switch (command.type) {
     case 'attach':
-      return openAttachment(session, command)
+      return openAttachment(session, command, moment.at)
     case 'lose': {
       const held = attachmentIn(session, command.attachment)
-      return held?.epoch === command.epoch ? loseConnections(session, [held], command) : []
+      if (held?.epoch !== command.epoch) return []
+      return loseConnections(session, [held], command.answerGraceMs, moment)
     }
     case 'resume':
-      return resumeAttachment(session, command)
+      return resumeAttachment(session, command, moment.at)
     case 'confirm':
       return confirmTokens(session, command.clients)
     case 'leave':
-      return endAttachments(session, [find(session, command.attachment)], command)
+      return endAttachments(session, [find(session, command.attachment)], command.reason, moment)
     case 'lapse': {
-      const { attachment: id, graceUntil: at, said } = command
+      const { attachment: id, graceUntil } = command
       const held = attachmentIn(session, id)
-      if (held?.graceUntil !== at) return []
-      return endAttachments(session, [held], { reason: 'grace_over', at, said })
+      if (held?.graceUntil !== graceUntil) return []
+      // The clock may have been set back since the timer was set.
+      const at = Math.max(moment.at, graceUntil)
+      return endAttachments(session, [held], 'grace_over', { ...moment, at })
     }
   }
 }
@@ -172,8 +48,9 @@ export function decideAttachment(session: Session, command: AttachmentCommand): 
 function openAttachment(
   session: Session,
   command: AttachmentCommand & { type: 'attach' },
+  at: number,
 ): readonly Draft[] {
-  const { attachment, answers, token, link, use, at, take, by } = command
+  const { attachment, answers, token, link, use, take, by } = command
   const { usedBy = [] } = link === null ? {} : usableLink(session, { id: link, use }, at)
   const isMoved = use !== undefined && usedBy.includes(use)
   const crowded = makeRoom(session, link)
@@ -182,9 +59,10 @@ function openAttachment(
     throw new HoldfastError('in_use', `session ${session.id} is in use elsewhere`)
   }
   const gone = [...crowded, ...others.filter((other) => !crowded.includes(other))]
-  const left = session.attachments.filter((held) => !gone.includes(held))
   return [
-    ...gone.map((other) => ended(other, others.includes(other) ? 'superseded' : 'crowded_out')),
+    ...gone.map((other) =>
+      attachmentEnded(other, others.includes(other) ? 'superseded' : 'crowded_out'),
+    ),
     {
       type: 'attachment.opened',
       attachment,
@@ -195,12 +73,8 @@ function openAttachment(
       ...(isMoved ? { use } : {}),
       by,
     },
-    ...settleUnanswerable(session, [...left, connected(answers)], at),
+    ...settleUnanswerableWith(session, gone, answers, at),
   ]
-}
-
-function connected(answers: readonly string[]): Answerer {
-  return { role: 'driver', answers, state: 'live', answersUntil: null }
 }
 
 /**
@@ -266,13 +140,12 @@ export function mayComeBack(session: Session): boolean {
 export function loseConnections(
   session: Session,
   lost: readonly Attachment[],
-  { at, answerGraceMs, said }: Omit<AttachmentCommand & { type: 'lose' }, 'type' | keyof Connected>,
+  answerGraceMs: number,
+  moment: Moment,
 ): readonly Draft[] {
-  if (!mayComeBack(session)) {
-    return endAttachments(session, lost, { reason: 'connection_lost', at, said })
-  }
-  const graceUntil = at + session.graceMs
-  const answersUntil = Math.min(graceUntil, at + answerGraceMs)
+  if (!mayComeBack(session)) return endAttachments(session, lost, 'connection_lost', moment)
+  const graceUntil = moment.at + session.graceMs
+  const answersUntil = Math.min(graceUntil, moment.at + answerGraceMs)
   return lost
     .filter(({ state }) => state === 'live')
     .map(({ id }) => ({ type: 'attachment.detached', attachment: id, graceUntil, answersUntil }))
@@ -281,8 +154,9 @@ export function loseConnections(
 function resumeAttachment(
   session: Session,
   command: AttachmentCommand & { type: 'resume' },
+  at: number,
 ): readonly Draft[] {
-  const { attachment: id, shown, token, answers, at, by } = command
+  const { attachment: id, shown, token, answers, by } = command
   const attachment = findByToken(session, id, shown)
   if (attachment.state === 'detached' && !mayComeBack(session)) {
     throw new HoldfastError('work_started', 'work has started: this attachment cannot come back')
@@ -297,19 +171,21 @@ function resumeAttachment(
       ...(shown === null ? {} : { shown }),
       by,
     },
-    ...(answers === null ? [] : settleWithout(session, attachment, { answers, at })),
+    ...(answers === null ? [] : settleUnanswerableWith(session, [attachment], answers, at)),
   ]
 }
 
-/** It may answer less than before. */
-function settleWithout(
+/** The asks that no client is left to answer once one with these answers takes others' places. */
+function settleUnanswerableWith(
   session: Session,
-  attachment: Attachment,
-  { answers, at }: { readonly answers: readonly string[]; readonly at: number },
+  gone: readonly Attachment[],
+  answers: readonly string[],
+  at: number,
 ): readonly Draft[] {
   if (session.asks.length === 0) return []
-  const others = session.attachments.filter((held) => held !== attachment)
-  return settleUnanswerable(session, [...others, connected(answers)], at)
+  const left = session.attachments.filter((held) => !gone.includes(held))
+  const connected: Answerer = { role: 'driver', answers, state: 'live', answersUntil: null }
+  return settleUnanswerable(session, [...left, connected], at)
 }
 
 function confirmTokens(session: Session, clients: readonly Connected[]): readonly Draft[] {
@@ -326,8 +202,8 @@ function confirmTokens(session: Session, clients: readonly Connected[]): readonl
  * more.
  */
 export function findByToken(session: Session, id: string, shown: string | null): Attachment {
-  const tombstone = session.ended.find((gone) => gone.id === id)
-  if (tombstone !== undefined && fits(tombstone.tokens, shown)) throw overError(tombstone)
+  const over = session.ended.find((gone) => gone.id === id)
+  if (over !== undefined && fits(over.tokens, shown)) throw overError(over)
   const attachment = find(session, id)
   if (fits(attachment.tokens, shown)) return attachment
   if (shown !== null && shown === attachment.retired) {
@@ -344,13 +220,13 @@ export function connectedAs(session: Session, { attachment, epoch }: Connected):
   if (held?.epoch === epoch) {
     throw new HoldfastError('lease_lost', 'the connection was given up with the hold: come back')
   }
-  const tombstone = session.ended.find(({ id }) => id === attachment)
-  if (held === undefined && tombstone !== undefined) throw overError(tombstone)
+  const over = session.ended.find(({ id }) => id === attachment)
+  if (held === undefined && over !== undefined) throw overError(over)
   throw new HoldfastError('superseded', 'continued in another connection')
 }
 
 /** Who was away when somebody else took over is told the same as one who was there. */
-function overError({ reason }: Tombstone): HoldfastError {
+function overError({ reason }: EndedAttachment): HoldfastError {
   if (reason === 'superseded') {
     return new HoldfastError('superseded', 'continued in another connection')
   }
@@ -361,35 +237,6 @@ function fits(tokens: readonly string[], shown: string | null): boolean {
   return shown === null ? tokens.length === 0 : tokens.includes(shown)
 }
 
-export function endAttachments(
-  session: Session,
-  gone: readonly Attachment[],
-  ending: {
-    readonly reason: string
-    readonly at: number
-    readonly said?: string | null | undefined
-  },
-): readonly Draft[] {
-  const { reason, at, said = null } = ending
-  if (gone.length === 0) return []
-  const left = session.attachments.filter((attachment) => !gone.includes(attachment))
-  const events = gone.map((attachment) => ended(attachment, reason))
-  if (left.length === 0 && session.reconnect !== 'reopen') {
-    return [
-      ...events,
-      ...closeSession(
-        { ...session, attachments: [] },
-        { reason: 'last_holder_left', by: null, said },
-      ),
-    ]
-  }
-  return [...events, ...settleUnanswerable(session, left, at)]
-}
-
-function ended({ id }: Attachment, reason: string): Draft {
-  return { type: 'attachment.ended', attachment: id, reason }
-}
-
 function find(session: Session, id: string): Attachment {
   const attachment = attachmentIn(session, id)
   if (attachment !== undefined) return attachment
@@ -397,7 +244,14 @@ function find(session: Session, id: string): Attachment {
 }
 
 export function attachmentIn({ attachments }: Session, id: string): Attachment | undefined {
-  return attachments[positionOf(attachments, id)]
+  return attachments[indexOf(attachments, id)]
+}
+
+/** From the newest: a client that has just come is the likeliest. */
+function indexOf(attachments: readonly Attachment[], id: string): number {
+  let index = attachments.length - 1
+  while (index >= 0 && attachments[index]?.id !== id) index -= 1
+  return index
 }
 
 /** The same words for everybody: a stranger does not learn whether there is such a session. */
@@ -405,86 +259,60 @@ function unknownAttachment(): HoldfastError {
   return new HoldfastError('attachment_unknown', 'there is no such attachment')
 }
 
-export function foldAttachment(
-  session: Folding,
-  event: AttachmentEvent & { readonly at: number },
-  crowd: Crowd,
-): void {
-  if (event.type === 'attachment.opened') return foldOpened(session, event, crowd)
-  if (event.type === 'attachment.confirmed') {
-    return foldConfirmed(session, confirmedIn(event), crowd)
-  }
+export function foldAttachment(session: Folding, event: EventOf<AttachmentEvent['type']>): void {
+  if (event.type === 'attachment.opened') return foldOpened(session, event)
+  if (event.type === 'attachment.confirmed') return foldConfirmed(session, event)
   const { attachment: id } = event
   const { attachments } = session
-  const index = positionOf(attachments, id)
+  const index = indexOf(attachments, id)
   const attachment = attachments[index]
   if (attachment === undefined) return
   if (event.type === 'attachment.ended') {
     const { tokens } = attachment
-    session.attachments = crowd.without(attachments, index)
+    session.attachments = attachments.toSpliced(index, 1)
     session.ended = [...session.ended, { id, tokens, reason: event.reason }].slice(
       -STATE_LIMITS.tombstonesMax,
     )
     return
   }
-  const next = { ...attachment, ...changes(attachment, event) }
-  session.attachments = crowd.put(attachments, index, next)
+  session.attachments = attachments.with(index, { ...attachment, ...changes(attachment, event) })
 }
 
-function foldOpened(
-  session: Folding,
-  event: AttachmentEvent & { type: 'attachment.opened' },
-  crowd: Crowd,
-): void {
+function foldOpened(session: Folding, event: EventOf<'attachment.opened'>): void {
   const { attachment: id, role, answers, token, link, use, by } = event
-  const { attachments } = session
   const tokens = token === undefined ? [] : [token]
   const present = { state: 'live', graceUntil: null, answersUntil: null } as const
   const fresh = { ...present, epoch: 1, tokens, retired: null }
   const cameBy = { ...(link === undefined ? {} : { link }), ...(by === undefined ? {} : { by }) }
-  const opened = { id, role, answers, ...fresh, ...cameBy }
-  session.attachments = crowd.put(attachments, attachments.length, opened)
+  session.attachments = [...session.attachments, { id, role, answers, ...fresh, ...cameBy }]
   if (link === undefined) return
   if (use === undefined) foldLinkUse(session, link)
   else foldMovedUse(session, link, use)
 }
 
-/** A log that was begun before there were crowds names one, in `attachment`. */
-function confirmedIn(event: object): readonly string[] {
-  const { attachments, attachment = '' } = event as Partial<Record<'attachment', string>> & {
+/** Logs that were begun before 0.1.0 name one, in `attachment`. */
+function foldConfirmed(session: Folding, event: object): void {
+  const { attachments, attachment = '' } = event as {
     readonly attachments?: readonly string[]
+    readonly attachment?: string
   }
-  return attachments ?? [attachment]
-}
-
-function foldConfirmed(session: Folding, confirmed: readonly string[], crowd: Crowd): void {
-  for (const id of confirmed) {
-    const index = positionOf(session.attachments, id)
-    const attachment = session.attachments[index]
-    if (attachment === undefined) continue
-    const { tokens } = attachment
-    const next = { ...attachment, tokens: tokens.slice(0, 1), retired: tokens[1] ?? null }
-    session.attachments = crowd.put(session.attachments, index, next)
-  }
+  const confirmed = new Set(attachments ?? [attachment])
+  session.attachments = session.attachments.map((held) => {
+    if (!confirmed.has(held.id)) return held
+    return { ...held, tokens: held.tokens.slice(0, 1), retired: held.tokens[1] ?? null }
+  })
 }
 
 function changes(
   { answers: before }: Attachment,
-  event: AttachmentEvent & {
-    readonly type: 'attachment.detached' | 'attachment.resumed'
-    readonly at: number
-  },
+  event: EventOf<'attachment.detached' | 'attachment.resumed'>,
 ): Partial<Attachment> {
-  switch (event.type) {
-    case 'attachment.detached': {
-      const { graceUntil, at } = event
-      const { answersUntil = Math.min(graceUntil, at + STATE_LIMITS.answerGraceMs) } = event
-      return { state: 'detached', graceUntil, answersUntil }
-    }
-    case 'attachment.resumed': {
-      const { epoch, answers = before, token, shown } = event
-      const good = [token, shown].filter((digest) => digest !== undefined)
-      return { state: 'live', graceUntil: null, answersUntil: null, epoch, answers, tokens: good }
-    }
+  if (event.type === 'attachment.detached') {
+    const { graceUntil, at } = event
+    const { answersUntil = Math.min(graceUntil, at + STATE_LIMITS.answerGraceMs) } = event
+    return { state: 'detached', graceUntil, answersUntil }
   }
+  const { epoch, answers = before, token, shown } = event
+  const tokens = [token, shown].filter((digest) => digest !== undefined)
+  return { state: 'live', graceUntil: null, answersUntil: null, epoch, answers, tokens }
 }

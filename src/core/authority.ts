@@ -1,21 +1,24 @@
 /**
- * The authority: the one place that knows which sessions there are and which of them this node
- * holds. Each held session then runs the main path for itself (`ledger.ts`).
+ * The authority: the sessions of this node. It finds, creates, loads and releases them; each loaded
+ * session then runs the main path for itself (`ledger.ts`).
  *
- * I1: whoever asks for a key gets the id that the store reserved for it. I5: a node writes only
- * while it can prove its lease. Memory is bounded: idle sessions are let go and loaded again when
+ * I1: all requests for a key get the id that the store reserved for it. I5: a node writes only
+ * while it can prove its lease. Memory is bounded: idle sessions are evicted and loaded again when
  * needed.
  */
 import type { Clock, Digest, Entropy } from './clock.ts'
+import { closedError } from './closing.ts'
+import type { Command } from './commands.ts'
 import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
+import type { EventOf } from './events.ts'
+import { HeldSessions } from './held-sessions.ts'
 import { readableRow } from './history.ts'
-import { queuedRow, type QueueRow } from './lanes.ts'
 import { Lease } from './lease.ts'
 import { coreLimits, type Limits } from './limits.ts'
-import { LiveSession, type Holder } from './live.ts'
+import { LiveSession, type LoadedState, type SessionHolder } from './live.ts'
 import {
   claimed,
   erasedError,
@@ -28,18 +31,11 @@ import {
 } from './loading.ts'
 import { Sweeper } from './recovery.ts'
 import type { Principal } from './principal.ts'
+import { queuedRow, type QueueRow } from './queue.ts'
 import type { Runner } from './runner.ts'
 import { RunnerTable } from './runner-table.ts'
-import {
-  closedError,
-  createSession,
-  expiresAt,
-  isPending,
-  type Command,
-  type Session,
-  type SessionEvent,
-  type SessionOptions,
-} from './session.ts'
+import { createSession, expiresAt, isPending } from './session.ts'
+import type { Session, SessionOptions } from './state.ts'
 import type { Reserved, Store } from './store.ts'
 
 export type AuthorityOptions = {
@@ -77,12 +73,10 @@ export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
 const DRAIN_LOOK_MS = 10
 /** How often a resolve starts over when what it found was closed meanwhile. */
 const RESOLVE_ATTEMPTS = 8
-/** A session used so recently is not let go, however many there are. */
-const IDLE_MS = 100
 /** How many of the longest unused sessions are looked at when one more is held. */
 const EVICTION_LOOKS = 8
 
-export class Authority implements Holder {
+export class Authority implements SessionHolder {
   readonly store: Store
   readonly commits: GroupCommit
   readonly clock: Clock
@@ -97,10 +91,8 @@ export class Authority implements Holder {
   readonly #runners: RunnerTable
   readonly #lease: Lease
   readonly #sweeper: Sweeper
-  /** Held sessions and when they were last used, the longest unused first. */
-  readonly #held = new Map<string, { readonly live: LiveSession; readonly usedAt: number }>()
-  readonly #keys = new Map<string, LiveSession>()
-  /** Sessions that are being created or loaded, by id: those who ask meanwhile wait for it. */
+  readonly #held: HeldSessions
+  /** Sessions that are being created or loaded, by id: requests of that time wait for it. */
   readonly #arriving = new Map<string, Promise<LiveSession | null>>()
   readonly #losses = new Losses()
   readonly refolded = new RefoldedSessions()
@@ -118,6 +110,7 @@ export class Authority implements Holder {
     this.diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
     this.about = { node: options.node, ...options.about }
     this.limits = coreLimits(options.limits ?? {})
+    this.#held = new HeldSessions(this)
     this.#runners = new RunnerTable(options.runners, this.diagnose)
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)
@@ -140,7 +133,7 @@ export class Authority implements Holder {
   }
 
   holds(id: string): boolean {
-    return this.#held.has(id)
+    return this.#held.get(id) !== null
   }
 
   get agents(): readonly string[] {
@@ -172,7 +165,7 @@ export class Authority implements Holder {
   /** The steady state: a session that is held is found without asking anybody. */
   #known({ id, key }: ResolveRequest): LiveSession | null {
     this.#lease.assertHeld()
-    if (id === null) return key === null ? null : this.#ready(this.#keys.get(key)?.id ?? '')
+    if (id === null) return key === null ? null : this.#ready(this.#held.idOfKey(key) ?? '')
     const live = this.#ready(id)
     return live !== null && (key === null || live.session.key === key) ? live : null
   }
@@ -197,7 +190,13 @@ export class Authority implements Holder {
     const explicit = request.id !== null
     const id = request.id ?? this.entropy.id()
     const at = this.clock.now()
-    const event: SessionEvent = { type: 'session.created', ...request, id, seq: 1, at }
+    const event: EventOf<'session.created'> = {
+      type: 'session.created',
+      ...request,
+      id,
+      seq: 1,
+      at,
+    }
     const session = createSession(event)
     const { key, agent, internal, labels } = request
     const reservation = { id, explicit, key, agent, internal, labels, node: this.node, at }
@@ -272,10 +271,10 @@ export class Authority implements Holder {
       this.#failures.assertMayLoad(id)
       const loaded = await loadSession(this, claim)
       const said = await saidBefore(this, loaded.session)
-      const live = this.#hold({ ...loaded, epoch })
+      const live = this.#hold({ ...loaded, epoch, said })
       this.counters.sessionsLoaded += 1
       if (takenOver) this.#tellTakenOver(id)
-      await live.recover(this.#losses.reasonOf(id, takenOver, this.#lease.ends), said)
+      await live.recover(this.#losses.reasonOf(id, takenOver, this.#lease.ends))
       return live.session.closed === null ? live : null
     } catch (thrown) {
       throw await this.#giveUp(id, epoch, thrown)
@@ -290,9 +289,9 @@ export class Authority implements Holder {
     if (!isUnreadable(thrown)) return thrown
     const error = this.#failures.note(id, thrown)
     this.#losses.forget(id)
-    const live = this.#held.get(id)?.live
-    if (live !== undefined) {
-      this.#forget(live)
+    const live = this.#held.get(id)
+    if (live !== null) {
+      this.#held.remove(live)
       live.release(error)
     }
     // A store that cannot be told now has this node as the owner until its lease ends.
@@ -309,9 +308,11 @@ export class Authority implements Holder {
   /** The session's state, open or closed. */
   async view(id: string): Promise<Session> {
     const held = this.#held.get(id)
-    // Who was frozen past its lease may not even know yet that another has gone on.
-    if (held !== undefined) this.#lease.assertHeld()
-    if (held !== undefined) return held.live.session
+    if (held !== null) {
+      // A process that was frozen past its lease may not know yet that another node has gone on.
+      this.#lease.assertHeld()
+      return held.session
+    }
     const { row } = await this.store.read(id, 0, 0)
     if (readableRow(row, id).state === 'open') {
       const live = await this.open(id).catch(nullIfClosed)
@@ -328,7 +329,8 @@ export class Authority implements Holder {
 
   /** What waits in a session: the requests that are not in its log too, where it is held. */
   queueOf({ id, queued }: Session): readonly QueueRow[] {
-    return this.#held.get(id)?.live.queue() ?? queued.map((turn, at) => queuedRow(turn, at + 1))
+    const rows = this.#held.get(id)?.queue.rows(queued)
+    return rows ?? queued.map((turn, index) => queuedRow(turn, index + 1))
   }
 
   /** Closes a session, once; closing it again changes nothing. */
@@ -352,22 +354,22 @@ export class Authority implements Holder {
     if (!this.#draining) this.#tellDraining(ms)
     this.#draining = true
     const error = new HoldfastError('draining', 'the server is about to stop')
-    for (const { live } of this.#held.values()) live.refuseWaiting(error)
+    for (const { queue } of this.#held.all) queue.refuseWaiting(error)
     await this.settle(ms)
   }
 
   /** Resolves when no turn of the held sessions moves any more, or after `ms`. */
   async settle(ms: number): Promise<void> {
     const until = this.clock.monotonic() + ms
-    // Who was let in a moment ago may not be in the log yet: it runs as well, and is waited for.
-    while ([...this.#held.values()].some(({ live }) => live.inMotion)) {
+    // A turn that was admitted a moment ago may not be in the log yet: it is waited for too.
+    while (this.#held.all.some(({ inMotion }) => inMotion)) {
       if (this.clock.monotonic() >= until) return
       await new Promise<void>((resolve) => this.clock.after(DRAIN_LOOK_MS, resolve))
     }
   }
 
   #tellDraining(ms: number): void {
-    const running = [...this.#held.values()].filter(({ live }) => live.inMotion).length
+    const running = this.#held.all.filter(({ inMotion }) => inMotion).length
     this.diagnose('draining', 'no turn starts any more', { drainMs: ms, running })
   }
 
@@ -375,13 +377,9 @@ export class Authority implements Holder {
   async stop(): Promise<void> {
     this.#draining = true
     this.#sweeper.stop()
-    const live = [...this.#held.values()].map((held) => held.live)
-    await Promise.all(
-      live.map(async (session) => {
-        if (isPending(session.session)) await this.#interrupt(session)
-      }),
-    )
-    // Unlike a refusal, this may come to who was admitted: it must not be sent elsewhere by itself.
+    const pending = this.#held.all.filter(({ session }) => isPending(session))
+    await Promise.all(pending.map((live) => this.#interrupt(live)))
+    // Unlike a refusal, this may reach callers of admitted turns: no node may forward it by itself.
     this.#releaseAll(new HoldfastError('draining', 'the server has stopped', { stopped: true }))
     await this.#runners.close(this)
     await this.#lease.stop()
@@ -419,8 +417,8 @@ export class Authority implements Holder {
 
   released(live: LiveSession, why: HoldfastError): void {
     this.#runners.released(live.session, why)
-    // Whoever lets go of a session on purpose has forgotten it before.
-    if (!this.#forget(live) || live.session.closed !== null || this.#draining) return
+    // Eviction removes the session first, so only an unexpected release gets past this line.
+    if (!this.#held.remove(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1
     if (live.session.running !== null) this.#losses.add(live.id)
     this.#tellLost(live.id, why)
@@ -434,58 +432,31 @@ export class Authority implements Holder {
     this.diagnose('session_lost', 'a session was let go and is loaded again', facts)
   }
 
-  #forget(live: LiveSession): boolean {
-    if (this.#held.get(live.id)?.live !== live) return false
-    this.#held.delete(live.id)
-    const { key } = live.session
-    if (key !== null && this.#keys.get(key) === live) this.#keys.delete(key)
-    return true
-  }
-
-  #hold(state: { session: Session; epoch: number; snapshotSeq: number }): LiveSession {
+  #hold(state: LoadedState): LiveSession {
     // The lease may have ended, or been given up, while the store was asked.
     this.#lease.assertHeld()
     const live = new LiveSession(this, state)
-    this.#held.set(live.id, { live, usedAt: this.clock.monotonic() })
-    if (state.session.key !== null) this.#keys.set(state.session.key, live)
+    this.#held.add(live)
     this.trim(EVICTION_LOOKS)
     return live
   }
 
   /** The held session, unless it is being loaded: requests of that time keep their order (I3). */
   #ready(id: string): LiveSession | null {
-    return this.#arriving.has(id) ? null : this.#touch(id)
+    return this.#arriving.has(id) ? null : this.#held.use(id)
   }
 
-  #touch(id: string): LiveSession | null {
-    const held = this.#held.get(id)
-    if (held === undefined) return null
-    this.#held.delete(id)
-    this.#held.set(id, { live: held.live, usedAt: this.clock.monotonic() })
-    return held.live
-  }
-
-  /** Lets go of idle sessions beyond the bound, the longest unused first. */
+  /** Evicts idle sessions beyond the limit, the longest unused first. */
   trim(looks = Number.POSITIVE_INFINITY): void {
-    const before = this.clock.monotonic() - IDLE_MS
-    let left = Math.min(looks, this.#held.size)
-    for (const { live, usedAt } of this.#held.values()) {
-      if (left === 0 || usedAt > before || this.#held.size <= this.limits.idleSessionsMax) return
-      left -= 1
-      if (live.idle) this.#letGo(live)
-      else this.#touch(live.id)
+    for (const live of this.#held.evict(looks)) {
+      this.counters.sessionsEvicted += 1
+      live.release(new HoldfastError('not_owner', `session ${live.id} was let go: ask again`))
     }
-  }
-
-  #letGo(live: LiveSession): void {
-    this.counters.sessionsEvicted += 1
-    this.#forget(live)
-    live.release(new HoldfastError('not_owner', `session ${live.id} was let go: ask again`))
   }
 
   #releaseAll(error: HoldfastError): void {
     this.#runners.releasedAll(error)
-    for (const { live } of [...this.#held.values()]) live.release(error)
+    for (const live of this.#held.all) live.release(error)
   }
 }
 

@@ -4,21 +4,19 @@
  * append under way, so the order within a session is its own.
  */
 import type { Clock } from './clock.ts'
+import type { CoreContext } from './context.ts'
 import type { Counters } from './counters.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Append, AppendOutcome, Store } from './store.ts'
 
-export type CommitContext = {
-  readonly store: Store
-  readonly clock: Clock
-  readonly limits: Limits
-  readonly counters: Counters
-  readonly diagnose: Diagnose
-}
+export type CommitContext = Pick<
+  CoreContext,
+  'store' | 'clock' | 'limits' | 'counters' | 'diagnose'
+>
 
-type Waiting = {
+type PendingAppend = {
   readonly append: Append
   readonly settle: (outcome: AppendOutcome) => void
   readonly fail: (error: unknown) => void
@@ -35,7 +33,7 @@ export class GroupCommit {
   readonly #mayWrite: () => boolean
   readonly #clock: Clock
   readonly #diagnose: Diagnose
-  #waiting: Waiting[] = []
+  #waiting: PendingAppend[] = []
   #inFlight = 0
   #due = false
 
@@ -87,7 +85,7 @@ export class GroupCommit {
     return Math.min(Math.max(share, SHARE_MIN), commitAppendsMax)
   }
 
-  async #commit(batch: readonly Waiting[]): Promise<void> {
+  async #commit(batch: readonly PendingAppend[]): Promise<void> {
     const began = this.#clock.monotonic()
     try {
       this.#assertMayWrite()

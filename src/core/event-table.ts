@@ -5,7 +5,7 @@
  * wrongly would be worse.
  */
 import { HoldfastError } from './errors.ts'
-import type { Draft, SessionEvent } from './session.ts'
+import type { Draft, SessionEvent } from './events.ts'
 
 type EventType = { readonly ignorable: boolean }
 

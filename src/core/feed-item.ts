@@ -1,6 +1,6 @@
 /** What a follower is told: an event of the log, or a part of the answer as it comes. */
 import { parseEvent } from './history.ts'
-import type { SessionEvent } from './session.ts'
+import type { SessionEvent } from './events.ts'
 import type { StoredEvent } from './store.ts'
 
 /** A part of the running turn's answer. `n` counts within the turn; the next message has it all. */

@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { Feed } from './feed.ts'
 import { isTold, positionAfter, type FeedItem, type Position } from './feed-item.ts'
 import { LIMITS } from './limits.ts'
-import type { SessionEvent } from './session.ts'
+import type { SessionEvent } from './events.ts'
 import type { Store } from './store.ts'
 
 const step = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { Feed } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
 import { LIMITS } from './limits.ts'
-import type { SessionEvent } from './session.ts'
+import type { SessionEvent } from './events.ts'
 import type { Store } from './store.ts'
 
 /** A feed over a log that the test writes; the store serves what was published. */

@@ -11,7 +11,7 @@ import type { Clock } from './clock.ts'
 import { FeedItem, isTold, positionAfter, type Delta, type Position } from './feed-item.ts'
 import { readableRow } from './history.ts'
 import type { Limits } from './limits.ts'
-import type { SessionEvent } from './session.ts'
+import type { SessionEvent } from './events.ts'
 import { PAGE_CHARS, type Store } from './store.ts'
 import { isTerminal } from './turns.ts'
 

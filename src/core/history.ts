@@ -2,9 +2,10 @@
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent } from './event-table.ts'
 import type { Message } from './runner.ts'
-import type { SessionEvent } from './session.ts'
+import type { SessionEvent } from './events.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
-import { inputText, isTerminal, recordTurn, turnSeq, type TurnRecord } from './turns.ts'
+import { recordTurn, turnSeq, type TurnRecord } from './turn-record.ts'
+import { inputText, isTerminal } from './turns.ts'
 
 /** An event as it stands in the log, of whatever type. */
 export function parseEvent({ seq, body }: StoredEvent): SessionEvent {

@@ -2,7 +2,6 @@
  * Holdfast as a program uses it: sessions by key or id, turns, events, asks. The library hands this
  * out, and every door translates to it.
  */
-import { enterLane, submitTurn } from './admission.ts'
 import { Authority, type AuthorityOptions } from './authority.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { LiveSession } from './live.ts'
@@ -17,7 +16,8 @@ import {
 import { SessionHandle } from './session-handle.ts'
 import type { ListPage, ListQuery } from './store.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
-import type { Input, TurnRecord } from './turns.ts'
+import type { Input } from './state.ts'
+import type { TurnRecord } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions & {
   /** The agent of sessions that do not name one; without it the first of `runners`. */
@@ -103,7 +103,7 @@ export class Holdfast {
     const request = turnRequest(input, turnOptions, this.by, this.authority)
     const { live, turn } = await this.#inSession(options, async (live) => ({
       live,
-      turn: await submitTurn(live, request),
+      turn: await live.queue.submit(request),
     }))
     return { session: live.id, turn: await live.readTurn(turn) }
   }
@@ -146,7 +146,7 @@ export class Holdfast {
     const request = turnRequest(input, turnOptions, this.by, this.authority)
     return this.#inSession(options, async (live) => ({
       live,
-      turn: await enterLane(live, request),
+      turn: await live.queue.enter(request),
     }))
   }
 

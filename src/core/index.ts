@@ -1,19 +1,10 @@
 /** The core's front door, for stores, runners, doors and the library. */
-export type { Activity } from './activities.ts'
-export { BUSY_POLICIES, type BusyPolicy } from './admission.ts'
-export type { Ask, AskOption, AskOutcome, Question } from './asks.ts'
-export {
-  RECONNECT_POLICIES,
-  ROLES,
-  attachmentIn,
-  connectedAs,
-  mayComeBack,
-  type Attachment,
-  type ReconnectPolicy,
-  type Role,
-} from './attachments.ts'
+export type { Question } from './asks.ts'
+export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
 export { Authority, type AttachmentListener, type AuthorityOptions } from './authority.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
+export { closedError } from './closing.ts'
+export type { Command, TurnEnd } from './commands.ts'
 export { Counters } from './counters.ts'
 export {
   DIAGNOSTICS,
@@ -34,18 +25,17 @@ export {
   messageOf,
 } from './errors.ts'
 export { EVENT_TYPES, isKnownType, isReadable } from './event-table.ts'
+export type { SessionEvent } from './events.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'
 export { BROWSER_KEYS, Holdfast, type HoldfastOptions, type Unbound } from './holdfast.ts'
-export { isRequestId, type QueueRow } from './lanes.ts'
-export { LINK_SCOPES, type Link, type LinkScope } from './links.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { FoldedLog } from './loading.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './principal.ts'
-export type { ResolveOptions, TurnOptions } from './requests.ts'
+export { BUSY_POLICIES, isRequestId, type BusyPolicy, type QueueRow } from './queue.ts'
+export type { LinkOptions, ResolveOptions, TurnOptions } from './requests.ts'
 export type {
   Message,
-  Reply,
   Runner,
   RunnerContext,
   RunnerOutput,
@@ -53,21 +43,13 @@ export type {
   RunnerSession,
   RunnerTurn,
 } from './runner.ts'
-export {
-  closedError,
-  decide,
-  evolve,
-  type Command,
-  type Session,
-  type SessionEvent,
-} from './session.ts'
+export { decide, evolve } from './session.ts'
 export {
   AttachmentHandle,
   SessionHandle,
   WatcherHandle,
   type AttachOptions,
   type FollowOptions,
-  type LinkOptions,
 } from './session-handle.ts'
 export type {
   Append,
@@ -88,8 +70,27 @@ export type {
   Store,
   StoredEvent,
 } from './store.ts'
+export {
+  LINK_SCOPES,
+  RECONNECT_POLICIES,
+  ROLES,
+  type Activity,
+  type Ask,
+  type AskOption,
+  type AskOutcome,
+  type Attachment,
+  type Input,
+  type Link,
+  type LinkScope,
+  type ReconnectPolicy,
+  type Reply,
+  type Role,
+  type Session,
+  type TurnError,
+  type TurnState,
+} from './state.ts'
 export { readSnapshot, SNAPSHOT_FORMAT } from './snapshots.ts'
 export { TurnHandle, type Admission } from './turn-handle.ts'
-export type { Input, TurnEnd, TurnError, TurnRecord, TurnState } from './turns.ts'
+export type { TurnRecord } from './turn-record.ts'
 export { isWatcherId } from './watchers.ts'
 export { limitsFrom } from './limits.ts'

@@ -1,106 +1,41 @@
 /**
- * THE MAIN PATH of one session: commands wait -> decide -> append (durable) -> act, in order.
+ * THE MAIN PATH of one session: commands wait -> decide -> append (durable) -> act, answer.
  *
  * All commands that wait when the last append is durable are decided together and appended
- * together. Nobody is told anything, and nothing is done, before the events that say so are
- * durable; that goes for refusals too, which may rest on an event of the same step. If an append
- * fails its outcome is unknown, so the ledger is lost as a whole: whoever needs the session next
- * loads it anew, under a new epoch that fences the unknown append (I4, I5).
+ * together. No effect happens and no caller is answered before the events are durable; that
+ * includes refusals, which may depend on an event of the same step. If an append fails its outcome
+ * is unknown, so the ledger is lost as a whole: the next request loads the session anew, under a
+ * new epoch that fences the unknown append (I4, I5).
  */
+import { Batch } from './batch.ts'
 import type { Clock, Digest } from './clock.ts'
 import type { GroupCommit } from './commits.ts'
-import { Crowd } from './crowd.ts'
+import type { Command } from './commands.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
-import { isIgnorable } from './event-table.ts'
-import {
-  decide,
-  evolve,
-  expiresAt,
-  isPending,
-  type Command,
-  type Draft,
-  type Session,
-  type SessionEvent,
-} from './session.ts'
+import type { SessionEvent } from './events.ts'
 import type { Limits } from './limits.ts'
+import type { Queue } from './queue.ts'
 import { admittedKeys } from './request-keys.ts'
+import { expiresAt, isPending } from './session.ts'
 import { snapshotOf } from './snapshots.ts'
+import type { Session } from './state.ts'
 import type { Append } from './store.ts'
 
-/** What stands behind a ledger and does what its events say. */
-export interface LedgerOwner {
-  /** All that waited is decided: more may be decided in the same step. */
-  decideMore(batch: Batch): void
+/** The loaded session, which does what the events say. */
+export interface LedgerSession {
+  /** What the running turn has said since its last message, or null. */
+  said(): string | null
   /** The event is durable. Called in log order. */
   act(event: SessionEvent, json: string): void
-  /** All events of a step have been acted on, and their callers told. */
+  /** All events of a step have been acted on, and their callers answered. */
   settled(): void
   lost(error: HoldfastError): void
 }
 
-/** Commands decided together, to be appended together. */
-export class Batch {
-  readonly events: SessionEvent[] = []
-  readonly bodies: string[] = []
-  session: Session
-  /** The time of its events. */
-  readonly at: number
-  readonly #crowd = new Crowd()
-  readonly #durable: (() => void)[] = []
-  readonly #failed: ((error: HoldfastError) => void)[] = []
-
-  constructor(session: Session, at: number) {
-    this.session = session
-    this.at = at
-  }
-
-  /**
-   * Decides one more command on top of those before it, or throws its refusal. Whole or not at all:
-   * a runner may hand over what cannot be written as JSON.
-   */
-  decide(command: Command): readonly SessionEvent[] {
-    const { seq } = this.session
-    const events = decide(this.session, this.#timed(command)).map((draft, index) =>
-      place(draft, seq + 1 + index, this.at),
-    )
-    const bodies = events.map((event) => JSON.stringify(event))
-    for (const event of events) this.session = evolve(this.session, event, this.#crowd)
-    this.events.push(...events)
-    this.bodies.push(...bodies)
-    return events
-  }
-
-  /** Grace times are counted from the time of the event that begins them. */
-  #timed(command: Command): Command {
-    if (command.type !== 'recover' && command.type !== 'lose') return command
-    return { ...command, at: Math.max(command.at, this.at) }
-  }
-
-  /** Exactly one of the two is called, once it is known whether the batch is in the log. */
-  whenKnown(durable: () => void, failed: (error: HoldfastError) => void): void {
-    this.#durable.push(durable)
-    this.#failed.push(failed)
-  }
-
-  tellDurable(): void {
-    for (const tell of this.#durable) tell()
-  }
-
-  tellFailed(error: HoldfastError): void {
-    for (const tell of this.#failed) tell(error)
-  }
-}
-
 type Envelope = {
-  /** Or how to make it once those before it are decided. */
   readonly command: Command | (() => Command)
   readonly settle: (events: readonly SessionEvent[]) => void
   readonly refuse: (error: unknown) => void
-  /**
-   * Told as soon as it is decided, before it is durable: for the owner's own books only. Who keeps
-   * the session keeps one for each command of a crowd.
-   */
-  readonly decided: (events: readonly SessionEvent[], session: Session) => void
 }
 
 export type LedgerTools = {
@@ -112,7 +47,8 @@ export type LedgerTools = {
 
 export class Ledger {
   readonly epoch: number
-  readonly #owner: LedgerOwner
+  readonly #live: LedgerSession
+  readonly #queue: Queue
   readonly #commits: GroupCommit
   readonly #clock: Clock
   readonly #limits: Limits
@@ -127,12 +63,14 @@ export class Ledger {
   #lost: HoldfastError | null = null
 
   constructor(
-    owner: LedgerOwner,
+    live: LedgerSession,
+    queue: Queue,
     { session, epoch, snapshotSeq }: { session: Session; epoch: number; snapshotSeq: number },
     { commits, clock, limits, digest }: LedgerTools,
   ) {
     this.epoch = epoch
-    this.#owner = owner
+    this.#live = live
+    this.#queue = queue
     this.#commits = commits
     this.#clock = clock
     this.#digest = digest
@@ -168,31 +106,28 @@ export class Ledger {
   }
 
   /** Like `post`, but the callbacks run in the very step in which the events are acted on. */
-  send(
-    command: Envelope['command'],
-    settle: Envelope['settle'],
-    refuse: Envelope['refuse'],
-    decided: Envelope['decided'] = () => undefined,
-  ): void {
+  send(command: Envelope['command'], settle: Envelope['settle'], refuse: Envelope['refuse']): void {
     if (this.#lost !== null) return refuse(this.#lost)
-    this.#mailbox.push({ command, settle, refuse, decided })
+    this.#mailbox.push({ command, settle, refuse })
     this.pump()
   }
 
   /** Decides what waits, unless the last step is not known to be durable yet. */
   pump(): void {
     if (this.#committing !== null || this.#lost !== null) return
-    const batch = new Batch(this.#session, this.now())
+    const batch = new Batch(this.#session, { at: this.now(), said: () => this.#live.said() })
     this.#committing = batch
-    for (const envelope of this.#mailbox.splice(0)) decideOne(batch, envelope)
+    for (const { command, settle, refuse } of this.#mailbox.splice(0)) {
+      batch.add(command, settle, refuse)
+    }
     try {
-      this.#owner.decideMore(batch)
+      this.#queue.decide(batch)
     } catch (error) {
       return this.lose(asHoldfastError(error))
     }
     if (batch.events.length > 0) return void this.#append(batch)
     this.#committing = null
-    batch.tellDurable()
+    batch.settle(() => undefined)
   }
 
   async #append(batch: Batch): Promise<void> {
@@ -209,10 +144,10 @@ export class Ledger {
   lose(error: HoldfastError): void {
     if (this.#lost !== null) return
     this.#lost = error
-    this.#committing?.tellFailed(error)
+    this.#committing?.fail(error)
     this.#committing = null
     for (const { refuse } of this.#mailbox.splice(0)) refuse(error)
-    this.#owner.lost(error)
+    this.#live.lost(error)
   }
 
   #appendOf({ session, events, bodies }: Batch): Append {
@@ -244,7 +179,7 @@ export class Ledger {
   #snapshotDue(seq: number, bodies: readonly string[]): boolean {
     const { snapshotEvery, snapshotChars } = this.#limits
     for (const { length } of bodies) this.#tailChars += length
-    // One that many hold is large: it is not written again for less than its own length of events.
+    // A large snapshot is not written again before its own length of events has come.
     const isWorthIt = this.#tailChars >= this.#snapshotChars
     const isDue = seq - this.#snapshotSeq >= snapshotEvery && isWorthIt
     if (!isDue && this.#tailChars < snapshotChars) return false
@@ -256,30 +191,9 @@ export class Ledger {
   #committed(batch: Batch): void {
     if (this.#lost !== null) return
     this.#session = batch.session
-    batch.events.forEach((event, index) => this.#owner.act(event, batch.bodies[index] ?? ''))
-    batch.tellDurable()
+    batch.settle((event, json) => this.#live.act(event, json))
     this.#committing = null
-    this.#owner.settled()
+    this.#live.settled()
     this.pump()
-  }
-}
-
-/** Gives a draft its place in the log. `decide` made it for this alone, so no copy is taken. */
-function place(draft: Draft, seq: number, at: number): SessionEvent {
-  const event = draft as Draft & { seq: number; at: number }
-  event.seq = seq
-  event.at = at
-  if (isIgnorable(event.type)) (event as { ignorable?: true }).ignorable = true
-  return event
-}
-
-function decideOne(batch: Batch, { command, settle, refuse, decided }: Envelope): void {
-  try {
-    const events = batch.decide(typeof command === 'function' ? command() : command)
-    decided(events, batch.session)
-    batch.whenKnown(() => settle(events), refuse)
-  } catch (refusal) {
-    decided([], batch.session)
-    batch.whenKnown(() => refuse(refusal), refuse)
   }
 }

@@ -1,74 +1,24 @@
 /** Links: capabilities for one session, by a token of which only a digest is kept. */
+import { endAttachments } from './closing.ts'
+import type { LinkCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
+import type { Draft, LinkEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import { endAttachments } from './attachments.ts'
-import type { Principal } from './principal.ts'
-import type { Draft, Folding, Session } from './session.ts'
+import type { Folding, Link, Session } from './state.ts'
 
-/** What a link lets its holder do: look on, take turns, answer asks. */
-export const LINK_SCOPES = ['watch', 'talk', 'answer'] as const
-export type LinkScope = (typeof LINK_SCOPES)[number]
-
-export type Link = {
-  readonly id: string
-  readonly digest: string
-  readonly scopes: readonly LinkScope[]
-  readonly expiresAt: number | null
-  /** How many more attachments it may make, or null for any number. */
-  readonly uses: number | null
-  /** The newest uses by watchers: each lets its watcher in again, without another use. */
-  readonly usedBy?: readonly string[]
-}
-
-export type LinkEvent =
-  | ({
-      readonly type: 'link.created'
-      readonly link: string
-      readonly by?: Principal
-    } & Omit<Link, 'id' | 'usedBy'>)
-  /** A watcher came in by a link that counts its uses: all that is recorded of a watcher. */
-  | {
-      readonly type: 'link.used'
-      readonly link: string
-      readonly use: string
-      readonly by?: Principal
-    }
-  | {
-      readonly type: 'link.revoked'
-      readonly link: string
-      readonly reason?: 'expired'
-      readonly by?: Principal
-    }
-
-export type LinkCommand =
-  | { readonly type: 'link'; readonly link: Link; readonly at: number; readonly by: Principal }
-  | {
-      readonly type: 'unlink'
-      readonly link: string
-      readonly at: number
-      /** Null: its time is over. */
-      readonly by: Principal | null
-      /** What the running turn has said since its last message. */
-      readonly said?: string | null
-    }
-  /** A watcher comes in, by a link or not. `use`: fresh, or one that it came in by before. */
-  | {
-      readonly type: 'watch'
-      readonly link: string | null
-      readonly use: string
-      readonly at: number
-      readonly by: Principal
-    }
-
-export function decideLink(session: Session, command: LinkCommand): readonly Draft[] {
-  if (command.type === 'watch') return useLink(session, command)
+export function decideLink(
+  session: Session,
+  command: LinkCommand,
+  moment: Moment,
+): readonly Draft[] {
+  if (command.type === 'watch') return useLink(session, command, moment.at)
   if (command.type === 'unlink') {
     const known = session.links.some(({ id }) => id === command.link)
-    return known ? revoke(session, command) : []
+    return known ? revoke(session, command, moment) : []
   }
-  // One that somebody came in by ends by its own clock, and that client with it.
+  // A link with attachments ends by its own timer, and they with it.
   const inUse = (id: string): boolean => session.attachments.some(({ link }) => link === id)
-  const expired = session.links.filter((link) => isExpired(link, command.at) && !inUse(link.id))
+  const expired = session.links.filter((link) => isExpired(link, moment.at) && !inUse(link.id))
   const count = session.links.length - expired.length
   if (count >= STATE_LIMITS.linksMax) {
     throw new HoldfastError('too_many', `session ${session.id} has ${count} links`)
@@ -80,31 +30,29 @@ export function decideLink(session: Session, command: LinkCommand): readonly Dra
   ]
 }
 
-/** With the link goes all that it opened: who came in by it is out. */
+/** The attachments that were made with a link end with it. */
 function revoke(
   session: Session,
-  { link, at, by, said }: LinkCommand & { readonly type: 'unlink' },
+  { link, by }: LinkCommand & { readonly type: 'unlink' },
+  moment: Moment,
 ): readonly Draft[] {
   const opened = session.attachments.filter((attachment) => attachment.link === link)
-  const why = by === null ? ({ reason: 'expired' } as const) : { by }
+  const reason = by === null ? 'expired' : undefined
   return [
-    { type: 'link.revoked', link, ...why },
-    ...endAttachments(session, opened, {
-      reason: reasonOf('reason' in why ? why.reason : undefined),
-      at,
-      said,
-    }),
+    { type: 'link.revoked', link, ...(by === null ? { reason: 'expired' } : { by }) },
+    ...endAttachments(session, opened, reasonOf(reason), moment),
   ]
 }
 
-/** Why those that came in by a link are out. */
+/** Why the attachments of a link have ended. */
 export function reasonOf(reason: 'expired' | undefined): string {
   return reason === undefined ? 'link_revoked' : 'link_expired'
 }
 
 function useLink(
   session: Session,
-  { link, use, at, by }: LinkCommand & { readonly type: 'watch' },
+  { link, use, by }: LinkCommand & { readonly type: 'watch' },
+  at: number,
 ): readonly Draft[] {
   if (link === null) return []
   const { uses, usedBy = [] } = usableLink(session, { id: link, use }, at)
@@ -116,13 +64,13 @@ function isExpired({ expiresAt }: Link, at: number): boolean {
   return expiresAt !== null && expiresAt <= at
 }
 
-/** The link of this digest or id, if it is good now; a stranger does not learn why it is not. */
+/** The link of this digest or id, if it is valid; the error does not say why it is not. */
 export function usableLink(
   session: Session,
   shown: {
     readonly id?: string
     readonly digest?: string
-    /** What a watcher came in by before. */
+    /** The use by which a watcher came in before. */
     readonly use?: string | undefined
   },
   at: number,
@@ -146,7 +94,7 @@ export function foldLink(session: Folding, event: LinkEvent): void {
   session.links = [...session.links, { id, digest, scopes, expiresAt, uses }]
 }
 
-/** An attachment was made with it, or a watcher came in. */
+/** An attachment was opened with it, or a watcher came in. */
 export function foldLinkUse(session: Folding, id: string, use?: string): void {
   session.links = session.links.map((link) => {
     if (link.id !== id || link.uses === null) return link

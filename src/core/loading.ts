@@ -4,14 +4,14 @@
  * `session_unreadable`; no session is ever half folded.
  */
 import type { Clock, Digest } from './clock.ts'
-import { Crowd } from './crowd.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { unreadable } from './event-table.ts'
 import { readEvent, readEvents, readOutput } from './history.ts'
 import type { Limits } from './limits.ts'
-import { createSession, evolve, type Session } from './session.ts'
+import { createSession, evolve } from './session.ts'
 import { readSnapshot, type SnapshotProblem } from './snapshots.ts'
+import type { Session } from './state.ts'
 import type { Claim, Store, StoredEvent } from './store.ts'
 
 export type Loader = {
@@ -136,7 +136,6 @@ async function refold(
 export class FoldedLog {
   readonly id: string
   session: Session | null = null
-  readonly #crowd = new Crowd()
 
   constructor(id: string) {
     this.id = id
@@ -160,7 +159,7 @@ export class FoldedLog {
       this.session =
         event.type === 'session.created'
           ? createSession(event)
-          : evolve(this.session as Session, event, this.#crowd)
+          : evolve(this.session as Session, event)
     } catch (thrown) {
       if (thrown instanceof HoldfastError) throw thrown
       const why = `event ${seq} (${event.type}) cannot be folded: ${messageOf(thrown)}`

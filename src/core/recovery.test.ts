@@ -3,7 +3,7 @@ import type { Diagnostic } from './diagnostics.ts'
 import { diagnoseTo } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
 import { LIMITS } from './limits.ts'
-import { Sweeper, type SweptHouse } from './recovery.ts'
+import { Sweeper, type SweptNode } from './recovery.ts'
 import type { ListQuery, SessionRow, Store } from './store.ts'
 
 /** A house of expired and of long closed sessions, and one sweep at a time. */
@@ -32,7 +32,7 @@ function house(
     if (failure !== null) throw failure
     from.delete(id)
   }
-  const swept: SweptHouse = {
+  const swept: SweptNode = {
     node: 'a',
     store: { list, erase: (id: string) => act(closed, id) } as unknown as Store,
     clock: {

@@ -1,5 +1,5 @@
 /**
- * Keeping the house in order: sessions that a dead node left with work to do are picked up, idle
+ * The sweeper: sessions that a dead node left with work to do are picked up, idle
  * ones past their time are closed, and the logs of long closed ones erased.
  */
 import type { Clock } from './clock.ts'
@@ -10,7 +10,8 @@ import type { Limits } from './limits.ts'
 import type { LiveSession } from './live.ts'
 import type { ListQuery, SessionRow, Store } from './store.ts'
 
-export interface SweptHouse {
+/** The authority, as the sweeper sees it. */
+export interface SweptNode {
   readonly node: string
   readonly store: Store
   readonly clock: Clock
@@ -36,7 +37,7 @@ const SWEPT_MAX = 5_000
 type Round = { cursor: string | null }
 
 export class Sweeper {
-  readonly #house: SweptHouse
+  readonly #node: SweptNode
   /** Sessions that this node lost with work in them, and owes another try. */
   readonly #owed = new Set<string>()
   readonly #clockWatch: ClockWatch
@@ -47,9 +48,9 @@ export class Sweeper {
   #pickUpMs = PICK_UP_MS
   #stopped = false
 
-  constructor(house: SweptHouse) {
-    this.#house = house
-    this.#clockWatch = new ClockWatch(house.clock, house.diagnose)
+  constructor(node: SweptNode) {
+    this.#node = node
+    this.#clockWatch = new ClockWatch(node.clock, node.diagnose)
   }
 
   async start(): Promise<void> {
@@ -67,7 +68,7 @@ export class Sweeper {
   pickUp(id: string): void {
     this.#owed.add(id)
     if (this.#cancelPickUp !== null || this.#stopped) return
-    this.#cancelPickUp = this.#house.clock.after(this.#pickUpMs, () => {
+    this.#cancelPickUp = this.#node.clock.after(this.#pickUpMs, () => {
       this.#cancelPickUp = null
       void this.#pickUpOwed()
     })
@@ -82,11 +83,11 @@ export class Sweeper {
 
   #sweepLater(): void {
     if (this.#stopped) return
-    this.#cancelSweep = this.#house.clock.after(this.#house.limits.sweepMs, () => {
+    this.#cancelSweep = this.#node.clock.after(this.#node.limits.sweepMs, () => {
       // A sweep that fails is tried again by the next one.
       void this.#sweep()
         .catch((error: unknown) =>
-          this.#house.diagnose('sweep_failed', 'a sweep failed', {
+          this.#node.diagnose('sweep_failed', 'a sweep failed', {
             reason: 'list',
             error: messageOf(error),
           }),
@@ -96,16 +97,16 @@ export class Sweeper {
   }
 
   async #sweep(): Promise<void> {
-    const { store, clock, limits } = this.#house
+    const { store, clock, limits } = this.#node
     this.#clockWatch.look()
-    this.#house.trim()
+    this.#node.trim()
     await this.#pickUpPending()
     const at = clock.now()
     await this.#each(this.#expired, { expiredAt: at }, async ({ id }) => {
       // None can be opened without a lease: a later sweep finds it again.
       if (this.#isWithoutLease) return
-      const live = await this.#house.open(id)
-      await live.post({ type: 'expire', at })
+      const live = await this.#node.open(id)
+      await live.post({ type: 'expire' })
     })
     const closedBefore = at - limits.retainMs
     await this.#each(this.#closed, { closedBefore }, ({ id }) => store.erase(id))
@@ -113,7 +114,7 @@ export class Sweeper {
 
   /** Then no session can be opened. */
   get #isWithoutLease(): boolean {
-    return this.#house.lease?.leftMs === 0
+    return this.#node.lease?.leftMs === 0
   }
 
   /**
@@ -121,13 +122,13 @@ export class Sweeper {
    * was lost.
    */
   async #pickUpPending(): Promise<void> {
-    const { node, store, limits } = this.#house
+    const { node, store, limits } = this.#node
     let cursor: string | null = ''
     while (cursor !== null) {
       const query: ListQuery = { pendingFor: node, limit: limits.listMax }
       const page = await store.list(cursor === '' ? query : { ...query, cursor })
       const ids = page.sessions.map(({ id }) => id)
-      await this.#openAll(ids.filter((id) => !this.#house.holds(id)))
+      await this.#openAll(ids.filter((id) => !this.#node.holds(id)))
       cursor = page.nextCursor
     }
   }
@@ -154,7 +155,7 @@ export class Sweeper {
       return false
     }
     try {
-      await this.#house.open(id)
+      await this.#node.open(id)
     } catch (error) {
       if (this.#stopped || !mayPass(error)) {
         this.#tellUnlessElsewhere('open', id, error)
@@ -176,7 +177,7 @@ export class Sweeper {
     filter: Pick<ListQuery, 'expiredAt' | 'closedBefore'>,
     work: (row: SessionRow) => Promise<unknown>,
   ): Promise<void> {
-    const { store, limits } = this.#house
+    const { store, limits } = this.#node
     const step = filter.expiredAt === undefined ? 'erase' : 'expire'
     for (let left = SWEPT_MAX; left > 0 && !this.#stopped;) {
       const query: ListQuery = { ...filter, limit: Math.min(limits.listMax, left) }
@@ -202,7 +203,7 @@ export class Sweeper {
 
   #tell(step: string, session: string, error: unknown): void {
     const facts = { reason: step, session, error: messageOf(error) }
-    this.#house.diagnose('sweep_failed', 'a session could not be seen to', facts)
+    this.#node.diagnose('sweep_failed', 'a session could not be seen to', facts)
   }
 }
 

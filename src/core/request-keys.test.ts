@@ -2,11 +2,17 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { LIMITS } from './limits.ts'
 import { RequestKeys } from './request-keys.ts'
+import { createSession } from './session.ts'
 import type { KeyedTurn, KeyQuery, Store } from './store.ts'
 import type { Clock } from './clock.ts'
 import { MemoryStore } from '../stores/memory.ts'
 
 const DAY_MS = 86_400_000
+
+const NEW = createSession({
+  ...{ type: 'session.created', id: 's', key: null, agent: 'a', internal: false, labels: {} },
+  ...{ reconnect: 'reopen', exclusive: false, graceMs: 0, ttlMs: null, seq: 1, at: 0 },
+})
 
 class World {
   now = 10 * DAY_MS
@@ -37,9 +43,9 @@ class World {
 
   /** As a session does: admitted if its key has no turn, over at once, and then told. */
   async admit(keys: RequestKeys, key: string): Promise<string> {
-    const request = [{ key, digest: 'd' }]
+    const request = { key, digest: 'd' }
     return keys.pass(request, async () => {
-      const known = keys.turnOf(request)
+      const known = keys.turnOf(request, NEW)
       if (known !== null) return known
       const seq = (this.#seq += 1)
       const keyed: KeyedTurn = { key, digest: 'd', turn: `t${seq}`, at: this.now }
@@ -95,9 +101,9 @@ describe('request keys', () => {
     const entered: string[] = []
     const enter = (name: string) => async () => void entered.push(name)
     await Promise.all([
-      keys.pass([{ key: 'a', digest: 'd' }], enter('a')),
-      keys.pass([], enter('none')),
-      keys.pass([{ key: 'b', digest: 'd' }], enter('b')),
+      keys.pass({ key: 'a', digest: 'd' }, enter('a')),
+      keys.pass(null, enter('none')),
+      keys.pass({ key: 'b', digest: 'd' }, enter('b')),
     ])
     expect(entered).toEqual(['a', 'none', 'b'])
   })
@@ -120,13 +126,26 @@ describe('request keys', () => {
     },
   )
 
+  it('are those of turns that wait or run too, however old (I11)', async () => {
+    const keys = (await world()).keys()
+    const turn = { input: 'a', collect: false, expiresAt: null, by: null, queuedAt: null }
+    const waiting = { ...turn, id: 't2', keys: [{ key: 'k', digest: 'd' }] }
+    for (const session of [
+      { ...NEW, running: waiting },
+      { ...NEW, queued: [waiting] },
+    ]) {
+      expect(keys.turnOf({ key: 'k', digest: 'd' }, session)).toBe('t2')
+      expect(keys.turnOf({ key: 'other', digest: 'd' }, session)).toBeNull()
+      expect(() => keys.turnOf({ key: 'k', digest: 'x' }, session)).toThrow('another body')
+    }
+  })
+
   it('refuse another body', async () => {
     const it = await world()
     await it.admit(it.keys(true), 'k')
     const keys = it.keys()
-    const asked = keys.pass([{ key: 'k', digest: 'other' }], async () =>
-      keys.turnOf([{ key: 'k', digest: 'other' }]),
-    )
+    const request = { key: 'k', digest: 'other' }
+    const asked = keys.pass(request, async () => keys.turnOf(request, NEW))
     await expect(asked).rejects.toMatchObject({ code: 'idempotency_mismatch' })
   })
 

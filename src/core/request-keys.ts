@@ -1,31 +1,26 @@
 /**
- * Which turn a request key belongs to (I11). The keys of turns that run or wait are in the folded
- * session. Those of turns that are over are in the store, with the append that admitted them; the
- * newest are kept here too, so that most requests need no look into the store.
+ * Which turn an idempotency key belongs to (I11). The keys of turns that run or wait are in the
+ * folded session. Those of turns that are over are in the store, with the append that admitted
+ * them; the newest are cached here, so that most requests need no look-up in the store.
  *
- * While a request is under way its keys are not forgotten here, and requests enter the lane in the
- * order in which they came, however long a look takes. So of all requests with one key only one is
- * ever admitted.
+ * While a request is under way its key is not evicted, and requests enter the queue in the order of
+ * arrival, however long a look-up takes. So of all requests with one key only one is admitted.
  */
-import type { Clock } from './clock.ts'
-import type { Limits } from './limits.ts'
-import type { KeyedTurn, Store } from './store.ts'
-import { idempotencyMismatch, type RequestKey } from './turns.ts'
+import type { CoreContext } from './context.ts'
+import { HoldfastError } from './errors.ts'
+import type { RequestKey, Session } from './state.ts'
+import type { KeyedTurn } from './store.ts'
 
 /** Keys of one session that are kept in memory. */
 const KEPT_MAX = 256
-/** Keys that begin alike and are looked at. */
+/** Keys with a common prefix that are returned. */
 const ALIKE_MAX = 64
 
-export type KeyHost = {
-  readonly store: Store
-  readonly clock: Clock
-  readonly limits: Limits
-}
+export type KeyContext = Pick<CoreContext, 'store' | 'clock' | 'limits'>
 
 export class RequestKeys {
   readonly #session: string
-  readonly #host: KeyHost
+  readonly #context: KeyContext
   /** The newest last. */
   #kept = new Map<string, KeyedTurn>()
   /** All that the store has is kept here. */
@@ -33,37 +28,35 @@ export class RequestKeys {
   #evictions = 0
   /** How many requests with this key are under way. */
   readonly #underWay = new Map<string, number>()
-  /** The request that came last and has not entered yet. */
+  /** The request that came last and has not entered the queue yet. */
   #entering: Promise<void> | null = null
   #loading: Promise<void> | null = null
 
   /** `isNew`: no turn was ever admitted. */
-  constructor(session: string, host: KeyHost, isNew: boolean) {
+  constructor(session: string, context: KeyContext, isNew: boolean) {
     this.#session = session
-    this.#host = host
+    this.#context = context
     this.#isWhole = isNew
   }
 
-  /** A request has come and stands in no lane yet. */
+  /** A request has come and is not in the queue yet. */
   get isEntering(): boolean {
     return this.#entering !== null
   }
 
-  /** Calls `enter` when it is known what turns these keys have, in the order of arrival. */
-  pass<Result>(keys: readonly RequestKey[], enter: () => Promise<Result>): Promise<Result> {
-    if (keys.length === 0 && this.#entering === null) return enter()
-    for (const { key } of keys) this.#underWay.set(key, (this.#underWay.get(key) ?? 0) + 1)
-    const isSure = this.#entering === null && this.#isSure(keys)
-    const entered = isSure ? enter() : this.#enterLater(keys, enter)
+  /** Calls `enter` when it is known which turn the key has, in the order of arrival. */
+  pass<Result>(key: RequestKey | null, enter: () => Promise<Result>): Promise<Result> {
+    if (key === null) return this.#entering === null ? enter() : this.#enterLater(null, enter)
+    const { key: name } = key
+    this.#underWay.set(name, (this.#underWay.get(name) ?? 0) + 1)
+    const isSure = this.#entering === null && this.#isSure(name)
+    const entered = isSure ? enter() : this.#enterLater(name, enter)
     // The caller gets the refusal; here only the end matters.
-    void entered.catch(() => undefined).then(() => this.#forgetRequest(keys))
+    void entered.catch(() => undefined).then(() => this.#forgetRequest(name))
     return entered
   }
 
-  async #enterLater<Result>(
-    keys: readonly RequestKey[],
-    enter: () => Promise<Result>,
-  ): Promise<Result> {
+  async #enterLater<Result>(key: string | null, enter: () => Promise<Result>): Promise<Result> {
     const before = this.#entering
     let resolveEntering = (): void => undefined
     const entering = new Promise<void>((resolve) => (resolveEntering = resolve))
@@ -72,8 +65,8 @@ export class RequestKeys {
       resolveEntering()
     }
     this.#entering = entering
-    const looking = this.#isSure(keys) ? null : this.#look(keys)
-    // Whoever is before may take longer: a failure is thrown when it is its turn.
+    const looking = key === null || this.#isSure(key) ? null : this.#look(key)
+    // The request before may take longer: a failure is thrown when it is this one's turn.
     looking?.catch(() => undefined)
     try {
       await before
@@ -82,38 +75,40 @@ export class RequestKeys {
       leave()
       throw error
     }
-    // It stands in the lane when it has returned, and then the next may enter.
+    // It is in the queue when this has returned, and then the next may enter.
     const entered = enter()
     leave()
     return entered
   }
 
-  #forgetRequest(keys: readonly RequestKey[]): void {
-    for (const { key } of keys) {
-      const left = (this.#underWay.get(key) ?? 0) - 1
-      if (left > 0) this.#underWay.set(key, left)
-      else this.#underWay.delete(key)
-    }
+  #forgetRequest(key: string): void {
+    const left = (this.#underWay.get(key) ?? 0) - 1
+    if (left > 0) this.#underWay.set(key, left)
+    else this.#underWay.delete(key)
     this.#trim()
   }
 
-  /** The turn that has one of these keys, if that is not too old; throws if the body differs. */
-  turnOf(keys: readonly RequestKey[]): string | null {
-    for (const { key, digest } of keys) {
-      const known = this.#kept.get(key)
-      if (known === undefined || known.at < this.#since()) continue
-      if (known.digest !== digest) throw idempotencyMismatch(key)
-      return known.turn
-    }
-    return null
+  /** The turn with this key, if it runs, waits or is not too old; throws if the body differs. */
+  turnOf(request: RequestKey | null, session: Session): string | null {
+    if (request === null) return null
+    const { key, digest } = request
+    const known = turnInSession(session, key) ?? this.#keptTurn(key)
+    if (known === null) return null
+    if (known.digest !== digest) throw idempotencyMismatch(key)
+    return known.turn
   }
 
-  /** The keys that begin so, the newest first. */
+  #keptTurn(key: string): KeyedTurn | null {
+    const known = this.#kept.get(key)
+    return known === undefined || known.at < this.#since() ? null : known
+  }
+
+  /** The keys with this prefix, the newest first. */
   async alike(prefix: string): Promise<readonly KeyedTurn[]> {
     const since = this.#since()
-    if (!this.#isWhole) await this.#look([])
+    if (!this.#isWhole) await this.#look(null)
     if (!this.#isWhole) {
-      return this.#host.store.findKeys(this.#session, { prefix, since, limit: ALIKE_MAX })
+      return this.#context.store.findKeys(this.#session, { prefix, since, limit: ALIKE_MAX })
     }
     const kept = [...this.#kept.values()]
     const found = kept.filter(({ key, at }) => key.startsWith(prefix) && at >= since)
@@ -126,12 +121,12 @@ export class RequestKeys {
     this.#trim()
   }
 
-  #isSure(keys: readonly RequestKey[]): boolean {
-    return this.#isWhole || keys.every(({ key }) => this.#kept.has(key))
+  #isSure(key: string): boolean {
+    return this.#isWhole || this.#kept.has(key)
   }
 
-  /** First all of them, if they are not too many; else each that is asked for. */
-  async #look(keys: readonly RequestKey[]): Promise<void> {
+  /** First the newest keys; then this one, if it is not among them and there are older ones. */
+  async #look(key: string | null): Promise<void> {
     this.#loading ??= this.#loadNewest()
     try {
       await this.#loading
@@ -139,20 +134,18 @@ export class RequestKeys {
       this.#loading = null
       throw error
     }
-    const { store } = this.#host
-    for (const { key } of keys) {
-      if (this.#isSure([{ key, digest: '' }])) continue
-      const query = { key, since: this.#since(), limit: 1 }
-      for (const keyed of await store.findKeys(this.#session, query)) this.#keep(keyed)
-    }
+    if (key === null || this.#isSure(key)) return
+    const query = { key, since: this.#since(), limit: 1 }
+    const found = await this.#context.store.findKeys(this.#session, query)
+    for (const keyed of found) this.#keep(keyed)
   }
 
   async #loadNewest(): Promise<void> {
     const evictions = this.#evictions
     const query = { since: this.#since(), limit: KEPT_MAX + 1 }
-    const found = await this.#host.store.findKeys(this.#session, query)
+    const found = await this.#context.store.findKeys(this.#session, query)
     const older = found.toReversed().map((keyed) => [keyed.key, keyed] as const)
-    // What was admitted meanwhile is newer.
+    // Those admitted meanwhile are newer.
     this.#kept = new Map([...older, ...this.#kept])
     this.#isWhole = found.length <= KEPT_MAX && evictions === this.#evictions
     this.#trim()
@@ -163,7 +156,7 @@ export class RequestKeys {
     this.#kept.set(keyed.key, keyed)
   }
 
-  /** Lets the oldest go, but none that a request under way may still be about. */
+  /** Evicts the oldest, but none that a request under way may still ask for. */
   #trim(): void {
     if (this.#kept.size <= KEPT_MAX) return
     for (const key of this.#kept.keys()) {
@@ -176,11 +169,29 @@ export class RequestKeys {
   }
 
   #since(): number {
-    return this.#host.clock.now() - this.#host.limits.idempotencyMs
+    return this.#context.clock.now() - this.#context.limits.idempotencyMs
   }
 }
 
-/** The same of an event's text, as a migration finds it; one that is no JSON has none. */
+function turnInSession(
+  { running, queued }: Session,
+  key: string,
+): { readonly turn: string; readonly digest: string } | null {
+  for (const turn of running === null ? queued : [running, ...queued]) {
+    const known = turn.keys.find((request) => request.key === key)
+    if (known !== undefined) return { turn: turn.id, digest: known.digest }
+  }
+  return null
+}
+
+export function idempotencyMismatch(key: string): HoldfastError {
+  return new HoldfastError(
+    'idempotency_mismatch',
+    `Idempotency-Key ${JSON.stringify(key)} was used before with another body`,
+  )
+}
+
+/** `admittedKeys` of an event's text, for migrations; a text that is not JSON has none. */
 export function keysInText(body: string): readonly KeyedTurn[] {
   try {
     return admittedKeys(JSON.parse(body))

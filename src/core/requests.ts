@@ -1,14 +1,17 @@
 /** What callers may ask for, checked: every door and the library come through here. */
-import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './admission.ts'
 import type { ResolveRequest } from './authority.ts'
-import { RECONNECT_POLICIES, type ReconnectPolicy } from './attachments.ts'
 import type { Digest } from './clock.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
-import { LINK_SCOPES } from './links.ts'
 import type { Principal } from './principal.ts'
-import type { LinkOptions } from './session-handle.ts'
-import type { Input } from './turns.ts'
+import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './queue.ts'
+import {
+  LINK_SCOPES,
+  RECONNECT_POLICIES,
+  type Input,
+  type LinkScope,
+  type ReconnectPolicy,
+} from './state.ts'
 
 /** How to find or create a session. All but `key` and `id` count only when it is created. */
 export type ResolveOptions = {
@@ -86,7 +89,7 @@ export function turnRequest(
   return {
     input,
     chars: json.length,
-    keys: idempotencyKey === undefined ? [] : [requestKey(idempotencyKey, digest(json))],
+    key: idempotencyKey === undefined ? null : requestKey(idempotencyKey, digest(json)),
     busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
     waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
     caller: options,
@@ -148,6 +151,13 @@ function checkLabels(labels: Readonly<Record<string, string>>): Readonly<Record<
 
 function isLabelValue(value: unknown): boolean {
   return typeof value === 'string' && value.length <= STATE_LIMITS.labelCharsMax
+}
+
+export type LinkOptions = {
+  readonly scopes: readonly LinkScope[]
+  /** Milliseconds since 1970. */
+  readonly expiresAt?: number | null
+  readonly uses?: number | null
 }
 
 /** At least one scope, an end in the future or none, a count of uses or none. */

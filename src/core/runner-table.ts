@@ -4,7 +4,7 @@ import type { Diagnose } from './diagnostics.ts'
 import { messageOf, type HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { Runner } from './runner.ts'
-import type { Session } from './session.ts'
+import type { Session } from './state.ts'
 
 export class RunnerTable {
   readonly #runners: Readonly<Record<string, Runner>>

@@ -1,8 +1,7 @@
 /** What carries out a turn: the seam between the authority and any backend. */
-import type { Activity } from './activities.ts'
-import type { AskOutcome, Question } from './asks.ts'
+import type { Question } from './asks.ts'
 import type { Diagnose } from './diagnostics.ts'
-import type { Input } from './turns.ts'
+import type { Activity, AskOutcome, Input, Reply } from './state.ts'
 
 export interface Runner {
   /**
@@ -47,9 +46,6 @@ export type RunnerOutput =
 
 /** The turn's last message. Without one, what was said in deltas since the last message is it. */
 export type RunnerResult = Reply | undefined
-
-/** An assistant's message: its text, and whatever else the runner wants to keep with it. */
-export type Reply = { readonly text: string; readonly data?: unknown }
 
 export type Message = {
   readonly seq: number

@@ -2,7 +2,8 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import { Holdfast } from './holdfast.ts'
-import type { Reply, RunnerOutput } from './runner.ts'
+import type { RunnerOutput } from './runner.ts'
+import type { Reply } from './state.ts'
 
 type Step = RunnerOutput | { readonly type: 'return'; readonly reply: Reply }
 

@@ -2,30 +2,22 @@
  * One turn being carried out by its runner. Whatever the runner does (throw, never end, speak after
  * the end), the turn ends once and its lane is released (I3).
  */
-import { boundActivity, DROPPED_KIND, type Activity } from './activities.ts'
-import type { AskOutcome, Question } from './asks.ts'
-import type { Clock } from './clock.ts'
-import type { Counters } from './counters.ts'
-import type { Diagnose } from './diagnostics.ts'
+import { boundActivity, DROPPED_KIND } from './activities.ts'
+import type { Question } from './asks.ts'
+import type { Command, TurnEnd } from './commands.ts'
+import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { Principal } from './principal.ts'
-import type { Message, Reply, Runner, RunnerContext, RunnerOutput } from './runner.ts'
-import type { Command, Session } from './session.ts'
-import type { Store } from './store.ts'
-import { inputText, type Turn, type TurnEnd, type TurnError } from './turns.ts'
+import type { Message, Runner, RunnerContext, RunnerOutput } from './runner.ts'
+import type { Activity, AskOutcome, Reply, Session, Turn, TurnError } from './state.ts'
+import { inputText } from './turns.ts'
 
 /** What a run needs from its session. */
 export interface RunHost {
   readonly session: Session
-  readonly holder: {
-    readonly store: Store
-    readonly clock: Clock
-    readonly limits: Limits
-    readonly counters: Counters
-    readonly diagnose: Diagnose
-  }
+  readonly holder: CoreContext
   /** The time by the log. */
   now(): number
   post(command: Command | (() => Command)): Promise<unknown>

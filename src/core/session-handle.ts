@@ -1,23 +1,25 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
-import { enterLane, submitTurn } from './admission.ts'
-import { askUnknown, checkAskSize, type Ask, type AskCommand } from './asks.ts'
-import { findByToken, type Attachment, type Role } from './attachments.ts'
+import { askUnknown, checkAskSize } from './asks.ts'
+import { findByToken } from './attachments.ts'
 import type { Authority } from './authority.ts'
+import { closedError } from './closing.ts'
+import type { AskCommand, Command } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
+import type { SessionEvent } from './events.ts'
 import type { StopSignal } from './feed.ts'
 import { FeedItem, isTold, type Delta } from './feed-item.ts'
 import { readEvents, readMessages, readTurn, readableRow, wasAsk } from './history.ts'
-import { usableLink, type Link, type LinkScope } from './links.ts'
-import type { QueueRow } from './lanes.ts'
+import { usableLink } from './links.ts'
 import type { LiveSession } from './live.ts'
 import { checkPrincipal, type Principal } from './principal.ts'
-import { checkLink, turnRequest, type TurnOptions } from './requests.ts'
+import type { QueueRow } from './queue.ts'
+import { checkLink, turnRequest, type LinkOptions, type TurnOptions } from './requests.ts'
 import type { Message } from './runner.ts'
-import { closedError, type Command, type Session, type SessionEvent } from './session.ts'
+import type { Ask, Attachment, Input, Link, Role, Session } from './state.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
 import { newToken, tokenDigest } from './tokens.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
-import type { Input, TurnRecord } from './turns.ts'
+import type { TurnRecord } from './turn-record.ts'
 import { watcherId } from './watchers.ts'
 
 export type FollowOptions = {
@@ -81,14 +83,14 @@ export class SessionHandle {
   async #enter(input: Input, options: TurnOptions): Promise<Admission> {
     const request = turnRequest(input, options, this.by, this.#authority)
     const live = await this.#authority.open(this.id)
-    return { live, turn: await enterLane(live, request) }
+    return { live, turn: await live.queue.enter(request) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
   async submit(input: Input, options: TurnOptions = {}): Promise<TurnRecord> {
     const request = turnRequest(input, options, this.by, this.#authority)
     const live = await this.#authority.open(this.id)
-    return live.readTurn(await submitTurn(live, request))
+    return live.readTurn(await live.queue.submit(request))
   }
 
   /** A turn as it is now. */
@@ -110,7 +112,7 @@ export class SessionHandle {
    */
   async cancelRequest(request: string): Promise<void> {
     const live = await this.#authority.open(this.id)
-    live.cancelRequest(request)
+    live.queue.cancelRequest(request)
   }
 
   /** Cancels a turn that waits or runs, and returns it when it is over. */
@@ -200,11 +202,10 @@ export class SessionHandle {
     const live = await this.#authority.open(this.id)
     const attachment = this.#authority.entropy.id()
     const token = resumable ? newToken(this.#authority) : null
-    const now = this.#authority.clock.now()
     const link = this.#linkOf(live, options)?.id ?? null
     const shown = token === null ? null : tokenDigest(this.#authority, 'resume', this.id, token)
     const place = { attachment, answers, take, token: shown, link, use: options.use }
-    const command = { type: 'attach', ...place, at: now, by: this.by } as const
+    const command = { type: 'attach', ...place, by: this.by } as const
     await live.post(unlessGone(command, options.signal))
     return this.#attachment({ id: attachment, epoch: 1, token })
   }
@@ -249,8 +250,7 @@ export class SessionHandle {
       tokenDigest(this.#authority, 'resume', this.id, text),
     ) as [string, string]
     const { by } = this
-    const at = this.#authority.clock.now()
-    const command = { type: 'resume', attachment, answers, shown, token: fresh, at, by } as const
+    const command = { type: 'resume', attachment, answers, shown, token: fresh, by } as const
     const [event] = await live.post(unlessGone(command, signal))
     const epoch = event?.type === 'attachment.resumed' ? event.epoch : 0
     return this.#attachment({ id: attachment, epoch, token: next })
@@ -290,7 +290,7 @@ export class SessionHandle {
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
     const { scopes, expiresAt = null, uses = null } = checkLink(options)
     const link = { id: this.#authority.entropy.id(), digest, scopes, expiresAt, uses }
-    await live.post({ type: 'link', link, at: this.#authority.clock.now(), by: this.by })
+    await live.post({ type: 'link', link, by: this.by })
     return { ...link, token }
   }
 
@@ -307,8 +307,7 @@ export class SessionHandle {
   /** Nobody can attach by this link any more, and who came in by it is out. */
   async revokeLink(link: string): Promise<void> {
     const live = await this.#authority.open(this.id)
-    const at = this.#authority.clock.now()
-    await live.post({ type: 'unlink', link, at, by: this.by })
+    await live.post({ type: 'unlink', link, by: this.by })
   }
 
   /** Closes the session for good: what is pending is settled, nothing is delivered any more. */
@@ -343,13 +342,6 @@ export type AttachOptions = {
 export type ResumeOptions = Pick<AttachOptions, 'signal'> & {
   /** Null: as before. */
   readonly answers?: readonly string[] | null
-}
-
-export type LinkOptions = {
-  readonly scopes: readonly LinkScope[]
-  /** Milliseconds since 1970. */
-  readonly expiresAt?: number | null
-  readonly uses?: number | null
 }
 
 /** A client that is gone when its command is decided gets no place. */
@@ -413,15 +405,13 @@ export class AttachmentHandle {
     const live = await this.#live()
     const { id, epoch } = this
     const { answerGraceMs } = this.#authority.limits
-    const lost = { attachment: id, epoch, at: live.now(), answerGraceMs }
-    await live.post({ type: 'lose', ...lost })
+    await live.post({ type: 'lose', attachment: id, epoch, answerGraceMs })
   }
 
   /** The client is back within the grace time. For one without a token, which anybody may be. */
   async resume(by = this.by): Promise<void> {
     const live = await this.#live()
-    const at = this.#authority.clock.now()
-    const back = { answers: null, shown: null, token: null, at, by }
+    const back = { answers: null, shown: null, token: null, by }
     const [event] = await live.post({ type: 'resume', attachment: this.id, ...back })
     if (event?.type === 'attachment.resumed') this.#epoch = event.epoch
   }
@@ -433,8 +423,7 @@ export class AttachmentHandle {
 
   /** The client said goodbye. */
   async leave(reason = 'left'): Promise<void> {
-    const at = this.#authority.clock.now()
-    await (await this.#live()).post({ type: 'leave', attachment: this.id, reason, at })
+    await (await this.#live()).post({ type: 'leave', attachment: this.id, reason })
   }
 
   async answer(ask: string, answer: unknown): Promise<void> {

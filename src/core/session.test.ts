@@ -1,9 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { unanswerableAt } from './asks.ts'
 import { LOCAL } from './principal.ts'
-import type { Command, Draft, Session } from './session.ts'
+import type { Command as AnyCommand } from './commands.ts'
+import type { Draft } from './events.ts'
 import { createSession, decide, evolve, expiresAt } from './session.ts'
-import type { ReconnectPolicy } from './attachments.ts'
+import type { ReconnectPolicy, Session } from './state.ts'
+
+/** A command, and when it is decided. */
+type Command = AnyCommand & { readonly at?: number }
 
 const created = (reconnect: ReconnectPolicy = 'reopen'): Session =>
   createSession({
@@ -26,7 +30,7 @@ function run(session: Session, ...commands: Command[]): { session: Session; even
   let events: Draft[] = []
   let state = session
   for (const command of commands) {
-    events = [...decide(state, command)]
+    events = [...decide(state, command, { at: command.at ?? 0, said: () => null })]
     for (const draft of events) {
       state = evolve(state, { ...draft, seq: state.seq + 1, at: 10 })
     }
@@ -47,20 +51,19 @@ const refusal = (session: Session, ...commands: Command[]): string => {
   return 'none'
 }
 
-const submit = (input = 'hi', key?: string, collect = false): Command => ({
+const submit = (input = 'hi', key?: string, joins?: string): Command => ({
   type: 'submit',
   input,
   keys: key === undefined ? [] : [{ key, digest: input }],
-  collect,
+  collect: joins !== undefined,
+  joins: joins ?? null,
   expiresAt: null,
+  queuedAt: null,
   by: LOCAL,
 })
-const admit = (input = 'hi', key?: string): Command => ({
-  type: 'admit',
-  input,
-  keys: key === undefined ? [] : [{ key, digest: input }],
-  by: [LOCAL],
-  queuedAt: null,
+const admit = (input = 'hi'): Command => ({
+  type: 'start',
+  turn: { input, keys: [], by: [LOCAL], queuedAt: null },
 })
 const finish = (turn: string): Command => ({
   type: 'finish',
@@ -118,26 +121,12 @@ describe('turns', () => {
     expect(refusal(ended, { type: 'activity', turn: 't2', activity })).toBe('turn_over')
   })
 
-  it('gives a repeated request key the turn it has, waiting or running (I11)', () => {
-    const commands = [submit('a', 'k1'), { type: 'start', turn: 't2' } as const]
-    for (const length of [1, 2]) {
-      const session = after(created(), ...commands.slice(0, length))
-      expect(types(session, submit('a', 'k1'))).toEqual([])
-      expect(types(session, admit('a', 'k1'))).toEqual([])
-      expect(refusal(session, submit('b', 'k1'))).toBe('idempotency_mismatch')
-    }
-  })
-
-  it('admits nothing for a request whose key has a turn that is over (I11)', () => {
-    const known = { ...submit('a', 'k1'), known: 't2' } as Command
-    expect(types(created(), known)).toEqual([])
-  })
-
   it('collects only into the last turn that waits and was collected itself', () => {
-    const collected = after(created(), submit('a', 'k1', true), submit('b', 'k2', true))
+    const collected = after(created(), submit('a', 'k1', ''), submit('b', 'k2', 't2'))
     expect(collected.queued).toMatchObject([{ id: 't2', input: 'a\n\nb' }])
     expect(collected.queued[0]?.keys.map(({ key }) => key)).toEqual(['k1', 'k2'])
-    expect(types(created(), submit('a'), submit('b', undefined, true))).toEqual(['turn.queued'])
+    expect(types(created(), submit('a'), submit('b', undefined, 't2'))).toEqual(['turn.queued'])
+    expect(types(created(), submit('a', 'k1', ''), submit('b', 'k2', ''))).toEqual(['turn.queued'])
   })
 
   it('expires a turn that waits, and leaves one that runs alone', () => {

@@ -1,171 +1,66 @@
 /**
- * What a session is: its state, folded from its log, and what may happen to it.
+ * What may happen to a session, and what it does to the session's state.
  *
- * `decide(session, command)` says which events a command makes, or refuses; `evolve(session,
- * event)` says what an event does to the state. Both are pure: no clock, no I/O, no identity but
- * what they are given. Everything else in Holdfast exists to call these two in the right order.
+ * `decide(session, command, moment)` returns the events that a command makes, or throws a refusal;
+ * `evolve(session, event)` returns the state after an event. Both are pure: no clock, no I/O, no
+ * randomness. The rest of Holdfast calls these two in the right order.
  *
- * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask that ends
- * does so once. I9 closing settles all that is pending, in one step.
+ * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask ends once.
+ * I9 closing settles all that is pending, in one step.
  */
-import { decideActivity, type ActivityCommand, type ActivityEvent } from './activities.ts'
-import {
-  decideAsk,
-  foldAsk,
-  withdrawAsks,
-  type Ask,
-  type AskCommand,
-  type AskEvent,
-} from './asks.ts'
-import {
-  decideAttachment,
-  endAttachments,
-  foldAttachment,
-  loseConnections,
-  type Attachment,
-  type AttachmentCommand,
-  type AttachmentEvent,
-  type ReconnectPolicy,
-  type Tombstone,
-} from './attachments.ts'
-import { Crowd } from './crowd.ts'
+import { decideAsk, foldAsk, withdrawAsks } from './asks.ts'
+import { decideAttachment, foldAttachment, loseConnections } from './attachments.ts'
+import { closedError, closeSession, endAttachments } from './closing.ts'
+import type { Command, LifeCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable } from './event-table.ts'
-import { decideLink, foldLink, type Link, type LinkCommand, type LinkEvent } from './links.ts'
-import { recordedBy, type Principal } from './principal.ts'
-import {
-  decideTurn,
-  foldTurn,
-  partialMessage,
-  turnCancelled,
-  type Turn,
-  type TurnCommand,
-  type TurnEvent,
-} from './turns.ts'
+import type { Draft, EventOf, SessionEvent } from './events.ts'
+import { decideLink, foldLink } from './links.ts'
+import type { Folding, Session, SessionOptions } from './state.ts'
+import { decideTurn, foldTurn, partialMessage } from './turns.ts'
 
-export type Session = {
-  readonly id: string
-  readonly key: string | null
-  readonly agent: string
-  readonly internal: boolean
-  readonly reconnect: ReconnectPolicy
-  /** At most one driver at a time. */
-  readonly exclusive: boolean
-  readonly graceMs: number
-  /** How long it may be idle, or null for ever. */
-  readonly ttlMs: number | null
-  readonly labels: Readonly<Record<string, string>>
-  readonly createdAt: number
-  readonly updatedAt: number
-  /** When it was last used, if only watchers have come since: they do not keep it open. */
-  readonly usedAt?: number
-  /** The position of the last event in the log. */
-  readonly seq: number
-  readonly closed: { readonly at: number; readonly reason: string } | null
-  /** The backend's own session id; written once. */
-  readonly backend: string | null
-  readonly running: Turn | null
-  /** Admitted turns that wait, oldest first. */
-  readonly queued: readonly Turn[]
-  /** How many turns have started. */
-  readonly turns: number
-  readonly asks: readonly Ask[]
-  readonly attachments: readonly Attachment[]
-  /** The attachments that ended last. */
-  readonly ended: readonly Tombstone[]
-  readonly links: readonly Link[]
-}
-
-/** What a session is created with. */
-export type SessionOptions = Pick<
-  Session,
-  'id' | 'key' | 'agent' | 'internal' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels'
->
-
-export type LifeEvent =
-  | ({ readonly type: 'session.created'; readonly by?: Principal } & SessionOptions)
-  | { readonly type: 'session.bound'; readonly backend: string }
-  | { readonly type: 'session.closed'; readonly reason: string; readonly by?: Principal }
-
-/** An event before it has its place in the log. */
-export type Draft = LifeEvent | TurnEvent | ActivityEvent | AskEvent | AttachmentEvent | LinkEvent
-
-/** An event in the log: `seq` is its place, `at` its time in milliseconds since 1970. */
-export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
-
-export type LifeCommand =
-  | { readonly type: 'bind'; readonly backend: string }
-  | {
-      readonly type: 'close'
-      readonly reason: string
-      readonly by: Principal | null
-      /** What the running turn has said since its last message. */
-      readonly said?: string | null
-    }
-  /** Close if it has been idle past its time to live. */
-  | { readonly type: 'expire'; readonly at: number }
-  /** A new owner took over: whatever depended on the last one is over. */
-  | {
-      readonly type: 'recover'
-      readonly at: number
-      readonly reason: string
-      readonly answerGraceMs: number
-      /** What the turn that ran had said since its last message, as far as that is known. */
-      readonly said?: string | null
-    }
-
-export type Command =
-  | LifeCommand
-  | TurnCommand
-  | ActivityCommand
-  | AskCommand
-  | AttachmentCommand
-  | LinkCommand
-
-export function decide(session: Session, command: Command): readonly Draft[] {
+export function decide(session: Session, command: Command, moment: Moment): readonly Draft[] {
   if (session.closed !== null) return decideClosed(session, command)
   switch (command.type) {
     case 'bind':
       return bindBackend(session, command.backend)
     case 'close':
-      return closeSession(session, command)
+      return closeSession(session, command, moment)
     case 'expire':
-      return isExpired(session, command.at)
-        ? closeSession(session, { reason: 'expired', by: null })
+      return isExpired(session, moment.at)
+        ? closeSession(session, { reason: 'expired', by: null }, moment)
         : []
     case 'recover':
-      return recoverSession(session, command)
+      return recoverSession(session, command, moment)
     case 'submit':
     case 'start':
-    case 'admit':
     case 'message':
     case 'output':
+    case 'activity':
     case 'cancel':
     case 'finish':
       return decideTurn(session, command)
-    case 'activity':
-      return decideActivity(session, command)
     case 'ask':
     case 'answer':
     case 'timeout':
     case 'unanswerable':
     case 'withdraw':
-      return decideAsk(session, command)
+      return decideAsk(session, command, moment)
     case 'attach':
     case 'lose':
     case 'resume':
     case 'confirm':
     case 'leave':
     case 'lapse':
-      return decideAttachment(session, command)
+      return decideAttachment(session, command, moment)
     case 'link':
     case 'unlink':
     case 'watch':
-      return decideLink(session, command)
+      return decideLink(session, command, moment)
   }
 }
 
-/** I9: what only tidies up finds nothing to do; everything else is refused. */
+/** I9: commands that only clean up find nothing to do; all others are refused. */
 function decideClosed(session: Session, command: Command): readonly Draft[] {
   switch (command.type) {
     case 'close':
@@ -185,47 +80,17 @@ function decideClosed(session: Session, command: Command): readonly Draft[] {
   }
 }
 
-export function closedError(session: Pick<Session, 'id' | 'closed'>): HoldfastError {
-  const { at, reason } = session.closed ?? { at: 0, reason: 'closed' }
-  return new HoldfastError('session_closed', `session ${session.id} is closed: ${reason}`, {
-    reason,
-    closedAt: at,
-  })
-}
-
 function bindBackend(session: Session, backend: string): readonly Draft[] {
   if (session.backend === backend) return []
   if (session.backend === null) return [{ type: 'session.bound', backend }]
   throw new HoldfastError('backend_bound', `session ${session.id} has a backend session already`)
 }
 
-export function closeSession(
-  session: Session,
-  { reason, by, said = null }: Omit<LifeCommand & { type: 'close' }, 'type'>,
-): readonly Draft[] {
-  const { running, queued, attachments } = session
-  const turns = running === null ? queued : [running, ...queued]
-  return [
-    ...turns.flatMap((turn): Draft[] => [
-      ...withdrawAsks(session, turn.id),
-      ...(turn === running ? partialMessage(turn.id, said) : []),
-      turnCancelled(turn.id, { reason: 'session_closed', by }),
-    ]),
-    ...attachments.map(({ id }): Draft => ({
-      type: 'attachment.ended',
-      attachment: id,
-      reason: 'session_closed',
-    })),
-    { type: 'session.closed', reason, ...recordedBy(by) },
-  ]
-}
-
-/**
- * I2, I3, I8: the turn that ran is told to be interrupted, its asks withdrawn, its clients lost.
- */
+/** I2, I3, I8: the turn that ran is interrupted, its asks are withdrawn, all connections lost. */
 function recoverSession(
   session: Session,
   command: LifeCommand & { type: 'recover' },
+  moment: Moment,
 ): readonly Draft[] {
   const { running } = session
   const interrupted: readonly Draft[] =
@@ -233,28 +98,28 @@ function recoverSession(
       ? []
       : [
           ...withdrawAsks(session, running.id),
-          ...partialMessage(running.id, command.said ?? null),
+          ...partialMessage(running.id, moment.said()),
           { type: 'turn.interrupted', turn: running.id, reason: command.reason },
         ]
   const after: Session = { ...session, running: null, asks: [] }
-  return [...interrupted, ...recoverAttachments(after, command)]
+  return [...interrupted, ...recoverAttachments(after, command.answerGraceMs, moment)]
 }
 
 /** Watchers, which only 0.1.0 recorded, are not waited for. */
 function recoverAttachments(
   session: Session,
-  command: LifeCommand & { type: 'recover' },
+  answerGraceMs: number,
+  moment: Moment,
 ): readonly Draft[] {
-  const { at } = command
   const watchers = session.attachments.filter(({ role }) => role === 'watcher')
-  const gone = endAttachments(session, watchers, { reason: 'connection_lost', at })
+  const gone = endAttachments(session, watchers, 'connection_lost', moment)
   if (gone.some(({ type }) => type === 'session.closed')) return gone
   const attachments = session.attachments.filter(({ role }) => role === 'driver')
   const live = attachments.filter(({ state }) => state === 'live')
-  return [...gone, ...loseConnections({ ...session, attachments }, live, command)]
+  return [...gone, ...loseConnections({ ...session, attachments }, live, answerGraceMs, moment)]
 }
 
-/** When an idle session may be closed, or null while something holds it. */
+/** When an idle session may be closed; null while something is pending. */
 export function expiresAt(session: Session): number | null {
   if (session.ttlMs === null || session.closed !== null || isPending(session)) return null
   return (session.usedAt ?? session.updatedAt) + session.ttlMs
@@ -265,29 +130,18 @@ function isExpired(session: Session, at: number): boolean {
   return expires !== null && expires <= at
 }
 
-/**
- * Something is due although nobody asks for it: turns run or wait, clients are there or may come
- * back.
- */
+/** Turns run or wait, or clients are attached: the session has to be loaded without a request. */
 export function isPending({ running, queued, attachments }: Session): boolean {
   return running !== null || queued.length > 0 || attachments.length > 0
 }
 
 /** The state after `session.created`, the first event of every log. */
-export function createSession(event: SessionEvent & { type: 'session.created' }): Session {
+export function createSession(event: EventOf<'session.created'>): Session {
   const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, at } = event
   // A log that was begun before 0.1.0 may lack it.
   const { exclusive = false } = event as Partial<SessionOptions>
   return {
-    id,
-    key,
-    agent,
-    internal,
-    reconnect,
-    exclusive,
-    graceMs,
-    ttlMs,
-    labels,
+    ...{ id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels },
     createdAt: at,
     updatedAt: at,
     seq: 1,
@@ -303,11 +157,7 @@ export function createSession(event: SessionEvent & { type: 'session.created' })
   }
 }
 
-/** A session while an event is folded into a fresh copy of it. */
-export type Folding = { -readonly [Field in keyof Session]: Session[Field] }
-
-/** `crowd`: of the step that this event is part of, if others of it were folded before. */
-export function evolve(session: Session, event: SessionEvent, crowd = new Crowd()): Session {
+export function evolve(session: Session, event: SessionEvent): Session {
   if (event.type === 'session.created') return createSession(event)
   const next: Folding = { ...session, seq: event.seq, updatedAt: event.at }
   if (event.type === 'link.used') next.usedAt ??= session.updatedAt
@@ -332,7 +182,7 @@ export function evolve(session: Session, event: SessionEvent, crowd = new Crowd(
     case 'attachment.resumed':
     case 'attachment.confirmed':
     case 'attachment.ended':
-      foldAttachment(next, event, crowd)
+      foldAttachment(next, event)
       break
     case 'link.created':
     case 'link.used':
@@ -350,7 +200,7 @@ export function evolve(session: Session, event: SessionEvent, crowd = new Crowd(
       foldTurn(next, event)
       break
     default:
-      // Of a newer version: if it may be ignored, it only takes its place in the log.
+      // An event of a newer version: if it may be ignored, it only takes its position in the log.
       assertReadable(event, session.id)
   }
   return next

@@ -4,7 +4,8 @@
  * fields that this version folds; else the session is folded from its log again.
  */
 import type { Digest } from './clock.ts'
-import { createSession, type Session } from './session.ts'
+import { createSession } from './session.ts'
+import type { Session } from './state.ts'
 
 /** 1 is that of 0.1.0, which had no envelope. To be raised with every change of what is folded. */
 export const SNAPSHOT_FORMAT = 2

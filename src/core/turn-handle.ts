@@ -2,7 +2,8 @@
 import type { FeedItem } from './feed-item.ts'
 import type { LiveSession } from './live.ts'
 import type { Principal } from './principal.ts'
-import { isTerminal, turnSeq, type TurnRecord } from './turns.ts'
+import { turnSeq, type TurnRecord } from './turn-record.ts'
+import { isTerminal } from './turns.ts'
 
 /** Where a request came to be a turn. */
 export type Admission = { readonly live: LiveSession; readonly turn: string }

@@ -175,7 +175,7 @@ describe.each(['the server', 'a node that is not the owner'])('through %s', (nam
     const second = post(mine, path, { input: `${mine.key} second` })
     const third = post({ ...mine, token: ADMIN }, path, { input: `${mine.key} third` })
     const { authority } = nodes[name]!.holdfast
-    const waiting = async (): Promise<number> => (await authority.open(mine.id)).lane.length
+    const waiting = async (): Promise<number> => (await authority.open(mine.id)).queue.length
     await until(async () => (await waiting()) === 2)
     tokens.revoke(mine.token)
     expect((await second).status).toBe(401)

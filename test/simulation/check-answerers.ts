@@ -3,7 +3,7 @@
  * time after a loss; a watcher never does, and leaves no trace in a log.
  */
 import type { Attachment } from '../../src/core/index.ts'
-import type { SessionEvent } from '../../src/core/session.ts'
+import type { SessionEvent } from '../../src/core/events.ts'
 import type { Violation } from './checker.ts'
 import type { Facts, Log } from './facts.ts'
 import type { History } from './history.ts'

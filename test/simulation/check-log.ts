@@ -1,6 +1,6 @@
 /** I2, I3, I4, I5 and I9 as the logs and the store's books show them. */
 import { isDeepStrictEqual } from 'node:util'
-import type { SessionEvent } from '../../src/core/session.ts'
+import type { SessionEvent } from '../../src/core/events.ts'
 import { isTerminal } from '../../src/core/turns.ts'
 import type { Violation } from './checker.ts'
 import type { Facts, Log } from './facts.ts'

@@ -1,6 +1,6 @@
 /** I2, I3 and I11 as runners and callers saw them. */
 import { inputText, isTerminal } from '../../src/core/turns.ts'
-import type { SessionEvent } from '../../src/core/session.ts'
+import type { SessionEvent } from '../../src/core/events.ts'
 import type { Violation } from './checker.ts'
 import { grouped, wanted, type Done, type Facts, type Log, type RunFacts } from './facts.ts'
 import type { History } from './history.ts'

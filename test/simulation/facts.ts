@@ -1,7 +1,9 @@
 /**
  * A history in the form in which it is judged: logs parsed and folded, operations with their ends.
  */
-import { createSession, evolve, type Session, type SessionEvent } from '../../src/core/session.ts'
+import type { SessionEvent } from '../../src/core/events.ts'
+import { createSession, evolve } from '../../src/core/session.ts'
+import type { Session } from '../../src/core/state.ts'
 import type { Outcome } from './clients.ts'
 import type { Happening, History, Operation, Recorded } from './history.ts'
 

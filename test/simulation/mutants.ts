@@ -54,15 +54,15 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a claim takes a session from a living node',
     file: 'stores/memory.js',
-    find: 'owner !== null && owner !== node && this.#isAlive(owner)',
+    find: 'owner !== null && owner !== node && this.#leases.isAlive(owner)',
     replace: 'false',
     catches: 'I2',
   },
   {
     name: 'a key is reserved without looking whether it is taken',
     file: 'stores/memory.js',
-    find: 'if (holder !== undefined)',
-    replace: 'if (explicit && holder !== undefined)',
+    find: 'if (holder !== null)',
+    replace: 'if (explicit && holder !== null)',
     catches: 'I1',
   },
   {
@@ -75,7 +75,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'internal sessions are listed',
     file: 'stores/memory.js',
-    find: '(row.internal && !sweeps)',
+    find: '(row.internal && !isSweep(query))',
     replace: 'false',
     catches: 'I1',
   },
@@ -89,9 +89,10 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'callers are told before the append is durable',
-    file: 'core/ledger.js',
-    find: 'batch.whenKnown(() => settle(events), refuse);',
-    replace: 'settle(events);',
+    file: 'core/batch.js',
+    find: 'this.#decided.push({ end: this.events.length, answer: () => settle(events), refuse });',
+    replace: `settle(events);
+            this.#decided.push({ end: this.events.length, answer: () => undefined, refuse });`,
     catches: 'I4',
   },
   {
@@ -123,39 +124,42 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I4',
   },
   {
-    name: 'the lane is last in, first out',
-    file: 'core/lanes.js',
-    find: 'return this.#entries.shift();',
-    replace: 'return this.#entries.pop();',
+    name: 'a request goes to the front of the queue',
+    file: 'core/queue.js',
+    find: 'this.#requests.push(queued);',
+    replace: 'this.#requests.unshift(queued);',
     catches: 'I3',
   },
   {
-    name: 'a collected request joins one that others stand behind',
-    file: 'core/lanes.js',
-    find: 'const last = this.#entries.at(-1);',
-    replace: `const last = this.#entries.find((entry) => entry.type === 'waiting' && entry.collect);`,
+    name: 'a collected request overtakes those before it',
+    file: 'core/queue.js',
+    find: 'for (const request of this.#requests.slice(index)) {',
+    replace: `const rest = this.#requests.slice(index);
+        const isNext = (request) => request === rest[0] || (request.busy === 'collect' && request.state === 'waiting');
+        this.#requests = [...this.#requests.slice(0, index), ...rest.filter(isNext), ...rest.filter((request) => !isNext(request))];
+        for (const request of this.#requests.slice(index)) {`,
     catches: 'I3',
   },
   {
-    name: 'the lane does not look whether a turn runs',
-    file: 'core/live.js',
+    name: 'the queue does not look whether a turn runs',
+    file: 'core/queue.js',
     find: 'while (batch.session.running === null && batch.session.closed === null)',
     replace: 'while (batch.session.closed === null)',
     catches: 'I11',
   },
   {
     name: 'a request is refused with 429 although it was admitted',
-    file: 'core/admission.js',
-    find: `            if (!live.lane.has(entry) || !entry.members.includes(member))
-                return;
-            settle();`,
-    replace: '            settle();',
+    file: 'core/queue.js',
+    find: `                if (request.state !== 'waiting')
+                    return;
+                settle();`,
+    replace: '                settle();',
     catches: 'I11',
   },
   {
     name: 'a waiting request that is cancelled keeps its place',
-    file: 'core/lanes.js',
-    find: 'this.withdraw(found, entry);',
+    file: 'core/queue.js',
+    find: 'this.#remove(found);',
     replace: '',
     catches: 'I11',
   },
@@ -169,11 +173,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'requests that wait are forgotten when the hold ends',
     file: 'core/live.js',
-    find: `        this.watchers.clear();
-        for (const member of this.lane.clearWaiting())
-            member.refuse(error);`,
-    replace: `        this.watchers.clear();
-        this.lane.clearWaiting();`,
+    find: 'this.queue.lose(error);',
+    replace: '',
     catches: 'rest',
   },
   {
@@ -193,10 +194,13 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I8',
   },
   {
-    name: 'an ask is remembered only after it is durable',
-    file: 'core/live.js',
-    find: `this.#ledger.send(command, () => undefined, reject, opened);`,
-    replace: `this.#ledger.send(command, opened, reject);`,
+    name: 'callers are answered after all events of a step, not after their own',
+    file: 'core/batch.js',
+    find: `            answer();
+        }`,
+    replace: `        }
+        for (const { answer } of this.#decided)
+            answer();`,
     catches: 'I8',
   },
   {
@@ -226,8 +230,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'the idempotency key of a turn is forgotten when it ends',
     file: 'core/request-keys.js',
-    find: 'const known = this.#kept.get(key);',
-    replace: 'const known = undefined;',
+    find: 'const known = turnInSession(session, key) ?? this.#keptTurn(key);',
+    replace: 'const known = turnInSession(session, key);',
     catches: 'I11',
   },
   {
@@ -248,7 +252,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
     name: 'a request key that is kept is passed over',
     file: 'core/request-keys.js',
     find: 'return known.turn;',
-    replace: 'continue;',
+    replace: 'return null;',
     catches: 'I11',
   },
   {
@@ -281,14 +285,14 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a session closes without its queue',
-    file: 'core/session.js',
+    file: 'core/closing.js',
     find: 'running === null ? queued : [running, ...queued]',
     replace: 'running === null ? [] : [running]',
     catches: 'I9',
   },
   {
     name: 'a session always closes with its last holder',
-    file: 'core/attachments.js',
+    file: 'core/closing.js',
     find: `left.length === 0 && session.reconnect !== 'reopen'`,
     replace: 'left.length === 0',
     catches: 'I10',
@@ -376,7 +380,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'an asynchronous request joins a turn that others wait behind',
     file: 'core/turns.js',
-    find: '(joins === undefined || joins === last.id)',
+    find: 'joins === last.id',
     replace: 'true',
     catches: 'I3',
   },
@@ -419,7 +423,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a busy session is let go',
-    file: 'core/authority.js',
+    file: 'core/held-sessions.js',
     find: 'if (live.idle)',
     replace: 'if (live.session !== null)',
     catches: 'I3',
@@ -427,7 +431,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'sessions of dead nodes are not picked up',
     file: 'stores/memory.js',
-    find: 'return pending && (owner === null || owner === node || !this.#isAlive(owner));',
+    find: 'return pending && (owner === null || owner === node || !this.#leases.isAlive(owner));',
     replace: 'return false;',
     catches: 'I3',
   },

@@ -2,7 +2,7 @@
  * I6 and the drivers of I7: ids and tokens are fresh, an old token opens nothing, whoever is alive
  * keeps its place unless a person decides otherwise, and nobody is locked out.
  */
-import type { SessionEvent } from '../../../src/core/session.ts'
+import type { SessionEvent } from '../../../src/core/events.ts'
 import type { Violation } from '../checker.ts'
 import type { Log } from '../facts.ts'
 import type { Heard, LinkFacts, PageFacts, Said, WireFacts } from './facts.ts'

@@ -2,7 +2,7 @@
  * I7: a reply reaches the one who asked. I3, I11: a request is done once, however often it was sent,
  * and its caller learns what came of it. I10: a lost connection cancels nothing.
  */
-import type { SessionEvent } from '../../../src/core/session.ts'
+import type { SessionEvent } from '../../../src/core/events.ts'
 import { inputText, isTerminal } from '../../../src/core/turns.ts'
 import type { Violation } from '../checker.ts'
 import type { Log } from '../facts.ts'

@@ -27,7 +27,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a lost client counts as one to ask for its whole grace time',
     file: 'core/attachments.js',
-    find: 'const answersUntil = Math.min(graceUntil, at + answerGraceMs);',
+    find: 'const answersUntil = Math.min(graceUntil, moment.at + answerGraceMs);',
     replace: 'const answersUntil = graceUntil;',
     catches: 'I8',
   },
@@ -209,15 +209,15 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a token that was replaced stays good',
     file: 'core/attachments.js',
-    find: 'tokens: tokens.slice(0, 1), retired: tokens[1] ?? null };',
-    replace: 'tokens, retired: null };',
+    find: 'tokens: held.tokens.slice(0, 1), retired: held.tokens[1] ?? null };',
+    replace: 'retired: null };',
     catches: 'I6',
   },
   {
     name: 'a token is replaced before its client has the next',
     file: 'core/attachments.js',
-    find: 'const good = [token, shown].filter',
-    replace: 'const good = [token].filter',
+    find: 'const tokens = [token, shown].filter',
+    replace: 'const tokens = [token].filter',
     catches: 'I6',
   },
   {

@@ -4,7 +4,7 @@ import { Process } from '../process.ts'
 import type { Random } from '../random.ts'
 import type { Timeline } from '../timeline.ts'
 import { foldLog } from '../facts.ts'
-import type { SessionEvent } from '../../../src/core/session.ts'
+import type { SessionEvent } from '../../../src/core/events.ts'
 import type { Network } from './network.ts'
 
 export type ThiefOptions = {

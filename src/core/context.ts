@@ -1,0 +1,16 @@
+/** What all parts of a node share. Time, randomness and digests are passed in by the caller. */
+import type { Clock, Digest, Entropy } from './clock.ts'
+import type { Counters } from './counters.ts'
+import type { Diagnose } from './diagnostics.ts'
+import type { Limits } from './limits.ts'
+import type { Store } from './store.ts'
+
+export type CoreContext = {
+  readonly store: Store
+  readonly clock: Clock
+  readonly entropy: Entropy
+  readonly digest: Digest
+  readonly limits: Limits
+  readonly counters: Counters
+  readonly diagnose: Diagnose
+}

@@ -1,0 +1,445 @@
+/**
+ * The queue of one session: all requests for a turn, in the order of arrival, until their turns
+ * start (I3).
+ *
+ * A request that is submitted becomes a turn of the log at once and survives a crash. Any other
+ * waits here only: it leaves no trace when its time is up and it is refused with 429 (I11). Readers
+ * see both as one list. In each step of the ledger the queue records what was submitted, and starts
+ * the first request if no turn runs.
+ */
+import type { Batch } from './batch.ts'
+import type { NewTurn } from './commands.ts'
+import type { CoreContext } from './context.ts'
+import { HoldfastError } from './errors.ts'
+import { turnUnknown } from './history.ts'
+import type { Principal } from './principal.ts'
+import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
+import type { Input, RequestKey, Session, Turn } from './state.ts'
+import { inputText, joinInputs } from './turns.ts'
+
+export const BUSY_POLICIES = ['queue', 'reject', 'interrupt', 'collect'] as const
+
+/** What a request does when a turn runs or waits. */
+export type BusyPolicy = (typeof BUSY_POLICIES)[number]
+
+/** What one caller asks for. */
+export type TurnRequest = {
+  readonly input: Input
+  /** The length of the input as JSON. */
+  readonly chars: number
+  readonly key: RequestKey | null
+  readonly busy: BusyPolicy
+  /** How long it may wait; null: the default, or no limit for one that is submitted. */
+  readonly waitMs: number | null
+  /** Aborted when the caller goes away: a request that only waits here leaves the queue. */
+  readonly caller: { readonly signal?: AbortSignal }
+  readonly by: Principal
+}
+
+/** A request until its turn starts; callers with the same idempotency key share it. */
+type Queued = {
+  readonly input: Input
+  readonly chars: number
+  readonly key: RequestKey | null
+  readonly busy: Exclude<BusyPolicy, 'reject'>
+  /** Null for a turn of a log of 0.1.0. */
+  readonly by: Principal | null
+  /**
+   * `waiting`: only here. `submitted`: to be recorded in the next step. `queued`: its turn waits in
+   * the log, or will when this step is durable. `starting`: it has left the queue.
+   */
+  state: 'waiting' | 'submitted' | 'queued' | 'starting'
+  /** The id of its turn, once that is decided. */
+  turn: string | null
+  /** When a recorded turn stops waiting. */
+  expiresAt: number | null
+  /** When it began to wait; null if it did not have to. */
+  since: number | null
+  /** A name for readers of the queue, given when they first see it. */
+  id: string | null
+  /** It leaves the queue with the last of its callers. */
+  callers: number
+  readonly admitted: Promise<string>
+  readonly admit: (turn: string) => void
+  readonly refuse: (error: unknown) => void
+}
+
+/** A request or a turn that waits, as readers see it. */
+export type QueueRow = {
+  /** 1 is next. Requests that will be collected in one turn share a position. */
+  readonly position: number
+  /** When it began to wait; null in logs of 0.1.0. */
+  readonly since: number | null
+  readonly by: Principal | null
+  readonly busy: 'queue' | 'interrupt' | 'collect'
+} & (
+  | { readonly turn: string; readonly state: 'queued' }
+  /** Not admitted: it leaves no trace if its time is up, or if it is cancelled. */
+  | { readonly request: string; readonly state: 'waiting' }
+)
+
+const REQUEST = 'r_'
+
+/** Whether this is the id of a request that waits, and not of a turn. */
+export function isRequestId(id: string): boolean {
+  return id.startsWith(REQUEST)
+}
+
+/** The loaded session whose queue it is. */
+export type QueueSession = {
+  readonly id: string
+  readonly session: Session
+  readonly requestKeys: RequestKeys
+  readonly holder: CoreContext & { readonly draining: boolean }
+  readonly isRunning: boolean
+  now(): number
+  assertHeld(): void
+  /** Takes a step of the ledger. */
+  pump(): void
+  cancel(turn: string, reason: string, by: Principal | null): Promise<unknown>
+}
+
+export class Queue {
+  readonly #live: QueueSession
+  #requests: Queued[]
+  #submitted: Queued[] = []
+  /** Requests that are not known to be in the log, by their keys: a retry shares them (I11). */
+  readonly #byKey = new Map<string, Queued>()
+  /** The first request, if it has told the running turn to stop. */
+  #interruptedBy: Queued | null = null
+
+  constructor(live: QueueSession, turns: readonly Turn[]) {
+    this.#live = live
+    this.#requests = turns.map(recordedTurn)
+  }
+
+  get length(): number {
+    return this.#requests.length
+  }
+
+  /** Returns the id of the request's turn once that has started. */
+  enter(request: TurnRequest): Promise<string> {
+    return this.#live.requestKeys.pass(request.key, () => this.#add(request, false))
+  }
+
+  /** Records the request as a turn that waits, and returns the turn's id once it is durable. */
+  submit(request: TurnRequest): Promise<string> {
+    return this.#live.requestKeys.pass(request.key, () => this.#add(request, true))
+  }
+
+  /** I11: a request with a known key gets the request or the turn that has the key. */
+  async #add(request: TurnRequest, isSubmitted: boolean): Promise<string> {
+    this.#live.assertHeld()
+    const pending = this.#pending(request.key)
+    if (pending !== null) return this.#share(pending, request, isSubmitted)
+    const known = this.#live.requestKeys.turnOf(request.key, this.#live.session)
+    if (known !== null) return known
+    this.#assertRoom(request)
+    const queued = this.#newRequest(request)
+    this.#requests.push(queued)
+    if (isSubmitted) this.#recordNext(queued, request)
+    this.#step()
+    return isSubmitted ? queued.admitted : this.#waitFor(queued, request)
+  }
+
+  #pending(key: RequestKey | null): Queued | null {
+    const pending = key === null ? undefined : this.#byKey.get(key.key)
+    if (pending === undefined) return null
+    if (pending.key?.digest !== key?.digest) throw idempotencyMismatch(key?.key ?? '')
+    return pending
+  }
+
+  /** A request that waits and is submitted becomes a turn: it keeps its place and its callers. */
+  #share(pending: Queued, request: TurnRequest, isSubmitted: boolean): Promise<string> {
+    if (pending.state !== 'waiting') return pending.admitted
+    if (isSubmitted) {
+      this.#moveBehindRecorded(pending)
+      this.#recordNext(pending, request)
+      this.#step()
+      return pending.admitted
+    }
+    pending.callers += 1
+    return this.#waitFor(pending, request)
+  }
+
+  /** The log has turns in the order in which they are recorded. */
+  #moveBehindRecorded(request: Queued): void {
+    const from = this.#requests.indexOf(request)
+    const last = this.#requests.findLastIndex(({ state }) => state !== 'waiting')
+    if (last < from) return
+    this.#requests.splice(last + 1, 0, request)
+    this.#requests.splice(from, 1)
+  }
+
+  #recordNext(request: Queued, { waitMs }: TurnRequest): void {
+    request.state = 'submitted'
+    request.expiresAt = waitMs === null ? null : this.#live.now() + waitMs
+    this.#submitted.push(request)
+  }
+
+  #assertRoom({ busy, chars }: TurnRequest): void {
+    const { draining, limits } = this.#live.holder
+    const { length } = this.#requests
+    if (draining) throw new HoldfastError('draining', 'the server is about to stop')
+    if (busy === 'reject' && (this.#live.isRunning || length > 0)) throw this.#busyError(null)
+    const queuedChars = this.#requests.reduce((sum, request) => sum + request.chars, 0)
+    // A single request may be of any size: it does not wait for room.
+    const isTooLong = length > 0 && queuedChars + chars > limits.queuedCharsMax
+    if (length >= limits.queuedTurnsMax || isTooLong) throw this.#busyError('queue_full')
+  }
+
+  #newRequest({ input, chars, key, busy, by }: TurnRequest): Queued {
+    let resolve!: (turn: string) => void
+    let reject!: (error: unknown) => void
+    const admitted = new Promise<string>((...settle) => ([resolve, reject] = settle))
+    const forget = (): void => void (key !== null && this.#byKey.delete(key.key))
+    const request: Queued = {
+      ...{ input, chars, key, by, busy: busy === 'reject' ? 'queue' : busy, admitted },
+      ...{ state: 'waiting', turn: null, expiresAt: null, since: null, id: null, callers: 1 },
+      admit: (turn) => {
+        forget()
+        resolve(turn)
+      },
+      refuse: (error) => {
+        forget()
+        reject(error)
+      },
+    }
+    if (key !== null) this.#byKey.set(key.key, request)
+    return request
+  }
+
+  /** Its admission, unless the caller's time is up or the caller goes away before. */
+  #waitFor(request: Queued, { waitMs, caller: { signal } }: TurnRequest): Promise<string> {
+    if (request.state !== 'waiting') return request.admitted
+    const { clock, limits } = this.#live.holder
+    request.since ??= Math.max(clock.now(), this.#live.session.updatedAt)
+    return new Promise((resolve, reject) => {
+      const leave = (error: () => HoldfastError): void => {
+        // One that is being recorded cannot be refused any more.
+        if (request.state !== 'waiting') return
+        settle()
+        reject(error())
+        this.#leave(request)
+      }
+      const cancelTimer = clock.after(waitMs ?? limits.waitMs, () => {
+        // I11: what it has interrupted cannot be undone, so it is not refused any more.
+        if (this.#interruptedBy !== request) leave(() => this.#busyError('wait_over', request))
+      })
+      const callerGone = (): void =>
+        leave(() => new HoldfastError('turn_over', 'the caller went away'))
+      const settle = (): void => {
+        cancelTimer()
+        signal?.removeEventListener('abort', callerGone)
+      }
+      signal?.addEventListener('abort', callerGone)
+      if (signal?.aborted === true) callerGone()
+      request.admitted.then(resolve, reject).finally(settle)
+    })
+  }
+
+  /** The request leaves with the last of its callers. */
+  #leave(request: Queued): void {
+    request.callers -= 1
+    if (request.callers > 0) return
+    if (request.key !== null) this.#byKey.delete(request.key.key)
+    this.#remove(request)
+    this.interruptIfDue()
+  }
+
+  #remove(request: Queued): void {
+    this.#requests = this.#requests.filter((other) => other !== request)
+  }
+
+  #step(): void {
+    this.#live.pump()
+    this.interruptIfDue()
+  }
+
+  /** Tells the running turn to stop if the first request wants that. */
+  interruptIfDue(): void {
+    const [first] = this.#requests
+    const { running } = this.#live.session
+    if (first?.busy !== 'interrupt' || running === null || this.#interruptedBy === first) return
+    this.#interruptedBy = first
+    // The callers of that turn learn of its end; no caller waits for this answer.
+    this.#live.cancel(running.id, 'interrupted_by_newer', first.by).catch(() => undefined)
+  }
+
+  /** What the queue adds to a step of the ledger. */
+  decide(batch: Batch): void {
+    for (const request of this.#submitted.splice(0)) this.#record(batch, request)
+    while (batch.session.running === null && batch.session.closed === null) {
+      const [first] = this.#requests
+      if (first === undefined || this.#live.holder.draining) return
+      if (first.turn === null) this.#startRequests(batch, this.#groupAt(0))
+      else this.#startTurn(batch, first.turn)
+    }
+  }
+
+  #record(batch: Batch, request: Queued): void {
+    const { input, busy, by, expiresAt, since } = request
+    const before = this.#requests[this.#requests.indexOf(request) - 1]
+    const event = batch.add(
+      {
+        type: 'submit',
+        ...{ input, keys: keysOf([request]), expiresAt, by },
+        collect: busy === 'collect',
+        joins: before?.turn ?? null,
+        queuedAt: since === null ? null : Math.min(since, batch.at),
+      },
+      ([admitted]) => request.admit(turnIn(admitted)),
+      request.refuse,
+    )?.[0]
+    request.state = 'queued'
+    request.turn = event === undefined ? null : turnIn(event)
+    if (event?.type !== 'turn.queued') this.#remove(request)
+  }
+
+  #startTurn(batch: Batch, turn: string): void {
+    this.#requests.shift()
+    const isQueued = batch.session.queued.some(({ id }) => id === turn)
+    // It may have been cancelled in this very step.
+    if (isQueued && batch.add({ type: 'start', turn }) === null) {
+      throw new HoldfastError('internal', `turn ${turn} cannot be started`)
+    }
+  }
+
+  #startRequests(batch: Batch, requests: readonly Queued[]): void {
+    this.#requests.splice(0, requests.length)
+    for (const request of requests) request.state = 'starting'
+    batch.add(
+      { type: 'start', turn: newTurn(requests, batch.at) },
+      ([started]) => requests.forEach(({ admit }) => admit(turnIn(started))),
+      (refusal) => requests.forEach(({ refuse }) => refuse(refusal)),
+    )
+  }
+
+  /**
+   * The requests from here on that will be one turn: one, or neighbours that are to be collected,
+   * as many as would do as one request.
+   */
+  #groupAt(index: number): readonly Queued[] {
+    const { inputBytesMax } = this.#live.holder.limits
+    const group: Queued[] = []
+    let chars = 0
+    for (const request of this.#requests.slice(index)) {
+      chars += request.chars
+      const isCollected = request.busy === 'collect' && request.state === 'waiting'
+      if (group.length > 0 && (!isCollected || chars > inputBytesMax)) return group
+      group.push(request)
+      if (!isCollected) return group
+    }
+    return group
+  }
+
+  /** A turn of the log does not wait any more. */
+  removeTurn(turn: string): void {
+    this.#requests = this.#requests.filter((request) => request.turn !== turn)
+  }
+
+  /** All that waits, in order. */
+  rows(turns: readonly Turn[]): readonly QueueRow[] {
+    return this.#groups().flatMap((group, index) =>
+      group.flatMap((request) => this.#row(request, index + 1, turns)),
+    )
+  }
+
+  #groups(): readonly (readonly Queued[])[] {
+    const groups: (readonly Queued[])[] = []
+    for (let index = 0; index < this.#requests.length;) {
+      const group = this.#groupAt(index)
+      groups.push(group)
+      index += group.length
+    }
+    return groups
+  }
+
+  #row(request: Queued, position: number, turns: readonly Turn[]): readonly QueueRow[] {
+    const { busy, since, by } = request
+    if (request.state === 'waiting') {
+      request.id ??= REQUEST + this.#live.holder.entropy.id()
+      return [{ request: request.id, state: 'waiting', position, since, by, busy }]
+    }
+    // One that is not in the log yet may still be refused: it is not shown.
+    const turn = turns.find(({ id }) => id === request.turn)
+    return turn === undefined ? [] : [queuedRow(turn, position, busy)]
+  }
+
+  /** Takes back a request that waits here only: nothing of it has happened. */
+  cancelRequest(id: string): void {
+    this.#live.assertHeld()
+    const found = this.#requests.find((request) => request.id === id)
+    if (found?.state !== 'waiting') throw turnUnknown(this.#live.id, id)
+    this.#remove(found)
+    found.refuse(new HoldfastError('cancelled', 'the request was cancelled while it waited'))
+    this.interruptIfDue()
+  }
+
+  /** Refuses the requests that wait here only; turns of the log keep their places. */
+  refuseWaiting(error: HoldfastError): void {
+    const waiting = this.#requests.filter(({ state }) => state === 'waiting')
+    this.#requests = this.#requests.filter(({ state }) => state !== 'waiting')
+    for (const { refuse } of waiting) refuse(error)
+  }
+
+  /** The session is not held any more: every request that is not known to be recorded fails. */
+  lose(error: HoldfastError): void {
+    this.refuseWaiting(error)
+    for (const { refuse } of this.#submitted.splice(0)) refuse(error)
+  }
+
+  /** `limit`: which one was reached; null if the caller did not want to wait. */
+  #busyError(limit: 'queue_full' | 'wait_over' | null, request?: Queued): HoldfastError {
+    const { id: session, holder } = this.#live
+    const groups = this.#groups()
+    const before = groups.findIndex((group) => request !== undefined && group.includes(request))
+    const position = (before < 0 ? groups.length : before) + 1
+    if (limit !== null) {
+      const message = limit === 'queue_full' ? 'the queue is full' : 'a turn waited too long'
+      const facts = { reason: limit, session, waiting: groups.length }
+      holder.diagnose('limit_reached', `a turn was refused: ${message}`, facts)
+    }
+    holder.counters.turnsRefused += 1
+    const message = `session ${session} is busy: place ${position} in its queue`
+    return new HoldfastError('session_busy', message, { position, retryAfterMs: 1_000 })
+  }
+}
+
+/** A turn that the log had when the session was loaded. */
+function recordedTurn({ id: turn, input, collect, by, queuedAt, expiresAt }: Turn): Queued {
+  return {
+    ...{ input, chars: inputText(input).length, key: null, by, turn, expiresAt, since: queuedAt },
+    ...{ busy: collect ? 'collect' : 'queue', state: 'queued', id: null, callers: 0 },
+    admitted: Promise.resolve(turn),
+    admit: () => undefined,
+    refuse: () => undefined,
+  }
+}
+
+export function queuedRow(
+  { id: turn, queuedAt: since, by, collect }: Turn,
+  position: number,
+  busy: QueueRow['busy'] = 'queue',
+): QueueRow {
+  return { turn, state: 'queued', position, since, by, busy: collect ? 'collect' : busy }
+}
+
+function keysOf(requests: readonly Queued[]): readonly RequestKey[] {
+  return requests.flatMap(({ key }) => (key === null ? [] : [key]))
+}
+
+function newTurn(requests: readonly Queued[], at: number): NewTurn {
+  const since = requests.flatMap((request) => (request.since === null ? [] : [request.since]))
+  return {
+    input: requests.map(({ input }) => input).reduce(joinInputs),
+    keys: keysOf(requests),
+    by: requests.flatMap(({ by }) => (by === null ? [] : [by])),
+    // The clock may have been set back meanwhile: a turn does not wait for less than no time.
+    queuedAt: since.length === 0 ? null : Math.min(...since, at),
+  }
+}
+
+function turnIn(event: object | undefined): string {
+  return event !== undefined && 'turn' in event ? String(event.turn) : ''
+}

@@ -1,0 +1,172 @@
+/**
+ * The state of a session, as data. `evolve` folds it from the log; snapshots are JSON of it, so a
+ * field that is added here needs a new snapshot format (`snapshots.ts`).
+ */
+import type { Principal } from './principal.ts'
+
+export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
+/** What a lost connection means to its attachment. */
+export type ReconnectPolicy = (typeof RECONNECT_POLICIES)[number]
+
+export type Session = {
+  readonly id: string
+  readonly key: string | null
+  readonly agent: string
+  readonly internal: boolean
+  readonly reconnect: ReconnectPolicy
+  /** At most one driver at a time. */
+  readonly exclusive: boolean
+  readonly graceMs: number
+  /** How long it may be idle; null: no limit. */
+  readonly ttlMs: number | null
+  readonly labels: Readonly<Record<string, string>>
+  readonly createdAt: number
+  readonly updatedAt: number
+  /** When it was last used, if only watchers have come since: they do not keep it open. */
+  readonly usedAt?: number
+  /** The position of the last event in the log. */
+  readonly seq: number
+  readonly closed: { readonly at: number; readonly reason: string } | null
+  /** The backend's own session id; written once. */
+  readonly backend: string | null
+  readonly running: Turn | null
+  /** Turns of the log that wait, oldest first. */
+  readonly queued: readonly Turn[]
+  /** How many turns have started. */
+  readonly turns: number
+  readonly asks: readonly Ask[]
+  /** In the order in which they were opened. */
+  readonly attachments: readonly Attachment[]
+  /** The attachments that ended last. */
+  readonly ended: readonly EndedAttachment[]
+  readonly links: readonly Link[]
+}
+
+/** What a session is created with. */
+export type SessionOptions = Pick<
+  Session,
+  'id' | 'key' | 'agent' | 'internal' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels'
+>
+
+/** A fresh copy of a session while an event is folded into it. */
+export type Folding = { -readonly [Field in keyof Session]: Session[Field] }
+
+/** What a turn is given: a text, or an object with a text and more that its agent understands. */
+export type Input = string | { readonly text: string; readonly [field: string]: unknown }
+
+/** An idempotency key and a digest of the body: the same key with another body is refused. */
+export type RequestKey = { readonly key: string; readonly digest: string }
+
+/** A turn that waits or runs. Its id is `t` and the seq of the event that admitted it. */
+export type Turn = {
+  readonly id: string
+  readonly input: Input
+  readonly keys: readonly RequestKey[]
+  /** Later requests may join it while it waits. */
+  readonly collect: boolean
+  /** When it stops waiting, or null. */
+  readonly expiresAt: number | null
+  /** Null in logs of 0.1.0, which did not record it. */
+  readonly by: Principal | null
+  /** When it began to wait; null if it did not have to. */
+  readonly queuedAt: number | null
+}
+
+export type TurnState =
+  | 'queued'
+  | 'running'
+  | 'done'
+  | 'failed'
+  | 'cancelled'
+  | 'interrupted'
+  | 'expired'
+
+export type TurnError = { readonly code: string; readonly message: string }
+
+/** An assistant's message: its text, and data that the runner keeps with it. */
+export type Reply = { readonly text: string; readonly data?: unknown }
+
+/** `kind` says what `data` is: `tool_use`, `tool_result`, `usage`, `diagnosis`, … */
+export type Activity = { readonly kind: string; readonly data: unknown }
+
+export type AskOption = { readonly id: string; readonly label: string }
+
+/** An ask that waits. Its id is `a` and the seq of the event that opened it. */
+export type Ask = {
+  readonly id: string
+  readonly turn: string
+  readonly kind: string
+  readonly question: string
+  readonly options: readonly AskOption[] | null
+  readonly deadline: number
+  readonly onNobody: 'wait' | 'deny'
+  readonly data?: unknown
+}
+
+export type AskOutcome =
+  | {
+      readonly outcome: 'answered'
+      readonly answer: unknown
+      /** Whose answer it is. In logs of 0.1.0: the attachment's id, or null. */
+      readonly by: Principal | string | null
+      /** The attachment that sent it, if any. */
+      readonly attachment?: string
+    }
+  | { readonly outcome: 'timed_out' }
+  | { readonly outcome: 'nobody_to_ask' }
+  | { readonly outcome: 'withdrawn' }
+
+/**
+ * A driver takes part; an exclusive session has at most one. A watcher only reads, and is not
+ * recorded (`watchers.ts`): only logs that 0.1.0 began have attachments with that role.
+ */
+export const ROLES = ['driver', 'watcher'] as const
+export type Role = (typeof ROLES)[number]
+
+/** One client's place in a session. A detached one has lost its connection and may come back. */
+export type Attachment = {
+  readonly id: string
+  readonly role: Role
+  /** The kinds of ask it answers. */
+  readonly answers: readonly string[]
+  readonly state: 'live' | 'detached'
+  /** When a detached one ends for good. */
+  readonly graceUntil: number | null
+  /** Until when a detached one still counts as a client that answers asks. */
+  readonly answersUntil: number | null
+  /** The number of its connection, from 1. */
+  readonly epoch: number
+  /** Digests of the valid resume tokens: the newest, and the one before it until confirmed. */
+  readonly tokens: readonly string[]
+  /** The digest that was valid last: a client that shows it has an old copy. */
+  readonly retired: string | null
+  /** The link that it came in by, if any: they end together. */
+  readonly link?: string
+  /** On whose behalf it was opened; not in logs of 0.1.0. */
+  readonly by?: Principal
+}
+
+/** What is kept of an attachment that ended, so that its client may learn why. */
+export type EndedAttachment = {
+  readonly id: string
+  readonly tokens: readonly string[]
+  readonly reason: string
+}
+
+/** One connection of an attachment. */
+export type Connected = { readonly attachment: string; readonly epoch: number }
+
+/** What a link allows: to read, to take turns, to answer asks. */
+export const LINK_SCOPES = ['watch', 'talk', 'answer'] as const
+export type LinkScope = (typeof LINK_SCOPES)[number]
+
+export type Link = {
+  readonly id: string
+  readonly digest: string
+  readonly scopes: readonly LinkScope[]
+  readonly expiresAt: number | null
+  /** How many more attachments it may make; null: any number. */
+  readonly uses: number | null
+  /** The newest uses by watchers: each admits its watcher again, without another use. */
+  readonly usedBy?: readonly string[]
+}

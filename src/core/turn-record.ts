@@ -1,0 +1,75 @@
+/** A turn as it is read back from the log. */
+import { HoldfastError } from './errors.ts'
+import type { SessionEvent } from './events.ts'
+import type { Principal } from './principal.ts'
+import type { Input, Reply, TurnError, TurnState } from './state.ts'
+import { joinInputs, queuedAtOf } from './turns.ts'
+
+export type TurnRecord = {
+  readonly id: string
+  readonly state: TurnState
+  readonly input: Input
+  /** The last message, once there is one. */
+  readonly reply: Reply | null
+  readonly error: TurnError | null
+  /** Why it was cancelled or interrupted. */
+  readonly reason: string | null
+  /** The principal that asked for it; null in logs of 0.1.0. */
+  readonly by: Principal | null
+  readonly queuedAt: number | null
+  readonly startedAt: number | null
+  readonly endedAt: number | null
+}
+
+/** Where in the log a turn begins, or null if this cannot be a turn's id. */
+export function turnSeq(id: string): number | null {
+  return /^t[1-9]\d{0,14}$/.test(id) ? Number(id.slice(1)) : null
+}
+
+/** Folds one more event of a turn into its record; the first must be the one that admitted it. */
+export function recordTurn(record: TurnRecord | null, event: SessionEvent): TurnRecord {
+  if (record === null) return newRecord(event)
+  switch (event.type) {
+    case 'turn.joined':
+      return { ...record, input: joinInputs(record.input, event.input) }
+    case 'turn.started':
+      return { ...record, state: 'running', startedAt: event.at }
+    case 'message.added':
+      return { ...record, reply: replyOf(event) }
+    case 'turn.done':
+      return { ...record, state: 'done', endedAt: event.at }
+    case 'turn.failed':
+      return { ...record, state: 'failed', error: event.error, endedAt: event.at }
+    case 'turn.cancelled':
+      return { ...record, state: 'cancelled', reason: event.reason, endedAt: event.at }
+    case 'turn.interrupted':
+      return { ...record, state: 'interrupted', reason: event.reason, endedAt: event.at }
+    case 'turn.expired':
+      return { ...record, state: 'expired', endedAt: event.at }
+    default:
+      return record
+  }
+}
+
+function newRecord(event: SessionEvent): TurnRecord {
+  if (event.type !== 'turn.queued' && event.type !== 'turn.started') {
+    throw new HoldfastError('turn_unknown', `no turn begins at ${event.seq}`)
+  }
+  const queued = event.type === 'turn.queued'
+  return {
+    id: event.turn,
+    state: queued ? 'queued' : 'running',
+    input: event.input,
+    reply: null,
+    error: null,
+    reason: null,
+    by: event.by ?? null,
+    queuedAt: queuedAtOf(event),
+    startedAt: queued ? null : event.at,
+    endedAt: null,
+  }
+}
+
+export function replyOf(event: { readonly text: string; readonly data?: unknown }): Reply {
+  return event.data === undefined ? { text: event.text } : { text: event.text, data: event.data }
+}
