@@ -12,6 +12,7 @@ export const FAST_TESTS = [
   'test/conformance/stores.test.ts',
   'test/e2e/http.test.ts',
   'test/house-rules.test.ts',
+  'test/reference/*.test.ts',
   'test/release.test.ts',
   'test/repository.test.ts',
   'test/scenarios/openclaw-3b1a3b2.test.ts',

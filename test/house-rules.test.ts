@@ -377,7 +377,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   wire: ['schema', 'core'],
   stores: ['core'],
   platform: ['core'],
-  runners: ['platform', 'core'],
+  runners: ['schema', 'platform', 'core'],
   testing: ['core', 'stores'],
   config: ['schema', 'runners', 'core'],
   library: ['core', 'stores', 'platform', 'runners', 'config', 'wire'],

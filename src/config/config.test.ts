@@ -2,10 +2,12 @@
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Value } from '@sinclair/typebox/value'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast } from '../open.ts'
 import { checkConfig, openAgents, PRESETS, readConfig } from './index.ts'
 import { findProgram } from './programs.ts'
+import { CONFIG_SCHEMA } from './schema.ts'
 
 let folder: string
 
@@ -67,6 +69,16 @@ describe('a configuration', () => {
     [{ defaultAgent: 1 }, 'defaultAgent must be a text'],
   ])('%j is refused: %s', (content, problem) => {
     expect(() => checkConfig(content)).toThrow(problem)
+    expect(Value.Check(CONFIG_SCHEMA, content)).toBe(false)
+  })
+
+  it('may name its JSON Schema', () => {
+    const content = { $schema: './node_modules/holdfast/config.schema.json', defaultAgent: 'echo' }
+    expect(checkConfig(content).defaultAgent).toBe('echo')
+  })
+
+  it('may be a module without a limit, which JSON cannot say', () => {
+    expect(checkConfig({ limits: { turnMs: Infinity } }).limits).toEqual({ turnMs: Infinity })
   })
 
   it('may be empty, or not be there', async () => {

@@ -3,64 +3,44 @@
  * executed, so it is only ever read from the operator's own file; a request can name an agent, and
  * never define one.
  */
-import { HoldfastError, invalid, LIMITS, type Limits, type Runner } from '../core/index.ts'
-import type { AcpOptions } from '../runners/acp/index.ts'
+import { Type } from '@sinclair/typebox'
+import { HoldfastError, invalid, type Limits, type Runner } from '../core/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
-import type { OpenAiOptions } from '../runners/openai/index.ts'
-import type { ProcessOptions } from '../runners/process/index.ts'
-import { at, readFields, readObject, text, type Check, type Entries } from './fields.ts'
+import { contract, oneOf, optional } from '../schema/contract.ts'
 import { readConfigFile } from './file.ts'
-import { RUNNER_KINDS, type Place } from './kinds.ts'
-import { installHint, PRESETS, withPreset, type Preset } from './presets.ts'
+import { openRunner, type AgentLocation } from './kinds.ts'
+import { installHint, PRESET_NAMES, PRESETS, withPreset, type Preset } from './presets.ts'
+import { AGENT_FIELDS, ConfigOutline, PRESET_FIELDS, type RunnerConfig } from './schema.ts'
 
 export { CONFIG_NAMES } from './file.ts'
 export { PRESETS } from './presets.ts'
-
-/** What an operator writes, for those who write it in TypeScript. */
-export type HoldfastConfig = {
-  readonly agents?: Readonly<Record<string, AgentConfig | Agent | Runner>>
-  readonly defaultAgent?: string
-  readonly limits?: Partial<Limits>
-}
-
-export type AgentConfig =
-  | ({ readonly runner: 'process' } & Configured<ProcessOptions>)
-  | ({ readonly runner: 'acp' } & Configured<AcpOptions>)
-  | ({ readonly runner: 'openai' } & OpenAiOptions)
-  | { readonly runner: 'function'; readonly module: string; readonly export?: string }
-  | ({ readonly preset: string } & Partial<Configured<ProcessOptions & AcpOptions>>)
-
-/** Where the sessions' folders are is not the operator's to say. */
-type Configured<Options> = Omit<Options, 'folder'>
+export type { AgentConfig, HoldfastConfig } from './schema.ts'
 
 /** A configuration that was read and checked, its agents not opened yet. */
 export type Config = {
   /** Where it was found, if it was. */
   readonly file: string | null
   readonly base: string
-  readonly agents: Entries
+  readonly agents: Readonly<Record<string, unknown>>
   readonly defaultAgent: string | null
   readonly limits: Partial<Limits>
 }
 
-/** `__proto__` is a name that objects have a use of their own for. */
-const AGENT_NAME = /^(?!__proto__$)[\w.-]{1,64}$/
-
-const limits: Check = (value, path) => {
-  for (const [name, limit] of Object.entries(readObject(value, path))) {
-    if (!Object.hasOwn(LIMITS, name)) throw invalid(at(path, name), 'is no limit')
-    if (typeof limit === 'number' && limit >= 0) continue
-    throw invalid(at(path, name), 'must be a number that is not negative')
-  }
+const UNKNOWN_FIELD = 'is no field'
+const readOutline = contract(ConfigOutline, UNKNOWN_FIELD)
+const RUNNERS = Object.keys(AGENT_FIELDS) as RunnerConfig['runner'][]
+const readKind = contract(
+  Type.Object(optional({ preset: oneOf(PRESET_NAMES), runner: oneOf(RUNNERS) })),
+)
+const readFields = {
+  process: contract(AGENT_FIELDS.process, UNKNOWN_FIELD),
+  acp: contract(AGENT_FIELDS.acp, UNKNOWN_FIELD),
+  openai: contract(AGENT_FIELDS.openai, UNKNOWN_FIELD),
+  function: contract(AGENT_FIELDS.function, UNKNOWN_FIELD),
 }
-
-const agents: Check = (value, path) => {
-  for (const [name, agent] of Object.entries(readObject(value, path))) {
-    if (!AGENT_NAME.test(name)) {
-      throw invalid(at(path, name), 'must be named with 1 to 64 letters, digits and _ . -')
-    }
-    if (!isProgrammed(agent)) checkAgent(agent, at(path, name))
-  }
+const readPresetFields = {
+  process: contract(PRESET_FIELDS.process, UNKNOWN_FIELD),
+  acp: contract(PRESET_FIELDS.acp, UNKNOWN_FIELD),
 }
 
 /** Reads `holdfast.config.*` in `folder`, or the file that is named; without any it is empty. */
@@ -76,12 +56,15 @@ export async function readConfig(folder: string, named: string | null = null): P
 }
 
 export function checkConfig(content: unknown): Omit<Config, 'file' | 'base'> {
-  const config = readFields(content, '', { fields: { agents, defaultAgent: text, limits } })
-  return {
-    agents: (config['agents'] ?? {}) as Entries,
-    defaultAgent: (config['defaultAgent'] as string | undefined) ?? null,
-    limits: config['limits'] ?? {},
+  const {
+    agents = {},
+    defaultAgent = null,
+    limits = {},
+  } = readOutline(content, (field, problem) => invalid(field || 'the configuration', problem))
+  for (const [name, agent] of Object.entries(agents)) {
+    if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
   }
+  return { agents, defaultAgent, limits }
 }
 
 /** The runners of all agents in the configuration, and of those that are named and presets. */
@@ -111,33 +94,25 @@ function isProgrammed(agent: unknown): agent is Agent | Runner {
 }
 
 /** The agent's fields, with those of its preset, each of them checked. */
-function checkAgent(agent: unknown, path: string) {
-  const { preset: name, ...own } = readObject(agent, path)
-  const preset = name === undefined ? null : presetOf(name, at(path, 'preset'))
-  if (preset !== null && own['runner'] !== undefined) {
-    throw invalid(at(path, 'runner'), 'is what the preset says; leave one of them out')
+function checkAgent(agent: unknown, path: string): RunnerConfig {
+  const errorOf = (field: string, problem: string): HoldfastError =>
+    invalid(field === '' ? path : `${path}.${field}`, problem)
+  const { preset: name, runner, ...fields } = readKind(agent, errorOf)
+  if (name === undefined) {
+    if (runner === undefined) throw errorOf('runner', `must be one of ${RUNNERS.join(', ')}`)
+    return { runner, ...readFields[runner](fields, errorOf) } as RunnerConfig
   }
-  const { runner, ...fields } = preset === null ? own : withPreset(preset, own)
-  const kind = kindOf(runner, at(path, 'runner'))
-  if (preset !== null) readFields(own, path, { fields: kind.fields })
-  return { kind, fields: readFields(fields, path, kind), preset: name as string | undefined }
+  if (runner !== undefined) {
+    throw errorOf('runner', 'is what the preset says; leave one of them out')
+  }
+  const preset: Preset = PRESETS[name]
+  return withPreset(preset, readPresetFields[preset.runner](fields, errorOf))
 }
 
-function presetOf(name: unknown, path: string): Preset {
-  const preset = Object.hasOwn(PRESETS, String(name)) ? PRESETS[String(name)] : undefined
-  if (preset !== undefined) return preset
-  throw invalid(path, `must be one of ${Object.keys(PRESETS).join(', ')}`)
-}
-
-function kindOf(name: unknown, path: string) {
-  const kind = Object.hasOwn(RUNNER_KINDS, String(name)) ? RUNNER_KINDS[String(name)] : undefined
-  if (kind !== undefined) return kind
-  throw invalid(path, `must be one of ${Object.keys(RUNNER_KINDS).join(', ')}`)
-}
-
-async function openAgent(agent: unknown, place: Place): Promise<Runner> {
+async function openAgent(agent: unknown, location: AgentLocation): Promise<Runner> {
   if (typeof agent === 'function') return functionRunner(agent as Agent)
   if (isProgrammed(agent)) return agent as Runner
-  const { kind, fields, preset } = checkAgent(agent, place.path)
-  return kind.open(fields, preset === undefined ? place : { ...place, hint: installHint(preset) })
+  const { preset } = agent as { readonly preset?: keyof typeof PRESETS }
+  const hint = preset === undefined ? {} : { hint: installHint(preset) }
+  return openRunner(checkAgent(agent, location.path), { ...location, ...hint })
 }

@@ -2,19 +2,19 @@
  * Agents that are known by name: `holdfast serve --agent claude` needs no more than the program. A
  * preset is what an operator could have written; `install` says how to get the program.
  */
-import type { Entries } from './fields.ts'
+import type { Static } from '@sinclair/typebox'
+import type { AcpAgent } from '../runners/acp/options.ts'
+import type { ProcessAgent } from '../runners/process/options.ts'
 
-export type Preset = Entries & {
-  readonly runner: string
-  readonly command: string
-  readonly args: readonly string[]
-  readonly envAllow: readonly string[]
-}
+export type Preset = (
+  | ({ readonly runner: 'process' } & Static<typeof ProcessAgent>)
+  | ({ readonly runner: 'acp' } & Static<typeof AcpAgent>)
+) & { readonly args: readonly string[]; readonly envAllow: readonly string[] }
 
 /** Whoever reaches the network needs these; they may hold a password, but the agent's own. */
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy']
 
-export const PRESETS: Readonly<Record<string, Preset>> = {
+export const PRESETS = {
   claude: {
     runner: 'process',
     command: 'claude',
@@ -53,9 +53,11 @@ export const PRESETS: Readonly<Record<string, Preset>> = {
     args: ['--acp'],
     envAllow: ['COPILOT_*', 'GH_TOKEN', 'GITHUB_TOKEN', ...PROXIES],
   },
-}
+} as const satisfies Record<string, Preset>
+type PresetName = keyof typeof PRESETS
+export const PRESET_NAMES = Object.keys(PRESETS) as PresetName[]
 
-const PACKAGES: Readonly<Record<string, string>> = {
+const PACKAGES: Readonly<Record<PresetName, string>> = {
   claude: '@anthropic-ai/claude-code',
   codex: '@openai/codex',
   opencode: 'opencode-ai',
@@ -64,16 +66,22 @@ const PACKAGES: Readonly<Record<string, string>> = {
 }
 
 /** How to get a preset's program. */
-export function installHint(preset: string): string {
+export function installHint(preset: PresetName): string {
   return `install it (npm install -g ${PACKAGES[preset]}), or say where it is as "command"`
 }
 
+/** The names of the presets with this runner. */
+export function presetsOf(runner: Preset['runner']): readonly PresetName[] {
+  return PRESET_NAMES.filter((name) => PRESETS[name].runner === runner)
+}
+
 /** A preset with an operator's own fields on top: lists are added to, others replaced. */
-export function withPreset(preset: Preset, own: Entries): Entries {
-  const merged: Record<string, unknown> = { ...preset, ...own }
-  for (const name of ['args', 'envAllow'] as const) {
-    const more = own[name]
-    merged[name] = Array.isArray(more) ? [...preset[name], ...(more as unknown[])] : preset[name]
+export function withPreset(preset: Preset, own: Partial<Omit<Preset, 'runner'>>): Preset {
+  const given = Object.entries(own).filter(([, value]) => value !== undefined)
+  return {
+    ...preset,
+    ...Object.fromEntries(given),
+    args: [...preset.args, ...(own.args ?? [])],
+    envAllow: [...preset.envAllow, ...(own.envAllow ?? [])],
   }
-  return merged
 }

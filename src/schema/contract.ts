@@ -21,6 +21,8 @@ import {
 } from '@sinclair/typebox/compiler'
 import { invalid, type HoldfastError } from '../core/errors.ts'
 
+/** An option of objects: they have no other fields. */
+export const EXACT = { additionalProperties: false } as const
 /** An option of schemas: what a value must be, in words, where the keywords do not say it well. */
 export const EXPECTED = Symbol('expected')
 /** An option of objects and records: the problem with a name that they do not have. */
@@ -33,6 +35,7 @@ const ERRORS_MAX = 16
 
 TypeRegistry.Set<TSchema>('OneOf', (schema, value) => (schema['enum'] as unknown[]).includes(value))
 TypeRegistry.Set<ListSchema>('List', isList)
+TypeRegistry.Set('Limit', (_, value) => typeof value === 'number' && value >= 0)
 TypeRegistry.Set('Anything', (_, value) => value !== undefined && !nestsTooDeep(value))
 TypeRegistry.Set<TSchema>('Input', (_, value) => isInput(value) && !nestsTooDeep(value))
 
@@ -54,7 +57,7 @@ type ListSchema = TSchema & {
 export function list<const Value extends string>({
   values,
   ...options
-}: SchemaOptions & { readonly values?: readonly Value[] } = {}): TUnsafe<Value[]> {
+}: SchemaOptions & { readonly values?: readonly Value[] } = {}): TUnsafe<readonly Value[]> {
   const items = values === undefined ? {} : { enum: values }
   return Type.Unsafe({
     ...options,
@@ -68,6 +71,12 @@ export function list<const Value extends string>({
 function isList({ items, minItems = 0, maxItems = Infinity }: ListSchema, value: unknown): boolean {
   if (!Array.isArray(value) || value.length < minItems || value.length > maxItems) return false
   return value.every((one) => typeof one === 'string' && (items.enum?.includes(one) ?? true))
+}
+
+/** A number that is not negative; in JavaScript also infinity. */
+export function limit(options: SchemaOptions = {}): TUnsafe<number> {
+  const words = { [EXPECTED]: 'a number that is not negative' }
+  return Type.Unsafe({ ...options, ...words, [Kind]: 'Limit', type: 'number', minimum: 0 })
 }
 
 /** JSON of any shape that does not nest too deep. */
@@ -96,19 +105,19 @@ export function optional<Fields extends TProperties>(
 }
 
 /** The field is empty where the value as a whole is refused. */
-export type Refuse = (field: string, problem: string) => HoldfastError
+type FieldError = (field: string, problem: string) => HoldfastError
 
 /** The check of a schema, which is compiled when it is first needed. */
 export function contract<Schema extends TSchema>(
   schema: Schema,
   unknownName = 'is no field here',
-): (value: unknown, refuse?: Refuse) => Static<Schema> {
+): (value: unknown, errorOf?: FieldError) => Static<Schema> {
   let check: TypeCheck<Schema> | null = null
-  return (value, refuse = invalid) => {
+  return (value, errorOf = invalid) => {
     check ??= TypeCompiler.Compile(schema)
     if (check.Check(value)) return value
     const error = mostUseful(check.Errors(value))
-    throw refuse(fieldOf(error.path), problemOf(error, unknownName))
+    throw errorOf(fieldOf(error.path), problemOf(error, unknownName))
   }
 }
 
@@ -162,8 +171,6 @@ function expectationOf(schema: TSchema): string {
       return 'true or false'
     case 'Integer':
       return `a whole number from ${schema['minimum']} on`
-    case 'Number':
-      return schema['minimum'] === 0 ? 'a number that is not negative' : 'a number'
     case 'OneOf':
       return `one of ${(schema['enum'] as string[]).join(', ')}`
     case 'Union':

@@ -17,6 +17,7 @@ import {
 import {
   anything,
   contract,
+  EXACT,
   EXPECTED,
   input,
   list,
@@ -25,7 +26,6 @@ import {
   orNull,
 } from '../schema/contract.ts'
 
-const EXACT = { additionalProperties: false } as const
 const { idCharsMax, keyBytesMax, labelsMax } = STATE_LIMITS
 const ID_CHARACTERS = `1 to ${idCharsMax} letters, digits and _ . : ~ -`
 
@@ -34,7 +34,7 @@ export const CREATION = optional({
   agent: Type.String({ description: 'the agent that runs its turns; by default the first one' }),
   reconnect: oneOf(RECONNECT_POLICIES, {
     default: 'reopen',
-    description: `what a lost connection means: ${RECONNECT_POLICIES.join(', ')}`,
+    description: 'what a lost connection means: `none`, `early`, `resume`, `reopen`',
   }),
   exclusive: Type.Boolean({
     default: false,
@@ -46,7 +46,7 @@ export const CREATION = optional({
   }),
   ttlMs: orNull(Type.Integer({ minimum: 1 }), {
     default: LIMITS.ttlMs,
-    description: 'how long the session may be idle before the server closes it; null: no limit',
+    description: 'how long the session may be idle before the server closes it; `null`: no limit',
   }),
   labels: Type.Record(Type.String(), Type.String(), {
     default: {},
@@ -66,8 +66,8 @@ export const WORK = {
     busy: oneOf(BUSY_POLICIES, {
       default: 'queue',
       description:
-        'if another turn runs: queue, reject, interrupt (cancel the running turn when this one ' +
-        'is next), collect (join the waiting requests)',
+        'if another turn runs: `queue`, `reject`, `interrupt` (cancel the running turn when ' +
+        'this one is next), `collect` (join the waiting requests)',
     }),
     waitMs: Type.Integer({
       minimum: 0,
@@ -76,7 +76,7 @@ export const WORK = {
     }),
     onDisconnect: oneOf(['continue', 'cancel'], {
       default: 'continue',
-      description: 'cancel: cancel the turn if the client disconnects',
+      description: '`cancel`: cancel the turn if the client disconnects',
     }),
   }),
 }
@@ -116,20 +116,23 @@ export const LinkRequest = Type.Object(
       values: LINK_SCOPES,
       minItems: 1,
       description:
-        'what its bearer may do: watch, talk (which includes watch), answer (beside one of them: ' +
-        'an attachment sees the session)',
+        'what its bearer may do: `watch`, `talk` (which includes `watch`), `answer` (beside one ' +
+        'of them: an attachment sees the session)',
     }),
     ...optional({
-      expiresInMs: Type.Integer({ minimum: 1, description: 'how long it is valid' }),
+      expiresInMs: Type.Integer({
+        minimum: 1,
+        description: 'how long it is valid, in milliseconds',
+      }),
       expiresAt: orNull(Type.Integer({ minimum: 0 }), {
         default: null,
-        description: 'or the time of its end; null: never',
+        description: 'or the time of its end; `null`: never',
       }),
       uses: orNull(Type.Integer({ minimum: 1 }), {
         default: null,
         description:
           'how many clients may attach with it, resuming after a lost connection not counted; ' +
-          'null: any number',
+          '`null`: any number',
       }),
     }),
   },

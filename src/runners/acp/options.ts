@@ -1,32 +1,7 @@
 /** How the operator describes an agent that speaks the Agent Client Protocol. */
-import type { EnvironmentOptions } from '../../platform/child.ts'
-
-export type AcpOptions = EnvironmentOptions & {
-  readonly command: string
-  readonly args?: readonly string[]
-  /** Where it works; without it each session has a folder of its own in `folder`. */
-  readonly cwd?: string
-  /** Where the sessions' folders are. Without either, all work where this process does. */
-  readonly folder?: string
-  /** A child for every session (the default), or one for all: it is lighter, and falls as one. */
-  readonly perSession?: boolean
-  /** How many children there may be at once; beyond it the longest idle one is stopped. */
-  readonly childrenMax?: number
-  /** How long a child without a turn is kept, if it can load its sessions again. */
-  readonly idleMs?: number
-  /** How long after a session was opened in a child it may be opened in another. */
-  readonly reopenMs?: number
-  /** How long a child may take to start, and to make or load a session. */
-  readonly startMs?: number
-  /** Between asking an agent to cancel its turn and killing it. */
-  readonly cancelMs?: number
-  /** The resident memory of a child and what it started, sampled while it works (Linux only). */
-  readonly memoryBytesMax?: number
-  /** How long a permission request waits for an answer; unless given, as long as any ask. */
-  readonly askMs?: number
-  /** When no client is there that answers permissions: wait for one (the default), or refuse. */
-  readonly onNobody?: 'wait' | 'deny'
-}
+import { Type, type Static } from '@sinclair/typebox'
+import { EXACT, oneOf, optional } from '../../schema/contract.ts'
+import { count, milliseconds, PROGRAM } from '../program-options.ts'
 
 /** What is not given. */
 export const ACP_DEFAULTS = {
@@ -39,6 +14,60 @@ export const ACP_DEFAULTS = {
   cancelMs: 3_000,
   memoryBytesMax: 4_294_967_296,
 } as const
+
+export const AcpAgent = Type.Object(
+  {
+    ...PROGRAM,
+    ...optional({
+      perSession: Type.Boolean({
+        default: ACP_DEFAULTS.perSession,
+        description:
+          'one child for every session, or (`false`) one for all: lighter, but a crash affects ' +
+          'all sessions',
+      }),
+      childrenMax: count(
+        'the maximum number of children; beyond it the server stops the longest idle one, or ' +
+          'refuses with `too_many`',
+        ACP_DEFAULTS.childrenMax,
+      ),
+      idleMs: milliseconds(
+        'how long the server keeps an idle child that can load its sessions again',
+        ACP_DEFAULTS.idleMs,
+      ),
+      reopenMs: milliseconds(
+        'how long after a session was opened in one child it can be opened in another; the turn ' +
+          'waits; by default 0 (`gemini`: 60000)',
+      ),
+      startMs: milliseconds(
+        'how long it may take to start, and to create or load a session',
+        ACP_DEFAULTS.startMs,
+      ),
+      cancelMs: milliseconds(
+        "the time between the cancel request and the kill; keep it under the server's 5 s; 0 " +
+          "when a node's lease is lost",
+        ACP_DEFAULTS.cancelMs,
+      ),
+      memoryBytesMax: count(
+        'the maximum resident memory of its process group, checked every two seconds during a ' +
+          'turn; on Linux only',
+        ACP_DEFAULTS.memoryBytesMax,
+      ),
+      askMs: milliseconds(
+        "how long a permission request waits for an answer; by default the server's limit",
+      ),
+      onNobody: oneOf(['wait', 'deny'], {
+        default: 'wait',
+        description: 'what happens if no client can answer permissions: `wait` for one, or `deny`',
+      }),
+    }),
+  },
+  EXACT,
+)
+
+export type AcpOptions = Readonly<Static<typeof AcpAgent>> & {
+  /** Where the sessions' folders are. Without it and `cwd`, all work where this process does. */
+  readonly folder?: string
+}
 
 /** How often a child's memory is looked at. */
 export const MEMORY_SAMPLE_MS = 2_000

@@ -1,22 +1,7 @@
 /** How the operator describes a model behind an OpenAI-compatible API. */
-export type OpenAiOptions = {
-  /** The address that `/chat/completions` is added to, like `https://api.openai.com/v1`. */
-  readonly baseUrl: string
-  readonly model: string
-  /** The environment variable that holds the key: the key itself is never in a configuration. */
-  readonly apiKeyEnv?: string
-  /** What the model is told before everything else. */
-  readonly system?: string
-  /** How many messages of the conversation so far the model is sent: the newest. */
-  readonly historyMax?: number
-  /** And how many characters of them. */
-  readonly historyCharsMax?: number
-  /** More fields of the request, like `temperature`; null leaves out one that would be sent. */
-  readonly parameters?: Readonly<Record<string, unknown>>
-  /** How long the upstream may take to begin its answer, and between two parts of it. */
-  readonly startMs?: number
-  readonly pauseMs?: number
-}
+import { Type, type Static } from '@sinclair/typebox'
+import { EXACT, optional } from '../../schema/contract.ts'
+import { count, milliseconds } from '../program-options.ts'
 
 /** What is not given. */
 export const OPENAI_DEFAULTS = {
@@ -25,6 +10,41 @@ export const OPENAI_DEFAULTS = {
   startMs: 120_000,
   pauseMs: 120_000,
 } as const
+
+const text = (description: string) => Type.String({ minLength: 1, description })
+
+export const OpenAiAgent = Type.Object(
+  {
+    baseUrl: text('the address before `/chat/completions`, like `https://api.openai.com/v1`'),
+    model: text("the model's name"),
+    ...optional({
+      apiKeyEnv: text(
+        'the name of the variable that holds the key; do not put the key itself into a ' +
+          'configuration',
+      ),
+      system: text('the system message'),
+      historyMax: count(
+        "how many of the newest messages the server sends; the first is always a user's",
+        OPENAI_DEFAULTS.historyMax,
+      ),
+      historyCharsMax: count('how many characters of them', OPENAI_DEFAULTS.historyCharsMax),
+      parameters: Type.Record(Type.String(), Type.Unknown(), {
+        default: {},
+        description:
+          'more fields of the request, like `temperature`; `null` removes a field that would be ' +
+          'sent',
+      }),
+      startMs: milliseconds(
+        'how long the API may take to start its answer',
+        OPENAI_DEFAULTS.startMs,
+      ),
+      pauseMs: milliseconds('the maximum time between two parts of it', OPENAI_DEFAULTS.pauseMs),
+    }),
+  },
+  EXACT,
+)
+
+export type OpenAiOptions = Readonly<Static<typeof OpenAiAgent>>
 
 /** One line of the upstream's stream, in characters. */
 export const LINE_CHARS_MAX = 1_048_576

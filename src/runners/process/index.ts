@@ -18,7 +18,7 @@ import {
   type RunnerSession,
   type RunnerTurn,
 } from '../../core/index.ts'
-import { childEnvironment, type EnvironmentOptions } from '../../platform/child.ts'
+import { childEnvironment } from '../../platform/child.ts'
 import { sessionFolder } from '../../platform/folders.ts'
 import { killOrphans, killOwn, markOf } from '../../platform/processes.ts'
 import { expandArguments, mentions } from './arguments.ts'
@@ -26,30 +26,15 @@ import { Attempt, type Bounds } from './attempt.ts'
 import { claude } from './claude.ts'
 import { codex } from './codex.ts'
 import type { Dialect } from './dialect.ts'
+import { PROCESS_DEFAULTS, type ProcessOptions } from './options.ts'
 import { text } from './text.ts'
 
-export const DIALECTS = { claude, codex, text } as const satisfies Record<string, Dialect>
+export type { ProcessOptions } from './options.ts'
 
-export type ProcessOptions = EnvironmentOptions & {
-  /** The program: an absolute path, or a name on PATH. */
-  readonly command: string
-  /** Its arguments, and those that follow in a session's first turn and in later ones. */
-  readonly args?: readonly string[]
-  readonly firstArgs?: readonly string[]
-  readonly laterArgs?: readonly string[]
-  /** How it speaks. */
-  readonly output?: keyof typeof DIALECTS
-  /** Where it works; without it each session has a folder of its own in `folder`. */
-  readonly cwd?: string
-  /** Where the sessions' folders are. */
-  readonly folder: string
-} & Partial<Bounds>
-
-export const PROCESS_BOUNDS: Bounds = {
-  turnMs: Number.POSITIVE_INFINITY,
-  outputBytesMax: 67_108_864,
-  memoryBytesMax: 4_294_967_296,
-  killGraceMs: 3_000,
+export const DIALECTS: Readonly<Record<NonNullable<ProcessOptions['output']>, Dialect>> = {
+  claude,
+  codex,
+  text,
 }
 
 /** Sessions whose backend is known to know them, remembered: the longest unused are forgotten. */
@@ -74,10 +59,10 @@ export class ProcessRunner implements Runner {
     this.#dialect = DIALECTS[options.output ?? 'text']
     const { turnMs, outputBytesMax, memoryBytesMax, killGraceMs } = options
     this.#bounds = {
-      turnMs: turnMs ?? PROCESS_BOUNDS.turnMs,
-      outputBytesMax: outputBytesMax ?? PROCESS_BOUNDS.outputBytesMax,
-      memoryBytesMax: memoryBytesMax ?? PROCESS_BOUNDS.memoryBytesMax,
-      killGraceMs: killGraceMs ?? PROCESS_BOUNDS.killGraceMs,
+      turnMs: turnMs ?? PROCESS_DEFAULTS.turnMs,
+      outputBytesMax: outputBytesMax ?? PROCESS_DEFAULTS.outputBytesMax,
+      memoryBytesMax: memoryBytesMax ?? PROCESS_DEFAULTS.memoryBytesMax,
+      killGraceMs: killGraceMs ?? PROCESS_DEFAULTS.killGraceMs,
     }
   }
 

@@ -1,0 +1,94 @@
+/** The configuration file as one schema: its type, its check, and its JSON Schema for editors. */
+import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { LIMITS, type Limits, type Runner } from '../core/index.ts'
+import { AcpAgent } from '../runners/acp/options.ts'
+import type { Agent } from '../runners/function.ts'
+import { OpenAiAgent } from '../runners/openai/options.ts'
+import { ProcessAgent } from '../runners/process/options.ts'
+import { EXACT, limit, oneOf, optional, UNKNOWN_NAME } from '../schema/contract.ts'
+import { presetsOf } from './presets.ts'
+
+const FunctionAgent = Type.Object(
+  {
+    module: Type.String({ minLength: 1, description: "the module's file" }),
+    export: Type.Optional(
+      Type.String({ minLength: 1, default: 'default', description: 'its export' }),
+    ),
+  },
+  EXACT,
+)
+
+/** The fields of each kind of agent, besides `runner`. */
+export const AGENT_FIELDS = {
+  process: ProcessAgent,
+  acp: AcpAgent,
+  openai: OpenAiAgent,
+  function: FunctionAgent,
+}
+/** The fields that replace those of a preset. */
+export const PRESET_FIELDS = {
+  process: Type.Object(optional(ProcessAgent.properties), EXACT),
+  acp: Type.Object(optional(AcpAgent.properties), EXACT),
+}
+
+const RunnerEntry = Type.Union([
+  Type.Object({ runner: Type.Literal('process'), ...ProcessAgent.properties }, EXACT),
+  Type.Object({ runner: Type.Literal('acp'), ...AcpAgent.properties }, EXACT),
+  Type.Object({ runner: Type.Literal('openai'), ...OpenAiAgent.properties }, EXACT),
+  Type.Object({ runner: Type.Literal('function'), ...FunctionAgent.properties }, EXACT),
+])
+const PresetEntry = Type.Union([
+  Type.Object({ preset: oneOf(presetsOf('process')), ...PRESET_FIELDS.process.properties }, EXACT),
+  Type.Object({ preset: oneOf(presetsOf('acp')), ...PRESET_FIELDS.acp.properties }, EXACT),
+])
+
+const limits = Object.entries(LIMITS).map(([name, value]) => {
+  return [name, limit(Number.isFinite(value) ? { default: value } : {})]
+})
+
+function configuration<Entry extends TSchema>(agent: Entry) {
+  return Type.Object(
+    optional({
+      // Objects have a use of their own for the name `__proto__`.
+      agents: Type.Record(Type.String({ pattern: '^(?!__proto__$)[A-Za-z0-9_.-]{1,64}$' }), agent, {
+        ...EXACT,
+        [UNKNOWN_NAME]: 'must be named with 1 to 64 letters, digits and _ . -',
+        description:
+          'agents by name (letters, digits, `_ . -`); the built-in `echo`, `slow` and `ask` ' +
+          'always exist',
+      }),
+      defaultAgent: Type.String({
+        minLength: 1,
+        description:
+          'the agent of sessions that name none; by default the first `--agent`, or the first of ' +
+          '`agents`',
+      }),
+      limits: Type.Unsafe<Partial<Limits>>(
+        Type.Object(optional(Object.fromEntries(limits) as Record<string, TSchema>), {
+          ...EXACT,
+          [UNKNOWN_NAME]: 'is no limit',
+          description: 'any of the limits by name, like `"waitMs": 60000`; flags take precedence',
+        }),
+      ),
+      $schema: Type.String({
+        description:
+          'the address of the JSON Schema of this file, for editors: ' +
+          '`./node_modules/holdfast/config.schema.json`',
+      }),
+    }),
+    EXACT,
+  )
+}
+
+/** What a JSON file may hold. */
+export const CONFIG_SCHEMA = configuration(Type.Union([RunnerEntry, PresetEntry]))
+/** What is checked first: agents are checked one by one, and in a module they may be functions. */
+export const ConfigOutline = configuration(Type.Unknown())
+
+export type RunnerConfig = Static<typeof RunnerEntry>
+export type AgentConfig = RunnerConfig | Static<typeof PresetEntry>
+
+/** What an operator writes, for those who write it in TypeScript. */
+export type HoldfastConfig = Omit<Static<typeof CONFIG_SCHEMA>, 'agents'> & {
+  readonly agents?: Readonly<Record<string, AgentConfig | Agent | Runner>>
+}

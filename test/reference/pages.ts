@@ -1,0 +1,69 @@
+/** What the reference says about fields, made from their schemas: tables, and a JSON Schema. */
+import type { TObject, TSchema } from '@sinclair/typebox'
+import { AGENT_FIELDS, CONFIG_SCHEMA } from '../../src/config/schema.ts'
+import { LinkRequest, SessionRequest, TurnRequest } from '../../src/wire/bodies.ts'
+
+/** The tables that pages may have, each after a comment with its name. */
+const TABLES: Readonly<Record<string, TObject>> = {
+  Configuration: CONFIG_SCHEMA,
+  ...AGENT_FIELDS,
+  SessionRequest,
+  TurnRequest,
+  LinkRequest,
+}
+export const PAGES = ['docs/reference/config.md', 'docs/reference/http.md']
+export const CONFIG_SCHEMA_FILE = 'config.schema.json'
+
+export function configSchema(): string {
+  const head = {
+    $schema: 'http://json-schema.org/draft-07/schema#',
+    title: 'Configuration of Holdfast',
+  }
+  return `${JSON.stringify({ ...head, ...CONFIG_SCHEMA }, null, 2)}\n`
+}
+
+/** The page with its tables made anew; their columns are not aligned. */
+export function withTables(page: string, tables = TABLES): string {
+  return page.replace(
+    /(<!-- fields: (\w+) -->\n\n)(\|.*\n)*/g,
+    (_, comment: string, name: string) => {
+      const schema = tables[name]
+      if (schema === undefined) throw new Error(`there is no table ${name}`)
+      return `${comment}${table(schema)}`
+    },
+  )
+}
+
+function table({ properties, required = [] }: TObject): string {
+  const rows = Object.entries(properties).map(([name, field]) => [
+    `\`${name}\``,
+    required.includes(name) ? 'required' : defaultOf(name, field),
+    field.description ?? '',
+  ])
+  const all = [['Field', 'Default', 'Meaning'], ['---', '---', '---'], ...rows]
+  const hasDefaults = rows.some(([, byDefault]) => byDefault !== '')
+  return all
+    .map((row) => `| ${row.filter((_, column) => hasDefaults || column !== 1).join(' | ')} |\n`)
+    .join('')
+}
+
+const DAY_MS = 86_400_000
+const UNITS = [
+  [2 ** 30, 'GiB'],
+  [2 ** 20, 'MiB'],
+] as const
+
+function defaultOf(name: string, { default: value }: TSchema): string {
+  if (value === undefined) return ''
+  if (typeof value === 'number' && name.endsWith('Ms') && value % DAY_MS === 0) {
+    return `${value / DAY_MS} days`
+  }
+  const unit = UNITS.find(([size]) => name.includes('Bytes') && Number(value) % size === 0)
+  if (unit !== undefined) return `${Number(value) / unit[0]} ${unit[1]}`
+  return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``
+}
+
+/** The same text for the same content, however wide the columns of its tables are. */
+export function unaligned(page: string): string {
+  return page.replace(/^\|.*$/gm, (row) => row.replace(/ +/g, ' ').replace(/-+/g, '-'))
+}

@@ -1,0 +1,50 @@
+/** The reference says what the schemas say. `npm run reference` brings it up to date. */
+import { readFileSync } from 'node:fs'
+import { Type } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+import { describe, expect, it } from 'vitest'
+import { checkConfig } from '../../src/config/index.ts'
+import { CONFIG_SCHEMA } from '../../src/config/schema.ts'
+import { CONFIG_SCHEMA_FILE, configSchema, PAGES, unaligned, withTables } from './pages.ts'
+
+const read = (file: string): string =>
+  readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
+
+describe('the reference', () => {
+  it.each(PAGES)('has the fields of the schemas in %s', (page) => {
+    expect(unaligned(withTables(read(page)))).toBe(unaligned(read(page)))
+    expect(read(page)).toContain('<!-- fields: ')
+  })
+
+  it('is made from the schemas, with what is required and what is the default', () => {
+    const schema = Type.Object({
+      a: Type.String({ description: 'one' }),
+      b: Type.Optional(Type.Integer({ default: 3, description: 'two' })),
+    })
+    const page = 'x\n\n<!-- fields: T -->\n\n| Field | old |\n| --- | --- |\n\nafter\n'
+    expect(withTables(page, { T: schema }).split('\n').slice(4, 8)).toEqual([
+      '| Field | Default | Meaning |',
+      '| --- | --- | --- |',
+      '| `a` | required | one |',
+      '| `b` | `3` | two |',
+    ])
+  })
+})
+
+describe('the JSON Schema of the configuration', () => {
+  it('is in the package', () => {
+    expect(JSON.parse(read(CONFIG_SCHEMA_FILE))).toEqual(JSON.parse(configSchema()))
+  })
+
+  it('accepts the examples of the reference, as the server does', () => {
+    const page = read('docs/reference/config.md')
+    const examples = Array.from(page.matchAll(/^```json\n(.*?)^```/gms), ([, text = '']) => {
+      return JSON.parse(text) as unknown
+    })
+    expect(examples.length).toBeGreaterThanOrEqual(5)
+    for (const example of examples) {
+      expect([...Value.Errors(CONFIG_SCHEMA, example)]).toEqual([])
+      expect(() => checkConfig(example)).not.toThrow()
+    }
+  })
+})
