@@ -10,7 +10,7 @@ import { acpRunner, type AcpOptions, type Runner } from 'holdfast'
 import { until } from '../support/gate.ts'
 import { allIn, isReaped } from '../support/processes.ts'
 import { offline, programOf, type AgentName } from '../support/real-agents.ts'
-import { lines, serve, type Serving } from '../support/serving.ts'
+import { lines, serve, type TestServer } from '../support/server.ts'
 import { startStubOpenAi, type ChatRequest, type StubOpenAi } from '../support/stub-openai.ts'
 import { StubModel } from '../support/stub-model.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
@@ -25,7 +25,7 @@ describe('ACP agents', () => {
   let root: string
   let home: string
   let model: StubOpenAi
-  let serving: Serving | null = null
+  let serving: TestServer | null = null
   const clients: WireClient[] = []
 
   beforeAll(async () => {
@@ -57,7 +57,7 @@ describe('ACP agents', () => {
       ...options,
     })
   }
-  const start = async (name: AgentName, options: Partial<AcpOptions> = {}): Promise<Serving> => {
+  const start = async (name: AgentName, options: Partial<AcpOptions> = {}): Promise<TestServer> => {
     const store = `sqlite:${join(root, `${name}.db`)}`
     serving = await serve({ store, agents: { [name]: await agent(name, options) } })
     return serving

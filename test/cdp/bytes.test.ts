@@ -1,7 +1,8 @@
 /** More bytes than anybody can take at once: whoever sends them waits, and nobody else notices. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { HeldConnection } from '../../src/cdp/index.ts'
-import { serveCdp, type CdpServer, type CdpServerOptions } from '../support/cdp-server.ts'
+import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
+import type { TestServerOptions } from '../support/server.ts'
 import { browserPids } from '../support/browser-pids.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
@@ -9,7 +10,7 @@ let server: CdpServer
 
 afterEach(() => server.close())
 
-async function start(options: CdpServerOptions = {}): Promise<void> {
+async function start(options: TestServerOptions = {}): Promise<void> {
   server = await serveCdp(options)
 }
 
@@ -89,7 +90,7 @@ async function overtakenBy(flood: Flood, { client, sessionId }: Page): Promise<n
 }
 
 /** More than the line takes at once, in messages that are no larger than that. */
-const TIGHT: CdpServerOptions = {
+const TIGHT: TestServerOptions = {
   browserLimits: { unreadBytesMax: 500_000 },
   cdpLimits: { underwayBytesMax: 200_000, signBytes: 50_000, messageBytesMax: 1_000_000 },
 }

@@ -5,7 +5,7 @@ import puppeteer from 'puppeteer-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { HeldConnection, playwrightTransport } from '../../src/cdp/index.ts'
 import { CHROMIUM, Site } from '../support/cdp-server.ts'
-import { ClusterNode } from '../support/cluster-server.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { CommandLine } from '../support/command-line.ts'
 import { gate, until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
@@ -13,8 +13,8 @@ import { RawCdp } from '../support/raw-cdp.ts'
 
 let database: TestDatabase
 let site: Site
-let owner: ClusterNode
-let other: ClusterNode
+let owner: TestServer
+let other: TestServer
 let balancer: Balancer
 
 let store: string
@@ -33,8 +33,8 @@ afterAll(async () => {
   await database.close()
 })
 
-function startNode(): Promise<ClusterNode> {
-  return ClusterNode.start(store, { browsers: { chromium: CHROMIUM } })
+function startNode(): Promise<TestServer> {
+  return serve({ store, isNode: true, browsers: { chromium: CHROMIUM } })
 }
 
 /** Connections go to the nodes in turn, as a load balancer has it that knows of no sessions. */
@@ -43,7 +43,7 @@ class Balancer {
   readonly #sockets = new Set<Socket>()
   #next = 0
 
-  private constructor(nodes: readonly ClusterNode[]) {
+  private constructor(nodes: readonly TestServer[]) {
     this.#server = createServer((near) => {
       const far = connect(nodes[this.#next++ % nodes.length]!.server.port, '127.0.0.1')
       for (const socket of [near, far]) {
@@ -55,7 +55,7 @@ class Balancer {
     })
   }
 
-  static async before(nodes: readonly ClusterNode[]): Promise<Balancer> {
+  static async before(nodes: readonly TestServer[]): Promise<Balancer> {
     const balancer = new Balancer(nodes)
     await new Promise<void>((resolve) => balancer.#server.listen(0, '127.0.0.1', resolve))
     return balancer
@@ -74,7 +74,7 @@ class Balancer {
 const socketUrl = ({ url }: { url: string }, rest = ''): string =>
   `${url.replace('http', 'ws')}/cdp/chromium${rest}`
 
-async function clientsOn(node: ClusterNode): Promise<number> {
+async function clientsOn(node: TestServer): Promise<number> {
   return (await node.server.browserCounts())?.clients ?? 0
 }
 
@@ -85,7 +85,7 @@ async function pageOnOwner(key: string): Promise<{ target: string; client: RawCd
   return { target: targetId as string, client }
 }
 
-async function socketsPassedOn(node: ClusterNode): Promise<number> {
+async function socketsPassedOn(node: TestServer): Promise<number> {
   const { text } = await node.call('GET', '/metrics')
   return Number(/^holdfast_forwards_total\{.*"sockets"\} (\d+)$/m.exec(text)?.[1])
 }
@@ -249,7 +249,9 @@ describe('a node that is about to stop', () => {
   it('passes clients on, by key too, while its last turns end', async () => {
     const over = gate()
     const held = (): Promise<void> => over.opened
-    const leaving = await ClusterNode.start(store, {
+    const leaving = await serve({
+      store,
+      isNode: true,
       browsers: { chromium: CHROMIUM },
       agents: { held },
     })

@@ -2,14 +2,15 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { startBareChromium } from '../support/bare-chromium.ts'
 import { browserPids } from '../support/browser-pids.ts'
-import { serveCdp, type CdpServer, type CdpServerOptions } from '../support/cdp-server.ts'
+import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
+import type { TestServerOptions } from '../support/server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
 let server: CdpServer
 
 afterEach(() => server.close())
 
-async function start(options: CdpServerOptions = {}): Promise<void> {
+async function start(options: TestServerOptions = {}): Promise<void> {
   server = await serveCdp(options)
 }
 

@@ -1,6 +1,7 @@
 /** Many who do not read, or are away, have a bound together too: who has left the most goes. */
 import { afterEach, expect, it } from 'vitest'
-import { serveCdp, type CdpServer, type CdpServerOptions } from '../support/cdp-server.ts'
+import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
+import type { TestServerOptions } from '../support/server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 import { RawHeld } from '../support/raw-held.ts'
 
@@ -8,7 +9,7 @@ let server: CdpServer
 
 afterEach(() => server.close())
 
-async function start(cdpLimits: CdpServerOptions['cdpLimits']): Promise<void> {
+async function start(cdpLimits: TestServerOptions['cdpLimits']): Promise<void> {
   server = await serveCdp({ cdpLimits: { pingMs: 60, ...cdpLimits } })
 }
 

@@ -13,7 +13,7 @@ import { storeConformance } from 'holdfast/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { GUARDED, guarded } from '../support/guarded.ts'
-import { ClusterNode } from '../support/cluster-server.ts'
+import { serve } from '../support/server.ts'
 import { until } from '../support/gate.ts'
 import { freePort } from '../support/server-process.ts'
 import { openTestDatabase, schemaOf, unprivileged, type TestDatabase } from '../support/postgres.ts'
@@ -121,7 +121,9 @@ for (const [mode, settings] of Object.entries(MODES)) {
 
     test('many start at once on an empty database, and none reads or writes another’s', async () => {
       const urls = [database.freshUrl(), database.freshUrl()].map((one) => bouncer.through(one))
-      const nodes = await Promise.all([0, 1, 0, 1].map((n) => ClusterNode.start(urls[n]!)))
+      const nodes = await Promise.all(
+        [0, 1, 0, 1].map((n) => serve({ store: urls[n]!, isNode: true })),
+      )
       try {
         const turns = Array.from({ length: 80 }, async (_, n) => {
           const path = `/v1/keys/key-${n % 5}/turns`

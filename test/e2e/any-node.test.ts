@@ -5,16 +5,16 @@ import { builtinAgents, type Agent } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { serverRoutes } from '../../src/server/routes.ts'
-import { ClusterNode, type Answer, type Call } from '../support/cluster-server.ts'
+import { serve, type TestServer, type Answer, type Call } from '../support/server.ts'
 import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { headOf, sendRaw } from '../support/raw-http.ts'
 
 let database: TestDatabase
-let owner: ClusterNode
-let other: ClusterNode
-let third: ClusterNode
+let owner: TestServer
+let other: TestServer
+let third: TestServer
 /** Every turn that `witness` was given, on whatever node. */
 const ran: string[] = []
 
@@ -27,9 +27,9 @@ const agents = { ...builtinAgents, witness }
 beforeAll(async () => {
   database = await openTestDatabase()
   const url = database.freshUrl()
-  owner = await ClusterNode.start(url, { agents })
-  other = await ClusterNode.start(url, { agents })
-  third = await ClusterNode.start(url, { agents })
+  owner = await serve({ store: url, isNode: true, agents })
+  other = await serve({ store: url, isNode: true, agents })
+  third = await serve({ store: url, isNode: true, agents })
 })
 afterAll(async () => {
   await Promise.all([owner, other, third].map((node) => node.close()))
@@ -247,7 +247,7 @@ describe('a request that is wrong, at a node which does not own its session', ()
   it.each(bodies)('with a body %s is refused as on the owner', async (_, length, body, ...why) => {
     const { path, key } = await owned()
     const answers: unknown[] = []
-    const ask = async ({ server }: ClusterNode, target: string) => {
+    const ask = async ({ server }: TestServer, target: string) => {
       const line = `POST ${target}/turns`
       const head = headOf(line, ['Host: localhost', 'Content-Type: application/json', length])
       const isEnded = why[0] === 400
@@ -430,8 +430,8 @@ describe('what nodes say to each other', () => {
     const tokens = { scopesOf: () => null, close: () => undefined }
     const options = { agents, tokens, trustProxy: true, rates: { failuresPerMinute: 3 } }
     const url = database.freshUrl()
-    const near = await ClusterNode.start(url, options)
-    const far = await ClusterNode.start(url, options)
+    const near = await serve({ store: url, isNode: true, ...options })
+    const far = await serve({ store: url, isNode: true, ...options })
     try {
       const { id } = await far.holdfast.resolve({ key: 'guarded' })
       for (let n = 0; n < 3; n += 1) await knock(near, id, '203.0.113.9')
@@ -445,7 +445,7 @@ describe('what nodes say to each other', () => {
   })
 
   /** Tries to resume with a bad token; the code of the refusal. */
-  async function knock({ url }: ClusterNode, session: string, from: string): Promise<string> {
+  async function knock({ url }: TestServer, session: string, from: string): Promise<string> {
     const headers = { 'x-forwarded-for': from }
     const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/connect`, { headers })
     await once(socket, 'open')
@@ -464,7 +464,7 @@ describe('a key whose session is closed through one node and asked for through o
     const key = 'reborn'
     const made = new Map<string, number>()
     for (let round = 0; round < 6; round += 1) {
-      const at = (offset: number): ClusterNode => nodes[(round + offset) % 3]!
+      const at = (offset: number): TestServer => nodes[(round + offset) % 3]!
       const first = await at(0).call('POST', '/v1/sessions', { body: { key } })
       const { id } = first.body as { id: string }
       const closing = at(1).call('DELETE', `/v1/sessions/${id}`)

@@ -9,7 +9,7 @@ import { launchChromium } from '../support/chromium.ts'
 import { runGuarded } from '../support/guarded.ts'
 import { ROOT } from '../support/repository.ts'
 import { linkPackages, pack, RESOLUTIONS, typeErrors, type Packed } from '../support/packed.ts'
-import { serve } from '../support/serving.ts'
+import { serve } from '../support/server.ts'
 
 const FOLDER = `${ROOT}packages/client`
 const LIMIT = { limitMs: 60_000 }

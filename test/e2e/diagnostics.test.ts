@@ -21,7 +21,7 @@ afterAll(() => {
 
 type Line = { readonly code: string; readonly level: string; readonly [fact: string]: any }
 
-class Serving {
+class TestServer {
   readonly process: CommandLine
   url = ''
 
@@ -29,8 +29,8 @@ class Serving {
     this.process = new CommandLine(['serve', '--port', '0', ...flags])
   }
 
-  static async start(...flags: readonly string[]): Promise<Serving> {
-    const serving = new Serving([...flags, '--log-format', 'json'])
+  static async start(...flags: readonly string[]): Promise<TestServer> {
+    const serving = new TestServer([...flags, '--log-format', 'json'])
     serving.url = (await serving.line('listening')).url
     return serving
   }
@@ -100,7 +100,7 @@ describe('what is refused', () => {
     const made = new CommandLine(['token', 'new', 'w', '--scope', 'watch', '--tokens', tokens])
     await made.exited
     const watcher = made.stdout.trim()
-    const serving = await Serving.start('--store', 'memory:', '--tokens', tokens)
+    const serving = await TestServer.start('--store', 'memory:', '--tokens', tokens)
     const { url } = serving
     const statusOf = async (headers: Record<string, string>) =>
       (await serving.post('/v1/sessions', {}, headers)).status
@@ -128,7 +128,7 @@ describe('what is refused', () => {
   })
 
   it('cannot forge a line, leave its line, or fill a disk', async () => {
-    const serving = await Serving.start('--store', 'memory:')
+    const serving = await TestServer.start('--store', 'memory:')
     const hostile = ['\u009B31mred', '\u0085next', '","code":"stopped","x":"', '\u00AD\u0090', '\t']
     for (let n = 0; n < 300; n += 1) {
       const origin = `${hostile[n % hostile.length]}${n}${'x'.repeat(n * 10)}`
@@ -149,7 +149,7 @@ describe('what is refused', () => {
   })
 
   it('is one readable line at a terminal', async () => {
-    const serving = new Serving(['--store', 'memory:'])
+    const serving = new TestServer(['--store', 'memory:'])
     await serving.process.said('listening on ')
     serving.url = /listening on (\S+)/.exec(serving.process.stdout)?.[1] ?? ''
     await serving.post('/v1/sessions', {}, { origin: 'https://evil.example' })
@@ -169,7 +169,7 @@ describe('a life', () => {
     const program = { command: process.execPath, args: ['-e', 'process.exit(3)'] }
     writeFileSync(config, JSON.stringify({ agents: { broken: { runner: 'process', ...program } } }))
     const flags = ['--data', join(folder, 'data'), '--config', config]
-    const killed = await Serving.start(...flags)
+    const killed = await TestServer.start(...flags)
     const { version, runtime, store, agents } = await killed.line('listening')
     expect({ version, runtime, agents }).toMatchObject({
       version: expect.stringMatching(/^\d/),
@@ -185,7 +185,7 @@ describe('a life', () => {
     await expect.poll(open, { timeout: 30_000 }).toContain('"id"')
     await killed.stop('SIGKILL')
 
-    const serving = await Serving.start(...flags)
+    const serving = await TestServer.start(...flags)
     const recovered = await serving.line('session_recovered', { interrupted: turn.id })
     expect(recovered).toMatchObject({ level: 'info', asksWithdrawn: 1, queued: 0 })
     await serving.post('/v1/keys/other/turns', { input: 'secret-input', agent: 'broken' })
@@ -201,7 +201,7 @@ describe('a life', () => {
   })
 
   it('that cannot begin says so in one JSON line too', async () => {
-    const serving = await Serving.start('--store', 'memory:')
+    const serving = await TestServer.start('--store', 'memory:')
     const { port } = new URL(serving.url)
     const other = new CommandLine(['serve', '--port', port, '--log-format', 'json'])
     expect(await other.exited).toBe(1)

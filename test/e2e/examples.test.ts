@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { runGuarded } from '../support/guarded.ts'
-import { serve } from '../support/serving.ts'
+import { serve } from '../support/server.ts'
 
 const LIMIT = { limitMs: 100_000 }
 

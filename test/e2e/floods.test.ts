@@ -1,11 +1,11 @@
 /** Clients that send without end, in frames that are no messages: cut off and told of. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Diagnostic } from 'holdfast'
-import { serve, type Serving } from '../support/serving.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { dial, WireClient } from '../support/wire-client.ts'
 
 const diagnostics: Diagnostic[] = []
-let server: Serving
+let server: TestServer
 let clients: WireClient[] = []
 
 beforeAll(async () => {

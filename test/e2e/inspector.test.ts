@@ -8,13 +8,13 @@ import { builtinAgents, openHoldfast, type Agent } from 'holdfast'
 import { startServer, type HoldfastServer } from 'holdfast/server'
 import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
 import { gate } from '../support/gate.ts'
-import { serve, type Serving } from '../support/serving.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { isWhole } from '../support/whole.ts'
 
 const OFFLINE_MS = isWhole ? 20_000 : 2_000
 
 let browser: Browser
-let server: Serving
+let server: TestServer
 let context: BrowserContext
 let complaints: Complaints
 let names = 0

@@ -1,8 +1,8 @@
 /** Links over HTTP: made, listed and revoked by who may, and their secret told exactly once. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { serve, type Serving } from '../support/serving.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
-let serving: Serving
+let serving: TestServer
 
 beforeAll(async () => {
   serving = await serve()

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { builtinAgents, type Diagnostic } from 'holdfast'
 import { until } from '../support/gate.ts'
 import { Puppet } from '../support/puppet.ts'
-import { serve, type Serving } from '../support/serving.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 /** A connection that sends what it is told to, and keeps what it hears. */
 class Pipe {
@@ -40,7 +40,7 @@ const HEALTH = 'GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n'
 
 const diagnostics: Diagnostic[] = []
 const puppet = new Puppet()
-let server: Serving
+let server: TestServer
 let pipes: Pipe[] = []
 let keys = 0
 

@@ -12,7 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect as connectClient, type ClientSocketClass } from 'holdfast/client'
 import { WebSocket } from 'ws'
 import { CommandLine } from '../support/command-line.ts'
-import { ClusterNode } from '../support/cluster-server.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
@@ -42,8 +42,8 @@ let folder: string
 let tokens: () => ReturnType<typeof openTokenFile>
 let single: HoldfastServer
 let database: TestDatabase
-let near: ClusterNode
-let far: ClusterNode
+let near: TestServer
+let far: TestServer
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'holdfast-principals-'))
@@ -55,8 +55,8 @@ beforeAll(async () => {
   single = await startServer({ holdfast, tokens: await tokens() })
   database = await openTestDatabase()
   const url = database.freshUrl()
-  far = await ClusterNode.start(url, { agents, tokens: await tokens() })
-  near = await ClusterNode.start(url, { agents, tokens: await tokens() })
+  far = await serve({ store: url, isNode: true, agents, tokens: await tokens() })
+  near = await serve({ store: url, isNode: true, agents, tokens: await tokens() })
 })
 afterAll(async () => {
   await Promise.all([single.close({ closeHoldfast: true }), near.close(), far.close()])

@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { builtinAgents, openHoldfast, type Agent, type SessionEvent } from 'holdfast'
 import { gate, until, type Gate } from '../support/gate.ts'
-import { serve, type Serving } from '../support/serving.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { dial } from '../support/wire-client.ts'
 
-let serving: Serving
+let serving: TestServer
 const holds = new Map<string, Gate>()
 const ran: string[] = []
 

@@ -2,7 +2,7 @@
 import { builtinAgents, openHoldfast, type Holdfast } from 'holdfast'
 import { startServer, type TokenSource } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ClusterNode } from '../support/cluster-server.ts'
+import { serve } from '../support/server.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { Puppet } from '../support/puppet.ts'
@@ -55,8 +55,8 @@ beforeAll(async () => {
   nodes['the server'] = { owner: alone.url, front: alone.url, holdfast }
   database = await openTestDatabase()
   const url = database.freshUrl()
-  const owner = await ClusterNode.start(url, { agents, tokens })
-  const other = await ClusterNode.start(url, { agents, tokens })
+  const owner = await serve({ store: url, isNode: true, agents, tokens })
+  const other = await serve({ store: url, isNode: true, agents, tokens })
   const far = { owner: owner.url, front: other.url, holdfast: owner.holdfast }
   nodes['a node that is not the owner'] = far
   for (const server of [alone, owner, other]) closing.push(() => server.close())

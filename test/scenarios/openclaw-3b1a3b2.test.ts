@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import OpenAI from 'openai'
 import type { Agent } from 'holdfast'
 import { gate } from '../support/gate.ts'
-import { serve, type Serving } from '../support/serving.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 const KEY = 'agent:main:finn:c1'
 
@@ -22,7 +22,7 @@ const remembering: Agent = async (turn, context) => {
 
 describe('OpenClaw 3b1a3b2', () => {
   const hold = gate()
-  let server: Serving
+  let server: TestServer
 
   beforeEach(async () => {
     const held: Agent = async ({ text }) => hold.opened.then(() => text)

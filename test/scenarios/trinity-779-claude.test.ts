@@ -17,7 +17,7 @@ import { trafficUnderTest } from '../support/nodes-under-test.ts'
 import { startProcess, type ProcessUnderTest } from '../support/processes-under-test.ts'
 import { runningIn } from '../support/processes.ts'
 import { offline, programOf } from '../support/real-agents.ts'
-import { lines } from '../support/serving.ts'
+import { lines } from '../support/server.ts'
 import { StubModel } from '../support/stub-model.ts'
 
 const CLAUDE = programOf('claude')

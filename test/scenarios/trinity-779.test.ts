@@ -11,12 +11,12 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Agent } from 'holdfast'
 import { gate, until, type Gate } from '../support/gate.ts'
-import { lines, serve, type Serving } from '../support/serving.ts'
+import { lines, serve, type TestServer } from '../support/server.ts'
 import { storeUnderTest } from '../support/store-under-test.ts'
 
 describe('Trinity #779', () => {
   let folder: string
-  let server: Serving
+  let server: TestServer
   let running: number
   let runningMost: number
   let hold: Gate

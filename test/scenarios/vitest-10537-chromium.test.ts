@@ -12,13 +12,13 @@ import { builtinAgents, type Agent } from 'holdfast'
 import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
 import { gate, type Gate } from '../support/gate.ts'
 import { someOf } from '../support/nodes-under-test.ts'
-import { serve, type Serving } from '../support/serving.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 const WORDS = 'one two three four five six seven eight nine ten'
 
 describe('Vitest #10537 in Chromium', () => {
   let browser: Browser
-  let server: Serving
+  let server: TestServer
   let context: BrowserContext
   let complaints: Complaints
   /** The agent `halting` says the second half of what it says after this. */

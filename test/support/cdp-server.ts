@@ -1,29 +1,29 @@
 /** A real server with a real Chromium behind it, and a site for its pages to visit. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { BrowserSpec } from '../../src/browsers/index.ts'
-import type { Holdfast } from '../../src/core/index.ts'
-import { openHoldfast, type OpenOptions } from '../../src/open.ts'
-import { startServer, type HoldfastServer, type ServerOptions } from '../../src/server/server.ts'
-import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
-import { storeUnderTest } from './store-under-test.ts'
+import type { Holdfast } from 'holdfast'
+import type { BrowserSpec, HoldfastServer } from 'holdfast/server'
+import { serve, type TestServer, type TestServerOptions } from './server.ts'
 
 export const CHROMIUM: BrowserSpec = { program: 'chromium' }
 
-export type CdpServerOptions = Partial<OpenOptions> &
-  Pick<ServerOptions, 'browsers' | 'browserLimits' | 'cdpLimits' | 'tokens' | 'recordings'>
-
 export class CdpServer {
-  readonly holdfast: Holdfast
-  readonly server: HoldfastServer
+  readonly #server: TestServer
 
-  constructor(parts: { holdfast: Holdfast; server: HoldfastServer }) {
-    this.holdfast = parts.holdfast
-    this.server = parts.server
+  constructor(server: TestServer) {
+    this.#server = server
+  }
+
+  get holdfast(): Holdfast {
+    return this.#server.holdfast
+  }
+
+  get server(): HoldfastServer {
+    return this.#server.server
   }
 
   get url(): string {
-    return `${this.server.url}/cdp/chromium`
+    return `${this.#server.url}/cdp/chromium`
   }
 
   get socketUrl(): string {
@@ -31,24 +31,12 @@ export class CdpServer {
   }
 
   close(): Promise<void> {
-    return this.server.close({ closeHoldfast: true })
+    return this.#server.close()
   }
 }
 
-export async function serveCdp(options: CdpServerOptions = {}): Promise<CdpServer> {
-  const { browsers = { chromium: CHROMIUM }, cdpLimits = {}, browserLimits = {}, ...rest } = options
-  const store = storeUnderTest('memory:')
-  const holdfast = await openUnderTest(openHoldfast, { store, ...options })
-  const server = await startUnderTest(startServer, {
-    holdfast,
-    port: 0,
-    browsers,
-    browserLimits,
-    cdpLimits,
-    ...(rest.tokens === undefined ? {} : { tokens: rest.tokens }),
-    ...(rest.recordings === undefined ? {} : { recordings: rest.recordings }),
-  })
-  return new CdpServer({ holdfast, server })
+export async function serveCdp(options: TestServerOptions = {}): Promise<CdpServer> {
+  return new CdpServer(await serve({ browsers: { chromium: CHROMIUM }, ...options }))
 }
 
 /** Pages by path: what they say is their path, unless given here. */

@@ -1,27 +1,17 @@
-/** A real server for tests of the connect door, and all the sockets that a test opens to it. */
-import { openHoldfast, type OpenOptions } from '../../src/open.ts'
-import type { Holdfast } from '../../src/core/index.ts'
-import { builtinAgents } from '../../src/open.ts'
-import { startServer, type HoldfastServer, type ServerOptions } from '../../src/server/server.ts'
-import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
+/** A server for tests of the connect door, with every socket that a test opens to it. */
+import { builtinAgents, type OpenOptions } from 'holdfast'
+import type { ServerOptions } from 'holdfast/server'
 import { Puppet } from './puppet.ts'
-import { storeUnderTest } from './store-under-test.ts'
+import { startParts, TestServer, type CloseOptions } from './server.ts'
 import { dial, WireClient, type WireOptions } from './wire-client.ts'
 
-export class ConnectServer {
+export class ConnectServer extends TestServer {
   readonly puppet: Puppet
-  readonly holdfast: Holdfast
-  readonly server: HoldfastServer
   readonly #clients: WireClient[] = []
 
-  constructor(parts: { puppet: Puppet; holdfast: Holdfast; server: HoldfastServer }) {
-    this.puppet = parts.puppet
-    this.holdfast = parts.holdfast
-    this.server = parts.server
-  }
-
-  get url(): string {
-    return this.server.url
+  constructor(puppet: Puppet, parts: Awaited<ReturnType<typeof startParts>>) {
+    super(parts)
+    this.puppet = puppet
   }
 
   /** Opens a socket and says hello. */
@@ -51,9 +41,9 @@ export class ConnectServer {
     for (const { socket } of this.#clients.splice(0)) socket.terminate()
   }
 
-  async close(): Promise<void> {
+  override async close(options: CloseOptions = {}): Promise<void> {
     this.hangUp()
-    await this.server.close({ closeHoldfast: true })
+    await super.close(options)
   }
 }
 
@@ -65,15 +55,7 @@ export type Attached = {
 export async function serveConnect(
   options: Partial<OpenOptions> & Pick<ServerOptions, 'connectLimits'> = {},
 ): Promise<ConnectServer> {
-  const { connectLimits, ...open } = options
   const puppet = new Puppet()
-  const agents = { ...builtinAgents, puppet: puppet.agent, ...open.agents }
-  const holdfast = await openUnderTest(openHoldfast, {
-    store: storeUnderTest('memory:'),
-    ...open,
-    agents,
-  })
-  const limits = connectLimits === undefined ? {} : { connectLimits }
-  const server = await startUnderTest(startServer, { holdfast, port: 0, ...limits })
-  return new ConnectServer({ puppet, holdfast, server })
+  const agents = { ...builtinAgents, puppet: puppet.agent, ...options.agents }
+  return new ConnectServer(puppet, await startParts({ ...options, agents }))
 }
