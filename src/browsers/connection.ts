@@ -1,12 +1,11 @@
-/**
- * A line to a browser: whole messages of the Chrome DevTools Protocol both ways, in order. What a
- * message says is the door's concern.
- */
+/** One message in parts, which are sent as one. */
+export type MessageParts = readonly (string | Uint8Array)[]
+
+/** A connection to a browser: whole CDP messages both ways, in order. */
 export interface BrowserConnection {
-  /** The process that it leads to, if it was started here. */
+  /** The browser's process, if it was started here. */
   readonly pid?: number | undefined
-  /** One message; its parts are put together. */
-  send(...parts: readonly (string | Uint8Array)[]): void
+  send(...parts: MessageParts): void
   /** Resolves when nothing is left of it. */
   close(): Promise<void>
 }

@@ -88,6 +88,8 @@ export class Authority implements SessionHolder {
   readonly diagnose: Diagnose
   readonly about: Facts
   readonly attachmentListeners = new Set<AttachmentListener>()
+  /** Prefixes of keys that only the door which added them may use. */
+  readonly reservedKeys = new Set<string>()
   readonly #runners: RunnerTable
   readonly #lease: Lease
   readonly #sweeper: Sweeper

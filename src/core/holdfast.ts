@@ -24,9 +24,6 @@ export type HoldfastOptions = AuthorityOptions & {
   readonly defaultAgent?: string
 }
 
-/** Keys that begin so name browser sessions: only the door for browsers makes and finds those. */
-export const BROWSER_KEYS = 'cdp:'
-
 /** How often a turn by key starts over when the session it found was closed meanwhile. */
 const KEY_ATTEMPTS = 4
 
@@ -67,16 +64,12 @@ export class Holdfast {
 
   /** Finds the session of a key or an id, or creates it. */
   async resolve(options: ResolveOptions = {}): Promise<SessionHandle> {
-    assertOpenKey(options)
-    return this.#handle(options)
+    this.#assertOpenKey(options)
+    return this.resolveReserved(options)
   }
 
-  /** The same for a browser session, whose key nobody else can take. */
-  resolveBrowser({ key, ...options }: ResolveOptions): Promise<SessionHandle> {
-    return this.#handle({ ...options, ...(key === undefined ? {} : { key: BROWSER_KEYS + key }) })
-  }
-
-  async #handle(options: ResolveOptions): Promise<SessionHandle> {
+  /** The same for the door that has reserved the key's prefix. */
+  async resolveReserved(options: ResolveOptions): Promise<SessionHandle> {
     const { live, isNew } = await this.#resolve(options)
     const { key } = live.session
     return new SessionHandle(this.authority, this.by, { id: live.id, key, isNew })
@@ -154,7 +147,7 @@ export class Holdfast {
     options: ResolveOptions,
     work: (live: LiveSession) => Promise<Result>,
   ): Promise<Result> {
-    assertOpenKey(options)
+    this.#assertOpenKey(options)
     for (let attempt = 1; ; attempt += 1) {
       const { live } = await this.#resolve(options)
       try {
@@ -172,10 +165,11 @@ export class Holdfast {
     const names = this.authority.agents.join(', ')
     throw new HoldfastError('agent_unknown', `there is no agent ${agent}; there are: ${names}`)
   }
-}
 
-function assertOpenKey({ key }: ResolveOptions): void {
-  if (typeof key !== 'string' || !key.startsWith(BROWSER_KEYS)) return
-  const why = `keys that begin with ${BROWSER_KEYS} are those of browser sessions`
-  throw new HoldfastError('key_taken', `the key cannot be used: ${why}`)
+  #assertOpenKey({ key }: ResolveOptions): void {
+    for (const prefix of this.authority.reservedKeys) {
+      if (typeof key !== 'string' || !key.startsWith(prefix)) continue
+      throw new HoldfastError('key_taken', `the prefix ${prefix} of the key is reserved`)
+    }
+  }
 }

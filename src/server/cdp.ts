@@ -248,8 +248,9 @@ export class CdpEntrance {
   }
 
   /** Tools that meet in one session by chance take each other's tabs: the operator is told. */
-  #tellShared({ tenant }: Seat, { browser, key }: OwnPort): void {
-    const clients = [...tenant.clients].filter(({ root }) => root.isBrowser).length
+  #tellShared({ client }: Seat, { browser, key }: OwnPort): void {
+    const all = [...(client?.tenant.clients ?? [])]
+    const clients = all.filter(({ target }) => target === null).length
     if (clients < 2) return
     const apart = `/cdp/${browser}, or ?key= in the address, keeps them apart`
     const message = `clients of this port share one browser session, with its tabs: ${apart}`

@@ -10,7 +10,7 @@ import type { AddressInfo } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, type Diagnose, type Holdfast, type HoldfastError } from '../core/index.ts'
-import { CdpDoor } from '../doors/cdp/door.ts'
+import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { Hub } from '../doors/connect/hub.ts'
@@ -164,6 +164,8 @@ export class HoldfastServer {
 
   #openCdp(options: ServerOptions, seal: Seal | null): CdpEntrance | null {
     const { holdfast, browsers = {}, browserLimits, cdpLimits: limits = {} } = options
+    // Without browsers too: another node may have them.
+    holdfast.authority.reservedKeys.add(BROWSER_KEYS)
     if (Object.keys(browsers).length === 0) return null
     const { clock } = holdfast.authority
     const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })

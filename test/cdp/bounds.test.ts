@@ -132,18 +132,16 @@ describe('a client that asks for all at once', () => {
   it('is told that it has too many sessions, instead of being given none', async () => {
     const client = await RawCdp.open(server.socketUrl)
     const { targetId } = await client.send('Target.createTarget', { url: 'about:blank' })
-    for (const flatten of [true, false]) {
-      const attach = { targetId, flatten }
-      const replies = await manyTimes(12, () => client.ask('Target.attachToTarget', attach))
-      expect(granted(replies, /too many sessions/)).toBe(8)
-      const late = await client.ask('Target.attachToTarget', attach)
-      expect(granted([late], /too many sessions/)).toBe(0)
-      const browser = await client.ask('Target.attachToBrowserTarget')
-      expect(granted([browser], /too many sessions/)).toBe(0)
-      const names = replies.flatMap(({ result }) => (result ? [result.sessionId as string] : []))
-      expect(new Set(names).size).toBe(8)
-      for (const sessionId of names) await client.send('Target.detachFromTarget', { sessionId })
-    }
+    const attach = { targetId, flatten: true }
+    const replies = await manyTimes(12, () => client.ask('Target.attachToTarget', attach))
+    expect(granted(replies, /too many sessions/)).toBe(8)
+    const late = await client.ask('Target.attachToTarget', attach)
+    expect(granted([late], /too many sessions/)).toBe(0)
+    const browser = await client.ask('Target.attachToBrowserTarget')
+    expect(granted([browser], /too many sessions/)).toBe(0)
+    const names = replies.flatMap(({ result }) => (result ? [result.sessionId as string] : []))
+    expect(new Set(names).size).toBe(8)
+    for (const sessionId of names) await client.send('Target.detachFromTarget', { sessionId })
     client.close()
   })
 })

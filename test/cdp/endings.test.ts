@@ -190,9 +190,9 @@ describe('a browser that nobody uses', () => {
     for (let n = 0; n < 5; n += 1) {
       clock.advance(50_000)
       const session = await holdfast.resolve({})
-      await door.tenant('chromium', session)
+      await door.browserSession('chromium', session)
       await session.close()
-      await expect.poll(() => host.tenants.size).toBe(0)
+      await expect.poll(() => door.countsNow().sessions).toBe(0)
     }
     expect(clock.due).toHaveLength(2)
     clock.advance(59_999)

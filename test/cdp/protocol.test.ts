@@ -168,48 +168,19 @@ describe('a session', () => {
     expect(door).toEqual(chrome)
   })
 
-  it('without flatten talks inside its parent’s messages', async () => {
-    const { chrome, door } = await both(async (client) => {
-      const { targetId } = await client.send('Target.createTarget', { url: 'about:blank' })
-      const { sessionId } = await client.send('Target.attachToTarget', { targetId })
-      const message = '{"id":7,"method":"Runtime.evaluate","params":{"expression":"6*7"}}'
-      await client.send('Target.sendMessageToTarget', { sessionId, message })
-      await client.until(({ method }) => method === 'Target.receivedMessageFromTarget')
-      await client.ask('Page.enable', {}, sessionId)
-      return client.messages.map((one) => [outline(one), one['params']?.message])
-    })
-    expect(door).toEqual(chrome)
-    expect(JSON.stringify(door)).toContain('42')
-  })
-
-  it.each([
-    ['one without flatten and one with', [false, true], false],
-    ['one with flatten and one without', [true, false], false],
-    ['many of both, in any order', [false, true, true, false, true, false, false], false],
-    ['both, while the client attaches to all that is new', [false, true, false], true],
-  ])('is what its own command asked for: %s at once', async (_, flattens, isAuto) => {
-    const { chrome, door } = await both(async (client) => {
-      const { targetId } = await client.send('Target.createTarget', { url: 'about:blank' })
-      const autoAttach = { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }
-      const filter = [{ type: 'page' }]
-      const isReady = isAuto ? client.send('Target.setAutoAttach', { ...autoAttach, filter }) : null
-      const attached = await Promise.all(
-        flattens.map((flatten) => client.send('Target.attachToTarget', { targetId, flatten })),
-      )
-      await isReady
-      const isOwn = ({ params }: Message): boolean => params.targetInfo.targetId === targetId
-      const told = client.events('Target.attachedToTarget').filter(isOwn)
-      const names = told.map(({ params }) => params.sessionId as string)
-      const values = names.map(async (name) => {
-        const { result, error } = await client.ask('Runtime.evaluate', { expression: '7' }, name)
-        return [name, result?.result.value ?? error.code]
-      })
-      return { attached, values: await Promise.all(values) }
-    })
-    expect(door).toEqual(chrome)
-    const wanted = flattens.map((flatten) => (flatten ? 7 : -32_001))
-    const values = (door as { values: [string, number][] }).values.map(([, value]) => value)
-    expect(values).toEqual(isAuto ? [7, ...wanted] : wanted)
+  it('is only flat', async () => {
+    const client = await RawCdp.open(server.socketUrl)
+    const { targetId, sessionId } = await newPage(client)
+    const autoAttach = { autoAttach: true, waitForDebuggerOnStart: false }
+    const message = '{"id":7,"method":"Page.enable"}'
+    const refused = [
+      await client.ask('Target.attachToTarget', { targetId }),
+      await client.ask('Target.setAutoAttach', autoAttach, sessionId),
+      await client.ask('Target.sendMessageToTarget', { sessionId, message }),
+    ]
+    expect(refused.map(({ error }) => error.code)).toEqual([-32602, -32602, -32601])
+    expect(refused[0]?.['error'].message).toContain('set flatten to true')
+    client.close()
   })
 
   it('ends with its target, and every one of its sessions is told', async () => {
@@ -262,9 +233,10 @@ describe('a session', () => {
     const autoAttach = { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }
     await client.send('Target.setAutoAttach', autoAttach, sessionId)
     await client.until(({ params }) => params?.targetInfo?.type === 'worker')
-    for (const flatten of [true, false]) {
-      await client.send('Target.attachToTarget', { targetId, flatten })
-      await client.ask('Target.attachToTarget', { targetId, flatten }, sessionId)
+    const attach = { targetId, flatten: true }
+    for (const parent of [undefined, sessionId]) {
+      await client.send('Target.attachToTarget', attach)
+      await client.ask('Target.attachToTarget', attach, parent)
     }
     await client.send('Target.closeTarget', { targetId })
     await client.until(({ method }) => method === 'Target.detachedFromTarget')

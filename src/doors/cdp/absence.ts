@@ -2,9 +2,8 @@
  * What stands still until its client says go: a new page, a request, a dialog, a script at a
  * breakpoint. While the client is away the door says it, so that nothing and nobody else freezes.
  */
-import type { Command, Params } from './command.ts'
-import type { Session } from './session.ts'
-import { RUN } from './waiting-targets.ts'
+import type { CdpCommand } from './command.ts'
+import { RUN, type Params } from './protocol.ts'
 
 type Release = { readonly method: string; readonly params: Params }
 
@@ -43,12 +42,18 @@ const SETTLING: readonly string[] = [
 
 const BLOCKED_MAX = 4_096
 
+/** The session in which something stands still. */
+type BlockedSession = {
+  readonly isAway: boolean
+  tell(method: string, params: Params): void
+}
+
 /** Of one session. */
 export class Blocked {
-  readonly #session: Session
+  readonly #session: BlockedSession
   readonly #releases = new Map<string, Release>()
 
-  constructor(session: Session) {
+  constructor(session: BlockedSession) {
     this.#session = session
   }
 
@@ -68,14 +73,14 @@ export class Blocked {
   }
 
   #add(release: Release): void {
-    if (this.#session.client.isAway) return this.#let(release)
+    if (this.#session.isAway) return this.#let(release)
     this.#releases.set(keyOf(release.method, release.params), release)
     const [oldest] = this.#releases.keys()
     if (this.#releases.size > BLOCKED_MAX && oldest !== undefined) this.#releases.delete(oldest)
   }
 
   /** The client lets it go on itself. */
-  settle(command: Command): void {
+  settle(command: CdpCommand): void {
     if (this.#releases.size === 0 || command.isVast) return
     if (!SETTLING.some((start) => command.method.startsWith(start))) return
     this.#releases.delete(keyOf(command.method, command.params ?? {}))

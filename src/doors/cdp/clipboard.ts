@@ -1,66 +1,39 @@
 /**
- * The clipboard is one for all clients of a browser. Any page may write to it, so what is kept from
- * those who share a browser is reading: by permission, by the keys for paste, by the command. What
- * is selected, and pasted by the middle button, is another one: browsers are started without it.
+ * A browser has one clipboard for all of its clients. Any page may write to it, so in a shared
+ * browser reading is refused: by permission, by the keys for paste, by editing commands. The middle
+ * mouse button pastes the selection, which is another clipboard: browsers are started without it.
  */
-import type { Params } from './command.ts'
-import type { Request, Rule } from './request.ts'
+import type { Params } from './protocol.ts'
 
-const WHY = 'the clipboard'
-const COMMON_TO_ALL = `${WHY} of a browser is common to all of its clients; see --own-browsers`
+export const CLIPBOARD = 'all clients of this browser share the clipboard'
 
-/** Bits of `modifiers`, and keys as Windows counts them: what the browser goes by. */
+/** Bits of `modifiers`, and Windows' virtual key codes: Chromium decides by them. */
 const [CONTROL, META, SHIFT] = [2, 4, 8]
 const [KEY_V, KEY_INSERT] = [86, 45]
 const PASTE = /paste/i
 
-/** Types by which `Browser.grantPermissions` lets a page read it, or see what others show. */
-const GRANTS_MORE: ReadonlySet<unknown> = new Set(['clipboardReadWrite', 'displayCapture'])
+/** Types of `Browser.grantPermissions` by which a page reads the clipboard or sees other pages. */
+export const UNSHAREABLE_PERMISSIONS: ReadonlySet<unknown> = new Set([
+  'clipboardReadWrite',
+  'displayCapture',
+])
 
-function isPaste({ modifiers, windowsVirtualKeyCode, key: name, code, commands }: Params): boolean {
-  // A key of its own on some keyboards. By its name alone: it needs no number.
-  if (PASTE.test(String(name)) || PASTE.test(String(code))) return true
+/** Whether the params of `Input.dispatchKeyEvent` paste. */
+export function pastes({ modifiers, windowsVirtualKeyCode, key, code, commands }: Params): boolean {
+  // The key `Paste` of some keyboards needs no key code.
+  if (PASTE.test(String(key)) || PASTE.test(String(code))) return true
   const held = Number(modifiers ?? 0)
-  const key = Number(windowsVirtualKeyCode ?? 0)
-  if (key === KEY_V && (held & (CONTROL | META)) !== 0) return true
-  if (key === KEY_INSERT && (held & SHIFT) !== 0) return true
-  // On macOS a key comes with the editing commands that it stands for.
+  const keyCode = Number(windowsVirtualKeyCode ?? 0)
+  if (keyCode === KEY_V && (held & (CONTROL | META)) !== 0) return true
+  if (keyCode === KEY_INSERT && (held & SHIFT) !== 0) return true
+  // On macOS a key event names its editing commands.
   return Array.isArray(commands) && commands.some((command) => PASTE.test(String(command)))
 }
 
-function letsRead({ permission, setting }: Params): boolean {
+/** Whether the params of `Browser.setPermission` let a page read the clipboard or other pages. */
+export function grantsReading({ permission, setting }: Params): boolean {
   if (setting !== 'granted' || typeof permission !== 'object' || permission === null) return false
   const { name, allowWithoutSanitization } = permission as Params
   if (name === 'clipboard-write') return allowWithoutSanitization === true
   return name === 'clipboard-read' || name === 'display-capture'
-}
-
-/** Grants what of a list may be granted; what may not is told, or refused if it is all there is. */
-function grantList(inContext: Rule): Rule {
-  return (request) => {
-    const { permissions } = request.params
-    const asked: readonly unknown[] = Array.isArray(permissions) ? permissions : []
-    const refused = asked.filter((type) => GRANTS_MORE.has(type))
-    if (refused.length === 0) return inContext(request)
-    if (refused.length === asked.length) return request.denyCommon(WHY)
-    const text = `Holdfast did not grant ${refused.join(', ')}: ${COMMON_TO_ALL}`
-    request.session.client.warn(text)
-    inContext(request.with({ permissions: asked.filter((type) => !GRANTS_MORE.has(type)) }))
-  }
-}
-
-function unless(isReading: (params: Params) => boolean, otherwise: Rule): Rule {
-  return (request: Request) => {
-    if (isReading(request.params)) return request.denyCommon(WHY)
-    otherwise(request)
-  }
-}
-
-/** The rules of the commands by which it could be read; `inContext` is that of permissions. */
-export function clipboardRules(inContext: Rule): Readonly<Record<string, Rule>> {
-  return {
-    'Input.dispatchKeyEvent': unless(isPaste, (request) => request.pass()),
-    'Browser.grantPermissions': grantList(inContext),
-    'Browser.setPermission': unless(letsRead, inContext),
-  }
 }

@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { CDP_LIMITS } from './limits.ts'
-import { readCommand, rewritten, type Command } from './command.ts'
+import { readCommand, rewritten, type CdpCommand } from './command.ts'
 
 const PADDING = 'x'.repeat(5_000)
 
-function command(text: string): Command {
+function command(text: string): CdpCommand {
   const read = readCommand(Buffer.from(text), CDP_LIMITS)
   if ('error' in read) throw new Error(read.error.message)
   return read

@@ -1,28 +1,28 @@
 /**
- * What a client sends, read with distrust: checked as Chrome checks it, and passed on so that no
- * byte of it can be taken for something else.
+ * Reads a client's messages, which are not trusted: each is checked as Chrome checks it, and
+ * written so that the browser cannot read another command in it.
  *
- * A message is only looked through, which proves it to be JSON; its `params` are cut out and pasted
- * as they are, unless somebody looks at them. What was looked at is written anew: the browser gets
- * what was judged, and nothing else, however a name in it was spelled and how often it came.
+ * A scan proves that a message is JSON without parsing it; its `params` are copied as bytes unless
+ * a rule reads them. Params that a rule has read are serialised again, so that the browser gets the
+ * values that were checked, even if a name in them was escaped or repeated.
  */
+import type { MessageParts } from '../../browsers/index.ts'
 import type { CdpLimits } from './limits.ts'
+import { CDP_ERRORS, type CdpError, type Params } from './protocol.ts'
 import { DEPTH_MAX, scan, type Scanned, type Unfit } from './scan.ts'
 
-export type Params = Readonly<Record<string, unknown>>
-
-export type Command = {
+export type CdpCommand = {
   readonly id: number
   readonly method: string
   readonly params: Params | undefined
   readonly sessionId: string | undefined
-  /** The bytes of its params, as long as nobody has looked at them. */
+  /** The bytes of its params, until they are parsed. */
   readonly raw: Buffer | null
-  /** It says more than anybody here looks at: asking for its params throws a RangeError. */
+  /** It has too many values to be parsed here: reading its params throws a RangeError. */
   readonly isVast: boolean
 }
 
-class UnreadCommand implements Command {
+class UnreadCommand implements CdpCommand {
   readonly id: number
   readonly method: string
   readonly sessionId: string | undefined
@@ -43,7 +43,7 @@ class UnreadCommand implements Command {
   }
 
   get params(): Params | undefined {
-    if (this.isVast) throw new RangeError('there is too much in it')
+    if (this.isVast) throw new RangeError('the command has too many values')
     const raw = this.#raw
     this.#raw = null
     if (raw !== null) this.#params = JSON.parse(raw.toString()) as Params
@@ -51,60 +51,47 @@ class UnreadCommand implements Command {
   }
 }
 
-/** Why a message is refused, as the protocol's error. */
-export type Fault = { readonly code: number; readonly message: string }
-
-/** A message that is no command; its id and session, if at least these could be read. */
-export type Refusal = {
+/** A message that is no command; with its id and session, if these could be read. */
+export type MalformedCommand = {
   readonly id?: number
   readonly sessionId?: string | undefined
-  readonly error: Fault
+  readonly error: CdpError
 }
-
-export const FAULTS = {
-  parse: { code: -32700, message: 'JSON: syntax error' },
-  values: { code: -32600, message: 'Message has too many values in it' },
-  odd: { code: -32600, message: 'Message is malformed, and too large to tell how' },
-  session: { code: -32001, message: 'Session with given id not found.' },
-  target: { code: -32602, message: 'No target with given id found' },
-  context: { code: -32602, message: 'Failed to find browser context with given id' },
-} as const
 
 const KEYS: ReadonlySet<string> = new Set(['id', 'method', 'params', 'sessionId'])
 
-function malformed(message: string, id?: number): Refusal {
+function malformed(message: string, id?: number): MalformedCommand {
   const error = { code: -32600, message }
   return id === undefined ? { error } : { id, error }
 }
 
-/** What a command may be made of. */
 export type CommandLimits = Pick<CdpLimits, 'valuesMax' | 'readValuesMax' | 'oddBytesMax'>
 
-export function readCommand(data: Buffer, limits: CommandLimits): Command | Refusal {
+export function readCommand(data: Buffer, limits: CommandLimits): CdpCommand | MalformedCommand {
   const scanned = scan(data)
   if (scanned === null) return parsed(data, limits)
   const { id, sessionId, unfit, values } = scanned
   if (unfit !== null) return { id, sessionId, error: faultOf(unfit) }
-  if (values > limits.valuesMax) return { id, sessionId, error: FAULTS.values }
+  if (values > limits.valuesMax) return { id, sessionId, error: CDP_ERRORS.values }
   return new UnreadCommand(scanned, values > limits.readValuesMax)
 }
 
-/** As Chromium says it, but with the id: who asked learns that it gets no other answer. */
-function faultOf(unfit: Unfit): Fault {
-  return { code: FAULTS.parse.code, message: `JSON: ${unfit}` }
+/** As Chromium words it, but with the id, so that the client knows which command it is. */
+function faultOf(unfit: Unfit): CdpError {
+  return { code: CDP_ERRORS.parse.code, message: `JSON: ${unfit}` }
 }
 
-/** What is not plain is taken apart, and every fault gets the answer that Chrome would give. */
-function parsed(data: Buffer, { oddBytesMax }: CommandLimits): Command | Refusal {
-  // What takes one byte there may take fifty when it is taken apart.
-  if (data.length > oddBytesMax) return { error: FAULTS.odd }
+/** Parses what the scan does not accept, and answers every error as Chrome does. */
+function parsed(data: Buffer, { oddBytesMax }: CommandLimits): CdpCommand | MalformedCommand {
+  // Parsed, a value of one byte may take fifty.
+  if (data.length > oddBytesMax) return { error: CDP_ERRORS.odd }
   let value: unknown
   try {
     // ws has checked that it is UTF-8.
     value = JSON.parse(data.toString())
   } catch {
-    // Chrome does not tell either where it ceased to be JSON.
-    return { error: FAULTS.parse }
+    // Like Chrome, without the position of the error.
+    return { error: CDP_ERRORS.parse }
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return malformed('Message must be an object')
@@ -112,7 +99,7 @@ function parsed(data: Buffer, { oddBytesMax }: CommandLimits): Command | Refusal
   return check(value as Readonly<Record<string, unknown>>)
 }
 
-function check(value: Readonly<Record<string, unknown>>): Command | Refusal {
+function check(value: Readonly<Record<string, unknown>>): CdpCommand | MalformedCommand {
   const { id, method, params, sessionId } = value
   if (typeof id !== 'number' || (id | 0) !== id) {
     return malformed("Message must have integer 'id' property")
@@ -150,23 +137,18 @@ function isParams(value: unknown): value is Params {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-export function isRefusal(read: Command | Refusal): read is Refusal {
+export function isMalformed(read: CdpCommand | MalformedCommand): read is MalformedCommand {
   return 'error' in read
 }
 
-/** Params up to this are passed on as one text with the rest; larger ones in their own bytes. */
+/** Params up to this size are sent as one text with the rest, which is faster than three parts. */
 const TEXT_BYTES_MAX = 4_096
 
-/** The message under another id and session; '' is the connection itself. */
-export function rewritten(
-  command: Command,
-  id: number,
-  session: string,
-): readonly (string | Uint8Array)[] {
+/** The command with another id and session; '' is the connection itself. */
+export function rewritten(command: CdpCommand, id: number, session: string): MessageParts {
   const { method, raw } = command
   if (raw === null) return [written(id, method, command.params, session)]
   const head = `{"id":${id},"method":${JSON.stringify(method)}${suffix(session)},"params":`
-  // One small text is sent faster than three parts.
   if (raw.length <= TEXT_BYTES_MAX) return [`${head}${raw.toString()}}`]
   return [head, raw, '}']
 }

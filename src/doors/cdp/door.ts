@@ -1,12 +1,11 @@
 /**
- * The CDP door: clients of the Chrome DevTools Protocol, any number of them on one browser, each
- * in a browser session that is a session of Holdfast. The browser is started when the first comes.
+ * The CDP door: any number of clients of the Chrome DevTools Protocol on one browser, each in a
+ * browser session, which is a session of Holdfast.
  */
 import { randomUUID } from 'node:crypto'
 import type { BrowserPool } from '../../browsers/index.ts'
 import {
   limitsFrom,
-  BROWSER_KEYS,
   HoldfastError,
   invalid,
   type AttachmentHandle,
@@ -15,22 +14,26 @@ import {
   type Unbound,
 } from '../../core/index.ts'
 import type { Address, CallerAddress } from './address.ts'
-import { Client } from './client.ts'
-import type { Params } from './command.ts'
+import { BrowserSession } from './browser-session.ts'
+import { CdpClient } from './client.ts'
 import { HeldCarrier } from './held-carrier.ts'
-import { Host } from './host.ts'
+import type { BrowserHost } from './host.ts'
+import { BrowserHosts } from './hosts.ts'
 import { largestBeyond } from './largest.ts'
 import { checkLimits } from './limits-check.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
 import { browserView, countsOf, type BrowserView, type CdpCounts } from './overview.ts'
+import type { Params } from './protocol.ts'
 import { Recording } from './recording.ts'
+import { CDP_RULES } from './rules.ts'
 import { Seat, type Carrier } from './seat.ts'
 import { Tenant } from './tenant.ts'
 
-/** The key of those who name none, where there is no connection to tell them apart. */
-export const SHARED_KEY = 'shared'
+/** The prefix of the keys of browser sessions, which only this door uses. */
+export const BROWSER_KEYS = 'cdp:'
 
-const LOSS = 'the browser said more at once than can be passed on'
+/** The key of requests that name none and have no connection to tell them apart. */
+export const SHARED_KEY = 'shared'
 
 /** The agent of browser sessions, if Holdfast has one of this name. */
 export const BROWSER_AGENT = 'browser'
@@ -39,28 +42,30 @@ export type DoorOptions = {
   readonly holdfast: Unbound
   readonly pool: BrowserPool
   readonly limits?: Partial<CdpLimits>
-  /** Where the traffic of those who want it is written down; without it nobody's is. */
+  /** The folder of recordings; without it none can be made. */
   readonly recordings?: string
-  /** What a browser is called in addresses, where several servers hand them out. */
+  /** The id of a browser in addresses, if several servers hand them out. */
   readonly browserIdOf?: (name: string) => string
 }
+
+/** A client that wants to enter: its connection, and the page it is for; null: the browser. */
+export type EnteringClient = { readonly carrier: Carrier; readonly target: string | null }
+
+export type HeldSeat = { readonly seat: Seat; readonly carrier: HeldCarrier }
 
 export class CdpDoor {
   readonly holdfast: Unbound
   readonly limits: CdpLimits
   readonly #pool: BrowserPool
+  readonly #hosts: BrowserHosts
   readonly #recordings: string | null
   readonly #browserIdOf: (name: string) => string
-  /** Names each browser in addresses, as Chrome does; new with every start of a server alone. */
   readonly #ids = new Map<string, string>()
-  readonly #versions = new Map<string, Params>()
-  /** By its place: those that start, too, and those that run. */
-  readonly #hosts = new Map<string, Promise<Host>>()
-  readonly #running = new Map<string, Host>()
-  /** Places to which clients may come back, by attachment. */
-  readonly #held = new Map<string, HeldSeat>()
-  /** By the session's id. */
-  readonly #tenants = new Map<string, Promise<Tenant>>()
+  /** By the session's id; those too that are being made. */
+  readonly #sessions = new Map<string, Promise<BrowserSession>>()
+  readonly #open = new Set<BrowserSession>()
+  /** How many sessions are being made on a browser: it is not stopped meanwhile. */
+  readonly #expected = new Map<BrowserHost, number>()
 
   constructor({ holdfast, pool, limits = {}, recordings, browserIdOf }: DoorOptions) {
     this.#browserIdOf = browserIdOf ?? (() => randomUUID())
@@ -69,6 +74,15 @@ export class CdpDoor {
     this.#pool = pool
     this.limits = limitsFrom(CDP_LIMITS, limits, 'cdpLimits')
     checkLimits(this.limits, pool)
+    const { diagnose } = holdfast.authority
+    this.#hosts = new BrowserHosts({
+      ...{ pool, limits: this.limits, diagnose },
+      isUsed: (host) => this.#sessionsOn(host) > 0,
+      onEnd: (host, reason) => {
+        const error = new HoldfastError('browser_gone', reason)
+        for (const each of this.#on(host)) this.#endSession(each, error)
+      },
+    })
   }
 
   /** The last part of `/devtools/browser/…`. */
@@ -79,102 +93,32 @@ export class CdpDoor {
     return id
   }
 
-  /** Every session has one of its own. */
   isOwn(name: string): boolean {
-    const spec = this.#pool.spec(name)
-    return 'own' in spec && spec.own === true
+    return this.#hosts.isOwn(name)
   }
 
-  /** What a browser says of itself; asked once. */
-  async version(name: string): Promise<Params> {
-    const known = this.#versions.get(name)
-    if (known !== undefined) return known
-    const host = await this.host(name, null)
-    const version = await host.link.command('Browser.getVersion')
-    this.#versions.set(name, version)
-    // Where every session has a browser of its own, nobody needs this one any more.
-    if (this.isOwn(name)) host.stop()
-    return version
+  version(name: string): Promise<Params> {
+    return this.#hosts.version(name)
   }
 
-  /** The browser of a session, which is started if need be; most share one. */
-  host(name: string, session: string | null): Promise<Host> {
-    const isOwn = this.isOwn(name) && session !== null
-    const place = isOwn ? `${name} ${session}` : name
-    const known = this.#hosts.get(place)
-    if (known !== undefined) return known
-    const starting = this.#start({ name, place, isOwn })
-    this.#hosts.set(place, starting)
-    // The callers that wait for it are told; the next one starts another.
-    starting.catch(() => {
-      if (this.#hosts.get(place) === starting) this.#hosts.delete(place)
-    })
-    return starting
+  host(name: string, session: string | null): Promise<BrowserHost> {
+    return this.#hosts.host(name, session)
   }
 
-  async #start({ name, place, isOwn }: Start): Promise<Host> {
-    const { clock, limits } = this.#pool
-    let host: Host | null = null
-    const browser = await this.#pool.start(name, {
-      message: (message) => host?.link.receive(message),
-      tooLarge: (head, tail) => host?.link.lost(head, tail),
-      closed: (reason) => this.#hostClosed(place, host, reason),
-    })
-    const facts = { name, isOwn, startedAt: clock.now(), clock }
-    const started = new Host(browser, facts, this.limits)
-    host = started
-    const late = clock.after(limits.startMs, () => started.stop())
-    try {
-      await started.greet()
-    } catch (error) {
-      started.stop()
-      throw error
-    } finally {
-      late()
-    }
-    this.#running.set(place, started)
-    const { diagnose } = this.holdfast.authority
-    diagnose('browser_started', 'a browser was started', { name, isOwn })
-    started.watch(limits)
-    started.onIdle = () => {
-      const stop = (): void => this.#stopIdle(place, started)
-      started.setTimer('idle', clock.after(isOwn ? 0 : limits.idleMs, stop))
-    }
-    started.onIdle()
-    return started
+  #on(host: BrowserHost): readonly BrowserSession[] {
+    return [...this.#open].filter(({ tenant }) => tenant.host === host)
   }
 
-  #stopIdle(place: string, host: Host): void {
-    if (host.tenants.size > 0 || host.expected > 0 || host.link.closed !== null) return
-    this.#forget(place, host)
-    host.stop()
+  #sessionsOn(host: BrowserHost): number {
+    return this.#on(host).length + (this.#expected.get(host) ?? 0)
   }
 
-  /** Its place is free, unless another has it already. */
-  #forget(place: string, host: Host | null): void {
-    if (host === null || this.#running.get(place) !== host) return
-    this.#running.delete(place)
-    this.#hosts.delete(place)
-  }
-
-  /** A browser that ends takes its sessions with it, and each is told why. */
-  #hostClosed(place: string, host: Host | null, reason: string): void {
-    const isExpected = host !== null && this.#running.get(place) !== host
-    const facts = { reason: isExpected ? 'stopped' : 'gone', name: place.split(' ')[0] ?? '' }
-    const { diagnose } = this.holdfast.authority
-    diagnose('browser_ended', 'a browser has ended', { ...facts, error: reason })
-    this.#forget(place, host)
-    host?.close(reason)
-    const error = new HoldfastError('browser_gone', reason)
-    for (const tenant of [...(host?.tenants ?? [])]) this.#endTenant(tenant, error)
-  }
-
-  /** The browser session that an address means; a new one if it names none. */
+  /** The session of Holdfast that an address names; a new one if it names none. */
   async session(address: CallerAddress): Promise<SessionHandle> {
     const { browser, key, reconnect, graceMs, ttlMs, by } = address
     this.#pool.spec(browser)
     const { agents } = this.holdfast.authority
-    return this.holdfast.as(by).resolveBrowser({
+    return this.holdfast.as(by).resolveReserved({
       ...(key === undefined ? {} : { key: keyOf(browser, key) }),
       ...(agents.includes(BROWSER_AGENT) ? { agent: BROWSER_AGENT } : {}),
       reconnect: reconnect ?? (key === undefined ? 'none' : 'reopen'),
@@ -184,255 +128,253 @@ export class CdpDoor {
     })
   }
 
-  /** Throws if the session of this key is another node's. Makes none. */
+  /** Throws if the session of this key belongs to another node. Creates none. */
   async assertHere({ browser, key }: Address): Promise<void> {
     if (key === undefined) return
-    const own = BROWSER_KEYS + keyOf(browser, key)
-    const query = { key: own, state: 'open', limit: 1 } as const
+    const query = { key: keyOf(browser, key), state: 'open', limit: 1 } as const
     const [row] = (await this.holdfast.list(query)).sessions
     if (row !== undefined) await this.holdfast.authority.view(row.id)
   }
 
-  /** What a session has of its browser; made when it is first needed. */
-  tenant(browser: string, session: SessionHandle): Promise<Tenant> {
-    const known = this.#tenants.get(session.id)
+  /** The browser session of a session of Holdfast; made when it is first needed. */
+  browserSession(browser: string, session: SessionHandle): Promise<BrowserSession> {
+    const known = this.#sessions.get(session.id)
     if (known !== undefined) return known
-    const made = this.#makeTenant(browser, session)
-    this.#tenants.set(session.id, made)
-    // The callers that wait for it are told; the next one makes another.
-    made.catch(() => this.#tenants.delete(session.id))
+    const made = this.#makeSession(browser, session)
+    this.#sessions.set(session.id, made)
+    // Those that wait for it get the error; the next caller makes another.
+    made.catch(() => this.#sessions.delete(session.id))
     return made
   }
 
-  async #makeTenant(browser: string, session: SessionHandle): Promise<Tenant> {
+  async #makeSession(browser: string, session: SessionHandle): Promise<BrowserSession> {
     const host = await this.host(browser, session.id)
-    if (host.tenants.size + host.expected >= this.limits.browserSessionsMax) {
+    if (this.#sessionsOn(host) >= this.limits.browserSessionsMax) {
       throw new HoldfastError('too_many', 'this browser has as many sessions as it may have')
     }
-    host.expected += 1
+    this.#expect(host, 1)
     try {
-      // Before anything is made: if the session cannot be read, nothing of it stays behind.
+      // First, so that nothing is left behind if the session cannot be read.
       const { seq } = await session.state()
-      const { limits } = this
-      const tenant = new Tenant({ host, session, home: await homeOf(host), limits })
+      const tenant = new Tenant(host, await homeOf(host), this.limits)
       if (!this.#hasOnePage(browser)) await openFirstPage(tenant)
-      host.tenants.add(tenant)
-      void this.#follow(tenant, seq)
-      return tenant
+      const made = new BrowserSession(session, tenant)
+      this.#open.add(made)
+      void this.#follow(made, seq)
+      return made
     } finally {
-      host.expected -= 1
-      // Who failed to come may have been the one for whom it was not stopped.
-      if (host.tenants.size === 0) host.onIdle()
+      this.#expect(host, -1)
+      if (this.#sessionsOn(host) === 0) this.#hosts.stopWhenIdle(host)
     }
   }
 
-  /** One that has room for no other page than the one that its client opens. */
+  #expect(host: BrowserHost, change: 1 | -1): void {
+    const expected = (this.#expected.get(host) ?? 0) + change
+    if (expected === 0) this.#expected.delete(host)
+    else this.#expected.set(host, expected)
+  }
+
+  /** A repaired backend has room for one page only, which its client opens. */
   #hasOnePage(browser: string): boolean {
     const spec = this.#pool.spec(browser)
     return 'repair' in spec && spec.repair === true
   }
 
-  /** Obeys the log: an attachment that ended is gone, and a closed session is over (I9). */
-  async #follow(tenant: Tenant, after: number): Promise<void> {
+  /** Follows the log: ends clients whose attachment has ended, and closed sessions (I9). */
+  async #follow(made: BrowserSession, after: number): Promise<void> {
     let error = new HoldfastError('session_closed', 'the session is closed')
     try {
-      for await (const event of tenant.session.events({ after })) {
+      for await (const event of made.session.events({ after })) {
         if (event.type !== 'attachment.ended') continue
-        // It ends with the session, which is what its client is told.
+        // It ends with the session, and its client gets the session's reason.
         if (event.reason === 'session_closed') continue
         const ended = new HoldfastError('attachment_ended', event.reason)
-        tenant.seat(event.attachment)?.end(ended)
+        const { attachment } = event
+        for (const seat of [...made.seats]) if (seat.attachment.id === attachment) seat.end(ended)
       }
     } catch (thrown) {
       error = thrown instanceof HoldfastError ? thrown : error
     }
-    this.#endTenant(tenant, error)
+    this.#endSession(made, error)
   }
 
-  #endTenant(tenant: Tenant, error: HoldfastError): void {
-    if (!tenant.host.tenants.delete(tenant)) return
-    this.#tenants.delete(tenant.session.id)
-    for (const seat of [...tenant.seats]) seat.end(error)
+  #endSession(ended: BrowserSession, error: HoldfastError): void {
+    const { session, seats, tenant } = ended
+    if (!this.#open.delete(ended)) return
+    this.#sessions.delete(session.id)
+    for (const seat of [...seats]) seat.end(error)
     tenant.end()
-    if (tenant.host.tenants.size === 0) tenant.host.onIdle()
-    // Closed already, unless it is the browser that is gone.
-    void this.closeSession(tenant.session, error.code)
+    if (this.#sessionsOn(tenant.host) === 0) this.#hosts.stopWhenIdle(tenant.host)
+    // It is closed already, unless the browser is gone.
+    void this.closeSession(session, error.code)
   }
 
-  /** Closes what no client asked to close: the browser is gone, or nothing came of it. */
+  /** Closes a session for the door itself: its browser is gone, or its client was refused. */
   async closeSession({ id }: SessionHandle, reason: string): Promise<void> {
-    // Whoever holds it next finds it without a browser.
+    // If this fails, the node that loads it next finds it without a browser.
     await this.holdfast.authority.close(id, reason, null).catch(() => undefined)
   }
 
-  /** A place for a client; its socket comes next. */
-  async admit(address: CallerAddress, newcomer: Newcomer): Promise<Seat> {
+  /** Makes a seat for a client; its socket is opened next. */
+  async admit(address: CallerAddress, entering: EnteringClient): Promise<Seat> {
     if (address.record && this.#recordings === null) {
       throw invalid('record', 'is not possible: this server was not started with --record')
     }
     const session = await this.session(address)
     try {
-      const tenant = await this.tenant(address.browser, session)
-      return await this.#seat(tenant, newcomer, address)
+      const entered = await this.browserSession(address.browser, session)
+      this.#assertRoom(entered, entering)
+      entered.expected += 1
+      try {
+        return await this.#makeSeat(entered, entering, address)
+      } finally {
+        entered.expected -= 1
+      }
     } catch (error) {
-      // A session that was made for this connection goes with it.
+      // A session that was created for this connection ends with it.
       if (session.isNew) await this.closeSession(session, 'refused')
       throw error
     }
   }
 
-  async #seat(tenant: Tenant, newcomer: Newcomer, address: CallerAddress): Promise<Seat> {
-    this.#assertRoom(tenant, newcomer)
-    tenant.expected += 1
-    try {
-      return await this.#makeSeat(tenant, newcomer, address)
-    } finally {
-      tenant.expected -= 1
-    }
-  }
-
   async #makeSeat(
-    tenant: Tenant,
-    { carrier, target }: Newcomer,
+    entered: BrowserSession,
+    { carrier, target }: EnteringClient,
     { record, by }: CallerAddress,
   ): Promise<Seat> {
-    const recording = record ? await this.#record(tenant) : null
-    const upstream = await attach(tenant, target)
+    const { session, tenant } = entered
+    const { link } = tenant.host
+    const recording = record ? await this.#record(session) : null
+    const upstream = await attach(tenant.host, target)
     try {
-      const { attachment, vacant } = await this.#attachment(tenant, carrier, by)
-      const { closed } = tenant.host.link
+      const { attachment, vacant } = await this.#attachment(entered, carrier, by)
       // Its session is being closed, and with it this attachment.
-      if (closed !== null) throw new HoldfastError('browser_gone', closed)
-      const seat = new Seat({ tenant, carrier, attachment })
-      const onBrowserClose = (): void => {
-        // It may be closed already.
-        void tenant.session
-          .as(by)
-          .close('browser_closed')
-          .catch(() => undefined)
-      }
-      const onLoss = (): void => seat.giveUp(new HoldfastError('message_too_large', LOSS))
-      const onTargetClosed = (): void =>
-        seat.giveUp(new HoldfastError('target_unknown', 'the page is closed'))
-      const told = { outlet: carrier, recording, onBrowserClose, onLoss, onTargetClosed }
-      seat.client = new Client({ tenant, upstream, target, ...told })
+      if (link.closed !== null) throw new HoldfastError('browser_gone', link.closed)
+      const seat = new Seat({ session, carrier, attachment })
+      entered.seats.add(seat)
+      seat.onEnd = () => entered.seats.delete(seat)
+      seat.client = new CdpClient({
+        ...{ tenant, upstream, target, outlet: carrier, recording, rules: CDP_RULES },
+        onFailure: (error) => seat.giveUp(error),
+        // The session may be closed already.
+        onBrowserClose: () =>
+          void session
+            .as(by)
+            .close('browser_closed')
+            .catch(() => undefined),
+      })
       vacant?.give(seat)
-      if (carrier instanceof HeldCarrier) this.#keep(seat, carrier)
       return seat
     } catch (error) {
       recording?.close()
-      tenant.host.detach('', upstream)
+      link.detach('', upstream)
       throw error
     }
   }
 
-  #assertRoom(tenant: Tenant, { carrier, target }: Newcomer): void {
+  #assertRoom(entered: BrowserSession, { carrier, target }: EnteringClient): void {
     const { clientsMax, browserClientsMax } = this.limits
-    // Who comes back by a key alone takes a place that is there already.
-    const isFull = tenant.placesFor(carrier.mayReturn) >= clientsMax
-    if (isFull || tenant.host.places >= browserClientsMax) {
+    const { tenant } = entered
+    const onBrowser = this.#on(tenant.host).reduce((sum, each) => sum + each.clientsFor(false), 0)
+    if (entered.clientsFor(carrier.mayReturn) >= clientsMax || onBrowser >= browserClientsMax) {
       throw new HoldfastError('too_many', 'too many clients are connected to this browser')
     }
     if (target === null || tenant.target(target) !== null) return
     throw new HoldfastError('target_unknown', 'there is no such target')
   }
 
-  #record({ session }: Tenant): Promise<Recording> {
+  #record({ id }: SessionHandle): Promise<Recording> {
+    const name = `${id.replaceAll(/[^\w-]/g, '_')}-${randomUUID()}`
     const { clock } = this.#pool
-    const folder = this.#recordings ?? ''
-    const name = `${session.id.replaceAll(/[^\w-]/g, '_')}-${randomUUID()}`
-    return Recording.open({ folder, name, clock, limits: this.limits })
+    return Recording.open({ folder: this.#recordings ?? '', name, clock, limits: this.limits })
   }
 
-  #keep(seat: Seat, carrier: HeldCarrier): void {
-    const { id } = seat.attachment
-    this.#held.set(id, { seat, carrier })
-    seat.onEnd = () => this.#held.delete(id)
-  }
-
-  /** The place that an attachment has, for a client that comes back. */
-  heldSeat(attachment: string): HeldSeat | null {
-    return this.#held.get(attachment) ?? null
-  }
-
-  /** What is kept for clients that may come back is bounded for all of them together, too. */
-  boundHeld(): void {
-    const { heldTotalBytesMax } = this.limits
-    const kept = ({ carrier }: HeldSeat): number => carrier.keptBytes
-    for (const { carrier } of largestBeyond(this.#held.values(), kept, heldTotalBytesMax)) {
-      carrier.onOverflow()
-    }
-  }
-
-  /** The place of a client that was lost, if there is one: who comes back by its key gets it. */
+  /** The attachment of a client that was lost, if there is one, for a client with the same key. */
   async #attachment(
-    tenant: Tenant,
+    { session, seats }: BrowserSession,
     { mayReturn }: Carrier,
     by: Principal,
   ): Promise<{ readonly attachment: AttachmentHandle; readonly vacant: Seat | null }> {
-    const vacant = [...tenant.seats].find((seat) => seat.isVacant) ?? null
+    const vacant = [...seats].find((seat) => seat.isVacant) ?? null
     if (vacant !== null && !mayReturn) {
       vacant.isVacant = false
       try {
         await vacant.attachment.resume(by)
         return { attachment: vacant.attachment, vacant }
       } catch {
-        // The authority did not keep the place.
+        // The authority has not kept it.
       }
     }
-    const wish = { role: 'driver', resumable: mayReturn } as const
-    const attachment = await tenant.session.as(by).attach(wish)
+    const attachment = await session.as(by).attach({ role: 'driver', resumable: mayReturn })
     return { attachment, vacant: null }
   }
 
-  /** What is held now, all browsers together: to see that nothing is left behind. */
+  #heldSeats(): readonly HeldSeat[] {
+    return [...this.#open].flatMap(({ seats }) =>
+      [...seats].flatMap((seat) => {
+        const { carrier } = seat
+        return carrier instanceof HeldCarrier ? [{ seat, carrier }] : []
+      }),
+    )
+  }
+
+  /** The seat of an attachment, for a client that comes back. */
+  heldSeat(attachment: string): HeldSeat | null {
+    return this.#heldSeats().find(({ seat }) => seat.attachment.id === attachment) ?? null
+  }
+
+  /** Ends clients with the most unconfirmed messages while all of them exceed the total limit. */
+  boundHeld(): void {
+    const kept = ({ carrier }: HeldSeat): number => carrier.keptBytes
+    for (const { carrier } of largestBeyond(
+      this.#heldSeats(),
+      kept,
+      this.limits.heldTotalBytesMax,
+    )) {
+      carrier.onOverflow()
+    }
+  }
+
+  /** What all browsers hold now, including those that are starting. */
   async counts(): Promise<CdpCounts> {
-    await Promise.allSettled(this.#hosts.values())
+    await this.#hosts.settled()
     return this.countsNow()
   }
 
-  /** The same, without those that are just starting. */
   countsNow(): CdpCounts {
-    return countsOf([...this.#running.values()])
+    return countsOf(this.#hosts.running, [...this.#open])
   }
 
   browsers(): Promise<readonly BrowserView[]> {
-    return Promise.all([...this.#running.values()].map(browserView))
+    return Promise.all(this.#hosts.running.map((host) => browserView(host, this.#on(host))))
   }
 
   async close(): Promise<void> {
     const error = new HoldfastError('draining', 'the server is about to stop')
-    for (const made of [...this.#tenants.values()]) {
+    for (const made of [...this.#sessions.values()]) {
       // One that could not be made has no clients.
-      const tenant = await made.catch(() => null)
-      for (const seat of [...(tenant?.seats ?? [])]) seat.end(error)
+      const session = await made.catch(() => null)
+      for (const seat of [...(session?.seats ?? [])]) seat.end(error)
     }
     await this.#pool.close()
   }
 }
 
-type Start = { readonly name: string; readonly place: string; readonly isOwn: boolean }
-
-/** Who comes: what carries its messages, and the page it is for; null: the browser. */
-export type Newcomer = { readonly carrier: Carrier; readonly target: string | null }
-
-export type HeldSeat = { readonly seat: Seat; readonly carrier: HeldCarrier }
-
-/** What the rest of Holdfast knows the session of a client's key by. */
+/** The key of a browser session, as the rest of Holdfast has it. */
 function keyOf(browser: string, key: string): string {
-  return `${browser}:${key}`
+  return `${BROWSER_KEYS}${browser}:${key}`
 }
 
-async function attach({ host }: Tenant, targetId: string | null): Promise<string> {
+async function attach({ link }: BrowserHost, targetId: string | null): Promise<string> {
   const { sessionId } =
     targetId === null
-      ? await host.link.command('Target.attachToBrowserTarget')
-      : await host.link.command('Target.attachToTarget', { targetId, flatten: true })
+      ? await link.command('Target.attachToBrowserTarget')
+      : await link.command('Target.attachToTarget', { targetId, flatten: true })
   return String(sessionId)
 }
 
-/** The context that a session's clients take for the default: in a browser of its own it is. */
-async function homeOf({ link, isOwn }: Host): Promise<string> {
+/** The context that clients take for the default one; in a browser of its own it is. */
+async function homeOf({ link, isOwn }: BrowserHost): Promise<string> {
   const { defaultBrowserContextId } = isOwn ? await link.command('Target.getBrowserContexts') : {}
   if (typeof defaultBrowserContextId === 'string') return defaultBrowserContextId
   const { browserContextId } = await link.command('Target.createBrowserContext')

@@ -1,11 +1,11 @@
 /**
- * Whose a download is. The browser tells everybody who wants to hear of downloads of all of them,
- * by the frame that began it. A page's main frame has the page's name; any other frame is looked
- * for in the pages. Until it is found, what is told of the download waits.
+ * Finds the browser context of a download. The browser reports every download to every client that
+ * enables these events, with the frame that started it. The main frame of a page has the page's id;
+ * other frames are searched for in the pages. Until the frame is found, the events wait.
  */
-import type { Host } from './host.ts'
-import type { Reply } from './link.ts'
-import type { Tenant } from './tenant.ts'
+import type { BrowserLink, DoorSession } from './link.ts'
+import type { CdpReply, Params } from './protocol.ts'
+import type { TargetInfo, Targets } from './targets.ts'
 
 /** Downloads that are remembered: the newest. */
 const DOWNLOADS_MAX = 1_000
@@ -14,98 +14,74 @@ const DOWNLOADS_MAX = 1_000
 const FRAMED: ReadonlySet<string> = new Set(['page', 'iframe', 'webview'])
 
 type FrameTree = { readonly frame: { readonly id: string }; readonly childFrames?: FrameTree[] }
+type Context = string | null | Promise<string | null>
 
 export class Downloads {
-  readonly #host: Host
-  /** By the browser's name of the download. */
-  readonly #owners = new Map<string, Tenant | null | Promise<Tenant | null>>()
+  readonly #link: BrowserLink
+  readonly #targets: Targets
+  /** By the browser's id of the download. */
+  readonly #contexts = new Map<string, Context>()
 
-  constructor(host: Host) {
-    this.#host = host
+  constructor(link: BrowserLink, targets: Targets) {
+    this.#link = link
+    this.#targets = targets
   }
 
   static concerns(method: string): boolean {
     return method.startsWith('Browser.download')
   }
 
-  /** Passes on what a client of this tenant is told, if it may know, and in order. */
-  route(tenant: Tenant, message: Buffer, passOn: () => void): void {
-    const { params = {} } = JSON.parse(message.toString()) as { params?: Record<string, unknown> }
-    const owner = this.#ownerOf(String(params['guid']), params['frameId'])
-    if (owner instanceof Promise) {
-      void owner.then((found) => {
-        if (found === tenant) passOn()
-      })
-    } else if (owner === tenant) passOn()
+  /** Calls `pass` if the download that an event is about belongs to one of these contexts. */
+  route(message: Buffer, isOwn: (context: string | null) => boolean, pass: () => void): void {
+    const { params = {} } = JSON.parse(message.toString()) as { params?: Params }
+    const context = this.#contextOf(String(params['guid']), params['frameId'])
+    if (!(context instanceof Promise)) return isOwn(context) ? pass() : undefined
+    void context.then((found) => {
+      if (isOwn(found)) pass()
+    })
   }
 
-  #ownerOf(guid: string, frame: unknown): Tenant | null | Promise<Tenant | null> {
-    const known = this.#owners.get(guid)
+  #contextOf(guid: string, frame: unknown): Context {
+    const known = this.#contexts.get(guid)
     if (known !== undefined) return known
-    // Its beginning was before anybody here listened.
+    // It began before any client enabled these events.
     if (typeof frame !== 'string') return null
-    const owner = this.#tenantOf(frame) ?? this.#search(frame)
-    this.#owners.set(guid, owner)
-    const [oldest] = this.#owners.keys()
-    if (this.#owners.size > DOWNLOADS_MAX && oldest !== undefined) this.#owners.delete(oldest)
-    return owner
+    const context = this.#targets.get(frame)?.browserContextId ?? this.#search(frame)
+    this.#contexts.set(guid, context)
+    const [oldest] = this.#contexts.keys()
+    if (this.#contexts.size > DOWNLOADS_MAX && oldest !== undefined) this.#contexts.delete(oldest)
+    return context
   }
 
-  #tenantOf(target: string): Tenant | null {
-    return [...this.#host.tenants].find((tenant) => tenant.target(target) !== null) ?? null
+  async #search(frame: string): Promise<string | null> {
+    const sessions = new Set<DoorSession>()
+    const framed = this.#targets.all().filter(({ type }) => FRAMED.has(type))
+    const looks = framed.map((info) => this.#look(info, frame, sessions))
+    // A page that hangs does not answer; the one with the frame has just started a download.
+    const found = await Promise.any(looks).catch(() => null)
+    for (const session of sessions) session.detach()
+    return found
   }
 
-  async #search(frame: string): Promise<Tenant | null> {
-    const targets = this.#host.targets.all().filter(({ type }) => FRAMED.has(type))
-    const looks = targets.map(({ targetId }) => new Look(this.#host, targetId))
-    const found = looks.map(async (look) => {
-      const frames = await look.frames().finally(() => look.end())
-      if (!isIn(frames, frame)) throw new Error('not here')
-      return this.#tenantOf(look.target)
+  /** Resolves with the target's context if the frame is in it; rejects otherwise. */
+  async #look(
+    { targetId, browserContextId }: TargetInfo,
+    frame: string,
+    sessions: Set<DoorSession>,
+  ): Promise<string | null> {
+    const tree = await new Promise<FrameTree>((resolve, reject) => {
+      this.#link.attach(targetId, (session) => {
+        if (session === null) return reject(new Error('the target is gone'))
+        sessions.add(session)
+        session.ask('Page.getFrameTree', {}, ({ result }: CdpReply) => {
+          session.detach()
+          if (result === undefined) reject(new Error('the target has no frames'))
+          else resolve(result['frameTree'] as FrameTree)
+        })
+      })
     })
-    // A page that hangs does not answer; the one that has the frame has just begun a download.
-    const owner = await Promise.any(found).catch(() => null)
-    for (const look of looks) look.end()
-    return owner
-  }
-}
-
-/** A look into a target, in a session of the door's own. */
-class Look {
-  readonly #host: Host
-  readonly target: string
-  #session: string | null = null
-  #asked = 0
-  #isOver = false
-
-  constructor(host: Host, target: string) {
-    this.#host = host
-    this.target = target
-  }
-
-  async frames(): Promise<FrameTree> {
-    const { link } = this.#host
-    const attach = { targetId: this.target, flatten: true }
-    const { sessionId } = await link.command('Target.attachToTarget', attach)
-    const session = String(sessionId)
-    if (this.#isOver) this.#host.detach('', session)
-    if (this.#isOver) throw new Error('nobody waits for it any more')
-    this.#session = session
-    return new Promise((resolve, reject) => {
-      const read = ({ result }: Reply): void => {
-        if (result === undefined) reject(new Error('it has none'))
-        else resolve(result['frameTree'] as FrameTree)
-      }
-      this.#asked = link.ask('Page.getFrameTree', {}, read, session)
-    })
-  }
-
-  /** Whether it has answered or not: who hangs never does. */
-  end(): void {
-    if (this.#isOver) return
-    this.#isOver = true
-    this.#host.link.forget(this.#asked)
-    if (this.#session !== null) this.#host.detach('', this.#session)
+    if (!isIn(tree, frame)) throw new Error('the frame is not in this target')
+    return browserContextId ?? null
   }
 }
 

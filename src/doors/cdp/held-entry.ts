@@ -155,12 +155,12 @@ export class HeldConnection implements CdpConnection {
 
   async #welcome(place: Place): Promise<void> {
     const { seat, carrier } = place
-    const { graceMs, reconnect } = await seat.tenant.session.state()
+    const { graceMs, reconnect } = await seat.session.state()
     this.#place = place
     const welcome: HeldFrame = {
       type: 'welcome',
       v: HELD_VERSION,
-      session: seat.tenant.session.id,
+      session: seat.session.id,
       attachment: seat.attachment.id,
       token: reconnect === 'none' ? null : seat.attachment.token,
       received: carrier.received,

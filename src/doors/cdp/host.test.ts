@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { Browser, BROWSER_LIMITS } from '../../browsers/index.ts'
-import { Host } from './host.ts'
+import { BrowserHost } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
 
 /** A clock that only notes for how long it was asked to wait. */
@@ -27,9 +27,9 @@ it.each([
 ])('a browser that %s has its time for a sign of life', (_, bytes, ms) => {
   const clock = new NotingClock()
   const facts = { name: 'chromium', isOwn: false, startedAt: 0, clock }
-  const host = new Host(new Browser('chromium'), facts, CDP_LIMITS)
+  const host = new BrowserHost(new Browser('chromium'), facts, CDP_LIMITS)
   host.watch(BROWSER_LIMITS)
-  if (bytes > 0) host.link.tell('A.b', { x: 'y'.repeat(bytes - 200) })
+  if (bytes > 0) host.link.ask('A.b', { x: 'y'.repeat(bytes - 200) }, () => undefined)
   clock.waits.at(-1)?.run()
   expect(Math.round((clock.waits.at(-1)?.ms ?? 0) / 100)).toBe(ms / 100)
 })

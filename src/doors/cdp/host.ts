@@ -1,76 +1,70 @@
-/** One browser that runs, as the door sees it: the line to it, its targets, and its tenants. */
+/** One running browser: the connection to it, its targets, and its health. */
 import type { Browser, BrowserLimits } from '../../browsers/index.ts'
 import type { Clock } from '../../core/index.ts'
 import { Downloads } from './downloads.ts'
 import type { CdpLimits } from './limits.ts'
-import { Link } from './link.ts'
-import { Targets } from './targets.ts'
-import type { Tenant } from './tenant.ts'
-import { RUN, WaitingTargets } from './waiting-targets.ts'
+import { BrowserLink } from './link.ts'
+import { RUN } from './protocol.ts'
+import { Targets, type TargetInfo } from './targets.ts'
+import { WaitingTargets } from './waiting-targets.ts'
 
-export class Host {
-  readonly link: Link
-  readonly targets = new Targets()
-  readonly tenants = new Set<Tenant>()
-  readonly downloads = new Downloads(this)
-  readonly waiting = new WaitingTargets(this)
-  /** Tenants that are about to be. */
-  expected = 0
-  /** Told when its last tenant has left. */
-  onIdle: () => void = () => undefined
-
-  readonly browser: Browser
+export type HostFacts = {
   readonly name: string
-  /** It has one tenant only, which may do what concerns all of the browser. */
+  /** The browser has one session only, which may do everything that Chrome allows. */
   readonly isOwn: boolean
   readonly startedAt: number
   readonly clock: Clock
-  /** It was asked for a sign of life and has not given it yet. */
-  isSilent = false
+}
 
+export class BrowserHost {
+  readonly link: BrowserLink
+  readonly targets = new Targets()
+  readonly downloads: Downloads
+  readonly waiting: WaitingTargets
+  /** Called for each new target. */
+  readonly onTarget = new Set<(info: TargetInfo) => void>()
+  readonly browser: Browser
+  readonly facts: HostFacts
+  /** It was asked for a sign of life and has not answered yet. */
+  isSilent = false
   readonly #timers = new Map<'idle' | 'health', () => void>()
 
-  constructor(
-    browser: Browser,
-    facts: Pick<Host, 'name' | 'isOwn' | 'startedAt' | 'clock'>,
-    limits: CdpLimits,
-  ) {
+  constructor(browser: Browser, facts: HostFacts, limits: CdpLimits) {
+    const { targets } = this
     this.browser = browser
-    this.name = facts.name
-    this.isOwn = facts.isOwn
-    this.startedAt = facts.startedAt
-    this.clock = facts.clock
-    this.link = new Link(browser, limits)
-    this.targets.onCreated = (info) => {
-      for (const tenant of this.tenants) tenant.targetCreated(info)
+    this.facts = facts
+    this.link = new BrowserLink((...parts) => browser.send(...parts), limits)
+    this.downloads = new Downloads(this.link, targets)
+    this.waiting = new WaitingTargets(this.link, targets)
+    targets.onCreated = (info) => {
+      for (const created of this.onTarget) created(info)
       this.waiting.created(info)
     }
-    this.targets.onDestroyed = (target) => this.waiting.destroyed(target)
-    this.targets.onDetached = (session) => {
-      this.waiting.detached(session)
-      this.link.correspondent(session)?.detached()
-    }
+    targets.onDestroyed = (target) => this.waiting.destroyed(target)
+    targets.onDetached = (session) => this.link.listener(session)?.detached?.()
   }
 
-  /** Clients that it has, or is about to have. */
-  get places(): number {
-    return [...this.tenants].reduce((sum, tenant) => sum + tenant.placesFor(false), 0)
+  get isOwn(): boolean {
+    return this.facts.isOwn
   }
 
-  /** Asks the browser to tell of every target. */
+  get clock(): Clock {
+    return this.facts.clock
+  }
+
+  /** Asks the browser to report every target. */
   async greet(): Promise<void> {
     this.link.open(this.targets)
     await this.link.command('Target.setDiscoverTargets', { discover: true, filter: [{}] })
   }
 
-  /** Asks for a sign of life now and then; a browser that gives none is stopped. */
+  /** Asks for a sign of life at intervals; a browser that does not answer is stopped. */
   watch(limits: BrowserLimits): void {
-    const { clock } = this
     const { healthMs, healthAnswerMs, readBytesPerMs } = limits
-    const look = (): void => {
-      // It may be busy with a message of 100 MB: that takes ten seconds where machines are slow.
-      const readMs = Math.ceil(this.link.underwayBytes / readBytesPerMs)
-      const late = clock.after(healthAnswerMs + readMs, () => this.stop())
+    const check = (): void => {
+      // It may be busy with a message of 100 MB, which takes ten seconds on a slow machine.
+      const readMs = Math.ceil(this.link.uplink.underwayBytes / readBytesPerMs)
+      const late = this.clock.after(healthAnswerMs + readMs, () => this.stop())
       this.isSilent = true
       this.link.ask('Browser.getVersion', {}, () => {
         this.isSilent = false
@@ -78,7 +72,7 @@ export class Host {
         this.watch(limits)
       })
     }
-    this.setTimer('health', clock.after(healthMs, look))
+    this.setTimer('health', this.clock.after(healthMs, check))
   }
 
   /** One of each kind at a time, and none once the browser is gone. */
@@ -99,21 +93,13 @@ export class Host {
     void this.browser.stop()
   }
 
-  /** Ends a session that the browser made and nobody here wants. Others' in that target stay. */
-  detach(parent: string, sessionId: string): void {
-    this.link.tell('Target.detachFromTarget', { sessionId }, parent)
-  }
-
-  /** Closes a page that no client is to hear of. */
+  /** Closes a page of which no client is told. */
   closeUnseen(targetId: string): void {
-    const { link } = this
     this.targets.disown(targetId)
-    link.ask('Target.attachToTarget', { targetId, flatten: true }, ({ result }) => {
-      // Closed while it waits for somebody's debugger, it would leave its opener waiting for ever.
-      const session = String(result?.['sessionId'])
-      const asked = result === undefined ? 0 : link.ask(RUN, {}, () => undefined, session)
-      // Once it is closed, nothing that was asked of it is answered.
-      link.ask('Target.closeTarget', { targetId }, () => link.forget(asked))
+    this.link.attach(targetId, (session) => {
+      // Closed while it waits for a debugger, it would leave its opener waiting for ever.
+      session?.ask(RUN, {}, () => undefined)
+      this.link.ask('Target.closeTarget', { targetId }, () => undefined)
     })
   }
 }

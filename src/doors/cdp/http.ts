@@ -4,14 +4,17 @@ import { HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Address, CallerAddress } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
-import { isInternalUrl } from './request.ts'
-import type { TargetInfo } from './targets.ts'
+import { isInternalUrl, type TargetInfo } from './targets.ts'
 import type { Tenant } from './tenant.ts'
 
-type Handler = (door: CdpDoor, exchange: Exchange, address: CallerAddress) => Promise<void> | void
+type JsonHandler = (
+  door: CdpDoor,
+  exchange: Exchange,
+  address: CallerAddress,
+) => Promise<void> | void
 
 /** By the path behind the browser's name; `activate` and `close` have a target behind them. */
-export const JSON_HANDLERS: Readonly<Record<string, Handler>> = {
+export const JSON_HANDLERS: Readonly<Record<string, JsonHandler>> = {
   '/json': sendList,
   '/json/list': sendList,
   '/json/version': sendVersion,
@@ -52,7 +55,7 @@ const ACTIONS = {
 async function tenantOf(door: CdpDoor, address: CallerAddress): Promise<Tenant> {
   const session = await door.session({ ...address, key: address.key ?? SHARED_KEY })
   try {
-    return await door.tenant(address.browser, session)
+    return (await door.browserSession(address.browser, session)).tenant
   } catch (error) {
     if (session.isNew) await door.closeSession(session, 'refused')
     throw error

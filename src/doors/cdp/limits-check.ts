@@ -5,13 +5,14 @@ import { invalid } from '../../core/index.ts'
 import type { CdpLimits } from './limits.ts'
 import { NAMES_BYTES } from './uplink.ts'
 
-type Browsers = Pick<BrowserPool, 'limits' | 'names' | 'spec'>
-
 /** After a larger message Chromium reads no more at all: 100 MiB. */
 const CHROMIUM_BYTES_MAX = 104_857_600
 
 /** Throws if a bound is none, or if two of them make no sense together. */
-export function checkLimits(cdp: CdpLimits, pool: Browsers): void {
+export function checkLimits(
+  cdp: CdpLimits,
+  pool: Pick<BrowserPool, 'limits' | 'names' | 'spec'>,
+): void {
   const browser = pool.limits
   checkEach('cdpLimits', cdp)
   checkEach('browserLimits', browser)

@@ -13,8 +13,6 @@ export const CDP_LIMITS = {
   readValuesMax: 262_144,
   /** A message that is not as plain as every client's are, which has to be taken apart. */
   oddBytesMax: 1_048_576,
-  /** One message that travels inside another, for sessions without `flatten`. */
-  nestedBytesMax: 67_108_864,
   /** Commands of one client that wait for their reply, and so many more about targets. */
   pendingMax: 16_384,
   pendingTargetMax: 1_024,

@@ -1,11 +1,12 @@
 /**
- * One line to a browser, shared by all of its clients. Every message that goes up gets an id of our
- * own; its reply finds its way back by that id alone, and an event by the session it happened in
- * (I7).
+ * The connection to one browser, shared by all of its clients. Every command gets an id that is
+ * unique on this connection; its reply is delivered by that id alone, and an event by the session
+ * in which it occurred (I7).
  */
+import type { MessageParts } from '../../browsers/index.ts'
 import { HoldfastError } from '../../core/index.ts'
+import { rewritten, written, type CdpCommand } from './command.ts'
 import type { CdpLimits } from './limits.ts'
-import { rewritten, written, type Command, type Fault, type Params } from './command.ts'
 import {
   eventMethod,
   FIRST_ID,
@@ -15,67 +16,68 @@ import {
   sessionOf,
   underId,
 } from './message.ts'
-import { Uplink, type Parts, type Sender, type Share } from './uplink.ts'
+import {
+  messageText,
+  type CdpError,
+  type CdpEvent,
+  type CdpReply,
+  type Params,
+} from './protocol.ts'
+import { Uplink, type FairQueue } from './uplink.ts'
 
-/** What a browser answered: a result or an error. */
-export type Reply = {
-  readonly result?: Params
-  readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }
-}
-
-export type BrowserEvent = { readonly method: string; readonly params: Params }
-
-/** Who speaks to the browser in one of its sessions. */
-export interface Correspondent {
-  /** The browser's own name for the session; '' is the connection itself. */
+/** Receives what the browser sends in one of its sessions. */
+export interface SessionListener {
+  /** The browser's own id of the session; '' is the connection itself. */
   readonly upstream: string
-  /** The name that takes its place in what is passed on; null: it takes only what is parsed. */
+  /** The id that replaces it in forwarded messages; null: no client knows of the session. */
   readonly id: string | null
-  /** Whole messages that need no reading, already under their new names; events by their method. */
-  pass(message: Buffer, method?: string): void
+  /** Ids of its commands that have no reply; `BrowserLink` maintains it. */
+  readonly unanswered: Set<number>
+  /** A whole message, unparsed, with the ids replaced already; `method` if it is an event. */
+  pass?(message: Buffer, method?: string): void
   /** An event of the Target domain, which is about other sessions. */
-  targetEvent(event: BrowserEvent): void
-  /** An event of it is lost. */
-  lose(): void
+  targetEvent?(event: CdpEvent): void
+  /** An event for it was too large to be delivered. */
+  lose?(): void
   /** The browser has ended the session, which the door itself had attached. */
-  detached(): void
-  /** The command that went up under this id has its reply. */
-  settled(id: number): void
+  detached?(): void
 }
 
-const TOO_LARGE: Fault = { code: -32000, message: 'the reply is too large to be passed on' }
+const TOO_LARGE: CdpError = { code: -32000, message: 'the reply is too large to be passed on' }
 
-type Pending = {
-  readonly from: Correspondent | null
+type ReadReply = (reply: CdpReply) => void
+
+type PendingCommand = {
+  readonly from: SessionListener | null
   readonly id: number
-  /** Takes the reply, instead of passing it on. */
-  readonly read: ((reply: Reply) => void) | null
-  /** Whose share of the way up it took, and how much of it. */
-  readonly share: Share | null
+  /** Takes the reply; null: it is forwarded to `from`. */
+  readonly read: ReadReply | null
+  readonly queue: FairQueue | null
   bytes: number
 }
 
-/** How a command goes: by whose share, and who reads the reply instead of its being passed on. */
-export type Way = Pick<Pending, 'share' | 'read'>
-
-type Parsed = Reply & {
-  readonly id?: number
-  readonly method?: string
-  readonly params?: Params
-  readonly sessionId?: string
+type Sending = {
+  /** The session whose command it is: when that ends, the command is forgotten. */
+  readonly from?: SessionListener
+  /** The browser's id of the session that it is sent in, if that is not `from`'s. */
+  readonly session?: string
+  /** The client's queue; without one the command is sent at once. */
+  readonly queue?: FairQueue
 }
 
-export class Link {
-  readonly #uplink: Uplink
+type Parsed = CdpReply & Partial<CdpEvent> & { readonly id?: number; readonly sessionId?: string }
+
+export class BrowserLink {
+  readonly uplink: Uplink
   #lastId = FIRST_ID - 1
-  readonly #pending = new Map<number, Pending>()
-  readonly #sessions = new Map<string, Correspondent>()
+  readonly #pending = new Map<number, PendingCommand>()
+  readonly #listeners = new Map<string, SessionListener>()
   #closed: string | null = null
 
-  constructor(sender: Sender, limits: CdpLimits) {
-    // Whatever the browser itself is asked, it answers in the order in which it was asked.
-    const askForSign = (onSign: () => void): void => void this.ask('Browser.getVersion', {}, onSign)
-    this.#uplink = new Uplink({ sender, limits, askForSign })
+  constructor(send: (...parts: MessageParts) => void, limits: CdpLimits) {
+    // The browser answers commands to itself in the order in which they were sent.
+    const askForSign = (onSign: () => void): void => this.ask('Browser.getVersion', {}, onSign)
+    this.uplink = new Uplink({ send, limits, askForSign })
   }
 
   /** Why it is closed; null while it is open. */
@@ -83,134 +85,129 @@ export class Link {
     return this.#closed
   }
 
-  /** Clients whose messages wait for their turn to go up. */
-  get heldBack(): number {
-    return this.#uplink.waiting
-  }
-
-  /** What the browser may not have read yet. */
-  get underwayBytes(): number {
-    return this.#uplink.underwayBytes
-  }
-
-  /** Replies that have not come. */
-  get waiting(): number {
+  /** Commands without a reply. */
+  get unanswered(): number {
     return this.#pending.size
   }
 
-  /** Sessions of the browser that somebody here speaks in. */
+  /** Sessions that clients know of. */
   get sessions(): number {
-    return this.#sessions.size
+    return [...this.#listeners.values()].filter(({ id }) => id !== null).length
   }
 
-  open(correspondent: Correspondent): void {
-    this.#sessions.set(correspondent.upstream, correspondent)
+  open(listener: SessionListener): void {
+    this.#listeners.set(listener.upstream, listener)
   }
 
-  /** The session is over: nothing of it is delivered any more, not even what was asked (I9). */
-  end({ upstream }: Correspondent): void {
-    this.#sessions.delete(upstream)
+  /** The session is over: nothing of it is delivered any more, not even replies (I9). */
+  end({ upstream, unanswered }: SessionListener): void {
+    this.#listeners.delete(upstream)
+    for (const id of [...unanswered]) this.#settle(id)
   }
 
-  correspondent(upstream: string): Correspondent | undefined {
-    return this.#sessions.get(upstream)
+  listener(upstream: string): SessionListener | undefined {
+    return this.#listeners.get(upstream)
   }
 
-  /** Passes a client's command on; its reply goes back as it comes, or to `read`. */
-  forward(from: Correspondent, command: Command, { share, read }: Way): number {
-    return this.#send({ from, id: command.id, read, share, bytes: 0 }, (id) =>
+  /** Forwards a client's command; the reply goes back to `from`, or to `read`. */
+  forward(
+    from: SessionListener,
+    command: CdpCommand,
+    queue: FairQueue,
+    read: ReadReply | null,
+  ): void {
+    this.#send({ from, id: command.id, read, queue, bytes: 0 }, (id) =>
       rewritten(command, id, from.upstream),
     )
   }
 
-  #send(pending: Pending, write: (id: number) => Parts): number {
-    const id = this.#expect(pending)
+  #send(pending: PendingCommand, write: (id: number) => MessageParts): void {
+    const { from, queue } = pending
+    const id = this.#nextId()
+    this.#pending.set(id, pending)
+    from?.unanswered.add(id)
+    if (queue !== null) queue.unanswered += 1
     try {
-      pending.bytes = this.#uplink.send(write(id), pending.share)
+      const bytes = this.uplink.send(write(id), queue)
+      // A repaired browser may have answered already.
+      if (!this.#pending.has(id)) return
+      pending.bytes = bytes
+      if (queue !== null) queue.unansweredBytes += bytes
     } catch (error) {
-      this.#pending.delete(id)
+      this.#settle(id)
       throw error
     }
-    if (pending.share !== null) pending.share.unansweredBytes += pending.bytes
-    return id
   }
 
-  /** Whoever asked is gone, or waits no longer. */
-  forget(id: number): void {
-    this.#settle(id)
+  #nextId(): number {
+    do {
+      this.#lastId = this.#lastId === LAST_ID ? FIRST_ID : this.#lastId + 1
+    } while (this.#pending.has(this.#lastId))
+    return this.#lastId
   }
 
-  #settle(id: number): void {
+  #settle(id: number): PendingCommand | undefined {
     const pending = this.#pending.get(id)
-    if (pending === undefined) return
+    if (pending === undefined) return undefined
     this.#pending.delete(id)
-    if (pending.share !== null) pending.share.unansweredBytes -= pending.bytes
-  }
-
-  /** A client is gone: what it still wanted to send is not sent. */
-  leave(share: Share): void {
-    this.#uplink.leave(share)
-  }
-
-  /** A command of the door itself; its reply comes in order with all else. Returns its id. */
-  ask(
-    method: string,
-    params: Params,
-    read: (reply: Reply) => void,
-    session = '',
-    share: Share | null = null,
-  ): number {
-    if (this.#closed !== null) {
-      read({ error: this.#fault() })
-      return 0
+    const { from, queue, bytes } = pending
+    from?.unanswered.delete(id)
+    if (queue !== null) {
+      queue.unanswered -= 1
+      queue.unansweredBytes -= bytes
     }
-    return this.#send({ from: null, id: 0, read, share, bytes: 0 }, (id) => [
+    return pending
+  }
+
+  /** A command of the door itself; its reply is read in order with all other messages. */
+  ask(method: string, params: Params, read: ReadReply, sending: Sending = {}): void {
+    const { from = null, session = from?.upstream ?? '', queue = null } = sending
+    if (this.#closed !== null) return read({ error: this.#closedError() })
+    this.#send({ from, id: 0, read, queue, bytes: 0 }, (id) => [
       written(id, method, params, session),
     ])
   }
 
   /** Like `ask`, for when the order does not matter. */
-  command(method: string, params: Params = {}, session = ''): Promise<Params> {
+  command(method: string, params: Params = {}): Promise<Params> {
     return new Promise((resolve, reject) => {
-      const read = ({ result, error }: Reply): void => {
+      this.ask(method, params, ({ result, error }) => {
         if (error === undefined) resolve(result ?? {})
         else reject(new HoldfastError('browser_gone', `the browser refused: ${error.message}`))
-      }
-      this.ask(method, params, read, session)
+      })
     })
   }
 
-  /** Like `ask`, when nobody waits for the outcome. */
-  tell(method: string, params: Params = {}, session = ''): void {
-    this.ask(method, params, () => undefined, session)
+  /** Attaches a session of the door's own; null: the target is gone. */
+  attach(targetId: string, read: (session: DoorSession | null) => void): void {
+    this.ask('Target.attachToTarget', { targetId, flatten: true }, ({ result }) => {
+      read(result === undefined ? null : new DoorSession(this, String(result['sessionId'])))
+    })
   }
 
-  #expect(pending: Pending): number {
-    do {
-      this.#lastId = this.#lastId === LAST_ID ? FIRST_ID : this.#lastId + 1
-    } while (this.#pending.has(this.#lastId))
-    this.#pending.set(this.#lastId, pending)
-    return this.#lastId
+  /** Ends a session of the browser. Other sessions with its target stay. */
+  detach(parent: string, sessionId: string): void {
+    this.ask('Target.detachFromTarget', { sessionId }, () => undefined, { session: parent })
   }
 
-  /** The browser is gone: whoever waits for a reply of it learns that. */
+  /** The browser is gone: the door's own commands get an error. */
   close(reason: string): void {
     if (this.#closed !== null) return
     this.#closed = reason
     const pending = [...this.#pending.values()]
     this.#pending.clear()
-    this.#sessions.clear()
-    this.#uplink.close()
-    for (const { read } of pending) read?.({ error: this.#fault() })
+    this.#listeners.clear()
+    this.uplink.close()
+    for (const { read } of pending) read?.({ error: this.#closedError() })
   }
 
-  #fault(): Fault {
+  #closedError(): CdpError {
     return { code: -32000, message: this.#closed ?? 'the browser is gone' }
   }
 
   /**
-   * A message of the browser. The bytes are ours to change. One that is too large to be handled is
-   * lost to whom it was for, and harms nobody else.
+   * A message of the browser, whose bytes may be changed in place. One that is too large to be
+   * handled is lost for its receiver only.
    */
   receive(message: Buffer): void {
     try {
@@ -221,14 +218,14 @@ export class Link {
   }
 
   /**
-   * A message was too large or too deep, and only how it begins and ends is known. Who waits for
-   * it as a reply learns that; who would have been told an event cannot go on as if it had been.
+   * A message was too large or nested too deeply; only its beginning and end are known. A command
+   * whose reply it is gets an error; a session whose event it is ends.
    */
   lost(head: Buffer, tail: Buffer): void {
     const id = replyId(head)
     if (id !== null) return this.#replyParsed(id, { error: TOO_LARGE })
     const session = sessionOf(tail)
-    if (session !== null) this.#sessions.get(session)?.lose()
+    if (session !== null) this.#listeners.get(session)?.lose?.()
   }
 
   #receive(message: Buffer): void {
@@ -237,57 +234,70 @@ export class Link {
     const session = sessionOf(message)
     const method = session === null ? null : eventMethod(message)
     if (session === null || method === null || method.startsWith('Target.')) {
-      return this.#read(message)
+      return this.#parse(message)
     }
-    const to = this.#sessions.get(session)
-    if (to !== undefined && to.id !== null) to.pass(inSession(message, to.id), method)
+    const to = this.#listeners.get(session)
+    if (to !== undefined && to.id !== null) to.pass?.(inSession(message, to.id), method)
   }
 
   #reply(id: number, message: Buffer): void {
     const pending = this.#pending.get(id)
     if (pending === undefined) return
     const { from, read } = pending
-    const session = sessionOf(message)
-    if (read !== null || from === null || session !== from.upstream || from.id === null) {
-      return this.#read(message)
-    }
+    if (read !== null || from === null || from.id === null) return this.#parse(message)
+    if (sessionOf(message) !== from.upstream) return this.#parse(message)
     this.#settle(id)
-    from.settled(id)
-    if (this.#sessions.get(session) !== from) return
-    from.pass(underId(inSession(message, from.id), pending.id))
+    from.pass?.(underId(inSession(message, from.id), pending.id))
   }
 
-  #read(message: Buffer): void {
+  #parse(message: Buffer): void {
     const parsed = parse(message)
-    if (parsed === null) this.lost(message, message)
-    else this.#receiveParsed(parsed)
-  }
-
-  #receiveParsed(message: Parsed): void {
-    if (message.id !== undefined) return this.#replyParsed(message.id, message)
-    const { method, params = {}, sessionId = '' } = message
-    const to = this.#sessions.get(sessionId)
+    if (parsed === null) return this.lost(message, message)
+    if (parsed.id !== undefined) return this.#replyParsed(parsed.id, parsed)
+    const { method, params = {}, sessionId = '' } = parsed
+    const to = this.#listeners.get(sessionId)
     if (to === undefined || method === undefined) return
-    if (method.startsWith('Target.')) return to.targetEvent({ method, params })
-    if (to.id !== null) to.pass(textOf({ method, params }, to.id), method)
+    if (method.startsWith('Target.')) return to.targetEvent?.({ method, params })
+    if (to.id !== null) to.pass?.(messageText({ method, params }, to.id), method)
   }
 
-  #replyParsed(id: number, { result, error }: Parsed): void {
-    const pending = this.#pending.get(id)
+  #replyParsed(id: number, { result, error }: CdpReply): void {
+    const pending = this.#settle(id)
     if (pending === undefined) return
-    this.#settle(id)
     const { from, read } = pending
-    from?.settled(id)
     const reply = error === undefined ? { result: result ?? {} } : { error }
     if (read !== null) return read(reply)
-    if (from === null || from.id === null || this.#sessions.get(from.upstream) !== from) return
-    from.pass(textOf({ id: pending.id, ...reply }, from.id))
+    if (from !== null && from.id !== null) {
+      from.pass?.(messageText({ id: pending.id, ...reply }, from.id))
+    }
   }
 }
 
-/** A message as text, in a session; '' is the connection itself. */
-export function textOf(message: object, session: string): Buffer {
-  return Buffer.from(JSON.stringify(session === '' ? message : { ...message, sessionId: session }))
+/** A session of the door's own with a target. Its commands are forgotten when it ends. */
+export class DoorSession implements SessionListener {
+  readonly upstream: string
+  readonly id = null
+  readonly unanswered = new Set<number>()
+  readonly #link: BrowserLink
+
+  constructor(link: BrowserLink, upstream: string) {
+    this.#link = link
+    this.upstream = upstream
+    link.open(this)
+  }
+
+  ask(method: string, params: Params, read: ReadReply): void {
+    this.#link.ask(method, params, read, { from: this })
+  }
+
+  detach(): void {
+    if (this.#link.listener(this.upstream) === this) this.#link.detach('', this.upstream)
+    this.detached()
+  }
+
+  detached(): void {
+    this.#link.end(this)
+  }
 }
 
 function parse(message: Buffer): Parsed | null {
@@ -295,7 +305,7 @@ function parse(message: Buffer): Parsed | null {
     const value: unknown = JSON.parse(message.toString())
     return typeof value === 'object' && value !== null ? value : null
   } catch {
-    // It nests too deeply for us; that it is not JSON is nothing that a browser we know does.
+    // It nests too deeply for `JSON.parse`; browsers send no malformed JSON.
     return null
   }
 }

@@ -1,5 +1,6 @@
 /** What the browsers hold now, in numbers and one by one: for people, metrics and tests. */
-import type { Host } from './host.ts'
+import type { BrowserSession } from './browser-session.ts'
+import type { BrowserHost } from './host.ts'
 
 /** Browsers that run, browser sessions, clients, their sessions with targets, commands, pages. */
 export type CdpCounts = Readonly<
@@ -9,12 +10,12 @@ export type CdpCounts = Readonly<
 /** One browser that runs. */
 export type BrowserView = {
   readonly name: string
-  /** Whose it is alone; null: it is shared. */
+  /** The session that it belongs to; null: it is shared. */
   readonly session: string | null
   readonly key: string | null
-  /** `silent`: it was asked for a sign of life and has not given it yet. */
+  /** `silent`: it was asked for a sign of life and has not answered yet. */
   readonly health: 'good' | 'silent'
-  /** Null: somebody else runs it. */
+  /** Null: Holdfast has not started it. */
   readonly pid: number | null
   readonly sessions: number
   readonly clients: number
@@ -24,41 +25,47 @@ export type BrowserView = {
   readonly memoryBytes: number | null
 }
 
-export function countsOf(hosts: readonly Host[]): CdpCounts {
-  const sum = (count: (host: Host) => number): number =>
+export function countsOf(
+  hosts: readonly BrowserHost[],
+  sessions: readonly BrowserSession[],
+): CdpCounts {
+  const sum = (count: (host: BrowserHost) => number): number =>
     hosts.reduce((total, host) => total + count(host), 0)
   return {
     browsers: hosts.length,
-    sessions: sum(({ tenants }) => tenants.size),
-    clients: sum(clientsOf),
-    // Without the line's own, which listens for targets.
-    attached: sum(({ link }) => link.sessions - 1),
-    waiting: sum(({ link }) => link.waiting),
+    sessions: sessions.length,
+    clients: clientsOf(sessions),
+    attached: sum(({ link }) => link.sessions),
+    waiting: sum(({ link }) => link.unanswered),
     pages: sum(pagesOf),
   }
 }
 
-export async function browserView(host: Host): Promise<BrowserView> {
-  const { name, isOwn, startedAt, isSilent, tenants, browser } = host
-  const [tenant] = isOwn ? tenants : []
+export async function browserView(
+  host: BrowserHost,
+  sessions: readonly BrowserSession[],
+): Promise<BrowserView> {
+  const { facts, isSilent, browser } = host
+  const { name, isOwn, startedAt } = facts
+  const own = isOwn ? sessions[0]?.session : undefined
   return {
     name,
-    session: tenant?.session.id ?? null,
-    key: tenant?.session.key ?? null,
+    session: own?.id ?? null,
+    key: own?.key ?? null,
     health: isSilent ? 'silent' : 'good',
     pid: browser.pid,
-    sessions: tenants.size,
-    clients: clientsOf(host),
+    sessions: sessions.length,
+    clients: clientsOf(sessions),
     pages: pagesOf(host),
     startedAt,
     memoryBytes: await browser.memoryBytes(),
   }
 }
 
-function clientsOf({ tenants }: Host): number {
-  return [...tenants].reduce((sum, { clients }) => sum + clients.size, 0)
+function clientsOf(sessions: readonly BrowserSession[]): number {
+  return sessions.reduce((sum, { tenant }) => sum + tenant.clients.size, 0)
 }
 
-function pagesOf({ targets }: Host): number {
+function pagesOf({ targets }: BrowserHost): number {
   return targets.all().filter(({ type }) => type === 'page').length
 }

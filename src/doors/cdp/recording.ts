@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import type { Clock } from '../../core/index.ts'
 import type { CdpLimits } from './limits.ts'
 import { eventMethod, sessionOf } from './message.ts'
+import type { Params } from './protocol.ts'
 import { redacted } from './redaction.ts'
 import { scan } from './scan.ts'
 
@@ -92,8 +93,7 @@ export class Recording {
 function readable(message: Buffer): unknown {
   try {
     const value: unknown = JSON.parse(message.toString())
-    if (typeof value === 'object' && value !== null)
-      return redacted(value as Record<string, unknown>)
+    if (typeof value === 'object' && value !== null) return redacted(value as Params)
   } catch {
     // Told by its size alone.
   }

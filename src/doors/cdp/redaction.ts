@@ -2,6 +2,8 @@
  * What may be written down of a browser's traffic. Cookies, credentials, what was typed and what
  * was posted are left out, and long texts are cut. What a page itself shows is not a secret here.
  */
+import type { Params } from './protocol.ts'
+
 const REDACTED = '[redacted]'
 const LONG_CHARS = 1_000
 const SHOWN_CHARS = 200
@@ -9,7 +11,7 @@ const SHOWN_CHARS = 200
 /** Names of headers and fields whose value is a secret, wherever they stand. */
 const SECRET_NAME = /^(proxy-)?authorization$|cookie|token|secret|passw|api[-_]?key|^username$/i
 
-/** Fields that hold what was sent, typed or passed to a page. */
+/** Params that hold what was sent, typed or passed to a page. */
 const SECRET_FIELDS: ReadonlySet<string> = new Set(['postData', 'postDataEntries', 'arguments'])
 
 /** Commands whose whole input is what somebody typed. */
@@ -18,16 +20,14 @@ const TYPED = /^Input\.(insertText|dispatchKeyEvent|imeSetComposition)$/
 const URL_SECRET = /([?&#][^=&#\s"]*(?:token|secret|passw|key|auth|sig|code)[^=&#\s"]*=)[^&#\s"]+/gi
 const URL_USER = /\/\/[^/?#\s"@]+@/g
 
-type Fields = Readonly<Record<string, unknown>>
-
 /** The message with nothing in it that must not be written down. */
-export function redacted(message: Fields): Fields {
+export function redacted(message: Params): Params {
   const { method, params } = message
   const typed = typeof method === 'string' && TYPED.test(method) && params !== undefined
   return fieldsOf(typed ? { ...message, params: REDACTED } : message)
 }
 
-function fieldsOf(fields: Fields): Fields {
+function fieldsOf(fields: Params): Params {
   const { name, value } = fields
   // A cookie, or a header in a list: its own field tells what it is.
   const isSecret = typeof name === 'string' && typeof value === 'string'
@@ -44,7 +44,7 @@ function valueOf(key: string, item: unknown): unknown {
   if (SECRET_FIELDS.has(key) && item !== undefined) return REDACTED
   if (typeof item === 'string') return SECRET_NAME.test(key) ? REDACTED : textOf(item)
   if (Array.isArray(item)) return item.map((each: unknown) => valueOf('', each))
-  return typeof item === 'object' && item !== null ? fieldsOf(item as Fields) : item
+  return typeof item === 'object' && item !== null ? fieldsOf(item as Params) : item
 }
 
 function textOf(text: string): string {

@@ -1,80 +1,103 @@
 /**
- * What a client may ask of a browser. In a browser of its own that is everything, but that sessions
- * and targets go by the door's names (OWN_RULES). In a shared one most commands are about one page
- * and pass unread; those that reach further are listed (SHARED_RULES, COMMON), and what is not
- * listed in these domains is refused, with the reason and the way out.
+ * What a client may do in a browser. In a browser of its own that is everything; the door only
+ * replaces ids of sessions and targets (OWN_RULES). In a shared browser most commands are about one
+ * page and are forwarded unread. Those that reach further have a rule (SHARED_RULES) or are refused
+ * with the reason and the alternative (REFUSED); so is everything else in the domains listed there.
  */
-import { clipboardRules } from './clipboard.ts'
-import { ignoreCertificateErrors } from './certificates.ts'
-import { FAULTS, type Command } from './command.ts'
-import { isInternalUrl, Request, type Rule } from './request.ts'
-import type { Session } from './session.ts'
-import { TARGET_RULES } from './target-rules.ts'
+import type { CdpSession, SessionRules } from './client.ts'
+import { CLIPBOARD, grantsReading, pastes, UNSHAREABLE_PERMISSIONS } from './clipboard.ts'
+import type { CdpCommand } from './command.ts'
+import { CDP_ERRORS, type Params } from './protocol.ts'
+import { CdpRequest, type CdpRule } from './request.ts'
+import { takeTargetEvent } from './target-events.ts'
+import { INTERNAL_PAGE, TARGET_RULES } from './target-rules.ts'
+import { isInternalUrl } from './targets.ts'
 
-const pass: Rule = (request) => request.pass()
-const notFound: Rule = (request) => request.notFound()
+const pass: CdpRule = (request) => request.pass()
+const notFound: CdpRule = (request) => request.notFound()
 
 /** Its context must be the session's own; without one it is the session's home. */
-const inContext: Rule = (request) => {
-  const { browserContextId } = request.params
-  if (browserContextId === undefined) return request.pass({ browserContextId: request.tenant.home })
-  if (!request.tenant.hasContext(browserContextId)) return request.refuse(FAULTS.context)
-  request.pass()
+function inContext(request: CdpRequest, changes: Params = {}): void {
+  const { tenant, params } = request
+  const { browserContextId = tenant.home } = params
+  if (!tenant.hasContext(browserContextId)) return request.refuse(CDP_ERRORS.context)
+  request.pass({ ...changes, browserContextId })
 }
 
-/** As above, but a page knows its own context. */
-const inOwnContext: Rule = (request) => {
+/** As above, but Chromium knows the context of a page. */
+function inOwnContext(request: CdpRequest): void {
   const { browserContextId } = request.params
-  if (browserContextId === undefined && !request.session.isBrowser) return request.pass()
-  inContext(request)
+  if (browserContextId === undefined && !request.session.isBrowser) request.pass()
+  else inContext(request)
 }
 
-const ofWindow: Rule = (request) => {
+function ofWindow(request: CdpRequest): void {
   if (request.tenant.windows.has(Number(request.params['windowId']))) return request.pass()
   request.refuse({ code: -32000, message: 'Browser window not found' })
 }
 
-const findWindow: Rule = (request) => {
-  const { targetId } = request.params
+function findWindow(request: CdpRequest): void {
+  const { targetId = request.session.target } = request.params
   const { tenant } = request
-  if (targetId !== undefined && tenant.target(targetId) === null) {
-    return request.refuse(FAULTS.target)
-  }
-  request.pass(null, (result) => {
-    const page = typeof targetId === 'string' ? targetId : (request.session.target ?? '')
-    tenant.windows.learn(Number(result['windowId']), page, (id) => tenant.target(id) !== null)
-    return result
+  const isKnown = targetId === request.session.target || tenant.target(targetId) !== null
+  if (!isKnown) return request.refuse(CDP_ERRORS.target)
+  request.pass(null, (reply) => {
+    const window = reply.result?.['windowId']
+    for (const [known, page] of tenant.windows) {
+      if (tenant.target(page) === null) tenant.windows.delete(known)
+    }
+    if (typeof window === 'number') tenant.windows.set(window, String(targetId))
+    return reply
   })
 }
 
-const closeBrowser: Rule = (request) => {
+function closeBrowser(request: CdpRequest): void {
   request.answer({ result: {} })
-  request.session.client.onBrowserClose()
+  request.session.client.options.onBrowserClose()
 }
 
-const navigate: Rule = (request) => {
-  if (isInternalUrl(request.params['url'])) return request.denyInternal()
-  request.pass()
+function navigate(request: CdpRequest): void {
+  if (isInternalUrl(request.params['url'])) request.deny(INTERNAL_PAGE)
+  else request.pass()
 }
 
-const IN_A_PAGE = 'send it in the session of a page, or '
-
-/** Refused where others would notice. */
-function common(what: string, wayOut = ''): Rule {
-  return (request) => request.denyCommon(what, wayOut)
+/** Chromium would ignore them for all clients; the session of a page knows its own. */
+function ignoreCertificateErrors(request: CdpRequest): void {
+  const { session, params } = request
+  const { ignore } = params
+  if (!session.isBrowser || typeof ignore !== 'boolean') return request.pass()
+  session.client.ignoreCertificateErrors(ignore)
+  request.answer({ result: {} })
 }
 
-/** What keeps the door's own books; the rest of a browser that a client has alone is its own. */
-const OWN_RULES: Readonly<Record<string, Rule>> = {
+/** Grants those of a list that can be granted; the client's pages are warned of the others. */
+function grantPermissions(request: CdpRequest): void {
+  const { permissions } = request.params
+  const asked: readonly unknown[] = Array.isArray(permissions) ? permissions : []
+  const granted = asked.filter((type) => !UNSHAREABLE_PERMISSIONS.has(type))
+  if (granted.length === asked.length) return inContext(request)
+  if (granted.length === 0) return request.deny(CLIPBOARD)
+  const refused = asked.filter((type) => UNSHAREABLE_PERMISSIONS.has(type)).join(', ')
+  const text = `Holdfast did not grant ${refused}: ${CLIPBOARD}; see --own-browsers`
+  request.session.client.warn(text, null)
+  inContext(request, { permissions: granted })
+}
+
+/** Refused if it would let a client read the clipboard. */
+function unless(reads: (params: Params) => boolean, rule: CdpRule): CdpRule {
+  return (request) => (reads(request.params) ? request.deny(CLIPBOARD) : rule(request))
+}
+
+const OWN_RULES: Readonly<Record<string, CdpRule>> = {
   ...TARGET_RULES,
   'Browser.close': closeBrowser,
 }
 
-const SHARED_RULES: Readonly<Record<string, Rule>> = {
-  ...TARGET_RULES,
-  ...clipboardRules(inContext),
+const SHARED_RULES: Readonly<Record<string, CdpRule>> = {
+  ...OWN_RULES,
   'Browser.getVersion': pass,
-  'Browser.close': closeBrowser,
+  'Browser.grantPermissions': grantPermissions,
+  'Browser.setPermission': unless(grantsReading, inContext),
   'Browser.resetPermissions': inContext,
   'Browser.setDownloadBehavior': inContext,
   'Browser.cancelDownload': inContext,
@@ -82,72 +105,86 @@ const SHARED_RULES: Readonly<Record<string, Rule>> = {
   'Browser.getWindowBounds': ofWindow,
   'Browser.setWindowBounds': ofWindow,
   'Browser.setContentsSize': ofWindow,
+  'Emulation.getScreenInfos': pass,
+  'Input.dispatchKeyEvent': unless(pastes, pass),
+  'Page.navigate': navigate,
+  'Security.setIgnoreCertificateErrors': ignoreCertificateErrors,
   'Storage.getCookies': inOwnContext,
   'Storage.setCookies': inOwnContext,
   'Storage.clearCookies': inOwnContext,
-  'Security.setIgnoreCertificateErrors': ignoreCertificateErrors,
-  'Target.exposeDevToolsProtocol': common('what a page could reach by the protocol'),
-  'Target.setRemoteLocations': common('the list of remote browsers'),
-  'Target.openDevTools': common('the window of the developer tools'),
-  'Emulation.getScreenInfos': pass,
-  'Emulation.addScreen': common('the screen'),
-  'Emulation.updateScreen': common('the screen'),
-  'Emulation.removeScreen': common('the screen'),
-  'Emulation.setPrimaryScreen': common('the screen'),
-  'Memory.simulatePressureNotification': common('the memory'),
-  'Memory.setPressureNotificationsSuppressed': common('the memory'),
-  'Memory.getBrowserSamplingProfile': common('the memory'),
-  'Page.navigate': navigate,
 }
 
-/** Domains of which the rest reaches beyond a page, and what they are about. */
-const COMMON: Readonly<Record<string, Rule>> = {
-  Browser: common('the process'),
-  SystemInfo: common('the process'),
-  Tracing: common('a trace'),
-  BluetoothEmulation: common('the Bluetooth adapter'),
-  SmartCardEmulation: common('the smart card reader'),
-  Tethering: common('a port'),
-  Extensions: common('an extension'),
-  PWA: common('an installed app'),
-  Cast: common('a cast device'),
+const BYPASS = 'a client could bypass the rules of this browser'
+const SCREENS = 'all clients of this browser share the screens'
+const PROCESS = 'all clients of this browser share the process'
+const MACHINE = 'it would change the machine that all clients share'
+
+/** Why a method, or every other method of a domain, is refused. */
+const REFUSED: Readonly<Record<string, string>> = {
+  'Target.exposeDevToolsProtocol': BYPASS,
+  'Target.setRemoteLocations': BYPASS,
+  'Target.openDevTools': BYPASS,
+  'Emulation.addScreen': SCREENS,
+  'Emulation.updateScreen': SCREENS,
+  'Emulation.removeScreen': SCREENS,
+  'Emulation.setPrimaryScreen': SCREENS,
+  'Memory.simulatePressureNotification': PROCESS,
+  'Memory.setPressureNotificationsSuppressed': PROCESS,
+  'Memory.getBrowserSamplingProfile': PROCESS,
+  Browser: PROCESS,
+  SystemInfo: PROCESS,
+  Tracing: 'a trace shows the pages of all clients',
+  BluetoothEmulation: 'all clients of this browser share the Bluetooth adapter',
+  SmartCardEmulation: 'all clients of this browser share the smart card reader',
+  Tethering: MACHINE,
+  Extensions: MACHINE,
+  PWA: MACHINE,
+  Cast: MACHINE,
 }
 
-/** What is common when the browser itself is asked for it; of a page it is the page's own. */
-const COMMON_OF_BROWSER: Readonly<Record<string, Rule>> = {
-  Fetch: common('the network', IN_A_PAGE),
-  Security: common('the certificate policy', IN_A_PAGE),
-  Emulation: common('what is emulated', IN_A_PAGE),
-  Memory: common('the memory'),
-  Storage: common('the storage', IN_A_PAGE),
-}
+/** Domains that the browser itself has for all pages; the session of a page has its own. */
+const REFUSED_OF_BROWSER: ReadonlySet<string> = new Set([
+  'Fetch',
+  'Security',
+  'Emulation',
+  'Memory',
+  'Storage',
+])
 
-/** What else the browser itself may be asked. */
+/** Other domains that may be used in a session with the browser itself. */
 const OF_BROWSER: ReadonlySet<string> = new Set(['IO', 'Schema', 'Runtime'])
 
-/** Does what the command asks, as far as its client may. */
-export function obey(session: Session, command: Command): void {
-  const request = new Request(session, command)
-  const rule = request.isAlone ? ruleOf(OWN_RULES, command.method) : sharedRule(request)
-  if (rule === undefined) session.forward(command)
-  else rule(request)
+export const CDP_RULES: SessionRules = {
+  command: (session, command) => {
+    const isOwn = session.client.host.isOwn
+    const rule = isOwn ? ownEntry(OWN_RULES, command.method) : sharedRule(session, command)
+    if (rule === undefined) session.forward(command)
+    else rule(new CdpRequest(session, command))
+  },
+  targetEvent: takeTargetEvent,
 }
 
-function sharedRule({ session, command }: Request): Rule | undefined {
+/** Undefined: the command is forwarded unread. */
+function sharedRule(session: CdpSession, command: CdpCommand): CdpRule | undefined {
   const { method } = command
-  const domain = method.slice(0, method.indexOf('.'))
-  const rule = ruleOf(SHARED_RULES, method) ?? ruleOf(COMMON, domain)
+  const rule = ownEntry(SHARED_RULES, method)
   if (rule !== undefined) return rule
+  const domain = method.slice(0, method.indexOf('.'))
+  const why = ownEntry(REFUSED, method) ?? ownEntry(REFUSED, domain)
+  if (why !== undefined) return (request) => request.deny(why)
   if (domain === 'Target') return notFound
-  if (session.isBrowser) return OF_BROWSER.has(domain) ? undefined : refusalOf(domain)
+  if (session.isBrowser) return browserRule(domain)
   const hasContext = domain === 'Storage' && command.params?.['browserContextId'] !== undefined
   return hasContext ? inContext : undefined
 }
 
-function refusalOf(domain: string): Rule {
-  return ruleOf(COMMON_OF_BROWSER, domain) ?? notFound
+function browserRule(domain: string): CdpRule | undefined {
+  if (OF_BROWSER.has(domain)) return undefined
+  if (!REFUSED_OF_BROWSER.has(domain)) return notFound
+  const why = `here it would affect the pages of all clients`
+  return (request) => request.deny(why, 'send it in the session of a page, or ')
 }
 
-function ruleOf(rules: Readonly<Record<string, Rule>>, name: string): Rule | undefined {
-  return Object.hasOwn(rules, name) ? rules[name] : undefined
+function ownEntry<Value>(table: Readonly<Record<string, Value>>, name: string): Value | undefined {
+  return Object.hasOwn(table, name) ? table[name] : undefined
 }

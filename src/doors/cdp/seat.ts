@@ -3,9 +3,8 @@
  * has of the browser. The authority decides what a lost connection means; the seat tells it of the
  * loss and obeys.
  */
-import { HoldfastError, type AttachmentHandle } from '../../core/index.ts'
-import type { Client, Outlet } from './client.ts'
-import type { Tenant } from './tenant.ts'
+import { HoldfastError, type AttachmentHandle, type SessionHandle } from '../../core/index.ts'
+import type { CdpClient, Outlet } from './client.ts'
 
 /** What carries a client's messages to it: a socket, or one that may be replaced. */
 export interface Carrier extends Outlet {
@@ -14,21 +13,20 @@ export interface Carrier extends Outlet {
 }
 
 export class Seat {
-  readonly tenant: Tenant
+  readonly session: SessionHandle
   readonly carrier: Carrier
   attachment: AttachmentHandle
-  client: Client | null = null
+  client: CdpClient | null = null
   /** Its connection is lost, and it cannot be taken up again as it was: only its place can. */
   isVacant = false
-  /** Told once. */
+  /** The client has lost its seat, or another one has taken it. */
   onEnd: () => void = () => undefined
   #isOver = false
 
-  constructor({ tenant, carrier, attachment }: Pick<Seat, 'tenant' | 'carrier' | 'attachment'>) {
-    this.tenant = tenant
+  constructor({ session, carrier, attachment }: Pick<Seat, 'session' | 'carrier' | 'attachment'>) {
+    this.session = session
     this.carrier = carrier
     this.attachment = attachment
-    tenant.seats.add(this)
   }
 
   get isOver(): boolean {
@@ -60,7 +58,6 @@ export class Seat {
   end(error: HoldfastError): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.tenant.seats.delete(this)
     this.client?.end()
     this.carrier.end(error)
     this.onEnd()
@@ -69,9 +66,9 @@ export class Seat {
   /** Another connection takes the place: what the client had made stays. */
   give(next: Seat): void {
     this.#isOver = true
-    this.tenant.seats.delete(this)
+    this.onEnd()
     if (this.client !== null && next.client !== null) {
-      this.tenant.handOver(this.client, next.client)
+      this.client.tenant.handOver(this.client, next.client)
     }
   }
 }

@@ -1,25 +1,15 @@
 /**
- * Events about targets and sessions: the browser tells every client of all of them, and each client
- * hears of its own only.
+ * Events about targets and sessions: the browser reports all of them to every client, and each
+ * client is told of its own only.
  */
-import type { Params } from './command.ts'
-import type { BrowserEvent } from './link.ts'
-import type { Session } from './session.ts'
-import { targetInfoOf } from './targets.ts'
+import type { CdpSession } from './client.ts'
+import type { CdpEvent, Params } from './protocol.ts'
+import { targetInfoOf, type TargetInfo } from './targets.ts'
 
-export function takeTargetEvent(session: Session, event: BrowserEvent): void {
-  // At once, also if the client is told of it later: the target may be gone by then.
-  if (event.method === 'Target.attachedToTarget') note(session, event.params)
-  tellOfTarget(session, event)
-}
-
-/** Tells the client, or waits for the reply that says what the event means to it. */
-export function tellOfTarget(session: Session, event: BrowserEvent): void {
-  const { method, params } = event
-  if (session.attaches.isWaiting) return session.attaches.wait(event)
+export function takeTargetEvent(session: CdpSession, { method, params }: CdpEvent): void {
   switch (method) {
     case 'Target.attachedToTarget':
-      return attached(session, event)
+      return attached(session, params)
     case 'Target.detachedFromTarget':
       return detached(session, params)
     case 'Target.targetCreated':
@@ -29,62 +19,52 @@ export function tellOfTarget(session: Session, event: BrowserEvent): void {
     case 'Target.targetCrashed':
       return gone(session, method, params)
     default:
-    // What is not known here may tell of others' targets.
+    // An unknown event may be about other clients' targets.
   }
 }
 
-function note(session: Session, { sessionId, targetInfo, waitingForDebugger }: Params): void {
-  const info = targetInfoOf(targetInfo)
-  if (info === null) return
-  const { tenant, host } = session.client
-  host.targets.learn(info)
-  const waits = waitingForDebugger === true && tenant.owns(info)
-  if (waits) host.waiting.hold(session, String(sessionId), info)
-}
-
-/** Ends a session that the client may not have. Its target runs before, if it waits for that. */
-function hide(session: Session, upstream: string, params: Params): void {
+function attached(session: CdpSession, params: Params): void {
   const info = targetInfoOf(params['targetInfo'])
-  const { host } = session.client
-  // A page that a client asked for does not wait.
-  const isAskedFor = info?.type === 'page' && info.openerId === undefined
-  const waits = params['waitingForDebugger'] === true && !isAskedFor
-  if (waits && info !== null) host.waiting.hide(session, upstream, info)
-  else host.detach(session.upstream, upstream)
-}
-
-function attached(session: Session, event: BrowserEvent): void {
-  const { params } = event
+  if (info === null) return
   const { client } = session
+  const { host, tenant } = client
+  host.targets.learn(info)
   const upstream = String(params['sessionId'])
-  const info = targetInfoOf(params['targetInfo'])
-  if (info === null) return
+  const waits = params['waitingForDebugger'] === true
   const isBrowser = info.type === 'browser'
-  // Who attaches to all new targets is attached to others' too, and never hears of it.
-  const isForeign = !isBrowser && !client.tenant.owns(info)
-  if (isForeign) return hide(session, upstream, params)
-  const isNested = session.attaches.isNested(upstream, info.targetId, session.autoAttach?.isNested)
-  if (isNested === null) return session.attaches.wait(event)
-  if (client.isFull) return hide(session, upstream, params)
-  const target = isBrowser ? null : info.targetId
-  const child = client.openSession({ upstream, parent: session, target, isNested })
-  session.emit('Target.attachedToTarget', { ...params, sessionId: child.name })
-  if (params['waitingForDebugger'] === true && client.mayReturn) child.blocked.noteWaiting()
+  // A client that uses auto-attach is attached to other clients' targets too, and is not told.
+  const isForeign = !isBrowser && !tenant.owns(info)
+  if (isForeign || client.isFull) return hide(session, upstream, waits ? info : null)
+  const child = client.openSession(session, upstream, isBrowser ? null : info.targetId)
+  if (waits) host.waiting.hold(child, session.target)
+  session.emit('Target.attachedToTarget', { ...params, sessionId: child.id })
+  if (waits && client.options.outlet.mayReturn) child.blocked.noteWaiting()
 }
 
-function detached(session: Session, params: Params): void {
+/** Ends a session that the client may not have; its target runs first, if it waits for that. */
+function hide(session: CdpSession, upstream: string, waiting: TargetInfo | null): void {
+  const { client } = session
+  // A page that a client asked for does not wait.
+  const isAskedFor = waiting?.type === 'page' && waiting.openerId === undefined
+  if (waiting === null || isAskedFor) return client.host.link.detach(session.upstream, upstream)
+  client.host.waiting.hide(client.hideSession(session, upstream, waiting.targetId))
+}
+
+function detached(session: CdpSession, params: Params): void {
   const child = session.children.get(String(params['sessionId']))
-  if (child === undefined) return session.client.host.waiting.detached(String(params['sessionId']))
+  if (child === undefined) return
   child.end()
-  session.emit('Target.detachedFromTarget', { ...params, sessionId: child.name })
+  if (child.id !== null) {
+    session.emit('Target.detachedFromTarget', { ...params, sessionId: child.id })
+  }
 }
 
-function described(session: Session, method: string, params: Params): void {
+function described(session: CdpSession, method: string, params: Params): void {
   const info = targetInfoOf(params['targetInfo'])
   if (info === null) return
   const { client, discovered } = session
   if (!client.knows(info)) return
-  // Told of in the order that clients rely on: first that it is there, then what changed.
+  // Clients rely on the order: a target is created before it changes.
   if (method === 'Target.targetCreated') {
     if (discovered.has(info.targetId)) return
     discovered.add(info.targetId)
@@ -92,7 +72,7 @@ function described(session: Session, method: string, params: Params): void {
   session.emit(method, params)
 }
 
-function gone(session: Session, method: string, params: Params): void {
+function gone(session: CdpSession, method: string, params: Params): void {
   const target = String(params['targetId'])
   if (!session.discovered.has(target)) return
   if (method === 'Target.targetDestroyed') session.discovered.delete(target)

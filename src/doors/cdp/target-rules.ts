@@ -1,160 +1,145 @@
 /** The Target domain as a client has it: its own targets, contexts and sessions, and no others. */
-import { FAULTS } from './command.ts'
-import type { Reply } from './link.ts'
-import { isInternalUrl, type Request, type Rule } from './request.ts'
-import type { Session } from './session.ts'
-import { tellOfTarget } from './target-events.ts'
-import { targetInfoOf } from './targets.ts'
-import { RUN } from './waiting-targets.ts'
+import type { CdpSession } from './client.ts'
+import { CDP_ERRORS, RUN, type CdpReply } from './protocol.ts'
+import type { CdpRequest, CdpRule } from './request.ts'
+import { isInternalUrl, targetInfoOf } from './targets.ts'
 
-const ofTarget: Rule = (request) => {
+export const INTERNAL_PAGE = "the browser's own pages have access to the pages of all clients"
+
+/** Messages inside messages, which Chrome has deprecated: see docs/decisions. */
+const NOT_FLAT = { code: -32602, message: 'only flat sessions are supported: set flatten to true' }
+
+const TOO_MANY_SESSIONS = { code: -32000, message: 'there are too many sessions' }
+
+const ofTarget: CdpRule = (request) => {
   if (request.tenant.target(request.params['targetId']) === null) {
-    return request.refuse(FAULTS.target)
+    return request.refuse(CDP_ERRORS.target)
   }
   request.pass()
 }
 
-const getTargets: Rule = (request) => {
+const getTargets: CdpRule = (request) => {
   const { client } = request.session
-  request.pass(null, (result) => ({
-    ...result,
-    targetInfos: listOf(result['targetInfos']).filter((value) => {
+  request.pass(null, ({ result, error }) => {
+    if (error !== undefined) return { error }
+    const { targetInfos } = result ?? {}
+    const known = (Array.isArray(targetInfos) ? targetInfos : []).filter((value: unknown) => {
       const info = targetInfoOf(value)
       return info !== null && client.knows(info)
-    }),
-  }))
+    })
+    return { result: { ...result, targetInfos: known } }
+  })
 }
 
-const getTargetInfo: Rule = (request) => {
+const getTargetInfo: CdpRule = (request) => {
   // Without an id it asks about the session's own target.
   const { targetId } = request.params
   if (targetId === undefined || request.session.client.isBrowser(targetId)) return request.pass()
   ofTarget(request)
 }
 
-const attachToTarget: Rule = (request) => {
+const attachToTarget: CdpRule = (request) => {
   const { session, params, tenant } = request
-  const { targetId } = params
+  const { targetId, flatten } = params
   const isOwn = tenant.target(targetId) !== null || session.client.isBrowser(targetId)
-  if (!isOwn) return request.refuse(FAULTS.target)
-  if (session.client.isFull) return request.refuse(TOO_MANY_SESSIONS)
-  const attach = { target: String(targetId), isNested: params['flatten'] !== true }
-  session.attaches.begin(attach)
-  request.passThen({ flatten: true }, (reply) => {
-    const { attaches, autoAttach } = session
-    const waiting = attaches.end(attach, reply.result?.['sessionId'], autoAttach?.isNested)
-    for (const event of waiting) tellOfTarget(session, event)
-    return named(session, reply)
-  })
+  if (!isOwn) return request.refuse(CDP_ERRORS.target)
+  if (flatten !== true) return request.refuse(NOT_FLAT)
+  attach(request)
 }
 
-const attachToBrowserTarget: Rule = (request) => {
+const attachToBrowserTarget: CdpRule = (request) => {
+  if (request.session.isBrowser) attach(request)
+  else request.notFound()
+}
+
+function attach(request: CdpRequest): void {
   const { session } = request
-  if (!session.isBrowser) return request.notFound()
   if (session.client.isFull) return request.refuse(TOO_MANY_SESSIONS)
-  request.passThen(null, (reply) => named(session, reply))
+  request.pass(null, (reply) => named(session, reply))
 }
 
-const TOO_MANY_SESSIONS = { code: -32000, message: 'there are too many sessions' } as const
-
-/** The reply names the session that the event before it has told of. */
-function named(session: Session, reply: Reply): Reply {
+/** Names the session that the event before this reply has announced. */
+function named(session: CdpSession, reply: CdpReply): CdpReply {
   const { result } = reply
   if (result === undefined) return reply
   const child = session.children.get(String(result['sessionId']))
-  if (child !== undefined) return { result: { ...result, sessionId: child.name } }
+  if (child !== undefined && child.id !== null)
+    return { result: { ...result, sessionId: child.id } }
   if (session.client.isFull) return { error: TOO_MANY_SESSIONS }
   return { error: { code: -32000, message: 'the session has ended already' } }
 }
 
-const detachFromTarget: Rule = (request) => {
+const detachFromTarget: CdpRule = (request) => {
   const child = childOf(request)
-  if (child === null) {
-    return request.refuse({ code: -32602, message: 'No session with given id' })
-  }
-  // Chromium would let the target wait on, for a session that is no more.
+  if (child === undefined) return request.refuse(CDP_ERRORS.child)
+  // Chromium would let the target wait for a session that has ended.
   if (child.client.host.waiting.isLastHolder(child)) child.tell(RUN, {})
   request.pass({ sessionId: child.upstream, targetId: undefined })
 }
 
-const sendMessageToTarget: Rule = (request) => {
-  const child = childOf(request)
-  const { message } = request.params
-  if (child === null || !child.isNested || typeof message !== 'string') {
-    return request.refuse({ code: -32602, message: 'No session with given id' })
-  }
-  request.answer({ result: {} })
-  child.client.receiveNested(child, message)
-}
-
-function childOf({ session, params }: Request): Session | null {
+function childOf({ session, params }: CdpRequest): CdpSession | undefined {
   const { sessionId, targetId } = params
-  for (const child of session.children.values()) {
-    if (sessionId === undefined ? child.target === targetId : child.name === sessionId) return child
-  }
-  return null
+  const children = [...session.children.values()].filter(({ id }) => id !== null)
+  return children.find(({ id, target }) =>
+    sessionId === undefined ? target === targetId : id === sessionId,
+  )
 }
 
-const setAutoAttach: Rule = (request) => {
+const setAutoAttach: CdpRule = (request) => {
   const { session, params } = request
   const isOn = params['autoAttach'] === true
-  const isFlat = params['flatten'] === true
-  // The browser itself attaches only flat, and says so.
-  if (session.isBrowser && isOn && !isFlat) return request.pass()
-  const wait = params['waitForDebuggerOnStart'] === true
-  session.autoAttach = isOn ? { wait, isNested: !isFlat } : null
+  if (isOn && params['flatten'] !== true) return request.refuse(NOT_FLAT)
   if (isOn && session.isBrowser) session.client.host.waiting.begin()
-  request.pass(isOn ? { flatten: true } : null)
+  request.pass()
 }
 
-const setDiscoverTargets: Rule = (request) => {
+const setDiscoverTargets: CdpRule = (request) => {
   if (request.params['discover'] !== true) request.session.discovered.clear()
   request.pass()
 }
 
-const createTarget: Rule = (request) => {
+const createTarget: CdpRule = (request) => {
   const { params, tenant } = request
   const { browserContextId = tenant.home, url } = params
-  if (!tenant.hasContext(browserContextId)) return request.refuse(FAULTS.context)
-  if (!request.isAlone && isInternalUrl(url)) return request.denyInternal()
+  if (!tenant.hasContext(browserContextId)) return request.refuse(CDP_ERRORS.context)
+  if (!request.isAlone && isInternalUrl(url)) return request.deny(INTERNAL_PAGE)
   tenant.openPage({ ...params, browserContextId }, (reply) => request.answer(reply))
 }
 
-const createBrowserContext: Rule = (request) => {
+const createBrowserContext: CdpRule = (request) => {
   const { params, tenant, session } = request
-  // Chrome would dispose of it at every lost connection; whether that is right is for us to say.
+  // Chrome would dispose of it at every lost connection, which the client may survive here.
   const owner = params['disposeOnDetach'] === true ? session.client : null
   tenant.openContext({ ...params, disposeOnDetach: false }, owner, (reply) => {
     const { browserContextId } = reply.result ?? {}
-    // Nobody is left to use it.
-    const isLeft = session.isOver && typeof browserContextId === 'string'
-    if (isLeft) tenant.dispose(browserContextId)
+    const isUnused = session.isOver && typeof browserContextId === 'string'
+    if (isUnused) tenant.dispose(browserContextId)
     request.answer(reply)
   })
 }
 
-const disposeBrowserContext: Rule = (request) => {
+const disposeBrowserContext: CdpRule = (request) => {
   const { params, tenant } = request
   const { browserContextId } = params
   if (!tenant.hasContext(browserContextId) || browserContextId === tenant.home) {
-    return request.refuse(FAULTS.context)
+    return request.refuse(CDP_ERRORS.context)
   }
   tenant.closeContext(String(browserContextId), (reply) => request.answer(reply))
 }
 
-const getBrowserContexts: Rule = (request) => {
+const getBrowserContexts: CdpRule = (request) => {
   const { home, contexts } = request.tenant
   const browserContextIds = contexts.filter((context) => context !== home)
   request.answer({ result: { browserContextIds, defaultBrowserContextId: home } })
 }
 
-export const TARGET_RULES: Readonly<Record<string, Rule>> = {
+export const TARGET_RULES: Readonly<Record<string, CdpRule>> = {
   'Target.getTargets': getTargets,
   'Target.getTargetInfo': getTargetInfo,
   'Target.attachToTarget': attachToTarget,
   'Target.attachToBrowserTarget': attachToBrowserTarget,
   'Target.detachFromTarget': detachFromTarget,
-  'Target.sendMessageToTarget': sendMessageToTarget,
+  'Target.sendMessageToTarget': (request) => request.notFound(),
   'Target.setAutoAttach': setAutoAttach,
   'Target.autoAttachRelated': ofTarget,
   'Target.setDiscoverTargets': setDiscoverTargets,
@@ -164,8 +149,4 @@ export const TARGET_RULES: Readonly<Record<string, Rule>> = {
   'Target.createBrowserContext': createBrowserContext,
   'Target.disposeBrowserContext': disposeBrowserContext,
   'Target.getBrowserContexts': getBrowserContexts,
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
 }

@@ -1,5 +1,6 @@
 /** The targets of one browser: pages, frames, workers, and the browser context each is in. */
-import type { BrowserEvent, Correspondent } from './link.ts'
+import type { SessionListener } from './link.ts'
+import type { CdpEvent } from './protocol.ts'
 
 export type TargetInfo = {
   readonly targetId: string
@@ -19,27 +20,35 @@ export function targetInfoOf(value: unknown): TargetInfo | null {
   return typeof targetId === 'string' && typeof type === 'string' ? (value as TargetInfo) : null
 }
 
-/** Listens on the connection itself, where the browser tells of every target. */
-export class Targets implements Correspondent {
+/** Schemes of the browser's own pages, which have access to every page of the browser. */
+const INTERNAL_URL = /^(view-source:)*(chrome|devtools|about:(?!(blank|srcdoc)($|[?#])))/i
+
+/** Browsers drop spaces and control characters before and inside a scheme, so this does too. */
+export function isInternalUrl(url: unknown): boolean {
+  return typeof url === 'string' && INTERNAL_URL.test(url.replaceAll(/[\0-\x20]/g, ''))
+}
+
+/** Listens on the connection itself, where the browser reports every target. */
+export class Targets implements SessionListener {
   readonly upstream = ''
   readonly id = null
+  readonly unanswered = new Set<number>()
   readonly #infos = new Map<string, TargetInfo>()
-  /** Those that are being closed because there are too many: for clients they never were. */
+  /** Targets that are being closed because there are too many: clients never see them. */
   readonly #unwanted = new Set<string>()
-  /** The browser as a target, by the session in which somebody speaks with it. */
+  /** The browser as a target, by the id of the session with it. */
   readonly #browsers = new Map<unknown, string>()
 
-  /** Told of each that is new. */
   onCreated: (info: TargetInfo) => void = () => undefined
   onDestroyed: (target: string) => void = () => undefined
-  /** Told of each session of the door's own that the browser has ended. */
+  /** Called for each session of the door's own that the browser has ended. */
   onDetached: (session: string) => void = () => undefined
 
   get(target: string): TargetInfo | undefined {
     return this.#infos.get(target)
   }
 
-  /** In the order in which they came. */
+  /** In the order in which they were created. */
   all(): readonly TargetInfo[] {
     return [...this.#infos.values()]
   }
@@ -52,25 +61,28 @@ export class Targets implements Correspondent {
     return this.#unwanted.has(target)
   }
 
-  /** It is to be closed, and nobody is to hear of it. */
+  /** The target will be closed, and no client is told of it. */
   disown(target: string): void {
     this.#infos.delete(target)
     this.#unwanted.add(target)
   }
 
-  targetEvent({ method, params }: BrowserEvent): void {
+  targetEvent({ method, params }: CdpEvent): void {
     const info = targetInfoOf(params['targetInfo'])
-    if (method === 'Target.targetDestroyed') this.#forget(String(params['targetId']))
-    const isDescribed = method === 'Target.targetCreated' || method === 'Target.targetInfoChanged'
-    if (isDescribed && info !== null) this.learn(info)
-    if (method === 'Target.targetCreated' && info !== null) this.onCreated(info)
     const { sessionId } = params
+    if (method === 'Target.targetDestroyed') this.#forget(String(params['targetId']))
     if (method === 'Target.detachedFromTarget') {
       this.#browsers.delete(sessionId)
       this.onDetached(String(sessionId))
     }
-    if (method !== 'Target.attachedToTarget' || info?.type !== 'browser') return
-    this.#browsers.set(sessionId, info.targetId)
+    if (info === null) return
+    if (method === 'Target.attachedToTarget' && info.type === 'browser') {
+      this.#browsers.set(sessionId, info.targetId)
+    }
+    if (method === 'Target.targetInfoChanged') this.learn(info)
+    if (method !== 'Target.targetCreated') return
+    this.learn(info)
+    this.onCreated(info)
   }
 
   #forget(target: string): void {
@@ -79,24 +91,8 @@ export class Targets implements Correspondent {
     this.onDestroyed(target)
   }
 
-  /** What the browser itself is called as a target, for who speaks with it in this session. */
+  /** The id of the browser as a target, in a session with it. */
   browserOf(session: string): string | undefined {
     return this.#browsers.get(session)
-  }
-
-  pass(): void {
-    // Nobody is behind it.
-  }
-
-  lose(): void {
-    // What it learns of a target later is all that counts.
-  }
-
-  detached(): void {
-    // The connection itself is no session.
-  }
-
-  settled(): void {
-    // The door's own commands are not counted.
   }
 }

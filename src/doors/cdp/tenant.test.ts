@@ -1,42 +1,40 @@
 import { beforeEach, expect, it } from 'vitest'
 import { Browser } from '../../browsers/index.ts'
-import type { SessionHandle } from '../../core/index.ts'
-import { FAULTS } from './command.ts'
-import { Host } from './host.ts'
+import { BrowserHost } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
-import type { Reply } from './link.ts'
+import { CDP_ERRORS, type CdpReply } from './protocol.ts'
 import { Tenant } from './tenant.ts'
 
 const MANY = 20_000
 const WORKER = { type: 'worker', title: '', url: '', browserContextId: 'home' }
 
-let host: Host
+let host: BrowserHost
 let tenant: Tenant
-let replies: Reply[]
-const read = (reply: Reply): void => void replies.push(reply)
+let replies: CdpReply[]
+const read = (reply: CdpReply): void => void replies.push(reply)
 
 /** Of a browser that never answers. */
 beforeEach(() => {
   const clock = { now: () => 0, monotonic: () => 0, after: () => () => undefined }
   const limits = { ...CDP_LIMITS, targetsMax: MANY }
   const facts = { name: 'chromium', isOwn: false, startedAt: 0, clock }
-  host = new Host(new Browser('chromium'), facts, limits)
-  tenant = new Tenant({ host, session: {} as SessionHandle, home: 'home', limits })
+  host = new BrowserHost(new Browser('chromium'), facts, limits)
+  tenant = new Tenant(host, 'home', limits)
   replies = []
 })
 
 it('disposes of a context once, however often its client wants that', () => {
   for (let n = 0; n < MANY; n += 1) tenant.closeContext('one', read)
-  expect(host.link.waiting).toBe(1)
+  expect(host.link.unanswered).toBe(1)
   expect(replies).toHaveLength(MANY - 1)
-  expect(replies.every(({ error }) => error === FAULTS.context)).toBe(true)
+  expect(replies.every(({ error }) => error === CDP_ERRORS.context)).toBe(true)
   host.close('gone')
   expect(replies.at(-1)).toEqual({ error: { code: -32000, message: 'gone' } })
 })
 
 it('tells all who wait for a page that the browser is gone, however many they are', () => {
   for (let n = 0; n < MANY; n += 1) tenant.openPage({ url: 'about:blank' }, read)
-  expect([host.link.waiting, replies.length]).toEqual([CDP_LIMITS.openingMax, 0])
+  expect([host.link.unanswered, replies.length]).toEqual([CDP_LIMITS.openingMax, 0])
   host.close('gone')
   expect(replies).toHaveLength(MANY)
 })
@@ -46,7 +44,6 @@ it('closes no page that a client was promised, though workers have taken the roo
     const targetInfo = { targetId, type, title: '', url: '', browserContextId: 'home', ...more }
     host.targets.targetEvent({ method: 'Target.targetCreated', params: { targetInfo } })
   }
-  host.tenants.add(tenant)
   for (let n = 1; n < MANY; n += 1) host.targets.learn({ ...WORKER, targetId: `w${n}` })
   tenant.openPage({ url: 'about:blank' }, read)
   created('one more', 'worker')

@@ -1,70 +1,76 @@
 /**
- * What one browser session has of a browser: a browser context of its own that its clients take for
- * the browser's default, the contexts they make, and the pages in them. Nothing else of the browser
- * exists for its clients.
+ * What one browser session owns of a browser: a browser context of its own, which its clients take
+ * for the browser's default one, the contexts that they create, and the pages in them. Its clients
+ * see nothing else of the browser.
  */
-import { HoldfastError, type SessionHandle } from '../../core/index.ts'
-import type { Client } from './client.ts'
-import { FAULTS, type Params } from './command.ts'
-import type { Host } from './host.ts'
+import { HoldfastError } from '../../core/index.ts'
+import { ConcurrencyLimit } from './concurrency.ts'
+import type { BrowserHost } from './host.ts'
 import type { CdpLimits } from './limits.ts'
-import type { Reply } from './link.ts'
-import { Pace } from './pace.ts'
-import { isInternalUrl } from './request.ts'
-import type { Seat } from './seat.ts'
-import type { TargetInfo } from './targets.ts'
-import { Windows } from './windows.ts'
+import { CDP_ERRORS, type CdpReply, type Params } from './protocol.ts'
+import { isInternalUrl, type TargetInfo } from './targets.ts'
 
-/** Pages of the browser's own, which could do what no page may. */
+/** Targets of the browser itself, which have access to every page. */
 const HIDDEN_TYPES: ReadonlySet<string> = new Set(['browser', 'browser_ui'])
 
-/** Targets that are no pages, nor in one. */
+/** Targets that are neither pages nor in one. */
 const UNLISTED_TYPES: ReadonlySet<string> = new Set([...HIDDEN_TYPES, 'tab'])
 
-export const FULL = {
+const FULL = {
   pages: { code: -32000, message: 'there are too many pages' },
   contexts: { code: -32000, message: 'there are too many browser contexts' },
 } as const
 
-/** What the page that opened one too many is told. */
+const OPENING = {
+  pages: 'Target.createTarget',
+  contexts: 'Target.createBrowserContext',
+} as const
+
+/** The warning for the page that opened one too many. */
 const CLOSED_AT_ONCE = 'Holdfast closed a window at once: there are too many pages'
 
 const OVER = { code: -32000, message: 'the session is over' } as const
 
 const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
 
-export class Tenant {
-  readonly host: Host
-  readonly session: SessionHandle
-  readonly limits: CdpLimits
-  /** What stands for the default context. */
-  readonly home: string
-  readonly clients = new Set<Client>()
-  readonly seats = new Set<Seat>()
-  readonly windows = new Windows()
-  /** Every context, and the client with which it goes, if there is one. */
-  readonly #contexts = new Map<string, Client | null>()
-  /** Clients that are about to be. */
-  expected = 0
-  /** Pages and contexts that the browser was asked for: they count as if they were there. */
-  #pagesExpected = 0
-  #contextsExpected = 0
-  readonly #opening: Pace
-  /** Not behind what is being opened, which may never be answered and has to go all the same. */
-  readonly #clearing: Pace
-  /** Contexts that the browser is asked to dispose of, because a client wants that. */
-  readonly #closing = new Set<string>()
-  #firstPage: Promise<void> | null = null
+type ReadReply = (reply: CdpReply) => void
 
-  constructor(parts: Pick<Tenant, 'host' | 'session' | 'home' | 'limits'>) {
-    const { host, session, home, limits } = parts
+/** A client of the browser session, as far as a tenant needs it. */
+export type TenantClient = {
+  /** The page that it is connected to; null: the browser. */
+  readonly target: string | null
+  /** Logs a warning in its CDP sessions with a page; null: in those with any page. */
+  warn(text: string, page: string | null): void
+}
+
+export class Tenant {
+  readonly host: BrowserHost
+  readonly limits: CdpLimits
+  /** The context that stands for the default one. */
+  readonly home: string
+  readonly clients = new Set<TenantClient>()
+  /** Windows that clients were told of, each with a page in it: other ids could be guessed. */
+  readonly windows = new Map<number, string>()
+  /** Every context, with the client that it ends with, if there is one. */
+  readonly #contexts = new Map<string, TenantClient | null>()
+  /** Requested of the browser: they count as if they existed. */
+  readonly #expected = { pages: 0, contexts: 0 }
+  readonly #opening: ConcurrencyLimit
+  /** Apart, so that clean-up does not wait behind pages that may never open. */
+  readonly #closing: ConcurrencyLimit
+  /** Contexts that the browser was asked to dispose of for a client. */
+  readonly #disposing = new Set<string>()
+  readonly #onTarget = (info: TargetInfo): void => this.#targetCreated(info)
+  #firstPage: Promise<unknown> | null = null
+
+  constructor(host: BrowserHost, home: string, limits: CdpLimits) {
     this.host = host
-    this.session = session
     this.home = home
     this.limits = limits
-    this.#opening = new Pace(host.link, limits)
-    this.#clearing = new Pace(host.link, limits)
+    this.#opening = new ConcurrencyLimit(host.link, limits.openingMax)
+    this.#closing = new ConcurrencyLimit(host.link, limits.openingMax)
     this.#contexts.set(home, null)
+    host.onTarget.add(this.#onTarget)
   }
 
   get contexts(): readonly string[] {
@@ -78,7 +84,7 @@ export class Tenant {
   owns({ targetId, browserContextId, type, url }: TargetInfo): boolean {
     if (this.host.targets.isUnwanted(targetId)) return false
     if (this.host.isOwn) return type !== 'browser'
-    // A tab of the browser's own, whose page is hidden: who waits for that would wait for ever.
+    // The page of such a tab is hidden: a client that waits for it would wait for ever.
     if (type === 'tab' && isInternalUrl(url)) return false
     return this.hasContext(browserContextId) && !HIDDEN_TYPES.has(type)
   }
@@ -89,7 +95,7 @@ export class Tenant {
     return info !== undefined && this.owns(info) ? info : null
   }
 
-  /** Those that a person would call pages, the newest first. */
+  /** Its targets as `/json/list` shows them, the newest first. */
   pages(): readonly TargetInfo[] {
     return this.host.targets
       .all()
@@ -97,63 +103,59 @@ export class Tenant {
       .reverse()
   }
 
-  /**
-   * Opens a page in one of its contexts, if there is room. The door asks for it itself, and so gets
-   * the reply for certain: a client may be gone before it comes, and what is under way must be
-   * counted all the same.
-   */
-  openPage(params: Params, read: (reply: Reply) => void): void {
-    if (this.pages().length + this.#pagesExpected >= this.limits.targetsMax) {
-      return read({ error: FULL.pages })
-    }
-    if (this.#isLarge(params)) return read({ error: TOO_LARGE })
-    this.#pagesExpected += 1
-    this.#opening.ask('Target.createTarget', params, (reply) => {
-      this.#pagesExpected -= 1
-      read(reply)
-    })
+  /** Opens a page in one of its contexts, if there is room. */
+  openPage(params: Params, read: ReadReply): void {
+    this.#open('pages', params, read)
   }
 
-  /**
-   * A page may open others by itself, which nobody has asked the door for. Beyond the bound they
-   * are closed before any client sees them.
-   */
-  targetCreated({ targetId, type, browserContextId, openerId }: TargetInfo): void {
-    if (type !== 'page' || !this.hasContext(browserContextId)) return
-    // What a client has been promised comes first, whatever frames and workers have come since.
-    if (openerId === undefined && this.#pagesExpected > 0) return
-    if (this.pages().length + this.#pagesExpected <= this.limits.targetsMax) return
-    this.host.closeUnseen(targetId)
-    if (openerId === undefined) return
-    const timestamp = this.host.clock.now()
-    const entry = { source: 'other', level: 'warning', text: CLOSED_AT_ONCE, timestamp }
-    for (const client of this.clients) client.emitFor(openerId, 'Log.entryAdded', { entry })
-  }
-
-  /** Makes a context that goes with a client, if there is one, and if there is room. */
-  openContext(params: Params, owner: Client | null, read: (reply: Reply) => void): void {
-    if (this.#contexts.size + this.#contextsExpected >= this.limits.contextsMax) {
-      return read({ error: FULL.contexts })
-    }
-    if (this.#isLarge(params)) return read({ error: TOO_LARGE })
-    this.#contextsExpected += 1
-    this.#opening.ask('Target.createBrowserContext', params, (reply) => {
-      this.#contextsExpected -= 1
+  /** Makes a context that ends with a client, if one is given, and if there is room. */
+  openContext(params: Params, owner: TenantClient | null, read: ReadReply): void {
+    this.#open('contexts', params, (reply) => {
       const { browserContextId } = reply.result ?? {}
       if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
       read(reply)
     })
   }
 
-  /** Throws a RangeError if it nests too deeply to be written at all. */
-  #isLarge(params: Params): boolean {
-    return JSON.stringify(params).length > this.limits.makingCharsMax
+  /**
+   * The command is the door's own, not the client's: the client may be gone before the reply, but
+   * what was opened has to be counted all the same.
+   */
+  #open(kind: 'pages' | 'contexts', params: Params, read: ReadReply): void {
+    const { targetsMax, contextsMax, makingCharsMax } = this.limits
+    const isFull =
+      kind === 'pages'
+        ? this.#pagesCount >= targetsMax
+        : this.#contexts.size + this.#expected.contexts >= contextsMax
+    if (isFull) return read({ error: FULL[kind] })
+    // Throws a RangeError if it nests too deeply.
+    if (JSON.stringify(params).length > makingCharsMax) return read({ error: TOO_LARGE })
+    this.#expected[kind] += 1
+    this.#opening.ask(OPENING[kind], params, (reply) => {
+      this.#expected[kind] -= 1
+      read(reply)
+    })
   }
 
-  /** As Chrome has it: a fresh session has a page, and so has one whose pages are asked for. */
+  get #pagesCount(): number {
+    return this.pages().length + this.#expected.pages
+  }
+
+  /** Closes windows that pages open beyond the limit, before any client sees them. */
+  #targetCreated({ targetId, type, browserContextId, openerId }: TargetInfo): void {
+    if (type !== 'page' || !this.hasContext(browserContextId)) return
+    // A page that a client asked for stays, even if frames and workers have exceeded the limit.
+    if (openerId === undefined && this.#expected.pages > 0) return
+    if (this.#pagesCount <= this.limits.targetsMax) return
+    this.host.closeUnseen(targetId)
+    if (openerId === undefined) return
+    for (const client of this.clients) client.warn(CLOSED_AT_ONCE, openerId)
+  }
+
+  /** As in Chrome, a new session has a page, and so has one whose pages are listed. */
   async haveFirstPage(): Promise<void> {
     if (this.pages().length > 0) return
-    this.#firstPage ??= this.newPage('about:blank').then(() => undefined)
+    this.#firstPage ??= this.newPage('about:blank')
     try {
       await this.#firstPage
     } finally {
@@ -171,38 +173,27 @@ export class Tenant {
     })
   }
 
-  /** Places that are taken, for one who comes: a vacant one is free for who cannot return. */
-  placesFor(mayReturn: boolean): number {
-    const seats = [...this.seats].filter((seat) => mayReturn || !seat.isVacant)
-    return seats.length + this.expected
-  }
-
-  /** The place of an attachment. */
-  seat(attachment: string): Seat | undefined {
-    return [...this.seats].find((seat) => seat.attachment.id === attachment)
-  }
-
-  /** Disposes of a context because a client wants that: once, however often it says so. */
-  closeContext(browserContextId: string, read: (reply: Reply) => void): void {
-    if (this.#closing.has(browserContextId)) return read({ error: FAULTS.context })
-    this.#closing.add(browserContextId)
-    this.#clearing.ask('Target.disposeBrowserContext', { browserContextId }, (reply) => {
-      this.#closing.delete(browserContextId)
+  /** Disposes of a context for a client: once, however often it is requested. */
+  closeContext(browserContextId: string, read: ReadReply): void {
+    if (this.#disposing.has(browserContextId)) return read({ error: CDP_ERRORS.context })
+    this.#disposing.add(browserContextId)
+    this.#closing.ask('Target.disposeBrowserContext', { browserContextId }, (reply) => {
+      this.#disposing.delete(browserContextId)
       if (reply.error === undefined) this.#contexts.delete(browserContextId)
       read(reply)
     })
   }
 
-  /** A client is gone for good: what was to go with it goes. */
-  removeClient(client: Client): void {
+  /** A client is gone for good, and the contexts that end with it. */
+  removeClient(client: TenantClient): void {
     this.clients.delete(client)
     for (const [context, owner] of [...this.#contexts]) {
       if (owner === client) this.dispose(context)
     }
   }
 
-  /** Another client takes the place of one that is gone, and keeps what it had made. */
-  handOver(gone: Client, next: Client): void {
+  /** Another client replaces one that is gone, and keeps its contexts. */
+  handOver(gone: TenantClient, next: TenantClient): void {
     this.clients.delete(gone)
     for (const [context, owner] of this.#contexts) {
       if (owner === gone) this.#contexts.set(context, next)
@@ -211,7 +202,8 @@ export class Tenant {
 
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
-    for (const pace of [this.#opening, this.#clearing]) pace.refuseWaiting(OVER)
+    this.host.onTarget.delete(this.#onTarget)
+    for (const limit of [this.#opening, this.#closing]) limit.refuseWaiting(OVER)
     // A browser of its own ends with it.
     if (this.host.isOwn) return
     for (const context of this.contexts) this.dispose(context)
@@ -219,6 +211,6 @@ export class Tenant {
 
   dispose(browserContextId: string): void {
     this.#contexts.delete(browserContextId)
-    this.#clearing.ask('Target.disposeBrowserContext', { browserContextId })
+    this.#closing.ask('Target.disposeBrowserContext', { browserContextId })
   }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Share, Uplink } from './uplink.ts'
+import { FairQueue, Uplink } from './uplink.ts'
 
 const limits = { underwayBytesMax: 100, signBytes: 50, messageBytesMax: 1_000 }
 
@@ -7,18 +7,18 @@ const limits = { underwayBytesMax: 100, signBytes: 50, messageBytesMax: 1_000 }
 function uplink() {
   const sent: string[] = []
   const signs: (() => void)[] = []
-  const sender = { send: (...parts: readonly (string | Uint8Array)[]) => sent.push(parts.join('')) }
+  const send = (...parts: readonly (string | Uint8Array)[]): void => void sent.push(parts.join(''))
   const askForSign = (onSign: () => void): void => void signs.push(onSign)
-  const up = new Uplink({ sender, limits, askForSign })
+  const up = new Uplink({ send, limits, askForSign })
   const sign = (): void => {
     for (const each of signs.splice(0)) each()
   }
   return { up, sent, sign }
 }
 
-function share() {
+function queue() {
   const told: boolean[] = []
-  return Object.assign(new Share((isWaiting) => told.push(isWaiting)), { told })
+  return Object.assign(new FairQueue((isWaiting) => told.push(isWaiting)), { told })
 }
 
 const of = (name: string, bytes: number): string[] => [name.padEnd(bytes, '.')]
@@ -27,7 +27,7 @@ const names = (sent: readonly string[]): string[] => sent.map((text) => text.rep
 describe('the way up', () => {
   it('lets through what the browser can take, and keeps the rest in order', () => {
     const { up, sent, sign } = uplink()
-    const client = share()
+    const client = queue()
     for (const name of ['a', 'b', 'c', 'd']) up.send(of(name, 60), client)
     expect(names(sent)).toEqual(['a', 'b'])
     expect(client.told).toEqual([true])
@@ -38,7 +38,7 @@ describe('the way up', () => {
 
   it('gives each its turn by what it has sent: a flood waits for those who send little', () => {
     const { up, sent, sign } = uplink()
-    const [flooder, other] = [share(), share()]
+    const [flooder, other] = [queue(), queue()]
     for (let n = 0; n < 6; n += 1) up.send(of(`F${n}`, 60), flooder)
     for (let n = 0; n < 4; n += 1) up.send(of(`o${n}`, 20), other)
     expect(names(sent)).toEqual(['F0', 'F1'])
@@ -50,7 +50,7 @@ describe('the way up', () => {
 
   it('saves up nothing for who was silent', () => {
     const { up, sent, sign } = uplink()
-    const [busy, late] = [share(), share()]
+    const [busy, late] = [queue(), queue()]
     for (let n = 0; n < 20; n += 1) {
       up.send(of('b', 60), busy)
       sign()
@@ -64,7 +64,7 @@ describe('the way up', () => {
 
   it('is always free for the door itself', () => {
     const { up, sent } = uplink()
-    const client = share()
+    const client = queue()
     for (const name of ['a', 'b', 'c']) up.send(of(name, 60), client)
     up.send(['door'], null)
     expect(names(sent)).toEqual(['a', 'b', 'door'])
@@ -72,7 +72,7 @@ describe('the way up', () => {
 
   it('forgets what a client wanted to send that is gone, and serves the others', () => {
     const { up, sent, sign } = uplink()
-    const [gone, other] = [share(), share()]
+    const [gone, other] = [queue(), queue()]
     for (const name of ['a', 'b', 'c']) up.send(of(name, 60), gone)
     up.send(of('o', 10), other)
     up.leave(gone)
@@ -83,7 +83,7 @@ describe('the way up', () => {
 
   it('carries a message larger than all that may be on its way, but none beyond the bound', () => {
     const { up, sent, sign } = uplink()
-    const client = share()
+    const client = queue()
     up.send(of('large', 900), client)
     up.send(of('next', 10), client)
     expect(names(sent)).toEqual(['large'])

@@ -1,35 +1,30 @@
 /**
- * The way up to a browser, which all of its clients share. Chromium takes in whatever it is sent
- * and works it off later, so what it has read says little: after so many bytes it is asked for a
- * sign, and while too much is on its way the rest waits here.
+ * Sends messages to a browser for all of its clients. Chromium buffers whatever it is sent, so a
+ * drained pipe says little: after `signBytes` the browser is asked for a sign that it has processed
+ * all of that, and while more than `underwayBytesMax` is unconfirmed, further messages wait here.
  *
- * 1. Of one client everything keeps its order.
- * 2. Who has sent the least comes first, counted in bytes: nobody's flood makes others wait longer
- *    than for what is on its way already.
- * 3. A client whose messages wait is not listened to meanwhile, so that what waits stays small.
+ * 1. The messages of one client keep their order.
+ * 2. The client that has sent the fewest bytes is next: a flood delays others only by what is
+ *    unconfirmed already.
+ * 3. The server does not read from a client whose messages wait, so its queue stays small.
  */
+import type { MessageParts } from '../../browsers/index.ts'
 import type { CdpLimits } from './limits.ts'
 
-export type Parts = readonly (string | Uint8Array)[]
-
-/** Where the messages go. */
-export interface Sender {
-  send(...parts: Parts): void
-}
-
-/** By so much a message may grow when its ids are replaced. */
+/** By this much a message may grow when its ids are replaced. */
 export const NAMES_BYTES = 128
 
-type Waiting = { readonly parts: Parts; readonly bytes: number }
+type QueuedMessage = { readonly parts: MessageParts; readonly bytes: number }
 
-/** One client's share of the way. */
-export class Share {
-  /** What it has sent and has no reply to. */
+/** One client's queue. */
+export class FairQueue {
+  /** Commands that have no reply; `BrowserLink` counts them. */
+  unanswered = 0
   unansweredBytes = 0
-  readonly waiting: Waiting[] = []
-  /** Its place in the order of turns: whoever has the lowest comes first. */
+  readonly waiting: QueuedMessage[] = []
+  /** Bytes sent so far, in virtual time: the client with the lowest value is next. */
   turn = 0
-  /** Told that its messages wait, and that they have all gone up. */
+  /** Called with true when its messages begin to wait, with false when all of them are sent. */
   readonly onWaiting: (isWaiting: boolean) => void
 
   constructor(onWaiting: (isWaiting: boolean) => void) {
@@ -38,28 +33,24 @@ export class Share {
 }
 
 export type UplinkOptions = {
-  readonly sender: Sender
+  readonly send: (...parts: MessageParts) => void
   readonly limits: Pick<CdpLimits, 'underwayBytesMax' | 'signBytes' | 'messageBytesMax'>
-  /** Asks the browser for a sign; it comes when all that was sent before is worked off. */
+  /** Asks the browser for a sign, which comes when everything sent before is processed. */
   readonly askForSign: (onSign: () => void) => void
 }
 
 export class Uplink {
-  readonly #sender: Sender
-  readonly #limits: UplinkOptions['limits']
-  readonly #askForSign: UplinkOptions['askForSign']
-  readonly #waiting = new Set<Share>()
-  /** Sent, and no sign has come since. */
+  readonly #options: UplinkOptions
+  readonly #waiting = new Set<FairQueue>()
+  /** Sent, and not confirmed by a sign. */
   #underwayBytes = 0
-  /** Of these, sent since a sign was last asked for. */
+  /** Of these, sent since the last sign was requested. */
   #unsignedBytes = 0
-  /** The turn that was taken last: who was silent for long does not save that up. */
+  /** The turn that was taken last: an idle client starts from here and saves up nothing. */
   #turn = 0
 
-  constructor({ sender, limits, askForSign }: UplinkOptions) {
-    this.#sender = sender
-    this.#limits = limits
-    this.#askForSign = askForSign
+  constructor(options: UplinkOptions) {
+    this.#options = options
   }
 
   /** What the browser has been sent and may not have read yet. */
@@ -72,45 +63,46 @@ export class Uplink {
     return this.#waiting.size
   }
 
-  /** One message. Of the door itself, without a share: at once. Throws if it is too large. */
-  send(parts: Parts, share: Share | null): number {
+  /** Without a queue the message is the door's own, and sent at once. Throws if it is too large. */
+  send(parts: MessageParts, queue: FairQueue | null): number {
     const bytes = bytesOf(parts)
-    // Chromium would never read again.
-    if (bytes > this.#limits.messageBytesMax + NAMES_BYTES) {
+    // Chromium would stop reading for good.
+    if (bytes > this.#options.limits.messageBytesMax + NAMES_BYTES) {
       throw new RangeError('the message is too large')
     }
-    if (share === null) this.#pass(parts, bytes)
-    else this.#sendOf(share, { parts, bytes })
+    if (queue === null) this.#pass({ parts, bytes })
+    else this.#enqueue(queue, { parts, bytes })
     return bytes
   }
 
-  #sendOf(share: Share, message: Waiting): void {
-    share.turn = Math.max(share.turn, this.#turn)
-    if (this.#waiting.size === 0 && this.#hasRoom) return this.#take(share, message)
-    share.waiting.push(message)
-    if (this.#waiting.has(share)) return
-    this.#waiting.add(share)
-    share.onWaiting(true)
+  #enqueue(queue: FairQueue, message: QueuedMessage): void {
+    queue.turn = Math.max(queue.turn, this.#turn)
+    if (this.#waiting.size === 0 && this.#hasRoom) return this.#take(queue, message)
+    queue.waiting.push(message)
+    if (this.#waiting.has(queue)) return
+    this.#waiting.add(queue)
+    queue.onWaiting(true)
   }
 
   get #hasRoom(): boolean {
-    return this.#underwayBytes < this.#limits.underwayBytesMax
+    return this.#underwayBytes < this.#options.limits.underwayBytesMax
   }
 
-  #take(share: Share, { parts, bytes }: Waiting): void {
-    this.#turn = share.turn
-    share.turn += bytes
-    this.#pass(parts, bytes)
+  #take(queue: FairQueue, message: QueuedMessage): void {
+    this.#turn = queue.turn
+    queue.turn += message.bytes
+    this.#pass(message)
   }
 
-  #pass(parts: Parts, bytes: number): void {
-    this.#sender.send(...parts)
+  #pass({ parts, bytes }: QueuedMessage): void {
+    const { send, limits, askForSign } = this.#options
+    send(...parts)
     this.#underwayBytes += bytes
     this.#unsignedBytes += bytes
-    if (this.#unsignedBytes < this.#limits.signBytes) return
+    if (this.#unsignedBytes < limits.signBytes) return
     const signed = this.#unsignedBytes
     this.#unsignedBytes = 0
-    this.#askForSign(() => {
+    askForSign(() => {
       this.#underwayBytes -= signed
       this.#goOn()
     })
@@ -118,37 +110,37 @@ export class Uplink {
 
   #goOn(): void {
     while (this.#hasRoom) {
-      const share = this.#next()
-      const message = share?.waiting.shift()
-      if (share === null || message === undefined) return
-      this.#take(share, message)
-      if (share.waiting.length > 0) continue
-      this.#waiting.delete(share)
-      share.onWaiting(false)
+      const queue = this.#next()
+      const message = queue?.waiting.shift()
+      if (queue === null || message === undefined) return
+      this.#take(queue, message)
+      if (queue.waiting.length > 0) continue
+      this.#waiting.delete(queue)
+      queue.onWaiting(false)
     }
   }
 
-  #next(): Share | null {
-    let next: Share | null = null
-    for (const share of this.#waiting) {
-      if (next === null || share.turn < next.turn) next = share
+  #next(): FairQueue | null {
+    let next: FairQueue | null = null
+    for (const queue of this.#waiting) {
+      if (next === null || queue.turn < next.turn) next = queue
     }
     return next
   }
 
-  /** A client is gone: what it still wanted to send is not sent. */
-  leave(share: Share): void {
-    share.waiting.length = 0
-    this.#waiting.delete(share)
+  /** The client is gone: its waiting messages are not sent. */
+  leave(queue: FairQueue): void {
+    queue.waiting.length = 0
+    this.#waiting.delete(queue)
   }
 
   close(): void {
-    for (const share of this.#waiting) share.waiting.length = 0
+    for (const queue of this.#waiting) queue.waiting.length = 0
     this.#waiting.clear()
   }
 }
 
-function bytesOf(parts: Parts): number {
+function bytesOf(parts: MessageParts): number {
   let bytes = 0
   for (const part of parts) {
     bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.length

@@ -1,54 +1,55 @@
 /**
- * New targets that wait for a debugger. As soon as one client of a browser attaches to new targets
- * by itself, Chromium lets every new window, service worker and shared worker wait, whosesoever it
- * is, and even if that client asked not to wait. Two things then stand still:
+ * New targets that wait for a debugger. As soon as one client of a browser uses auto-attach,
+ * Chromium makes every new window, service worker and shared worker wait, whichever client it
+ * belongs to, and even if that client asked not to wait. Two things then wait:
  *
- * - a window with access to its opener, and the opener with it, until `run` is said in any session
+ * - a window with access to its opener, and the opener with it, until `RUN` is sent in any session
  *   with its page;
- * - any other target, until `run` is said in every session that was made with `waitingForDebugger`.
+ * - any other target, until `RUN` is sent in every session attached with `waitingForDebugger`.
  *
- * The rule: what belongs to one browser session runs when the clients of that session that wait for
- * it have said `run` or are gone, and at once if none of them waits. Only then `run` is said in the
- * sessions that Chromium made for clients of other browser sessions, which never hear of them.
+ * The rule: a target of a browser session runs when those clients of that session that wait for it
+ * have sent `RUN` or are gone, and at once if none of them waits. Only then is `RUN` sent in the
+ * hidden sessions, which Chromium made for clients of other browser sessions.
  */
-import type { Host } from './host.ts'
-import type { Session } from './session.ts'
-import type { TargetInfo } from './targets.ts'
+import type { BrowserLink } from './link.ts'
+import { RUN } from './protocol.ts'
+import type { TargetInfo, Targets } from './targets.ts'
 
-export const RUN = 'Runtime.runIfWaitingForDebugger'
+/** A session with a target that waits. */
+export type WaitingSession = {
+  readonly target: string | null
+  runAndDetach(): void
+}
 
-/** One target that waits; a window is two: its tab, and the page in it. */
-type Waiting = {
+/** One target that waits; a window is two targets: its tab, and the page in it. */
+type WaitingTarget = {
   readonly targets: Set<string>
   page: TargetInfo | null
-  /** Sessions of its owner's clients that wait, with the session that attached them. */
-  readonly holders: Map<string, Session>
-  /** Sessions that were made for clients that may not have them. */
-  readonly hidden: Map<string, Session>
-  /** Its owner has run the page, or the door has. */
+  /** Sessions of clients that may use the target, and have not sent `RUN`. */
+  readonly holders: Set<WaitingSession>
+  /** Sessions of clients that may not use it, and do not know of them. */
+  readonly hidden: Set<WaitingSession>
+  /** `RUN` was sent in a session with the page. */
   isRun: boolean
-  /** The browser was asked for a sign that it has told of all sessions. */
+  /** The browser was asked for a sign that it has reported all sessions. */
   isAsked: boolean
 }
 
-/** What was told in a session that only the door knows of. */
-type Running = { readonly parent: Session | null; asked: number }
-
 export class WaitingTargets {
-  readonly #host: Host
+  readonly #link: BrowserLink
+  readonly #targets: Targets
   /** By the id of each of its targets. */
-  readonly #waiting = new Map<string, Waiting>()
-  /** By context: the tab that was made last. Its page is told of next. */
+  readonly #waiting = new Map<string, WaitingTarget>()
+  /** The newest tab of each browser context: the browser reports its page next. */
   readonly #lastTab = new Map<string | undefined, string>()
-  /** By the browser's name of a session that is to be detached when it has run its target. */
-  readonly #running = new Map<string, Running>()
   #isOn = false
 
-  constructor(host: Host) {
-    this.#host = host
+  constructor(link: BrowserLink, targets: Targets) {
+    this.#link = link
+    this.#targets = targets
   }
 
-  /** A client attaches to all new targets of the browser: from now on they wait. */
+  /** A client uses auto-attach on the browser: from now on new targets wait. */
   begin(): void {
     this.#isOn = true
   }
@@ -73,12 +74,12 @@ export class WaitingTargets {
     this.#waiting.delete(target)
   }
 
-  #entry(target: string, known = this.#waiting.get(target)): Waiting {
+  #entry(target: string, known = this.#waiting.get(target)): WaitingTarget {
     const waiting = known ?? {
       targets: new Set(),
       page: null,
-      holders: new Map<string, Session>(),
-      hidden: new Map<string, Session>(),
+      holders: new Set(),
+      hidden: new Set(),
       isRun: false,
       isAsked: false,
     }
@@ -87,108 +88,76 @@ export class WaitingTargets {
     return waiting
   }
 
-  /** A client of its owner was attached to a new target, and may wait with it. */
-  hold(parent: Session, upstream: string, { targetId }: TargetInfo): void {
-    // Below a page are frames and workers, which nobody else is attached to.
-    const isNew = parent.isBrowser || this.#host.targets.get(parent.target ?? '')?.type === 'tab'
-    if (isNew) this.#entry(targetId).holders.set(upstream, parent)
+  #of({ target }: WaitingSession): WaitingTarget | undefined {
+    return this.#waiting.get(target ?? '')
   }
 
-  /** Whether the target would wait for ever if this session ended without a word. */
-  isLastHolder({ target, upstream }: Session): boolean {
-    const holders = this.#waiting.get(target ?? '')?.holders
-    return holders?.size === 1 && holders.has(upstream)
+  /** A client was attached, by the session with `parent`, to a target that it may run. */
+  hold(session: WaitingSession, parent: string | null): void {
+    // Frames and workers below a page are attached to nobody else.
+    const isNew = parent === null || this.#targets.get(parent)?.type === 'tab'
+    if (isNew && session.target !== null) this.#entry(session.target).holders.add(session)
   }
 
-  /** A session was made that its client may not have: it goes once its target has run. */
-  hide(parent: Session, upstream: string, info: TargetInfo): void {
-    const waiting = this.#entry(info.targetId)
-    waiting.hidden.set(upstream, parent)
+  /** A hidden session was attached: it is detached when its target has run. */
+  hide(session: WaitingSession): void {
+    const waiting = this.#entry(session.target ?? '')
+    waiting.hidden.add(session)
     this.#askForSign(waiting)
   }
 
-  /** The browser tells of a target in all sessions at once: what it is asked now comes after. */
-  #askForSign(waiting: Waiting): void {
+  isWaiting(session: WaitingSession): boolean {
+    return this.#of(session) !== undefined
+  }
+
+  /** Whether the target would wait for ever if this session ended without `RUN`. */
+  isLastHolder(session: WaitingSession): boolean {
+    const holders = this.#of(session)?.holders
+    return holders?.size === 1 && holders.has(session)
+  }
+
+  /** The browser reports a target in all sessions at once: the reply to this comes after that. */
+  #askForSign(waiting: WaitingTarget): void {
     if (waiting.isAsked) return
     waiting.isAsked = true
-    this.#host.link.ask('Browser.getVersion', {}, () => {
+    this.#link.ask('Browser.getVersion', {}, () => {
       waiting.isAsked = false
       this.#decide(waiting)
     })
   }
 
-  /** `run` is said in a client's session. */
-  ran(session: Session): void {
-    const waiting = this.#waiting.get(session.target ?? '')
+  /** The browser has processed a `RUN` that was sent in this session. */
+  ran(session: WaitingSession): void {
+    const waiting = this.#of(session)
     if (waiting === undefined) return
-    // A client says `run` for a tab after it has asked to be attached to the page in it.
-    session.askForSign(() => {
-      waiting.holders.delete(session.upstream)
-      if (session.target === waiting.page?.targetId) waiting.isRun = true
-      this.#decide(waiting)
-    })
+    waiting.holders.delete(session)
+    if (session.target === waiting.page?.targetId) waiting.isRun = true
+    this.#decide(waiting)
   }
 
-  /** A client's session is over, with what it waits for. */
-  ended(session: Session): void {
-    for (const [upstream, { parent, asked }] of this.#running) {
-      if (parent === session) this.#forget(upstream, asked)
-    }
-    for (const waiting of new Set(this.#waiting.values())) {
-      for (const [upstream, parent] of waiting.hidden) {
-        if (parent === session) waiting.hidden.delete(upstream)
-      }
-      const before = waiting.holders.size
-      for (const [upstream, parent] of waiting.holders) {
-        if (upstream === session.upstream || parent === session) waiting.holders.delete(upstream)
-      }
-      if (waiting.holders.size < before) this.#decide(waiting)
-    }
+  ended(session: WaitingSession): void {
+    const waiting = this.#of(session)
+    waiting?.hidden.delete(session)
+    if (waiting?.holders.delete(session) === true) this.#decide(waiting)
   }
 
-  /** The browser has ended a session that only the door knows of. */
-  detached(upstream: string): void {
-    const running = this.#running.get(upstream)
-    if (running !== undefined) this.#forget(upstream, running.asked)
-    for (const { hidden } of this.#waiting.values()) hidden.delete(upstream)
-  }
-
-  #forget(upstream: string, asked: number): void {
-    this.#running.delete(upstream)
-    this.#host.link.forget(asked)
-  }
-
-  #decide(waiting: Waiting): void {
+  #decide(waiting: WaitingTarget): void {
     const { holders, hidden, targets, page, isRun } = waiting
     if (holders.size > 0 || targets.size === 0) return
-    for (const [upstream, parent] of hidden) this.#run(upstream, parent)
+    for (const session of hidden) session.runAndDetach()
     hidden.clear()
     if (page !== null && !isRun && this.#needsRun(page)) this.#runPage(page.targetId)
     for (const target of targets) this.#waiting.delete(target)
     targets.clear()
   }
 
-  /** One that has no access to its opener waits in no session but those that are hidden. */
+  /** A page without access to its opener waits only for the hidden sessions. */
   #needsRun({ targetId, openerId, canAccessOpener }: TargetInfo): boolean {
-    const isUnwanted = this.#host.targets.isUnwanted(targetId)
+    const isUnwanted = this.#targets.isUnwanted(targetId)
     return openerId !== undefined && canAccessOpener !== false && !isUnwanted
   }
 
-  #run(upstream: string, parent: Session | null): void {
-    const { link } = this.#host
-    const running: Running = { parent, asked: 0 }
-    this.#running.set(upstream, running)
-    const read = (): void => {
-      this.#running.delete(upstream)
-      this.#host.detach(parent?.upstream ?? '', upstream)
-    }
-    running.asked = link.ask(RUN, {}, read, upstream)
-  }
-
   #runPage(targetId: string): void {
-    const attach = { targetId, flatten: true }
-    this.#host.link.ask('Target.attachToTarget', attach, ({ result }) => {
-      if (result !== undefined) this.#run(String(result['sessionId']), null)
-    })
+    this.#link.attach(targetId, (session) => session?.ask(RUN, {}, () => session.detach()))
   }
 }

@@ -1,7 +1,7 @@
 /** A node whose sockets lead to a browser: one that takes messages, and sends some of its own. */
 import type { ReconnectPolicy, SessionHandle } from '../../../src/core/index.ts'
 import type { CallerAddress } from '../../../src/doors/cdp/address.ts'
-import type { CdpDoor, HeldSeat, Newcomer } from '../../../src/doors/cdp/door.ts'
+import type { CdpDoor, HeldSeat, EnteringClient } from '../../../src/doors/cdp/door.ts'
 import type { HeldCarrier } from '../../../src/doors/cdp/held-carrier.ts'
 import { CDP_LIMITS } from '../../../src/doors/cdp/limits.ts'
 import type { Seat } from '../../../src/doors/cdp/seat.ts'
@@ -94,18 +94,17 @@ export class HeldServer extends Node implements Listener {
     const door = {
       holdfast: this.holdfast,
       limits,
-      admit: (address: CallerAddress, newcomer: Newcomer) => this.#admit(address, newcomer),
+      admit: (address: CallerAddress, entering: EnteringClient) => this.#admit(address, entering),
       heldSeat: (attachment: string) => this.#held.get(attachment) ?? null,
     }
     return door as unknown as CdpDoor
   }
 
-  async #admit({ reconnect, graceMs }: CallerAddress, { carrier }: Newcomer): Promise<Seat> {
+  async #admit({ reconnect, graceMs }: CallerAddress, { carrier }: EnteringClient): Promise<Seat> {
     const options = { ...(reconnect && { reconnect }), ...(graceMs && { graceMs }) }
     const session = await this.holdfast.resolve(options)
     const attachment = await session.attach({ role: 'driver', resumable: true })
-    const tenant = { session, seats: new Set<Seat>() } as unknown as Seat['tenant']
-    const seat = new this.#options.modules.Seat({ tenant, carrier, attachment })
+    const seat = new this.#options.modules.Seat({ session, carrier, attachment })
     const served: Served = { attachment: attachment.id, taken: 0, emitted: 0, seat }
     this.#served.set(attachment.id, served)
     this.#held.set(attachment.id, { seat, carrier: carrier as HeldCarrier })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isInternalUrl } from './request.ts'
+import { isInternalUrl } from './targets.ts'
 
 describe('the address of a page of the browser itself', () => {
   it.each([
