@@ -6,6 +6,7 @@
  * while it can prove its lease. Memory is bounded: idle sessions are evicted and loaded again when
  * needed.
  */
+import { ChangeFeed } from './changes.ts'
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { closedError } from './closing.ts'
 import type { Command } from './commands.ts'
@@ -78,6 +79,7 @@ const EVICTION_LOOKS = 8
 
 export class Authority implements SessionHolder {
   readonly store: Store
+  readonly changes: ChangeFeed
   readonly commits: GroupCommit
   readonly clock: Clock
   readonly entropy: Entropy
@@ -115,6 +117,7 @@ export class Authority implements SessionHolder {
     this.#held = new HeldSessions(this)
     this.#runners = new RunnerTable(options.runners, this.diagnose)
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
+    this.changes = new ChangeFeed(this)
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
     this.#failures = new LoadFailures(this)
@@ -215,6 +218,7 @@ export class Authority implements SessionHolder {
   #adopt(reserved: Reserved, session: Session): LiveSession | null {
     if (reserved.type !== 'created') return null
     this.counters.sessionsCreated += 1
+    this.changes.committed()
     return this.#hold({ session, epoch: reserved.epoch, snapshotSeq: 0 })
   }
 
@@ -379,6 +383,7 @@ export class Authority implements SessionHolder {
   async stop(): Promise<void> {
     this.#draining = true
     this.#sweeper.stop()
+    this.changes.close()
     const pending = this.#held.all.filter(({ session }) => isPending(session))
     await Promise.all(pending.map((live) => this.#interrupt(live)))
     // Unlike a refusal, this may reach callers of admitted turns: no node may forward it by itself.

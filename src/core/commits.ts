@@ -3,6 +3,7 @@
  * There is no timer: whatever waits when the store is free goes together. A session has at most one
  * append under way, so the order within a session is its own.
  */
+import type { ChangeFeed } from './changes.ts'
 import type { Clock } from './clock.ts'
 import type { CoreContext } from './context.ts'
 import type { Counters } from './counters.ts'
@@ -14,7 +15,7 @@ import type { Append, AppendOutcome, Store } from './store.ts'
 export type CommitContext = Pick<
   CoreContext,
   'store' | 'clock' | 'limits' | 'counters' | 'diagnose'
->
+> & { readonly changes: ChangeFeed }
 
 type PendingAppend = {
   readonly append: Append
@@ -29,6 +30,7 @@ export class GroupCommit {
   readonly #store: Store
   readonly #limits: Limits
   readonly #counters: Counters
+  readonly #changes: ChangeFeed
   /** I5: whether this node may still write; asked right before each commit, and after it. */
   readonly #mayWrite: () => boolean
   readonly #clock: Clock
@@ -38,13 +40,14 @@ export class GroupCommit {
   #due = false
 
   constructor(
-    { store, clock, limits, counters, diagnose }: CommitContext,
+    { store, clock, limits, counters, changes, diagnose }: CommitContext,
     mayWrite: () => boolean,
   ) {
     this.#store = store
     this.#clock = clock
     this.#limits = limits
     this.#counters = counters
+    this.#changes = changes
     this.#diagnose = diagnose
     this.#mayWrite = mayWrite
   }
@@ -94,6 +97,7 @@ export class GroupCommit {
       this.#assertMayWrite()
       this.#counters.commits += 1
       this.#counters.appends += batch.length
+      this.#changes.committed()
       batch.forEach(({ settle }, index) => settle(outcomes[index] ?? 'stale'))
     } catch (error) {
       for (const { fail } of batch) fail(error)

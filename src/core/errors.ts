@@ -34,6 +34,7 @@ export const ERRORS = {
   session_erased: { retry: false },
   attachment_ended: { retry: false },
   turn_over: { retry: false },
+  changes_gone: { retry: false },
   body_too_large: { retry: false },
   message_too_large: { retry: false },
   unsupported_media_type: { retry: false },

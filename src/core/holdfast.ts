@@ -3,6 +3,7 @@
  * out, and every door translates to it.
  */
 import { Authority, type AuthorityOptions } from './authority.ts'
+import type { FollowChangesOptions } from './changes.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { LiveSession } from './live.ts'
 import { checkPrincipal, LOCAL, type Principal } from './principal.ts'
@@ -14,7 +15,7 @@ import {
   type TurnOptions,
 } from './requests.ts'
 import { SessionHandle } from './session-handle.ts'
-import type { ListPage, ListQuery } from './store.ts'
+import type { ChangePage, ListPage, ListQuery } from './store.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
 import type { Input } from './state.ts'
 import type { TurnRecord } from './turn-record.ts'
@@ -35,7 +36,7 @@ type Bound = {
 }
 
 /** Holdfast before it is known who asks: a door has to say so first. */
-export type Unbound = Pick<Holdfast, 'as' | 'authority' | 'list'>
+export type Unbound = Pick<Holdfast, 'as' | 'authority' | 'list' | 'changes'>
 
 export class Holdfast {
   readonly authority: Authority
@@ -110,6 +111,14 @@ export class Holdfast {
     }
     if (query.key !== undefined) checkKey(query.key)
     return this.authority.store.list({ ...query, limit })
+  }
+
+  /**
+   * The sessions that change, on whichever node: a page whenever some have, each session once in
+   * it. Internal ones are left out. To begin with all sessions, begin to follow and then list them.
+   */
+  changes(options: FollowChangesOptions = {}): AsyncGenerator<ChangePage, void> {
+    return this.authority.changes.follow(options)
   }
 
   /**

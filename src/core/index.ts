@@ -2,6 +2,7 @@
 export type { Question } from './asks.ts'
 export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
 export { Authority, type AttachmentListener, type AuthorityOptions } from './authority.ts'
+export type { FollowChangesOptions } from './changes.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { closedError } from './closing.ts'
 export type { Command, TurnEnd } from './commands.ts'
@@ -56,6 +57,7 @@ export type {
   AppendOutcome,
   Beat,
   AppendedKeys,
+  ChangePage,
   Claim,
   Cluster,
   KeyedTurn,
@@ -66,7 +68,9 @@ export type {
   ReadResult,
   Reservation,
   Reserved,
+  SessionChange,
   SessionRow,
+  SessionStatus,
   Store,
   StoredEvent,
 } from './store.ts'

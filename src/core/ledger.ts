@@ -17,6 +17,7 @@ import type { Limits } from './limits.ts'
 import type { Queue } from './queue.ts'
 import { admittedKeys } from './request-keys.ts'
 import { expiresAt, isPending } from './session.ts'
+import { statusAfter } from './status.ts'
 import { snapshotOf } from './snapshots.ts'
 import type { Session } from './state.ts'
 import type { Append } from './store.ts'
@@ -164,6 +165,7 @@ export class Ledger {
       closed: session.closed !== null,
       pending: isPending(session),
       expiresAt: expiresAt(session),
+      ...statusAfter(session, events),
       ...this.#keysOf(session, events),
     }
   }

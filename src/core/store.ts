@@ -39,10 +39,13 @@ export interface Store {
    */
   erase(session: string): Promise<boolean>
   /**
-   * Tells of appends, perhaps late or never: a hint, not the truth. The returned function stops
-   * it.
+   * The change feed: the sessions that were created, appended to or erased after a position, each
+   * once in a page. `limit` bounds what is read; an empty page means that there is nothing more.
+   * A null position asks for the feed's end. Positions grow, and no commit becomes visible behind
+   * one that was given out. Throws `changes_gone` if the feed does not reach back to the position,
+   * or never gave it out.
    */
-  watch(listener: (session: string, seq: number) => void): () => void
+  changes(after: number | null, limit: number): Promise<ChangePage>
   /**
    * Rejects with the reason why nothing could be written now. A store without it is ready while it
    * can be read.
@@ -94,8 +97,34 @@ export type SessionRow = {
   readonly labels: Readonly<Record<string, string>>
   readonly state: 'open' | 'closed' | 'erased'
   readonly seq: number
+  readonly status: SessionStatus
+  /** Admitted turns that wait. */
+  readonly queued: number
   readonly createdAt: number
+  /** The time of the last event. */
   readonly updatedAt: number
+}
+
+/**
+ * `waiting`: a turn waits for an answer to an ask. `queued`: turns wait and none runs yet.
+ * `failed`: nothing is to be done, and the last turn failed.
+ */
+export type SessionStatus = 'idle' | 'failed' | 'queued' | 'running' | 'waiting' | 'closed'
+
+/** What changed after a position of the feed. */
+export type ChangePage = {
+  /** In the order of the last change of each session. */
+  readonly changes: readonly SessionChange[]
+  /** Where the next page begins: a follower that has handled this one remembers it. */
+  readonly position: number
+}
+
+/** The events after `after` up to `seq` are new. Of an erased session there are none any more. */
+export type SessionChange = {
+  readonly after: number
+  readonly seq: number
+  /** As it is now. */
+  readonly row: SessionRow
 }
 
 export type Reservation = {
@@ -156,6 +185,10 @@ export type Append = {
   /** Something is due in it: if its owner is gone, another node picks it up by itself. */
   readonly pending: boolean
   readonly expiresAt: number | null
+  /** What a list shows of it; without it, as it was. */
+  readonly status?: Exclude<SessionStatus, 'closed'>
+  /** Admitted turns that wait (0). */
+  readonly queued?: number
   /** Request keys of the turns that these events admit, if any. */
   readonly keys?: AppendedKeys
 }

@@ -10,6 +10,7 @@ import {
   type AppendedKeys,
   type AppendOutcome,
   type Beat,
+  type ChangePage,
   type Claim,
   type KeyedTurn,
   type KeyQuery,
@@ -22,9 +23,9 @@ import {
   type Store,
   type StoredEvent,
 } from '../core/store.ts'
+import { changesGone, coalesced, type ChangeRecord } from './changes.ts'
 import { Leases } from './leases.ts'
 import { isSweep, listPage, numberBelow, reservedExplicitly } from './rows.ts'
-import { Watchers, type Listener } from './watchers.ts'
 
 type MemorySession = {
   readonly number: number
@@ -39,11 +40,18 @@ type MemorySession = {
   keys: readonly KeyedTurn[]
 }
 
+/** At least so many changes are kept. */
+const CHANGES_KEPT = 10_000
+
+const NEW_ROW = { state: 'open', seq: 1, status: 'idle', queued: 0 } as const
+
 export class MemoryStore implements Store {
   readonly #sessions = new Map<string, MemorySession>()
   readonly #keys = new Map<string, string>()
   readonly #leases: Leases
-  readonly #watchers = new Watchers()
+  /** The newest changes, their positions without a gap. */
+  readonly #changes: ChangeRecord<MemorySession>[] = []
+  #position = 0
   #closed = false
 
   constructor({ clock }: MemoryStoreOptions = {}) {
@@ -63,9 +71,9 @@ export class MemoryStore implements Store {
 
   #create({ id, key, agent, internal, labels, node, at, expiresAt, body }: Reservation): Reserved {
     const times = { createdAt: at, updatedAt: at }
-    this.#sessions.set(id, {
+    const session: MemorySession = {
       number: this.#sessions.size + 1,
-      row: { id, key, agent, internal, labels: { ...labels }, state: 'open', seq: 1, ...times },
+      row: { id, key, agent, internal, labels: { ...labels }, ...NEW_ROW, ...times },
       epoch: 1,
       owner: node,
       pending: false,
@@ -73,7 +81,9 @@ export class MemoryStore implements Store {
       snapshot: null,
       events: [{ seq: 1, body }],
       keys: [],
-    })
+    }
+    this.#sessions.set(id, session)
+    this.#note(session, 0)
     if (key !== null) this.#keys.set(key, id)
     return { type: 'created', id, epoch: 1 }
   }
@@ -104,9 +114,7 @@ export class MemoryStore implements Store {
 
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
     this.#mustBeOpen()
-    const outcomes = appends.map((append) => this.#append(append))
-    this.#watchers.tell(appends, outcomes)
-    return outcomes
+    return appends.map((append) => this.#append(append))
   }
 
   #append({ session, epoch, after, events, snapshot, at, ...flags }: Append): AppendOutcome {
@@ -116,13 +124,16 @@ export class MemoryStore implements Store {
     const seq = after + events.length
     const state = flags.closed ? 'closed' : 'open'
     events.forEach((body, index) => entry.events.push({ seq: after + 1 + index, body }))
-    entry.row = { ...entry.row, seq, updatedAt: at, state }
+    const { status = entry.row.status, queued = 0 } = flags
+    const shown = flags.closed ? ({ status: 'closed', queued: 0 } as const) : { status, queued }
+    entry.row = { ...entry.row, seq, updatedAt: at, state, ...shown }
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
     if (flags.closed) entry.keys = []
     entry.pending = flags.pending && !flags.closed
     entry.expiresAt = flags.closed ? null : flags.expiresAt
     if (flags.closed && entry.row.key !== null) this.#keys.delete(entry.row.key)
+    this.#note(entry, after)
     return 'appended'
   }
 
@@ -183,16 +194,35 @@ export class MemoryStore implements Store {
     entry.snapshot = null
     entry.events = []
     entry.keys = []
+    this.#note(entry, entry.row.seq)
     return true
   }
 
-  watch(listener: Listener): () => void {
-    return this.#watchers.add(listener)
+  #note(session: MemorySession, after: number): void {
+    this.#position += 1
+    this.#changes.push({ position: this.#position, session, after, seq: session.row.seq })
+    // Now and then, for taking one off the front of an array moves all the others.
+    if (this.#changes.length >= 2 * CHANGES_KEPT) this.#changes.splice(0, CHANGES_KEPT)
+  }
+
+  async changes(after: number | null, limit: number): Promise<ChangePage> {
+    this.#mustBeOpen()
+    if (after === null) return { changes: [], position: this.#position }
+    const index = after - this.#position + this.#changes.length
+    if (index < 0 || after > this.#position) throw changesGone(after)
+    const records = this.#changes.slice(index, index + limit)
+    return {
+      changes: coalesced(records).map(({ after: from, seq, session: { row } }) => ({
+        after: from,
+        seq,
+        row,
+      })),
+      position: records.at(-1)?.position ?? after,
+    }
   }
 
   async close(): Promise<void> {
     this.#closed = true
-    this.#watchers.clear()
   }
 
   #mustBeOpen(): void {

@@ -1,10 +1,11 @@
 /** A session's row: as both databases store it, as the core sees it, and pages of them. */
 import { HoldfastError } from '../core/errors.ts'
-import type { ListPage, ListQuery, Reserved, SessionRow } from '../core/store.ts'
+import type { ListPage, ListQuery, Reserved, SessionRow, SessionStatus } from '../core/store.ts'
 import { nameFrom } from './names.ts'
 
 export const ROW_COLUMNS =
-  'number, id, key, agent, internal, labels, state, owner, seq, created_at, updated_at'
+  'number, id, key, agent, internal, labels, state, owner, seq, status, queued, ' +
+  'created_at, updated_at'
 
 export type StoredRow = {
   /** Sessions are numbered in the order of their creation. */
@@ -18,6 +19,8 @@ export type StoredRow = {
   readonly state: SessionRow['state']
   readonly owner: string | null
   readonly seq: number
+  readonly status: SessionStatus
+  readonly queued: number
   readonly created_at: number
   readonly updated_at: number
 }
@@ -31,6 +34,8 @@ export function sessionRow(stored: StoredRow): SessionRow {
     labels: JSON.parse(stored.labels) as Record<string, string>,
     state: stored.state,
     seq: stored.seq,
+    status: stored.state === 'open' ? stored.status : 'closed',
+    queued: stored.queued,
     createdAt: stored.created_at,
     updatedAt: stored.updated_at,
   }

@@ -43,6 +43,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   session_erased: { status: 410, close: 4410, hint: 'start_new' },
   attachment_ended: { status: 410, close: 4410, hint: 'start_new' },
   turn_over: { status: 410, close: null },
+  changes_gone: { status: 410, close: null },
   body_too_large: { status: 413, close: 4400 },
   message_too_large: { status: 413, close: 1009 },
   unsupported_media_type: { status: 415, close: null },

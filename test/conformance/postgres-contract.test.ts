@@ -24,7 +24,7 @@ const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
 
 /** Quicker than a schema of its own for each case. */
 async function emptyTables(): Promise<void> {
-  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes', 'request_keys']
+  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes', 'request_keys', 'changes']
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   // Quicker than TRUNCATE too, which makes new files for all of them.
   await database.query(names.map((name) => `DELETE FROM ${name}`).join(';'))
@@ -44,11 +44,7 @@ function inTurn(one: Store, other: Store): Store {
     list: (query) => next().list(query),
     beat: (node, leaseMs) => next().beat(node, leaseMs),
     erase: (session) => next().erase(session),
-    // A hint of what is appended by this very node.
-    watch: (listener) => {
-      const stops = [one.watch(listener), other.watch(listener)]
-      return () => stops.forEach((stop) => stop())
-    },
+    changes: (after, limit) => next().changes(after, limit),
     close: async () => void (await Promise.all([one.close(), other.close()])),
   }
 }

@@ -48,9 +48,10 @@ describe('once a newer Holdfast has changed the schema', () => {
     append: (store) => store.append([sampleAppend('session')]),
     beat: (store) => store.beat('node-a', 60_000),
     'give back the lease by beat': (store) => store.beat('node-a', 0),
+    changes: (store) => store.changes(null, 1),
     erase: (store) => store.erase('closed'),
   }
-  const READS = ['findKeys', 'read', 'list', 'watch']
+  const READS = ['findKeys', 'read', 'list']
   const LIFE = ['constructor', 'close']
   const change = (): Promise<unknown> =>
     database.query(`INSERT INTO ${schemaOf(url)}.migrations VALUES (99, 'unknown', now())`)

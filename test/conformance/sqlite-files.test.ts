@@ -301,7 +301,8 @@ describe('a migration', () => {
     await store.close()
     const database = openSqlite(file)
     database.exec(`DELETE FROM migrations WHERE number = 2; DROP TABLE request_keys;
-      ALTER TABLE events DROP COLUMN checksum`)
+      ALTER TABLE events DROP COLUMN checksum; ALTER TABLE sessions DROP COLUMN status;
+      ALTER TABLE sessions DROP COLUMN queued`)
     database.close()
     const found = await (await open()).findKeys('a', { since: 0, limit: 5_000 })
     expect(found.map(({ turn }) => turn)).toEqual(seqs.toReversed().map((seq) => `t${seq}`))
@@ -477,13 +478,9 @@ describe('beside a running store', () => {
     await store.append([{ session: 'b', epoch: 1, after: 1, snapshot: null, ...end }])
     const before = await readFile(`${file}.open`, 'utf8')
     await store.erase('b')
-    const after = await readFile(`${file}.open`, 'utf8')
-    // The marker was read before the erasure, the file after it: as a reader that is slow.
-    let reads = 0
-    const slow = (): string => ((reads += 1) === 1 ? before : after)
-    expect(() => checkMarker(file, slow)).not.toThrow()
-    expect(() => checkMarker(file, () => before)).toThrow('lacks the last 2 events')
-    expect(reads).toBe(3)
+    // The marker was read before the erasure, the file after it: as by a reader that is slow.
+    await writeFile(`${file}.open`, before)
+    expect(() => checkMarker(file)).not.toThrow()
   })
 })
 

@@ -269,13 +269,14 @@ describe('a group', () => {
 })
 
 describe('erasing', () => {
-  test('leaves no row of the log, its snapshot and its labels behind', async () => {
+  test('leaves nothing of the log, its snapshot and its labels but one empty row', async () => {
     const store = await open()
     await store.reserve(reservation('session', { labels: { team: 'blue' } }))
     await store.append([{ ...append('session', 1), snapshot: '{}', closed: true }])
     expect(await store.erase('session')).toBe(true)
     await store.close()
-    for (const table of ['events', 'snapshots', 'labels']) expect(rowsIn(table)).toBe(0)
+    for (const table of ['snapshots', 'labels']) expect(rowsIn(table)).toBe(0)
+    expect([rowsIn('events'), rowsIn(`events WHERE body = ''`)]).toEqual([1, 1])
   })
 })
 

@@ -147,7 +147,8 @@ export class SharedStore {
             if (erased) this.#history.record({ type: 'store.erased', session })
           },
         ),
-      watch: (listener) => inner.watch(listener),
+      changes: (after, limit) =>
+        call({ what: 'changes', session: '' }, () => inner.changes(after, limit)),
       // One node's end is not the end of the store.
       close: async () => undefined,
     }

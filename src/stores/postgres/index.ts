@@ -13,6 +13,7 @@ import type {
   Append,
   AppendOutcome,
   Beat,
+  ChangePage,
   Claim,
   KeyedTurn,
   KeyQuery,
@@ -25,8 +26,8 @@ import type {
   StoredEvent,
 } from '../../core/store.ts'
 import { nameFrom, storedName } from '../names.ts'
-import { Watchers, type Listener } from '../watchers.ts'
 import { Appends } from './appends.ts'
+import { readChanges } from './changes.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
 import { listSessions } from './listing.ts'
 import { Nodes, type NodeFacts } from './nodes.ts'
@@ -74,7 +75,6 @@ export class PostgresStore implements Store {
   readonly #database: Database
   readonly #sql: Statements
   readonly #appends: Appends
-  readonly #watchers = new Watchers()
   /** The last claim of a session that is under way. */
   readonly #claims = new Map<string, Promise<void>>()
 
@@ -198,9 +198,7 @@ export class PostgresStore implements Store {
 
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
     if (appends.length === 0) return []
-    const outcomes = await this.#appends.append(appends)
-    this.#watchers.tell(appends, outcomes)
-    return outcomes
+    return this.#appends.append(appends)
   }
 
   async read(session: string, after: number, limit: number): Promise<ReadResult> {
@@ -237,12 +235,11 @@ export class PostgresStore implements Store {
     })
   }
 
-  watch(listener: Listener): () => void {
-    return this.#watchers.add(listener)
+  changes(after: number | null, limit: number): Promise<ChangePage> {
+    return readChanges(this.#database, this.#sql, after, limit)
   }
 
   close(): Promise<void> {
-    this.#watchers.clear()
     return this.#database.close()
   }
 }

@@ -2,10 +2,10 @@
  * The tables, as numbered steps that only go forward. A step that was released never changes: its
  * checksum is stored, and a schema whose steps are not exactly ours is refused, not guessed at.
  *
- * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index, so that nearly
- * all updates stay within their page. `due_at` stands in for `expires_at`, and `flagged` for
- * `pending`: hints that are never wrong in the direction that matters and that most turns need not
- * touch. Times are in milliseconds, as the nodes have them from the database's clock.
+ * Layout: what a turn changes (seq, updated_at, status, pending, …) is in no index, so that nearly
+ * all updates stay within their page. `due_at` stands in for `expires_at`, `flagged` for `pending`,
+ * and `changed` for `fed_seq < seq`: hints that are never wrong in the direction that matters and
+ * that most turns need not touch. Times are in milliseconds, as the nodes have them from the database's clock.
  */
 
 /** `$schema` stands for the schema's name. */
@@ -188,6 +188,47 @@ export const STEPS: readonly string[] = [
   ALTER TABLE $schema.nodes RENAME COLUMN lease_until TO lease_ends;
   ALTER TABLE $schema.nodes ADD COLUMN secret text;
   ALTER TABLE $schema.events ADD COLUMN checksum bigint;
+  ALTER TABLE $schema.sessions
+    ADD COLUMN status text COLLATE "C" NOT NULL DEFAULT 'idle',
+    ADD COLUMN queued bigint NOT NULL DEFAULT 0,
+    ADD COLUMN changed boolean NOT NULL DEFAULT false,
+    ADD COLUMN fed_seq bigint NOT NULL DEFAULT 0;
+  CREATE INDEX sessions_changed ON $schema.sessions (number) WHERE changed;
+  CREATE TABLE $schema.changes (
+    position bigint PRIMARY KEY, session bigint NOT NULL, after bigint NOT NULL, seq bigint NOT NULL
+  );
+  CREATE TABLE $schema.feed (last bigint NOT NULL);
+  INSERT INTO $schema.feed VALUES (0);
+  CREATE FUNCTION $schema.feed_changes(most bigint, kept bigint, known integer)
+    RETURNS bigint LANGUAGE plpgsql AS $body$
+  DECLARE
+    before bigint;
+    added bigint;
+  BEGIN
+    IF NOT EXISTS (SELECT FROM $schema.sessions WHERE changed) THEN
+      RETURN (SELECT last FROM $schema.feed);
+    END IF;
+    -- Held until the commit: whoever is next sees these positions, and gives out later ones.
+    SELECT last INTO before FROM $schema.feed FOR UPDATE;
+    PERFORM $schema.check_step(known);
+    -- A session that is being appended to keeps its flag, and has its turn at the next read.
+    WITH taken AS MATERIALIZED (
+      SELECT number, fed_seq FROM $schema.sessions WHERE changed
+        ORDER BY number LIMIT most FOR UPDATE SKIP LOCKED
+    ), moved AS (
+      UPDATE $schema.sessions AS held SET changed = false, fed_seq = held.seq
+        FROM taken WHERE held.number = taken.number
+        RETURNING held.number, taken.fed_seq AS after, held.seq
+    )
+    INSERT INTO $schema.changes (position, session, after, seq)
+      SELECT before + row_number() OVER (ORDER BY moved.number), moved.number, moved.after,
+          moved.seq
+        FROM moved;
+    GET DIAGNOSTICS added = ROW_COUNT;
+    UPDATE $schema.feed SET last = before + added;
+    DELETE FROM $schema.changes WHERE position <= before + added - kept;
+    RETURN before + added;
+  END $body$;
   CREATE TABLE $schema.request_keys (
     session bigint NOT NULL, key text COLLATE "C" NOT NULL, number bigint NOT NULL,
     digest text NOT NULL, turn text NOT NULL, at bigint NOT NULL,
@@ -238,7 +279,8 @@ export const STEPS: readonly string[] = [
   );
   CREATE FUNCTION $schema.append(
       ids text[], epochs bigint[], afters bigint[], counts bigint[], times bigint[],
-      closings boolean[], pendings boolean[], expiries bigint[],
+      closings boolean[], pendings boolean[], expiries bigint[], statuses text[],
+      queues bigint[],
       event_places bigint[], event_seqs bigint[], event_checksums bigint[], event_bodies text,
       snapshot_places bigint[], snapshot_seqs bigint[], snapshot_bodies text,
       key_places bigint[], key_names text[], key_digests text[], key_turns text[],
@@ -272,9 +314,14 @@ export const STEPS: readonly string[] = [
         END,
         state = CASE WHEN given.closed THEN 'closed' ELSE 'open' END,
         owner = CASE WHEN NOT given.closed THEN held.owner END,
-        closed_at = CASE WHEN given.closed THEN given.at END
-      FROM unnest(ids, epochs, afters, counts, times, closings, pendings, expiries)
-        WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
+        closed_at = CASE WHEN given.closed THEN given.at END,
+        status = coalesce(given.status, held.status),
+        queued = CASE WHEN given.closed THEN 0 ELSE given.queued END,
+        changed = true
+      FROM unnest(ids, epochs, afters, counts, times, closings, pendings, expiries, statuses, queues)
+        WITH ORDINALITY AS given (
+          id, epoch, after, count, at, closed, pending, expires_at, status, queued, place
+        )
       WHERE held.id = given.id AND held.owner_epoch = given.epoch AND held.seq = given.after
         AND held.state || '' = 'open'
       RETURNING held.number, given.place

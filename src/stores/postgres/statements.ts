@@ -42,9 +42,9 @@ function texts(schema: string) {
   return {
     create: `WITH created AS (
         INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
-          created_at, updated_at, pending, flagged, expires_at, due_at)
+          created_at, updated_at, pending, flagged, expires_at, due_at, changed)
         SELECT $1::text, $2::text, $3::text, $4::boolean, $5::text, 'open', 1, $6::text, 1,
-          $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint
+          $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint, true
           WHERE ${isCurrent}
         ON CONFLICT DO NOTHING RETURNING number
       ), logged AS (
@@ -81,7 +81,8 @@ function texts(schema: string) {
       ) AS page
       ORDER BY seq`,
     erase: `WITH erased AS (
-        UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL
+        UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL,
+          changed = true
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
       ), unlogged AS (
         DELETE FROM ${events} WHERE session = (SELECT number FROM erased)
@@ -93,6 +94,12 @@ function texts(schema: string) {
         DELETE FROM ${labels} WHERE session = (SELECT number FROM erased)
       )
       SELECT number FROM erased`,
+    feedChanges: `SELECT ${schema}.feed_changes($1::bigint, $2::bigint, ${STEP}) AS last`,
+    changes: `SELECT changes.position, changes.session, changes.after, changes.seq,
+        to_json(found) AS row
+      FROM ${schema}.changes AS changes
+      JOIN (SELECT ${ROW_COLUMNS} FROM ${sessions}) AS found ON found.number = changes.session
+      WHERE changes.position > $1::bigint ORDER BY changes.position LIMIT $2::bigint`,
     // As it was before: clocks jump, and machines sleep, without the node noticing.
     beat: `WITH before AS (
         SELECT lease_ends <= clock_timestamp() AS lapsed FROM ${nodes} WHERE name = $1
@@ -146,17 +153,17 @@ export function pageText(schema: string, column: string, session: string): strin
 }
 
 /**
- * $1 to $8: one entry per append. $9 to $12: one per event, $13 to $15 one per snapshot, and $16 to
- * $20 one per request key, each with the place of its append, from 1 on. $21 and $22: how old and
- * how many keys may be. Answers the places that were appended.
+ * $1 to $10: one entry per append. $11 to $14: one per event, $15 to $17 one per snapshot, and $18
+ * to $22 one per request key, each with the place of its append, from 1 on. $23 and $24: how old
+ * and how many keys may be. Answers the places that were appended.
  */
 function appendText(schema: string): string {
   return `SELECT place FROM ${schema}.append(
       $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-      $6::boolean[], $7::boolean[], $8::bigint[],
-      $9::bigint[], $10::bigint[], $11::bigint[], $12::text,
-      $13::bigint[], $14::bigint[], $15::text,
-      $16::bigint[], $17::text[], $18::text[], $19::text[], $20::bigint[],
-      $21::bigint, $22::bigint, ${STEP}
+      $6::boolean[], $7::boolean[], $8::bigint[], $9::text[], $10::bigint[],
+      $11::bigint[], $12::bigint[], $13::bigint[], $14::text,
+      $15::bigint[], $16::bigint[], $17::text,
+      $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
+      $23::bigint, $24::bigint, ${STEP}
     ) AS place`
 }

@@ -11,6 +11,7 @@ import type {
   Append,
   AppendOutcome,
   Beat,
+  ChangePage,
   Claim,
   KeyedTurn,
   KeyQuery,
@@ -21,7 +22,6 @@ import type {
   Reserved,
   Store,
 } from '../../core/store.ts'
-import { Watchers, type Listener } from '../watchers.ts'
 import type {
   WriterAnswers,
   MigrationNotice,
@@ -68,7 +68,6 @@ class SqliteStore implements Store {
   /** Settles when the file is open, or could not be opened. */
   readonly opened: Promise<unknown>
   readonly #worker: Worker
-  readonly #watchers = new Watchers()
   /** What was posted and waits for its answer, in order. */
   readonly #waiting: PendingOperation[] = []
   #outbox: PendingOperation[] = []
@@ -107,7 +106,6 @@ class SqliteStore implements Store {
     const stale = await this.#ask<readonly number[]>(['append', appends])
     const outcomes = appends.map((): AppendOutcome => 'appended')
     for (const index of stale) outcomes[index] = 'stale'
-    this.#watchers.tell(appends, outcomes)
     return outcomes
   }
 
@@ -145,8 +143,8 @@ class SqliteStore implements Store {
     return this.#ask(['ready'])
   }
 
-  watch(listener: Listener): () => void {
-    return this.#watchers.add(listener)
+  changes(after: number | null, limit: number): Promise<ChangePage> {
+    return this.#ask(['changes', after, limit])
   }
 
   close(): Promise<void> {
@@ -155,7 +153,6 @@ class SqliteStore implements Store {
   }
 
   async #close(): Promise<void> {
-    this.#watchers.clear()
     if (this.#ended !== null) return
     const exited = new Promise((resolve) => this.#worker.once('exit', resolve))
     const closed = this.#ask(['close'])

@@ -111,8 +111,13 @@ export class EventLog {
     throw new DamageError(`the log of session number ${session} has a gap after ${from}`)
   }
 
-  drop({ session, last }: Pick<LogEnd, 'session' | 'last'>): void {
+  /**
+   * Removes a log and leaves one row without a body: it is the session's last change in the feed,
+   * and numbers of the feed are never given out twice.
+   */
+  erase({ session, last, seq }: LogEnd): void {
     this.#sql.drop.run(last, session)
+    this.insert({ session, last: 0, seq: seq - 1 }, [''])
   }
 }
 

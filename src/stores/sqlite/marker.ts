@@ -64,16 +64,7 @@ export class OpenMarker {
 
   /** What was committed is acknowledged next. */
   note(): void {
-    const { number, checksum } = this.#lastEvent.get() ?? NONE
-    this.#write(number, checksum)
-  }
-
-  /** Before a commit that takes events away: until the next note nothing is told of them. */
-  forget(): void {
-    this.#write(NONE.number, NONE.checksum)
-  }
-
-  #write(events: number, checksum: number | null): void {
+    const { number: events, checksum } = this.#lastEvent.get() ?? NONE
     const text = JSON.stringify({ v: VERSION, ...this.#inodes, events, checksum })
     writeSync(this.#descriptor, `${text.padEnd(BYTES - 1)}\n`, 0)
   }
@@ -93,23 +84,15 @@ function inodeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.ino ?? 0
 }
 
-/** How often a marker is read again that changes while the file is looked at. */
-const LOOKS = 10
-
 /**
  * Throws `store_corrupt` if the process before left the file open and it is not what that process
- * had. Changes nothing, so that what is missing can still be put back. If the marker changes while
- * the file is looked at, a process has the file open: that one watches its files itself.
+ * had. Changes nothing, so that what is missing can still be put back. Numbers of events only grow,
+ * so a file that a process has open is never behind the marker.
  */
-export function checkMarker(file: string, read = readMarker): void {
-  for (let look = 0; look < LOOKS; look += 1) {
-    const text = read(file)
-    const mark = markOf(text)
-    const problem = mark === null ? null : problemWith(file, mark)
-    if (problem === null) return
-    // Of an erasure the marker tells before the file does.
-    if (read(file) === text) throw notOurs(file, problem)
-  }
+export function checkMarker(file: string): void {
+  const mark = markOf(readMarker(file))
+  const problem = mark === null ? null : problemWith(file, mark)
+  if (problem !== null) throw notOurs(file, problem)
 }
 
 /** What is wrong with the file if that is its mark. */

@@ -18,6 +18,7 @@ export type ReadOperation =
   | readonly ['read', session: string, after: number, limit: number]
   | readonly ['list', ListQuery]
   | readonly ['ready']
+  | readonly ['changes', after: number | null, limit: number]
   | readonly ['findKeys', session: string, KeyQuery]
 
 /** `open` is never posted: the writer answers it when it has started. */

@@ -2,7 +2,7 @@
  * The tables, as numbered steps that only go forward. A step that was released never changes: its
  * checksum is stored, and a file whose steps are not exactly ours is refused, not guessed at.
  *
- * Layout: what a turn changes (seq, updated_at, pending, expires_at) is in no index but
+ * Layout: what a turn changes (seq, updated_at, status, pending, …) is in no index but
  * `pending`'s, which holds only sessions with work. `due_at` stands in for `expires_at` in its
  * index: it is a lower bound that most turns need not touch. `log.ts` says why so few events are
  * indexed.
@@ -51,6 +51,8 @@ export const STEPS: readonly string[] = [
   // A checksum is the CRC-32 of the body; events of before have none. Keys are numbered within
   // their session, so that the oldest are found without counting.
   `ALTER TABLE events ADD COLUMN checksum INTEGER;
+  ALTER TABLE sessions ADD COLUMN status TEXT NOT NULL DEFAULT 'idle';
+  ALTER TABLE sessions ADD COLUMN queued INTEGER NOT NULL DEFAULT 0;
   CREATE TABLE request_keys (
     session INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, digest TEXT NOT NULL,
     turn TEXT NOT NULL, at INTEGER NOT NULL,

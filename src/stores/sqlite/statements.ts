@@ -9,6 +9,7 @@ import { prepareAll, type SqliteDatabase, type SqliteStatement } from './driver.
 import {
   PAGE_CHARS,
   type Append,
+  type ChangePage,
   type Claim,
   type KeyedTurn,
   type KeyQuery,
@@ -18,6 +19,7 @@ import {
   type StoredEvent,
 } from '../../core/store.ts'
 import type { Leases } from '../leases.ts'
+import { Changes } from './changes.ts'
 import { EventLog, type LogEnd } from './log.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { KeyTable } from './request-keys.ts'
@@ -40,10 +42,11 @@ const SQL = {
   claim: 'UPDATE sessions SET epoch = epoch + 1, owner = ? WHERE number = ?',
   release: `UPDATE sessions SET owner = NULL WHERE id = ? AND epoch = ? AND state = 'open'`,
   advance: `UPDATE sessions SET seq = ?, last_event = ?, updated_at = ?, pending = ?,
-    expires_at = ?
+    expires_at = ?, status = coalesce(?, status), queued = ?
     WHERE number = ? AND epoch = ? AND seq = ? AND state = 'open'`,
   advanceAndClose: `UPDATE sessions SET seq = ?1, last_event = ?2, updated_at = ?3,
-    closed_at = ?3, state = 'closed', owner = NULL, pending = 0, expires_at = NULL, due_at = NULL
+    closed_at = ?3, state = 'closed', owner = NULL, pending = 0, expires_at = NULL, due_at = NULL,
+    queued = 0
     WHERE number = ?4 AND epoch = ?5 AND seq = ?6 AND state = 'open'`,
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
@@ -64,6 +67,7 @@ export class Statements {
   readonly #sql: Readonly<Record<keyof typeof SQL, SqliteStatement>>
   readonly #log: EventLog
   readonly #keys: KeyTable
+  readonly #changes: Changes
   readonly #cached = new Map<string, CachedSession>()
 
   constructor(database: SqliteDatabase, leases: Leases) {
@@ -72,6 +76,7 @@ export class Statements {
     this.#sql = prepareAll(database, SQL)
     this.#log = new EventLog(database)
     this.#keys = new KeyTable(database)
+    this.#changes = new Changes(database)
   }
 
   reserve(reservation: Reservation): Reserved {
@@ -163,12 +168,13 @@ export class Statements {
 
   #advance(cached: CachedSession, append: Append, last: number): boolean {
     const { number } = cached
-    const { epoch, after, events, at, closed, pending, expiresAt } = append
+    const { epoch, after, events, at, closed, pending, expiresAt, status, queued } = append
     const seq = after + events.length
     const { advance, advanceAndClose } = this.#sql
     if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after).changes > 0
     const flag = pending ? 1 : 0
-    const { changes } = advance.run(seq, last, at, flag, expiresAt, number, epoch, after)
+    const shown = [status ?? null, queued ?? 0] as const
+    const { changes } = advance.run(seq, last, at, flag, expiresAt, ...shown, number, epoch, after)
     if (changes > 0 && expiresAt !== null) this.#keepDue(cached, expiresAt, at)
     return changes > 0
   }
@@ -195,10 +201,18 @@ export class Statements {
     return this.#keys.find(session, query)
   }
 
+  changes(after: number | null, limit: number): ChangePage {
+    return this.#changes.after(after, limit, this.#log.numberAfter(0))
+  }
+
   erase(session: string): boolean {
     const cached = this.#cachedSession(session)
     if (cached === null || this.#sql.erase.run(cached.number).changes === 0) return false
-    this.#log.drop({ session: cached.number, last: cached.last })
+    this.#log.erase({
+      session: cached.number,
+      last: cached.last,
+      seq: this.#row(session)?.seq ?? 0,
+    })
     this.#sql.dropSnapshot.run(cached.number)
     this.#sql.dropLabels.run(cached.number)
     this.#keys.drop(cached.number)

@@ -85,8 +85,6 @@ export class Writer {
       for (const { position, operation } of writes) {
         answers.values[position] = this.#execute(operation)
       }
-      const takesAway = writes.some(({ operation }) => operation[0] === 'erase')
-      if (takesAway) this.#open.marker.forget()
       this.#statements.commit()
     } catch (thrown) {
       return this.#rollBack(thrown)
@@ -141,6 +139,8 @@ export class Writer {
         return this.#statements.read(operation[1], operation[2], operation[3])
       case 'findKeys':
         return this.#statements.findKeys(operation[1], operation[2])
+      case 'changes':
+        return this.#statements.changes(operation[1], operation[2])
       case 'ready':
         return this.#checkRoom()
     }
@@ -205,9 +205,16 @@ export class Writer {
   }
 }
 
+const READS: readonly string[] = [
+  'read',
+  'list',
+  'ready',
+  'findKeys',
+  'changes',
+] satisfies readonly ReadOperation[0][]
+
 function isRead(operation: WriterOperation): operation is ReadOperation {
-  const [name] = operation
-  return name === 'read' || name === 'list' || name === 'ready' || name === 'findKeys'
+  return READS.includes(operation[0])
 }
 
 function refuse(answers: WriterAnswers, position: number, error: HoldfastError): void {

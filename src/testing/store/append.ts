@@ -1,4 +1,4 @@
-/** What `append`, `read` and `watch` promise: I4 and I5. */
+/** What `append` and `read` promise: I4 and I5. */
 import assert from 'node:assert/strict'
 import { PAGE_CHARS, type Store } from '../../core/store.ts'
 import {
@@ -172,34 +172,6 @@ export const appendClaims: Claims = {
       assert.ok(chars <= 2 * PAGE_CHARS, `a page of ${chars} characters`)
       assert.equal(page.row?.seq, 5)
     }
-  },
-
-  'tells watchers of an append, and not of a stale one': async (store) => {
-    const id = await create(store)
-    const heard: [string, number][] = []
-    const told = new Promise<void>((resolve) => {
-      store.watch((session, seq) => {
-        heard.push([session, seq])
-        resolve()
-      })
-    })
-    await store.append([sampleAppend(id, { epoch: 7 })])
-    await store.append([sampleAppend(id, { events: [bodyOf(2), bodyOf(3)] })])
-    await told
-    assert.deepEqual(heard, [[id, 3]])
-  },
-
-  'tells a watcher nothing more once it has stopped': async (store) => {
-    const id = await create(store)
-    const heard: number[] = []
-    const stop = store.watch((_, seq) => heard.push(seq))
-    stop()
-    const told = new Promise<number>((resolve) => {
-      store.watch((_, seq) => resolve(seq))
-    })
-    await store.append([sampleAppend(id)])
-    assert.equal(await told, 2)
-    assert.deepEqual(heard, [])
   },
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Store } from '../../core/store.ts'
 import { appendClaims } from './append.ts'
+import { changeClaims } from './changes.ts'
 import { claimClaims } from './claim.ts'
 import { eraseClaims } from './erase.ts'
 import { keyClaims } from './keys.ts'
@@ -27,6 +28,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...claimClaims,
     ...appendClaims,
     ...listClaims,
+    ...changeClaims,
     ...keyClaims,
     ...eraseClaims,
     ...lifeClaims,

@@ -32,6 +32,7 @@ export const lifeClaims: Claims = {
       store.read(id, 0, 1),
       store.list({ limit: 1 }),
       store.beat(NODE, 1_000),
+      store.changes(null, 0),
       store.erase(id),
     ]
     const outcomes = await Promise.allSettled(refused)

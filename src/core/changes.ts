@@ -1,0 +1,105 @@
+/**
+ * Following the store's change feed: which sessions changed, on whichever node.
+ *
+ * A follower is only a position. It reads on shortly after this node has committed something, and
+ * otherwise looks now and then for what other nodes have committed. Followers at the same position
+ * share one read. So the feed costs nothing while nobody follows it, and little under load.
+ */
+import type { Clock } from './clock.ts'
+import type { StopSignal } from './feed.ts'
+import type { ChangePage, Store } from './store.ts'
+
+/** From a commit of this node to the next read: what is committed meanwhile is in the same page. */
+const COALESCE_MS = 100
+/** Between two looks for what other nodes have committed. */
+const LOOK_MS = 500
+
+type ChangeFeedContext = {
+  readonly store: Store
+  readonly clock: Clock
+  readonly limits: { readonly listMax: number }
+}
+
+export type FollowChangesOptions = {
+  /** The position of the last page that was seen; without it, only what changes from now on. */
+  readonly after?: number
+  readonly signal?: StopSignal
+}
+
+export class ChangeFeed {
+  readonly #context: ChangeFeedContext
+  readonly #reads = new Map<number, Promise<ChangePage>>()
+  readonly #waiting = new Set<() => void>()
+  /** Counts commits, so that none between a read and the wait after it is missed. */
+  #commits = 0
+  #cancelLook: (() => void) | null = null
+  #isSoon = false
+  #isClosed = false
+
+  constructor(context: ChangeFeedContext) {
+    this.#context = context
+  }
+
+  /** Pages without internal sessions, until the signal is aborted or Holdfast is closed. */
+  async *follow({ after, signal }: FollowChangesOptions): AsyncGenerator<ChangePage, void> {
+    const { store } = this.#context
+    let position = after ?? (await store.changes(null, 0)).position
+    while (!this.#isClosed && signal?.aborted !== true) {
+      const commits = this.#commits
+      const page = await this.#read(position)
+      position = page.position
+      const changes = page.changes.filter(({ row }) => !row.internal)
+      if (changes.length > 0) yield { changes, position }
+      if (page.changes.length === 0 && commits === this.#commits) await this.#news(signal)
+    }
+  }
+
+  #read(position: number): Promise<ChangePage> {
+    const underWay = this.#reads.get(position)
+    if (underWay !== undefined) return underWay
+    const { store, limits } = this.#context
+    const reading = store
+      .changes(position, limits.listMax)
+      .finally(() => this.#reads.delete(position))
+    this.#reads.set(position, reading)
+    return reading
+  }
+
+  #news(signal: StopSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        signal?.removeEventListener('abort', done)
+        this.#waiting.delete(done)
+        resolve()
+      }
+      this.#waiting.add(done)
+      signal?.addEventListener('abort', done)
+      if (this.#cancelLook === null) this.#lookAfter(LOOK_MS)
+    })
+  }
+
+  #lookAfter(ms: number): void {
+    this.#cancelLook?.()
+    this.#cancelLook = this.#context.clock.after(ms, () => this.#look())
+  }
+
+  #look(): void {
+    this.#cancelLook?.()
+    this.#cancelLook = null
+    this.#isSoon = false
+    for (const wake of [...this.#waiting]) wake()
+  }
+
+  /** This node has committed something. */
+  committed(): void {
+    this.#commits += 1
+    if (this.#isSoon || this.#waiting.size === 0) return
+    this.#isSoon = true
+    this.#lookAfter(COALESCE_MS)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#look()
+  }
+}
