@@ -79,7 +79,7 @@ const EVICTION_LOOKS = 8
 
 export class Authority implements SessionHolder {
   readonly store: Store
-  readonly changes: ChangeFeed
+  readonly changes = new ChangeFeed(this)
   readonly commits: GroupCommit
   readonly clock: Clock
   readonly entropy: Entropy
@@ -117,7 +117,6 @@ export class Authority implements SessionHolder {
     this.#held = new HeldSessions(this)
     this.#runners = new RunnerTable(options.runners, this.diagnose)
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
-    this.changes = new ChangeFeed(this)
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
     this.#failures = new LoadFailures(this)

@@ -7,9 +7,9 @@ const REST = { closed: null, asks: [], running: null, queued: [] }
 const busy = { running: {}, queued: [{}, {}] }
 
 it.each([
-  ['with an open ask', { ...busy, asks: [{}] }, [], { status: 'waiting', queued: 2 }],
-  ['with a running turn', busy, ['turn.failed'], { status: 'running', queued: 2 }],
-  ['with queued turns only', { queued: [{}] }, [], { status: 'queued', queued: 1 }],
+  ['with an open ask', { ...busy, asks: [{}] }, [], { status: 'waiting', queuedTurns: 2 }],
+  ['with a running turn', busy, ['turn.failed'], { status: 'running', queuedTurns: 2 }],
+  ['with queued turns only', { queued: [{}] }, [], { status: 'queued', queuedTurns: 1 }],
   ['after a failed turn', {}, ['turn.failed', 'attachment.ended'], { status: 'failed' }],
   ['after a turn that is done', {}, ['turn.failed', 'turn.done'], { status: 'idle' }],
   ['after a cancelled turn', {}, ['turn.cancelled'], { status: 'idle' }],

@@ -8,11 +8,11 @@ import { isTerminal } from './turns.ts'
 export function statusAfter(
   { closed, asks, running, queued }: Session,
   events: readonly SessionEvent[],
-): Pick<Append, 'status' | 'queued'> {
+): Pick<Append, 'status' | 'queuedTurns'> {
   if (closed !== null) return {}
-  if (asks.length > 0) return { status: 'waiting', queued: queued.length }
-  if (running !== null) return { status: 'running', queued: queued.length }
-  if (queued.length > 0) return { status: 'queued', queued: queued.length }
+  if (asks.length > 0) return { status: 'waiting', queuedTurns: queued.length }
+  if (running !== null) return { status: 'running', queuedTurns: queued.length }
+  if (queued.length > 0) return { status: 'queued', queuedTurns: queued.length }
   const end = events.findLast(isTerminal)
   return end === undefined ? {} : { status: end.type === 'turn.failed' ? 'failed' : 'idle' }
 }

@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Ten methods, each one atomic step; a store never decides.
+ * Where logs, keys and ownership live. Ten operations, each one atomic step; a store never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
  *
@@ -99,7 +99,7 @@ export type SessionRow = {
   readonly seq: number
   readonly status: SessionStatus
   /** Admitted turns that wait. */
-  readonly queued: number
+  readonly queuedTurns: number
   readonly createdAt: number
   /** The time of the last event. */
   readonly updatedAt: number
@@ -188,7 +188,7 @@ export type Append = {
   /** What a list shows of it; without it, as it was. */
   readonly status?: Exclude<SessionStatus, 'closed'>
   /** Admitted turns that wait (0). */
-  readonly queued?: number
+  readonly queuedTurns?: number
   /** Request keys of the turns that these events admit, if any. */
   readonly keys?: AppendedKeys
 }

@@ -43,7 +43,7 @@ type MemorySession = {
 /** At least so many changes are kept. */
 const CHANGES_KEPT = 10_000
 
-const NEW_ROW = { state: 'open', seq: 1, status: 'idle', queued: 0 } as const
+const NEW_ROW = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0 } as const
 
 export class MemoryStore implements Store {
   readonly #sessions = new Map<string, MemorySession>()
@@ -124,8 +124,10 @@ export class MemoryStore implements Store {
     const seq = after + events.length
     const state = flags.closed ? 'closed' : 'open'
     events.forEach((body, index) => entry.events.push({ seq: after + 1 + index, body }))
-    const { status = entry.row.status, queued = 0 } = flags
-    const shown = flags.closed ? ({ status: 'closed', queued: 0 } as const) : { status, queued }
+    const { status = entry.row.status, queuedTurns = 0 } = flags
+    const shown = flags.closed
+      ? ({ status: 'closed', queuedTurns: 0 } as const)
+      : { status, queuedTurns }
     entry.row = { ...entry.row, seq, updatedAt: at, state, ...shown }
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)

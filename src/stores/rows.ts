@@ -35,7 +35,7 @@ export function sessionRow(stored: StoredRow): SessionRow {
     state: stored.state,
     seq: stored.seq,
     status: stored.state === 'open' ? stored.status : 'closed',
-    queued: stored.queued,
+    queuedTurns: stored.queued,
     createdAt: stored.created_at,
     updatedAt: stored.updated_at,
   }

@@ -55,8 +55,9 @@ export function linkView({ id, scopes, expiresAt, uses }: Link) {
 export type SessionRowView = ReturnType<typeof rowView>
 
 /** A session in a list: what is known without opening it. */
-export function rowView({ id, key, agent, state, labels, seq, createdAt, updatedAt }: SessionRow) {
-  return { id, key, agent, state, labels, seq, createdAt, updatedAt }
+export function rowView(row: SessionRow) {
+  const { id, key, agent, state, labels, seq, status, queuedTurns, createdAt, updatedAt } = row
+  return { id, key, agent, state, status, queuedTurns, labels, seq, createdAt, updatedAt }
 }
 
 /** A page of a list of sessions. */

@@ -102,8 +102,15 @@ export const Session = Type.Object({
   backend: orNull(text, { description: "The backend's own session id." }),
 })
 export const ResolvedSession = Type.Intersect([Session, Type.Object({ isNew: Type.Boolean() })])
+const listed = {
+  ...row,
+  status: oneOf(['idle', 'failed', 'queued', 'running', 'waiting', 'closed'], {
+    description: 'waiting: for an answer to an ask; failed: the last turn, and none runs.',
+  }),
+  queuedTurns: Type.Integer({ minimum: 0, description: 'Admitted turns that wait.' }),
+}
 export const SessionPage = Type.Object({
-  sessions: Type.Array(Type.Object(row)),
+  sessions: Type.Array(Type.Object(listed)),
   nextCursor: textOrNull,
 })
 export const ClosedSession = Type.Object({

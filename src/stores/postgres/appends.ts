@@ -112,7 +112,7 @@ function valuesOf(round: readonly Append[]): unknown[] {
     arrayOf(round, ({ pending }) => pending),
     arrayOf(round, ({ expiresAt }) => expiresAt ?? 'NULL'),
     arrayOf(round, ({ status }) => status ?? 'NULL'),
-    arrayOf(round, ({ queued }) => queued ?? 0),
+    arrayOf(round, ({ queuedTurns }) => queuedTurns ?? 0),
     `{${events[0].join(',')}}`,
     `{${events[1].join(',')}}`,
     `{${events[2].map((body) => crc32(body)).join(',')}}`,

@@ -5,7 +5,8 @@
  * Layout: what a turn changes (seq, updated_at, status, pending, …) is in no index, so that nearly
  * all updates stay within their page. `due_at` stands in for `expires_at`, `flagged` for `pending`,
  * and `changed` for `fed_seq < seq`: hints that are never wrong in the direction that matters and
- * that most turns need not touch. Times are in milliseconds, as the nodes have them from the database's clock.
+ * that most turns need not touch. Times are in milliseconds, as the nodes have them from the
+ * database's clock.
  */
 
 /** `$schema` stands for the schema's name. */
@@ -318,7 +319,9 @@ export const STEPS: readonly string[] = [
         status = coalesce(given.status, held.status),
         queued = CASE WHEN given.closed THEN 0 ELSE given.queued END,
         changed = true
-      FROM unnest(ids, epochs, afters, counts, times, closings, pendings, expiries, statuses, queues)
+      FROM unnest(
+          ids, epochs, afters, counts, times, closings, pendings, expiries, statuses, queues
+        )
         WITH ORDINALITY AS given (
           id, epoch, after, count, at, closed, pending, expires_at, status, queued, place
         )

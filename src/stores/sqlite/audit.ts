@@ -10,10 +10,7 @@ import { storeError } from './failures.ts'
 import { checkMarker } from './marker.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 
-const SESSIONS = `SELECT ${ROW_COLUMNS}, last_event FROM sessions
-  WHERE state <> 'erased' ORDER BY number`
 const SNAPSHOT = 'SELECT seq, body FROM snapshots WHERE session = ?'
-/** A file of 0.1.0 has no checksums. */
 const eventsSql = (checksum: string): string => `WITH RECURSIVE chain (number, previous) AS (
     SELECT number, previous FROM events WHERE number = ?1 AND session = ?2
     UNION ALL
@@ -34,9 +31,10 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
   try {
     database = openSqliteToRead(file)
     database.exec('BEGIN')
-    const events = database.prepare(eventsSql(hasChecksums(database) ? 'checksum' : 'NULL'))
+    const isOld = isOfFirstSchema(database)
+    const events = database.prepare(eventsSql(isOld ? 'NULL' : 'checksum'))
     const snapshots = database.prepare(SNAPSHOT)
-    for (const stored of database.prepare(SESSIONS).all() as AuditedRow[]) {
+    for (const stored of database.prepare(sessionsSql(isOld)).all() as AuditedRow[]) {
       yield {
         row: sessionRow(stored),
         events: events.iterate(stored.last_event, stored.number) as Iterable<AuditedEvent>,
@@ -50,7 +48,14 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
   }
 }
 
-function hasChecksums(database: SqliteDatabase): boolean {
+/** A file of 0.1.0 has no checksums and no status. */
+function isOfFirstSchema(database: SqliteDatabase): boolean {
   const columns = database.prepare('PRAGMA table_info(events)').all()
-  return columns.some(({ name }) => name === 'checksum')
+  return columns.every(({ name }) => name !== 'checksum')
+}
+
+function sessionsSql(isOld: boolean): string {
+  const old = ROW_COLUMNS.replace('status, queued', `'idle' AS status, 0 AS queued`)
+  return `SELECT ${isOld ? old : ROW_COLUMNS}, last_event FROM sessions
+    WHERE state <> 'erased' ORDER BY number`
 }

@@ -168,12 +168,12 @@ export class Statements {
 
   #advance(cached: CachedSession, append: Append, last: number): boolean {
     const { number } = cached
-    const { epoch, after, events, at, closed, pending, expiresAt, status, queued } = append
+    const { epoch, after, events, at, closed, pending, expiresAt, status, queuedTurns } = append
     const seq = after + events.length
     const { advance, advanceAndClose } = this.#sql
     if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after).changes > 0
     const flag = pending ? 1 : 0
-    const shown = [status ?? null, queued ?? 0] as const
+    const shown = [status ?? null, queuedTurns ?? 0] as const
     const { changes } = advance.run(seq, last, at, flag, expiresAt, ...shown, number, epoch, after)
     if (changes > 0 && expiresAt !== null) this.#keepDue(cached, expiresAt, at)
     return changes > 0

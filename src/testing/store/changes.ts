@@ -96,10 +96,10 @@ export const changeClaims: Claims = {
     const id = await create(store)
     const shown = async () => {
       const [row] = (await store.list({ limit: 1 })).sessions
-      return [row?.status, row?.queued]
+      return [row?.status, row?.queuedTurns]
     }
     assert.deepEqual(await shown(), ['idle', 0])
-    await store.append([sampleAppend(id, { status: 'waiting', queued: 3 })])
+    await store.append([sampleAppend(id, { status: 'waiting', queuedTurns: 3 })])
     assert.deepEqual(await shown(), ['waiting', 3])
     await store.append([sampleAppend(id, { after: 2, status: 'failed' })])
     await store.append([sampleAppend(id, { after: 3 })])

@@ -57,7 +57,14 @@ export const reserveClaims: Claims = {
     const { row, events } = await store.read(wanted.id, 0, 10)
     assert.deepEqual(events, [{ seq: 1, body: bodyOf(1, 'first') }])
     const { id, key, agent, internal, at } = wanted
-    const fresh = { state: 'open', seq: 1, status: 'idle', queued: 0, createdAt: at, updatedAt: at }
+    const fresh = {
+      state: 'open',
+      seq: 1,
+      status: 'idle',
+      queuedTurns: 0,
+      createdAt: at,
+      updatedAt: at,
+    }
     assert.deepEqual(row, { id, key, agent, internal, labels, ...fresh })
     assert.deepEqual(await store.append([sampleAppend(wanted.id)]), ['appended'])
   },
