@@ -3,6 +3,7 @@ import { MemoryStore } from '../stores/memory.ts'
 import { sampleAppend, sampleReservation } from '../testing/store/samples.ts'
 import { ChangeFeed } from './changes.ts'
 import type { Clock } from './clock.ts'
+import { LIMITS } from './limits.ts'
 import type { ChangePage } from './store.ts'
 
 /** Timers that run when they are told to. */
@@ -30,7 +31,7 @@ function world() {
   const store = new MemoryStore()
   const timers = new Timers()
   const clock: Clock = { now: () => 0, monotonic: () => 0, after: timers.after.bind(timers) }
-  const feed = new ChangeFeed({ store, clock, limits: { listMax: 10 } })
+  const feed = new ChangeFeed({ store, clock, limits: LIMITS })
   let reads = 0
   const changes = store.changes.bind(store)
   store.changes = (after, limit) => {

@@ -5,20 +5,14 @@
  * otherwise looks now and then for what other nodes have committed. Followers at the same position
  * share one read. So the feed costs nothing while nobody follows it, and little under load.
  */
-import type { Clock } from './clock.ts'
+import type { CoreContext } from './context.ts'
 import type { StopSignal } from './feed.ts'
-import type { ChangePage, Store } from './store.ts'
+import type { ChangePage } from './store.ts'
 
 /** From a commit of this node to the next read: what is committed meanwhile is in the same page. */
 const COALESCE_MS = 100
 /** Between two looks for what other nodes have committed. */
 const LOOK_MS = 500
-
-type ChangeFeedContext = {
-  readonly store: Store
-  readonly clock: Clock
-  readonly limits: { readonly listMax: number }
-}
 
 export type FollowChangesOptions = {
   /** The position of the last page that was seen; without it, only what changes from now on. */
@@ -27,7 +21,7 @@ export type FollowChangesOptions = {
 }
 
 export class ChangeFeed {
-  readonly #context: ChangeFeedContext
+  readonly #context: Pick<CoreContext, 'store' | 'clock' | 'limits'>
   readonly #reads = new Map<number, Promise<ChangePage>>()
   readonly #waiting = new Set<() => void>()
   /** Counts commits, so that none between a read and the wait after it is missed. */
@@ -36,7 +30,7 @@ export class ChangeFeed {
   #isSoon = false
   #isClosed = false
 
-  constructor(context: ChangeFeedContext) {
+  constructor(context: Pick<CoreContext, 'store' | 'clock' | 'limits'>) {
     this.#context = context
   }
 
