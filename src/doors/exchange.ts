@@ -3,13 +3,7 @@
  * the same headers and are counted.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import {
-  HoldfastError,
-  invalid,
-  type Holdfast,
-  type Principal,
-  type Unbound,
-} from '../core/index.ts'
+import { HoldfastError, type Holdfast, type Principal, type Unbound } from '../core/index.ts'
 import { httpStatus } from '../wire/error-table.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
 import { reportRefusal } from './refusals.ts'
@@ -110,9 +104,10 @@ export class Exchange {
   readonly context: ServerContext
   /** What the path had in place of the route's parameters, decoded. */
   readonly params: readonly string[]
+  /** The query as it stands in the address. */
+  readonly search: string
   readonly #by: Principal | null
   #holdfast: Holdfast | null = null
-  readonly #search: string
   readonly #bodyBytesMax: number
   readonly #refusalOf: RefusalForm
   #presence: AbortController | null = null
@@ -131,7 +126,7 @@ export class Exchange {
     this.context = context
     this.params = params
     this.#by = by
-    this.#search = search
+    this.search = search
     this.#bodyBytesMax = context.bodyBytesMax + (route?.historyBytesMax ?? 0)
     this.#refusalOf = refusalOf
   }
@@ -146,20 +141,6 @@ export class Exchange {
   header(name: string): string | undefined {
     const value = this.request.headers[name]
     return Array.isArray(value) ? value.join(', ') : value
-  }
-
-  /** The query, in which only these names may be, each once. */
-  query<Name extends string>(names: readonly Name[]): Partial<Record<Name, string>> {
-    const query: Partial<Record<string, string>> = {}
-    if (this.#search === '') return query
-    for (const [name, value] of new URLSearchParams(this.#search)) {
-      if (!names.some((known) => known === name)) {
-        throw invalid(name, `is no query parameter here; there are: ${names.join(', ') || 'none'}`)
-      }
-      if (Object.hasOwn(query, name)) throw invalid(name, 'must be there only once')
-      query[name] = value
-    }
-    return query
   }
 
   json(): Promise<unknown> {

@@ -1,5 +1,6 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
 import type { Exchange } from './exchange.ts'
+import type { Query } from './query.ts'
 import { OPERATIONS, type Operation } from './scopes.ts'
 
 export const METHODS = ['GET', 'POST', 'DELETE'] as const
@@ -8,12 +9,8 @@ export type Method = (typeof METHODS)[number]
 /** A JSON Schema, as OpenAPI 3.1 takes it. */
 export type Schema = { readonly [keyword: string]: unknown }
 
-export type Parameter = {
-  readonly name: string
-  readonly in: 'query' | 'header'
-  readonly description: string
-  readonly schema: Schema
-}
+/** A header that a route reads. */
+export type Header = { readonly name: string; readonly description: string }
 
 /** An answer: what it means, and its body by media type. */
 export type RouteAnswer = {
@@ -30,7 +27,9 @@ export type Route = {
   readonly summary: string
   /** What it does, which says what a token must allow. */
   readonly operation: Operation
-  readonly parameters?: readonly Parameter[]
+  /** Unless it says so, none; null: it is not looked at. */
+  readonly query?: Query | null
+  readonly headers?: readonly Header[]
   readonly body?: Schema
   /** What a body may hold besides a turn's input: a history that a client sends along. */
   readonly historyBytesMax?: number

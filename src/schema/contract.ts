@@ -105,19 +105,19 @@ export function optional<Fields extends TProperties>(
 }
 
 /** The field is empty where the value as a whole is refused. */
-type FieldError = (field: string, problem: string) => HoldfastError
+type RefuseField = (field: string, problem: string) => HoldfastError
 
 /** The check of a schema, which is compiled when it is first needed. */
 export function contract<Schema extends TSchema>(
   schema: Schema,
   unknownName = 'is no field here',
-): (value: unknown, errorOf?: FieldError) => Static<Schema> {
+): (value: unknown, refuse?: RefuseField) => Static<Schema> {
   let check: TypeCheck<Schema> | null = null
-  return (value, errorOf = invalid) => {
+  return (value, refuse = invalid) => {
     check ??= TypeCompiler.Compile(schema)
     if (check.Check(value)) return value
     const error = mostUseful(check.Errors(value))
-    throw errorOf(fieldOf(error.path), problemOf(error, unknownName))
+    throw refuse(fieldOf(error.path), problemOf(error, unknownName))
   }
 }
 

@@ -3,7 +3,8 @@ import { Type } from '@sinclair/typebox'
 import { ANSWER_SCHEMAS } from '../doors/native/schemas.ts'
 import { isOpenAiPath } from '../doors/openai/errors.ts'
 import { OPENAI_SCHEMAS, OpenAiError } from '../doors/openai/schemas.ts'
-import type { RouteAnswer, Parameter, Route, Schema } from '../doors/route.ts'
+import { NO_QUERY, type Query } from '../doors/query.ts'
+import type { Header, Route, RouteAnswer, Schema } from '../doors/route.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import { REQUEST_SCHEMAS } from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
@@ -77,7 +78,11 @@ function operation(route: Route): Schema {
     summary,
     // A server without tokens asks for none.
     security: scope === null ? [] : [{ token: [scope] }, {}],
-    parameters: [...pathParameters(route.path), ...(route.parameters ?? []).map(parameter)],
+    parameters: [
+      ...pathParameters(route.path),
+      ...queryParameters(route.query ?? NO_QUERY),
+      ...(route.headers ?? []).map(header),
+    ],
     ...(body === undefined ? {} : { requestBody: requestBody(body) }),
     responses: Object.fromEntries([...refused, ...answered]) as Schema,
   }
@@ -92,8 +97,18 @@ function pathParameters(path: string): readonly Schema[] {
   }))
 }
 
-function parameter({ name, in: place, description, schema }: Parameter): Schema {
-  return { name, in: place, description, required: false, schema }
+function queryParameters({ fields }: Query): readonly Schema[] {
+  return Object.entries(fields).map(([name, { description, ...schema }]) => ({
+    name,
+    in: 'query',
+    description,
+    required: false,
+    schema,
+  }))
+}
+
+function header({ name, description }: Header): Schema {
+  return { name, in: 'header', description, required: false, schema: { type: 'string' } }
 }
 
 function requestBody(schema: Schema): Schema {

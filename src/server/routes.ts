@@ -47,6 +47,7 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
     method: 'GET',
     path: '/openapi.json',
     name: 'getOpenApi',
+    query: null,
     summary: 'This document',
     operation: 'server.look',
     answers: { 200: json('An OpenAPI 3.1 document.', { type: 'object' }) },
@@ -64,6 +65,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       method: 'GET',
       path: '/',
       name: 'getInspector',
+      query: null,
       summary: 'The inspector, a page for people',
       operation: 'server.look',
       answers: { 200: { description: 'HTML.', content: { 'text/html': { type: 'string' } } } },
@@ -73,6 +75,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       method: 'GET',
       path: '/assets/:layer/:file',
       name: 'getAsset',
+      query: null,
       summary: 'What the inspector is made of',
       operation: 'server.look',
       answers: { 200: { description: 'A module or a style sheet.' } },
@@ -82,6 +85,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       method: 'GET',
       path: '/health',
       name: 'getHealth',
+      query: null,
       summary: 'Whether the process lives',
       operation: 'server.look',
       answers: { 200: json('It does.', Status) },
@@ -91,6 +95,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       method: 'GET',
       path: '/ready',
       name: 'getReady',
+      query: null,
       summary:
         'Whether it takes work: not while it drains, nor when its store has failed or is full',
       operation: 'server.look',
@@ -110,6 +115,7 @@ function statusRoutes(delay: IntervalHistogram): readonly Route[] {
       method: 'GET',
       path: '/metrics',
       name: 'getMetrics',
+      query: null,
       summary: 'Numbers for Prometheus',
       operation: 'server.measure',
       answers: {
@@ -127,7 +133,6 @@ const notReady = {
 }
 
 async function sendBrowsers(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const { context } = exchange
   const browsers = (await context.browsers?.()?.browsers()) ?? []
   const node = context.forwards === undefined ? null : context.holdfast.authority.node

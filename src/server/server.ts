@@ -16,6 +16,7 @@ import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type ServerContext } from '../doors/exchange.ts'
+import { NO_QUERY } from '../doors/query.ts'
 import { isPublic, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
@@ -291,6 +292,7 @@ export class HoldfastServer {
       const form = refusalForm(request.url ?? '')
       const exchange = new Exchange(ends, this.#context, { ...match, by }, form)
       this.#access.holdRequest(exchange, match.route.operation)
+      if (match.route.query !== null) (match.route.query ?? NO_QUERY).read(match.search)
       if (this.#isLeaving && !isPublic(match.route) && this.#forwarder !== null) {
         return this.#handOver(exchange, match.route, drainingError())
       }

@@ -3,13 +3,11 @@ import { readAnswerBody } from '../../wire/bodies.ts'
 import type { Exchange } from '../exchange.ts'
 
 export async function getAsks(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = ''] = exchange.params
   exchange.reply(200, { asks: await exchange.holdfast.session(id).asks() })
 }
 
 export async function answerAsk(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = '', ask = ''] = exchange.params
   const answer = readAnswerBody(await exchange.json())
   await exchange.holdfast.session(id).answer(ask, answer)

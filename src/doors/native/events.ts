@@ -4,7 +4,7 @@ import { EVENT_STREAM_TYPE, encodeNotice, parsePosition } from '../../wire/serve
 import { negotiate } from '../accept.ts'
 import { streamFeed } from '../event-stream.ts'
 import type { Exchange } from '../exchange.ts'
-import { wholeNumber } from './queries.ts'
+import { EVENTS_QUERY } from './queries.ts'
 
 export async function getEvents(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
@@ -16,10 +16,9 @@ export async function getEvents(exchange: Exchange): Promise<void> {
 
 async function replyPage(exchange: Exchange, session: SessionHandle): Promise<void> {
   const { pageEvents } = exchange.holdfast.authority.limits
-  const query = exchange.query(['after', 'limit'])
-  const after = wholeNumber('after', query.after ?? '0')
-  const limit = wholeNumber('limit', query.limit ?? String(pageEvents))
-  if (limit < 1 || limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
+  const { after: text = '0', limit = pageEvents } = EVENTS_QUERY.read(exchange.search)
+  const { seq: after } = parsePosition('after', text)
+  if (limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
   // Shorter where the events are large: all of it is in memory until it has been sent.
   const { row, events } = await session.read(after, limit)
   const nextAfter = events.at(-1)?.seq ?? after
@@ -41,12 +40,12 @@ async function streamEvents(exchange: Exchange, session: SessionHandle): Promise
 
 /** What a browser sends by itself when it reconnects counts more than the address it began with. */
 function positionOf(exchange: Exchange): Position {
-  const { after } = exchange.query(['after'])
+  const { after = '0' } = EVENTS_QUERY.read(exchange.search)
   const lastEventId = exchange.header('last-event-id')
   if (lastEventId !== undefined && lastEventId !== '') {
     return parsePosition('Last-Event-ID', lastEventId)
   }
-  return parsePosition('after', after ?? '0')
+  return parsePosition('after', after)
 }
 
 async function farewell(session: SessionHandle): Promise<string> {

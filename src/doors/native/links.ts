@@ -9,7 +9,6 @@ import type { Exchange } from '../exchange.ts'
 import { sessionPath } from './sessions.ts'
 
 export async function createLink(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = ''] = exchange.params
   const { scopes, uses, ...end } = readLinkBody(await exchange.json())
   const now = exchange.holdfast.authority.clock.now()
@@ -38,7 +37,6 @@ function originOf(exchange: Exchange): string {
 }
 
 export async function getLinks(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = ''] = exchange.params
   const { links } = await exchange.holdfast.session(id).state()
   exchange.reply(200, { links: links.map(linkView) })
@@ -46,7 +44,6 @@ export async function getLinks(exchange: Exchange): Promise<void> {
 
 /** The links of a session that is over are over with it. */
 export async function revokeLink(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = '', link = ''] = exchange.params
   await exchange.holdfast.session(id).revokeLink(link).catch(throwUnlessOver)
   exchange.reply(200, { id: link, state: 'revoked' })

@@ -1,7 +1,25 @@
-/** Values in a query, read strictly. */
-import { invalid } from '../../core/index.ts'
+/** The queries of the native routes. */
+import { Type } from '@sinclair/typebox'
+import { EXPECTED, oneOf } from '../../schema/contract.ts'
+import { query } from '../query.ts'
 
-export function wholeNumber(field: string, text: string): number {
-  if (/^\d{1,15}$/.test(text)) return Number(text)
-  throw invalid(field, 'must be a whole number')
-}
+export const LIST_QUERY = query({
+  state: oneOf(['open', 'closed'], { description: 'Only open, or only closed ones.' }),
+  key: Type.String({ description: 'Only those of this key.' }),
+  label: Type.String({
+    pattern: '^[^:]+:',
+    [EXPECTED]: 'name:value',
+    description: 'Only those with this label, as name:value.',
+  }),
+  limit: Type.Integer({ minimum: 1, description: 'How many; at most the limit listMax.' }),
+  cursor: Type.String({ description: 'The nextCursor of the page before.' }),
+})
+
+export const CLOSE_QUERY = query({
+  erase: Type.Boolean({ description: 'Also erase its log for ever.' }),
+})
+
+export const EVENTS_QUERY = query({
+  after: Type.String({ description: 'The last event that is known: SEQ, on a stream SEQ.N too.' }),
+  limit: Type.Integer({ minimum: 1, description: 'How many events on a page.' }),
+})

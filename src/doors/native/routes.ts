@@ -1,6 +1,5 @@
 /** The native contract, route by route. */
 import { Type } from '@sinclair/typebox'
-import { LIMITS } from '../../core/index.ts'
 import {
   AnswerRequest,
   KeyTurnRequest,
@@ -9,10 +8,11 @@ import {
   TurnRequest,
 } from '../../wire/bodies.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { json, type RouteAnswer, type Parameter, type Route } from '../route.ts'
+import { json, type RouteAnswer, type Header, type Route } from '../route.ts'
 import { answerAsk, getAsks } from './asks.ts'
 import { getEvents } from './events.ts'
 import { createLink, getLinks, revokeLink } from './links.ts'
+import { CLOSE_QUERY, EVENTS_QUERY, LIST_QUERY } from './queries.ts'
 import {
   AnsweredAsk,
   AskList,
@@ -32,20 +32,14 @@ import { closeSession, createSession, getSession, listSessions } from './session
 import { getTranscript, TRANSCRIPT_TYPE } from './transcript.ts'
 import { cancelTurn, getTurn, postKeyTurn, postSessionTurn } from './turns.ts'
 
-const text = { type: 'string' } as const
 const events = { type: 'string', description: 'Server-sent events.' } as const
 
-function query(name: string, description: string, schema: Parameter['schema'] = text): Parameter {
-  return { name, in: 'query', description, schema }
-}
-
-function header(name: string, description: string): Parameter {
-  return { name, in: 'header', description, schema: text }
-}
-
-const turnHeaders: readonly Parameter[] = [
-  header('Idempotency-Key', 'The same key and input join the same turn.'),
-  header('Prefer', 'respond-async: answer with 202 as soon as the turn is recorded.'),
+const turnHeaders: readonly Header[] = [
+  { name: 'Idempotency-Key', description: 'The same key and input join the same turn.' },
+  {
+    name: 'Prefer',
+    description: 'respond-async: answer with 202 as soon as the turn is recorded.',
+  },
 ]
 
 const turnAnswers: Readonly<Record<number, RouteAnswer>> = {
@@ -77,13 +71,7 @@ const sessionRoutes: readonly Route[] = [
     name: 'listSessions',
     summary: 'List sessions, newest first; internal ones are never listed',
     operation: 'session.read',
-    parameters: [
-      query('state', 'Only open, or only closed ones.', { enum: ['open', 'closed'] }),
-      query('key', 'Only those of this key.'),
-      query('label', 'Only those with this label, as name:value.'),
-      query('limit', 'How many.', { type: 'integer', minimum: 1, maximum: LIMITS.listMax }),
-      query('cursor', 'The nextCursor of the page before.'),
-    ],
+    query: LIST_QUERY,
     answers: { 200: json('One page.', SessionPage) },
     handle: listSessions,
   },
@@ -103,7 +91,7 @@ const sessionRoutes: readonly Route[] = [
     name: 'closeSession',
     summary: 'Close a session for good; closing it again changes nothing',
     operation: 'session.close',
-    parameters: [query('erase', 'Also erase its log for ever.', { type: 'boolean' })],
+    query: CLOSE_QUERY,
     answers: { 200: json('It is closed.', ClosedSession) },
     refusals: [404],
     handle: closeSession,
@@ -117,7 +105,7 @@ const turnRoutes: readonly Route[] = [
     name: 'postSessionTurn',
     summary: 'Run a turn in a session',
     operation: 'turn.run',
-    parameters: turnHeaders,
+    headers: turnHeaders,
     body: TurnRequest,
     answers: turnAnswers,
     refusals: [404, 406, 409, 410, 413, 415, 429],
@@ -129,7 +117,7 @@ const turnRoutes: readonly Route[] = [
     name: 'postKeyTurn',
     summary: 'Run a turn in the session of a key, creating the session in the same step if need be',
     operation: 'turn.run',
-    parameters: turnHeaders,
+    headers: turnHeaders,
     body: KeyTurnRequest,
     answers: turnAnswers,
     refusals: [406, 409, 413, 415, 429],
@@ -169,10 +157,12 @@ const logRoutes: readonly Route[] = [
     name: 'getEvents',
     summary: "A session's events: one page, or from a position on as they happen",
     operation: 'session.read',
-    parameters: [
-      query('after', 'The last event that is known: SEQ, on a stream SEQ.N too.'),
-      query('limit', 'How many events on a page.', { type: 'integer', minimum: 1 }),
-      header('Last-Event-ID', 'On a stream: the id of the last event that was seen.'),
+    query: EVENTS_QUERY,
+    headers: [
+      {
+        name: 'Last-Event-ID',
+        description: 'On a stream: the id of the last event that was seen.',
+      },
     ],
     answers: {
       200: {

@@ -1,12 +1,11 @@
 /** Sessions: find or create, list, look at, close. */
-import { HoldfastError, invalid, type ListQuery } from '../../core/index.ts'
+import { HoldfastError, type ListQuery } from '../../core/index.ts'
 import { readSessionBody } from '../../wire/bodies.ts'
 import { rowView, sessionView } from '../../wire/views.ts'
 import type { Exchange } from '../exchange.ts'
-import { wholeNumber } from './queries.ts'
+import { CLOSE_QUERY, LIST_QUERY } from './queries.ts'
 
 export async function createSession(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const options = readSessionBody(await exchange.json())
   const session = await exchange.holdfast.resolve(options)
   const { isNew } = session
@@ -20,30 +19,18 @@ export function sessionPath(id: string): string {
 }
 
 export async function listSessions(exchange: Exchange): Promise<void> {
-  const query = exchange.query(['state', 'key', 'label', 'limit', 'cursor'])
-  const { sessions, nextCursor } = await exchange.holdfast.list({
-    ...(query.state === undefined ? {} : { state: stateOf(query.state) }),
-    ...(query.key === undefined ? {} : { key: query.key }),
-    ...(query.label === undefined ? {} : { label: labelOf(query.label) }),
-    ...(query.limit === undefined ? {} : { limit: wholeNumber('limit', query.limit) }),
-    ...(query.cursor === undefined ? {} : { cursor: query.cursor }),
-  })
+  const { label, ...query } = LIST_QUERY.read(exchange.search)
+  const labelled = label === undefined ? {} : { label: labelOf(label) }
+  const { sessions, nextCursor } = await exchange.holdfast.list({ ...query, ...labelled })
   exchange.reply(200, { sessions: sessions.map(rowView), nextCursor })
-}
-
-function stateOf(text: string): 'open' | 'closed' {
-  if (text === 'open' || text === 'closed') return text
-  throw invalid('state', 'must be open or closed')
 }
 
 function labelOf(text: string): NonNullable<ListQuery['label']> {
   const colon = text.indexOf(':')
-  if (colon < 1) throw invalid('label', 'must be name:value')
   return { name: text.slice(0, colon), value: text.slice(colon + 1) }
 }
 
 export async function getSession(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = ''] = exchange.params
   const { session, queue } = await exchange.holdfast.session(id).overview()
   exchange.reply(200, sessionView(session, queue))
@@ -51,14 +38,11 @@ export async function getSession(exchange: Exchange): Promise<void> {
 
 /** Closing what is closed, and erasing what is erased, changes nothing and is no mistake. */
 export async function closeSession(exchange: Exchange): Promise<void> {
-  const { erase } = exchange.query(['erase'])
-  if (erase !== undefined && erase !== 'true' && erase !== 'false') {
-    throw invalid('erase', 'must be true or false')
-  }
+  const { erase = false } = CLOSE_QUERY.read(exchange.search)
   const [id = ''] = exchange.params
   const session = exchange.holdfast.session(id)
-  const erased = await (erase === 'true' ? session.erase() : session.close()).then(
-    () => erase === 'true',
+  const erased = await (erase ? session.erase() : session.close()).then(
+    () => erase,
     throwUnlessErased,
   )
   exchange.reply(200, { id, state: 'closed', erased })

@@ -9,7 +9,6 @@ export const TRANSCRIPT_TYPE = 'application/jsonl'
 const WRITE_CHARS = 65_536
 
 export async function getTranscript(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = ''] = exchange.params
   const type = negotiate(exchange.header('accept'), [TRANSCRIPT_TYPE, 'application/x-ndjson'])
   const messages = exchange.holdfast.session(id).messages()

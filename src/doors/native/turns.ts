@@ -53,7 +53,6 @@ export async function postKeyTurn(exchange: Exchange): Promise<void> {
 }
 
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
-  exchange.query([])
   const type = negotiate(exchange.header('accept'), ['application/json', EVENT_STREAM_TYPE])
   const caller = new Caller(exchange, body)
   if (type === 'application/json' && prefersAsync(exchange)) {
@@ -115,14 +114,12 @@ function turnPath(session: string, turn: string): string {
 }
 
 export async function getTurn(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = '', turn = ''] = exchange.params
   exchange.reply(200, turnView(id, await exchange.holdfast.session(id).getTurn(turn)))
 }
 
 /** A turn, or a request that waits and is not admitted. */
 export async function cancelTurn(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = '', turn = ''] = exchange.params
   const session = exchange.holdfast.session(id)
   if (!isRequestId(turn)) return exchange.reply(200, turnView(id, await session.cancelTurn(turn)))

@@ -12,7 +12,6 @@ import { chatPlace } from './targets.ts'
 import { chatUsage } from './usage.ts'
 
 export async function createChatCompletion(exchange: Exchange, entry: Entry): Promise<void> {
-  exchange.query([])
   const body = readBody(await exchange.json(), CHAT_RULES)
   const isStream = flagField(body, 'stream', false)
   const place = chatPlace(exchange, body)

@@ -1,6 +1,9 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
+import { Type } from '@sinclair/typebox'
 import { invalid, type Message, type SessionHandle } from '../../core/index.ts'
+import { oneOf } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
+import { query } from '../query.ts'
 import { isRecord, readBody } from './parameters.ts'
 import { itemStatus, textPart } from './response.ts'
 import {
@@ -14,8 +17,14 @@ import {
 const ITEMS_MAX = 100
 const ITEMS = 20
 
+export const ITEMS_QUERY = query({
+  after: Type.String({ description: "As OpenAI's." }),
+  limit: Type.Integer({ minimum: 1, maximum: ITEMS_MAX, description: "As OpenAI's." }),
+  order: oneOf(['asc', 'desc'], { description: "As OpenAI's." }),
+  include: Type.String({ description: 'Accepted, without effect.' }),
+})
+
 export async function createConversation(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const { items, metadata } = readBody(await exchange.json(), {})
   if (Array.isArray(items) && items.length > 0) {
     throw invalid('items', 'must be empty: what is in a conversation was said in it')
@@ -47,7 +56,6 @@ function view({ id, createdAt, labels }: Omit<ConversationFacts, 'isClosed'>) {
 }
 
 export async function getConversation(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = ''] = exchange.params
   exchange.reply(200, view(await conversationFacts(exchange, id)))
 }
@@ -57,7 +65,6 @@ export async function getConversation(exchange: Exchange): Promise<void> {
  * another node's, which does its part when this is passed on: so it is done when both are closed.
  */
 export async function deleteConversation(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const [id = ''] = exchange.params
   const facts = await readFacts(exchange, id)
   const session = await sessionOf(exchange, id)
@@ -74,13 +81,12 @@ async function sessionOf({ holdfast }: Exchange, key: string): Promise<SessionHa
 
 /** What was said, the newest first unless asked otherwise. */
 export async function listItems(exchange: Exchange): Promise<void> {
-  const query = exchange.query(['after', 'limit', 'order', 'include'])
+  const { after: item, limit = ITEMS, order = 'desc' } = ITEMS_QUERY.read(exchange.search)
   const [id = ''] = exchange.params
   await conversationFacts(exchange, id)
-  const limit = readLimit(query.limit)
-  const isAscending = readOrder(query.order) === 'asc'
+  const isAscending = order === 'asc'
   const session = await sessionOf(exchange, id)
-  const after = query.after === undefined ? null : readItemId(query.after)
+  const after = item === undefined ? null : readItemId(item)
   const page = session === null ? [] : await readPage(session, { after, limit, isAscending })
   const data = page.slice(0, limit).map((message) => itemOf(id, message))
   exchange.reply(200, {
@@ -119,15 +125,4 @@ function readItemId(id: string): number {
   const [, seq] = /^msg_.+_(\d{1,15})$/.exec(id) ?? []
   if (seq !== undefined) return Number(seq)
   throw invalid('after', 'must be the id of an item')
-}
-
-function readLimit(text = String(ITEMS)): number {
-  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0
-  if (limit >= 1 && limit <= ITEMS_MAX) return limit
-  throw invalid('limit', `must be a whole number from 1 to ${ITEMS_MAX}`)
-}
-
-function readOrder(text = 'desc'): string {
-  if (text === 'asc' || text === 'desc') return text
-  throw invalid('order', 'must be asc or desc')
 }

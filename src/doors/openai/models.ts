@@ -3,13 +3,11 @@ import { HoldfastError, type Holdfast } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 
 export function listModels(exchange: Exchange): void {
-  exchange.query([])
   const data = exchange.holdfast.authority.agents.map(view)
   exchange.reply(200, { object: 'list', data })
 }
 
 export function getModel(exchange: Exchange): void {
-  exchange.query([])
   const [model = ''] = exchange.params
   assertModel(exchange.holdfast, model)
   exchange.reply(200, view(model))

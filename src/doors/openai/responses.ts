@@ -1,6 +1,8 @@
 /** `/v1/responses`: make one, look at one, cancel one. */
+import { Type } from '@sinclair/typebox'
 import type { TurnRecord } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
+import { query } from '../query.ts'
 import { answerParts, wholeAnswer } from './answer.ts'
 import { sessionHeaders } from './chat.ts'
 import { afterAdmission, type Entry } from './entry.ts'
@@ -15,7 +17,6 @@ import { streamTexts } from './stream.ts'
 import { readResponseId, responseId, responsePlace } from './targets.ts'
 
 export async function createResponse(exchange: Exchange, entry: Entry): Promise<void> {
-  exchange.query([])
   const body = readBody(await exchange.json(), RESPONSE_RULES)
   const said = readInput(body['input'], textField(body, 'instructions'))
   const isStream = flagField(body, 'stream', false)
@@ -58,14 +59,16 @@ async function describe(
   return { id: responseId(session.id, turn), created, model, body }
 }
 
+export const RESPONSE_QUERY = query({
+  include: Type.String({ description: 'Accepted, without effect.' }),
+})
+
 export async function getResponse(exchange: Exchange): Promise<void> {
-  exchange.query(['include'])
   await sendFound(exchange, find(exchange))
 }
 
 /** Answered when the turn is over; one that was over is told as it ended. */
 export async function cancelResponse(exchange: Exchange): Promise<void> {
-  exchange.query([])
   const found = find(exchange)
   await found.session.cancelTurn(found.turn)
   await sendFound(exchange, found)

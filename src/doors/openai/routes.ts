@@ -1,33 +1,39 @@
 /** OpenAI's contract, as far as it is served, route by route. */
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { json, type RouteAnswer, type Parameter, type Route } from '../route.ts'
+import { json, type RouteAnswer, type Header, type Route } from '../route.ts'
 import { createChatCompletion } from './chat.ts'
 import {
   createConversation,
   deleteConversation,
   getConversation,
+  ITEMS_QUERY,
   listItems,
 } from './conversations.ts'
 import { Entry } from './entry.ts'
 import { getModel, listModels } from './models.ts'
-import { cancelResponse, createResponse, getResponse } from './responses.ts'
+import { cancelResponse, createResponse, getResponse, RESPONSE_QUERY } from './responses.ts'
 import { ChatCompletionRequest, ConversationRequest, ResponseRequest } from './schemas.ts'
 
 const object = { type: 'object' } as const
 
-function header(name: string, description: string): Parameter {
-  return { name, in: 'header', description, schema: { type: 'string' } }
-}
-
 /** Stock clients send all that was said with every message, whether or not it is looked at. */
 const HISTORY_BYTES_MAX = 8_388_608
 
-const turnHeaders: readonly Parameter[] = [
-  header('x-session-key', 'The key of the session; without it the request is its own session.'),
-  header('x-session-busy', 'If another turn runs: queue, reject, interrupt or collect.'),
-  header('x-session-wait-ms', 'How long to wait for it.'),
-  header('Idempotency-Key', 'The same key and body join the same turn.'),
-  header('x-stainless-retry-count', 'From 1 on: joins the turn of an earlier attempt.'),
+const turnHeaders: readonly Header[] = [
+  {
+    name: 'x-session-key',
+    description: 'The key of the session; without it the request is its own session.',
+  },
+  {
+    name: 'x-session-busy',
+    description: 'If another turn runs: queue, reject, interrupt or collect.',
+  },
+  { name: 'x-session-wait-ms', description: 'How long to wait for it.' },
+  { name: 'Idempotency-Key', description: 'The same key and body join the same turn.' },
+  {
+    name: 'x-stainless-retry-count',
+    description: 'From 1 on: joins the turn of an earlier attempt.',
+  },
 ]
 
 const turnAnswers: Readonly<Record<number, RouteAnswer>> = {
@@ -50,7 +56,7 @@ function turnRoutes(entry: Entry): readonly Route[] {
       name: 'createChatCompletion',
       summary: 'OpenAI: a turn, answered as a chat completion',
       operation: 'turn.run',
-      parameters: turnHeaders,
+      headers: turnHeaders,
       body: ChatCompletionRequest,
       historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
@@ -63,7 +69,7 @@ function turnRoutes(entry: Entry): readonly Route[] {
       name: 'createResponse',
       summary: 'OpenAI: a turn, answered as a response',
       operation: 'turn.run',
-      parameters: turnHeaders,
+      headers: turnHeaders,
       body: ResponseRequest,
       historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
@@ -78,6 +84,7 @@ const responseRoutes: readonly Route[] = [
     method: 'GET',
     path: '/v1/responses/:id',
     name: 'getResponse',
+    query: RESPONSE_QUERY,
     summary: 'OpenAI: a response as it is now',
     operation: 'session.read',
     answers: { 200: json('The response.', object) },
@@ -134,12 +141,7 @@ const conversationRoutes: readonly Route[] = [
     name: 'listConversationItems',
     summary: 'OpenAI: what was said in a conversation',
     operation: 'session.read',
-    parameters: ['after', 'limit', 'order'].map((name) => ({
-      name,
-      in: 'query',
-      description: "As OpenAI's.",
-      schema: { type: 'string' },
-    })),
+    query: ITEMS_QUERY,
     answers: { 200: json('One page.', object) },
     refusals: [404],
     handle: listItems,
