@@ -169,6 +169,10 @@ function* checkRefusal(
   const { nonce, kind } = operation
   if (outcome?.ok !== false || outcome.code === 'not_owner') return
   if (!NOTHING_HAPPENED.has(outcome.code)) return
+  if (outcome.code === 'session_busy' && outcome.position === undefined) {
+    const message = `${kind} ${op} (${nonce}) was refused, but not by a bound of the queue`
+    yield { invariant: 'I11', message }
+  }
   const others = all.some((other) => other.op !== op && other.operation.nonce === nonce)
   if (others || codes.some((code) => !NOTHING_HAPPENED.has(code))) return
   for (const { id, events } of logs.values()) {

@@ -25,7 +25,8 @@ export type Outcome =
       readonly attachment?: string
       readonly listed?: readonly string[]
     }
-  | { readonly ok: false; readonly code: string }
+  /** `position`: in the queue, if a busy session has told it. */
+  | { readonly ok: false; readonly code: string; readonly position?: number }
 
 /** What came of one that succeeded. */
 export type Facts = Omit<Outcome & { ok: true }, 'ok'>
@@ -402,7 +403,9 @@ export class Clients {
         const code = codeOf(error)
         history.record({ type: 'op.failed', op, node: node.name, code })
         const again = code === 'not_owner' || (retries && TRANSIENT.has(code))
-        if (!again || only !== null || attempt === TRIES) return { ok: false, code }
+        if (!again || only !== null || attempt === TRIES) {
+          return { ok: false, code, ...positionOf(error) }
+        }
         node = await this.nodeAfter(error)
       }
     }
@@ -445,4 +448,9 @@ async function together(parts: AsyncIterable<string>): Promise<string | null> {
     return null
   }
   return text
+}
+
+function positionOf(error: unknown): { readonly position?: number } {
+  const { details } = error as { readonly details?: { readonly position?: number } }
+  return details?.position === undefined ? {} : { position: details.position }
 }

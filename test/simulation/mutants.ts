@@ -194,13 +194,10 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I8',
   },
   {
-    name: 'callers are answered after all events of a step, not after their own',
-    file: 'core/batch.js',
-    find: `            answer();
-        }`,
-    replace: `        }
-        for (const { answer } of this.#decided)
-            answer();`,
+    name: 'a runner is not told of an ask that is settled with its opening',
+    file: 'core/live.js',
+    find: 'if (settled !== undefined)',
+    replace: 'if (settled === null)',
     catches: 'I8',
   },
   {
