@@ -10,6 +10,7 @@ import type {
   Delta,
   SessionEvent,
 } from '../client/index.ts'
+import { AnswerText } from '../wire/answer-text.ts'
 import { note, printableLines } from './output.ts'
 import { askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { sessionPath } from './remote.ts'
@@ -35,8 +36,8 @@ export class TerminalTurn {
   /** Events that arrived before the id of this turn. */
   #early: (SessionEvent | Delta)[] | null = []
   #turn: string | null = null
-  /** The text printed since the last message, and whether its line is unfinished. */
-  #printed = ''
+  readonly #text = new AnswerText()
+  /** Whether the last line that was printed is unfinished. */
   #isOpenLine = false
   /** Each ends the prompt of an ask, when the ask is settled. */
   readonly #prompts = new Map<string, AbortController>()
@@ -93,7 +94,7 @@ export class TerminalTurn {
     if (this.#options.isJson) process.stdout.write(`${JSON.stringify(item)}\n`)
     switch (item.type) {
       case 'delta':
-        return this.#print(item.text)
+        return this.#print(this.#text.delta(item.text))
       case 'message.added':
         return this.#message(item.text)
       case 'ask.opened':
@@ -104,16 +105,13 @@ export class TerminalTurn {
     }
   }
 
-  /** A message contains the deltas before it: print only what was missed. */
   #message(text: string): void {
-    if (text.startsWith(this.#printed)) this.#print(text.slice(this.#printed.length))
-    this.#printed = ''
+    this.#print(this.#text.message(text))
     this.#finishLine()
   }
 
   #print(text: string): void {
     if (text === '' || this.#options.isJson) return
-    this.#printed += text
     this.#isOpenLine = !text.endsWith('\n')
     process.stdout.write(process.stdout.isTTY ? printableLines(text) : text)
   }

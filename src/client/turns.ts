@@ -5,6 +5,7 @@
  * lost connection it may be found again when it is long over. So as long as a request waits for its
  * reply, the turns that end are kept.
  */
+import { AnswerText } from '../wire/answer-text.ts'
 import type { ServerFrame } from '../wire/frames.ts'
 import { deferred } from './deferred.ts'
 import { errorOf, HoldfastClientError, type Ending } from './errors.ts'
@@ -47,8 +48,7 @@ export class TurnTrack {
   readonly id: string
   readonly #finished = deferred<ClientTurnResult>()
   readonly #parts: string[] = []
-  /** What the deltas since the last message have said. */
-  #said = ''
+  readonly #answer = new AnswerText()
   #reply: ClientTurnResult['reply'] = null
   #over = false
   #wake: (() => void)[] = []
@@ -66,15 +66,12 @@ export class TurnTrack {
   }
 
   delta(text: string): void {
-    this.#said += text
-    this.#add(text)
+    this.#add(this.#answer.delta(text))
   }
 
-  /** It has all that the deltas before it said; where some were missed, the rest is news. */
   message({ text, data }: MessageAdded): void {
     this.#reply = data === undefined ? { text } : { text, data }
-    if (text.startsWith(this.#said)) this.#add(text.slice(this.#said.length))
-    this.#said = ''
+    this.#add(this.#answer.message(text))
   }
 
   finish(end: Pick<ClientTurnResult, 'state' | 'error' | 'reason'>): void {

@@ -1,4 +1,5 @@
 /** The core's front door, for stores, runners, doors and the library. */
+export { AnswerText } from './answer-text.ts'
 export type { Question } from './asks.ts'
 export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
 export { Authority, type AttachmentListener, type AuthorityOptions } from './authority.ts'

@@ -1,4 +1,5 @@
 /** One turn in a caller's hand: await it for the result, iterate it for the answer as it comes. */
+import { AnswerText } from './answer-text.ts'
 import type { FeedItem } from './feed-item.ts'
 import type { LiveSession } from './live.ts'
 import type { Principal } from './principal.ts'
@@ -61,17 +62,13 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
 
   /** The answer in parts as they come: together they are the texts of the turn's messages. */
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
-    let said = ''
+    const answer = new AnswerText()
     for await (const items of this.feed()) {
       for (const { event } of items) {
-        if (event.type === 'delta') {
-          said += event.text
-          yield event.text
-        } else if (event.type === 'message.added') {
-          const rest = event.text.startsWith(said) ? event.text.slice(said.length) : ''
-          said = ''
-          if (rest !== '') yield rest
-        }
+        if (event.type === 'delta') yield answer.delta(event.text)
+        if (event.type !== 'message.added') continue
+        const rest = answer.message(event.text)
+        if (rest !== '') yield rest
       }
     }
   }

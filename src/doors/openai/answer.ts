@@ -1,5 +1,5 @@
 /** A turn's answer as this door tells it: message by message, in parts as they come. */
-import { HoldfastError, type Delta, type SessionEvent } from '../../core/index.ts'
+import { AnswerText, HoldfastError, type Delta, type SessionEvent } from '../../core/index.ts'
 import type { TurnOutcome } from './errors.ts'
 import type { Admitted } from './places.ts'
 import { addUsage, NO_USAGE, readUsage, type Usage } from './usage.ts'
@@ -57,15 +57,13 @@ function isOf(turn: string, event: SessionEvent | Delta): boolean {
 /** Where in the answer we are. */
 class AnswerReader {
   #message = 0
-  /** What the deltas since the last message have said. */
-  #said = ''
+  readonly #answer = new AnswerText()
   #usage = NO_USAGE
 
   parts(event: SessionEvent | Delta): readonly AnswerPart[] {
     switch (event.type) {
       case 'delta':
-        this.#said += event.text
-        return [{ type: 'text', message: this.#message, text: event.text }]
+        return [{ type: 'text', message: this.#message, text: this.#answer.delta(event.text) }]
       case 'message.added':
         return this.#added({ text: event.text, isPartial: event.partial === true })
       case 'turn.done':
@@ -84,13 +82,10 @@ class AnswerReader {
     }
   }
 
-  /** It has all that the deltas before it said; where some were missed, the rest is news. */
   #added(said: AnswerMessage): readonly AnswerPart[] {
-    const { text } = said
     const message = this.#message
-    const rest = text.startsWith(this.#said) ? text.slice(this.#said.length) : ''
+    const rest = this.#answer.message(said.text)
     this.#message += 1
-    this.#said = ''
     const whole: AnswerPart = { type: 'message', message, ...said }
     return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
   }
