@@ -8,11 +8,9 @@ import {
   type ClientState,
   type ConnectOptions,
 } from '../../src/client/index.ts'
-import type { Holdfast } from '../../src/core/index.ts'
-import { openHoldfast } from '../../src/open.ts'
-import type { Agent } from '../../src/runners/function.ts'
-import { startServer, type HoldfastServer } from '../../src/server/index.ts'
+import type { Agent, Holdfast } from 'holdfast'
 import { gate, until, type Gate } from '../support/gate.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { FakeStorage, outcome } from './fakes.ts'
 
 /** Sockets that a test can cut, and whose incoming messages it can lose. */
@@ -40,7 +38,7 @@ const isWord = (told: string): boolean => /[a-z]/.test(told)
 
 describe('the client and the server', () => {
   let holdfast: Holdfast
-  let server: HoldfastServer
+  let server: TestServer
   let sessions: ClientSession[]
   /** One for each word that the agent `paced` says. */
   let words: Gate[]
@@ -67,13 +65,13 @@ describe('the client and the server', () => {
     sessions = []
     Cable.all.length = 0
     Cable.cutAt = null
-    holdfast = await openHoldfast({ store: 'memory:', agents: { echo, paced, asks } })
-    server = await startServer({ holdfast })
+    server = await serve({ agents: { echo, paced, asks } })
+    holdfast = server.holdfast
   })
 
   afterEach(async () => {
     for (const session of sessions) session.dispose()
-    await server.close({ closeHoldfast: true })
+    await server.close()
   })
 
   function open(options: ClientSessionOptions, connecting: ConnectOptions = {}): ClientSession {
@@ -328,7 +326,7 @@ describe('the client and the server', () => {
   it('part when the server stops, and the client looks for it', async () => {
     const session = open({ key: 'chat' })
     await session.ready
-    await server.close({ closeHoldfast: true })
+    await server.close()
     const state = await stateOf(session, 'reconnecting')
     expect(state.giveUpAt).toBeGreaterThan(Date.now())
   })

@@ -20,14 +20,10 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { openHoldfast, type DiagnosticListener } from 'holdfast'
-import {
-  openTokenFile,
-  startServer,
-  type HoldfastServer,
-  type ServerOptions,
-} from 'holdfast/server'
+import { openTokenFile, startServer, type ServerOptions } from 'holdfast/server'
 import { GUARDED, guarded } from '../support/guarded.ts'
 import { dial } from '../support/wire-client.ts'
+import { serve as startTestServer, type TestServer } from '../support/server.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const TOKENS = {
@@ -42,7 +38,7 @@ const PATIENT = { rates: { failuresPerMinute: 1_000_000 } }
 const BAD = 'hf_nobody-has-this-token'
 
 let folder = ''
-const servers = new Set<HoldfastServer>()
+const servers = new Set<TestServer>()
 const children = new Set<ChildProcess>()
 const said: string[] = []
 
@@ -51,7 +47,7 @@ beforeAll(() => {
 })
 
 afterEach(async () => {
-  await Promise.all([...servers].map((server) => server.close({ closeHoldfast: true })))
+  await Promise.all([...servers].map((server) => server.close()))
   servers.clear()
   for (const child of children) child.kill('SIGKILL')
   children.clear()
@@ -720,13 +716,12 @@ function tokensFile(
 async function serve(
   options: Partial<ServerOptions> = {},
   file: string | null = tokensFile(),
-): Promise<HoldfastServer> {
+): Promise<TestServer> {
   const onDiagnostic: DiagnosticListener = ({ level, message, facts }) => {
     if (level === 'error') said.push(`${message} ${JSON.stringify(facts)}`)
   }
-  const holdfast = await openHoldfast({ store: 'memory:', onDiagnostic })
   const tokens = file === null ? undefined : await openTokenFile(file, onDiagnostic)
-  const server = await startServer({ holdfast, tokens, ...options })
+  const server = await startTestServer({ onDiagnostic, tokens, ...options })
   servers.add(server)
   return server
 }
@@ -768,7 +763,7 @@ function call(
   })
 }
 
-function list(server: HoldfastServer, token: string): Promise<Called> {
+function list(server: TestServer, token: string): Promise<Called> {
   return call(server, 'GET', '/v1/sessions', { headers: bearer(token) })
 }
 

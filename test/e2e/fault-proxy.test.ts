@@ -4,15 +4,13 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { isTold } from '../../src/core/feed-item.ts'
-import { openHoldfast } from '../../src/open.ts'
-import type { Holdfast, SessionEvent, SessionHandle } from '../../src/core/index.ts'
-import type { Agent } from '../../src/runners/function.ts'
-import { startServer, type HoldfastServer } from '../../src/server/server.ts'
+import type { Agent, SessionEvent, SessionHandle } from 'holdfast'
 import { Random } from '../simulation/random.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
 import { Follower } from '../support/follower.ts'
 import { until } from '../support/gate.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 /** At least so long, so many cuts, and a part of an answer for everyone on average. */
 const SECONDS = Number(process.env['HOLDFAST_FAULT_SECONDS'] ?? 0)
@@ -20,8 +18,7 @@ const CUTS = 300
 const SEED = Number(process.env['HOLDFAST_FAULT_SEED'] ?? Date.now() % 1_000_000)
 const [SESSIONS, CLIENTS, REQUESTS] = [4, 200, 2]
 
-let holdfast: Holdfast
-let server: HoldfastServer
+let server: TestServer
 let proxy: FaultProxy
 let url: string
 
@@ -42,8 +39,7 @@ const count: Agent = async function* ({ text }) {
 
 beforeAll(async () => {
   const random = new Random(SEED)
-  holdfast = await openHoldfast({ store: 'memory:', agents: { count } })
-  server = await startServer({ holdfast, port: 0 })
+  server = await serve({ agents: { count } })
   // Some are cut before they have said hello, some in the welcome, most later.
   const bytes = (): number => random.between(1, random.chance(0.3) ? 1_500 : 15_000)
   proxy = new FaultProxy({ port: server.port, bytes })
@@ -52,7 +48,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await proxy.close()
-  await server.close({ closeHoldfast: true })
+  await server.close()
 })
 
 describe(`connections that are cut at random bytes (seed ${SEED})`, () => {
@@ -63,7 +59,7 @@ describe(`connections that are cut at random bytes (seed ${SEED})`, () => {
       (_, n) => new Follower({ url, key: `stream ${n % SESSIONS}`, options: {} }),
     )
     const sessions = await Promise.all(
-      Array.from({ length: SESSIONS }, (_, n) => holdfast.resolve({ key: `stream ${n}` })),
+      Array.from({ length: SESSIONS }, (_, n) => server.holdfast.resolve({ key: `stream ${n}` })),
     )
     const end = performance.now() + SECONDS * 1_000
     const deltas = (): number => followers.reduce((sum, follower) => sum + follower.deltas, 0)

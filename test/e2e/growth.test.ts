@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { openHoldfast, type Holdfast } from 'holdfast'
-import { startServer } from 'holdfast/server'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { CLI, ROOT } from '../support/repository.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
+import { serve } from '../support/server.ts'
 
 let database: TestDatabase
 
@@ -60,8 +60,8 @@ it('splits the log into partitions, and goes on with every session', async () =>
 
 it('archives what is closed, and proves the archive whole', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-growth-'))
-  const holdfast = await openHoldfast({ store: database.freshUrl() })
-  const server = await startServer({ holdfast, port: 0 })
+  const server = await serve({ store: database.freshUrl() })
+  const { holdfast } = server
   const at = ['--url', server.url]
   const id = await turns(holdfast, 'alice', 3)
   await turns(holdfast, 'bob', 1)
@@ -77,6 +77,6 @@ it('archives what is closed, and proves the archive whole', async () => {
   await run('export', id, '--out', file, ...at)
   expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(11)
   expect(await run('verify', file)).toContain('1 checked, 0 bad')
-  await server.close({ closeHoldfast: true })
+  await server.close()
   rmSync(folder, { recursive: true })
 })

@@ -1,30 +1,24 @@
 /** The native HTTP contract, from outside: a real server on a real port, with the memory store. */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  builtinAgents,
-  HoldfastError,
-  MemoryStore,
-  openHoldfast,
-  type Agent,
-  type Holdfast,
-} from 'holdfast'
-import { startServer, type HoldfastServer } from 'holdfast/server'
+import { builtinAgents, HoldfastError, MemoryStore, type Agent, type Holdfast } from 'holdfast'
+import { startServer } from 'holdfast/server'
 import { fetchDescribed } from '../support/described.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 type Json = Record<string, any>
 /** What is in its JSON is for the test to say. */
 type Answer = Omit<Response, 'json'> & { json(): Promise<any> }
 
 let holdfast: Holdfast
-let server: HoldfastServer
+let server: TestServer
 
 beforeAll(async () => {
-  holdfast = await openHoldfast({ store: 'memory:', agents })
-  server = await startServer({ holdfast, heartbeatMs: 20 })
+  server = await serve({ agents, heartbeatMs: 20 })
+  holdfast = server.holdfast
 })
 
-afterAll(() => server.close({ closeHoldfast: true }))
+afterAll(() => server.close())
 
 describe('sessions', () => {
   it('are created once per key and found after that', async () => {
@@ -474,10 +468,10 @@ describe('the server itself', () => {
 describe('a store that failed for good', () => {
   it('is told once to who runs the server, and makes it unready', async () => {
     const store = new MemoryStore()
-    const own = await openHoldfast({ store, agents })
     const failures: string[] = []
-    const failing = await startServer({
-      holdfast: own,
+    const failing = await serve({
+      store,
+      agents,
       onStoreFailed: ({ code }) => failures.push(code),
     })
     store.read = () => Promise.reject(new HoldfastError('store_failed', 'the disk failed'))
@@ -493,15 +487,14 @@ describe('a store that failed for good', () => {
 
 describe('a server that stops', () => {
   it('lets what runs end, refuses what is new, and tells its streams', async () => {
-    const own = await openHoldfast({ store: 'memory:', agents })
-    const stopping = await startServer({ holdfast: own })
+    const stopping = await serve({ agents })
     const gate = gateOf('draining')
     const turns = `${stopping.url}/v1/keys/drain/turns`
     const running = send(turns, { agent: 'gate', input: 'draining' })
     await gate.started
-    const { id } = await own.resolve({ key: 'drain' })
+    const { id } = await stopping.holdfast.resolve({ key: 'drain' })
     const events = all(sse(await fetch(`${stopping.url}/v1/sessions/${id}/events`, STREAMED)))
-    const closed = stopping.close({ drainMs: 20_000, closeHoldfast: true })
+    const closed = stopping.close({ drainMs: 20_000 })
     const ready = await fetch(`${stopping.url}/ready`)
     const late = await send(turns, { input: 'late' })
     expect([late.status, late.headers.get('retry-after')]).toEqual([503, '1'])
@@ -514,11 +507,10 @@ describe('a server that stops', () => {
   })
 
   it('interrupts what does not end in time', async () => {
-    const own = await openHoldfast({ store: 'memory:', agents })
-    const stopping = await startServer({ holdfast: own })
+    const stopping = await serve({ agents })
     const running = send(`${stopping.url}/v1/keys/cut/turns`, { agent: 'gate', input: 'cut' })
     await gateOf('cut').started
-    await stopping.close({ drainMs: 1, closeHoldfast: true })
+    await stopping.close({ drainMs: 1 })
     expect((await (await running).json()).turn).toMatchObject({ state: 'interrupted' })
   })
 })

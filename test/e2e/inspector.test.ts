@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { builtinAgents, openHoldfast, type Agent } from 'holdfast'
-import { startServer, type HoldfastServer } from 'holdfast/server'
+import { builtinAgents, type Agent } from 'holdfast'
 import { Complaints, launchChromium, SessionTab } from '../support/chromium.ts'
 import { gate } from '../support/gate.ts'
 import { serve, type TestServer } from '../support/server.ts'
@@ -340,9 +339,9 @@ describe('a server that is started anew', () => {
   })
   afterEach(() => rm(folder, { recursive: true }))
 
-  const start = async (port: number): Promise<HoldfastServer> => {
+  const start = async (port: number): Promise<TestServer> => {
     const store = `sqlite:${join(folder, 'holdfast.db')}`
-    return startServer({ holdfast: await openHoldfast({ store }), port })
+    return serve({ store, port })
   }
 
   it('under the page is found again, and the session goes on where it was', async () => {
@@ -357,7 +356,7 @@ describe('a server that is started anew', () => {
     const tab = await SessionTab.open(context, url, id)
     await tab.is('live')
     await tab.say('before')
-    await first.close({ closeHoldfast: true })
+    await first.close()
     await tab.is('reconnecting')
     const second = await start(port)
     await tab.is('live')
@@ -365,24 +364,23 @@ describe('a server that is started anew', () => {
     expect(await tab.bubbles()).toEqual(['before', 'before', 'after', 'after'])
     expect((await tab.places()).filter((type) => type === 'opened')).toHaveLength(1)
     await tab.page.close()
-    await second.close({ closeHoldfast: true })
+    await second.close()
   })
 })
 
 describe('who is let in', () => {
   const token = 'hf_for-this-test-alone'
-  let guarded: HoldfastServer
+  let guarded: TestServer
   beforeAll(async () => {
-    const holdfast = await openHoldfast({ store: 'memory:' })
     const tokens = {
       scopesOf: (shown: string) =>
         shown === token ? (['watch', 'talk', 'answer', 'admin'] as const) : null,
       revision: () => 0,
       close: () => undefined,
     }
-    guarded = await startServer({ holdfast, tokens })
+    guarded = await serve({ tokens })
   })
-  afterAll(() => guarded.close({ closeHoldfast: true }))
+  afterAll(() => guarded.close())
 
   const authorized = (path: string, body: object): Promise<any> =>
     fetch(guarded.url + path, {

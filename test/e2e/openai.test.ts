@@ -4,15 +4,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { builtinAgents, openHoldfast, type Agent, type Holdfast } from 'holdfast'
-import { startServer, type HoldfastServer } from 'holdfast/server'
+import { builtinAgents, type Agent, type Holdfast } from 'holdfast'
 import type { Scope } from '../../src/doors/scopes.ts'
 import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { until } from '../support/gate.ts'
 import { Puppet } from '../support/puppet.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 let holdfast: Holdfast
-let server: HoldfastServer
+let server: TestServer
 let proxy: CuttingProxy
 let proxied = ''
 let puppet = new Puppet()
@@ -44,8 +44,8 @@ beforeAll(async () => {
     return puppet.agent(turn, context)
   }
   const agents = { witness, thinker, failing, played, ...builtinAgents }
-  holdfast = await openHoldfast({ store: 'memory:', agents })
-  server = await startServer({ holdfast, heartbeatMs: 20 })
+  server = await serve({ agents, heartbeatMs: 20 })
+  holdfast = server.holdfast
   proxy = new CuttingProxy(server.port)
   proxied = await proxy.listen()
 })
@@ -57,7 +57,7 @@ afterEach(() => {
 
 afterAll(async () => {
   await proxy.close()
-  await server.close({ closeHoldfast: true })
+  await server.close()
 })
 
 function client(
@@ -255,7 +255,7 @@ describe('one key', () => {
 })
 
 describe('a key that is busy too long', () => {
-  let impatient: HoldfastServer
+  let impatient: TestServer
   let counters: Holdfast['authority']['counters']
 
   beforeAll(async () => {
@@ -264,11 +264,10 @@ describe('a key that is busy too long', () => {
       return puppet.agent(turn, context)
     }
     const limits = { waitMs: 100 }
-    const hasty = await openHoldfast({ store: 'memory:', agents: { played }, limits })
-    counters = hasty.authority.counters
-    impatient = await startServer({ holdfast: hasty })
+    impatient = await serve({ agents: { played }, limits })
+    counters = impatient.holdfast.authority.counters
   })
-  afterAll(() => impatient.close({ closeHoldfast: true }))
+  afterAll(() => impatient.close())
 
   it('is 429 with a small Retry-After; nothing has happened (I11)', async () => {
     const { url } = impatient
@@ -742,12 +741,12 @@ describe('refusals', () => {
 describe('with tokens', () => {
   const scopes: Record<string, readonly Scope[]> = { talker: ['watch', 'talk'], watcher: ['watch'] }
   const tokens = { scopesOf: (token: string) => scopes[token] ?? null, close: () => undefined }
-  let guarded: HoldfastServer
+  let guarded: TestServer
 
   beforeAll(async () => {
-    guarded = await startServer({ holdfast: await openHoldfast({ store: 'memory:' }), tokens })
+    guarded = await serve({ tokens })
   })
-  afterAll(() => guarded.close({ closeHoldfast: true }))
+  afterAll(() => guarded.close())
 
   const as = (apiKey: string) => client({ apiKey, url: guarded.url, maxRetries: 2 })
 
@@ -774,12 +773,12 @@ describe('with tokens', () => {
 
 describe('after a new start of the server', () => {
   let folder = ''
-  let current: HoldfastServer
+  let current: TestServer
 
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'holdfast-openai-'))
   })
-  afterEach(() => current.close({ closeHoldfast: true }))
+  afterEach(() => current.close())
   afterAll(() => rmSync(folder, { recursive: true }))
 
   async function start(name: string, port = 0): Promise<void> {
@@ -788,10 +787,7 @@ describe('after a new start of the server', () => {
       ran.push(turn.text)
       return puppet.agent(turn, context)
     }
-    current = await startServer({
-      holdfast: await openHoldfast({ store, agents: { witness, played } }),
-      port,
-    })
+    current = await serve({ store, agents: { witness, played }, port })
   }
 
   it.each([
@@ -803,8 +799,7 @@ describe('after a new start of the server', () => {
     const lossy = new CuttingProxy(port)
     const url = await lossy.listen()
     lossy.lose = 1
-    lossy.onLost = () =>
-      void current.close({ closeHoldfast: true }).then(() => start(`lost-${key}`, port))
+    lossy.onLost = () => void current.close().then(() => start(`lost-${key}`, port))
     const reply = await say(client({ url, maxRetries: 8, ...(key && { key }) }), 'just once')
     expect(JSON.parse(reply)).toEqual({ input: 'just once', before: 0 })
     expect([lossy.lost, ran]).toEqual([1, ['just once']])
@@ -823,7 +818,7 @@ describe('after a new start of the server', () => {
     const failed = asked.catch((error: unknown) => error)
     await puppet.turn('cut short')
     lossy.cut()
-    await current.close({ closeHoldfast: true })
+    await current.close()
     await start(`cut-${key}`, port)
     expect(await failed).toMatchObject({ status: 500, code: 'turn_interrupted' })
     expect(ran).toEqual(['cut short'])

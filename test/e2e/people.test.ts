@@ -3,8 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { builtinAgents, openHoldfast, type Agent, type Holdfast } from 'holdfast'
-import { startServer, type HoldfastServer } from 'holdfast/server'
+import { builtinAgents, type Agent, type Holdfast } from 'holdfast'
 import {
   CommandLine,
   hasTerminal,
@@ -15,10 +14,11 @@ import {
 import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { until } from '../support/gate.ts'
 import { Puppet } from '../support/puppet.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 let folder = ''
 let holdfast: Holdfast
-let server: HoldfastServer
+let server: TestServer
 let puppet = new Puppet()
 
 /** Two messages in one turn, and no line break of its own. */
@@ -38,8 +38,8 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-people-'))
   const played: Agent = (turn, context) => puppet.agent(turn, context)
   const agents = { ...builtinAgents, thinker, deaf, played }
-  holdfast = await openHoldfast({ store: `sqlite:${join(folder, 'holdfast.db')}`, agents })
-  server = await startServer({ holdfast })
+  server = await serve({ store: `sqlite:${join(folder, 'holdfast.db')}`, agents })
+  holdfast = server.holdfast
 })
 
 afterEach(() => {
@@ -48,7 +48,7 @@ afterEach(() => {
 })
 
 afterAll(async () => {
-  await server.close({ closeHoldfast: true })
+  await server.close()
   rmSync(folder, { recursive: true })
 })
 
@@ -365,8 +365,7 @@ describe('a server with tokens', () => {
       scopesOf: (shown: string) => (shown === token ? (['watch', 'talk'] as const) : null),
       close: () => undefined,
     }
-    const own = await openHoldfast({ store: 'memory:' })
-    const guarded = await startServer({ holdfast: own, tokens })
+    const guarded = await serve({ tokens })
     const url = at(guarded.url)
     const file = join(folder, 'token')
     writeFileSync(file, `${token}\n`)
@@ -378,7 +377,7 @@ describe('a server with tokens', () => {
     const forbidden = await run(['close', 'k', '--token-file', file, ...url])
     expect([forbidden.code, forbidden.stderr]).toEqual([1, expect.stringContaining('admin')])
     expect(`${refused.stderr}${forbidden.stderr}`).not.toContain(token)
-    await guarded.close({ closeHoldfast: true })
+    await guarded.close()
   })
 })
 

@@ -7,7 +7,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { builtinAgents, openHoldfast, type Agent, type SessionEvent } from 'holdfast'
-import { openTokenFile, startServer, type HoldfastServer } from 'holdfast/server'
+import { openTokenFile } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect as connectClient, type ClientSocketClass } from 'holdfast/client'
 import { WebSocket } from 'ws'
@@ -40,7 +40,7 @@ const agents = { ...builtinAgents, forever }
 
 let folder: string
 let tokens: () => ReturnType<typeof openTokenFile>
-let single: HoldfastServer
+let single: TestServer
 let database: TestDatabase
 let near: TestServer
 let far: TestServer
@@ -51,15 +51,14 @@ beforeAll(async () => {
   const entries = [{ ...entry('new'), id: NEW.id }, entry('old')]
   await writeFile(file, JSON.stringify({ version: 2, tokens: entries }), { mode: 0o600 })
   tokens = () => openTokenFile(file)
-  const holdfast = await openHoldfast({ store: 'memory:', agents })
-  single = await startServer({ holdfast, tokens: await tokens() })
+  single = await serve({ agents, tokens: await tokens() })
   database = await openTestDatabase()
   const url = database.freshUrl()
   far = await serve({ store: url, isNode: true, agents, tokens: await tokens() })
   near = await serve({ store: url, isNode: true, agents, tokens: await tokens() })
 })
 afterAll(async () => {
-  await Promise.all([single.close({ closeHoldfast: true }), near.close(), far.close()])
+  await Promise.all([single.close(), near.close(), far.close()])
   await database.close()
   await rm(folder, { recursive: true })
 })

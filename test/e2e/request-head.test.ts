@@ -1,8 +1,8 @@
 /** A request's head: what Node would drop, join or misread is refused before anything looks at it. */
-import { openHoldfast, type Diagnostic } from 'holdfast'
-import { startServer, type HoldfastServer } from 'holdfast/server'
+import type { Diagnostic } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { headOf, sendRaw } from '../support/raw-http.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 const HEADERS_MAX = 100
 const UPGRADE = [
@@ -16,22 +16,21 @@ const TURN = 'POST /v1/keys/a/turns'
 const CHUNKED = ['Host: localhost', 'Content-Type: application/json', 'Transfer-Encoding: chunked']
 
 const refusals: Diagnostic[] = []
-let server: HoldfastServer
+let server: TestServer
 /** The port on which a browser is found where Chrome would have it; nothing here starts one. */
 let cdpPort = 0
 
 beforeAll(async () => {
-  const holdfast = await openHoldfast({
-    store: 'memory:',
+  server = await serve({
     onDiagnostic: (told) => {
       if (told.code === 'client_refused') refusals.push(told)
     },
+    browsers: { chromium: { program: 'false' } },
+    allowOrigins: ['https://app.example'],
   })
-  const browsers = { chromium: { program: 'false' } }
-  server = await startServer({ holdfast, browsers, allowOrigins: ['https://app.example'] })
-  cdpPort = await server.listenCdp('chromium', 0)
+  cdpPort = await server.server.listenCdp('chromium', 0)
 })
-afterAll(() => server.close({ closeHoldfast: true }))
+afterAll(() => server.close())
 
 /** As many headers as make `count`, and these after them. */
 function padded(count: number, last: readonly string[]): readonly string[] {

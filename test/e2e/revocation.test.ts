@@ -1,6 +1,6 @@
 /** A token that is taken back: whatever goes on by it ends, at every door and through every node. */
-import { builtinAgents, openHoldfast, type Holdfast } from 'holdfast'
-import { startServer, type TokenSource } from 'holdfast/server'
+import { builtinAgents, type Holdfast } from 'holdfast'
+import type { TokenSource } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serve } from '../support/server.ts'
 import { until } from '../support/gate.ts'
@@ -50,9 +50,8 @@ const nodes: Record<string, Node> = {}
 const closing: (() => Promise<unknown>)[] = []
 
 beforeAll(async () => {
-  const holdfast = await openHoldfast({ store: 'memory:', agents })
-  const alone = await startServer({ holdfast, tokens })
-  nodes['the server'] = { owner: alone.url, front: alone.url, holdfast }
+  const alone = await serve({ agents, tokens })
+  nodes['the server'] = { owner: alone.url, front: alone.url, holdfast: alone.holdfast }
   database = await openTestDatabase()
   const url = database.freshUrl()
   const owner = await serve({ store: url, isNode: true, agents, tokens })

@@ -4,38 +4,37 @@
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { request } from 'node:http'
-import { openHoldfast, type Holdfast } from 'holdfast'
-import { startServer, type HoldfastServer } from 'holdfast/server'
+import type { Holdfast } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { JSON_HANDLERS } from '../../src/doors/cdp/http.ts'
 import { FRAME_OPERATIONS } from '../../src/doors/connect/requests.ts'
 import { mayDo, OPERATIONS, SCOPES, withIncluded, type Operation } from '../../src/doors/scopes.ts'
 import { serverRoutes } from '../../src/server/routes.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 const ROUTES = serverRoutes(monitorEventLoopDelay())
 /** Each scope alone, none at all, and the two that make an answerer who sees what it answers. */
 const GRANTS = [...SCOPES.map((scope) => [scope]), [], ['watch', 'answer']] as const
 
 let holdfast: Holdfast
-let server: HoldfastServer
+let server: TestServer
 const clients: WireClient[] = []
 
 beforeAll(async () => {
-  holdfast = await openHoldfast({ store: 'memory:' })
   const tokens = {
     // A token is the list of its scopes.
     scopesOf: (token: string) => withIncluded(scopesIn(token)),
     close: () => undefined,
   }
   const browsers = { none: { program: '/nowhere/chromium' } }
-  server = await startServer({ holdfast, tokens, browsers })
+  server = await serve({ tokens, browsers })
+  holdfast = server.holdfast
 })
 
 afterAll(async () => {
   for (const { socket } of clients) socket.terminate()
   await server.close()
-  await holdfast.close()
 })
 
 function tokenOf(scopes: readonly string[]): string {

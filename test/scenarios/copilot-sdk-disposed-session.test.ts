@@ -7,15 +7,15 @@
  * happens even if the teardown fails, and an ask always settles.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openHoldfast, type Agent, type AskOutcome, type Holdfast } from 'holdfast'
+import type { Agent, AskOutcome, Holdfast } from 'holdfast'
 import { connect, type Client, type ClientSession } from 'holdfast/client'
-import { startServer, type HoldfastServer } from 'holdfast/server'
 import { WebSocket } from 'ws'
 import { gate, until, type Gate } from '../support/gate.ts'
-import { openUnderTest, startUnderTest } from '../support/nodes-under-test.ts'
-import { manySessions, storeUnderTest } from '../support/store-under-test.ts'
+import { serve, type TestServer } from '../support/server.ts'
+import { manySessions } from '../support/store-under-test.ts'
 
 describe('Copilot SDK: disposed sessions and permission requests', () => {
+  let server: TestServer
   let holdfast: Holdfast
   let outcomes: AskOutcome[]
   let release: Gate
@@ -52,9 +52,10 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
     release = gate()
     stubbornEnded = gate()
     const agents = { waits: asking('wait'), denies: asking('deny'), stubborn }
-    holdfast = await openUnderTest(openHoldfast, { store: storeUnderTest('memory:'), agents })
+    server = await serve({ agents })
+    holdfast = server.holdfast
   })
-  afterEach(() => holdfast.close())
+  afterEach(() => server.close())
 
   it('delivers nothing to a closed session, and counts what came too late', async () => {
     const session = await holdfast.resolve({ agent: 'stubborn' })
@@ -109,11 +110,9 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
   it('does not disguise a deadline as a denial', async () => {
     await holdfast.close()
     const agents = { waits: asking('wait') }
-    holdfast = await openUnderTest(openHoldfast, {
-      store: storeUnderTest('memory:'),
-      agents,
-      limits: { askMs: 5 },
-    })
+    await server.close()
+    server = await serve({ agents, limits: { askMs: 5 } })
+    holdfast = server.holdfast
     const session = await holdfast.resolve()
     expect((await session.turn('x')).reply?.text).toBe('timed_out')
   })
@@ -184,7 +183,6 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
   })
 
   describe('as a client over a socket sees it', () => {
-    let server: HoldfastServer
     let sockets: WebSocket[]
     let client: Client
 
@@ -198,12 +196,10 @@ describe('Copilot SDK: disposed sessions and permission requests', () => {
     const attachments = async (session: ClientSession): Promise<number> =>
       (await holdfast.session(session.info?.id ?? '').state()).attachments.length
 
-    beforeEach(async () => {
+    beforeEach(() => {
       sockets = []
-      server = await startUnderTest(startServer, { holdfast, port: 0 })
       client = connect({ url: server.url, webSocket: Kept, storage: null })
     })
-    afterEach(() => server.close({ closeHoldfast: true }))
 
     it('hears nothing any more once it is disposed of, though the turn goes on', async () => {
       const session = client.session({ key: 'k', agent: 'stubborn' })

@@ -4,20 +4,9 @@
  * goes to either as well, and to its neighbour if that owns the session.
  */
 import { randomBytes } from 'node:crypto'
+import { openHoldfast, type Holdfast, type OpenOptions } from 'holdfast'
+import { startServer, type HoldfastServer, type ServerOptions } from 'holdfast/server'
 import { freePort } from './server-process.ts'
-
-/** What is used of Holdfast here, whether it comes from `src` or from the package. */
-interface HoldfastLike {
-  readonly authority: { readonly heldCount: number; readonly counters: object }
-  resolve(options?: never): Promise<unknown>
-  session(id: string): object
-  close(): Promise<void>
-}
-
-interface ServerLike {
-  readonly url: string
-  close(options?: never): Promise<void>
-}
 
 export type Traffic = {
   /** How often a node's address was asked for. */
@@ -26,7 +15,7 @@ export type Traffic = {
   passedOn: number
 }
 
-type Node = { readonly holdfast: HoldfastLike; readonly port: number }
+type Node = { readonly holdfast: Holdfast; readonly port: number }
 
 const secret = randomBytes(32).toString('hex')
 const nodesOf = new WeakMap<object, readonly Node[]>()
@@ -48,16 +37,13 @@ export function someOf<One>(all: readonly One[]): readonly One[] {
 }
 
 /** Opens Holdfast, twice if need be. */
-export async function openUnderTest<Options extends object, Opened extends HoldfastLike>(
-  open: (options: Options & { readonly advertise?: string }) => Promise<Opened>,
-  options: Options,
-): Promise<Opened> {
-  if (traffic === null) return open(options)
-  const nodes: { holdfast: Opened; port: number }[] = []
+export async function openUnderTest(options: OpenOptions): Promise<Holdfast> {
+  if (traffic === null) return openHoldfast(options)
+  const nodes: Node[] = []
   for (let made = 0; made < 2; made += 1) {
     const port = await freePort()
     const advertise = `http://127.0.0.1:${port}`
-    nodes.push({ port, holdfast: await open({ ...options, advertise }) })
+    nodes.push({ port, holdfast: await openHoldfast({ ...options, advertise }) })
   }
   const both = nodes.map(({ holdfast }) => holdfast)
   const facade = over(both[0]!, {
@@ -71,22 +57,16 @@ export async function openUnderTest<Options extends object, Opened extends Holdf
 }
 
 /** Starts a server for each node. */
-export async function startUnderTest<
-  Options extends { readonly holdfast: object; readonly port?: number },
-  Started extends ServerLike,
->(
-  start: (
-    options: Options & { readonly cluster?: { readonly secret: string } },
-  ) => Promise<Started>,
-  options: Options,
-): Promise<Started> {
+export async function startUnderTest(options: ServerOptions): Promise<HoldfastServer> {
   const nodes = nodesOf.get(options.holdfast)
   const counted = traffic
-  if (nodes === undefined || counted === null) return start(options)
+  if (nodes === undefined || counted === null) return startServer(options)
   const servers = await Promise.all(
-    nodes.map(({ holdfast, port }) => start({ ...options, holdfast, port, cluster: { secret } })),
+    nodes.map(({ holdfast, port }) =>
+      startServer({ ...options, holdfast, port, cluster: { secret } }),
+    ),
   )
-  const closing = async (how?: never): Promise<void> => {
+  const closing = async (how?: Parameters<HoldfastServer['close']>[0]): Promise<void> => {
     for (const { url } of servers) counted.passedOn += await passedOnBy(url)
     await Promise.all(servers.map((server) => server.close(how)))
   }
@@ -114,15 +94,15 @@ function over<Whole extends object>(
 }
 
 /** One after the other, until it is known where the session of a key is. */
-function inTurn(both: readonly HoldfastLike[]): (options?: Keyed) => Promise<unknown> {
-  const owners = new Map<string, HoldfastLike>()
+function inTurn(both: readonly Holdfast[]): (options?: Keyed) => Promise<unknown> {
+  const owners = new Map<string, Holdfast>()
   let calls = 0
   return (options) => {
     const key = options?.key ?? ''
     calls += 1
     const one = owners.get(key) ?? both[(calls + 1) % 2]!
-    const resolveAt = async (node: HoldfastLike): Promise<unknown> => {
-      const session = await node.resolve(options as never)
+    const resolveAt = async (node: Holdfast): Promise<unknown> => {
+      const session = await node.resolve(options)
       if (key !== '') owners.set(key, node)
       return session
     }
@@ -137,8 +117,10 @@ function inTurn(both: readonly HoldfastLike[]): (options?: Keyed) => Promise<unk
 type Keyed = { readonly key?: string }
 
 /** The steps of a session that may be taken wherever it is. */
-function eitherOf(both: readonly HoldfastLike[], id: string): (name: string) => unknown {
-  const [one, other] = both.map((holdfast) => holdfast.session(id) as Record<string, Step>)
+function eitherOf(both: readonly Holdfast[], id: string): (name: string) => unknown {
+  const [one, other] = both.map(
+    (holdfast) => holdfast.session(id) as unknown as Record<string, Step>,
+  )
   return (name) =>
     (...args: unknown[]) =>
       elsewhereIfRefused(
@@ -163,12 +145,12 @@ async function elsewhereIfRefused(
 }
 
 /** What is counted, is counted over both. */
-function sumOf(both: readonly HoldfastLike[]): (name: string) => unknown {
+function sumOf(both: readonly Holdfast[]): (name: string) => unknown {
   const sum = (numbers: readonly number[]): number => numbers.reduce((one, two) => one + two, 0)
   return (name) => {
     if (name === 'heldCount') return sum(both.map(({ authority }) => authority.heldCount))
     if (name !== 'counters') return undefined
-    const all = both.map(({ authority }) => authority.counters as Record<string, number>)
+    const all = both.map(({ authority }) => authority.counters as unknown as Record<string, number>)
     return Object.fromEntries(
       Object.keys(all[0]!).map((counter) => [counter, sum(all.map((one) => one[counter]!))]),
     )

@@ -3,8 +3,8 @@
  * loopback. `server-process.ts` starts one as a process of its own.
  */
 import { randomBytes } from 'node:crypto'
-import { openHoldfast, type Holdfast, type OpenOptions } from 'holdfast'
-import { startServer, type HoldfastServer, type ServerOptions } from 'holdfast/server'
+import type { Holdfast, OpenOptions } from 'holdfast'
+import type { HoldfastServer, ServerOptions } from 'holdfast/server'
 import { Endpoint } from './endpoint.ts'
 import { openUnderTest, startUnderTest } from './nodes-under-test.ts'
 import { freePort } from './server-process.ts'
@@ -58,10 +58,10 @@ export async function startParts({
   const port = isNode ? await freePort() : (options.port ?? 0)
   const advertise = isNode ? { advertise: `http://127.0.0.1:${port}` } : {}
   const cluster = isNode ? { cluster: { secret } } : {}
-  const holdfast = await openUnderTest(openHoldfast, { ...options, ...advertise, store })
+  const holdfast = await openUnderTest({ ...options, ...advertise, store })
   try {
     const all = { ...options, ...cluster, port, holdfast }
-    return { holdfast, server: await startUnderTest(startServer, all) }
+    return { holdfast, server: await startUnderTest(all) }
   } catch (error) {
     await holdfast.close()
     throw error

@@ -6,10 +6,9 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
-import type { Holdfast } from '../../src/core/index.ts'
-import { openHoldfast } from '../../src/open.ts'
-import { startServer, type HoldfastServer } from '../../src/server/index.ts'
+import type { Holdfast } from 'holdfast'
 import { until } from '../support/gate.ts'
+import { serve, type TestServer } from '../support/server.ts'
 
 type Frame = Record<string, any>
 type Step = Readonly<Record<string, any>>
@@ -25,26 +24,26 @@ const FOLDER = fileURLToPath(new URL('./', import.meta.url))
 const NAMES = readdirSync(FOLDER).filter((name) => name.endsWith('.json'))
 
 describe('the server', () => {
-  let holdfast: Holdfast
-  let server: HoldfastServer
+  let server: TestServer
 
   beforeEach(async () => {
-    holdfast = await openHoldfast({ store: 'memory:' })
-    server = await startServer({ holdfast })
+    server = await serve()
   })
-  afterEach(() => server.close({ closeHoldfast: true }))
+  afterEach(() => server.close())
 
   it.each(NAMES.filter((name) => LEFT_OUT[name] === undefined))(
     'says what %s says',
     async (name) => {
-      await new Run(read(name), holdfast, server.url).run(name)
+      await new Run(read(name), server.holdfast, server.url).run(name)
     },
   )
 
   it('is caught if it says something else', async () => {
     const vector = read('fresh-attach-and-turn.json')
     const steps = JSON.parse(JSON.stringify(vector.steps).replace('"two "', '"2 "')) as Step[]
-    await expect(new Run({ ...vector, steps }, holdfast, server.url).run('')).rejects.toThrow()
+    await expect(
+      new Run({ ...vector, steps }, server.holdfast, server.url).run(''),
+    ).rejects.toThrow()
   })
 })
 
