@@ -6,7 +6,7 @@
  * Results of parallel tools may be beside the chain, and a sub-agent (`isSidechain`) has a chain of
  * its own. A compaction starts a new chain, but names its predecessor (`logicalParentUuid`).
  */
-import type { Findings } from './log-check.ts'
+import type { Findings } from '../core/index.ts'
 
 export type ClaudeLine = {
   readonly uuid: string

@@ -3,7 +3,7 @@
  * reply belongs to a pending command of the same session, and no session sends anything before it
  * is announced or after it is detached.
  */
-import type { Findings } from './log-check.ts'
+import type { Findings } from '../core/index.ts'
 
 export type RecordingLine = {
   readonly n: number

@@ -1,13 +1,20 @@
 /**
- * Checks a session in a store: its log (`log-check.ts`), the checksum of every event, its row, and
+ * Checks a session in a store: its log (`LogCheck`), the checksum of every event, its row, and
  * its snapshot, which must match the state that the log gives. It finds one changed character.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { crc32 } from 'node:zlib'
-import { FoldedLog, messageOf, readSnapshot, type StoredEvent } from '../core/index.ts'
+import {
+  FoldedLog,
+  LogCheck,
+  messageOf,
+  readSnapshot,
+  type CheckedEvent,
+  type Findings,
+  type StoredEvent,
+} from '../core/index.ts'
 import { systemDigest } from '../platform/clock.ts'
 import type { AuditedLog } from '../stores/audited-log.ts'
-import { LogCheck, type Findings, type CheckedEvent } from './log-check.ts'
 
 /** Reads one event at a time: a log may be larger than the memory. */
 export async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {

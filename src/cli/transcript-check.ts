@@ -2,7 +2,7 @@
  * Checks a transcript of `holdfast export --transcript`: its numbers grow, every turn begins with a
  * message of the user, and no turn continues after another has begun.
  */
-import type { Findings } from './log-check.ts'
+import type { Findings } from '../core/index.ts'
 
 export type CheckedMessage = { readonly seq: number; readonly turn: string; readonly role: string }
 

@@ -1,9 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { brokenInLog, type LoggedEvent } from './log.ts'
 
+const isOfTurn = (type: string): boolean => !type.startsWith('session.')
+
 const log = (...types: (string | Partial<LoggedEvent>)[]): LoggedEvent[] =>
   types.map((item, index) => {
-    const event = typeof item === 'string' ? { type: item, turn: 't' } : item
+    const event =
+      typeof item === 'string' ? { type: item, ...(isOfTurn(item) ? { turn: 't2' } : {}) } : item
     return { type: '', seq: index + 1, ...event }
   })
 
@@ -20,7 +23,7 @@ describe('the log checker', () => {
   })
 
   it.each([
-    ['a gap', log('session.created', { type: 'turn.queued', turn: 't', seq: 3 }), 'I4'],
+    ['a gap', log('session.created', { type: 'turn.queued', turn: 't2', seq: 3 }), 'I4'],
     ['an event after the end', log('session.created', 'session.closed', 'turn.queued'), 'I4'],
     [
       'two turns at once',

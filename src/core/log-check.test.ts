@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { LogCheck, type CheckedEvent } from './log-check.ts'
+import { checkLog, LogCheck, type CheckedEvent, type LogRules } from './log-check.ts'
 
 type Draft = Omit<CheckedEvent, 'seq'> & { readonly seq?: number }
 
@@ -80,5 +80,23 @@ describe('a log', () => {
   it('that is all wrong is not told without end', () => {
     const { problems } = check(...Array.from({ length: 500 }, () => said('t1')))
     expect(problems).toHaveLength(21)
+  })
+})
+
+describe('a rule that holds of some logs only', () => {
+  const log: readonly CheckedEvent[] = [
+    { seq: 1, type: 'session.created', at: 5 },
+    { seq: 2, type: 'turn.started', turn: 't2', at: 4, keys: [{ key: 'k' }] },
+    { seq: 3, type: 'turn.done', turn: 't2', at: 6 },
+    { seq: 4, type: 'turn.started', turn: 't4', at: 6, keys: [{ key: 'k' }] },
+    { seq: 5, type: 'ask.opened', turn: 't4', ask: 'a5', at: 6 },
+  ]
+  it.each<[LogRules, readonly string[]]>([
+    [{}, []],
+    [{ hasOrderedTimes: true }, ['I4']],
+    [{ hasUniqueKeys: true }, ['I11']],
+    [{ isAtRest: true }, ['I3', 'I8']],
+  ])('is checked if asked for: %o', (rules, expected) => {
+    expect(checkLog(log, rules).map(({ invariant }) => invariant)).toEqual(expected)
   })
 })
