@@ -1,4 +1,5 @@
 /** Good clients, which must be served all the while: each does the same thing again and again. */
+import { inspect } from 'node:util'
 import { WireClient } from '../support/wire-client.ts'
 import type { Target } from './target.ts'
 
@@ -72,7 +73,7 @@ export class Bystanders {
     while (!this.#isOver && this.#problems.length < 10) {
       const startedAt = performance.now()
       await within(PATIENCE_MS, round()).catch((thrown: unknown) => {
-        this.#problems.push(`${name}: ${String(thrown)}`)
+        this.#problems.push(`${name}: ${inspect(thrown)}`)
       })
       this.#slowestMs = Math.max(this.#slowestMs, performance.now() - startedAt)
       this.#rounds += 1

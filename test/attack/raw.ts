@@ -39,8 +39,8 @@ export class RawConnection {
     return this.#until(() => false)
   }
 
-  until(text: string): Promise<void> {
-    return this.#until(() => this.heard.includes(text))
+  until(...texts: readonly string[]): Promise<void> {
+    return this.#until(() => texts.some((text) => this.heard.includes(text)))
   }
 
   /** Resolves when it is so, or the connection is closed. */
@@ -99,6 +99,6 @@ export async function openSocket(target: Target, hello?: object): Promise<RawCon
   await connection.until('101 Switching')
   if (hello === undefined) return connection
   await connection.write(frame(TEXT, JSON.stringify({ type: 'hello', v: 1, ...hello })))
-  await connection.until('"type":"welcome"')
+  await connection.until('"type":"welcome"', '"type":"refuse"')
   return connection
 }
