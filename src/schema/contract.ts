@@ -23,8 +23,8 @@ import { invalid, type HoldfastError } from '../core/errors.ts'
 
 /** An option of objects: they have no other fields. */
 export const EXACT = { additionalProperties: false } as const
-/** An option of schemas: what a value must be, in words, where the keywords do not say it well. */
-export const EXPECTED = Symbol('expected')
+/** An option of schemas: the problem with a value, where the keywords do not say it well. */
+export const PROBLEM = Symbol('problem')
 /** An option of objects and records: the problem with a name that they do not have. */
 export const UNKNOWN_NAME = Symbol('unknown name')
 
@@ -62,7 +62,7 @@ export function list<const Value extends string>({
   return Type.Unsafe({
     ...options,
     [Kind]: 'List',
-    [EXPECTED]: values === undefined ? 'a list of texts' : `a list of ${values.join(', ')}`,
+    [PROBLEM]: `must be a list of ${values === undefined ? 'texts' : values.join(', ')}`,
     type: 'array',
     items: { type: 'string', ...items },
   })
@@ -75,7 +75,7 @@ function isList({ items, minItems = 0, maxItems = Infinity }: ListSchema, value:
 
 /** A number that is not negative; in JavaScript also infinity. */
 export function limit(options: SchemaOptions = {}): TUnsafe<number> {
-  const words = { [EXPECTED]: 'a number that is not negative' }
+  const words = { [PROBLEM]: 'must be a number that is not negative' }
   return Type.Unsafe({ ...options, ...words, [Kind]: 'Limit', type: 'number', minimum: 0 })
 }
 
@@ -88,7 +88,7 @@ export function anything(options: SchemaOptions = {}): TUnsafe<unknown> {
 export function input<Input>(options: SchemaOptions = {}): TUnsafe<Input> {
   const text = { type: 'string' }
   const object = { type: 'object', required: ['text'], properties: { text } }
-  const words = { [EXPECTED]: 'a text, or an object with a text' }
+  const words = { [PROBLEM]: 'must be a text, or an object with a text' }
   return Type.Unsafe({ ...options, ...words, [Kind]: 'Input', anyOf: [text, object] })
 }
 
@@ -153,7 +153,7 @@ function problemOf({ type, schema, value }: ValueError, unknownName: string): st
     default:
       return nestsTooDeep(value)
         ? `must not nest deeper than ${NESTING_MAX}`
-        : `must be ${expectationOf(schema)}`
+        : (wordsOf(schema, PROBLEM) ?? `must be ${expectationOf(schema)}`)
   }
 }
 
@@ -162,8 +162,6 @@ function wordsOf(schema: TSchema, about: symbol): string | undefined {
 }
 
 function expectationOf(schema: TSchema): string {
-  const words = wordsOf(schema, EXPECTED)
-  if (words !== undefined) return words
   switch (schema[Kind]) {
     case 'String':
       return Number(schema['minLength']) > 0 ? 'a text, not empty' : 'a text'
@@ -180,6 +178,10 @@ function expectationOf(schema: TSchema): string {
     default:
       return 'an object'
   }
+}
+
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return isObject(value) && !Array.isArray(value)
 }
 
 function isInput(value: unknown): boolean {

@@ -18,12 +18,12 @@ import {
   anything,
   contract,
   EXACT,
-  EXPECTED,
   input,
   list,
   oneOf,
   optional,
   orNull,
+  PROBLEM,
 } from '../schema/contract.ts'
 
 const { idCharsMax, keyBytesMax, labelsMax } = STATE_LIMITS
@@ -92,7 +92,7 @@ export const SessionRequest = Type.Object(
       id: Type.String({
         pattern: '^[A-Za-z0-9_.:~-]+$',
         maxLength: idCharsMax,
-        [EXPECTED]: `a text of ${ID_CHARACTERS}`,
+        [PROBLEM]: `must be a text of ${ID_CHARACTERS}`,
         description: `your own id: ${ID_CHARACTERS}; never assigned twice; by default generated`,
       }),
     }),
@@ -172,7 +172,8 @@ export function readLinkBody(body: unknown): LinkBody {
   throw invalid('expiresInMs', 'and expiresAt exclude each other')
 }
 
-function reader<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
+/** The reader of a body. */
+export function reader<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
   const read = contract(schema)
   return (body) => read(body, refusal)
 }

@@ -1,6 +1,6 @@
 /** The queries of the native routes. */
 import { Type } from '@sinclair/typebox'
-import { EXPECTED, oneOf } from '../../schema/contract.ts'
+import { oneOf, PROBLEM } from '../../schema/contract.ts'
 import { query } from '../query.ts'
 
 export const LIST_QUERY = query({
@@ -8,7 +8,7 @@ export const LIST_QUERY = query({
   key: Type.String({ description: 'Only those of this key.' }),
   label: Type.String({
     pattern: '^[^:]+:',
-    [EXPECTED]: 'name:value',
+    [PROBLEM]: 'must be name:value',
     description: 'Only those with this label, as name:value.',
   }),
   limit: Type.Integer({ minimum: 1, description: 'How many; at most the limit listMax.' }),

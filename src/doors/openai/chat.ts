@@ -5,31 +5,29 @@ import { afterAdmission, type Entry } from './entry.ts'
 import { turnFailure } from './errors.ts'
 import { newMessage, readMessages, wholeConversation } from './messages.ts'
 import { OwnPlace } from './own-place.ts'
-import { CHAT_RULES, flagField, isRecord, readBody, textField, type Body } from './parameters.ts'
 import type { Admitted } from './places.ts'
+import { readChatBody, type ChatBody } from './schemas.ts'
 import { errorText, streamTexts } from './stream.ts'
 import { chatPlace } from './targets.ts'
 import { chatUsage } from './usage.ts'
 
 export async function createChatCompletion(exchange: Exchange, entry: Entry): Promise<void> {
-  const body = readBody(await exchange.json(), CHAT_RULES)
-  const isStream = flagField(body, 'stream', false)
+  const body = readChatBody(await exchange.json())
   const place = chatPlace(exchange, body)
   const isOwn = place instanceof OwnPlace
-  const said = readMessages(body['messages'], isOwn ? 'all' : 'new')
+  const said = readMessages(body.messages, isOwn ? 'all' : 'new')
   const read = isOwn ? wholeConversation : newMessage
   const admitted = await entry.admit(exchange, { place, input: read(said, 'messages'), body })
-  await afterAdmission(() => sendCompletion(exchange, admitted, body, isStream))
+  await afterAdmission(() => sendCompletion(exchange, admitted, body))
 }
 
 async function sendCompletion(
   exchange: Exchange,
   admitted: Admitted,
-  body: Body,
-  isStream: boolean,
+  body: ChatBody,
 ): Promise<void> {
   const completion = await describe(exchange, admitted, body)
-  if (isStream) {
+  if (body.stream === true) {
     const texts = chunks(completion, answerParts(admitted, exchange.signal), body)
     return streamTexts(exchange, texts, sessionHeaders(admitted))
   }
@@ -48,9 +46,9 @@ type Completion = { readonly id: string; readonly created: number; readonly mode
 async function describe(
   { holdfast }: Exchange,
   { session, turn }: Admitted,
-  body: Body,
+  body: ChatBody,
 ): Promise<Completion> {
-  const model = textField(body, 'model') ?? (await session.state()).agent
+  const model = body.model ?? (await session.state()).agent
   const created = Math.floor(holdfast.authority.clock.now() / 1_000)
   return { id: `chatcmpl-${session.id}-${turn}`, created, model }
 }
@@ -76,10 +74,9 @@ const BETWEEN = '\n\n'
 async function* chunks(
   completion: Completion,
   answer: AsyncIterable<readonly AnswerPart[]>,
-  body: Body,
+  body: ChatBody,
 ): AsyncGenerator<string> {
-  const options = body['stream_options']
-  const withUsage = isRecord(options) && options['include_usage'] === true
+  const withUsage = body.stream_options?.include_usage === true
   const writer = new ChunkWriter(completion, withUsage)
   yield writer.begin()
   for await (const parts of answer) yield parts.map((part) => writer.write(part)).join('')

@@ -4,8 +4,8 @@ import { invalid, type Message, type SessionHandle } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
 import { query } from '../query.ts'
-import { isRecord, readBody } from './parameters.ts'
 import { itemStatus, textPart } from './response.ts'
+import { readConversationBody } from './schemas.ts'
 import {
   conversationFacts,
   conversationId,
@@ -25,25 +25,14 @@ export const ITEMS_QUERY = query({
 })
 
 export async function createConversation(exchange: Exchange): Promise<void> {
-  const { items, metadata } = readBody(await exchange.json(), {})
-  if (Array.isArray(items) && items.length > 0) {
-    throw invalid('items', 'must be empty: what is in a conversation was said in it')
-  }
+  const { metadata } = readConversationBody(await exchange.json())
   // The facts of a conversation are a session without turns, which nobody sees.
   const facts = await exchange.holdfast.resolve({
     internal: true,
     ttlMs: null,
-    labels: readMetadata(metadata),
+    labels: metadata ?? {},
   })
   exchange.reply(200, view(await facts.state()))
-}
-
-function readMetadata(metadata: unknown): Readonly<Record<string, string>> {
-  if (metadata === undefined || metadata === null) return {}
-  if (isRecord(metadata) && Object.values(metadata).every((value) => typeof value === 'string')) {
-    return metadata as Readonly<Record<string, string>>
-  }
-  throw invalid('metadata', 'must be an object of texts')
 }
 
 function view({ id, createdAt, labels }: Omit<ConversationFacts, 'isClosed'>) {

@@ -5,7 +5,7 @@
  * request that is a session of its own brings the whole conversation along, and the agent gets it.
  */
 import { invalid, type Input } from '../../core/index.ts'
-import { isRecord } from './parameters.ts'
+import { isRecord } from '../../schema/contract.ts'
 
 export type ChatMessage = {
   readonly role: 'system' | 'user' | 'assistant'
@@ -24,10 +24,10 @@ const TEXT_PARTS = ['text', 'input_text', 'output_text']
  * `messages` of a chat completion. Where the session remembers, what was said before is not looked
  * at: it may hold what this session never saw, and it is not taken.
  */
-export function readMessages(messages: unknown, which: 'all' | 'new'): readonly ChatMessage[] {
-  if (!Array.isArray(messages) || messages.length === 0) {
-    throw invalid('messages', 'must be a list that is not empty')
-  }
+export function readMessages(
+  messages: readonly unknown[],
+  which: 'all' | 'new',
+): readonly ChatMessage[] {
   return messages.flatMap((message, index) => {
     const counts = which === 'all' || index === messages.length - 1 || isInstruction(message)
     return counts ? [readMessage(message, `messages[${index}]`)] : []
@@ -40,15 +40,12 @@ function isInstruction(message: unknown): boolean {
 
 /** `input` and `instructions` of a response. */
 export function readInput(
-  input: unknown,
+  input: string | readonly unknown[],
   instructions: string | undefined,
 ): readonly ChatMessage[] {
   const system: readonly ChatMessage[] =
     instructions === undefined ? [] : [{ role: 'system', content: instructions }]
   if (typeof input === 'string') return [...system, { role: 'user', content: input }]
-  if (!Array.isArray(input) || input.length === 0) {
-    throw invalid('input', 'must be a text, or a list that is not empty')
-  }
   return [...system, ...input.map((item, index) => readMessage(item, `input[${index}]`))]
 }
 

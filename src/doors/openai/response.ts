@@ -1,8 +1,9 @@
 /** The response object of OpenAI's API, made from a turn. */
 import type { TurnState } from '../../core/index.ts'
+import { isRecord } from '../../schema/contract.ts'
 import type { TurnAnswer, AnswerMessage } from './answer.ts'
 import { turnFailure } from './errors.ts'
-import { isRecord, type Body } from './parameters.ts'
+import type { ResponseBody } from './schemas.ts'
 import { responseUsage } from './usage.ts'
 
 /** What is known of a response from its beginning. */
@@ -12,7 +13,7 @@ export type ResponseFacts = {
   readonly created: number
   readonly model: string
   /** The request, for what is only told back. */
-  readonly body: Body
+  readonly body: Partial<ResponseBody>
 }
 
 export function responseObject(facts: ResponseFacts, state: TurnState, answer: TurnAnswer | null) {
@@ -24,24 +25,24 @@ export function responseObject(facts: ResponseFacts, state: TurnState, answer: T
     object: 'response',
     created_at: created,
     status: STATUS[state],
-    background: body['background'] === true,
+    background: body.background === true,
     error: failure === null ? null : inResponse(failure.body.error),
     incomplete_details: null,
-    instructions: body['instructions'] ?? null,
-    max_output_tokens: body['max_output_tokens'] ?? null,
+    instructions: body.instructions ?? null,
+    max_output_tokens: body.max_output_tokens ?? null,
     model,
     output,
     parallel_tool_calls: true,
-    previous_response_id: body['previous_response_id'] ?? null,
+    previous_response_id: body.previous_response_id ?? null,
     ...conversationOf(body),
-    store: body['store'] !== false,
-    temperature: body['temperature'] ?? null,
+    store: body.store !== false,
+    temperature: body.temperature ?? null,
     text: { format: { type: 'text' } },
     tool_choice: 'auto',
     tools: [],
-    top_p: body['top_p'] ?? null,
+    top_p: body.top_p ?? null,
     truncation: 'disabled',
-    metadata: isRecord(body['metadata']) ? body['metadata'] : {},
+    metadata: isRecord(body.metadata) ? body.metadata : {},
     usage: answer === null ? null : responseUsage(answer.usage),
   }
 }
@@ -61,9 +62,11 @@ function inResponse({ code, message }: { readonly code: string; readonly message
   return { code, message }
 }
 
-function conversationOf({ conversation }: Body): { conversation?: { id: unknown } } {
+function conversationOf({ conversation }: Partial<ResponseBody>): {
+  conversation?: { id: string }
+} {
   if (typeof conversation === 'string') return { conversation: { id: conversation } }
-  return isRecord(conversation) ? { conversation: { id: conversation['id'] } } : {}
+  return conversation?.id === undefined ? {} : { conversation: { id: conversation.id } }
 }
 
 export function messageItem(response: string, index: number, { text, isPartial }: AnswerMessage) {

@@ -9,39 +9,33 @@ import { afterAdmission, type Entry } from './entry.ts'
 import { turnFailure } from './errors.ts'
 import { newMessage, readInput, wholeConversation } from './messages.ts'
 import { OwnPlace } from './own-place.ts'
-import { flagField, readBody, RESPONSE_RULES, textField, type Body } from './parameters.ts'
 import type { Admitted } from './places.ts'
 import { responseEvents } from './response-events.ts'
 import { responseObject, type ResponseFacts } from './response.ts'
+import { readResponseBody, type ResponseBody } from './schemas.ts'
 import { streamTexts } from './stream.ts'
 import { readResponseId, responseId, responsePlace } from './targets.ts'
 
 export async function createResponse(exchange: Exchange, entry: Entry): Promise<void> {
-  const body = readBody(await exchange.json(), RESPONSE_RULES)
-  const said = readInput(body['input'], textField(body, 'instructions'))
-  const isStream = flagField(body, 'stream', false)
-  const isBackground = flagField(body, 'background', false)
+  const body = readResponseBody(await exchange.json())
+  const said = readInput(body.input, body.instructions ?? undefined)
+  const isBackground = body.background === true
   const place = await responsePlace(exchange, body)
   const read = place instanceof OwnPlace ? wholeConversation : newMessage
   const input = read(said, 'input')
   const admitted = await entry.admit(exchange, { place, input, body, isBackground })
-  await afterAdmission(() => sendNew(exchange, admitted, body, { isStream, isBackground }))
+  await afterAdmission(() => sendNew(exchange, admitted, body))
 }
 
-async function sendNew(
-  exchange: Exchange,
-  admitted: Admitted,
-  body: Body,
-  { isStream, isBackground }: { readonly isStream: boolean; readonly isBackground: boolean },
-): Promise<void> {
+async function sendNew(exchange: Exchange, admitted: Admitted, body: ResponseBody): Promise<void> {
   const { session, turn } = admitted
   const record = await session.getTurn(turn)
   const facts = await describe(admitted, record, body)
-  if (isStream) {
+  if (body.stream === true) {
     const events = responseEvents(facts, answerParts(admitted, exchange.signal))
     return streamTexts(exchange, events, sessionHeaders(admitted))
   }
-  if (isBackground) return sendResponse(exchange, admitted, facts)
+  if (body.background === true) return sendResponse(exchange, admitted, facts)
   const answer = await wholeAnswer(admitted)
   const failure = turnFailure(answer.outcome)
   if (failure !== null) return exchange.respond(failure)
@@ -52,9 +46,9 @@ async function sendNew(
 async function describe(
   { session, turn }: Admitted,
   { queuedAt, startedAt }: TurnRecord,
-  body: Body,
+  body: Partial<ResponseBody>,
 ): Promise<ResponseFacts> {
-  const model = textField(body, 'model') ?? (await session.state()).agent
+  const model = body.model ?? (await session.state()).agent
   const created = Math.floor((queuedAt ?? startedAt ?? 0) / 1_000)
   return { id: responseId(session.id, turn), created, model, body }
 }

@@ -1,38 +1,105 @@
-/** The OpenAI door's JSON, described for the OpenAPI document as far as it is ours. */
-import { Type } from '@sinclair/typebox'
-import { optional, orNull } from '../../schema/contract.ts'
+/**
+ * The requests of OpenAI's API, as far as they are ours. What only tunes a model (temperature,
+ * token limits, …) is accepted and left to the agent. What would make the answer another one than
+ * was asked for is refused.
+ */
+import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { HoldfastError } from '../../core/index.ts'
+import { nestsTooDeep, optional, orNull, PROBLEM } from '../../schema/contract.ts'
+import { reader } from '../../wire/bodies.ts'
 
-const text = Type.String()
-const objects = Type.Array(Type.Object({}), { minItems: 1 })
-const model = Type.String({ description: 'An agent; the first one if it is not there.' })
-
-export const OpenAiError = Type.Object({
-  error: Type.Object({ message: text, type: text, code: text, param: orNull(text) }),
+const text = Type.String({ minLength: 1 })
+const flag = orNull(Type.Boolean())
+const none = Type.Array(Type.Never(), { maxItems: 0 })
+const plainText = Type.Object({ type: Type.Literal('text') })
+const list = Type.Array(Type.Unknown(), {
+  minItems: 1,
+  [PROBLEM]: 'must be a list that is not empty',
 })
+const model = orNull(text, { description: 'An agent; the first one if it is not there.' })
+
+/** A parameter that has no effect with these values, and another answer with others. */
+function only(...values: TSchema[]) {
+  return Type.Union([...values, Type.Null()], {
+    [PROBLEM]: 'asks for something that Holdfast lacks',
+  })
+}
 
 export const ChatCompletionRequest = Type.Object({
-  messages: objects,
+  messages: list,
   ...optional({
     model,
-    stream: Type.Boolean(),
-    stream_options: Type.Object(optional({ include_usage: Type.Boolean() })),
+    stream: flag,
+    stream_options: orNull(Type.Object(optional({ include_usage: flag }))),
+    n: only(Type.Literal(1)),
+    tools: only(none),
+    functions: only(none),
+    response_format: only(plainText),
+    modalities: only(Type.Array(Type.Literal('text'))),
+    audio: only(),
+    logprobs: only(Type.Literal(false)),
+    top_logprobs: only(Type.Literal(0)),
+    stop: only(none, Type.Literal('')),
+    web_search_options: only(),
   }),
 })
 
 export const ResponseRequest = Type.Object({
-  input: Type.Union([text, objects]),
+  input: Type.Union([Type.String(), list], {
+    [PROBLEM]: 'must be a text, or a list that is not empty',
+  }),
   ...optional({
     model,
     instructions: orNull(text),
-    conversation: Type.Union([text, Type.Object({ id: text })]),
+    conversation: orNull(Type.Union([text, Type.Object({ id: text })]), {
+      [PROBLEM]: 'must be the id of a conversation, or an object with it',
+    }),
     previous_response_id: orNull(text),
-    stream: Type.Boolean(),
-    background: Type.Boolean(),
-    store: Type.Boolean({ default: true }),
+    stream: flag,
+    background: flag,
+    store: orNull(Type.Boolean({ default: true })),
+    tools: only(none),
+    text: only(Type.Object(optional({ format: orNull(plainText) }))),
+    prompt: only(),
+    top_logprobs: only(Type.Literal(0)),
+    metadata: Type.Unknown(),
+    max_output_tokens: Type.Unknown(),
+    temperature: Type.Unknown(),
+    top_p: Type.Unknown(),
   }),
 })
 
-export const ConversationRequest = Type.Object(optional({ metadata: Type.Record(text, text) }))
+export const ConversationRequest = Type.Object(
+  optional({
+    items: orNull(none, { [PROBLEM]: 'must be empty: what is in a conversation was said in it' }),
+    metadata: orNull(Type.Record(Type.String(), Type.String()), {
+      [PROBLEM]: 'must be an object of texts',
+    }),
+  }),
+)
+
+export type ChatBody = Static<typeof ChatCompletionRequest>
+export type ResponseBody = Static<typeof ResponseRequest>
+
+export const readChatBody = shallow(reader(ChatCompletionRequest))
+export const readResponseBody = shallow(reader(ResponseRequest))
+export const readConversationBody = shallow(reader(ConversationRequest))
+
+function shallow<Body>(read: (body: unknown) => Body): (body: unknown) => Body {
+  return (body) => {
+    if (nestsTooDeep(body)) throw new HoldfastError('bad_request', 'the body nests too deep')
+    return read(body)
+  }
+}
+
+export const OpenAiError = Type.Object({
+  error: Type.Object({
+    message: Type.String(),
+    type: Type.String(),
+    code: Type.String(),
+    param: orNull(Type.String()),
+  }),
+})
 
 export const OPENAI_SCHEMAS = {
   OpenAiError,

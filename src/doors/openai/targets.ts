@@ -2,51 +2,53 @@
 import { HoldfastError, invalid, type SessionEvent } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { OwnPlace } from './own-place.ts'
-import { isRecord, textField, type Body } from './parameters.ts'
 import { ChainPlace, KeyPlace, type Place } from './places.ts'
+import type { ChatBody, ResponseBody } from './schemas.ts'
 
 const KEY_HEADER = 'x-session-key'
 const CONVERSATION = /^conv_([\w.:~-]+)$/
 const RESPONSE = /^resp_([\w.:~-]+)_(t[1-9]\d{0,14})$/
 
-export function chatPlace(exchange: Exchange, body: Body): Place {
+export function chatPlace(exchange: Exchange, { model }: ChatBody): Place {
   const key = sessionKey(exchange)
-  return key === undefined ? ownPlace(exchange, body, false) : keyPlace(exchange, body, { key })
+  return key === undefined ? ownPlace(exchange, model, false) : keyPlace(exchange, model, { key })
 }
 
-export async function responsePlace(exchange: Exchange, body: Body): Promise<Place> {
+export async function responsePlace(exchange: Exchange, body: ResponseBody): Promise<Place> {
   const key = sessionKey(exchange)
-  const conversation = conversationField(body)
-  const previous = textField(body, 'previous_response_id')
+  const { model, store } = body
+  const previous = body.previous_response_id ?? undefined
+  const conversation =
+    typeof body.conversation === 'string' ? body.conversation : body.conversation?.id
   if ([key, conversation, previous].filter((name) => name !== undefined).length > 1) {
     throw invalid('previous_response_id', `, conversation and ${KEY_HEADER} exclude each other`)
   }
-  if (key !== undefined) return keyPlace(exchange, body, { key })
+  if (key !== undefined) return keyPlace(exchange, model, { key })
   if (conversation !== undefined) {
     const { labels } = await conversationFacts(exchange, conversation)
-    return keyPlace(exchange, body, { key: conversation, labels, ttlMs: null })
+    return keyPlace(exchange, model, { key: conversation, labels, ttlMs: null })
   }
-  if (previous === undefined) return ownPlace(exchange, body, body['store'] !== false)
+  if (previous === undefined) return ownPlace(exchange, model, store !== false)
   const { session, turn } = readResponseId(previous)
   return new ChainPlace(exchange.holdfast, {
     id: session,
     after: turn,
-    agent: textField(body, 'model'),
+    agent: model ?? undefined,
   })
 }
 
 function keyPlace(
   { holdfast }: Exchange,
-  body: Body,
+  model: ChatBody['model'],
   options: ConstructorParameters<typeof KeyPlace>[1],
 ): Place {
-  const agent = textField(body, 'model')
+  const agent = model ?? undefined
   return new KeyPlace(holdfast, agent === undefined ? options : { ...options, agent })
 }
 
-function ownPlace(exchange: Exchange, body: Body, isKept: boolean): Place {
+function ownPlace(exchange: Exchange, model: ChatBody['model'], isKept: boolean): Place {
   const caller = exchange.header('authorization') ?? ''
-  return new OwnPlace(exchange.holdfast, { caller, agent: textField(body, 'model'), isKept })
+  return new OwnPlace(exchange.holdfast, { caller, agent: model ?? undefined, isKept })
 }
 
 /** A header's bytes are UTF-8 for us, like everything else. */
@@ -56,11 +58,6 @@ function sessionKey(exchange: Exchange): string | undefined {
   if (value === '') throw invalid(KEY_HEADER, 'must not be empty')
   const text = Buffer.from(value, 'latin1').toString()
   return text.includes('\uFFFD') ? value : text
-}
-
-function conversationField(body: Body): string | undefined {
-  const { conversation } = body
-  return isRecord(conversation) ? textField(conversation, 'id') : textField(body, 'conversation')
 }
 
 export type ConversationFacts = {

@@ -1,7 +1,7 @@
 /**
  * What a turn cost, if its agent told: activities of the kind `usage`, whoever's words they use.
  */
-import { isRecord } from './parameters.ts'
+import { isRecord } from '../../schema/contract.ts'
 
 export type Usage = { readonly input: number; readonly output: number; readonly cached: number }
 
