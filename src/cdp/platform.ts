@@ -1,36 +1,34 @@
 /** What a held connection needs of Node: sockets, time, chance. The simulator has others. */
 import { WebSocket } from 'ws'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
-import type { ClientSocket, ClientSocketEvent } from '../client/platform.ts'
+import {
+  systemClock,
+  type ClientSocket,
+  type ClientSocketEvent,
+  type Platform,
+} from '../client/platform.ts'
 
-export type HeldPlatform = {
-  readonly open: (url: string, token: string | undefined) => ClientSocket
-  readonly clock: {
-    monotonic(): number
-    after(ms: number, run: () => void): () => void
-  }
-  /** From 0 to 1. */
-  readonly random: () => number
+export type HeldPlatform = Omit<Platform, 'storage'> & {
   /** Runs in a task of its own, in order. */
   readonly defer: (run: () => void) => void
 }
 
 /** How long an attempt to connect may take. */
 const CONNECT_MS = 10_000
-/** Closed with this after an HTTP answer that would be the same the next time. */
+/** A socket is closed with this after an HTTP answer that would be the same the next time. */
 const REFUSED = 1008
 
-export const nodePlatform: HeldPlatform = {
-  open: (url, token) => new NodeSocket(url, token),
-  clock: {
-    monotonic: () => performance.now(),
-    after(ms, run) {
-      const timer = setTimeout(run, ms)
-      return () => clearTimeout(timer)
+export function nodePlatform(token: string | undefined): HeldPlatform {
+  return {
+    webSocket: class extends NodeSocket {
+      constructor(url: string) {
+        super(url, token)
+      }
     },
-  },
-  random: Math.random,
-  defer: (run) => void setImmediate(run),
+    clock: systemClock,
+    random: Math.random,
+    defer: (run) => void setImmediate(run),
+  }
 }
 
 class NodeSocket implements ClientSocket {
@@ -66,7 +64,7 @@ class NodeSocket implements ClientSocket {
     this.#socket.close(code)
   }
 
-  cut(): void {
+  terminate(): void {
     this.#socket.terminate()
   }
 

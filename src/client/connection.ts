@@ -1,120 +1,349 @@
 /**
- * One socket's life: frames one way and the other, a ping when there was nothing else to say, and
- * an end when nothing was heard for too long. It reports exactly one end, and nothing after it.
+ * A connection that outlives its sockets: it opens one, says hello, pings when there was nothing
+ * else to say, and opens the next when a socket is lost or silent for too long.
+ *
+ * 1. At most one socket is in use; what an older one says is not heard.
+ * 2. It ends by a decision of the server, by this client's own, or when the grace time is over: it
+ *    never looks alive when it is not.
+ * 3. What only a person may decide is never done by itself: `superseded` and `in_use` end it.
+ *
+ * What is sent again after a loss is for its owner to say: requests without a reply, or messages
+ * that were not confirmed.
  */
-import type { ClientFrame, ServerFrame } from '../wire/frames.ts'
-import type { ClientSocket, Platform } from './platform.ts'
-import { CLIENT_LIMITS } from './reconnect.ts'
+import type { ClientFrame, Hello, ServerFrame, WelcomeBase } from '../wire/frames.ts'
+import type { Ending } from './errors.ts'
+import { watchNetwork, type ClientSocket, type Platform } from './platform.ts'
+import {
+  CLIENT_LIMITS,
+  backoffMs,
+  endingOf,
+  readClose,
+  readRefusal,
+  type Verdict,
+} from './reconnect.ts'
+
+export type ClientState =
+  /** For the first time; or again, and then everything comes again from the beginning. */
+  | { readonly name: 'connecting' }
+  | { readonly name: 'live' }
+  /** `giveUpAt` is in milliseconds since 1970. */
+  | { readonly name: 'reconnecting'; readonly attempt: number; readonly giveUpAt: number }
+  | ({ readonly name: 'ended' } & Ending)
 
 export interface ConnectionOwner {
-  connectionOpened(): void
-  connectionReceived(frames: readonly ServerFrame[]): void
-  connectionEnded(code: number, reason: string): void
+  hello(): Hello
+  /** Not yet the moment to call anybody's handlers: `changed` follows. */
+  welcomed(welcome: WelcomeBase): void
+  received(frame: ServerFrame): void
+  /** A message that is no frame, where the two are told apart by a mark. */
+  message?(text: string): void
+  /** All of a message was received. */
+  caughtUp(): void
+  /** Whether another hello may succeed at once where this one was refused. */
+  rethink(code: string): 'no' | 'yes' | 'from the beginning'
+  changed(state: ClientState, reason: string | null): void
 }
 
-export class Connection {
-  readonly #owner: ConnectionOwner
-  readonly #platform: Platform
-  readonly #socket: ClientSocket
-  #over = false
-  /** Null until the welcome has said how often. */
-  #beat: { readonly pingMs: number; readonly deadMs: number } | null = null
-  #cancelPing: () => void = () => undefined
-  #cancelDead: () => void = () => undefined
+export type ConnectionOptions = {
+  readonly url: string
+  /** What frames begin with; without it every message is a frame. */
+  readonly mark?: string
+  /** How long the first welcome is tried for; 0: one attempt. */
+  readonly firstWelcomeMs?: number
+  /** A socket that held this long was good: the next loss starts with no wait again. */
+  readonly stableMs?: number
+}
 
-  constructor(platform: Platform, url: string, owner: ConnectionOwner) {
-    this.#owner = owner
+/** Cancels a timer; does nothing if it has run. */
+type Cancel = () => void
+const nothing: Cancel = () => undefined
+
+export class ClientConnection {
+  readonly #platform: Omit<Platform, 'storage'>
+  readonly #options: Required<ConnectionOptions>
+  readonly #owner: ConnectionOwner
+  #state: ClientState = { name: 'connecting' }
+  #socket: ClientSocket | null = null
+  /** How often to ping; null until the welcome has said so. */
+  #welcome: WelcomeBase | null = null
+  /** How long to try to come back, by the last welcome; null where nobody may. */
+  #graceMs: number | null
+  #attempt = 0
+  #giveUpAt = 0
+  /** Why the server is about to close the socket, as it said. */
+  #ending: { readonly code: string; readonly reason: string } | null = null
+  #cancelRetry = nothing
+  #cancelGiveUp = nothing
+  #cancelStable = nothing
+  #cancelPing = nothing
+  #cancelDead = nothing
+  #unwatch = nothing
+
+  constructor(
+    platform: Omit<Platform, 'storage'>,
+    options: ConnectionOptions,
+    owner: ConnectionOwner,
+  ) {
+    const { firstWelcomeMs, stableMs } = CLIENT_LIMITS
     this.#platform = platform
-    this.#socket = new platform.webSocket(url)
-    this.#socket.addEventListener('open', () => this.#socketOnOpen())
-    this.#socket.addEventListener('message', ({ data }) => this.#socketOnMessage(data))
-    // A close follows, and says all there is to say. Unheard, `ws` would throw it.
-    this.#socket.addEventListener('error', () => undefined)
-    this.#socket.addEventListener('close', ({ code, reason }) => this.#fail(code ?? 1006, reason))
-    this.#giveUpAfter(CLIENT_LIMITS.welcomeMs, 'the server did not answer in time')
+    this.#options = { mark: '', firstWelcomeMs, stableMs, ...options }
+    this.#graceMs = this.#options.firstWelcomeMs
+    this.#owner = owner
+  }
+
+  get state(): ClientState {
+    return this.#state
+  }
+
+  /** Opens it, for the first time or after its end. */
+  start(): void {
+    const { firstWelcomeMs } = this.#options
+    this.#attempt = 0
+    this.#graceMs = firstWelcomeMs
+    this.#unwatch = watchNetwork(
+      () => this.#windowOnOnline(),
+      () => this.#probe(),
+    )
+    if (this.#state.name !== 'connecting') this.#change({ name: 'connecting' })
+    if (firstWelcomeMs > 0) this.#giveUpLater(firstWelcomeMs)
+    this.#open()
   }
 
   send(frame: ClientFrame): void {
-    this.sendText(JSON.stringify(frame))
+    this.sendText(this.#options.mark + JSON.stringify(frame))
   }
 
-  sendText(json: string): void {
-    if (this.#over) return
+  sendText(text: string): void {
+    if (this.#socket === null) return
     this.#pingLater()
     try {
-      this.#socket.send(json)
+      this.#socket.send(text)
     } catch {
       // A socket that cannot send is about to say that it is closed.
     }
   }
 
-  /** The welcome has arrived: from now on silence counts. */
-  keepAlive(beat: { readonly pingMs: number; readonly deadMs: number }): void {
-    this.#beat = beat
+  /** Cuts the socket, as a bad network would. For tests. */
+  drop(): void {
+    this.#socket?.terminate?.()
+  }
+
+  /** Opens another socket in place of this one, to say another hello. */
+  renew(): void {
+    if (this.#state.name === 'ended') return
+    this.#closeSocket()
+    this.#attempt = 0
+    this.#giveUpLater(this.#graceMs ?? this.#options.firstWelcomeMs)
+    this.#retryAfter(0)
+    if (this.#state.name === 'live') this.#tellReconnecting(null)
+  }
+
+  /** Ends it from this side. */
+  end(ending: Ending, number = 1000): void {
+    if (this.#state.name === 'ended') return
+    this.#closeSocket(number)
+    this.#unwatch()
+    this.#cancelRetry()
+    this.#cancelGiveUp()
+    this.#change({ name: 'ended', ...ending }, ending.reason)
+  }
+
+  #open(): void {
+    this.#ending = null
+    try {
+      const socket = new this.#platform.webSocket(this.#options.url)
+      this.#socket = socket
+      this.#listen(socket)
+      this.#giveUpSocketAfter(CLIENT_LIMITS.welcomeMs, 'the server did not answer in time')
+    } catch (error) {
+      this.#lost(1006, error instanceof Error ? error.message : String(error))
+    }
+  }
+
+  #listen(socket: ClientSocket): void {
+    const isCurrent = (): boolean => socket === this.#socket
+    socket.addEventListener('open', () => {
+      if (isCurrent()) this.send(this.#owner.hello())
+    })
+    socket.addEventListener('message', ({ data }) => {
+      if (isCurrent()) this.#message(data)
+    })
+    // A close follows, and says all there is to say. Unheard, `ws` would throw it.
+    socket.addEventListener('error', () => undefined)
+    socket.addEventListener('close', ({ code, reason }) => {
+      if (isCurrent()) this.#lost(code ?? 1006, reason)
+    })
+  }
+
+  #message(data: unknown): void {
+    this.#heard()
+    const { mark } = this.#options
+    const text = String(data)
+    if (!text.startsWith(mark)) return this.#owner.message?.(text)
+    const frames = parseFrames(text.slice(mark.length))
+    if (frames === null) return this.#lost(4400, 'the server does not speak this protocol')
+    for (const { type } of frames) if (type === 'ping') this.send({ type: 'pong' })
+    const socket = this.#socket
+    for (const frame of frames) {
+      this.#receive(frame)
+      if (this.#socket !== socket) return
+    }
+    this.#owner.caughtUp()
+  }
+
+  #receive(frame: ServerFrame): void {
+    switch (frame.type) {
+      case 'welcome':
+        return this.#welcomed(frame)
+      case 'refuse':
+        return this.#judge(readRefusal(frame))
+      case 'superseded':
+        return this.#judge(readClose(4408, 'continued in another place', null))
+      case 'ending':
+        this.#ending = frame
+        return
+      case 'ping':
+      case 'pong':
+        return
+      default:
+        if (this.#state.name === 'live') this.#owner.received(frame)
+    }
+  }
+
+  #welcomed(welcome: WelcomeBase): void {
+    if (this.#state.name === 'live') return
+    this.#cancelGiveUp()
+    this.#welcome = welcome
+    this.#graceMs = graceOf(welcome)
     this.#pingLater()
     this.#heard()
+    this.#cancelStable = this.#platform.clock.after(this.#options.stableMs, () => {
+      this.#attempt = 0
+    })
+    // Live first: what is to be sent again leaves before a handler has something new to send.
+    this.#state = { name: 'live' }
+    this.#owner.welcomed(welcome)
+    this.#change(this.#state)
+  }
+
+  #lost(number: number, reason = ''): void {
+    this.#judge(readClose(number, reason, this.#ending))
+  }
+
+  /** The socket is of no more use: come back, try another way, or end. */
+  #judge(verdict: Verdict): void {
+    this.#closeSocket()
+    if (verdict.back) return this.#comeBack(verdict)
+    const rethought = this.#owner.rethink(verdict.code)
+    if (rethought === 'no') return this.end(endingOf(verdict.code, verdict.reason, verdict.hint))
+    this.#giveUpLater(this.#graceMs ?? this.#options.firstWelcomeMs)
+    this.#retryAfter(0)
+    if (rethought === 'from the beginning') this.#change({ name: 'connecting' })
+  }
+
+  #comeBack({ code, afterMs, reason }: Verdict): void {
+    const { name } = this.#state
+    if (name === 'live' && this.#graceMs === null) {
+      return this.end(endingOf('connection_lost', reason, 'start_new'))
+    }
+    if (name === 'connecting' && this.#options.firstWelcomeMs === 0) {
+      return this.end(endingOf(code === 'connection_lost' ? 'unreachable' : code, reason))
+    }
+    if (name === 'live') this.#giveUpLater(this.#graceMs ?? 0)
+    this.#attempt += 1
+    const { random } = this.#platform
+    const waitMs = backoffMs(this.#attempt, random())
+    this.#retryAfter(afterMs === 0 ? waitMs : Math.max(waitMs, afterMs * (1 + random() / 2)))
+    if (name !== 'connecting') this.#tellReconnecting(reason)
+  }
+
+  #tellReconnecting(reason: string | null): void {
+    const { state } = this
+    const attempt = this.#attempt
+    if (state.name === 'reconnecting' && state.attempt === attempt) return
+    this.#change({ name: 'reconnecting', attempt, giveUpAt: this.#giveUpAt }, reason)
+  }
+
+  #retryAfter(ms: number): void {
+    this.#cancelRetry()
+    this.#cancelRetry = this.#platform.clock.after(ms, () => this.#open())
+  }
+
+  #giveUpLater(ms: number): void {
+    const { clock } = this.#platform
+    this.#giveUpAt = clock.now() + ms
+    this.#cancelGiveUp()
+    this.#cancelGiveUp = clock.after(ms, () => this.#giveUp())
+  }
+
+  #giveUp(): void {
+    const first = this.#state.name === 'connecting'
+    const reason = first ? 'the server could not be reached' : 'the connection did not come back'
+    this.end(endingOf(first ? 'unreachable' : 'connection_lost', reason))
+  }
+
+  /** Whatever was tried without a network is tried again at once. */
+  #windowOnOnline(): void {
+    if (this.#state.name === 'live') return this.#probe()
+    this.#closeSocket()
+    this.#attempt = 0
+    this.#retryAfter(0)
   }
 
   /** Something happened to the network: whatever is heard soon shows that this still works. */
-  probe(): void {
-    if (this.#beat === null) return
+  #probe(): void {
+    if (this.#welcome === null) return
     this.send({ type: 'ping' })
-    this.#giveUpAfter(CLIENT_LIMITS.probeMs, 'the connection does not answer')
+    this.#giveUpSocketAfter(CLIENT_LIMITS.probeMs, 'the connection does not answer')
   }
 
-  /** Closes it from this side; nothing is reported. */
-  end(code?: number): void {
-    if (this.#over) return
-    this.#over = true
-    this.#cancelPing()
+  #heard(): void {
+    if (this.#welcome === null) return
+    this.#giveUpSocketAfter(this.#welcome.deadMs, 'the connection fell silent')
+  }
+
+  #giveUpSocketAfter(ms: number, reason: string): void {
     this.#cancelDead()
+    this.#cancelDead = this.#platform.clock.after(ms, () => this.#lost(1006, reason))
+  }
+
+  #pingLater(): void {
+    if (this.#welcome === null) return
+    this.#cancelPing()
+    const ping = (): void => this.send({ type: 'ping' })
+    this.#cancelPing = this.#platform.clock.after(this.#welcome.pingMs, ping)
+  }
+
+  /** Nothing of it is heard any more. */
+  #closeSocket(number?: number): void {
+    const socket = this.#socket
+    this.#socket = null
+    this.#welcome = null
+    for (const cancel of [this.#cancelPing, this.#cancelDead, this.#cancelStable]) cancel()
     try {
-      this.#socket.close(code)
+      socket?.close(number)
     } catch {
       // It is gone already.
     }
   }
 
-  #socketOnOpen(): void {
-    if (!this.#over) this.#owner.connectionOpened()
-  }
-
-  #socketOnMessage(data: unknown): void {
-    if (this.#over) return
-    this.#heard()
-    const frames = parseFrames(data)
-    if (frames === null) return this.#fail(4400, 'the server does not speak this protocol')
-    for (const { type } of frames) if (type === 'ping') this.send({ type: 'pong' })
-    this.#owner.connectionReceived(frames)
-  }
-
-  #fail(code: number, reason = ''): void {
-    if (this.#over) return
-    this.end()
-    this.#owner.connectionEnded(code, reason)
-  }
-
-  #heard(): void {
-    if (this.#beat !== null) this.#giveUpAfter(this.#beat.deadMs, 'the connection fell silent')
-  }
-
-  #giveUpAfter(ms: number, reason: string): void {
-    this.#cancelDead()
-    this.#cancelDead = this.#platform.clock.after(ms, () => this.#fail(1006, reason))
-  }
-
-  #pingLater(): void {
-    if (this.#beat === null) return
-    this.#cancelPing()
-    const ping = (): void => this.send({ type: 'ping' })
-    this.#cancelPing = this.#platform.clock.after(this.#beat.pingMs, ping)
+  #change(state: ClientState, reason: string | null = null): void {
+    this.#state = state
+    this.#owner.changed(state, reason)
   }
 }
 
+/** A watcher attaches anew, so the session's policy is not about it; it tries as long as others. */
+function graceOf({ role, resume, session }: WelcomeBase): number | null {
+  const { reconnect, graceMs } = session
+  if (role === 'watcher') return Math.max(graceMs, CLIENT_LIMITS.firstWelcomeMs)
+  return reconnect === 'none' || resume === null ? null : graceMs
+}
+
 /** The frames of one message, or null if it has none. */
-function parseFrames(data: unknown): readonly ServerFrame[] | null {
+function parseFrames(text: string): readonly ServerFrame[] | null {
   try {
-    const message = JSON.parse(data as string) as unknown
+    const message = JSON.parse(text) as unknown
     const frames = Array.isArray(message) ? (message as unknown[]) : [message]
     return frames.every(isFrame) ? frames : null
   } catch {

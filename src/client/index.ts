@@ -2,7 +2,7 @@
 export type { Ask } from './asks.ts'
 export { Client, connect, type ConnectOptions } from './client.ts'
 export { HoldfastClientError } from './errors.ts'
-export type { ClientState } from './line.ts'
+export type { ClientState } from './connection.ts'
 export type { ClientMessage } from './messages.ts'
 export type {
   ClientClock,

@@ -15,6 +15,8 @@ export type ClientSocketEvent = {
 export interface ClientSocket {
   send(data: string): void
   close(code?: number): void
+  /** Cuts it without a goodbye, where that is possible. */
+  terminate?(): void
   addEventListener(
     type: 'open' | 'message' | 'close' | 'error',
     listener: (event: ClientSocketEvent) => void,

@@ -81,7 +81,9 @@ export function readClose(
 ): Verdict {
   const final = number < 4_000 ? FINAL_NUMBERS.has(number) : !PASSING_NUMBERS.has(number)
   const code = said?.code ?? CODES[number] ?? (final ? 'bad_request' : 'connection_lost')
-  const words = said?.reason ?? (reason === '' ? `the connection was closed (${number})` : reason)
+  const unsaid =
+    number === 1006 ? 'the connection was lost' : `the connection was closed (${number})`
+  const words = said?.reason ?? (reason === '' ? unsaid : reason)
   const afterMs = number === 4_429 ? CLIENT_LIMITS.laterMs : 0
   return { ...endingOf(code, words), back: !final, afterMs }
 }

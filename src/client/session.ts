@@ -20,10 +20,10 @@ import {
 import { Answers } from './answers.ts'
 import { Asks, type Ask } from './asks.ts'
 import { Bookmark } from './bookmark.ts'
+import { ClientConnection, type ClientState, type ConnectionOwner } from './connection.ts'
 import { deferred } from './deferred.ts'
 import { errorOf } from './errors.ts'
 import { Handlers } from './handlers.ts'
-import { Line, type ClientState, type LineOwner } from './line.ts'
 import { messageOf, type ClientMessage } from './messages.ts'
 import type { Platform } from './platform.ts'
 import { endingOf, PLACE_LOST } from './reconnect.ts'
@@ -81,7 +81,7 @@ export class ClientSession {
   readonly #token: string | undefined
   readonly #handlers = new Handlers<ClientSessionEvents>()
   readonly #bookmark: Bookmark
-  readonly #line: Line
+  readonly #connection: ClientConnection
   readonly #requests: Requests
   readonly #turns: Turns
   readonly #asks: Asks
@@ -116,15 +116,15 @@ export class ClientSession {
     this.#bookmark = new Bookmark(platform.storage, name ?? key ?? id ?? '')
     this.#asks = new Asks(answers)
     const prefix = `${clock.now().toString(36)}${random().toString(36).slice(2, 10)}`
-    this.#requests = new Requests((json) => this.#line.sendText(json), prefix)
+    this.#requests = new Requests((json) => this.#connection.sendText(json), prefix)
     this.#turns = new Turns(() => this.#requests.waiting('turn') > 0)
     this.#restore()
-    this.#line = new Line(platform, target.url, this.#lineOwner())
-    this.#line.start()
+    this.#connection = new ClientConnection(platform, target, this.#owner())
+    this.#connection.start()
   }
 
   get state(): ClientState {
-    return this.#line.state
+    return this.#connection.state
   }
 
   /** The session as it was at the last welcome; null before the first. */
@@ -212,9 +212,9 @@ export class ClientSession {
   leave(): void {
     this.#hasLeft = true
     try {
-      this.#line.send({ type: 'bye' })
+      this.#connection.send({ type: 'bye' })
     } finally {
-      this.#line.end(endingOf('left', 'this client has left'))
+      this.#connection.end(endingOf('left', 'this client has left'))
       this.#handlers.clear()
     }
   }
@@ -233,7 +233,7 @@ export class ClientSession {
     if (this.#options.role !== 'watcher' || this.role === 'driver') return
     this.#options = { ...this.#options, role: 'driver', answers }
     this.#asks.answer(answers)
-    this.#line.renew()
+    this.#connection.renew()
   }
 
   /** After an end with the hint `take_over`, by a person's decision: take the session over. */
@@ -244,7 +244,7 @@ export class ClientSession {
     this.#isTaking = true
     this.#isRestarted = false
     this.#ready = deferred()
-    this.#line.start()
+    this.#connection.start()
     return this.ready
   }
 
@@ -272,10 +272,10 @@ export class ClientSession {
     this.#bookmark.write({ session: this.#id, resume: this.#resume, seen: this.#seen })
   }
 
-  #lineOwner(): LineOwner {
+  #owner(): ConnectionOwner {
     return {
       hello: () => this.#hello(),
-      welcomed: (welcome) => this.#welcomed(welcome),
+      welcomed: (welcome: Welcome) => this.#welcomed(welcome),
       received: (frame) => this.#received(frame),
       caughtUp: () => this.#remember(),
       rethink: (code) => this.#rethink(code),
@@ -319,13 +319,13 @@ export class ClientSession {
     this.#isRestarted = false
     // Kept before it is confirmed: after that the token before it is good for nothing.
     this.#remember()
-    this.#line.send({ type: 'ready', epoch })
+    this.#connection.send({ type: 'ready', epoch })
     this.#requests.connected(attachment)
     this.#brought = this.#asks.welcome(welcome)
     this.#ready.resolve()
   }
 
-  #rethink(code: string): ReturnType<LineOwner['rethink']> {
+  #rethink(code: string): ReturnType<ConnectionOwner['rethink']> {
     if (code === 'ahead' && !this.#isRestarted) {
       this.#isRestarted = true
       this.#seen = BEGINNING
@@ -377,7 +377,7 @@ export class ClientSession {
     if (message !== null) this.#handlers.emit('message', message)
     if (event.type === 'ask.opened' || event.type === 'ask.settled') this.#ask(event)
     if (event.type === 'session.closed') {
-      this.#line.end(endingOf('session_closed', `the session is closed: ${event.reason}`))
+      this.#connection.end(endingOf('session_closed', `the session is closed: ${event.reason}`))
     }
   }
 

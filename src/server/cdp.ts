@@ -19,13 +19,14 @@ import {
   type OwnPort,
 } from '../doors/cdp/address.ts'
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
-import { HeldConnection, type PassOn } from '../doors/cdp/held-entry.ts'
+import { heldService } from '../doors/cdp/held.ts'
 import { serveJson, socketUrl } from '../doors/cdp/http.ts'
 import { largestBeyond } from '../doors/cdp/largest.ts'
 import type { Seat } from '../doors/cdp/seat.ts'
 import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
 import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
-import type { ForwardedSocketOptions } from '../doors/connect/socket.ts'
+import { Connection, type Service } from '../doors/connect/connection.ts'
+import type { Hub } from '../doors/connect/hub.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import { Exchange, type ServerContext } from '../doors/exchange.ts'
 import { reportRefusal } from '../doors/refusals.ts'
@@ -40,6 +41,7 @@ import { reportBroken, reportFlood } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
+  readonly hub: Hub
   readonly access: AccessPolicy
   readonly context: ServerContext
   readonly tickets: Tickets
@@ -52,10 +54,10 @@ export type CdpEntranceOptions = {
 
 /** A socket that may come now; `abandon` if it does not. */
 type Prepared = {
-  /** What it was let in by. */
-  readonly token: string | undefined
   readonly connect: (socket: CdpSocket) => CdpConnection
   readonly abandon: () => void
+  /** The token of a stock client, whose socket is pinged here; the hub pings the others. */
+  readonly stock: { readonly token: string | undefined } | null
 }
 
 /** Where a request goes, by which token, and whose it is. */
@@ -73,9 +75,11 @@ export class CdpEntrance {
   readonly #forwarder: Forwarder | null
   readonly #isLeaving: () => boolean
   readonly #connections: Connections
+  readonly #hub: Hub
   readonly #sockets: WebSocketServer
   readonly #ports: Server[] = []
-  readonly #alive = new Map<WebSocket, number>()
+  /** When each was heard last; null: the hub looks after it. */
+  readonly #alive = new Map<WebSocket, number | null>()
   readonly #addresses = new WeakMap<WebSocket, string>()
   readonly #watch: NodeJS.Timeout
 
@@ -85,6 +89,7 @@ export class CdpEntrance {
     this.door = door
     this.#tickets = tickets
     this.#connections = connections
+    this.#hub = options.hub
     this.#access = access
     this.#context = context
     this.#forwarder = forwarder
@@ -233,18 +238,18 @@ export class CdpEntrance {
     const { target, isHeld } = this.#placeOf(address)
     if (isHeld) {
       if (this.#forwarder !== null) await door.assertHere(address)
-      const connect = (socket: CdpSocket): CdpConnection => {
-        const passOn = this.#passOn(request, address, socket)
-        return new HeldConnection(door, { address: { ...address, by }, target, socket, passOn })
-      }
-      return { connect, abandon: () => undefined, token }
+      const forwarding = this.#forwarding(request, address)
+      const caller = { address: { ...address, by }, target, token, forwarding }
+      const service = heldService({ hub: this.#hub, door, ...caller })
+      const connect = (socket: CdpSocket) => new Connection(this.#hub, socket, service)
+      return { connect, abandon: () => undefined, stock: null }
     }
     const carrier = new SocketCarrier(door.limits)
     const seat = await door.admit({ ...address, by }, { carrier, target })
     if (own !== null && address.key === own.key && target === null) this.#tellShared(seat, own)
     const connect = (socket: CdpSocket): CdpConnection =>
       new StockConnection({ seat, carrier }, socket)
-    return { connect, abandon: () => seat.leave(), token }
+    return { connect, abandon: () => seat.leave(), stock: { token } }
   }
 
   /** Tools that meet in one session by chance take each other's tabs: the operator is told. */
@@ -263,24 +268,14 @@ export class CdpEntrance {
   }
 
   /** How a client whose session turns out to be another node's gets there. */
-  #passOn(request: IncomingMessage, address: Address, socket: CdpSocket): PassOn | null {
-    const forwarder = this.#forwarder
-    if (forwarder === null || forwarder.seal.isOn(request)) return null
-    const { authorization } = request.headers
-    const { unreadBytesMax } = this.door.limits
-    const options: Omit<ForwardedSocketOptions, 'hello'> = {
-      address: this.#access.addressOf(request),
-      bufferedBytesMax: unreadBytesMax,
+  #forwarding({ headers }: IncomingMessage, address: Address): NonNullable<Service['forwarding']> {
+    const { authorization } = headers
+    return {
+      bufferedBytesMax: this.door.limits.unreadBytesMax,
       path: plainUrl(address),
       headers: authorization === undefined ? {} : { authorization },
       messageBytesMax: BROWSER_LIMITS.messageBytesMax,
-      onMessage: (message: Buffer) => {
-        if (socket.bufferedBytes > unreadBytesMax) socket.cut()
-        else socket.send(message)
-      },
-      onClose: (code: number, reason: string) => socket.close(code, reason),
     }
-    return (node, hello) => forwarder.open(node, { ...options, hello })
   }
 
   /** The page that a socket is for, if it is not for the browser; and whether it may come back. */
@@ -294,7 +289,7 @@ export class CdpEntrance {
     throw new HoldfastError('route_unknown', 'there is nothing at this path')
   }
 
-  #accept({ request, stream, head }: Upgrade, { connect, abandon, token }: Prepared): void {
+  #accept({ request, stream, head }: Upgrade, { connect, abandon, stock }: Prepared): void {
     // Whoever went away meanwhile never came.
     if (stream.destroyed) return abandon()
     let isOpen = false
@@ -308,21 +303,25 @@ export class CdpEntrance {
       answerPings(socket, () => reportFlood(diagnose, from))
       socket.on('error', (error) => reportBroken(diagnose, error, from))
       this.#addresses.set(socket, from)
-      this.#connect(socket, connect(wireOf(socket, () => this.#cutSlow(socket))))
+      const isForwarded = this.#access.isForwarded(request)
+      const facts = { address: from, isForwarded, cutSlow: () => this.#cutSlow(socket) }
+      this.#connect(socket, connect(cdpSocket(socket, facts)), stock !== null)
+      if (stock === null) return
       const revoke = (): void => socket.close(4401, 'unauthorized')
-      socket.once('close', this.#access.hold(token, [OPERATIONS['browser.use']], revoke))
+      socket.once('close', this.#access.hold(stock.token, [OPERATIONS['browser.use']], revoke))
     })
   }
 
-  #connect(socket: WebSocket, connection: CdpConnection): void {
-    this.#alive.set(socket, performance.now())
+  #connect(socket: WebSocket, connection: CdpConnection, isStock: boolean): void {
+    const heard = (): void => void this.#alive.set(socket, isStock ? performance.now() : null)
+    heard()
     socket.on('message', (data: RawData, isBinary: boolean) => {
-      this.#alive.set(socket, performance.now())
+      heard()
       // As Chrome does.
       if (isBinary) return socket.close(1003)
       connection.receive(data as Buffer)
     })
-    socket.on('pong', () => this.#alive.set(socket, performance.now()))
+    socket.on('pong', heard)
     socket.on('close', (code: number) => {
       this.#alive.delete(socket)
       connection.closed(code)
@@ -333,6 +332,7 @@ export class CdpEntrance {
     const now = performance.now()
     const { pingMs, deadMs } = this.door.limits
     for (const [socket, heardAt] of [...this.#alive]) {
+      if (heardAt === null) continue
       // It is silent because it is not listened to.
       if (socket.isPaused) this.#alive.set(socket, now)
       else if (now - heardAt > deadMs) socket.terminate()
@@ -375,14 +375,21 @@ function makePlain(request: IncomingMessage, own: OwnPort | null): void {
 
 const NO_MATCH = { by: null, params: [], search: '' } as const
 
-function wireOf(socket: WebSocket, cut: () => void): CdpSocket {
+function cdpSocket(
+  socket: WebSocket,
+  facts: Pick<CdpSocket, 'address' | 'isForwarded' | 'cutSlow'>,
+): CdpSocket {
   return {
+    ...facts,
     get bufferedBytes() {
       return socket.bufferedAmount
     },
-    send: (message) => socket.send(message, { binary: false }),
+    get isPaused() {
+      return socket.isPaused
+    },
+    send: (message, sent) => socket.send(message, { binary: false }, sent),
     close: (code, reason) => socket.close(code, reason),
-    cut,
+    cut: () => socket.terminate(),
     setPaused: (isPaused) => (isPaused ? socket.pause() : socket.resume()),
   }
 }

@@ -180,7 +180,8 @@ export class HoldfastServer {
     const tickets = new Tickets(clock, seal?.keyFor('cdp tickets'))
     const connections = this.#connections
     const shared = { access: this.#access, context: this.#context, tickets, connections }
-    return new CdpEntrance({ door, ...shared, forwarder, isLeaving })
+    const hub = this.#hub
+    return new CdpEntrance({ door, hub, ...shared, forwarder, isLeaving })
   }
 
   /** Serves one browser on a port of its own too, just where Chrome would have it. */

@@ -6,6 +6,7 @@ import type { Duplex } from 'node:stream'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { asHoldfastError, type Diagnose } from '../core/index.ts'
 import { Connection } from '../doors/connect/connection.ts'
+import { connectService } from '../doors/connect/entry.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { Socket } from '../doors/connect/socket.ts'
 import { reportRefusal } from '../doors/refusals.ts'
@@ -40,6 +41,7 @@ export function acceptSockets(options: UpgradeOptions): OnUpgrade {
     clientTracking: false,
     ...SOCKET_OPTIONS,
   })
+  const service = connectService(hub)
   return (request, stream, head) => {
     stream.on('error', streamOnError)
     try {
@@ -52,26 +54,23 @@ export function acceptSockets(options: UpgradeOptions): OnUpgrade {
     }
     if (elsewhere?.(request, stream, head) === true) return
     if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)
-    sockets.handleUpgrade(request, stream, head, (socket) =>
-      connect(
-        hub,
-        new WebSocketEnd(socket, stream, addressOf(request), isForwarded(request)),
-        socket,
-      ),
-    )
+    sockets.handleUpgrade(request, stream, head, (socket) => {
+      const end = new WebSocketEnd(socket, stream, addressOf(request), isForwarded(request))
+      listen(socket, new Connection(hub, end, service), hub.holdfast.authority.diagnose)
+    })
   }
 }
 
-function connect(hub: Hub, end: WebSocketEnd, socket: WebSocket): void {
-  const connection = new Connection(hub, end)
-  answerPings(socket, () => reportFlood(hub.holdfast.authority.diagnose, end.address))
+function listen(socket: WebSocket, connection: Connection, diagnose: Diagnose): void {
+  const { address } = connection.socket
+  answerPings(socket, () => reportFlood(diagnose, address))
   socket.on('message', (data: RawData, isBinary: boolean) => {
     if (isBinary) return connection.receive('')
     connection.receive((data as Buffer).toString())
   })
-  socket.on('close', () => connection.closed())
+  socket.on('close', (code) => connection.closed(code))
   // The close event follows.
-  socket.on('error', (error) => reportBroken(hub.holdfast.authority.diagnose, error, end.address))
+  socket.on('error', (error) => reportBroken(diagnose, error, address))
 }
 
 /** Tells of a client whose pings or pongs were too many. */

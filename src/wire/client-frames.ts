@@ -60,6 +60,7 @@ const HELLO: Shape = {
   role: optional(oneOf('driver', 'watcher')),
   answers: optional(texts),
   after: optional(shaped({ seq: whole, delta: whole })),
+  received: optional(whole),
   take: optional(flag),
   presence: optional(flag),
 }
@@ -77,6 +78,7 @@ const SHAPES: Readonly<Record<string, Shape>> = {
   cancel: { id, turn: text },
   answer: { id, ask: text, answer: anything },
   close: { id },
+  ack: { received: whole },
   ping: {},
   pong: {},
   bye: {},
@@ -94,9 +96,6 @@ export function readClientMessage(message: string): readonly ClientFrame[] {
 export function readHello(message: string): Hello {
   const [frame, ...rest] = readClientMessage(message)
   if (frame?.type !== 'hello' || rest.length > 0) throw malformed('the first frame must be hello')
-  if ((frame.session === undefined) === (frame.key === undefined)) {
-    throw malformed('hello must name a session or a key')
-  }
   return frame
 }
 

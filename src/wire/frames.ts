@@ -1,16 +1,26 @@
 /**
- * What crosses the socket at `/v1/connect`. Every message is a JSON object with a `type`, or an
- * array of such objects; `docs/reference/wire.md` says what each means.
+ * Frames of a connection that survives the loss of its socket. Every message at `/v1/connect` is a
+ * JSON object with a `type`, or an array of such objects; `docs/reference/wire.md` says what each
+ * means. A connection to a browser has the same hello, welcome, ready, ping and bye; it confirms
+ * messages (`replay.ts`) where this one names a position of the log.
  *
  * A frame with a `seq` is an event of the session's log, exactly as `GET …/events` shows it. It is
  * written once for all who follow.
  */
-import type { Ask, BusyPolicy, Delta, Input, ReconnectPolicy, SessionEvent } from '../core/index.ts'
+import type {
+  Ask,
+  BusyPolicy,
+  Delta,
+  Input,
+  ReconnectPolicy,
+  Role,
+  SessionEvent,
+} from '../core/index.ts'
 import type { SessionView } from './views.ts'
 
 export const WIRE_VERSION = 1
 
-export type Role = 'driver' | 'watcher'
+export type { Role }
 
 /** Where a client stands: it has seen everything up to here. */
 export type Seen = { readonly seq: number; readonly delta: number }
@@ -21,7 +31,7 @@ export type Resume = { readonly attachment: string; readonly token: string }
 export type Hello = {
   readonly type: 'hello'
   readonly v: number
-  /** One of the two. A key finds its session or creates it. */
+  /** One of the two. A key finds its session or creates it. To a browser, only on coming back. */
   readonly session?: string
   readonly key?: string
   /** What the session is created with, if it has to be. */
@@ -43,6 +53,8 @@ export type Hello = {
   readonly answers?: readonly string[]
   /** What it has seen already; without it everything comes from the beginning. */
   readonly after?: Seen
+  /** To a browser: how many messages of the server have come. */
+  readonly received?: number
   /** A person has decided to take an exclusive session over from whoever has it. */
   readonly take?: boolean
   /** Events about attachments and links come too; most clients have no use for them. */
@@ -70,6 +82,8 @@ export type ClientFrame =
     }
   /** Closes the session, for everybody. */
   | { readonly type: 'close'; readonly id: string }
+  /** To a browser: so many messages have come. */
+  | { readonly type: 'ack'; readonly received: number }
   | { readonly type: 'ping' }
   | { readonly type: 'pong' }
   /** Leaves for good. */
@@ -78,7 +92,7 @@ export type ClientFrame =
 /** What a refused client can do about it. */
 export type Hint = 'start_new' | 'take_over' | 'reload' | 'wait'
 
-export type Welcome = {
+export type WelcomeBase = {
   readonly type: 'welcome'
   readonly v: number
   readonly session: SessionView
@@ -90,13 +104,17 @@ export type Welcome = {
   readonly epoch: number
   /** The token to come back with; null where the policy lets nobody come back. */
   readonly resume: string | null
-  /** What follows begins after this. */
-  readonly after: Seen
   readonly isNew: boolean
   readonly asks: readonly Ask[]
   readonly pingMs: number
   readonly deadMs: number
 }
+
+/** What follows begins after this position of the log. */
+export type Welcome = WelcomeBase & { readonly after: Seen }
+
+/** From a browser: so many messages of the client have come. */
+export type ReplayWelcome = WelcomeBase & { readonly received: number }
 
 export type Refuse = {
   readonly type: 'refuse'
@@ -109,6 +127,7 @@ export type Refuse = {
 
 export type ServerFrame =
   | Welcome
+  | ReplayWelcome
   | Refuse
   | SessionEvent
   | Delta
@@ -119,6 +138,8 @@ export type ServerFrame =
       readonly id: string
       readonly error: { readonly code: string; readonly message: string; readonly retry: boolean }
     }
+  /** From a browser: so many messages have come. */
+  | { readonly type: 'ack'; readonly received: number }
   | { readonly type: 'ping' }
   | { readonly type: 'pong' }
   /** Another connection has taken this attachment's place. */

@@ -10,7 +10,6 @@ import {
   puppeteerTransport,
   startRelay,
 } from '../../src/cdp/index.ts'
-import { writeHeldFrame } from '../../src/wire/held.ts'
 import { serveCdp, Site, type CdpServer } from '../support/cdp-server.ts'
 import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
@@ -149,20 +148,20 @@ describe('a place that is kept', () => {
       ...resume,
       token: 'a'.repeat(64),
     })
-    expect(wrong).toMatchObject({ type: 'end', code: 'attachment_unknown' })
+    expect(wrong).toMatchObject({ type: 'refuse', code: 'attachment_unknown' })
     const ahead = await RawHeld.dial(`${server.socketUrl}/held`, { ...resume, received: 1_000_000 })
-    expect(ahead).toMatchObject({ type: 'end', code: 'ahead' })
+    expect(ahead).toMatchObject({ type: 'refuse', code: 'ahead' })
     const second = await RawHeld.open(`${server.socketUrl}/held`, resume)
     expect(second.welcome).toMatchObject({ type: 'welcome', session, attachment })
     expect(second.welcome['token']).not.toBe(token)
     const info = await second.socket.send('Target.getTargetInfo', { targetId })
     expect(info.targetInfo.targetId).toBe(targetId)
-    second.socket.say(writeHeldFrame({ type: 'ready' }))
+    second.say({ type: 'ready', epoch: second.welcome['epoch'] })
     await second.socket.send('Browser.getVersion')
     const again = await RawHeld.dial(`${server.socketUrl}/held`, resume)
-    expect(again).toMatchObject({ type: 'end', code: 'token_reused' })
+    expect(again).toMatchObject({ type: 'refuse', code: 'token_reused' })
     await second.socket.send('Browser.getVersion')
-    second.socket.say(writeHeldFrame({ type: 'bye' }))
+    second.say({ type: 'bye' })
     expect(await closedReason(session)).toBe('last_holder_left')
   })
 
@@ -177,7 +176,7 @@ describe('a place that is kept', () => {
       token,
       received: 0,
     })
-    expect(answer).toMatchObject({ type: 'end', code: 'session_closed' })
+    expect(answer).toMatchObject({ type: 'refuse', code: 'session_closed' })
   })
 
   it('refuses those who say something else than hello, and does not wait for them', async () => {
@@ -187,6 +186,15 @@ describe('a place that is kept', () => {
     const garbled = await RawCdp.open(`${server.socketUrl}/held`)
     garbled.say('#{"type":"hello","v":"one"}')
     expect(await garbled.closed).toBe(4400)
+  })
+
+  it('tells clients of 0.1.0, by the frame that they know, what to do', async () => {
+    const old = await RawCdp.open(`${server.socketUrl}/held`)
+    old.say('#{"type":"hello","v":1}')
+    const reason = 'this server speaks version 2: update holdfast/cdp'
+    const end = { type: 'end', code: 'version_unsupported', reason, retry: false }
+    expect(await old.frame()).toEqual(end)
+    expect(await old.closed).toBe(4426)
   })
 })
 

@@ -49,7 +49,7 @@ describe('a client is told', () => {
     }
     expect(await Promise.all([client.closed, held.socket.closed])).toEqual([4410, 4410])
     expect(await reasons).toEqual(['session_closed', 'session_closed'])
-    expect(held.socket.frames.at(-1)).toMatchObject({ type: 'end', code: 'session_closed' })
+    expect(held.socket.frames.at(-1)).toMatchObject({ type: 'ending', code: 'session_closed' })
   })
 
   it('that its page was closed, if it is connected to a page, and others are told nothing', async () => {
@@ -60,7 +60,7 @@ describe('a client is told', () => {
     const held = await RawHeld.open(`${server.socketUrl}/held/page/${targetId}?key=paged`)
     await owner.send('Target.closeTarget', { targetId })
     expect(await Promise.all([page.closed, held.socket.closed])).toEqual([4404, 4404])
-    expect(held.socket.frames.at(-1)).toMatchObject({ type: 'end', code: 'target_unknown' })
+    expect(held.socket.frames.at(-1)).toMatchObject({ type: 'ending', code: 'target_unknown' })
     const detached = { method: 'Inspector.detached', params: { reason: 'target_closed' } }
     for (const each of [page, held.socket]) expect(each.messages.at(-1)).toEqual(detached)
     expect((await owner.send('Browser.getVersion')).product).toMatch(/Chrome/)
@@ -87,7 +87,7 @@ describe('a client is told', () => {
       }
       const resume = { session, attachment, token, received: 0 }
       const answer = await RawHeld.dial(`${server.socketUrl}/held`, resume)
-      expect(answer).toMatchObject({ type: 'end', code: 'too_slow', retry: false })
+      expect(answer).toMatchObject({ type: 'refuse', code: 'too_slow', retry: 'never' })
       const stranger = { ...resume, token: 'a'.repeat(64) }
       const refusal = await RawHeld.dial(`${server.socketUrl}/held`, stranger)
       expect(refusal['code']).toBe(query === '' ? 'session_closed' : 'attachment_unknown')
@@ -132,7 +132,7 @@ describe('a client is told', () => {
     const { session, attachment, token } = absent.welcome
     const resume = { session, attachment, token, received: 0 }
     const answer = await RawHeld.dial(`${server.socketUrl}/held`, resume)
-    expect(answer).toMatchObject({ type: 'end', code: 'browser_gone', retry: false })
+    expect(answer).toMatchObject({ type: 'refuse', code: 'browser_gone', retry: 'never' })
   })
 })
 

@@ -56,7 +56,7 @@ it('who has missed the most goes before what is kept for all of them does', asyn
     if (event.type === 'attachment.ended') break
   }
   const url = `${server.socketUrl}/held`
-  expect(await RawHeld.dial(url, much)).toMatchObject({ type: 'end', code: 'too_slow' })
+  expect(await RawHeld.dial(url, much)).toMatchObject({ type: 'refuse', code: 'too_slow' })
   const back = await RawHeld.open(url, little)
   expect(back.welcome['type']).toBe('welcome')
   const told = await back.socket.until(({ method }) => method === 'Runtime.consoleAPICalled')

@@ -6,6 +6,7 @@ import { request } from 'node:http'
 import { connect } from 'node:net'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { Connection } from '../../src/doors/connect/connection.ts'
+import { connectService } from '../../src/doors/connect/entry.ts'
 import type { Socket } from '../../src/doors/connect/socket.ts'
 import type { Agent } from '../../src/runners/function.ts'
 import { startServer, type HoldfastServer } from '../../src/server/server.ts'
@@ -281,7 +282,7 @@ describe('a reader that stops reading', () => {
   it('is held no more than its share, however much there is to tell', async () => {
     const session = await server.holdfast.resolve({ agent: 'flood', graceMs: 0 })
     const clogged = new CloggedSocket()
-    const connection = new Connection(server.hub, clogged)
+    const connection = new Connection(server.hub, clogged, connectService(server.hub))
     connection.receive(JSON.stringify({ type: 'hello', v: 1, session: session.id }))
     await until(() => clogged.sent.some((text) => text.includes('session.created')))
     clogged.isClogged = true

@@ -4,6 +4,7 @@
  */
 import fc from 'fast-check'
 import { Connection } from '../../src/doors/connect/connection.ts'
+import { connectService } from '../../src/doors/connect/entry.ts'
 import { Hub } from '../../src/doors/connect/hub.ts'
 import type { Socket } from '../../src/doors/connect/socket.ts'
 import { openHoldfast } from '../../src/open.ts'
@@ -184,7 +185,7 @@ class World {
 
   #open(hello: object): void {
     const socket = new FakeSocket()
-    const connection = new Connection(this.#hub, socket)
+    const connection = new Connection(this.#hub, socket, connectService(this.#hub))
     this.#clients.push({ socket, connection })
     connection.receive(JSON.stringify({ type: 'hello', v: 1, ...hello }))
   }

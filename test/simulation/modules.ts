@@ -2,9 +2,10 @@
 import { HeldConnection } from '../../src/cdp/connection.ts'
 import { connect } from '../../src/client/index.ts'
 import * as core from '../../src/core/index.ts'
-import { HeldConnection as HeldEntry } from '../../src/doors/cdp/held-entry.ts'
+import { heldService } from '../../src/doors/cdp/held.ts'
 import { Seat } from '../../src/doors/cdp/seat.ts'
 import { Connection } from '../../src/doors/connect/connection.ts'
+import { connectService } from '../../src/doors/connect/entry.ts'
 import { Hub } from '../../src/doors/connect/hub.ts'
 import { MemoryStore } from '../../src/stores/memory.ts'
 
@@ -13,13 +14,14 @@ export type Modules = {
   readonly MemoryStore: typeof MemoryStore
   readonly Hub: typeof Hub
   readonly Connection: typeof Connection
+  readonly connectService: typeof connectService
   readonly connect: typeof connect
   readonly HeldConnection: typeof HeldConnection
-  readonly HeldEntry: typeof HeldEntry
+  readonly heldService: typeof heldService
   readonly Seat: typeof Seat
 }
 
 export const REAL: Modules = {
-  ...{ core, MemoryStore, Hub, Connection, connect },
-  ...{ HeldConnection, HeldEntry, Seat },
+  ...{ core, MemoryStore, Hub, Connection, connectService, connect },
+  ...{ HeldConnection, heldService, Seat },
 }

@@ -490,14 +490,17 @@ export async function plant(
     import(pathToFileURL(join(folder, module)).href)
   const core = (await load('core/index.js')) as Modules['core']
   const { MemoryStore } = (await load('stores/memory.js')) as Pick<Modules, 'MemoryStore'>
-  const { Hub } = (await load('doors/connect/hub.js')) as Pick<Modules, 'Hub'>
-  const door = (await load('doors/connect/connection.js')) as Pick<Modules, 'Connection'>
-  const { connect } = (await load('client/index.js')) as Pick<Modules, 'connect'>
-  const { HeldConnection } = (await load('cdp/connection.js')) as Pick<Modules, 'HeldConnection'>
-  const held = (await load('doors/cdp/held-entry.js')) as { HeldConnection: Modules['HeldEntry'] }
-  const { Seat } = (await load('doors/cdp/seat.js')) as Pick<Modules, 'Seat'>
+  const part = async <Name extends keyof Modules>(module: string, name: Name) =>
+    ((await load(module)) as Pick<Modules, Name>)[name]
   return {
-    ...{ core, MemoryStore, Hub, Connection: door.Connection, connect },
-    ...{ HeldConnection, HeldEntry: held.HeldConnection, Seat },
+    core,
+    MemoryStore,
+    Hub: await part('doors/connect/hub.js', 'Hub'),
+    Connection: await part('doors/connect/connection.js', 'Connection'),
+    connectService: await part('doors/connect/entry.js', 'connectService'),
+    connect: await part('client/index.js', 'connect'),
+    HeldConnection: await part('cdp/connection.js', 'HeldConnection'),
+    heldService: await part('doors/cdp/held.js', 'heldService'),
+    Seat: await part('doors/cdp/seat.js', 'Seat'),
   }
 }

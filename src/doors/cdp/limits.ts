@@ -38,8 +38,6 @@ export const CDP_LIMITS = {
   deadMs: 40_000,
   /** After how long without its connection a client counts as absent. */
   absentMs: 2_000,
-  /** Between a connection that may be taken up again and its hello. */
-  helloMs: 5_000,
   /** What an absent client has missed so far, and what a present one has not confirmed. */
   heldBytesMax: 67_108_864,
   /** And all of them together: who has missed the most goes first. */

@@ -1,15 +1,14 @@
 /** A stock client: its socket is its connection, and when that is lost its sessions are. */
 import type { HoldfastError } from '../../core/index.ts'
 import { closeCode } from '../../wire/error-table.ts'
+import type { Socket } from '../connect/socket.ts'
 import type { CdpLimits } from './limits.ts'
 import type { Carrier } from './seat.ts'
 
 /** A WebSocket as this door sees it. */
-export interface CdpSocket {
-  readonly bufferedBytes: number
-  send(message: Buffer | string): void
-  close(code: number, reason: string): void
-  cut(): void
+export interface CdpSocket extends Socket {
+  /** Cuts a client that does not read, and reports it. */
+  cutSlow(): void
   /** Whether what the client sends is left unread; the client then has to wait with it. */
   setPaused(isPaused: boolean): void
 }
@@ -47,7 +46,7 @@ export class SocketCarrier implements Carrier {
     const socket = this.#socket
     if (socket === null) return
     // Whoever does not read is given up before what waits for it fills the memory.
-    if (socket.bufferedBytes > this.#limits.unreadBytesMax) return socket.cut()
+    if (socket.bufferedBytes > this.#limits.unreadBytesMax) return socket.cutSlow()
     socket.send(message)
   }
 

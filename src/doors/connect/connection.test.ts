@@ -2,6 +2,7 @@ import { afterEach, expect, it } from 'vitest'
 import type { Holdfast } from '../../core/index.ts'
 import { openHoldfast } from '../../open.ts'
 import { Connection } from './connection.ts'
+import { connectService } from './entry.ts'
 import { Hub } from './hub.ts'
 import { openGate, type Socket } from './socket.ts'
 
@@ -39,7 +40,7 @@ it('leaves nothing behind, ten thousand times, whatever ends first', async () =>
   hub = new Hub({ holdfast })
   const visit = async (_: unknown, n: number): Promise<void> => {
     const socket = new Told()
-    const connection = new Connection(hub, socket)
+    const connection = new Connection(hub, socket, connectService(hub))
     connection.receive(`{"type":"hello","v":1,"options":{"reconnect":"resume"},"key":"k${n}"}`)
     await expect.poll(() => socket.frames[0]).toContain('welcome')
     connection.receive('{"type":"turn","id":"1","input":"x"}')
@@ -59,7 +60,7 @@ it('is alive if its sign of life waits to be read when the time for it is over',
   holdfast = await openHoldfast({ store: 'memory:' })
   hub = new Hub({ holdfast, limits: { probeMs: 50 } })
   const socket = new Told()
-  const connection = new Connection(hub, socket)
+  const connection = new Connection(hub, socket, connectService(hub))
   connection.receive('{"type":"hello","v":1,"key":"a"}')
   await expect.poll(() => socket.frames.join()).toContain('welcome')
   const isAlive = connection.isAlive()
@@ -81,7 +82,7 @@ it('turns out the connection that was first of those that do not say hello', asy
   hub = new Hub({ holdfast, limits: { newcomersMax: 2 } })
   const sockets = Array.from({ length: 5 }, () => new Told())
   for (const [index, socket] of sockets.entries()) {
-    const connection = new Connection(hub, socket)
+    const connection = new Connection(hub, socket, connectService(hub))
     if (index === 0) connection.receive('{"type":"hello","v":1,"key":"a"}')
   }
   expect(sockets.map(({ frames }) => frames.join().includes('too_many'))).toEqual([
@@ -101,7 +102,7 @@ it('turns out the connection that was first of those that do not say hello', asy
 /** Comes in with these, to a session of a server that knows only the token `good`. */
 async function arrive(session: string, auth: object): Promise<{ leave: () => void; said: any }> {
   const socket = new Told()
-  const connection = new Connection(hub, socket)
+  const connection = new Connection(hub, socket, connectService(hub))
   connection.receive(JSON.stringify({ type: 'hello', v: 1, session, auth }))
   await expect.poll(() => socket.frames[0]).toBeDefined()
   return { leave: () => connection.closed(), said: JSON.parse(socket.frames[0] ?? '') }

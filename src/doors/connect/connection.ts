@@ -1,8 +1,9 @@
 /**
- * One socket's life: hello, welcome, and then requests one way and the log the other.
+ * One socket's life: hello, welcome, and then what its service sends and takes. The same for every
+ * kind of service: who may come in, who is asked for a sign of life, and what a loss means.
  *
  * I6: what comes from a connection that is no longer its attachment's own is dropped. I7: replies
- * go to the connection that asked. I10: a lost connection is told to the session, whose policy
+ * go to the connection that asked. I10: the session is told of a lost connection, and its policy
  * decides.
  */
 import {
@@ -12,16 +13,57 @@ import {
   type AttachmentHandle,
   type SessionHandle,
 } from '../../core/index.ts'
-import { reportRefusal } from '../refusals.ts'
-import { closeCode } from '../../wire/error-table.ts'
+import { reportRefusal, type RefusedClient } from '../refusals.ts'
 import { readClientMessage, readHello } from '../../wire/client-frames.ts'
-import type { ClientFrame, Hello, Role, ServerFrame } from '../../wire/frames.ts'
-import { enter, type Admitted, type Entry } from './entry.ts'
-import type { Hub } from './hub.ts'
+import { closeCode } from '../../wire/error-table.ts'
+import type {
+  ClientFrame,
+  Hello,
+  ReplayWelcome,
+  Role,
+  ServerFrame,
+  Welcome,
+} from '../../wire/frames.ts'
+import type { Scope } from '../scopes.ts'
+import type { Hub, HubMember } from './hub.ts'
 import { refusalOf } from './refusal.ts'
-import { Requests } from './requests.ts'
-import type { ForwardedSocket, Socket } from './socket.ts'
-import { Stop, streamTo } from './stream.ts'
+import type { ForwardedSocket, ForwardedSocketOptions, Socket } from './socket.ts'
+import { Stop } from './stream.ts'
+
+/** What clients connect to: the log of a session, or a browser. */
+export interface Service {
+  readonly door: RefusedClient['door']
+  /** What frames begin with; a message that does not is the channel's own. */
+  readonly mark: string
+  /** How clients reach the same service on the node that owns their session. */
+  readonly forwarding?: Partial<ForwardedSocketOptions>
+  /** Lets a client in, as a new one or in the attachment that it has; throws the refusal. */
+  admit(connection: Connection, hello: Hello): Promise<AdmittedClient>
+}
+
+/** A client that was let in. */
+export type AdmittedClient = {
+  readonly session: SessionHandle
+  readonly attachment: AttachmentHandle
+  readonly role: Role
+  readonly scopes: readonly Scope[]
+  /** The token that it came in by; null for a link, whose end the session tells. */
+  readonly token: string | undefined | null
+  readonly welcome: Welcome | ReplayWelcome
+  readonly channel: Channel
+}
+
+/** What a service does with one connection. */
+export interface Channel {
+  /** The welcome is sent. */
+  begin(): void
+  /** A frame that is not about the connection itself. */
+  take(frame: ClientFrame): void
+  /** A message that is no frame. */
+  message?(data: Buffer): void
+  /** The connection is over, begun or not. `left`: its client said goodbye. */
+  end(left: boolean): void
+}
 
 /** What a small message costs until it has left, besides its text. */
 const MESSAGE_BYTES = 256
@@ -34,11 +76,11 @@ const BAD_SECRET: ReadonlySet<string> = new Set([
   'token_reused',
 ])
 
-export class Connection {
+export class Connection implements HubMember {
   readonly socket: Socket
   readonly #hub: Hub
-  #entry: Entry | null = null
-  #requests: Requests | null = null
+  readonly #service: Service
+  #admitted: AdmittedClient | null = null
   /** To the node that owns the session, if it is not this one. */
   #forwarded: ForwardedSocket | null = null
   /** Ends the watch over its token. */
@@ -54,23 +96,24 @@ export class Connection {
   #unsentBytes = 0
   #probes: ((alive: boolean) => void)[] = []
 
-  constructor(hub: Hub, socket: Socket) {
+  constructor(hub: Hub, socket: Socket, service: Service) {
     this.#hub = hub
+    this.#service = service
     this.socket = socket
     this.#heardAt = this.#saidAt = hub.clock.monotonic()
     hub.add(this)
   }
 
   get attachment(): AttachmentHandle | null {
-    return this.#entry?.attachment ?? null
+    return this.#admitted?.attachment ?? null
   }
 
   get session(): SessionHandle | null {
-    return this.#entry?.session ?? null
+    return this.#admitted?.session ?? null
   }
 
   get role(): Role | null {
-    return this.#entry?.role ?? null
+    return this.#admitted?.role ?? null
   }
 
   /** Its socket is gone, which its session may not know yet. */
@@ -83,22 +126,32 @@ export class Connection {
   }
 
   /** A message arrived. */
-  receive(message: string): void {
+  receive(message: string | Buffer): void {
     if (this.#over) return
     this.#heardAt = this.#hub.clock.monotonic()
     if (this.#forwarded !== null) return this.#forwarded.send(message)
     try {
-      if (this.#greeted) this.#frames(readClientMessage(message))
-      else this.#hello(message)
+      const { mark } = this.#service
+      const isFrame = mark === '' || message[0] === mark || message[0] === mark.charCodeAt(0)
+      if (!isFrame) return this.#takeMessage(message as Buffer)
+      const text = message.toString().slice(mark.length)
+      if (this.#greeted) this.#frames(readClientMessage(text))
+      else this.#hello(text)
     } catch (thrown) {
       this.refuse(asHoldfastError(thrown))
     }
   }
 
-  /** The socket is closed. `goodbye`: by the client, on purpose. */
-  closed(): void {
+  #takeMessage(data: Buffer): void {
+    const { channel } = this.#admitted ?? {}
+    if (channel?.message === undefined) throw new HoldfastError('bad_request', 'say hello first')
+    channel.message(data)
+  }
+
+  /** The socket is closed, with this code. */
+  closed(code = 1006): void {
     if (this.#over) return
-    this.#end()
+    this.#end(code)
     const { attachment } = this
     if (attachment === null || this.#hub.connectionOf(attachment.id) !== this) {
       return this.#hub.drop(this, null, false)
@@ -123,7 +176,7 @@ export class Connection {
   say(frame: ServerFrame): void {
     if (this.#over) return
     this.#saidAt = this.#hub.clock.monotonic()
-    const text = JSON.stringify(frame)
+    const text = this.#service.mark + JSON.stringify(frame)
     const bytes = text.length + MESSAGE_BYTES
     this.#unsentBytes += bytes
     this.socket.send(text, () => {
@@ -136,8 +189,8 @@ export class Connection {
     if (this.#over) return
     const { address } = this.socket
     const { diagnose } = this.#hub.holdfast.authority
-    reportRefusal(diagnose, error, { door: 'connect', address })
-    if (this.#entry === null && this.#forwarded === null) this.say(refusalOf(error))
+    reportRefusal(diagnose, error, { door: this.#service.door, address })
+    if (this.#admitted === null && this.#forwarded === null) this.say(refusalOf(error))
     else this.say({ type: 'ending', code: error.code, reason: refusalOf(error).reason })
     this.socket.close(closeCode(error.code), error.code)
     this.closed()
@@ -163,7 +216,7 @@ export class Connection {
   }
 
   /** Its token is no longer good for what it does: it is out, for good. */
-  #revoke({ attachment }: Entry): void {
+  #revoke({ attachment }: AdmittedClient): void {
     if (this.#over) return
     // One that ended meanwhile has nothing left to leave.
     void attachment.leave('access_revoked').catch(() => undefined)
@@ -216,8 +269,10 @@ export class Connection {
   /** Called now and then: a silent connection is pinged, then given up. */
   watch(now: number): void {
     const { helloMs, pingMs, deadMs } = this.#hub.limits
+    // It is silent because it is not read.
+    if (this.socket.isPaused === true) this.#heardAt = now
     const silence = now - this.#heardAt
-    if (this.#entry === null && !this.#greeted && silence > helloMs) {
+    if (this.#admitted === null && !this.#greeted && silence > helloMs) {
       // It may only have been on its way for too long: the next one may be quicker.
       return this.refuse(new HoldfastError('too_slow', 'hello did not come in time'))
     }
@@ -225,28 +280,36 @@ export class Connection {
       this.socket.cut()
       return this.closed()
     }
-    if (this.#entry !== null && now - this.#saidAt >= pingMs) this.say({ type: 'ping' })
+    if (this.#admitted !== null && now - this.#saidAt >= pingMs) this.say({ type: 'ping' })
   }
 
-  #hello(message: string): void {
-    if (message.length > this.#hub.limits.helloBytesMax) {
+  #hello(text: string): void {
+    if (text.length > this.#hub.limits.helloBytesMax) {
       throw new HoldfastError('bad_request', 'hello is too large')
     }
-    const hello = readHello(message)
+    const hello = readHello(text)
     this.#greeted = true
     this.#hub.greeted(this)
     const { resume } = hello.auth ?? {}
-    if (resume === undefined) void this.#enter(hello, message)
-    else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello, message))
+    if (resume === undefined) void this.#enter(hello, text)
+    else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello, text))
   }
 
-  #enter(hello: Hello, message: string): Promise<void> {
+  #enter(hello: Hello, text: string): Promise<void> {
     const { token, link, resume } = hello.auth ?? {}
     const hasSecret = (token ?? link ?? resume) !== undefined
-    return enter(this.#hub, this, hello).then(
+    const message = this.#service.mark + text
+    return this.#admit(hello).then(
       (admitted) => this.#welcome(admitted),
       (thrown: unknown) => this.#turnAway(asHoldfastError(thrown), { message, hasSecret }),
     )
+  }
+
+  async #admit(hello: Hello): Promise<AdmittedClient> {
+    if (this.#hub.holdfast.authority.draining) {
+      throw new HoldfastError('draining', 'the server is about to stop')
+    }
+    return this.#service.admit(this, hello)
   }
 
   #turnAway(
@@ -254,7 +317,7 @@ export class Connection {
     { message, hasSecret }: { readonly message: string; readonly hasSecret: boolean },
   ): void {
     const { code } = error
-    if (code === 'not_owner' && this.#passOn(error.details['node'], message)) return
+    if (code === 'not_owner' && this.#forward(error.details['node'], message)) return
     this.refuse(hasSecret && BAD_SECRET.has(code) ? this.#failed(error) : error)
   }
 
@@ -269,15 +332,13 @@ export class Connection {
   }
 
   /** False if there is no way to the node that owns the session. */
-  #passOn(node: unknown, hello: string): boolean {
-    const { forwarder, limits } = this.#hub
+  #forward(node: unknown, hello: string): boolean {
+    const { forwarder } = this.#hub
     const { address, isForwarded = false } = this.socket
     if (forwarder === null || isForwarded || typeof node !== 'string' || this.#over) return false
-    const { bufferedBytesMax } = limits
+    const bufferedBytesMax = this.#bufferedBytesMax
     this.#forwarded = forwarder.open(node, {
-      hello,
-      address,
-      bufferedBytesMax,
+      ...{ hello, address, bufferedBytesMax, ...this.#service.forwarding },
       onMessage: (message) => this.#handOver(message),
       onClose: (code, reason) => {
         this.socket.close(code, reason)
@@ -287,46 +348,35 @@ export class Connection {
     return true
   }
 
+  get #bufferedBytesMax(): number {
+    return this.#service.forwarding?.bufferedBytesMax ?? this.#hub.limits.bufferedBytesMax
+  }
+
   #handOver(message: Uint8Array): void {
     if (this.#over) return
-    if (this.socket.bufferedBytes > this.#hub.limits.bufferedBytesMax) {
+    if (this.socket.bufferedBytes > this.#bufferedBytesMax) {
       return this.refuse(new HoldfastError('too_slow', 'the client does not read its answers'))
     }
     this.socket.send(message)
   }
 
-  #welcome({ entry, welcome, presence }: Admitted): void {
-    this.#entry = entry
-    const { attachment, session } = entry
+  #welcome(admitted: AdmittedClient): void {
+    this.#admitted = admitted
+    const { attachment, token, scopes, channel } = admitted
     this.#hub.take(attachment.id, this)?.supersede()
     // The socket was lost, or its client left, while it was let in.
-    if (this.#saidBye) return this.#leave(attachment)
-    if (this.#over) return this.#lost(attachment)
+    if (this.#over) {
+      channel.end(this.#saidBye)
+      return this.#saidBye ? this.#leave(attachment) : this.#lost(attachment)
+    }
     // By a link it is let in by the session, which tells when the link is over.
-    if (entry.token !== null) {
-      const { token, scopes } = entry
-      this.#release = this.#hub.gate.hold(token, scopes, () => this.#revoke(entry))
+    if (token !== null) {
+      this.#release = this.#hub.gate.hold(token, scopes, () => this.#revoke(admitted))
       // Taken back while it was let in.
       if (this.#over) return this.#release()
     }
-    this.#requests = new Requests(this.#hub, this, entry)
-    this.say(welcome)
-    const { seq, delta } = welcome.after
-    const watcher = entry.role === 'watcher' ? { watcher: attachment.id } : {}
-    const { gone } = this
-    const { clock, limits, unread } = this.#hub
-    session
-      .openFeed({ after: seq, afterDelta: delta, signal: gone, presence, ...watcher })
-      .then((feed) => streamTo(this.socket, feed, { gone, clock, limits, unread }))
-      .then(() => this.#closeWithSession())
-      .catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
-  }
-
-  /** I9: with the session all that was asked of it is settled, and told before the end. */
-  async #closeWithSession(): Promise<void> {
-    await this.#requests?.settled()
-    if (this.#over) return
-    this.refuse(new HoldfastError('session_closed', 'the session is closed'))
+    this.say(admitted.welcome)
+    channel.begin()
   }
 
   #frames(frames: readonly ClientFrame[]): void {
@@ -352,16 +402,22 @@ export class Connection {
       case 'bye':
         return this.#bye()
       default:
-        if (this.#requests === null) throw new HoldfastError('bad_request', 'wait for the welcome')
-        this.#requests.take(frame)
+        if (this.#admitted === null) throw new HoldfastError('bad_request', 'wait for the welcome')
+        if (frame.type !== 'ready') return this.#admitted.channel.take(frame)
+        if (frame.epoch === this.#admitted.attachment.epoch) void this.#confirm(this.#admitted)
     }
+  }
+
+  /** It only allows forgetting older tokens: if it fails, the last one stays good for longer. */
+  async #confirm({ attachment }: AdmittedClient): Promise<void> {
+    await attachment.confirm().catch(() => undefined)
   }
 
   #bye(): void {
     const { attachment } = this
     this.#saidBye = true
     this.socket.close(1000, 'bye')
-    this.#end()
+    this.#end(1000)
     if (attachment === null) this.#hub.drop(this, null, false)
     else this.#leave(attachment)
   }
@@ -372,12 +428,13 @@ export class Connection {
     void attachment.leave().catch(() => undefined)
   }
 
-  #end(): void {
+  #end(code: number): void {
     this.#over = true
     this.#release()
-    this.#forwarded?.close()
+    this.#forwarded?.close(code)
     this.gone.abort()
     this.#answerProbes(false)
+    this.#admitted?.channel.end(this.#saidBye)
   }
 
   #answerProbes(alive: boolean): void {

@@ -1,7 +1,6 @@
 /**
- * How a client is let in: who it is and what it may do, which session it means, and whether it is
- * new or comes back. Two claimants of one place are told apart by asking the older one for a sign
- * of life. A newer one whose hello may be late has to give one, too.
+ * The service at `/v1/connect`: a client follows the log of a session and sends requests. It is let
+ * in by what it is and may do, which session it names, and whether it is new or comes back.
  */
 import {
   HoldfastError,
@@ -15,7 +14,6 @@ import {
   type Attachment,
   type AttachmentHandle,
   type Principal,
-  type QueueRow,
   type ResolveOptions,
   type Session,
   type SessionHandle,
@@ -27,9 +25,12 @@ import {
   type Role,
   type Welcome,
 } from '../../wire/frames.ts'
-import { sessionView } from '../../wire/views.ts'
-import type { Connection } from './connection.ts'
+import type { AdmittedClient, Channel, Connection, Service } from './connection.ts'
 import type { Hub } from './hub.ts'
+import { Requests } from './requests.ts'
+import { giveUp, resumeFor } from './resume.ts'
+import { streamTo } from './stream.ts'
+import { welcomeOf, type Identity } from './welcome.ts'
 import {
   assertMayDo,
   mayDo,
@@ -39,53 +40,85 @@ import {
   type Scope,
 } from '../scopes.ts'
 
-/** A client that was let in. */
-export type Entry = {
-  readonly session: SessionHandle
-  readonly attachment: AttachmentHandle
-  readonly role: Role
-  readonly scopes: readonly Scope[]
-  /** The token that it came in by; null for a link, whose end the session tells. */
-  readonly token: string | undefined | null
-}
-
 /** What a secret is good for, and whose it is. */
 type Grant = { readonly scopes: readonly Scope[]; readonly by: Principal }
 
-/** What it is told, and where and how it goes on from there. */
-export type Admitted = {
-  readonly entry: Entry
-  readonly welcome: Welcome
-  readonly presence: boolean
+export function connectService(hub: Hub): Service {
+  return {
+    door: 'connect',
+    mark: '',
+    admit: (connection, hello) => admit(hub, connection, hello),
+  }
 }
 
-export async function enter(hub: Hub, connection: Connection, said: Hello): Promise<Admitted> {
-  const { hello, use } = asNewcomer(said)
+async function admit(hub: Hub, connection: Connection, said: Hello): Promise<AdmittedClient> {
+  const { hello, use } = withoutWatcherToken(said)
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
   }
-  if (hub.holdfast.authority.draining) {
-    throw new HoldfastError('draining', 'the server is about to stop')
+  if ((hello.session === undefined) === (hello.key === undefined)) {
+    throw new HoldfastError('bad_request', 'hello must name a session or a key')
   }
   const granted = await grantOf(hub, hello, use)
   const found = await findSession(hub, hello, granted)
-  const place = await takePlace(hub, connection, { hello, session: found, granted, use })
-  const session = found.as(place.by)
+  const identity = await identify(hub, connection, { hello, session: found, granted, use })
+  const session = found.as(identity.by)
   const { session: state, queue } = await session.overview()
-  const { attachment, role, scopes, token } = place
-  const link = assertHeld(state, place, hello)
+  const link = assertHeld(state, identity, hello)
   // Who else is there, and by which links, is none of a guest's business.
   const presence = hello.presence === true && link === undefined
-  const welcome = welcomeOf(hub, { hello, session, state, queue, place, presence })
-  const entry = { session, attachment, role, scopes, token }
-  return { entry, welcome, presence }
+  // Who else is there is told to those who asked for presence, not to each of a thousand.
+  const told = { session: presence ? state : { ...state, attachments: [] }, queue }
+  const welcome: Welcome = {
+    ...welcomeOf(hub, session, told, identity),
+    v: WIRE_VERSION,
+    resume: resumeToken(identity, hello),
+    after: hello.after ?? { seq: 0, delta: 0 },
+  }
+  const channel = logChannel(hub, connection, { session, identity, welcome, presence })
+  const { attachment, role, scopes, token } = identity
+  return { session, attachment, role, scopes, token, welcome, channel }
+}
+
+/** The log one way, requests the other. */
+function logChannel(
+  hub: Hub,
+  connection: Connection,
+  parts: {
+    readonly session: SessionHandle
+    readonly identity: Identity
+    readonly welcome: Welcome
+    readonly presence: boolean
+  },
+): Channel {
+  const { session, identity, welcome, presence } = parts
+  const requests = new Requests(hub, connection, { session, ...identity })
+  const { clock, limits, unread } = hub
+  const { gone } = connection
+  const follow = async (): Promise<void> => {
+    const { seq, delta } = welcome.after
+    const watcher = identity.role === 'watcher' ? { watcher: identity.attachment.id } : {}
+    const options = { after: seq, afterDelta: delta, signal: gone, presence, ...watcher }
+    const feed = await session.openFeed(options)
+    await streamTo(connection.socket, feed, { gone, clock, limits, unread })
+    // I9: with the session all that was asked of it is settled, and told before the end.
+    await requests.settled()
+    throw new HoldfastError('session_closed', 'the session is closed')
+  }
+  return {
+    begin: () => {
+      follow().catch((thrown: unknown) => connection.refuse(asHoldfastError(thrown)))
+    },
+    take: (frame) => requests.take(frame),
+    end: () => undefined,
+  }
 }
 
 /**
  * A watcher that comes back attaches anew: what it shows as its resume token is the link that it
  * came in by, if any, and which use of it.
  */
-function asNewcomer(hello: Hello): { readonly hello: Hello; readonly use?: string } {
+function withoutWatcherToken(hello: Hello): { readonly hello: Hello; readonly use?: string } {
   const { token, link, resume } = hello.auth ?? {}
   if (resume === undefined || !isWatcherId(resume.attachment)) return { hello }
   const [, before = '', use = ''] = WATCHER_TOKEN.exec(resume.token) ?? []
@@ -99,13 +132,13 @@ function asNewcomer(hello: Hello): { readonly hello: Hello; readonly use?: strin
 
 const WATCHER_TOKEN = /^([^.]*)\.(.*)$/
 
-function resumeToken({ attachment, role }: Place, { auth }: Hello): string | null {
+function resumeToken({ attachment, role }: Identity, { auth }: Hello): string | null {
   const { token } = attachment
   return role === 'watcher' ? `${auth?.link ?? ''}.${token ?? ''}` : token
 }
 
 /** Returns the link that it came in by. Throws if it lost its place while it was let in. */
-function assertHeld(session: Session, { attachment }: Place, hello: Hello): string | undefined {
+function assertHeld(session: Session, { attachment }: Identity, hello: Hello): string | undefined {
   if (attachment instanceof WatcherHandle) {
     if (session.closed !== null) throw closedError(session)
     if (attachment.isHere) return hello.auth?.link
@@ -182,7 +215,7 @@ async function whyToHolder(
   return new HoldfastError('attachment_unknown', 'there is no such attachment')
 }
 
-type Claim = {
+type HelloClaim = {
   readonly hello: Hello
   readonly session: SessionHandle
   readonly granted: Grant | null
@@ -190,12 +223,7 @@ type Claim = {
   readonly use: string | undefined
 }
 
-type Place = Pick<Entry, 'attachment' | 'role' | 'scopes' | 'token'> & {
-  readonly by: Principal
-  readonly answers: readonly string[]
-}
-
-async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promise<Place> {
+async function identify(hub: Hub, connection: Connection, claim: HelloClaim): Promise<Identity> {
   const { hello, session, granted } = claim
   const { role = 'driver', answers = [], auth } = hello
   if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
@@ -216,42 +244,28 @@ async function takePlace(hub: Hub, connection: Connection, claim: Claim): Promis
 async function comeBack(
   hub: Hub,
   connection: Connection,
-  { hello, session }: Claim,
+  { hello, session }: HelloClaim,
   resume: Resume,
-): Promise<Place> {
-  const { attachment: id, token } = resume
-  const { held, isReplaced } = await session.attachmentOf(id, token)
-  const place = placeAgain(held, hello, tokenGrant(hub, hello.auth?.token))
-  const { role, answers, by } = place
+): Promise<Identity> {
+  const { held, isReplaced } = await session.attachmentOf(resume.attachment, resume.token)
+  const identity = identityOf(held, hello, tokenGrant(hub, hello.auth?.token))
+  const { role, answers, by } = identity
   assertNotAhead(hello, await session.state())
-  const older = hub.connectionOf(id)
-  const contested = older !== null && older !== connection && hello.take !== true
-  if (!contested || !(await older.isAlive())) {
-    connection.assertHere()
-    // Either its last welcome was lost, or this hello is late and its client has the newer token.
-    if (isReplaced) await connection.assertAlive()
-    // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
-    if (contested) await giveUp(older)
-    const back = session.as(by)
-    const { gone: signal } = connection
-    const attachment = await back.resume(id, token, { answers, signal })
-    return { ...place, attachment }
-  }
-  const { exclusive } = await session.state()
-  if (exclusive && role === 'driver') {
-    throw new HoldfastError('in_use', `session ${session.id} is open elsewhere`)
-  }
-  // A copied tab: it may come in, but as somebody of its own.
+  const own = session.as(by)
+  const claim = { session: own, resume, take: hello.take, isReplaced, answers }
+  const attachment = await resumeFor(hub, connection, claim)
+  if (attachment !== null) return { ...identity, attachment }
+  // A copied tab: it may come in, but as somebody of its own, and not into an exclusive session.
   const copy = { hello, role, answers, likewise: held }
-  return { ...place, attachment: await attachFresh(hub, connection, session.as(by), copy) }
+  return { ...identity, attachment: await attachFresh(hub, connection, own, copy) }
 }
 
 /** As what it comes back: by its token if that allows it, else by the link that it came in by. */
-function placeAgain(
+function identityOf(
   held: Attachment,
   hello: Hello,
   granted: Grant | null,
-): Omit<Place, 'attachment'> {
+): Omit<Identity, 'attachment'> {
   const { role, link } = held
   const guest = link === undefined ? null : linkPrincipal(link)
   const { answers = held.answers } = hello
@@ -273,7 +287,7 @@ function placeAgain(
 async function freeUse(
   hub: Hub,
   connection: Connection,
-  { session, use }: Claim,
+  { session, use }: HelloClaim,
 ): Promise<string | undefined> {
   const watcher = use === undefined ? null : await session.watcherOf(use)
   const older = watcher === null ? null : hub.connectionOf(watcher)
@@ -302,7 +316,7 @@ function scopesOf(held: Attachment): readonly Scope[] {
   return operationsOf(held).map((operation) => OPERATIONS[operation])
 }
 
-type Newcomer = {
+type FreshAttachment = {
   readonly hello: Hello
   readonly role: Role
   readonly answers: readonly string[]
@@ -318,16 +332,16 @@ async function attachFresh(
   hub: Hub,
   connection: Connection,
   session: SessionHandle,
-  newcomer: Newcomer,
+  fresh: FreshAttachment,
   tries = ATTACH_TRIES,
 ): Promise<AttachmentHandle> {
   try {
-    const isTaken = newcomer.hello.take === true && hub.driversOf(session.id).length > 0
+    const isTaken = fresh.hello.take === true && hub.driversOf(session.id).length > 0
     if (isTaken) await connection.assertAlive()
-    return await attach(connection, session, newcomer)
+    return await attach(connection, session, fresh)
   } catch (error) {
     const isInUse = error instanceof HoldfastError && error.code === 'in_use'
-    if (!isInUse || newcomer.role === 'watcher' || tries === 1) throw error
+    if (!isInUse || fresh.role === 'watcher' || tries === 1) throw error
     // Perhaps only nobody has noticed yet that the other one is gone.
     // One without a connection is being let in, or was lost meanwhile: soon it is clear which.
     if (hub.driversOf(session.id).length === 0) await connection.waitForSign()
@@ -336,57 +350,19 @@ async function attachFresh(
     if (alive.some(Boolean)) throw error
     await connection.assertAlive()
     for (const driver of drivers) await giveUp(driver)
-    return attachFresh(hub, connection, session, newcomer, tries - 1)
+    return attachFresh(hub, connection, session, fresh, tries - 1)
   }
-}
-
-/** The session must know of the loss before somebody else is let in. */
-async function giveUp(connection: Connection): Promise<void> {
-  connection.supersede()
-  await connection.attachment?.lose()
 }
 
 /** Whoever drove an exclusive session before loses its attachment with this step, and is told. */
 function attach(
   { gone: signal }: Connection,
   session: SessionHandle,
-  newcomer: Newcomer,
+  fresh: FreshAttachment,
 ): Promise<AttachmentHandle> {
-  const { hello, role, answers, likewise, use } = newcomer
+  const { hello, role, answers, likewise, use } = fresh
   const { take = false, auth } = hello
   const link = auth?.link === undefined ? {} : { link: auth.link }
   const copied = likewise === undefined ? {} : { likewise }
   return session.attach({ role, answers, take, resumable: true, use, signal, ...link, ...copied })
-}
-
-function welcomeOf(
-  hub: Hub,
-  parts: {
-    readonly hello: Hello
-    readonly session: SessionHandle
-    readonly state: Session
-    readonly queue: readonly QueueRow[]
-    readonly place: Place
-    readonly presence: boolean
-  },
-): Welcome {
-  const { hello, session, state, queue, place, presence } = parts
-  const { attachment, role, scopes, answers } = place
-  const { pingMs, deadMs } = hub.limits
-  return {
-    type: 'welcome',
-    v: WIRE_VERSION,
-    // Who else is there is told to those who asked for presence, not to each of a thousand.
-    session: sessionView(presence ? state : { ...state, attachments: [] }, queue),
-    attachment: attachment.id,
-    role,
-    scopes,
-    epoch: attachment.epoch,
-    resume: resumeToken(place, hello),
-    after: hello.after ?? { seq: 0, delta: 0 },
-    isNew: session.isNew,
-    asks: state.asks.filter(({ kind }) => answers.includes(kind)),
-    pingMs,
-    deadMs,
-  }
 }

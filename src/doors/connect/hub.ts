@@ -6,14 +6,34 @@ import { setMaxListeners } from 'node:events'
 import {
   HoldfastError,
   limitsFrom,
+  type AttachmentHandle,
   type AttachmentListener,
   type Clock,
   type Unbound,
 } from '../../core/index.ts'
 import { Unread } from '../unread.ts'
-import type { Connection } from './connection.ts'
 import { CONNECT_LIMITS, type ConnectLimits } from './limits.ts'
 import { openGate, type SocketForwarder, type Gatekeeper } from './socket.ts'
+
+/** A connection as the hub and other connections see it. */
+export interface HubMember {
+  /** Null until it is let in. */
+  readonly attachment: AttachmentHandle | null
+  /** Its socket is gone, which its session may not know yet. */
+  readonly isOver: boolean
+  drives(session: string): boolean
+  /** Whether it answers a ping within the time to probe. */
+  isAlive(): Promise<boolean>
+  /** Another connection has this attachment now. */
+  supersede(): void
+  attachmentEnded(reason: string): void
+  refuse(error: HoldfastError): void
+  /** Refuses, and does not wait until the client has closed its side. */
+  turnOut(error: HoldfastError): void
+  drain(): void
+  /** Called now and then: a silent connection is pinged, then given up. */
+  watch(now: number): void
+}
 
 export type HubOptions = {
   readonly holdfast: Unbound
@@ -31,10 +51,10 @@ export class Hub {
   readonly limits: ConnectLimits
   readonly forwarder: SocketForwarder | null
   readonly unread: Unread
-  readonly #connections = new Set<Connection>()
+  readonly #connections = new Set<HubMember>()
   /** Those that have not said hello, the oldest first. */
-  readonly #newcomers = new Set<Connection>()
-  readonly #byAttachment = new Map<string, Connection>()
+  readonly #newcomers = new Set<HubMember>()
+  readonly #byAttachment = new Map<string, HubMember>()
   /** Of attachments that made requests, which outlive their connections and end with them. */
   readonly #presences = new Map<string, AbortController>()
   /** Claims of attachments that are being judged. */
@@ -78,7 +98,7 @@ export class Hub {
   }
 
   /** If too many have not said hello, the one goes that has had most time for it. */
-  add(connection: Connection): void {
+  add(connection: HubMember): void {
     this.#connections.add(connection)
     this.#newcomers.add(connection)
     if (this.#newcomers.size <= this.limits.newcomersMax) return
@@ -87,17 +107,17 @@ export class Hub {
   }
 
   /** It has said hello. */
-  greeted(connection: Connection): void {
+  greeted(connection: HubMember): void {
     this.#newcomers.delete(connection)
   }
 
   /** The attachment's connection now, if there is one. */
-  connectionOf(attachment: string): Connection | null {
+  connectionOf(attachment: string): HubMember | null {
     return this.#byAttachment.get(attachment) ?? null
   }
 
   /** The connections of a session that drive it. */
-  driversOf(session: string): readonly Connection[] {
+  driversOf(session: string): readonly HubMember[] {
     return [...this.#byAttachment.values()].filter((connection) => connection.drives(session))
   }
 
@@ -113,7 +133,7 @@ export class Hub {
   }
 
   /** From now on this is the attachment's connection. Returns the one before it. */
-  take(attachment: string, connection: Connection): Connection | null {
+  take(attachment: string, connection: HubMember): HubMember | null {
     const before = this.connectionOf(attachment)
     this.#byAttachment.set(attachment, connection)
     return before
@@ -133,7 +153,7 @@ export class Hub {
    * The connection is over. If the attachment may come back, its requests go on until the log says
    * that it is over: a clock of our own would be ahead of a resume that is being recorded (I10).
    */
-  drop(connection: Connection, attachment: string | null, mayComeBack: boolean): void {
+  drop(connection: HubMember, attachment: string | null, mayComeBack: boolean): void {
     this.#connections.delete(connection)
     this.#newcomers.delete(connection)
     if (attachment === null || this.#byAttachment.get(attachment) !== connection) return

@@ -10,11 +10,12 @@ export function refusalOf(error: HoldfastError): Refuse {
   const { code, message } = error
   const { hint } = ERROR_TABLE[code]
   const afterMs = Number(error.details['retryAfterMs'] ?? 1_000)
+  const isFinal = NOT_BY_ITSELF.has(code) || error.details['isOver'] === true
   return {
     type: 'refuse',
     code,
     reason: code === 'internal' ? 'something went wrong inside Holdfast' : message,
-    ...(error.retry && !NOT_BY_ITSELF.has(code) ? { retry: 'after', afterMs } : { retry: 'never' }),
+    ...(error.retry && !isFinal ? { retry: 'after', afterMs } : { retry: 'never' }),
     ...(hint === undefined ? {} : { hint }),
   }
 }

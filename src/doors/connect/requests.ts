@@ -3,17 +3,16 @@
  */
 import { HoldfastError, asHoldfastError, isRequestId } from '../../core/index.ts'
 import type { ClientFrame } from '../../wire/frames.ts'
-import type { Connection } from './connection.ts'
-import type { Entry } from './entry.ts'
+import type { AdmittedClient, Connection } from './connection.ts'
 import type { Hub } from './hub.ts'
 import { refusalOf } from './refusal.ts'
 import { assertMayDo, type Operation } from '../scopes.ts'
 
-type Request = Extract<ClientFrame, { readonly id: string }>
-type RequestFrame = Request | (ClientFrame & { type: 'ready' })
+type RequestFrame = Extract<ClientFrame, { readonly id: string }>
+type Requester = Pick<AdmittedClient, 'session' | 'attachment' | 'role' | 'scopes'>
 
 /** What each request of a socket does. */
-export const FRAME_OPERATIONS: Readonly<Record<Request['type'], Operation>> = {
+export const FRAME_OPERATIONS: Readonly<Record<RequestFrame['type'], Operation>> = {
   turn: 'turn.run',
   cancel: 'turn.cancel',
   answer: 'ask.answer',
@@ -23,22 +22,18 @@ export const FRAME_OPERATIONS: Readonly<Record<Request['type'], Operation>> = {
 export class Requests {
   readonly #hub: Hub
   readonly #connection: Connection
-  readonly #entry: Entry
+  readonly #requester: Requester
   /** Made with the first request: most clients of a crowd only look on. */
   #pending: Set<Promise<void>> | null = null
 
-  constructor(hub: Hub, connection: Connection, entry: Entry) {
+  constructor(hub: Hub, connection: Connection, requester: Requester) {
     this.#hub = hub
     this.#connection = connection
-    this.#entry = entry
+    this.#requester = requester
   }
 
-  take(frame: RequestFrame): void {
-    if (frame.type === 'ready') {
-      // If it is lost, the token before it stays good a little longer.
-      if (frame.epoch === this.#entry.attachment.epoch) void this.#confirm()
-      return
-    }
+  take(frame: ClientFrame): void {
+    if (!('id' in frame)) throw new HoldfastError('bad_request', 'a frame does not belong here')
     this.#pending ??= new Set()
     const pending = this.#pending
     if (pending.size >= this.#hub.limits.requestsMax) {
@@ -59,13 +54,8 @@ export class Requests {
     if (this.#pending !== null) await Promise.all(this.#pending)
   }
 
-  /** It only allows forgetting older tokens: the next request confirms again. */
-  async #confirm(): Promise<void> {
-    await this.#entry.attachment.confirm().catch(() => undefined)
-  }
-
-  async #carryOut(frame: Request): Promise<string | null> {
-    const { session, attachment } = this.#entry
+  async #carryOut(frame: RequestFrame): Promise<string | null> {
+    const { session, attachment } = this.#requester
     this.#assertMay(FRAME_OPERATIONS[frame.type])
     switch (frame.type) {
       case 'turn': {
@@ -89,7 +79,7 @@ export class Requests {
 
   /** The request's id is its idempotency key: sent again after a loss, it finds its turn. */
   async #turn(frame: ClientFrame & { type: 'turn' }): Promise<string> {
-    const { session, attachment } = this.#entry
+    const { session, attachment } = this.#requester
     const { id, input, busy, waitMs, onDisconnect } = frame
     const turn = session.turn(input, {
       idempotencyKey: `${attachment.id}/${id}`,
@@ -102,7 +92,7 @@ export class Requests {
   }
 
   #assertMay(operation: Operation): void {
-    const { role, scopes } = this.#entry
+    const { role, scopes } = this.#requester
     assertMayDo(scopes, operation)
     // It came to look on, and to answer what it is asked; its token may be good for more.
     if (role !== 'watcher' || operation === 'ask.answer') return

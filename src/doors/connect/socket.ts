@@ -17,6 +17,9 @@ export interface Socket {
   close(code: number, reason: string): void
   /** Cuts the connection without a goodbye. */
   cut(): void
+  /** It is not read for now, so nothing is heard of it. */
+  readonly isPaused?: boolean
+  setPaused?(isPaused: boolean): void
 }
 
 /** The way to the node that owns the session. */

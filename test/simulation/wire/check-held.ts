@@ -54,9 +54,12 @@ function* checkLeft(history: History): Generator<Violation> {
     yield { invariant: 'I9', message }
   }
   for (const { node, timers, clients } of history.of('held.quiet')) {
-    // The lease (twice) and the sweep go on.
+    // The lease (twice), the sweep and the look for silence go on.
     if (timers <= 4 && clients === 0) continue
     const message = `all programs are gone and ${node} has ${timers} timers and ${clients} clients`
     yield { invariant: 'I9', message }
+  }
+  for (const { link, text } of history.of('wire.late')) {
+    yield { invariant: 'I9', message: `link ${link} was sent ${text} after its end` }
   }
 }

@@ -5,13 +5,12 @@ import type { CdpDoor, HeldSeat, EnteringClient } from '../../../src/doors/cdp/d
 import type { HeldCarrier } from '../../../src/doors/cdp/held-carrier.ts'
 import { CDP_LIMITS } from '../../../src/doors/cdp/limits.ts'
 import type { Seat } from '../../../src/doors/cdp/seat.ts'
+import type { Hub } from '../../../src/doors/connect/hub.ts'
 import type { Socket } from '../../../src/doors/connect/socket.ts'
 import { LOCAL } from '../../../src/core/index.ts'
 import { Node, type NodeOptions } from '../node.ts'
 import type { Listener } from './network.ts'
-
-/** Silence after which a socket is cut. */
-const DEAD_MS = 40_000
+import { CONNECT_LIMITS } from './server.ts'
 
 export type HeldServerOptions = NodeOptions & {
   readonly heldBytesMax: number
@@ -23,16 +22,17 @@ export type HeldServerOptions = NodeOptions & {
 type Served = { readonly attachment: string; taken: number; emitted: number; seat: Seat }
 
 export class HeldServer extends Node implements Listener {
+  readonly hub: Hub
   readonly #options: HeldServerOptions
   readonly #served = new Map<string, Served>()
   readonly #held = new Map<string, HeldSeat>()
-  readonly #cuts = new Set<() => void>()
   whenClosed: () => void = () => undefined
   #isListening = true
 
   constructor(options: HeldServerOptions) {
     super(options)
     this.#options = options
+    this.hub = new options.modules.Hub({ holdfast: this.holdfast, limits: CONNECT_LIMITS })
   }
 
   get isListening(): boolean {
@@ -47,50 +47,20 @@ export class HeldServer extends Node implements Listener {
     const { modules, kindOf } = this.#options
     const { reconnect, graceMs } = kindOf(socket.address)
     const address = { browser: 'a', reconnect, graceMs, by: LOCAL } as unknown as CallerAddress
-    const end = {
-      get bufferedBytes() {
-        return socket.bufferedBytes
-      },
-      send: (data: Buffer | string) => socket.send(data),
-      close: (code: number, reason: string) => socket.close(code, reason),
-      cut: () => socket.cut(),
-      setPaused: () => undefined,
-    }
-    const door = this.#door()
-    const connection = new modules.HeldEntry(door, { address, target: null, socket: end })
-    const cut = (): void => {
-      socket.cut()
-      connection.closed(1006)
-    }
-    this.#cuts.add(cut)
-    const watched = this.#watch(cut)
+    const { hub } = this
+    const caller = { address, target: null, token: undefined }
+    const service = modules.heldService({ hub, door: this.#door(), ...caller })
+    const connection = new modules.Connection(hub, socket, service)
     return {
-      receive: (message) => {
-        watched.heard()
-        connection.receive(Buffer.from(message))
-      },
-      closed: () => {
-        this.#cuts.delete(cut)
-        watched.end()
-        connection.closed(1006)
-      },
+      receive: (message) => connection.receive(Buffer.from(message)),
+      closed: () => connection.closed(),
     }
-  }
-
-  /** As the server does with every socket of a browser. */
-  #watch(cut: () => void): { readonly heard: () => void; readonly end: () => void } {
-    let cancel = this.process.after(DEAD_MS, cut)
-    const heard = (): void => {
-      cancel()
-      cancel = this.process.after(DEAD_MS, cut)
-    }
-    return { heard, end: () => cancel() }
   }
 
   /** The part of the door that a connection uses. */
   #door(): CdpDoor {
     const { heldBytesMax } = this.#options
-    const limits = { ...CDP_LIMITS, absentMs: 1_000, helloMs: 1_500, heldBytesMax }
+    const limits = { ...CDP_LIMITS, absentMs: 1_000, heldBytesMax }
     const door = {
       holdfast: this.holdfast,
       limits,
@@ -164,7 +134,7 @@ export class HeldServer extends Node implements Listener {
     const { HoldfastError } = this.#options.modules.core
     const error = new HoldfastError('draining', 'the server is about to stop')
     for (const { seat } of this.served) seat.end(error)
-    for (const cut of this.#cuts) cut()
+    this.hub.close()
     this.whenClosed()
   }
 }

@@ -188,11 +188,15 @@ class HeldWorld {
     this.history.record({ type: 'held.begun', client: name, reconnect: kind.reconnect })
     const onState = (state: string): void => this.#noteState(program, state)
     const { HeldConnection: Held } = this.#options.modules
+    const network = this.#network
     const opening = Held.open(
       'http://holdfast.test/cdp/a',
       { onState },
       {
-        open: () => this.#network.open(name, process),
+        // Called with `new`, it is the socket that counts.
+        webSocket: function open() {
+          return network.open(name, process)
+        } as never,
         clock: process.clock,
         random: () => random.next(),
         defer: (run) => void process.after(0, run),
@@ -356,6 +360,8 @@ class HeldWorld {
   #left(): string | null {
     const server = this.#listening()
     if (server === null) return 'there is no server'
+    const { count } = server.hub
+    if (count > 0) return `${count} connections`
     if (server.served.length > 0) return `${server.served.length} clients of the browser`
     // Those of a node that crashed end when their session is loaded again.
     const { authority } = server.holdfast
@@ -368,7 +374,8 @@ class HeldWorld {
   #lookAtServer(): void {
     const server = this.#listening()
     if (server === null) return
-    const { timers } = server.process
+    // An attachment of a node that crashed waits for the end of its grace time.
+    const timers = server.process.timers - openAttachments(this.history).length
     const facts = { node: server.name, timers, clients: server.served.length }
     this.history.record({ type: 'held.quiet', ...facts })
   }

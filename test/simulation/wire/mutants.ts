@@ -87,8 +87,8 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a welcome confirms its own token',
     file: 'doors/connect/connection.js',
-    find: 'this.say(welcome);',
-    replace: 'this.say(welcome); void attachment.confirm().catch(() => undefined);',
+    find: 'this.say(admitted.welcome);',
+    replace: 'this.say(admitted.welcome); void this.#confirm(admitted);',
     catches: 'I6',
   },
   {
@@ -156,14 +156,14 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deltas come again after a reconnect',
-    file: 'doors/connect/connection.js',
+    file: 'doors/connect/entry.js',
     find: 'afterDelta: delta',
     replace: 'afterDelta: 0',
     catches: 'I4',
   },
   {
     name: 'the stream begins at the newest event',
-    file: 'doors/connect/connection.js',
+    file: 'doors/connect/entry.js',
     find: 'after: seq, afterDelta',
     replace: 'after: welcome.session.seq, afterDelta',
     catches: 'I4',
@@ -178,8 +178,8 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a welcome brings no asks',
-    file: 'doors/connect/entry.js',
-    find: 'asks: state.asks.filter(({ kind }) => answers.includes(kind)),',
+    file: 'doors/connect/welcome.js',
+    find: 'asks: session.asks.filter(({ kind }) => answers.includes(kind)),',
     replace: 'asks: [],',
     catches: 'I8',
   },
@@ -259,19 +259,19 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the client’s timers outlive it',
-    file: 'client/line.js',
-    find: `        for (const cancel of [this.#cancelRetry, this.#cancelGiveUp, this.#cancelStable])
-            cancel();`,
-    replace: '',
+    file: 'client/connection.js',
+    find: `        this.#cancelRetry();
+        this.#cancelGiveUp();
+        this.#change(`,
+    replace: '        this.#change(',
     catches: 'I9',
   },
   {
     name: 'the client listens to a connection that it has given up',
     file: 'client/connection.js',
-    find: `        if (this.#over)
-            return;
-        this.#heard();`,
-    replace: '        this.#heard();',
+    find: `            if (isCurrent())
+                this.#message(data);`,
+    replace: '            this.#message(data);',
     catches: 'I9',
   },
   {
@@ -322,42 +322,61 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
 /** Bugs planted in held connections: both ends of them, and the buffer of what is not confirmed. */
 export const HELD_MUTANTS: readonly Mutant[] = [
   {
-    name: 'the held door takes messages of an older connection',
-    file: 'doors/cdp/held-entry.js',
-    find: `            if (!this.#place.carrier.isCurrent(this.#socket))
-                return;
-`,
+    name: 'a replay sends nothing again',
+    file: 'wire/replay.js',
+    find: `        for (const message of this.#unconfirmed)
+            connection.sendMessage(message);`,
     replace: '',
     catches: 'I4',
   },
   {
-    name: 'the held door forgets what was not confirmed',
-    file: 'doors/cdp/held-carrier.js',
-    find: `        for (const message of this.#unconfirmed.all())
-            socket.send(message);`,
-    replace: '',
+    name: 'a replay sends again what was confirmed',
+    file: 'wire/replay.js',
+    find: 'this.#unconfirmed.splice(0, ',
+    replace: 'this.#unconfirmed.slice(0, ',
     catches: 'I4',
   },
   {
-    name: 'the held client forgets what was not confirmed',
-    file: 'cdp/connection.js',
-    find: `        for (const message of this.#unconfirmed.all())
-            this.#send(message);`,
+    name: 'a replay does not count what has come',
+    file: 'wire/replay.js',
+    find: '        this.#received += 1;\n',
     replace: '',
     catches: 'I4',
   },
   {
     name: 'the held client resumes without saying what has come',
     file: 'cdp/connection.js',
-    find: 'received: this.#received };',
-    replace: 'received: 0 };',
+    find: 'session: session.id, received, take: true',
+    replace: 'session: session.id, received: 0, take: true',
     catches: 'I4',
   },
   {
-    name: 'the held door counts no message of the client',
-    file: 'doors/cdp/held-carrier.js',
-    find: '        this.#received += 1;\n',
+    name: 'the held client ignores what the server has',
+    file: 'cdp/connection.js',
+    find: 'this.#replay.confirm(welcome.received);',
     replace: '',
+    catches: 'I4',
+  },
+  {
+    name: 'the held client listens to a socket that it has given up',
+    file: 'client/connection.js',
+    find: `            if (isCurrent())
+                this.#message(data);`,
+    replace: '            this.#message(data);',
+    catches: 'I4',
+  },
+  {
+    name: 'the held door keeps an attachment whose browser is gone',
+    file: 'doors/cdp/held.js',
+    find: `        await attachment.leave('browser_gone');`,
+    replace: '',
+    catches: 'rest',
+  },
+  {
+    name: 'a superseded connection goes on',
+    file: 'doors/connect/connection.js',
+    find: 'this.#hub.take(attachment.id, this)?.supersede();',
+    replace: 'this.#hub.take(attachment.id, this);',
     catches: 'I4',
   },
 ]

@@ -8,6 +8,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Holdfast, HoldfastError, type SessionHandle, type Store } from '../../../src/core/index.ts'
 import { Connection } from '../../../src/doors/connect/connection.ts'
+import { connectService } from '../../../src/doors/connect/entry.ts'
 import { Hub } from '../../../src/doors/connect/hub.ts'
 import type { Socket } from '../../../src/doors/connect/socket.ts'
 import { MemoryStore } from '../../../src/stores/memory.ts'
@@ -156,7 +157,7 @@ class Stage {
   /** A client says hello, and all that can follow from that follows. */
   async arrive(hello: object): Promise<{ socket: Told; connection: Connection; welcome: any }> {
     const socket = new Told()
-    const connection = new Connection(this.hub, socket)
+    const connection = new Connection(this.hub, socket, connectService(this.hub))
     connection.receive(JSON.stringify({ type: 'hello', v: 1, ...hello }))
     await this.settle()
     return { socket, connection, welcome: socket.of('welcome')[0] }

@@ -6,6 +6,16 @@ import type { Gatekeeper, Socket } from '../../../src/doors/connect/socket.ts'
 import type { Modules } from '../modules.ts'
 import { Node, type NodeOptions } from '../node.ts'
 
+/** Bounds so tight that every path is taken. */
+export const CONNECT_LIMITS: Partial<ConnectLimits> = {
+  helloMs: 1_500,
+  pingMs: 1_000,
+  deadMs: 2_600,
+  probeMs: 900,
+  slowMs: 2_000,
+  watchMs: 250,
+}
+
 /** The token that pages show where one is needed. */
 export const TOKEN = 'of-this-world'
 
@@ -43,7 +53,8 @@ export class Server extends Node {
   }
 
   accept(socket: Socket): Connection {
-    return new this.#modules.Connection(this.hub, socket)
+    const { Connection: Accepted, connectService } = this.#modules
+    return new Accepted(this.hub, socket, connectService(this.hub))
   }
 
   protected override async close(drainMs: number): Promise<void> {

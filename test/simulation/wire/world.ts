@@ -18,7 +18,7 @@ import { Timeline } from '../timeline.ts'
 import { withoutStacks } from '../world.ts'
 import { MISHAPS, Network } from './network.ts'
 import type { PageKind } from './page.ts'
-import { Server } from './server.ts'
+import { CONNECT_LIMITS, Server } from './server.ts'
 import { Tab } from './tab.ts'
 import { steal } from './thief.ts'
 
@@ -41,15 +41,6 @@ const LIMITS: Partial<Limits> = {
   pageEvents: 3,
   sweepMs: 4_000,
   leaseMs: 4_000,
-}
-
-const CONNECT_LIMITS: Partial<ConnectLimits> = {
-  helloMs: 1_500,
-  pingMs: 1_000,
-  deadMs: 2_600,
-  probeMs: 900,
-  slowMs: 2_000,
-  watchMs: 250,
 }
 
 const WISHES = {
