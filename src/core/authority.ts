@@ -140,6 +140,10 @@ export class Authority implements SessionHolder {
     return this.#held.get(id) !== null
   }
 
+  holdsKey(key: string): boolean {
+    return this.#held.idOfKey(key) !== null
+  }
+
   get agents(): readonly string[] {
     return this.#runners.agents
   }

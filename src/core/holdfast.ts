@@ -76,6 +76,12 @@ export class Holdfast {
     return new SessionHandle(this.authority, this.by, { id: live.id, key, isNew })
   }
 
+  /** The open session of a key; null if there is none. */
+  async find(key: string): Promise<SessionHandle | null> {
+    const [row] = (await this.list({ key, state: 'open', limit: 1 })).sessions
+    return row === undefined ? null : this.session(row.id)
+  }
+
   /** A handle on a session by its id; whether there is one shows when it is used. */
   session(id: string): SessionHandle {
     return new SessionHandle(this.authority, this.by, { id })

@@ -71,6 +71,7 @@ export type {
   Reservation,
   Reserved,
   SessionChange,
+  SessionRef,
   SessionRow,
   SessionStatus,
   Store,

@@ -63,11 +63,16 @@ export interface Cluster {
   now(): number
   /** The address of a living node; null if it is gone, or has given none. */
   urlOf(node: string): Promise<string | null>
+  /** The living node that owns an open session; null if there is none. */
+  ownerOf(session: SessionRef): Promise<string | null>
   /** How many open sessions a node owns. */
   owned(node: string): Promise<number>
   /** The oldest node first; also some whose lease is over. */
   nodes(): Promise<readonly NodeRow[]>
 }
+
+/** A session by its id, or the open one by its key. */
+export type SessionRef = { readonly id: string } | { readonly key: string }
 
 export type NodeRow = {
   readonly name: string

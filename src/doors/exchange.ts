@@ -8,6 +8,7 @@ import { httpStatus } from '../wire/error-table.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
 import { reportRefusal } from './refusals.ts'
 import { discardBody, readBody, readJson } from './body.ts'
+import type { Operation } from './scopes.ts'
 import type { Unread } from './unread.ts'
 
 /** What all exchanges of a server share. */
@@ -47,7 +48,7 @@ export type RoutedRequest = {
   readonly by: Principal | null
   readonly params: readonly string[]
   readonly search: string
-  readonly route?: { readonly historyBytesMax?: number }
+  readonly route?: { readonly operation: Operation; readonly historyBytesMax?: number }
 }
 
 /** Header names and values in turn, as Node takes them without copying. */
@@ -106,6 +107,12 @@ export class Exchange {
   readonly params: readonly string[]
   /** The query as it stands in the address. */
   readonly search: string
+  readonly operation: Operation | null
+  /**
+   * Set once the request has had an effect. From then on no other node may answer it instead: what
+   * was done would be done again (I11).
+   */
+  isCommitted = false
   readonly #by: Principal | null
   #holdfast: Holdfast | null = null
   readonly #bodyBytesMax: number
@@ -114,6 +121,7 @@ export class Exchange {
   /** Its token was taken back: nothing more is told. */
   #isRevoked = false
   #body: Promise<Buffer> | null = null
+  #json: Promise<unknown> | null = null
 
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
@@ -125,6 +133,7 @@ export class Exchange {
     this.response = response
     this.context = context
     this.params = params
+    this.operation = route?.operation ?? null
     this.#by = by
     this.search = search
     this.#bodyBytesMax = context.bodyBytesMax + (route?.historyBytesMax ?? 0)
@@ -144,7 +153,8 @@ export class Exchange {
   }
 
   json(): Promise<unknown> {
-    return readJson(this.request, () => this.body())
+    this.#json ??= readJson(this.request, () => this.body())
+    return this.#json
   }
 
   /** The body's bytes, however often they are asked for. */

@@ -1,4 +1,5 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
+import type { SessionRef } from '../core/index.ts'
 import type { Exchange } from './exchange.ts'
 import type { Query } from './query.ts'
 import { OPERATIONS, type Operation } from './scopes.ts'
@@ -36,6 +37,11 @@ export type Route = {
   readonly answers: Readonly<Record<number, RouteAnswer>>
   /** The statuses it refuses with, besides those that every route has. */
   readonly refusals?: readonly number[]
+  /**
+   * The session that a request is about, where only its owner can answer: the server forwards it
+   * there before `handle` runs. Null, or left out: any node can answer.
+   */
+  readonly session?: (exchange: Exchange) => SessionRef | null | Promise<SessionRef | null>
   readonly handle: (exchange: Exchange) => Promise<void> | void
 }
 

@@ -128,14 +128,9 @@ export class CdpEntrance {
 
   serve(request: IncomingMessage, response: ServerResponse, own: OwnPort | null = null): void {
     const exchange = new Exchange({ request, response }, this.#context, NO_MATCH)
-    this.#answer(exchange, own).catch((thrown: unknown) => {
-      const error = asHoldfastError(thrown)
-      const forwarder = this.#forwarder
-      const refuse = (why: unknown): void => this.#refuse(exchange, asHoldfastError(why))
-      if (forwarder?.mayForward(exchange, error) !== true) return refuse(error)
-      makePlain(request, own)
-      forwarder.forward(exchange, error, () => this.#answer(exchange, null)).catch(refuse)
-    })
+    const handle = forwardable(request, own, (port) => this.#answer(exchange, port))
+    const answered = this.#forwarder?.serve(exchange, { handle }) ?? handle()
+    answered.catch((thrown: unknown) => this.#refuse(exchange, asHoldfastError(thrown)))
   }
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
@@ -208,14 +203,9 @@ export class CdpEntrance {
     // The client is gone: there is nobody to answer.
     stream.on('error', () => stream.destroy())
     const upgrade = { request, stream, head }
-    this.#enter(upgrade, own).catch((thrown: unknown) => {
-      const error = asHoldfastError(thrown)
-      const forwarder = this.#forwarder
-      const refuse = (why: unknown): void => this.#refuseUpgrade(upgrade, asHoldfastError(why))
-      if (forwarder === null || !isUndone(error.code, error.details)) return refuse(error)
-      makePlain(request, own)
-      forwarder.forwardUpgrade(upgrade, error, () => this.#enter(upgrade, null)).catch(refuse)
-    })
+    const handle = forwardable(request, own, (port) => this.#enter(upgrade, port))
+    const answered = this.#forwarder?.serveUpgrade(upgrade, handle) ?? handle()
+    answered.catch((thrown: unknown) => this.#refuseUpgrade(upgrade, asHoldfastError(thrown)))
   }
 
   async #enter(upgrade: Upgrade, own: OwnPort | null): Promise<void> {
@@ -368,9 +358,28 @@ export class CdpEntrance {
   }
 }
 
-/** Another node has no port of its own for this, or another browser on it. */
-function makePlain(request: IncomingMessage, own: OwnPort | null): void {
-  if (own !== null) request.url = plainUrl(readAddress(request.url ?? '', own))
+/**
+ * A refusal that another node may answer instead makes the address a plain one first: that node has
+ * no port of its own for this browser, or another browser on it.
+ */
+function forwardable(
+  request: IncomingMessage,
+  own: OwnPort | null,
+  handle: (own: OwnPort | null) => Promise<void>,
+): () => Promise<void> {
+  let port = own
+  return async () => {
+    try {
+      await handle(port)
+    } catch (thrown) {
+      const { code, details } = asHoldfastError(thrown)
+      if (port !== null && isUndone(code, details)) {
+        request.url = plainUrl(readAddress(request.url ?? '', port))
+        port = null
+      }
+      throw thrown
+    }
+  }
 }
 
 const NO_MATCH = { by: null, params: [], search: '' } as const

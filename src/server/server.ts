@@ -9,7 +9,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
-import { asHoldfastError, type Diagnose, type Holdfast, type HoldfastError } from '../core/index.ts'
+import { asHoldfastError, HoldfastError, type Diagnose, type Holdfast } from '../core/index.ts'
 import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
@@ -294,32 +294,26 @@ export class HoldfastServer {
       const exchange = new Exchange(ends, this.#context, { ...match, by }, form)
       this.#access.holdRequest(exchange, match.route.operation)
       if (match.route.query !== null) (match.route.query ?? NO_QUERY).read(match.search)
-      if (this.#isLeaving && !isPublic(match.route) && this.#forwarder !== null) {
-        return this.#handOver(exchange, match.route, drainingError())
-      }
-      if (this.#isDraining && beginsWork(match.route)) {
-        return this.#handOver(exchange, match.route, drainingError())
-      }
-      const elsewhere = this.#forwarder?.hint(exchange) ?? null
-      if (elsewhere !== null) return this.#handOver(exchange, match.route, elsewhere)
-      // A handler that does not wait for anything has answered already.
-      match.route
-        .handle(exchange)
-        ?.catch((thrown: unknown) => this.#handOver(exchange, match.route, thrown))
+      this.#answer(exchange, match.route)?.catch((thrown: unknown) =>
+        this.#refuse(exchange, thrown),
+      )
     } catch (thrown) {
       const form = refusalForm(request.url ?? '')
       this.#refuse(new Exchange(ends, this.#context, NO_MATCH, form), thrown)
     }
   }
 
-  /** What another node may do goes there; everything else is refused. */
-  #handOver(exchange: Exchange, route: Route, thrown: unknown): void {
-    const error = asHoldfastError(thrown)
+  /** A handler that does not wait for anything has answered when this returns. */
+  #answer(exchange: Exchange, route: Route): Promise<void> | void {
     const forwarder = this.#forwarder
-    if (forwarder?.mayForward(exchange, error) !== true) return this.#refuse(exchange, error)
-    forwarder
-      .forward(exchange, error, () => route.handle(exchange))
-      .catch((why: unknown) => this.#refuse(exchange, why))
+    const isRefused =
+      (this.#isDraining && beginsWork(route)) ||
+      (this.#isLeaving && !isPublic(route) && forwarder !== null)
+    if (forwarder !== null && !isPublic(route)) {
+      return forwarder.serve(exchange, route, isRefused ? drainingError() : null)
+    }
+    if (isRefused) throw drainingError()
+    return route.handle(exchange)
   }
 
   /** Lets a page of an allowed origin read the answer; true if its browser asked for no more. */
@@ -333,7 +327,7 @@ export class HoldfastServer {
   }
 
   #refuse(exchange: Exchange, thrown: unknown): void {
-    const error = asHoldfastError(thrown)
+    const error = refusalOf(exchange, asHoldfastError(thrown))
     if (isForGood(error)) this.#storeFailed(error)
     const toNode = this.#forwarder?.refusalHeaders(exchange.request, error) ?? []
     exchange.refuse(error, [...refusalHeaders(error), ...toNode])
@@ -355,6 +349,13 @@ export class HoldfastServer {
 /** Sessions and turns; what runs may still be watched, answered and cancelled. */
 function beginsWork({ operation }: Route): boolean {
   return operation === 'session.create' || operation === 'turn.run'
+}
+
+/** A session that moved after the request had an effect: no other node may begin it anew. */
+function refusalOf({ isCommitted }: Exchange, error: HoldfastError): HoldfastError {
+  if (!isCommitted || error.code !== 'not_owner') return error
+  const message = 'the session has moved to another node while the turn ran: ask again'
+  return new HoldfastError('owner_unreachable', message)
 }
 
 function refusalHeaders({ code, details: { allowed } }: HoldfastError): Headers {

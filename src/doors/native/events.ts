@@ -1,5 +1,5 @@
 /** A session's log: page by page as JSON, or as it happens as server-sent events. */
-import { invalid, type Position, type SessionHandle } from '../../core/index.ts'
+import { invalid, type Position, type SessionHandle, type SessionRef } from '../../core/index.ts'
 import { EVENT_STREAM_TYPE, encodeNotice, parsePosition } from '../../wire/server-sent-events.ts'
 import { negotiate } from '../accept.ts'
 import { streamFeed } from '../event-stream.ts'
@@ -9,9 +9,17 @@ import { EVENTS_QUERY } from './queries.ts'
 export async function getEvents(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
   const session = exchange.holdfast.session(id)
-  const type = negotiate(exchange.header('accept'), ['application/json', EVENT_STREAM_TYPE])
-  if (type === EVENT_STREAM_TYPE) await streamEvents(exchange, session)
+  if (eventsType(exchange) === EVENT_STREAM_TYPE) await streamEvents(exchange, session)
   else await replyPage(exchange, session)
+}
+
+/** Any node can read the log; only the owner knows what happens now. */
+export function sessionOfStream(exchange: Exchange): SessionRef | null {
+  return eventsType(exchange) === EVENT_STREAM_TYPE ? { id: exchange.params[0] ?? '' } : null
+}
+
+function eventsType(exchange: Exchange): string {
+  return negotiate(exchange.header('accept'), ['application/json', EVENT_STREAM_TYPE])
 }
 
 async function replyPage(exchange: Exchange, session: SessionHandle): Promise<void> {

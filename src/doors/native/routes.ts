@@ -1,5 +1,6 @@
 /** The native contract, route by route. */
 import { Type } from '@sinclair/typebox'
+import type { SessionRef } from '../../core/index.ts'
 import {
   AnswerRequest,
   KeyTurnRequest,
@@ -8,9 +9,10 @@ import {
   TurnRequest,
 } from '../../wire/bodies.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
+import type { Exchange } from '../exchange.ts'
 import { json, type RouteAnswer, type Header, type Route } from '../route.ts'
 import { answerAsk, getAsks } from './asks.ts'
-import { getEvents } from './events.ts'
+import { getEvents, sessionOfStream } from './events.ts'
 import { createLink, getLinks, revokeLink } from './links.ts'
 import { CLOSE_QUERY, EVENTS_QUERY, LIST_QUERY } from './queries.ts'
 import {
@@ -28,11 +30,15 @@ import {
   SessionPage,
   TurnOfSession,
 } from './schemas.ts'
-import { closeSession, createSession, getSession, listSessions } from './sessions.ts'
+import { closeSession, createSession, getSession, listSessions, sessionOfBody } from './sessions.ts'
 import { getTranscript, TRANSCRIPT_TYPE } from './transcript.ts'
 import { cancelTurn, getTurn, postKeyTurn, postSessionTurn } from './turns.ts'
 
 const events = { type: 'string', description: 'Server-sent events.' } as const
+
+function sessionOfPath({ params: [id = ''] }: Exchange): SessionRef {
+  return { id }
+}
 
 const turnHeaders: readonly Header[] = [
   { name: 'Idempotency-Key', description: 'The same key and input join the same turn.' },
@@ -63,6 +69,7 @@ const sessionRoutes: readonly Route[] = [
       201: json('It was created by this very request.', ResolvedSession),
     },
     refusals: [409, 410, 413, 415, 429],
+    session: sessionOfBody,
     handle: createSession,
   },
   {
@@ -83,6 +90,7 @@ const sessionRoutes: readonly Route[] = [
     operation: 'session.read',
     answers: { 200: json('The session.', Session) },
     refusals: [404, 410],
+    session: sessionOfPath,
     handle: getSession,
   },
   {
@@ -94,6 +102,7 @@ const sessionRoutes: readonly Route[] = [
     query: CLOSE_QUERY,
     answers: { 200: json('It is closed.', ClosedSession) },
     refusals: [404],
+    session: sessionOfPath,
     handle: closeSession,
   },
 ]
@@ -109,6 +118,7 @@ const turnRoutes: readonly Route[] = [
     body: TurnRequest,
     answers: turnAnswers,
     refusals: [404, 406, 409, 410, 413, 415, 429],
+    session: sessionOfPath,
     handle: postSessionTurn,
   },
   {
@@ -121,6 +131,7 @@ const turnRoutes: readonly Route[] = [
     body: KeyTurnRequest,
     answers: turnAnswers,
     refusals: [406, 409, 413, 415, 429],
+    session: ({ params: [key = ''] }) => ({ key }),
     handle: postKeyTurn,
   },
   {
@@ -146,6 +157,7 @@ const turnRoutes: readonly Route[] = [
       ),
     },
     refusals: [404, 410],
+    session: sessionOfPath,
     handle: cancelTurn,
   },
 ]
@@ -171,6 +183,7 @@ const logRoutes: readonly Route[] = [
       },
     },
     refusals: [404, 406, 410],
+    session: sessionOfStream,
     handle: getEvents,
   },
   {
@@ -199,6 +212,7 @@ const askRoutes: readonly Route[] = [
     operation: 'session.read',
     answers: { 200: json('The asks.', AskList) },
     refusals: [404, 410],
+    session: sessionOfPath,
     handle: getAsks,
   },
   {
@@ -210,6 +224,7 @@ const askRoutes: readonly Route[] = [
     body: AnswerRequest,
     answers: { 200: json('It is answered.', AnsweredAsk) },
     refusals: [404, 409, 410, 413, 415],
+    session: sessionOfPath,
     handle: answerAsk,
   },
 ]
@@ -224,6 +239,7 @@ const linkRoutes: readonly Route[] = [
     body: LinkRequest,
     answers: { 201: json('The link, with its token.', CreatedLink) },
     refusals: [404, 410, 413, 415, 429],
+    session: sessionOfPath,
     handle: createLink,
   },
   {
@@ -234,6 +250,7 @@ const linkRoutes: readonly Route[] = [
     operation: 'link.manage',
     answers: { 200: json('The links.', LinkList) },
     refusals: [404, 410],
+    session: sessionOfPath,
     handle: getLinks,
   },
   {
@@ -244,6 +261,7 @@ const linkRoutes: readonly Route[] = [
     operation: 'link.manage',
     answers: { 200: json('Nobody can attach by it any more.', RevokedLink) },
     refusals: [404],
+    session: sessionOfPath,
     handle: revokeLink,
   },
 ]

@@ -1,5 +1,5 @@
 /** Sessions: find or create, list, look at, close. */
-import { HoldfastError, type ListQuery } from '../../core/index.ts'
+import { HoldfastError, type ListQuery, type SessionRef } from '../../core/index.ts'
 import { readSessionBody } from '../../wire/bodies.ts'
 import { rowView, sessionView } from '../../wire/views.ts'
 import type { Exchange } from '../exchange.ts'
@@ -12,6 +12,13 @@ export async function createSession(exchange: Exchange): Promise<void> {
   const { session: state, queue } = await session.overview()
   const body = { ...sessionView(state, queue), isNew }
   exchange.reply(isNew ? 201 : 200, body, ['Location', sessionPath(session.id)])
+}
+
+/** By its id or key; null: a new one is made here. The handler checks the fields. */
+export async function sessionOfBody(exchange: Exchange): Promise<SessionRef | null> {
+  const { id, key } = ((await exchange.json()) ?? {}) as Readonly<Record<string, unknown>>
+  if (typeof id === 'string') return { id }
+  return typeof key === 'string' ? { key } : null
 }
 
 export function sessionPath(id: string): string {

@@ -54,36 +54,27 @@ export async function postKeyTurn(exchange: Exchange): Promise<void> {
 
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
   const type = negotiate(exchange.header('accept'), ['application/json', EVENT_STREAM_TYPE])
-  const caller = new Caller(exchange, body)
-  if (type === 'application/json' && prefersAsync(exchange)) {
-    return replyQueued(exchange, await target.submit(body.input, caller))
+  const { input, busy, waitMs, onDisconnect } = body
+  const options: TurnOptions = {
+    busy,
+    waitMs,
+    onDisconnect,
+    idempotencyKey: exchange.header('idempotency-key'),
+    // Read only by a turn that has to wait, or is to be cancelled when its caller goes.
+    get signal() {
+      return exchange.signal
+    },
   }
-  const turn = target.turn(body.input, caller)
+  if (type === 'application/json' && prefersAsync(exchange)) {
+    const submitted = await target.submit(input, options)
+    exchange.isCommitted = true
+    return replyQueued(exchange, submitted)
+  }
+  const turn = target.turn(input, options)
   if (type === EVENT_STREAM_TYPE) return streamTurn(exchange, turn)
   const { live } = await turn.admission
+  exchange.isCommitted = true
   exchange.reply(200, turnView(live.id, await turn))
-}
-
-/** What the caller wants, and whether it is still there. */
-class Caller implements TurnOptions {
-  readonly busy: TurnOptions['busy']
-  readonly waitMs: TurnOptions['waitMs']
-  readonly onDisconnect: TurnOptions['onDisconnect']
-  readonly idempotencyKey: TurnOptions['idempotencyKey']
-  readonly #exchange: Exchange
-
-  constructor(exchange: Exchange, { busy, waitMs, onDisconnect }: TurnBody) {
-    this.#exchange = exchange
-    this.busy = busy
-    this.waitMs = waitMs
-    this.onDisconnect = onDisconnect
-    this.idempotencyKey = exchange.header('idempotency-key')
-  }
-
-  /** Asked for only by a turn that has to wait, or is to be cancelled when its caller goes. */
-  get signal(): AbortSignal {
-    return this.#exchange.signal
-  }
 }
 
 function prefersAsync(exchange: Exchange): boolean {
@@ -105,6 +96,7 @@ function replyQueued(
 
 async function streamTurn(exchange: Exchange, turn: TurnHandle): Promise<void> {
   const { live, turn: id } = await turn.admission
+  exchange.isCommitted = true
   const headers = ['Content-Location', turnPath(live.id, id)]
   await streamFeed(exchange, turn.feed(exchange.signal), { headers })
 }

@@ -1,7 +1,7 @@
 /** A turn's answer as this door tells it: message by message, in parts as they come. */
 import { AnswerText, HoldfastError, type Delta, type SessionEvent } from '../../core/index.ts'
 import type { TurnOutcome } from './errors.ts'
-import type { Admitted } from './places.ts'
+import type { AdmittedTurn } from './turn-targets.ts'
 import { addUsage, NO_USAGE, readUsage, type Usage } from './usage.ts'
 
 /** A message of an answer; a turn that was cut short has not finished its last one. */
@@ -23,7 +23,7 @@ export type TurnAnswer = {
 
 /** Until the turn is over, or the caller has gone. */
 export async function* answerParts(
-  { session, turn }: Admitted,
+  { session, turn }: AdmittedTurn,
   signal?: AbortSignal,
 ): AsyncGenerator<readonly AnswerPart[]> {
   const after = Number(turn.slice(1)) - 1
@@ -39,7 +39,7 @@ export async function* answerParts(
   throw new HoldfastError('internal', `the log of session ${session.id} ends within turn ${turn}`)
 }
 
-export async function wholeAnswer(admitted: Admitted): Promise<TurnAnswer> {
+export async function wholeAnswer(admitted: AdmittedTurn): Promise<TurnAnswer> {
   const messages: AnswerMessage[] = []
   for await (const parts of answerParts(admitted)) {
     for (const part of parts) {

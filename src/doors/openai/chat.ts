@@ -1,31 +1,30 @@
 /** `POST /v1/chat/completions`. */
 import type { Exchange, Headers } from '../exchange.ts'
 import { answerParts, wholeAnswer, type TurnAnswer, type AnswerPart } from './answer.ts'
-import { afterAdmission, type Entry } from './entry.ts'
 import { turnFailure } from './errors.ts'
 import { newMessage, readMessages, wholeConversation } from './messages.ts'
-import { OwnPlace } from './own-place.ts'
-import type { Admitted } from './places.ts'
+import { OwnTarget } from './own-target.ts'
+import { chatTarget } from './request-targets.ts'
 import { readChatBody, type ChatBody } from './schemas.ts'
 import { errorText, streamTexts } from './stream.ts'
-import { chatPlace } from './targets.ts'
+import type { OpenAiTurn, TurnEntry } from './turn-entry.ts'
+import type { AdmittedTurn } from './turn-targets.ts'
 import { chatUsage } from './usage.ts'
 
-export async function createChatCompletion(exchange: Exchange, entry: Entry): Promise<void> {
+export async function readChatRequest(exchange: Exchange): Promise<OpenAiTurn<ChatBody>> {
   const body = readChatBody(await exchange.json())
-  const place = chatPlace(exchange, body)
-  const isOwn = place instanceof OwnPlace
+  const target = chatTarget(exchange, body)
+  const isOwn = target instanceof OwnTarget
   const said = readMessages(body.messages, isOwn ? 'all' : 'new')
-  const read = isOwn ? wholeConversation : newMessage
-  const admitted = await entry.admit(exchange, { place, input: read(said, 'messages'), body })
-  await afterAdmission(() => sendCompletion(exchange, admitted, body))
+  const input = isOwn ? wholeConversation(said, 'messages') : newMessage(said, 'messages')
+  return { target, input, body, isBackground: false }
 }
 
-async function sendCompletion(
+export async function createChatCompletion(
   exchange: Exchange,
-  admitted: Admitted,
-  body: ChatBody,
+  entry: TurnEntry<ChatBody>,
 ): Promise<void> {
+  const { body, ...admitted } = await entry.admit(exchange)
   const completion = await describe(exchange, admitted, body)
   if (body.stream === true) {
     const texts = chunks(completion, answerParts(admitted, exchange.signal), body)
@@ -35,8 +34,8 @@ async function sendCompletion(
   exchange.respond(turnFailure(answer.outcome) ?? completed(completion, answer, admitted))
 }
 
-/** Tells whoever wants to look on, or to answer what the agent asks, where to. */
-export function sessionHeaders({ session, turn }: Admitted): Headers {
+/** Where to watch the turn, or to answer what the agent asks. */
+export function sessionHeaders({ session, turn }: AdmittedTurn): Headers {
   const request = `${session.id}/${turn}`
   return ['X-Session-Id', session.id, 'X-Turn-Id', turn, 'X-Request-Id', request]
 }
@@ -45,7 +44,7 @@ type Completion = { readonly id: string; readonly created: number; readonly mode
 
 async function describe(
   { holdfast }: Exchange,
-  { session, turn }: Admitted,
+  { session, turn }: AdmittedTurn,
   body: ChatBody,
 ): Promise<Completion> {
   const model = body.model ?? (await session.state()).agent
@@ -53,7 +52,7 @@ async function describe(
   return { id: `chatcmpl-${session.id}-${turn}`, created, model }
 }
 
-function completed({ id, created, model }: Completion, answer: TurnAnswer, admitted: Admitted) {
+function completed({ id, created, model }: Completion, answer: TurnAnswer, admitted: AdmittedTurn) {
   const texts = answer.messages.map(({ text }) => text)
   const content = texts.filter((text) => text !== '').join(BETWEEN)
   const message = { role: 'assistant', content, refusal: null }

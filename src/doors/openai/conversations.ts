@@ -1,6 +1,6 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
 import { Type } from '@sinclair/typebox'
-import { invalid, type Message, type SessionHandle } from '../../core/index.ts'
+import { invalid, type Message, type SessionHandle, type SessionRef } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
 import { query } from '../query.ts'
@@ -12,7 +12,7 @@ import {
   readFacts,
   unknownConversation,
   type ConversationFacts,
-} from './targets.ts'
+} from './request-targets.ts'
 
 const ITEMS_MAX = 100
 const ITEMS = 20
@@ -49,23 +49,25 @@ export async function getConversation(exchange: Exchange): Promise<void> {
   exchange.reply(200, view(await conversationFacts(exchange, id)))
 }
 
+/** Its facts are closed first, and may be another node's than its session. */
+export async function sessionToDelete(exchange: Exchange): Promise<SessionRef> {
+  const [key = ''] = exchange.params
+  const { id, isClosed } = await readFacts(exchange, key)
+  return isClosed ? { key } : { id }
+}
+
 /**
- * First its facts, so that nobody comes in any more; then the session, if there is one. Each may be
- * another node's, which does its part when this is passed on: so it is done when both are closed.
+ * First its facts, so that no turn starts any more; then the session, if there is one. If each has
+ * another owner, both do their part: the request is forwarded again until both are closed.
  */
 export async function deleteConversation(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
   const facts = await readFacts(exchange, id)
-  const session = await sessionOf(exchange, id)
-  if (facts.isClosed && session === null) throw unknownConversation(id)
-  if (!facts.isClosed) await exchange.holdfast.session(facts.id).close('deleted')
-  await (await sessionOf(exchange, id))?.close('deleted')
+  const { holdfast } = exchange
+  if (facts.isClosed && (await holdfast.find(id)) === null) throw unknownConversation(id)
+  if (!facts.isClosed) await holdfast.session(facts.id).close('deleted')
+  await (await holdfast.find(id))?.close('deleted')
   exchange.reply(200, { id, object: 'conversation.deleted', deleted: true })
-}
-
-async function sessionOf({ holdfast }: Exchange, key: string): Promise<SessionHandle | null> {
-  const [row] = (await holdfast.list({ key, state: 'open', limit: 1 })).sessions
-  return row === undefined ? null : holdfast.session(row.id)
 }
 
 /** What was said, the newest first unless asked otherwise. */
@@ -74,7 +76,7 @@ export async function listItems(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
   await conversationFacts(exchange, id)
   const isAscending = order === 'asc'
-  const session = await sessionOf(exchange, id)
+  const session = await exchange.holdfast.find(id)
   const after = item === undefined ? null : readItemId(item)
   const page = session === null ? [] : await readPage(session, { after, limit, isAscending })
   const data = page.slice(0, limit).map((message) => itemOf(id, message))

@@ -1,35 +1,36 @@
 /** `/v1/responses`: make one, look at one, cancel one. */
 import { Type } from '@sinclair/typebox'
-import type { TurnRecord } from '../../core/index.ts'
+import type { SessionRef, TurnRecord } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { query } from '../query.ts'
 import { answerParts, wholeAnswer } from './answer.ts'
 import { sessionHeaders } from './chat.ts'
-import { afterAdmission, type Entry } from './entry.ts'
 import { turnFailure } from './errors.ts'
 import { newMessage, readInput, wholeConversation } from './messages.ts'
-import { OwnPlace } from './own-place.ts'
-import type { Admitted } from './places.ts'
+import { OwnTarget } from './own-target.ts'
 import { responseEvents } from './response-events.ts'
 import { responseObject, type ResponseFacts } from './response.ts'
+import { readResponseId, responseId, responseTarget } from './request-targets.ts'
 import { readResponseBody, type ResponseBody } from './schemas.ts'
 import { streamTexts } from './stream.ts'
-import { readResponseId, responseId, responsePlace } from './targets.ts'
+import type { OpenAiTurn, TurnEntry } from './turn-entry.ts'
+import type { AdmittedTurn } from './turn-targets.ts'
 
-export async function createResponse(exchange: Exchange, entry: Entry): Promise<void> {
+export async function readResponseRequest(exchange: Exchange): Promise<OpenAiTurn<ResponseBody>> {
   const body = readResponseBody(await exchange.json())
   const said = readInput(body.input, body.instructions ?? undefined)
-  const isBackground = body.background === true
-  const place = await responsePlace(exchange, body)
-  const read = place instanceof OwnPlace ? wholeConversation : newMessage
-  const input = read(said, 'input')
-  const admitted = await entry.admit(exchange, { place, input, body, isBackground })
-  await afterAdmission(() => sendNew(exchange, admitted, body))
+  const target = await responseTarget(exchange, body)
+  const isOwn = target instanceof OwnTarget
+  const input = isOwn ? wholeConversation(said, 'input') : newMessage(said, 'input')
+  return { target, input, body, isBackground: body.background === true }
 }
 
-async function sendNew(exchange: Exchange, admitted: Admitted, body: ResponseBody): Promise<void> {
-  const { session, turn } = admitted
-  const record = await session.getTurn(turn)
+export async function createResponse(
+  exchange: Exchange,
+  entry: TurnEntry<ResponseBody>,
+): Promise<void> {
+  const { body, ...admitted } = await entry.admit(exchange)
+  const record = await admitted.session.getTurn(admitted.turn)
   const facts = await describe(admitted, record, body)
   if (body.stream === true) {
     const events = responseEvents(facts, answerParts(admitted, exchange.signal))
@@ -44,13 +45,17 @@ async function sendNew(exchange: Exchange, admitted: Admitted, body: ResponseBod
 }
 
 async function describe(
-  { session, turn }: Admitted,
+  { session, turn }: AdmittedTurn,
   { queuedAt, startedAt }: TurnRecord,
   body: Partial<ResponseBody>,
 ): Promise<ResponseFacts> {
   const model = body.model ?? (await session.state()).agent
   const created = Math.floor((queuedAt ?? startedAt ?? 0) / 1_000)
   return { id: responseId(session.id, turn), created, model, body }
+}
+
+export function sessionOfResponse({ params: [id = ''] }: Exchange): SessionRef {
+  return { id: readResponseId(id).session }
 }
 
 export const RESPONSE_QUERY = query({
@@ -61,19 +66,19 @@ export async function getResponse(exchange: Exchange): Promise<void> {
   await sendFound(exchange, find(exchange))
 }
 
-/** Answered when the turn is over; one that was over is told as it ended. */
+/** Answered when the turn is over; one that was over is shown as it ended. */
 export async function cancelResponse(exchange: Exchange): Promise<void> {
   const found = find(exchange)
   await found.session.cancelTurn(found.turn)
   await sendFound(exchange, found)
 }
 
-function find({ holdfast, params: [id = ''] }: Exchange): Admitted {
+function find({ holdfast, params: [id = ''] }: Exchange): AdmittedTurn {
   const { session, turn } = readResponseId(id)
   return { session: holdfast.session(session), turn }
 }
 
-async function sendFound(exchange: Exchange, found: Admitted): Promise<void> {
+async function sendFound(exchange: Exchange, found: AdmittedTurn): Promise<void> {
   const record = await found.session.getTurn(found.turn)
   await sendResponse(exchange, found, await describe(found, record, {}))
 }
@@ -81,7 +86,7 @@ async function sendFound(exchange: Exchange, found: Admitted): Promise<void> {
 /** As it is now: with the answer if that is over, and without if not. */
 async function sendResponse(
   exchange: Exchange,
-  found: Admitted,
+  found: AdmittedTurn,
   facts: ResponseFacts,
 ): Promise<void> {
   const { state, endedAt } = await found.session.getTurn(found.turn)

@@ -1,17 +1,25 @@
 /** OpenAI's contract, as far as it is served, route by route. */
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import { json, type RouteAnswer, type Header, type Route } from '../route.ts'
-import { createChatCompletion } from './chat.ts'
+import { createChatCompletion, readChatRequest } from './chat.ts'
 import {
   createConversation,
   deleteConversation,
   getConversation,
   ITEMS_QUERY,
   listItems,
+  sessionToDelete,
 } from './conversations.ts'
-import { Entry } from './entry.ts'
 import { getModel, listModels } from './models.ts'
-import { cancelResponse, createResponse, getResponse, RESPONSE_QUERY } from './responses.ts'
+import {
+  cancelResponse,
+  createResponse,
+  getResponse,
+  readResponseRequest,
+  RESPONSE_QUERY,
+  sessionOfResponse,
+} from './responses.ts'
+import { TurnEntry } from './turn-entry.ts'
 import { ChatCompletionRequest, ConversationRequest, ResponseRequest } from './schemas.ts'
 
 const object = { type: 'object' } as const
@@ -45,10 +53,12 @@ const turnAnswers: Readonly<Record<number, RouteAnswer>> = {
 
 /** Routes of one server: they share what they remember of attempts. */
 export function openAiRoutes(): readonly Route[] {
-  return [...turnRoutes(new Entry()), ...responseRoutes, ...conversationRoutes, ...modelRoutes]
+  return [...turnRoutes(), ...responseRoutes, ...conversationRoutes, ...modelRoutes]
 }
 
-function turnRoutes(entry: Entry): readonly Route[] {
+function turnRoutes(): readonly Route[] {
+  const chat = new TurnEntry(readChatRequest)
+  const responses = new TurnEntry(readResponseRequest)
   return [
     {
       method: 'POST',
@@ -61,7 +71,8 @@ function turnRoutes(entry: Entry): readonly Route[] {
       historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
       refusals: [404, 409, 413, 429],
-      handle: (exchange) => createChatCompletion(exchange, entry),
+      session: (exchange) => chat.session(exchange),
+      handle: (exchange) => createChatCompletion(exchange, chat),
     },
     {
       method: 'POST',
@@ -74,7 +85,8 @@ function turnRoutes(entry: Entry): readonly Route[] {
       historyBytesMax: HISTORY_BYTES_MAX,
       answers: turnAnswers,
       refusals: [404, 409, 413, 429],
-      handle: (exchange) => createResponse(exchange, entry),
+      session: (exchange) => responses.session(exchange),
+      handle: (exchange) => createResponse(exchange, responses),
     },
   ]
 }
@@ -89,6 +101,7 @@ const responseRoutes: readonly Route[] = [
     operation: 'session.read',
     answers: { 200: json('The response.', object) },
     refusals: [404],
+    session: sessionOfResponse,
     handle: getResponse,
   },
   {
@@ -99,6 +112,7 @@ const responseRoutes: readonly Route[] = [
     operation: 'turn.cancel',
     answers: { 200: json('The response, which is over.', object) },
     refusals: [404],
+    session: sessionOfResponse,
     handle: cancelResponse,
   },
 ]
@@ -133,6 +147,7 @@ const conversationRoutes: readonly Route[] = [
     operation: 'session.close',
     answers: { 200: json('It is closed.', object) },
     refusals: [404],
+    session: sessionToDelete,
     handle: deleteConversation,
   },
   {

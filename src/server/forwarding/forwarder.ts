@@ -1,23 +1,25 @@
 /**
- * Requests that came to the wrong node. Every handler refuses with `not_owner` before it does
- * anything, so what was refused so goes to the owner, and if that is gone it is tried here again:
- * by then the session may be ours. A node that drains passes on what it takes no more itself.
+ * Sends each request to the node that owns its session. A route says which session a request is
+ * about; the owner is found before the handler runs. A handler refuses with `not_owner`, before it
+ * has any effect, only if the session has moved meanwhile: then it is forwarded too. If the
+ * owner is gone, it is tried here again, since by then the session may be this node's.
  *
- * A request is passed on once: who receives it answers it or refuses it (no loops).
+ * A request is forwarded once: the node that receives it answers or refuses it (no loops). A node
+ * that drains forwards what it does not begin any more to any other node.
  */
 import type { IncomingMessage } from 'node:http'
-import { asHoldfastError, HoldfastError, type Holdfast } from '../../core/index.ts'
+import { asHoldfastError, HoldfastError, type Holdfast, type SessionRef } from '../../core/index.ts'
 import type {
-  SocketForwarder,
   ForwardedSocket,
   ForwardedSocketOptions,
+  SocketForwarder,
 } from '../../doors/connect/socket.ts'
 import type { Exchange } from '../../doors/exchange.ts'
-import { RequestForwarder, isUndone } from './request-forwarder.ts'
+import type { Route } from '../../doors/route.ts'
 import { Directory } from './directory.ts'
 import { FORWARD_LIMITS } from './limits.ts'
-import { Owners } from './owners.ts'
 import { OwnerSocket } from './owner-socket.ts'
+import { isUndone, RequestForwarder, type ProxyTarget } from './request-forwarder.ts'
 import { UNDONE_HEADER, type Seal } from './seal.ts'
 import { Tunnels, type Upgrade } from './tunnels.ts'
 
@@ -40,24 +42,20 @@ export type ForwardCounts = {
   sockets: number
 }
 
-/** A request or a socket on its way: it goes elsewhere, or is answered here after all. */
-type Errand = {
+/** A request, or an upgrade, that this node answers or forwards. */
+type Forwardable = {
   readonly request: IncomingMessage
   readonly isGone: () => boolean
-  /** Whether another node may do what was refused here. */
-  readonly mayForward: (error: HoldfastError) => boolean
-  /** False: nothing was done. */
-  readonly carry: (way: Way) => Promise<boolean>
+  /** Nothing has been sent or done, so that another node may answer. */
+  readonly isUntouched: () => boolean
+  /** The session that only its owner can answer about; null: any node can. */
+  readonly session: () => SessionRef | null | Promise<SessionRef | null>
   readonly handle: () => Promise<void> | void
+  /** False: the other node did nothing, and it may be tried again. */
+  readonly send: (target: ProxyTarget) => Promise<boolean>
 }
 
-type Way = {
-  readonly to: string
-  readonly from: string
-  readonly isAlive: () => Promise<boolean>
-}
-
-/** What a server that is about to stop says to those who come; nothing was done for them. */
+/** The refusal of a server that is about to stop. Nothing was done. */
 export function drainingError(): HoldfastError {
   return new HoldfastError('draining', 'the server is about to stop')
 }
@@ -70,7 +68,6 @@ export class Forwarder implements SocketForwarder {
   readonly #directory: Directory
   readonly #requests: RequestForwarder
   readonly #tunnels: Tunnels
-  readonly #owners = new Owners()
   readonly #underWay = new Set<Promise<void>>()
 
   private constructor(directory: Directory, { seal, holdfast, addressOf }: ForwarderParts) {
@@ -78,11 +75,11 @@ export class Forwarder implements SocketForwarder {
     this.#holdfast = holdfast
     this.#addressOf = addressOf
     this.#directory = directory
-    this.#requests = new RequestForwarder(this.seal)
-    this.#tunnels = new Tunnels(this.seal)
+    this.#requests = new RequestForwarder(seal)
+    this.#tunnels = new Tunnels(seal)
   }
 
-  /** Null where there are no other nodes to pass anything on to. */
+  /** Null where there are no other nodes. */
   static from(parts: Omit<ForwarderParts, 'seal'> & { seal: Seal | null }): Forwarder | null {
     const { store, node } = parts.holdfast.authority
     const { seal } = parts
@@ -90,118 +87,121 @@ export class Forwarder implements SocketForwarder {
     return new Forwarder(new Directory(store.cluster, node), { ...parts, seal })
   }
 
-  /** Whether another node may do what was refused here. */
-  mayForward({ request, response }: Exchange, { code, details }: HoldfastError): boolean {
-    return isUndone(code, details) && !response.headersSent && !this.seal.isOn(request)
-  }
-
   /** What another node is told of a refusal, beside the refusal itself. */
   refusalHeaders(request: IncomingMessage, { code, details }: HoldfastError): readonly string[] {
     return isUndone(code, details) && this.seal.isOn(request) ? [UNDONE_HEADER, '1'] : []
   }
 
-  /** That another node had the session a moment ago: it is asked first, and it alone decides. */
-  hint({ request }: Exchange): HoldfastError | null {
-    const node = this.#owners.of(request)
-    if (node === null || this.seal.isOn(request)) return null
-    return new HoldfastError('not_owner', 'the session is held by another node', { node })
-  }
-
-  /** Sees that the exchange is answered, here (by `handle`) or elsewhere; or throws why not. */
-  forward(
+  /** Answers here or through the owner; throws why not. `refusal`: this node must not answer it. */
+  serve(
     exchange: Exchange,
-    refusal: HoldfastError,
-    handle: () => Promise<void> | void,
+    { handle, session = () => null }: Pick<Route, 'handle' | 'session'>,
+    refusal: HoldfastError | null = null,
   ): Promise<void> {
     const { request, response } = exchange
-    return this.#seeTo(refusal, {
+    return this.#serve(refusal, {
       request,
       isGone: () => response.destroyed,
-      mayForward: (error) => this.mayForward(exchange, error),
-      carry: (way) => this.#requests.carry({ exchange, ...way }),
-      handle,
+      isUntouched: () => !response.headersSent && !exchange.isCommitted,
+      session: () => session(exchange),
+      handle: () => handle(exchange),
+      send: (target) => this.#requests.send({ exchange, ...target }),
     })
   }
 
-  /** The same for a socket that is not open yet; from then on nothing here knows what it says. */
-  forwardUpgrade(
-    upgrade: Upgrade,
-    refusal: HoldfastError,
-    handle: () => Promise<void> | void,
-  ): Promise<void> {
+  /** The same for a socket that is not open yet. Once it is, its bytes pass unread. */
+  serveUpgrade(upgrade: Upgrade, handle: () => Promise<void> | void): Promise<void> {
     const { request, stream } = upgrade
-    const mayForward = ({ code, details }: HoldfastError): boolean =>
-      isUndone(code, details) && !this.seal.isOn(request)
-    if (!mayForward(refusal)) return Promise.reject(refusal)
-    return this.#seeTo(refusal, {
+    return this.#serve(null, {
       request,
       isGone: () => stream.destroyed,
-      mayForward,
-      carry: (way) => this.#open(upgrade, way),
+      isUntouched: () => true,
+      session: () => null,
       handle,
+      send: async (target) => {
+        const isDone = await this.#tunnels.open({ ...upgrade, ...target })
+        if (isDone) this.counts.sockets += 1
+        return isDone
+      },
     })
   }
 
-  async #open(upgrade: Upgrade, way: Way): Promise<boolean> {
-    const isDone = await this.#tunnels.open({ ...upgrade, ...way })
-    if (isDone) this.counts.sockets += 1
-    return isDone
-  }
-
-  #seeTo(refusal: HoldfastError, errand: Errand): Promise<void> {
-    const forwarding = this.#forward(refusal, errand)
-    const settled = forwarding.catch((thrown: unknown) => {
-      this.counts.failed += 1
-      this.#tellFailed(asHoldfastError(thrown))
-    })
+  async #serve(refusal: HoldfastError | null, one: Forwardable): Promise<void> {
+    if (this.seal.isOn(one.request)) {
+      if (refusal !== null) throw refusal
+      return one.handle()
+    }
+    const error = refusal ?? (await this.#tryHere(one))
+    if (error === null) return
+    const forwarding = this.#forward(one, error)
+    const settled = forwarding.catch((thrown: unknown) => this.#failed(asHoldfastError(thrown)))
     this.#underWay.add(settled)
     void settled.finally(() => this.#underWay.delete(settled))
-    return forwarding
+    await forwarding
+  }
+
+  /** Null if it was answered; otherwise why another node should answer it. */
+  async #tryHere(one: Forwardable): Promise<HoldfastError | null> {
+    const node = await this.#ownerElsewhere(one)
+    if (node !== null) {
+      return new HoldfastError('not_owner', 'the session is held by another node', { node })
+    }
+    try {
+      await one.handle()
+      return null
+    } catch (thrown) {
+      const error = asHoldfastError(thrown)
+      if (!isUndone(error.code, error.details) || !one.isUntouched()) throw error
+      return error
+    }
+  }
+
+  async #ownerElsewhere({ session }: Forwardable): Promise<string | null> {
+    const ref = await session()
+    if (ref === null) return null
+    const { authority } = this.#holdfast
+    if ('id' in ref ? authority.holds(ref.id) : authority.holdsKey(ref.key)) return null
+    // A store that cannot say: the handler meets the same error, and reports it.
+    return this.#directory.ownerElsewhere(ref).catch(() => null)
   }
 
   /** What the handler refuses by itself is no failure of forwarding. */
-  #tellFailed({ code, message, details }: HoldfastError): void {
+  #failed({ code, message, details }: HoldfastError): void {
+    this.counts.failed += 1
     if (code !== 'owner_unreachable' && !isUndone(code, details)) return
     const node = typeof details['node'] === 'string' ? details['node'] : null
     const { diagnose } = this.#holdfast.authority
     diagnose('forward_failed', 'no node answered a request', { reason: code, node, error: message })
   }
 
-  async #forward(refusal: HoldfastError, errand: Errand): Promise<void> {
+  async #forward(one: Forwardable, refusal: HoldfastError): Promise<void> {
     const until = performance.now() + FORWARD_LIMITS.patienceMs
     let pause: number = FORWARD_LIMITS.againMs
-    for (let error = refusal; !errand.isGone();) {
-      if (await this.#carry(errand, error)) return
+    for (let error: HoldfastError | null = refusal; error !== null && !one.isGone();) {
+      if (await this.#send(one, error)) return
       if (performance.now() > until) throw error
       await new Promise((resolve) => setTimeout(resolve, pause))
       pause = Math.min(2 * pause, FORWARD_LIMITS.againMsMax)
       this.counts.triedAgain += 1
-      if (this.#holdfast.authority.draining) {
-        error = drainingError()
-        continue
-      }
-      try {
-        return await errand.handle()
-      } catch (thrown) {
-        error = asHoldfastError(thrown)
-        if (!errand.mayForward(error)) throw error
-      }
+      error = this.#holdfast.authority.draining ? drainingError() : await this.#tryHere(one)
     }
   }
 
   /** False: nothing was done, and it may be tried again. */
-  async #carry({ request, carry }: Errand, { code, details }: HoldfastError): Promise<boolean> {
+  async #send(one: Forwardable, { code, details }: HoldfastError): Promise<boolean> {
     const { node } = details
-    if (code === 'not_owner' && typeof node !== 'string') return false
-    const to = code === 'draining' ? await this.#anyOther() : await this.#urlOf(node as string)
-    if (to === null) return false
+    const isDraining = code === 'draining'
+    if (!isDraining && typeof node !== 'string') return false
+    const to = isDraining ? await this.#anyOther() : await this.#urlOf(node as string)
     const isAlive = async (): Promise<boolean> =>
-      code === 'draining'
-        ? (await this.#directory.others()).includes(to)
+      isDraining
+        ? (await this.#directory.others()).includes(to ?? '')
         : (await this.#directory.urlOf(node as string)) !== null
-    const isDone = await carry({ to, from: this.#addressOf(request), isAlive })
+    const from = this.#addressOf(one.request)
+    const isDone = to !== null && (await one.send({ to, from, isAlive }))
     if (isDone) this.counts.passedOn += 1
-    this.#owners.learn(request, isDone && typeof node === 'string' ? node : null)
+    const ref = isDone || isDraining ? null : await one.session()
+    if (ref !== null) this.#directory.forgetOwner(ref)
     return isDone
   }
 
@@ -221,18 +221,18 @@ export class Forwarder implements SocketForwarder {
     return new OwnerSocket(this.seal, this.#urlOf(node), options)
   }
 
-  /** Learns whom to pass on to, while the store can still say. */
+  /** Fetches the list of nodes while the store can still be asked. */
   async prepareToLeave(): Promise<void> {
     await this.#directory.others()
   }
 
-  /** Leaves time to those who do not know yet that this node is about to go. */
+  /** Leaves clients time to notice that this node is about to stop. */
   async linger(msMax: number): Promise<void> {
     const ms = Math.min(FORWARD_LIMITS.lingerMs, msMax)
     await new Promise((resolve) => setTimeout(resolve, ms))
   }
 
-  /** Those who talk with another node through this one lose their connections, and come back. */
+  /** Clients whose sockets pass through this node lose their connections, and reconnect. */
   cutSockets(): void {
     this.#tunnels.close()
   }

@@ -9,10 +9,10 @@ import { RequestForwarder } from './request-forwarder.ts'
 import { Seal } from './seal.ts'
 
 const owner = createServer()
-const carrier = new RequestForwarder(new Seal('a secret of this test', Date.now))
+const forwarder = new RequestForwarder(new Seal('a secret of this test', Date.now))
 
 afterEach(() => {
-  carrier.close()
+  forwarder.close()
   owner.closeAllConnections()
   owner.close()
 })
@@ -22,10 +22,10 @@ function fellSilent(code: string): Error {
   return Object.assign(new Error(`read ${code}`), { code, syscall: 'read' })
 }
 
-function turn(headers: Record<string, string> = {}, url = '/v1/keys/a/turns'): Exchange {
-  const request = { method: 'POST', url, headers, rawHeaders: ['Host', 'a'] }
+function post(headers: Record<string, string> = {}, operation = 'turn.run'): Exchange {
+  const request = { method: 'POST', url: '/v1/keys/a/turns', headers, rawHeaders: ['Host', 'a'] }
   const body = async (): Promise<Buffer> => Buffer.from('{"input":"once"}')
-  return { request, response: new PassThrough(), body } as unknown as Exchange
+  return { request, operation, response: new PassThrough(), body } as unknown as Exchange
 }
 
 test('I11: what reached an owner that then fell silent is not sent again', async () => {
@@ -37,22 +37,21 @@ test('I11: what reached an owner that then fell silent is not sent again', async
     outgoing.push((message as { socket: Socket }).socket)
   }
   subscribe('net.client.socket', note)
-  const carry = async (code: string, exchange: Exchange): Promise<boolean> => {
+  const send = async (code: string, exchange: Exchange): Promise<boolean> => {
     const to = `http://127.0.0.1:${port}`
-    const carried = carrier.carry({ exchange, to, from: '', isAlive: async () => true })
+    const sent = forwarder.send({ exchange, to, from: '', isAlive: async () => true })
     const [request] = (await once(owner, 'request')) as [IncomingMessage]
     await once(request.resume(), 'end')
     outgoing.at(-1)?.destroy(fellSilent(code))
-    return carried
+    return sent
   }
   try {
     for (const code of ['ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'ECONNRESET']) {
-      await expect(carry(code, turn())).rejects.toMatchObject({ code: 'owner_unreachable' })
+      await expect(send(code, post())).rejects.toMatchObject({ code: 'owner_unreachable' })
       const keyed = { 'idempotency-key': 'a' }
-      await expect(carry(code, turn(keyed))).resolves.toBe(false)
-      await expect(carry(code, turn(keyed, '/v1/responses'))).resolves.toBe(false)
-      const elsewhere = turn(keyed, '/v1/sessions')
-      await expect(carry(code, elsewhere)).rejects.toMatchObject({ code: 'owner_unreachable' })
+      await expect(send(code, post(keyed))).resolves.toBe(false)
+      const elsewhere = post(keyed, 'session.create')
+      await expect(send(code, elsewhere)).rejects.toMatchObject({ code: 'owner_unreachable' })
     }
   } finally {
     unsubscribe('net.client.socket', note)
@@ -60,8 +59,8 @@ test('I11: what reached an owner that then fell silent is not sent again', async
   owner.closeAllConnections()
   owner.close()
   await once(owner, 'close')
-  const refused = carrier.carry({
-    exchange: turn(),
+  const refused = forwarder.send({
+    exchange: post(),
     to: `http://localhost:${port}`,
     from: '',
     isAlive: async () => true,

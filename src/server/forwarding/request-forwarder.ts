@@ -34,9 +34,6 @@ export function isUndone(code: string, details: Readonly<Record<string, unknown>
   return code === 'not_owner' || (code === 'draining' && details['stopped'] !== true)
 }
 
-/** Where an `Idempotency-Key` is looked at. */
-const TURNS = /^\/v1\/(?:chat\/completions|responses|.*\/turns)(?:\?|$)/
-
 /** Why a connection was never made. */
 const UNREACHED: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
@@ -47,14 +44,16 @@ const UNREACHED: ReadonlySet<string> = new Set([
   'ETIMEDOUT',
 ])
 
-export type ForwardedRequest = {
-  readonly exchange: Exchange
+/** The node that a request goes to. */
+export type ProxyTarget = {
   readonly to: string
-  /** The caller's address. */
+  /** The client's address. */
   readonly from: string
-  /** Whether who was asked still lives. */
+  /** Whether that node is alive. */
   readonly isAlive: () => Promise<boolean>
 }
+
+export type ForwardedRequest = ProxyTarget & { readonly exchange: Exchange }
 
 export class RequestForwarder {
   readonly #seal: Seal
@@ -71,7 +70,7 @@ export class RequestForwarder {
   }
 
   /** True if the caller has its answer; false if nothing was done and it may be tried again. */
-  async carry(forwarded: ForwardedRequest): Promise<boolean> {
+  async send(forwarded: ForwardedRequest): Promise<boolean> {
     const { exchange } = forwarded
     // Nothing was sent yet: what is wrong with the body is the caller's, and is told as such.
     const body = await exchange.body()
@@ -174,10 +173,10 @@ function isUnreached(thrown: unknown): boolean {
   return UNREACHED.has(code) && (syscall === 'connect' || syscall === 'getaddrinfo')
 }
 
-/** Doing it twice comes to the same. */
-function isHarmless({ request }: Exchange): boolean {
-  const { method, url = '', headers } = request
-  return method === 'GET' || (TURNS.test(url) && headers['idempotency-key'] !== undefined)
+/** Doing it twice comes to the same. Only turns take an `Idempotency-Key`. */
+function isHarmless({ request, operation }: Exchange): boolean {
+  const isKeyed = request.headers['idempotency-key'] !== undefined
+  return request.method === 'GET' || (operation === 'turn.run' && isKeyed)
 }
 
 function passedOn(rawHeaders: readonly string[]): string[] {

@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BETWEEN_NODES, requestTo, sealOf, without } from './request-forwarder.ts'
+import { BETWEEN_NODES, requestTo, sealOf, without, type ProxyTarget } from './request-forwarder.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { UNDONE_HEADER, type Seal } from './seal.ts'
 
@@ -16,13 +16,7 @@ export type Upgrade = {
   readonly head: Buffer
 }
 
-export type TunnelRequest = Upgrade & {
-  readonly to: string
-  /** The caller's address. */
-  readonly from: string
-  /** Whether who was asked still lives. */
-  readonly isAlive: () => Promise<boolean>
-}
+export type TunnelRequest = Upgrade & ProxyTarget
 
 /** What the other node said, and, if it took the socket, its end of it. */
 type UpgradeAnswer = {

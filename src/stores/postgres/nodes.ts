@@ -3,7 +3,7 @@
  * other, so that none that was late can undo the last one.
  */
 import { HoldfastError } from '../../core/errors.ts'
-import type { Beat, Cluster, NodeRow } from '../../core/store.ts'
+import type { Beat, Cluster, NodeRow, SessionRef } from '../../core/store.ts'
 import { nameFrom, storedName } from '../names.ts'
 import type { Database } from './database.ts'
 import type { Statements } from './statements.ts'
@@ -111,6 +111,15 @@ export class Nodes implements Cluster {
       this.#database.query<{ url: string | null }>(this.#sql.node, [name]),
     )
     return found?.url ?? null
+  }
+
+  async ownerOf(session: SessionRef): Promise<string | null> {
+    const [sql, name] =
+      'id' in session ? [this.#sql.ownerOfId, session.id] : [this.#sql.ownerOfKey, session.key]
+    const [found] = await this.#database.rideOut(() =>
+      this.#database.query<{ owner: string }>(sql, [storedName(name)]),
+    )
+    return found === undefined ? null : nameFrom(found.owner)
   }
 
   /** Not tried again: it is only reported. */

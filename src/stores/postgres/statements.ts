@@ -37,6 +37,10 @@ function texts(schema: string) {
   const labels = `${schema}.labels`
   const nodes = `${schema}.nodes`
   const keys = `${schema}.request_keys`
+  const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
+      JOIN ${nodes} AS nodes
+        ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
+      WHERE sessions.state = 'open'`
   // Asked once, whether or not there is a row to change; throws if the schema is newer.
   const isCurrent = `(SELECT ${schema}.check_step(${STEP}))`
   return {
@@ -128,6 +132,8 @@ function texts(schema: string) {
         AND at >= $2::bigint AND (key >= $4 AND ($5::text IS NULL OR key < $5)
           OR key >= $6 AND key < $7)
       ORDER BY number DESC LIMIT $3::bigint`,
+    ownerOfId: `${ownerOf} AND sessions.id = $1`,
+    ownerOfKey: `${ownerOf} AND sessions.key = $1`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
     // Neither the flag nor the row of a dead node harms; both only cost those who look.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE ${isCurrent} AND number IN (

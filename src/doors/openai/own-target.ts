@@ -3,8 +3,19 @@
  * turn unless others may follow it up. Its id follows from who asked and the request's key: so the
  * request finds it again, also after the server was started anew (I11).
  */
-import { HoldfastError, type Holdfast, type SessionEvent } from '../../core/index.ts'
-import { assertAgent, enterSession, type Admitted, type Place, type Visit } from './places.ts'
+import {
+  HoldfastError,
+  type Holdfast,
+  type SessionEvent,
+  type SessionRef,
+} from '../../core/index.ts'
+import {
+  assertAgent,
+  enterSession,
+  type AdmittedTurn,
+  type TurnTarget,
+  type TargetedTurn,
+} from './turn-targets.ts'
 
 /** How far back the retries of a request are recognised. */
 const RETRY_MINUTES = 10
@@ -20,7 +31,7 @@ export type OwnOptions = {
   readonly isKept: boolean
 }
 
-export class OwnPlace implements Place {
+export class OwnTarget implements TurnTarget {
   readonly name = 'own'
   readonly #holdfast: Holdfast
   readonly #options: OwnOptions
@@ -28,6 +39,10 @@ export class OwnPlace implements Place {
   constructor(holdfast: Holdfast, options: OwnOptions) {
     this.#holdfast = holdfast
     this.#options = options
+  }
+
+  async session(key: () => Promise<string>): Promise<SessionRef> {
+    return { id: this.#id(await key()) }
   }
 
   /** One that a retry can guess, unless the same was asked this very minute. */
@@ -42,7 +57,7 @@ export class OwnPlace implements Place {
     return found
   }
 
-  async enter(visit: Visit): Promise<Admitted> {
+  async enter(visit: TargetedTurn): Promise<AdmittedTurn> {
     const { idempotencyKey: key } = visit.options
     const session = this.#holdfast.session(this.#id(key))
     try {
@@ -66,7 +81,7 @@ export class OwnPlace implements Place {
     return `once.${this.#holdfast.authority.digest(JSON.stringify([this.#options.caller, key]))}`
   }
 
-  /** Whether this call made it; false too if it is over. */
+  /** Whether this call made it; false too if it is over, or another node's. */
   async #open(key: string): Promise<boolean> {
     const { agent, isKept } = this.#options
     const id = this.#id(key)
@@ -75,7 +90,7 @@ export class OwnPlace implements Place {
       const options = { id, internal: true, ...lasting, ...(agent === undefined ? {} : { agent }) }
       return (await this.#holdfast.resolve(options)).isNew
     } catch (error) {
-      if (isClosed(error)) return false
+      if (isClosed(error) || isElsewhere(error)) return false
       throw error
     }
   }
@@ -86,7 +101,7 @@ export class OwnPlace implements Place {
   }
 
   /** The turn of a session that is closed by now, if it was about the same. */
-  async #onlyTurn({ input, options }: Visit): Promise<string> {
+  async #onlyTurn({ input, options }: TargetedTurn): Promise<string> {
     const { idempotencyKey: key } = options
     const { events } = await this.#holdfast.session(this.#id(key)).read(1, 1)
     const first = events.map(({ body }) => JSON.parse(body) as SessionEvent)[0]
@@ -106,7 +121,11 @@ function isClosed(error: unknown): boolean {
   return error instanceof HoldfastError && error.code === 'session_closed'
 }
 
-function closeAfter({ authority }: Holdfast, { session, turn }: Admitted): void {
+function isElsewhere(error: unknown): boolean {
+  return error instanceof HoldfastError && error.code === 'not_owner'
+}
+
+function closeAfter({ authority }: Holdfast, { session, turn }: AdmittedTurn): void {
   // If it cannot be closed now, its time to live ends it.
   session
     .finished(turn)

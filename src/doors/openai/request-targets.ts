@@ -1,20 +1,20 @@
 /** Which session a request means, and the names by which this door calls sessions and turns. */
 import { HoldfastError, invalid, type SessionEvent } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import { OwnPlace } from './own-place.ts'
-import { ChainPlace, KeyPlace, type Place } from './places.ts'
+import { OwnTarget } from './own-target.ts'
 import type { ChatBody, ResponseBody } from './schemas.ts'
+import { ChainTarget, KeyTarget, type TurnTarget } from './turn-targets.ts'
 
 const KEY_HEADER = 'x-session-key'
 const CONVERSATION = /^conv_([\w.:~-]+)$/
 const RESPONSE = /^resp_([\w.:~-]+)_(t[1-9]\d{0,14})$/
 
-export function chatPlace(exchange: Exchange, { model }: ChatBody): Place {
+export function chatTarget(exchange: Exchange, { model }: ChatBody): TurnTarget {
   const key = sessionKey(exchange)
-  return key === undefined ? ownPlace(exchange, model, false) : keyPlace(exchange, model, { key })
+  return key === undefined ? ownTarget(exchange, model, false) : keyTarget(exchange, model, { key })
 }
 
-export async function responsePlace(exchange: Exchange, body: ResponseBody): Promise<Place> {
+export async function responseTarget(exchange: Exchange, body: ResponseBody): Promise<TurnTarget> {
   const key = sessionKey(exchange)
   const { model, store } = body
   const previous = body.previous_response_id ?? undefined
@@ -23,32 +23,32 @@ export async function responsePlace(exchange: Exchange, body: ResponseBody): Pro
   if ([key, conversation, previous].filter((name) => name !== undefined).length > 1) {
     throw invalid('previous_response_id', `, conversation and ${KEY_HEADER} exclude each other`)
   }
-  if (key !== undefined) return keyPlace(exchange, model, { key })
+  if (key !== undefined) return keyTarget(exchange, model, { key })
   if (conversation !== undefined) {
     const { labels } = await conversationFacts(exchange, conversation)
-    return keyPlace(exchange, model, { key: conversation, labels, ttlMs: null })
+    return keyTarget(exchange, model, { key: conversation, labels, ttlMs: null })
   }
-  if (previous === undefined) return ownPlace(exchange, model, store !== false)
+  if (previous === undefined) return ownTarget(exchange, model, store !== false)
   const { session, turn } = readResponseId(previous)
-  return new ChainPlace(exchange.holdfast, {
+  return new ChainTarget(exchange.holdfast, {
     id: session,
     after: turn,
     agent: model ?? undefined,
   })
 }
 
-function keyPlace(
+function keyTarget(
   { holdfast }: Exchange,
   model: ChatBody['model'],
-  options: ConstructorParameters<typeof KeyPlace>[1],
-): Place {
+  options: ConstructorParameters<typeof KeyTarget>[1],
+): TurnTarget {
   const agent = model ?? undefined
-  return new KeyPlace(holdfast, agent === undefined ? options : { ...options, agent })
+  return new KeyTarget(holdfast, agent === undefined ? options : { ...options, agent })
 }
 
-function ownPlace(exchange: Exchange, model: ChatBody['model'], isKept: boolean): Place {
+function ownTarget(exchange: Exchange, model: ChatBody['model'], isKept: boolean): TurnTarget {
   const caller = exchange.header('authorization') ?? ''
-  return new OwnPlace(exchange.holdfast, { caller, agent: model ?? undefined, isKept })
+  return new OwnTarget(exchange.holdfast, { caller, agent: model ?? undefined, isKept })
 }
 
 /** A header's bytes are UTF-8 for us, like everything else. */

@@ -1,7 +1,7 @@
 /**
- * Where a request's turn goes: the session of a key, a session that is there, or one of its own
- * (`own-place.ts`). Each knows how to enter, and how to find the turn of a request that is
- * repeated.
+ * The session that a request's turn runs in: that of a key, that of an earlier response, or one of
+ * its own (`own-target.ts`). Each knows how to start the turn, and how to find the turn of a
+ * repeated request.
  */
 import {
   HoldfastError,
@@ -10,13 +10,14 @@ import {
   type Input,
   type ResolveOptions,
   type Session,
+  type SessionRef,
   type SessionEvent,
   type SessionHandle,
   type TurnHandle,
   type TurnOptions,
 } from '../../core/index.ts'
 
-export type Visit = {
+export type TargetedTurn = {
   readonly input: Input
   /** With the key that the turn is known by from now on. */
   readonly options: TurnOptions & { readonly idempotencyKey: string }
@@ -25,16 +26,18 @@ export type Visit = {
 }
 
 /** A turn that has started, waits in the log, or was found. */
-export type Admitted = { readonly session: SessionHandle; readonly turn: string }
+export type AdmittedTurn = { readonly session: SessionHandle; readonly turn: string }
 
-export interface Place {
-  /** What tells it from other places. */
+export interface TurnTarget {
+  /** Differs between any two sessions. */
   readonly name: string
+  /** The session; `key` chooses the key that the turn is known by. */
+  session(key: () => Promise<string>): Promise<SessionRef>
   /** A key for a request that has not been here before. */
   newKey(digest: string): Promise<string>
   /** The keys that requests like this one had here not long ago, as the log has them. */
   earlierKeys(digest: string): Promise<readonly string[]>
-  enter(visit: Visit): Promise<Admitted>
+  enter(visit: TargetedTurn): Promise<AdmittedTurn>
 }
 
 /** How long after its end a turn is still what a retry may be about. */
@@ -44,7 +47,7 @@ const PAGE = 256
 const PREVIOUS = 'previous_response_id'
 
 /** The session of a key, made with the first turn. */
-export class KeyPlace implements Place {
+export class KeyTarget implements TurnTarget {
   readonly name: string
   readonly #holdfast: Holdfast
   readonly #options: ResolveOptions & { readonly key: string }
@@ -55,18 +58,20 @@ export class KeyPlace implements Place {
     this.#options = options
   }
 
+  async session(): Promise<SessionRef> {
+    return { key: this.#options.key }
+  }
+
   async newKey(digest: string): Promise<string> {
     return newRetryKey(this.#holdfast, digest)
   }
 
   async earlierKeys(digest: string): Promise<readonly string[]> {
-    const { key } = this.#options
-    const { sessions } = await this.#holdfast.list({ key, state: 'open', limit: 1 })
-    const [row] = sessions
-    return row === undefined ? [] : retryKeys(this.#holdfast, row.id, digest)
+    const session = await this.#holdfast.find(this.#options.key)
+    return session === null ? [] : retryKeys(this.#holdfast, session, digest)
   }
 
-  async enter({ input, options, isBackground }: Visit): Promise<Admitted> {
+  async enter({ input, options, isBackground }: TargetedTurn): Promise<AdmittedTurn> {
     const holdfast = this.#holdfast
     if (!isBackground) return admission(holdfast, holdfast.turn(this.#options, input, options))
     const { session, turn } = await holdfast.submit(this.#options, input, options)
@@ -75,7 +80,7 @@ export class KeyPlace implements Place {
 }
 
 /** A session that is there, after one of its turns: the last. The log has no branches. */
-export class ChainPlace implements Place {
+export class ChainTarget implements TurnTarget {
   readonly name: string
   readonly #holdfast: Holdfast
   readonly #id: string
@@ -97,11 +102,15 @@ export class ChainPlace implements Place {
     return newRetryKey(this.#holdfast, digest)
   }
 
-  earlierKeys(digest: string): Promise<readonly string[]> {
-    return retryKeys(this.#holdfast, this.#id, digest)
+  async session(): Promise<SessionRef> {
+    return { id: this.#id }
   }
 
-  async enter(visit: Visit): Promise<Admitted> {
+  earlierKeys(digest: string): Promise<readonly string[]> {
+    return retryKeys(this.#holdfast, this.#holdfast.session(this.#id), digest)
+  }
+
+  async enter(visit: TargetedTurn): Promise<AdmittedTurn> {
     const session = this.#holdfast.session(this.#id)
     assertAgent(await session.state(), this.#agent)
     const { endedAt } = await session.getTurn(this.#after)
@@ -114,23 +123,23 @@ export class ChainPlace implements Place {
   }
 
   /** What was admitted after it, if anything. */
-  async #nextTurn(session: SessionHandle): Promise<Admission | null> {
+  async #nextTurn(session: SessionHandle): Promise<AdmissionEvent | null> {
     let after = Number(this.#after.slice(1))
     for (;;) {
       const { row, events } = await session.read(after, PAGE)
       const next = events
         .map(({ body }) => JSON.parse(body) as SessionEvent)
         .find((event) => isAdmission(event) && event.turn !== this.#after)
-      if (next !== undefined) return next as Admission
+      if (next !== undefined) return next as AdmissionEvent
       after = events.at(-1)?.seq ?? row?.seq ?? after
       if (after >= (row?.seq ?? 0)) return null
     }
   }
 }
 
-type Admission = Extract<SessionEvent, { type: 'turn.queued' | 'turn.started' }>
+type AdmissionEvent = Extract<SessionEvent, { type: 'turn.queued' | 'turn.started' }>
 
-function isAdmission(event: SessionEvent): event is Admission {
+function isAdmission(event: SessionEvent): event is AdmissionEvent {
   return event.type === 'turn.queued' || event.type === 'turn.started'
 }
 
@@ -149,13 +158,13 @@ export function assertAgent({ id, agent }: Session, wanted: string | undefined):
 export async function enterSession(
   holdfast: Holdfast,
   session: SessionHandle,
-  { input, options, isBackground }: Visit,
-): Promise<Admitted> {
+  { input, options, isBackground }: TargetedTurn,
+): Promise<AdmittedTurn> {
   if (!isBackground) return admission(holdfast, session.turn(input, options))
   return { session, turn: (await session.submit(input, options)).id }
 }
 
-async function admission(holdfast: Holdfast, handle: TurnHandle): Promise<Admitted> {
+async function admission(holdfast: Holdfast, handle: TurnHandle): Promise<AdmittedTurn> {
   const { live, turn } = await handle.admission
   return { session: holdfast.session(live.id), turn }
 }
@@ -169,10 +178,9 @@ function newRetryKey({ authority }: Holdfast, digest: string): string {
 /** The keys of such requests that wait, run, or were over not long ago; the newest first. */
 async function retryKeys(
   holdfast: Holdfast,
-  id: string,
+  session: SessionHandle,
   digest: string,
 ): Promise<readonly string[]> {
-  const session = holdfast.session(id)
   const now = holdfast.authority.clock.now()
   const keys: string[] = []
   for (const { key, turn } of await session.requestKeys(retryPrefix(digest))) {

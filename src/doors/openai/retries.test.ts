@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { RetryAttempt, RetryAttempts } from './attempts.ts'
+import { RetryAttempt, RetryAttempts } from './retries.ts'
 
 const MINUTE = 60_000
 
