@@ -11,15 +11,18 @@ import { copyStatic } from './static.mjs'
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
-/** What tsc makes: the package itself, and the package with its tests and measurements. */
+/**
+ * What tsc makes: the package itself, and the package with its tests and measurements. Only the inspector is
+ * compiled with the types of the DOM.
+ */
 export const PACKAGE = {
-  config: 'tsconfig.build.json',
+  configs: ['tsconfig.build.json', 'src/inspector/tsconfig.json'],
   output: 'dist',
   sources: ['src'],
   hasStatic: true,
 }
 export const PROGRAMS = {
-  config: 'tsconfig.json',
+  configs: ['tsconfig.json'],
   output: '.build',
   sources: ['src', 'test', 'bench', 'examples'],
 }
@@ -98,9 +101,11 @@ function isFresh({ output, sources }) {
 }
 
 /** Compiles whole or not at all, and removes what an earlier build left behind. */
-export async function compile({ config, output, hasStatic = false }) {
+export async function compile({ configs, output, hasStatic = false }) {
   const startedAt = Date.now()
-  if (!(await runTool('tsc', ['-p', config, '--noEmitOnError'], { quiet: true }))) return false
+  for (const config of configs) {
+    if (!(await runTool('tsc', ['-p', config, '--noEmitOnError'], { quiet: true }))) return false
+  }
   if (hasStatic) copyStatic()
   for (const { path, isFile } of entries(join(ROOT, output))) {
     if (isFile && modifiedAt(path) < startedAt) rmSync(path)

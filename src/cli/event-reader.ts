@@ -1,11 +1,14 @@
 /** Follows a session's events over HTTP, and resumes at its position after a lost connection. */
 import type { Delta, SessionEvent } from '../core/index.ts'
+import { readLines } from '../platform/lines.ts'
 import { RemoteError, sessionPath, type Remote } from './remote.ts'
 
 /** One server-sent event. */
 type ServerSentEvent = { readonly event: string; readonly id: string | null; readonly data: string }
 
 const RETRY_MS = 1_000
+/** The longest line, in characters: an event may contain an input of many megabytes. */
+const LINE_CHARS_MAX = 1_073_741_824
 /** The time without a connection after which the command gives up. */
 const GIVE_UP_MS = 60_000
 
@@ -47,28 +50,19 @@ async function* openStream(
   const { body } = await remote.call(`${sessionPath(session)}/events`, {
     headers: { accept: 'text/event-stream', 'last-event-id': position },
   })
-  const decoder = new TextDecoder()
-  let rest = ''
-  for await (const chunk of body ?? []) {
-    const blocks = (rest + decoder.decode(chunk as Uint8Array, { stream: true })).split('\n\n')
-    rest = blocks.pop() ?? ''
-    for (const block of blocks) {
-      const sent = readBlock(block)
-      if (sent !== null) yield sent
+  if (body === null) return
+  let fields = new Map<string, string>()
+  for await (const line of readLines(body, LINE_CHARS_MAX)) {
+    const colon = line.indexOf(': ')
+    if (line !== '') {
+      fields.set(line.slice(0, colon), line.slice(colon + 2))
+      continue
     }
+    const [event, data] = [fields.get('event'), fields.get('data')]
+    // Without both it is a comment, or the time to wait before reconnecting.
+    if (event !== undefined && data !== undefined) {
+      yield { event, id: fields.get('id') ?? null, data }
+    }
+    fields = new Map()
   }
-}
-
-/** Null for a comment or a `retry` field. */
-function readBlock(block: string): ServerSentEvent | null {
-  const fields = new Map(
-    block.split('\n').map((line): [string, string] => {
-      const colon = line.indexOf(': ')
-      return [line.slice(0, colon), line.slice(colon + 2)]
-    }),
-  )
-  const event = fields.get('event')
-  const data = fields.get('data')
-  if (event === undefined || data === undefined) return null
-  return { event, id: fields.get('id') ?? null, data }
 }

@@ -7,7 +7,7 @@ import { acpRunner } from '../runners/acp/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
 import { checkAddress, openaiRunner } from '../runners/openai/index.ts'
 import { mentions } from '../runners/process/arguments.ts'
-import { DIALECTS, ProcessRunner, type ProcessOptions } from '../runners/process/index.ts'
+import { OUTPUT_FORMATS, ProcessRunner, type ProcessOptions } from '../runners/process/index.ts'
 import { findProgram } from './programs.ts'
 import type { RunnerConfig } from './schema.ts'
 
@@ -77,7 +77,7 @@ function checkSession(
 ): void {
   const isReserved = mentions([...args, ...firstArgs], 'sessionUuid')
   if (isReserved || !mentions(laterArgs, 'sessionUuid')) return
-  if (DIALECTS[output ?? 'text'].tellsSession) return
+  if (OUTPUT_FORMATS[output ?? 'text'].hasSession) return
   throw invalid(
     `${path}.laterArgs`,
     'name {sessionUuid}, but no first turn chooses or tells one: name it in firstArgs too',

@@ -1,29 +1,28 @@
-/** The token that this server asks for, if it does: typed once, kept as long as the tab. */
-import { element, field } from './element.ts'
-
-const KEPT = 'holdfast-inspector:token'
+/** The token for this server, if it requires one: entered once, kept as long as the tab. */
+import { element, field, showDialog } from './element.ts'
+import { recall, remember } from './tab-storage.ts'
 
 export class Access {
-  #token: string | null = recall()
-  #asking: Promise<void> | null = null
+  #token: string | null = recall('token')
+  #prompt: Promise<void> | null = null
 
   get token(): string | null {
     return this.#token
   }
 
-  /** Resolves when there is another token than the one that was refused. */
+  /** Resolves when there is another token than the refused one. */
   ask(refused: string | null): Promise<void> {
     if (this.#token !== refused) return Promise.resolve()
-    this.#asking ??= askPerson(refused !== null).then((token) => {
+    this.#prompt ??= promptForToken(refused !== null).then((token) => {
       this.#token = token
-      this.#asking = null
-      keep(token)
+      this.#prompt = null
+      remember('token', token)
     })
-    return this.#asking
+    return this.#prompt
   }
 }
 
-function askPerson(wasWrong: boolean): Promise<string> {
+function promptForToken(wasWrong: boolean): Promise<string> {
   const input = element('input', {
     type: 'password',
     name: 'token',
@@ -32,42 +31,20 @@ function askPerson(wasWrong: boolean): Promise<string> {
   })
   const words = wasWrong
     ? 'The server does not accept this token.'
-    : 'This server asks for a token. It is kept until you close the tab.'
-  const form = element(
-    'form',
-    { class: 'form', method: 'dialog' },
-    element('h2', { id: 'token-title' }, 'Token'),
+    : 'This server requires a token. It is kept until you close the tab.'
+  const dialog = showDialog(
+    'Token',
     element('p', { class: wasWrong ? 'problem' : 'muted' }, words),
     field('Token', input),
     element('div', { class: 'buttons' }, element('button', { class: 'primary' }, 'Go on')),
   )
-  const dialog = element('dialog', { 'aria-labelledby': 'token-title' }, form)
-  document.body.append(dialog)
-  dialog.showModal()
   return new Promise((resolve) => {
     dialog.addEventListener('close', () => {
       const token = input.value.trim()
-      // There is nothing behind it that would work without one.
+      // Nothing on the page works without a token.
       if (token === '') return dialog.showModal()
       dialog.remove()
       resolve(token)
     })
   })
-}
-
-function recall(): string | null {
-  try {
-    return sessionStorage.getItem(KEPT)
-  } catch {
-    // A page that may not remember asks again.
-    return null
-  }
-}
-
-function keep(token: string): void {
-  try {
-    sessionStorage.setItem(KEPT, token)
-  } catch {
-    // A page that may not remember asks again after a reload.
-  }
 }

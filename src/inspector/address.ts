@@ -1,12 +1,12 @@
-/** Where in the inspector one is: the fragment of the address, which no server gets to see. */
+/** The pages of the inspector, named by the fragment of the address, which servers do not see. */
 
-export type Place =
+export type PageAddress =
   | { readonly page: 'list' }
   | { readonly page: 'new' }
   | { readonly page: 'session'; readonly id: string; readonly link: string | null }
   | { readonly page: 'reload-test' }
 
-export function readPlace(hash: string): Place {
+export function readAddress(hash: string): PageAddress {
   const [page = '', id = '', link = ''] = hash.replace(/^#\/?/, '').split('/').map(decode)
   if (page === 'session' && id !== '') return { page, id, link: null }
   if (page === 'link' && id !== '' && link !== '') return { page: 'session', id, link }
@@ -18,7 +18,7 @@ export function sessionHash(id: string): string {
   return `#/session/${encodeURIComponent(id)}`
 }
 
-/** A damaged address leads to the list, not to an error. */
+/** A malformed address leads to the list. */
 function decode(part: string): string {
   try {
     return decodeURIComponent(part)

@@ -1,9 +1,9 @@
-/** The HTTP interface, as far as the inspector uses it. */
+/** The HTTP API, as far as the inspector uses it. */
 import type { EventPageView, SessionRowView, SessionView } from '../wire/views.ts'
 import type { SessionEvent } from '../client/index.ts'
 import type { Access } from './access.ts'
 
-/** A refusal: the problem document of the server, or that it could not be reached. */
+/** An error of the server (a problem document), or the status 0 if it cannot be reached. */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
   readonly status: number
@@ -16,7 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-/** What a session is created with. */
+/** The options of a new session. */
 export type NewSession = {
   readonly key?: string
   readonly agent?: string
@@ -51,14 +51,14 @@ export class Api {
     return (await this.#call('POST', '/v1/sessions', options)) as SessionView
   }
 
-  /** A link that lets whoever has it into this session. */
+  /** Creates a link that admits its bearer to this session. */
   async link(id: string, scopes: readonly string[], expiresInMs: number): Promise<string> {
     const body = { scopes, expiresInMs }
     const link = await this.#call('POST', `${sessionPath(id)}/links`, body)
     return (link as { url: string }).url
   }
 
-  /** Cancels a turn, or a request that waits to become one. */
+  /** Cancels a turn, or a waiting request. */
   async cancel(id: string, turn: string): Promise<void> {
     await this.#call('DELETE', `${sessionPath(id)}/turns/${encodeURIComponent(turn)}`)
   }
@@ -78,7 +78,7 @@ export class Api {
     }
   }
 
-  /** Asks for a token where one is needed, and tries again with it. */
+  /** Prompts for a token if the server requires one, and tries again with it. */
   async #call(method: string, path: string, body?: unknown): Promise<unknown> {
     for (;;) {
       const { token } = this.#access
@@ -109,7 +109,7 @@ async function send(
 }
 
 async function read(response: Response): Promise<unknown> {
-  // A proxy may have answered with something else: then the status tells.
+  // A proxy may have answered with something else than JSON.
   const body = (await response.json().catch(() => null)) as Record<string, unknown> | null
   if (response.ok) return body
   const { code = 'internal', detail = response.statusText } = body ?? {}

@@ -1,67 +1,67 @@
-/** Who is and was attached: each with its connections as bars on a common timeline. */
+/** Present and former attachments, each with its connections as bars on a common timeline. */
 import type { SessionEvent } from '../client/index.ts'
-import { drawing, element, fill } from './element.ts'
+import { element, fill, svgElement, tag } from './element.ts'
 import { clockTime, duration } from './moment.ts'
 
 type Span = { readonly from: number; to: number | null }
 
-type Holder = {
+type AttachmentHistory = {
   readonly id: string
   readonly role: string
   answers: readonly string[]
-  /** One for each of its connections. */
+  /** Its connections. */
   readonly epochs: Span[]
   graceUntil: number | null
   ended: { readonly at: number; readonly reason: string } | null
 }
 
-/** Those that ended are shown too, the last so many. */
+/** How many ended attachments are shown. */
 const ENDED_SHOWN = 12
 
-export class Attachments {
+export class AttachmentsView {
   readonly element = element('div', { class: 'panel-body' })
-  readonly #holders = new Map<string, Holder>()
+  readonly #attachments = new Map<string, AttachmentHistory>()
 
-  /** How many are attached now, lost ones that may come back included. */
+  /** The number of attachments, detached ones included. */
   get count(): number {
-    return [...this.#holders.values()].filter(({ ended }) => ended === null).length
+    return [...this.#attachments.values()].filter(({ ended }) => ended === null).length
   }
 
   clear(): void {
-    this.#holders.clear()
+    this.#attachments.clear()
     this.render()
   }
 
   event(event: SessionEvent): boolean {
     if (!('attachment' in event) || event.type === 'ask.settled') return false
-    if (event.type === 'attachment.opened') this.#holders.set(event.attachment, opened(event))
-    const holder = this.#holders.get(event.attachment)
-    if (holder === undefined) return false
-    fold(holder, event)
+    if (event.type === 'attachment.opened') this.#attachments.set(event.attachment, opened(event))
+    const attachment = this.#attachments.get(event.attachment)
+    if (attachment === undefined) return false
+    fold(attachment, event)
     this.render()
     return true
   }
 
-  /** Time has passed: draws it, if anybody looks. */
+  /** Updates the times, if the panel is visible. */
   tick(): void {
     if (this.element.offsetParent !== null) this.render()
   }
 
   render(): void {
-    const all = [...this.#holders.values()]
+    const all = [...this.#attachments.values()]
     if (all.length === 0) {
-      return fill(this.element, element('p', { class: 'empty' }, 'Nobody is attached.'))
+      return fill(this.element, element('p', { class: 'empty' }, 'No clients are attached.'))
     }
     const from = Math.min(...all.map(({ epochs }) => epochs[0]?.from ?? Date.now()))
     const present = all.filter(({ ended }) => ended === null)
     const past = all.filter(({ ended }) => ended !== null).slice(-ENDED_SHOWN)
-    const items = [...present, ...past.reverse()].map((holder) => item(holder, from))
+    const items = [...present, ...past.reverse()].map((attachment) => item(attachment, from))
     fill(this.element, element('ul', { class: 'attachments' }, ...items))
   }
 }
 
-function item(holder: Holder, from: number): HTMLElement {
-  const { id, role, answers, epochs } = holder
+function item(attachment: AttachmentHistory, from: number): HTMLElement {
+  const { id, role, answers, epochs } = attachment
   const count = epochs.length
   const since = clockTime(epochs[0]?.from ?? 0)
   return element(
@@ -73,14 +73,14 @@ function item(holder: Holder, from: number): HTMLElement {
       element('code', { title: id }, id.slice(0, 8)),
       tag(role),
       ...answers.map((kind) => tag(`answers ${kind}`)),
-      stateTag(holder),
+      stateTag(attachment),
       element(
         'span',
         { class: 'muted small' },
         `${count} ${count === 1 ? 'connection' : 'connections'} since ${since}`,
       ),
     ),
-    timeline(holder, from),
+    timeline(attachment, from),
   )
 }
 
@@ -95,44 +95,41 @@ function opened({ attachment, role, answers, at }: SessionEvent & { type: 'attac
   }
 }
 
-function fold(holder: Holder, event: SessionEvent): void {
-  const last = holder.epochs.at(-1)
+function fold(attachment: AttachmentHistory, event: SessionEvent): void {
+  const last = attachment.epochs.at(-1)
   switch (event.type) {
     case 'attachment.detached':
       if (last !== undefined) last.to = event.at
-      holder.graceUntil = event.graceUntil
+      attachment.graceUntil = event.graceUntil
       return
     case 'attachment.resumed':
       if (last !== undefined) last.to ??= event.at
-      holder.graceUntil = null
-      holder.answers = event.answers ?? holder.answers
-      holder.epochs.push({ from: event.at, to: null })
+      attachment.graceUntil = null
+      attachment.answers = event.answers ?? attachment.answers
+      attachment.epochs.push({ from: event.at, to: null })
       return
     case 'attachment.ended':
       if (last !== undefined) last.to ??= event.at
-      holder.graceUntil = null
-      holder.ended = { at: event.at, reason: event.reason }
+      attachment.graceUntil = null
+      attachment.ended = { at: event.at, reason: event.reason }
       return
     default:
   }
 }
 
-function tag(text: string, tone: string | null = null): HTMLElement {
-  return element('span', { class: 'tag', 'data-tone': tone }, text)
-}
-
-function stateTag({ graceUntil, ended }: Holder): HTMLElement {
+function stateTag({ graceUntil, ended }: AttachmentHistory): HTMLElement {
   if (ended !== null) return tag(`ended: ${ended.reason.replaceAll('_', ' ')}`)
-  if (graceUntil === null) return tag('live', 'good')
-  return tag(`lost, may come back for ${duration(Math.max(0, graceUntil - Date.now()))}`, 'warn')
+  if (graceUntil === null) return tag('live', { 'data-tone': 'good' })
+  const left = duration(Math.max(0, graceUntil - Date.now()))
+  return tag(`lost, may come back for ${left}`, { 'data-tone': 'warn' })
 }
 
-/** The connections as bars; between them, and while it is lost, the time without one. */
-function timeline({ epochs, ended }: Holder, from: number): SVGElement {
+/** The connections as bars, and the gaps between them. */
+function timeline({ epochs, ended }: AttachmentHistory, from: number): SVGElement {
   const now = Date.now()
   const scale = 1000 / Math.max(1, now - from)
   const bar = (kind: string, start: number, end: number): SVGElement =>
-    drawing('rect', {
+    svgElement('rect', {
       class: kind,
       x: (start - from) * scale,
       y: 3,
@@ -144,10 +141,10 @@ function timeline({ epochs, ended }: Holder, from: number): SVGElement {
     return to === null || until <= to ? [] : [bar('gap', to, until)]
   })
   const bars = epochs.map(({ from: start, to }) => bar('epoch', start, to ?? now))
-  return drawing(
+  return svgElement(
     'svg',
     { viewBox: '0 0 1000 14', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
-    drawing('rect', { class: 'track', x: 0, y: 6, width: 1000, height: 2 }),
+    svgElement('rect', { class: 'track', x: 0, y: 6, width: 1000, height: 2 }),
     ...gaps,
     ...bars,
   )

@@ -1,45 +1,45 @@
-/** The connection at a glance: live, on its way back with the time that is left, or over. */
+/** The state of the connection: live, reconnecting with the remaining time, or ended. */
 import type { ClientState } from '../client/index.ts'
-import { drawing, element, say } from './element.ts'
+import { svgElement, element, setText } from './element.ts'
 import { duration } from './moment.ts'
 
 const RADIUS = 7
-const ROUND = 2 * Math.PI * RADIUS
+const CIRCUMFERENCE = 2 * Math.PI * RADIUS
 const TICK_MS = 250
 
 export class Badge {
   readonly element: HTMLElement
   readonly #text = element('span')
-  readonly #rest = drawing('circle', { class: 'rest', cx: 9, cy: 9, r: RADIUS })
+  readonly #rest = svgElement('circle', { class: 'rest', cx: 9, cy: 9, r: RADIUS })
   readonly #ring: SVGElement
   readonly #dot: SVGElement
   #timer: number | undefined
 
   constructor() {
-    this.#ring = drawing(
+    this.#ring = svgElement(
       'svg',
       { viewBox: '0 0 18 18', 'aria-hidden': 'true' },
-      drawing('circle', { class: 'track', cx: 9, cy: 9, r: RADIUS }),
+      svgElement('circle', { class: 'track', cx: 9, cy: 9, r: RADIUS }),
       this.#rest,
     )
-    this.#dot = drawing(
+    this.#dot = svgElement(
       'svg',
       { viewBox: '0 0 18 18', 'aria-hidden': 'true' },
-      drawing('circle', { class: 'dot', cx: 9, cy: 9, r: 4 }),
+      svgElement('circle', { class: 'dot', cx: 9, cy: 9, r: 4 }),
     )
     this.element = element('p', { class: 'badge' }, this.#dot, this.#text)
   }
 
-  /** `graceMs` is the whole that the ring shows the rest of. */
+  /** The ring shows the remaining part of `graceMs`. */
   show(state: ClientState, graceMs: number, isWatcher: boolean): void {
     clearInterval(this.#timer)
     this.element.dataset['state'] = state.name
-    const isBack = state.name === 'reconnecting'
-    this.element.replaceChildren(isBack ? this.#ring : this.#dot, this.#text)
-    if (!isBack) return say(this.#text, wordsOf(state, isWatcher))
+    const isLost = state.name === 'reconnecting'
+    this.element.replaceChildren(isLost ? this.#ring : this.#dot, this.#text)
+    if (!isLost) return setText(this.#text, labelOf(state, isWatcher))
     const tick = (): void => this.#drain(state.giveUpAt - Date.now(), graceMs)
     tick()
-    this.#timer = setInterval(tick, TICK_MS) as unknown as number
+    this.#timer = setInterval(tick, TICK_MS)
   }
 
   stop(): void {
@@ -49,14 +49,14 @@ export class Badge {
   #drain(leftMs: number, graceMs: number): void {
     const left = Math.max(0, leftMs)
     const part = Math.min(1, left / Math.max(1, graceMs))
-    this.#rest.setAttribute('stroke-dasharray', `${part * ROUND} ${ROUND}`)
+    this.#rest.setAttribute('stroke-dasharray', `${part * CIRCUMFERENCE} ${CIRCUMFERENCE}`)
     const seconds = Math.ceil(left / 1000)
     const rest = seconds < 120 ? `${seconds} s` : duration(left)
-    say(this.#text, `Reconnecting… ${rest} left`)
+    setText(this.#text, `Reconnecting… ${rest} left`)
   }
 }
 
-function wordsOf(state: ClientState, isWatcher: boolean): string {
+function labelOf(state: ClientState, isWatcher: boolean): string {
   switch (state.name) {
     case 'connecting':
     case 'reconnecting':

@@ -1,14 +1,14 @@
-/** The send box: what to say, what to do if the session is busy, and how to stop what runs. */
+/** The form that sends a turn, and the button that cancels the running one. */
 import type { ClientTurnOptions } from '../client/index.ts'
-import { choice, element, say } from './element.ts'
+import { button, choice, element, form, setText } from './element.ts'
 
 export type Busy = NonNullable<ClientTurnOptions['busy']>
 
 const BUSY: readonly (readonly [Busy, string])[] = [
   ['queue', 'wait'],
   ['reject', 'give up'],
-  ['interrupt', 'stop what runs'],
-  ['collect', 'join those that wait'],
+  ['interrupt', 'stop the running turn'],
+  ['collect', 'join the waiting turns'],
 ]
 
 export type ComposerOwner = {
@@ -32,22 +32,12 @@ export class Composer {
 
   constructor(owner: ComposerOwner) {
     this.#owner = owner
-    this.#cancel = element(
-      'button',
-      { type: 'button', class: 'cancel', hidden: true, onclick: () => owner.cancel() },
-      'Stop the turn',
-    )
+    this.#cancel = button('Stop the turn', () => owner.cancel(), { class: 'cancel', hidden: true })
     const busy = element('label', { class: 'busy' }, 'If a turn runs:', this.#busy)
     const buttons = element('div', { class: 'buttons' }, this.#cancel, this.#send)
-    this.element = element(
-      'form',
-      {
-        class: 'send',
-        onsubmit: (event) => {
-          event.preventDefault()
-          this.#submit()
-        },
-      },
+    this.element = form(
+      () => this.#submit(),
+      { class: 'send' },
       this.#problem,
       this.#text,
       element('div', { class: 'row' }, busy, buttons),
@@ -59,7 +49,7 @@ export class Composer {
     })
   }
 
-  /** Whether anything can be sent, and whether there is something to stop. */
+  /** Whether a turn can be sent, and whether one runs. */
   show({ isOpen, isRunning }: { readonly isOpen: boolean; readonly isRunning: boolean }): void {
     this.#text.disabled = !isOpen
     this.#send.disabled = !isOpen
@@ -68,11 +58,7 @@ export class Composer {
   }
 
   fail(message: string): void {
-    say(this.#problem, message)
-  }
-
-  focus(): void {
-    this.#text.focus()
+    setText(this.#problem, message)
   }
 
   #submit(): void {

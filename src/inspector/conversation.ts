@@ -1,9 +1,9 @@
-/** What was said, as bubbles: the log folded into turns, the running turn's answer as it comes. */
+/** The conversation as bubbles: the log folded into turns, and the deltas of the running turn. */
 import type { Delta, SessionEvent } from '../client/index.ts'
-import { element, say } from './element.ts'
+import { element, setText } from './element.ts'
 import { closedSentence } from './ending.ts'
 
-type Input = Extract<SessionEvent, { type: 'turn.started' }>['input']
+type EventInput = Extract<SessionEvent, { type: 'turn.started' }>['input']
 
 const ENDS: Readonly<Record<string, string>> = {
   'turn.failed': 'failed',
@@ -12,9 +12,9 @@ const ENDS: Readonly<Record<string, string>> = {
   'turn.expired': 'expired while it waited',
 }
 
-export class Conversation {
+export class ConversationView {
   readonly element = element('div', { class: 'conversation', role: 'log' })
-  readonly #empty = element('p', { class: 'empty' }, 'Nothing was said yet.')
+  readonly #empty = element('p', { class: 'empty' }, 'No messages yet.')
   readonly #turns = new Map<string, TurnBubbles>()
   readonly #questions = new Map<string, HTMLElement>()
   #running: string | null = null
@@ -23,7 +23,7 @@ export class Conversation {
     this.element.append(this.#empty)
   }
 
-  /** The turn that runs now. */
+  /** The running turn. */
   get running(): string | null {
     return this.#running
   }
@@ -39,7 +39,7 @@ export class Conversation {
     this.#turn(turn).add(text)
   }
 
-  /** Something was sent and is not in the log yet; call the result when it is. */
+  /** Shows a text that was sent and is not in the log yet; the result removes it. */
   sending(text: string): () => void {
     const bubble = element('div', { class: 'bubble user' }, text)
     const state = element('p', { class: 'state' }, 'waits for its turn')
@@ -85,7 +85,7 @@ export class Conversation {
     const turn = new TurnBubbles(id)
     this.#turns.set(id, turn)
     this.#empty.remove()
-    // What was sent and waits comes last.
+    // Texts that are not in the log yet come last.
     this.element.insertBefore(turn.element, this.element.querySelector('[data-state=sending]'))
     return turn
   }
@@ -115,12 +115,12 @@ export class Conversation {
   }
 }
 
-/** One turn: what it was given, what was answered, and how it ended. */
+/** One turn: its input, its messages and its end. */
 class TurnBubbles {
   readonly element: HTMLElement
   readonly #question = element('div', { class: 'bubble user' })
   readonly #state = element('p', { class: 'state' })
-  /** The answer that is being given, until its message replaces it. */
+  /** The deltas of a message, until the message replaces them. */
   #live: HTMLElement | null = null
 
   constructor(id: string) {
@@ -132,12 +132,12 @@ class TurnBubbles {
     )
   }
 
-  asked(input: Input, state: string): void {
-    say(this.#question, inputText(input))
+  asked(input: EventInput, state: string): void {
+    setText(this.#question, inputText(input))
     this.#show(state, state === 'waits' ? 'waits for its turn' : '')
   }
 
-  joined(input: Input): void {
+  joined(input: EventInput): void {
     this.#question.append(`\n\n${inputText(input)}`)
   }
 
@@ -151,11 +151,11 @@ class TurnBubbles {
     this.#live = null
     delete bubble.dataset['live']
     if (isPartial) bubble.dataset['partial'] = ''
-    say(bubble, text)
+    setText(bubble, text)
   }
 
   ended(state: string, words: string): void {
-    // What was begun and never became a message is not part of the conversation.
+    // Deltas without a message are not part of the conversation.
     this.#live?.remove()
     this.#live = null
     this.#show(state, words)
@@ -173,12 +173,12 @@ class TurnBubbles {
 
   #show(state: string, words: string): void {
     this.element.dataset['state'] = state
-    say(this.#state, words)
+    setText(this.#state, words)
     this.#state.hidden = words === ''
   }
 }
 
-function inputText(input: Input): string {
+function inputText(input: EventInput): string {
   return typeof input === 'string' ? input : input.text
 }
 

@@ -1,49 +1,82 @@
-/** Making elements. Text is always text: nothing a session says can become markup. */
+/** Creates elements. Text is always text: nothing in a session can become markup. */
 
-export type Child = Node | string | null
+export type ElementChild = Node | string | null
 
-type Handler = (event: Event) => void
-export type Attributes = Readonly<Record<string, string | number | boolean | null | Handler>>
+export type Attributes = Readonly<
+  Record<string, string | number | boolean | null | ((event: Event) => void)>
+>
 
 /** An attribute of null or false is left out, a function is a listener: `{ onclick: … }`. */
 export function element<Tag extends keyof HTMLElementTagNameMap>(
   tag: Tag,
   attributes: Attributes = {},
-  ...children: readonly Child[]
+  ...children: readonly ElementChild[]
 ): HTMLElementTagNameMap[Tag] {
-  const made = document.createElement(tag)
-  apply(made, attributes)
-  add(made, children)
-  return made
+  return complete(document.createElement(tag), attributes, children)
 }
 
-const SVG = 'http://www.w3.org/2000/svg'
-
-export function drawing<Tag extends keyof SVGElementTagNameMap>(
+export function svgElement<Tag extends keyof SVGElementTagNameMap>(
   tag: Tag,
   attributes: Attributes = {},
-  ...children: readonly Child[]
+  ...children: readonly ElementChild[]
 ): SVGElementTagNameMap[Tag] {
-  const made = document.createElementNS(SVG, tag)
-  apply(made, attributes)
-  add(made, children)
-  return made
+  const created = document.createElementNS('http://www.w3.org/2000/svg', tag)
+  return complete(created, attributes, children)
 }
 
-/** Sets the text if it is another: what did not change is not announced again. */
-export function say(place: Element, text: string): void {
-  if (place.textContent !== text) place.textContent = text
+function complete<Created extends Element>(
+  created: Created,
+  attributes: Attributes,
+  children: readonly ElementChild[],
+): Created {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === false) continue
+    if (typeof value === 'function') created.addEventListener(name.slice(2), value)
+    else created.setAttribute(name, value === true ? '' : String(value))
+  }
+  fill(created, ...children)
+  return created
 }
 
-export function fill(place: Element, ...children: readonly Child[]): void {
-  place.replaceChildren()
-  add(place, children)
+/** Sets the text if it differs, so that screen readers do not announce it again. */
+export function setText(target: Element, text: string): void {
+  if (target.textContent !== text) target.textContent = text
+}
+
+export function fill(target: Element, ...children: readonly ElementChild[]): void {
+  target.replaceChildren(...children.filter((child) => child !== null))
 }
 
 export function byId(id: string): HTMLElement {
   const found = document.getElementById(id)
   if (found === null) throw new Error(`the page has no #${id}`)
   return found
+}
+
+/** A button that does not submit a form. */
+export function button(
+  label: string,
+  onclick: () => void,
+  attributes: Attributes = {},
+): HTMLButtonElement {
+  return element('button', { type: 'button', onclick, ...attributes }, label)
+}
+
+export function form(
+  onsubmit: () => void,
+  attributes: Attributes,
+  ...children: readonly ElementChild[]
+): HTMLFormElement {
+  const submit = (event: Event): void => {
+    event.preventDefault()
+    onsubmit()
+  }
+  return element('form', { onsubmit: submit, ...attributes }, ...children)
+}
+
+/** A small label. */
+export function tag(text: string, attributes: Attributes = {}): HTMLElement {
+  return element('span', { class: 'tag', ...attributes }, text)
 }
 
 /** A labelled control. */
@@ -60,14 +93,12 @@ export function choice(
   return element('select', { name, ...attributes }, ...items)
 }
 
-function apply(made: Element, attributes: Attributes): void {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === false) continue
-    if (typeof value === 'function') made.addEventListener(name.slice(2), value)
-    else made.setAttribute(name, value === true ? '' : String(value))
-  }
-}
-
-function add(made: Element, children: readonly Child[]): void {
-  made.append(...children.filter((child) => child !== null))
+/** A modal dialog with a form, shown at once; the form's buttons close it. */
+export function showDialog(title: string, ...children: readonly ElementChild[]): HTMLDialogElement {
+  const heading = element('h2', { id: 'dialog-title' }, title)
+  const content = element('form', { class: 'form', method: 'dialog' }, heading, ...children)
+  const dialog = element('dialog', { 'aria-labelledby': 'dialog-title' }, content)
+  document.body.append(dialog)
+  dialog.showModal()
+  return dialog
 }

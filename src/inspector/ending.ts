@@ -1,4 +1,4 @@
-/** Why a session is over for this page, in one sentence, and the one thing to do about it. */
+/** Why a session has ended for this page, in one sentence, and what its reader can do. */
 import type { ClientState } from '../client/index.ts'
 
 export type Ended = Extract<ClientState, { name: 'ended' }>
@@ -11,20 +11,20 @@ const SENTENCES: Readonly<Record<string, string>> = {
   session_erased: 'This session is over, and its log was erased.',
   session_unknown: 'There is no such session.',
   superseded: 'Continued in another tab.',
-  token_reused: 'This page has an old copy of its place in the session.',
-  unauthorized: 'The server does not let this page in: its token or link is not good.',
+  token_reused: 'This page has an old copy of its resume token.',
+  unauthorized: 'The server does not admit this page: its token or link is not valid.',
   unreachable: 'The server cannot be reached.',
   version_unsupported: 'The server speaks another version than this page.',
-  work_started: 'This session cannot be taken up again once work has started.',
+  work_started: 'No page can come back to this session after its first turn has started.',
 }
 
-/** Why this page's hold ended while the session goes on. */
-const HOLD_ENDS: Readonly<Record<string, string>> = {
-  access_revoked: 'The token that let this page in is no longer good.',
-  crowded_out: 'While this page was away, others took all places of its link.',
-  grace_over: 'This page was away for longer than the session waits.',
-  link_expired: 'The link that let this page in has expired.',
-  link_revoked: 'The link that let this page in was revoked.',
+/** Why this page's attachment ended while the session continues. */
+const ATTACHMENT_ENDS: Readonly<Record<string, string>> = {
+  access_revoked: 'The token that admitted this page is no longer valid.',
+  crowded_out: 'While this page was away, other clients took its place.',
+  grace_over: 'This page was away for longer than the grace time.',
+  link_expired: 'The link that admitted this page has expired.',
+  link_revoked: 'The link that admitted this page was revoked.',
 }
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -32,13 +32,13 @@ const REASONS: Readonly<Record<string, string>> = {
   closed_by_client: 'it was closed',
   connection_lost: 'its connection was lost',
   expired: 'it was idle for too long',
-  last_holder_left: 'the last who held it has gone',
+  last_holder_left: 'its last holder has left',
 }
 
 export function sentenceOf({ code, reason }: Ended): string {
   const why = reason.split(': ').at(-1) ?? reason
   if (code === 'session_closed') return closedSentence(why)
-  if (code === 'attachment_ended') return HOLD_ENDS[why] ?? 'This page no longer holds the session.'
+  if (code === 'attachment_ended') return ATTACHMENT_ENDS[why] ?? 'This page is no longer attached.'
   return SENTENCES[code] ?? `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`
 }
 
@@ -47,8 +47,8 @@ export function closedSentence(why: string): string {
 }
 
 export function remedyOf({ code, reason, hint }: Ended): Remedy {
-  const isPutOut = code === 'attachment_ended' && /(revoked|expired)$/.test(reason)
-  if (code === 'unauthorized' || isPutOut) return 'token'
+  const isRevoked = code === 'attachment_ended' && /(revoked|expired)$/.test(reason)
+  if (code === 'unauthorized' || isRevoked) return 'token'
   return hint === 'start_new' || hint === 'take_over' ? hint : 'reload'
 }
 

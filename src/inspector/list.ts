@@ -1,8 +1,8 @@
-/** The sessions, newest first, kept up to date while somebody looks. */
+/** The list of sessions, newest first; it is refreshed while the page is visible. */
 import type { SessionRowView } from '../wire/views.ts'
 import { sessionHash } from './address.ts'
 import { ApiError, type Api } from './api.ts'
-import { choice, element, fill, say } from './element.ts'
+import { choice, element, fill, form, setText } from './element.ts'
 import { age, fullTime } from './moment.ts'
 
 const EVERY_MS = 2_000
@@ -20,10 +20,10 @@ export class SessionList {
   readonly #search = element('input', {
     type: 'search',
     placeholder: 'Key or id',
-    'aria-label': 'Show only sessions whose key or id has this in it',
+    'aria-label': 'Show only sessions whose key or id contains this',
   })
   readonly #state = choice('state', STATES, { 'aria-label': 'Show only sessions in this state' })
-  readonly #rows = new Map<string, Row>()
+  readonly #rows = new Map<string, ListItem>()
   #sessions: readonly SessionRowView[] = []
   #current: string | null = null
   #timer: number | undefined
@@ -33,9 +33,9 @@ export class SessionList {
   constructor(api: Api, place: HTMLElement, status: HTMLElement) {
     this.#api = api
     this.#status = status
-    const filters = element(
-      'form',
-      { class: 'filters', role: 'search', onsubmit: (event) => event.preventDefault() },
+    const filters = form(
+      () => undefined,
+      { class: 'filters', role: 'search' },
       this.#search,
       this.#state,
       element('a', { class: 'button new', href: '#/new' }, 'New session'),
@@ -45,23 +45,23 @@ export class SessionList {
     this.#state.addEventListener('change', () => void this.#load())
     document.addEventListener('visibilitychange', () => this.#schedule(0))
     window.addEventListener('online', () => this.#schedule(0))
-    window.addEventListener('offline', () => say(status, 'Offline'))
+    window.addEventListener('offline', () => setText(status, 'Offline'))
   }
 
-  /** Begins or stops to look at the server. */
+  /** Starts or stops refreshing. */
   watch(wanted: boolean): void {
     if (this.#wanted === wanted) return
     this.#wanted = wanted
     this.#schedule(0)
   }
 
-  /** The session that is open beside the list. */
+  /** Highlights the session that is open beside the list. */
   mark(id: string | null): void {
     this.#current = id
     this.#render()
   }
 
-  /** Something has just changed: do not wait. */
+  /** Reads the list now. */
   refresh(): void {
     this.#schedule(0)
   }
@@ -69,7 +69,7 @@ export class SessionList {
   #schedule(ms: number): void {
     clearTimeout(this.#timer)
     if (!this.#wanted || document.hidden || !navigator.onLine) return
-    this.#timer = setTimeout(() => void this.#load(), ms) as unknown as number
+    this.#timer = setTimeout(() => void this.#load(), ms)
   }
 
   async #load(): Promise<void> {
@@ -77,22 +77,22 @@ export class SessionList {
     try {
       this.#sessions = await this.#find()
       this.#isLoaded = true
-      say(this.#status, '')
+      setText(this.#status, '')
       this.#render()
     } catch (error) {
       const words = error instanceof ApiError ? error.message : 'the list could not be read'
-      say(this.#status, `${words.charAt(0).toUpperCase()}${words.slice(1)}`)
+      setText(this.#status, `${words.charAt(0).toUpperCase()}${words.slice(1)}`)
     }
     this.#schedule(EVERY_MS)
   }
 
-  /** Those that fit by a part of their key or id; or, older than those, by the whole key. */
+  /** Recent sessions whose key or id contains the text; else any session with this key. */
   async #find(): Promise<readonly SessionRowView[]> {
     const state = this.#state.value
     const text = this.#search.value.trim()
     const newest = await this.#api.sessions({ state, key: '' })
-    const fitting = newest.filter(({ id, key }) => id.includes(text) || key?.includes(text))
-    if (fitting.length > 0 || text === '') return fitting
+    const matching = newest.filter(({ id, key }) => id.includes(text) || key?.includes(text))
+    if (matching.length > 0 || text === '') return matching
     return this.#api.sessions({ state, key: text })
   }
 
@@ -100,10 +100,10 @@ export class SessionList {
     const shown = new Set(this.#sessions.map(({ id }) => id))
     for (const id of [...this.#rows.keys()]) if (!shown.has(id)) this.#rows.delete(id)
     const rows = this.#sessions.map((session) => this.#row(session))
-    // What is in its place already stays there, and keeps the focus.
+    // Rows that do not move stay in the document, and keep the focus.
     rows.forEach((row, index) => {
-      const there = this.#list.children[index]
-      if (there !== row) this.#list.insertBefore(row, there ?? null)
+      const present = this.#list.children[index]
+      if (present !== row) this.#list.insertBefore(row, present ?? null)
     })
     while (this.#list.children.length > rows.length) this.#list.lastElementChild?.remove()
     if (rows.length === 0 && this.#isLoaded) {
@@ -112,14 +112,14 @@ export class SessionList {
   }
 
   #row(session: SessionRowView): HTMLElement {
-    const row = this.#rows.get(session.id) ?? new Row(session.id)
+    const row = this.#rows.get(session.id) ?? new ListItem(session.id)
     this.#rows.set(session.id, row)
     row.show(session, session.id === this.#current)
     return row.element
   }
 }
 
-class Row {
+class ListItem {
   readonly element: HTMLLIElement
   readonly #link: HTMLAnchorElement
   readonly #title = element('span', { class: 'title' })
@@ -134,10 +134,10 @@ class Row {
 
   show({ id, key, agent, state, seq, updatedAt }: SessionRowView, isCurrent: boolean): void {
     this.element.dataset['state'] = state
-    say(this.#title, key ?? id)
+    setText(this.#title, key ?? id)
     this.#title.classList.toggle('mono', key === null)
-    say(this.#facts, `${agent} · ${seq} ${seq === 1 ? 'event' : 'events'}`)
-    say(this.#age, state === 'closed' ? 'closed' : age(Date.now() - updatedAt))
+    setText(this.#facts, `${agent} · ${seq} ${seq === 1 ? 'event' : 'events'}`)
+    setText(this.#age, state === 'closed' ? 'closed' : age(Date.now() - updatedAt))
     this.#age.title = fullTime(updatedAt)
     if (isCurrent) this.#link.setAttribute('aria-current', 'true')
     else this.#link.removeAttribute('aria-current')

@@ -1,28 +1,28 @@
 /**
- * The inspector: a page on the client library and the HTTP interface, and nothing else.
- *
- * It stays attached to the sessions that were opened last, so that looking at another one does not
- * end a session that lives only as long as somebody holds it.
+ * The inspector: a page on the client library and the HTTP API. It stays attached to the sessions
+ * that were opened last, so that opening another one does not end a session that lives only while
+ * it has a holder.
  */
 import { Access } from './access.ts'
-import { readPlace, sessionHash, type Place } from './address.ts'
+import { readAddress, sessionHash, type PageAddress } from './address.ts'
 import { Api } from './api.ts'
 import { createForm } from './create.ts'
 import { byId, element, fill } from './element.ts'
 import { SessionList } from './list.ts'
-import { keepLink, linkOf } from './place.ts'
 import { ReloadTest } from './reload-test.ts'
 import { SessionPage } from './session.ts'
+import { recall, remember } from './tab-storage.ts'
 
-const HELD_MAX = 8
+/** How many sessions the page stays attached to. */
+const ATTACHED_MAX = 8
 
 class Inspector {
   readonly #access = new Access()
   readonly #api = new Api(this.#access)
   readonly #view = byId('view')
   readonly #list = new SessionList(this.#api, byId('sessions'), byId('server'))
-  /** In the order in which they were looked at, the last one last. */
-  readonly #held = new Map<string, SessionPage>()
+  /** In the order in which they were shown, the last one last. */
+  readonly #sessions = new Map<string, SessionPage>()
   #reloadTest: ReloadTest | null = null
   #shown: string | null = null
 
@@ -32,24 +32,24 @@ class Inspector {
   }
 
   #show(): void {
-    const place = readPlace(location.hash)
-    if (place.page === 'session' && place.link !== null) hideLink(place.id, place.link)
-    const link = place.page === 'session' ? linkOf(place.id) : null
-    document.body.dataset['view'] = place.page
+    const address = readAddress(location.hash)
+    if (address.page === 'session' && address.link !== null) hideLink(address.id, address.link)
+    const link = address.page === 'session' ? recall(`link:${address.id}`) : null
+    document.body.dataset['view'] = address.page
     this.#list.watch(link === null)
-    this.#list.mark(place.page === 'session' ? place.id : null)
-    markNavigation(place)
+    this.#list.mark(address.page === 'session' ? address.id : null)
+    markNavigation(address)
     const key = location.hash
     if (this.#shown === key) return
     const isFirst = this.#shown === null
     this.#shown = key
-    this.#render(place, link)
+    this.#render(address, link)
     if (!isFirst) this.#view.focus()
   }
 
-  #render(place: Place, link: string | null): void {
-    if (place.page !== 'session') document.title = 'Holdfast'
-    switch (place.page) {
+  #render(address: PageAddress, link: string | null): void {
+    if (address.page !== 'session') document.title = 'Holdfast'
+    switch (address.page) {
       case 'list':
         return fill(this.#view, welcome())
       case 'new':
@@ -61,7 +61,7 @@ class Inspector {
         this.#reloadTest ??= new ReloadTest(this.#access)
         return fill(this.#view, this.#reloadTest.element)
       case 'session': {
-        const page = this.#hold(place.id, link)
+        const page = this.#attach(address.id, link)
         fill(this.#view, page.element)
         return page.shown()
       }
@@ -73,28 +73,34 @@ class Inspector {
     location.hash = sessionHash(id)
   }
 
-  #hold(id: string, link: string | null): SessionPage {
-    const { api, access } = { api: this.#api, access: this.#access }
-    const started = ({ id: next }: { readonly id: string }): void => this.#go(next)
-    const page = this.#held.get(id) ?? new SessionPage({ id, link, access, api, started })
-    this.#held.delete(id)
-    this.#held.set(id, page)
-    for (const [other, held] of this.#held) {
-      if (this.#held.size <= HELD_MAX) break
-      held.leave()
-      this.#held.delete(other)
+  #attach(id: string, link: string | null): SessionPage {
+    const page =
+      this.#sessions.get(id) ??
+      new SessionPage({
+        id,
+        link,
+        access: this.#access,
+        api: this.#api,
+        started: (next) => this.#go(next.id),
+      })
+    this.#sessions.delete(id)
+    this.#sessions.set(id, page)
+    for (const [other, oldest] of this.#sessions) {
+      if (this.#sessions.size <= ATTACHED_MAX) break
+      oldest.leave()
+      this.#sessions.delete(other)
     }
     return page
   }
 }
 
-/** The secret leaves the address bar, and with it the history, before anything else happens. */
+/** Removes the secret from the address bar and the history before anything else happens. */
 function hideLink(id: string, link: string): void {
   history.replaceState(null, '', sessionHash(id))
-  keepLink(id, link)
+  remember(`link:${id}`, link)
 }
 
-function markNavigation({ page }: Place): void {
+function markNavigation({ page }: PageAddress): void {
   const current = page === 'reload-test' ? page : 'sessions'
   for (const link of document.querySelectorAll<HTMLElement>('[data-page]')) {
     if (link.dataset['page'] === current) link.setAttribute('aria-current', 'page')
@@ -110,7 +116,7 @@ function welcome(): HTMLElement {
     element(
       'p',
       { class: 'muted' },
-      'Choose a session to see what is said in it, its log and who is attached, or ',
+      'Choose a session to see its conversation, its log and its attachments, or ',
       element('a', { href: '#/new' }, 'start a new one'),
       '.',
     ),

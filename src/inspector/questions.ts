@@ -1,6 +1,6 @@
-/** The questions that wait, each answered by a click; whoever is first settles it for all. */
+/** The open asks, each with its options as buttons. The first answer of any client counts. */
 import type { SessionEvent } from '../client/index.ts'
-import { element, fill } from './element.ts'
+import { button, element, fill, form, setText } from './element.ts'
 
 type AskOpened = Extract<SessionEvent, { type: 'ask.opened' }>
 
@@ -19,7 +19,7 @@ export class Questions {
     this.#render()
   }
 
-  /** Whether this page could answer. */
+  /** Whether this page can answer. */
   show(isAnswerable: boolean): void {
     this.#isAnswerable = isAnswerable
     this.#render()
@@ -46,10 +46,10 @@ export class Questions {
       element('p', {}, question, ' ', problem),
     )
     const answer = (value: unknown): void => {
-      card.querySelectorAll('button').forEach((button) => (button.disabled = true))
+      for (const option of card.querySelectorAll('button')) option.disabled = true
       this.#answer(ask, value).catch((error: Error) => {
-        card.querySelectorAll('button').forEach((button) => (button.disabled = false))
-        problem.textContent = error.message
+        for (const option of card.querySelectorAll('button')) option.disabled = false
+        setText(problem, error.message)
       })
     }
     card.append(options === null ? freeAnswer(answer) : choices(options, answer))
@@ -62,24 +62,14 @@ function choices(
   answer: (value: unknown) => void,
 ): HTMLElement {
   const buttons = options.map(({ id, label }) =>
-    element('button', { type: 'button', 'data-option': id, onclick: () => answer(id) }, label),
+    button(label, () => answer(id), { 'data-option': id }),
   )
   return element('div', { class: 'buttons' }, ...buttons)
 }
 
-/** A question without options takes any text. */
+/** An ask without options accepts any text. */
 function freeAnswer(answer: (value: unknown) => void): HTMLElement {
   const input = element('input', { name: 'answer', 'aria-label': 'Answer', autocomplete: 'off' })
-  return element(
-    'form',
-    {
-      class: 'buttons',
-      onsubmit: (event) => {
-        event.preventDefault()
-        answer(input.value)
-      },
-    },
-    input,
-    element('button', {}, 'Answer'),
-  )
+  const send = element('button', {}, 'Answer')
+  return form(() => answer(input.value), { class: 'buttons' }, input, send)
 }

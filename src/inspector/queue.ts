@@ -1,25 +1,24 @@
 /**
- * What waits for its turn, the next one first, each with a button that cancels it. Requests that
- * are not admitted leave nothing in the log, so the queue is read from the server again and again
- * while a turn runs.
+ * The queue of a session, each entry with a button that cancels it. Waiting requests are not in the
+ * log, so the queue is polled while a turn runs.
  */
 import { principalText, type SessionView } from '../wire/views.ts'
 import { ApiError } from './api.ts'
-import { element, fill, say } from './element.ts'
+import { button, element, fill, setText, tag } from './element.ts'
 import { clockTime, fullTime } from './moment.ts'
 
-type Row = SessionView['queued'][number]
+type QueueEntry = SessionView['queued'][number]
 
 export type QueueOwner = {
-  readonly read: () => Promise<readonly Row[]>
-  /** By the id of a turn, or of a request that waits. */
+  readonly read: () => Promise<readonly QueueEntry[]>
+  /** By the id of a turn or of a waiting request. */
   readonly cancel: (id: string) => Promise<void>
   readonly fail: (message: string) => void
 }
 
-const MODES: Readonly<Record<Row['busy'], string | null>> = {
+const MODES: Readonly<Record<QueueEntry['busy'], string | null>> = {
   queue: null,
-  interrupt: 'stops what runs',
+  interrupt: 'stops the running turn',
   collect: 'joins others',
 }
 
@@ -28,10 +27,10 @@ export class Queue {
   readonly #owner: QueueOwner
   readonly #title = element('h2', {})
   readonly #list = element('ol', {})
-  #rows: readonly Row[] = []
+  #rows: readonly QueueEntry[] = []
   #isReading = false
   #mayCancel = false
-  /** What is shown, to draw only what has changed: a button keeps its focus. */
+  /** The rendered state: without a change nothing is rendered, so that a button keeps its focus. */
   #shown = ''
 
   constructor(owner: QueueOwner) {
@@ -39,7 +38,7 @@ export class Queue {
     this.element = element('section', { class: 'queue', hidden: true }, this.#title, this.#list)
   }
 
-  /** `isBusy`: a turn runs, so others may wait. `mayCancel`: this page may take one back. */
+  /** `isBusy`: a turn runs, so others may wait. `mayCancel`: this page may cancel them. */
   show({ isBusy, mayCancel }: { readonly isBusy: boolean; readonly mayCancel: boolean }): void {
     this.#mayCancel = mayCancel
     if (isBusy || this.#rows.length > 0) void this.#read()
@@ -57,7 +56,7 @@ export class Queue {
     try {
       this.#rows = await this.#owner.read()
     } catch {
-      // The page tells that the server cannot be reached, or that the session is gone.
+      // The page shows that the server cannot be reached, or that the session has ended.
       this.#rows = []
     }
     this.#isReading = false
@@ -69,22 +68,23 @@ export class Queue {
     if (shown === this.#shown) return
     this.#shown = shown
     this.element.hidden = this.#rows.length === 0
-    say(this.#title, `Waiting for their turn (${this.#rows.length})`)
+    setText(this.#title, `Waiting for their turn (${this.#rows.length})`)
     fill(this.#list, ...this.#rows.map((row) => this.#item(row)))
   }
 
-  #item(row: Row): HTMLElement {
+  #item(row: QueueEntry): HTMLElement {
     const { position, since, state, by, busy } = row
     const id = row.state === 'queued' ? row.turn : row.request
     const mode = MODES[busy]
-    const cancel = element('button', { type: 'button', 'aria-label': `Cancel ${id}` }, 'Cancel')
-    cancel.addEventListener('click', () => void this.#cancel(id, cancel))
+    const cancel = button('Cancel', () => void this.#cancel(id, cancel), {
+      'aria-label': `Cancel ${id}`,
+    })
     return element(
       'li',
       { 'data-id': id, 'data-state': state },
       element('span', { class: 'seq' }, String(position)),
-      element('span', { class: 'tag', title: MEANINGS[state] }, state),
-      mode === null ? null : element('span', { class: 'tag' }, mode),
+      tag(state, { title: MEANINGS[state] }),
+      mode === null ? null : tag(mode),
       element('code', { title: id }, id.slice(0, 8)),
       element(
         'span',
@@ -97,21 +97,21 @@ export class Queue {
     )
   }
 
-  async #cancel(id: string, button: HTMLButtonElement): Promise<void> {
-    button.disabled = true
+  async #cancel(id: string, pressed: HTMLButtonElement): Promise<void> {
+    pressed.disabled = true
     try {
       await this.#owner.cancel(id)
     } catch (error) {
-      // One that has left the queue meanwhile is not in the list any more.
-      const isGone = error instanceof ApiError && error.code === 'turn_unknown'
-      if (!isGone) this.#owner.fail(error instanceof Error ? error.message : String(error))
-      button.disabled = false
+      // An entry that has left the queue meanwhile disappears from the list.
+      const hasLeft = error instanceof ApiError && error.code === 'turn_unknown'
+      if (!hasLeft) this.#owner.fail(error instanceof Error ? error.message : String(error))
+      pressed.disabled = false
     }
     await this.#read()
   }
 }
 
 const MEANINGS = {
-  waiting: 'Not admitted: its caller waits, and may still be refused',
+  waiting: 'Not admitted yet: its caller waits, and may still be refused',
   queued: 'In the log: it survives a crash',
 } as const

@@ -1,8 +1,8 @@
-/** The reload test: every trial under every policy, expected against seen, by itself. */
+/** The reload test: runs every trial under every policy and compares the outcomes. */
 import type { Access } from './access.ts'
 import { Api } from './api.ts'
-import { element, say } from './element.ts'
-import { Tab } from './tab.ts'
+import { button, element, setText } from './element.ts'
+import { SimulatedTab } from './tab.ts'
 import { GRACE_MS, POLICIES, TRIALS, type Policy, type Trial } from './trials.ts'
 
 /** A trial that takes longer has failed. */
@@ -21,12 +21,11 @@ export class ReloadTest {
   constructor(access: Access) {
     this.#access = access
     this.#api = new Api(access)
-    this.#run = element('button', { class: 'primary', type: 'button' }, 'Run')
-    this.#run.addEventListener('click', () => void this.#runAll())
+    this.#run = button('Run', () => void this.#runAll(), { class: 'primary' })
     const words =
-      'Each cell makes a session of its own and does to a page in miniature what can happen to a ' +
-      'tab. Above is what its policy promises, below what was seen. A page that comes back has ' +
-      'to run a turn: to look alive is not enough.'
+      'Each cell creates a session, and does to a simulated page what can happen to a tab. Above is ' +
+      'the outcome that its policy promises, below the outcome of the test. A page that comes ' +
+      'back has to run a turn.'
     this.element = element(
       'div',
       { class: 'page reload-test' },
@@ -65,16 +64,16 @@ export class ReloadTest {
     for (const cell of this.#cells.values()) cell.show('waiting', '')
     const startedAt = performance.now()
     for (const trial of TRIALS) {
-      say(this.#summary, `Running: ${trial.title}`)
+      setText(this.#summary, `Running: ${trial.title}`)
       await Promise.all(POLICIES.map((policy) => this.#runOne(trial, policy)))
     }
     const failed = [...this.#cells.values()].filter(({ state }) => state === 'failed').length
     const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
     const passed = this.#cells.size - failed
-    say(this.#summary, `${passed} as expected, ${failed} not, in ${seconds} s.`)
+    setText(this.#summary, `${passed} as expected, ${failed} not, in ${seconds} s.`)
     this.#summary.dataset['summary'] = failed === 0 ? 'passed' : 'failed'
     this.#run.disabled = false
-    say(this.#run, 'Run again')
+    setText(this.#run, 'Run again')
   }
 
   async #runOne(trial: Trial, policy: Policy): Promise<void> {
@@ -89,12 +88,12 @@ export class ReloadTest {
     const graceMs = GRACE_MS
     const options = { reconnect: policy, exclusive, graceMs, agent: 'slow', internal: true }
     const { id } = await this.#api.create(options)
-    const tabs: Tab[] = []
-    const keep = (tab: Tab): Tab => {
+    const tabs: SimulatedTab[] = []
+    const keep = (tab: SimulatedTab): SimulatedTab => {
       tabs.push(tab)
       return tab
     }
-    const first = keep(new Tab({ session: id, token: this.#access.token }))
+    const first = keep(new SimulatedTab({ session: id, token: this.#access.token }))
     try {
       await first.session.ready
       return await withinTime(trial.run(first, keep))
@@ -134,6 +133,6 @@ class Cell {
   show(state: CellState, seen: string): void {
     this.#state = state
     this.element.dataset['state'] = state
-    say(this.#seen, seen)
+    setText(this.#seen, seen)
   }
 }

@@ -1,16 +1,16 @@
-/** One session: its conversation, its log, who is attached, and what can be done with it. */
+/** The page of one session: its conversation, log and attachments, and its controls. */
 import type { ClientState } from '../client/index.ts'
 import type { SessionView } from '../wire/views.ts'
 import type { Access } from './access.ts'
 import type { Api } from './api.ts'
-import { Attachments } from './attachments.ts'
+import { AttachmentsView } from './attachments.ts'
 import { Badge } from './badge.ts'
 import { Composer, type Busy } from './composer.ts'
-import { Conversation } from './conversation.ts'
-import { element, fill, say } from './element.ts'
+import { ConversationView } from './conversation.ts'
+import { button, element, fill, setText, tag } from './element.ts'
 import { labelOf, remedyOf, sentenceOf, type Ended } from './ending.ts'
-import { Holding } from './holding.ts'
-import { Log } from './log.ts'
+import { SessionConnection } from './session-connection.ts'
+import { LogView } from './log.ts'
 import { duration } from './moment.ts'
 import { Questions } from './questions.ts'
 import { Queue } from './queue.ts'
@@ -22,22 +22,23 @@ export type SessionPageOptions = {
   readonly link: string | null
   readonly access: Access
   readonly api: Api
-  /** A session was made in place of this one. */
+  /** A session was created in place of this one. */
   readonly started: (session: SessionView) => void
 }
 
-/** A loss that is over sooner than this is nobody's business. */
+/** A lost connection that is back sooner than this is not shown. */
 const QUIET_MS = 2_000
-const SURE_MS = 4_000
-/** How often what shows the passing of time is drawn again. */
+/** The time for the second click on "Close session". */
+const CONFIRM_MS = 4_000
+/** How often remaining times and the queue are refreshed. */
 const TICK_MS = 1_000
 
 export class SessionPage {
   readonly element: HTMLElement
   readonly #options: SessionPageOptions
-  readonly #conversation = new Conversation()
-  readonly #log = new Log()
-  readonly #attachments = new Attachments()
+  readonly #conversation = new ConversationView()
+  readonly #log = new LogView()
+  readonly #attachments = new AttachmentsView()
   readonly #badge = new Badge()
   readonly #questions: Questions
   readonly #queue: Queue
@@ -49,7 +50,7 @@ export class SessionPage {
   readonly #join: HTMLButtonElement
   readonly #close: HTMLButtonElement
   readonly #share: HTMLButtonElement
-  readonly #holding: Holding
+  readonly #connection: SessionConnection
   readonly #tick: number
   #quiet: number | undefined
   #lostAt: number | null = null
@@ -67,13 +68,12 @@ export class SessionPage {
       send: (text, busy) => this.#send(text, busy),
       cancel: () => this.#cancel(),
     })
-    this.#join = element('button', { type: 'button', class: 'plain' }, 'Take part')
-    this.#join.title = 'Until then this page only looks on: agents do not wait for its answers'
-    this.#join.addEventListener('click', () => this.#holding.takePart())
-    this.#close = element('button', { type: 'button', class: 'plain danger' }, 'Close session')
-    this.#close.addEventListener('click', () => this.#closeOnClick())
-    this.#share = element('button', { type: 'button', class: 'plain' }, 'Share')
-    this.#share.addEventListener('click', () => shareDialog(options.api, options.id))
+    this.#join = button('Take part', () => this.#connection.takePart(), {
+      class: 'plain',
+      title: 'Until then this page only watches: agents do not wait for its answers',
+    })
+    this.#close = button('Close session', () => this.#confirmClose(), { class: 'plain danger' })
+    this.#share = button('Share', () => shareDialog(options.api, options.id), { class: 'plain' })
     this.#tabs = new Tabs([
       { name: 'conversation', label: 'Conversation', panel: this.#conversation.element },
       { name: 'log', label: 'Log', panel: this.#log.element },
@@ -83,21 +83,21 @@ export class SessionPage {
     this.#tabs.onSelect = (name) => {
       this.element.dataset['tab'] = name
     }
-    say(this.#title, options.id)
-    this.#holding = this.#hold()
+    setText(this.#title, options.id)
+    this.#connection = this.#connect()
     this.#showAll()
-    this.#tick = setInterval(() => this.#onTick(), TICK_MS) as unknown as number
+    this.#tick = setInterval(() => this.#onTick(), TICK_MS)
   }
 
-  /** Lets go of the session. */
+  /** Ends the connection to the session. */
   leave(): void {
     clearTimeout(this.#quiet)
     clearInterval(this.#tick)
     this.#badge.stop()
-    this.#holding.leave()
+    this.#connection.leave()
   }
 
-  /** It is looked at again. */
+  /** Called when the page becomes visible again. */
   shown(): void {
     this.#tabs.scrollDown()
   }
@@ -124,15 +124,15 @@ export class SessionPage {
     )
   }
 
-  #hold(): Holding {
+  #connect(): SessionConnection {
     const { id, link, access, api } = this.#options
-    return new Holding({
+    return new SessionConnection({
       id,
       link,
       access,
       api,
-      owner: {
-        changed: (state) => queueMicrotask(() => this.#holdingOnChange(state)),
+      listener: {
+        changed: (state) => queueMicrotask(() => this.#onState(state)),
         learned: (info) => this.#showFacts(info),
         restarted: () => this.#restart(),
         event: (event) => {
@@ -163,7 +163,7 @@ export class SessionPage {
     if (this.element.offsetParent !== null && !document.hidden) this.#showQueue()
   }
 
-  /** Many events come together: what depends on all of them is drawn once. */
+  /** Renders once for all events that arrive together. */
   #drawSoon(): void {
     if (!this.#drawn) return
     this.#drawn = false
@@ -178,22 +178,22 @@ export class SessionPage {
     }, 0)
   }
 
-  #holdingOnChange(state: ClientState): void {
+  #onState(state: ClientState): void {
     clearTimeout(this.#quiet)
     this.#lostAt = state.name === 'reconnecting' ? (this.#lostAt ?? performance.now()) : null
     this.#showAll()
     if (this.#lostAt === null) return
     const quietMs = this.#lostAt + QUIET_MS - performance.now()
-    this.#quiet = setTimeout(() => this.#showBanner(), quietMs) as unknown as number
+    this.#quiet = setTimeout(() => this.#showBanner(), quietMs)
   }
 
   #showAll(): void {
-    const { state, info, isWatcher } = this.#holding
+    const { state, info, isWatcher } = this.#connection
     const isOpen = state.name !== 'ended'
     this.#badge.show(state, info?.graceMs ?? 0, isWatcher)
     this.element.dataset['state'] = state.name
-    this.#join.hidden = !isOpen || !isWatcher || !this.#holding.may('talk')
-    this.#close.hidden = !isOpen || !this.#holding.may('admin')
+    this.#join.hidden = !isOpen || !isWatcher || !this.#connection.may('talk')
+    this.#close.hidden = !isOpen || !this.#connection.may('admin')
     this.#share.hidden = this.#close.hidden
     this.#questions.show(isOpen)
     this.#showComposer()
@@ -201,61 +201,54 @@ export class SessionPage {
   }
 
   #showComposer(): void {
-    const isOpen = this.#holding.state.name !== 'ended' && this.#holding.may('talk')
+    const isOpen = this.#connection.state.name !== 'ended' && this.#connection.may('talk')
     this.#composer.show({ isOpen, isRunning: this.#conversation.running !== null })
   }
 
-  /** A guest by a link has no other way to the server than its socket, which does not tell. */
+  /** A guest with a link may only use the socket, which does not show the queue. */
   #showQueue(): void {
     if (this.#options.link !== null) return
-    const isLive = this.#holding.state.name === 'live'
+    const isLive = this.#connection.state.name === 'live'
     const isBusy = isLive && this.#conversation.running !== null
-    this.#queue.show({ isBusy, mayCancel: this.#holding.may('talk') })
+    this.#queue.show({ isBusy, mayCancel: this.#connection.may('talk') })
   }
 
   #showFacts(info: SessionView): void {
     const { id, key, agent, reconnect, exclusive, graceMs, state } = info
-    say(this.#title, key ?? id)
+    setText(this.#title, key ?? id)
     document.title = `${key ?? id} – Holdfast`
-    const tag = (text: string, title: string): HTMLElement =>
-      element('span', { class: 'tag', title }, text)
     fill(
       this.#facts,
-      state === 'closed' ? tag('closed', 'Nothing more will happen in it') : null,
-      tag(agent, 'Who carries out its turns'),
-      tag(reconnect, 'What a lost connection means'),
-      exclusive ? tag('exclusive', 'One drives, the others watch') : null,
+      state === 'closed' ? tag('closed', { title: 'It accepts no more turns' }) : null,
+      tag(agent, { title: 'Its agent' }),
+      tag(reconnect, { title: 'Its reconnect policy' }),
+      exclusive ? tag('exclusive', { title: 'One client drives, the others watch' }) : null,
       reconnect === 'none'
         ? null
-        : tag(`${duration(graceMs)} grace`, 'How long a page may be away'),
+        : tag(`${duration(graceMs)} grace`, { title: 'How long a page may be away' }),
       element('code', { class: 'muted', title: 'Its id' }, id),
       element('span', { class: 'actions' }, this.#join, this.#share, this.#close),
     )
   }
 
   #showBanner(): void {
-    const { state } = this.#holding
+    const { state } = this.#connection
     const isLong = this.#lostAt !== null && performance.now() - this.#lostAt >= QUIET_MS
     this.#banner.hidden = state.name !== 'ended' && !isLong
     if (this.#banner.hidden) return
     this.#banner.dataset['tone'] = state.name === 'ended' ? 'bad' : 'warn'
     if (state.name === 'ended') return this.#showEnded(state)
-    const words = 'The connection is lost. What you send now leaves when it is back.'
+    const words = 'The connection is lost. What you send now is delivered when it is back.'
     fill(this.#banner, element('p', {}, words))
   }
 
   #showEnded(ended: Ended): void {
     const remedy = remedyOf(ended)
-    const main = element(
-      'button',
-      { class: 'primary', type: 'button', 'data-remedy': remedy, onclick: () => this.#remedy() },
-      labelOf(remedy, ended.code),
-    )
-    const watch = element(
-      'button',
-      { type: 'button', 'data-remedy': 'watch', onclick: () => this.#holding.watch() },
-      'Watch only',
-    )
+    const main = button(labelOf(remedy, ended.code), () => this.#remedy(), {
+      class: 'primary',
+      'data-remedy': remedy,
+    })
+    const watch = button('Watch only', () => this.#connection.watch(), { 'data-remedy': 'watch' })
     this.#banner.dataset['code'] = ended.code
     fill(
       this.#banner,
@@ -265,42 +258,42 @@ export class SessionPage {
   }
 
   #remedy(): void {
-    const { state } = this.#holding
+    const { state } = this.#connection
     if (state.name !== 'ended') return
     switch (remedyOf(state)) {
       case 'start_new':
         return void this.#startNew()
       case 'take_over':
-        return this.#holding.takeOver()
+        return this.#connection.takeOver()
       case 'reload':
         return location.reload()
       case 'token': {
         const { access } = this.#options
-        return void access.ask(access.token).then(() => this.#holding.watch())
+        return void access.ask(access.token).then(() => this.#connection.watch())
       }
     }
   }
 
-  /** Another one of the same kind; the key is free again. */
+  /** Creates a session with the same options; the key is free again. */
   async #startNew(): Promise<void> {
     const { api, started } = this.#options
-    const { info } = this.#holding
+    const { info } = this.#connection
     try {
       if (info === null) return started(await api.create({ reconnect: 'reopen', exclusive: false }))
       const { key, agent, reconnect, exclusive, graceMs } = info
       const named = key === null ? {} : { key }
       started(await api.create({ ...named, agent, reconnect, exclusive, graceMs }))
     } catch (error) {
-      this.#composer.fail(error instanceof Error ? error.message : String(error))
+      this.#composer.fail((error as Error).message)
     }
   }
 
   async #answer(ask: string, answer: unknown): Promise<void> {
-    await this.#holding.takePart()?.answer(ask, answer)
+    await this.#connection.takePart()?.answer(ask, answer)
   }
 
   #send(text: string, busy: Busy): void {
-    const turn = this.#holding.takePart()?.turn(text, { busy })
+    const turn = this.#connection.takePart()?.turn(text, { busy })
     if (turn === undefined) return
     const taken = this.#conversation.sending(text)
     turn.started.then(taken, (error: Error) => {
@@ -313,19 +306,19 @@ export class SessionPage {
   #cancel(): void {
     const turn = this.#conversation.running
     if (turn === null) return
-    const session = this.#holding.takePart()
+    const session = this.#connection.takePart()
     session?.cancel(turn).catch((error: Error) => this.#composer.fail(error.message))
   }
 
-  /** Closing is for everybody and for good, so it takes a second click. */
-  #closeOnClick(): void {
+  /** Closing affects all clients and cannot be undone, so it takes a second click. */
+  #confirmClose(): void {
     if (this.#close.dataset['sure'] === undefined) {
       this.#close.dataset['sure'] = ''
-      say(this.#close, 'Close it for everybody?')
+      setText(this.#close, 'Close it for everybody?')
       setTimeout(() => {
         delete this.#close.dataset['sure']
-        say(this.#close, 'Close session')
-      }, SURE_MS)
+        setText(this.#close, 'Close session')
+      }, CONFIRM_MS)
       return
     }
     const { api, id } = this.#options

@@ -1,6 +1,6 @@
 /**
- * A browser tab in miniature, for the reload test: a storage and sockets of its own, which can be
- * reloaded, copied, cut off or left half open, all inside one page.
+ * A simulated browser tab for the reload test, with its own storage and sockets. It can be reloaded,
+ * copied, disconnected or left half open, inside one page.
  */
 import {
   connect,
@@ -13,22 +13,22 @@ import {
   type SessionEvent,
 } from '../client/index.ts'
 
-export type TabOptions = { readonly session: string; readonly token: string | null }
+export type SimulatedTabOptions = { readonly session: string; readonly token: string | null }
 
-export class Tab {
+export class SimulatedTab {
   readonly session: ClientSession
   readonly events: SessionEvent[] = []
   readonly deltas: Delta[] = []
-  readonly #options: TabOptions
-  readonly #kept: Map<string, string>
+  readonly #options: SimulatedTabOptions
+  readonly #stored: Map<string, string>
   readonly #sockets = new Set<WebSocket>()
   readonly #waiting = new Set<() => void>()
-  /** The page is gone: it neither hears nor says nor remembers anything. */
-  #isGone = false
+  /** The page was unloaded: it receives, sends and stores nothing. */
+  #isUnloaded = false
 
-  constructor(options: TabOptions, kept: Map<string, string> = new Map()) {
+  constructor(options: SimulatedTabOptions, stored: Map<string, string> = new Map()) {
     this.#options = options
-    this.#kept = kept
+    this.#stored = stored
     const { session: id, token } = options
     const client = connect({
       webSocket: this.#socketClass(),
@@ -51,48 +51,46 @@ export class Tab {
     return this.session.state
   }
 
-  /** The page goes, its storage stays: what a reload does. */
-  reload(): Tab {
-    this.#unload()
-    for (const socket of this.#sockets) socket.close()
-    return new Tab(this.#options, this.#kept)
+  /** Unloads the page and opens it again with the same storage. */
+  reload(): SimulatedTab {
+    return this.unload().again()
   }
 
-  /** Like a reload, but nobody tells the server that the old connection is gone. */
-  reloadHalfOpen(): Tab {
+  /** Like a reload, but the server does not learn that the old connection has ended. */
+  reloadHalfOpen(): SimulatedTab {
     this.#unload()
-    return new Tab(this.#options, this.#kept)
+    return new SimulatedTab(this.#options, this.#stored)
   }
 
   /** A second tab with a copy of this one's storage. */
-  copy(): Tab {
-    return new Tab(this.#options, new Map(this.#kept))
+  copy(): SimulatedTab {
+    return new SimulatedTab(this.#options, new Map(this.#stored))
   }
 
-  /** The page goes; `again` is the reload that comes later. */
-  unload(): { readonly again: () => Tab } {
+  /** Unloads the page; `again` opens it later. */
+  unload(): { readonly again: () => SimulatedTab } {
     this.#unload()
-    for (const socket of this.#sockets) socket.close()
-    return { again: () => new Tab(this.#options, this.#kept) }
+    this.drop()
+    return { again: () => new SimulatedTab(this.#options, this.#stored) }
   }
 
-  /** The network takes the socket away, and the page is still there. */
+  /** Closes the sockets; the page stays open. */
   drop(): void {
     for (const socket of this.#sockets) socket.close()
   }
 
-  /** Leaves for good. */
+  /** Leaves the session. */
   close(): void {
     this.session.dispose()
-    for (const socket of this.#sockets) socket.close()
+    this.drop()
   }
 
-  /** Resolves when the condition holds; it is looked at whenever something happens. */
+  /** Resolves when the condition holds; it is checked after every event and change of state. */
   async until(condition: () => boolean): Promise<void> {
     while (!condition()) await new Promise<void>((resolve) => this.#waiting.add(resolve))
   }
 
-  /** Live again, or over. */
+  /** Resolves when the tab is live or has ended. */
   settled(): Promise<void> {
     return this.until(() => this.state.name === 'live' || this.state.name === 'ended')
   }
@@ -103,25 +101,25 @@ export class Tab {
   }
 
   #unload(): void {
-    this.#isGone = true
-    // Only ends its timers: it can no longer say anything.
+    this.#isUnloaded = true
+    // This only ends its timers, since an unloaded page sends nothing.
     this.session.dispose()
   }
 
   #storage(): ClientStorage {
     return {
-      getItem: (key) => this.#kept.get(key) ?? null,
+      getItem: (key) => this.#stored.get(key) ?? null,
       setItem: (key, value) => {
-        if (!this.#isGone) this.#kept.set(key, value)
+        if (!this.#isUnloaded) this.#stored.set(key, value)
       },
       removeItem: (key) => {
-        if (!this.#isGone) this.#kept.delete(key)
+        if (!this.#isUnloaded) this.#stored.delete(key)
       },
     }
   }
 
   #socketClass(): ClientSocketClass {
-    const isGone = (): boolean => this.#isGone
+    const isUnloaded = (): boolean => this.#isUnloaded
     const sockets = this.#sockets
     return class implements ClientSocket {
       readonly #socket: WebSocket
@@ -133,16 +131,16 @@ export class Tab {
       }
 
       send(data: string): void {
-        if (!isGone()) this.#socket.send(data)
+        if (!isUnloaded()) this.#socket.send(data)
       }
 
       close(code?: number): void {
-        if (!isGone()) this.#socket.close(code)
+        if (!isUnloaded()) this.#socket.close(code)
       }
 
       addEventListener(...[type, listener]: Parameters<ClientSocket['addEventListener']>): void {
         this.#socket.addEventListener(type, (event) => {
-          if (!isGone()) listener(event)
+          if (!isUnloaded()) listener(event)
         })
       }
     }

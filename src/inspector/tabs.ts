@@ -1,5 +1,5 @@
-/** A row of tabs and their panels, by the keyboard too. A panel that was at its end stays there. */
-import { element, say } from './element.ts'
+/** Tabs and their panels. A panel that was scrolled to its end stays there. */
+import { element, setText } from './element.ts'
 
 export type TabSpec = {
   readonly name: string
@@ -7,27 +7,27 @@ export type TabSpec = {
   readonly panel: HTMLElement
 }
 
-type Tab = {
+type TabParts = {
   readonly name: string
   readonly button: HTMLButtonElement
   readonly count: HTMLElement
   readonly panel: HTMLElement
 }
 
-/** So near to the end counts as at the end. */
+/** The distance that still counts as the end. */
 const NEAR_PX = 60
 
 export class Tabs {
   readonly element = element('div', { class: 'tabs', role: 'tablist' })
   onSelect: (name: string) => void = () => undefined
-  readonly #tabs: readonly Tab[]
-  #current: Tab | undefined
+  readonly #tabs: readonly TabParts[]
+  #current: TabParts | undefined
   #isAtEnd = true
 
   constructor(specs: readonly TabSpec[]) {
     this.#tabs = specs.map((spec) => this.#make(spec))
     this.element.append(...this.#tabs.map(({ button }) => button))
-    this.element.addEventListener('keydown', (event) => this.#elementOnKey(event))
+    this.element.addEventListener('keydown', (event) => this.#onKey(event))
     if (this.#tabs[0] !== undefined) this.#select(this.#tabs[0])
   }
 
@@ -37,10 +37,10 @@ export class Tabs {
 
   count(name: string, count: number): void {
     const tab = this.#tabs.find((candidate) => candidate.name === name)
-    if (tab !== undefined) say(tab.count, count === 0 ? '' : ` ${count}`)
+    if (tab !== undefined) setText(tab.count, count === 0 ? '' : ` ${count}`)
   }
 
-  /** Follows what is added, unless somebody reads further up; or `always`. */
+  /** Scrolls to the end, unless the reader has scrolled up; `always` does it anyway. */
   scrollDown(always = false): void {
     if (always) this.#isAtEnd = true
     const panel = this.#current?.panel
@@ -49,7 +49,7 @@ export class Tabs {
     }
   }
 
-  #make({ name, label, panel }: TabSpec): Tab {
+  #make({ name, label, panel }: TabSpec): TabParts {
     const count = element('span', { class: 'count' })
     const id = `tab-${name}`
     const button = element(
@@ -71,7 +71,7 @@ export class Tabs {
     return tab
   }
 
-  #select(chosen: Tab): void {
+  #select(chosen: TabParts): void {
     this.#current = chosen
     for (const tab of this.#tabs) {
       const isChosen = tab === chosen
@@ -83,7 +83,7 @@ export class Tabs {
     this.scrollDown(true)
   }
 
-  #elementOnKey(event: KeyboardEvent): void {
+  #onKey(event: KeyboardEvent): void {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
     const index = this.#tabs.findIndex((tab) => tab === this.#current)
     const next = step === undefined ? undefined : this.#tabs.at((index + step) % this.#tabs.length)

@@ -1,8 +1,5 @@
-/**
- * What a page may live through, and what each reconnect policy makes of it: for every policy the
- * outcome that is expected, and how to bring it about with tabs in miniature.
- */
-import type { Tab } from './tab.ts'
+/** What can happen to a page, and the outcome that each reconnect policy promises. */
+import type { SimulatedTab } from './tab.ts'
 
 export const POLICIES = ['none', 'early', 'resume', 'reopen'] as const
 export type Policy = (typeof POLICIES)[number]
@@ -15,8 +12,8 @@ export type Trial = {
   readonly does: string
   readonly exclusive: boolean
   readonly expected: Readonly<Record<Policy, string>>
-  /** Returns what was seen, in the words of what is expected. `tabs` are closed afterwards. */
-  readonly run: (tab: Tab, tabs: (tab: Tab) => Tab) => Promise<string>
+  /** Returns the outcome, in the words of `expected`. `tabs` registers a tab for clean-up. */
+  readonly run: (tab: SimulatedTab, tabs: (tab: SimulatedTab) => SimulatedTab) => Promise<string>
 }
 
 const BACK = 'back, works'
@@ -65,7 +62,7 @@ export const TRIALS: readonly Trial[] = [
     exclusive: false,
     expected: { none: OVER, early: OVER, resume: WHOLE, reopen: WHOLE },
     run: async (tab, tabs) => {
-      // The reload cuts it off: that is the trial.
+      // The reload interrupts it.
       void tab.session.turn({ text: TEXT, ms: 900 }).catch(() => undefined)
       await tab.until(() => tab.deltas.length > 1)
       return lookForWhole(tabs(tab.reload()))
@@ -74,7 +71,7 @@ export const TRIALS: readonly Trial[] = [
   {
     name: 'drop',
     title: 'Drop',
-    does: 'A turn runs, then the network takes the socket away.',
+    does: 'A turn runs, then the network closes the socket.',
     exclusive: false,
     expected: afterWork,
     run: async (tab) => {
@@ -95,7 +92,7 @@ export const TRIALS: readonly Trial[] = [
   {
     name: 'clone',
     title: 'Clone of an exclusive session',
-    does: 'A copied tab shows the same resume token while the first is live.',
+    does: 'A copied tab sends the same resume token while the first is live.',
     exclusive: true,
     expected: forAll(REFUSED),
     run: async (tab, tabs) => {
@@ -123,7 +120,7 @@ export const TRIALS: readonly Trial[] = [
   {
     name: 'clone-shared',
     title: 'Clone of a shared session',
-    does: 'The same, where many may talk.',
+    does: 'The same, where many clients may drive.',
     exclusive: false,
     expected: forAll(BOTH),
     run: async (tab, tabs) => {
@@ -159,41 +156,41 @@ export const TRIALS: readonly Trial[] = [
   },
 ]
 
-async function work(tab: Tab): Promise<void> {
+async function work(tab: SimulatedTab): Promise<void> {
   await tab.session.turn({ text: 'first', ms: 0 })
 }
 
-/** Whether a turn can be run: looking alive is not enough. */
-async function works(tab: Tab): Promise<boolean> {
+/** Whether the tab can run a turn. */
+async function works(tab: SimulatedTab): Promise<boolean> {
   if (tab.state.name === 'ended') return false
   const { state, reply } = await tab.session.turn({ text: 'again', ms: 0 })
   return state === 'done' && reply?.text === 'again'
 }
 
-async function look(tab: Tab): Promise<string> {
+async function look(tab: SimulatedTab): Promise<string> {
   await tab.settled()
   if (tab.state.name === 'ended') return describe(tab)
   if (!(await works(tab))) return 'looks alive, but does not work'
   return places(tab) === 1 ? BACK : ANEW
 }
 
-async function lookForWhole(tab: Tab): Promise<string> {
+async function lookForWhole(tab: SimulatedTab): Promise<string> {
   await tab.settled()
   if (tab.state.name === 'ended') return describe(tab)
   await tab.until(() => tab.events.some(({ type }) => type === 'turn.done'))
   const messages = tab.events.flatMap((event) => (event.type === 'message.added' ? [event] : []))
   const parts = tab.deltas.map(({ text }) => text).join('')
-  // The last parts are not told to whom the message reaches at the same time: it has them all.
+  // The last deltas are not sent if the message, which contains them, arrives at the same time.
   const isWhole = messages.length === 1 && messages[0]?.text === TEXT && TEXT.startsWith(parts)
   return isWhole ? WHOLE : `${messages.length} messages, parts: ${parts}`
 }
 
 /** How many attachments the log knows. */
-function places(tab: Tab): number {
+function places(tab: SimulatedTab): number {
   return tab.events.filter(({ type }) => type === 'attachment.opened').length
 }
 
-function describe({ state }: Tab): string {
+function describe({ state }: SimulatedTab): string {
   if (state.name !== 'ended') return state.name
   const isOver = ['session_closed', 'work_started', 'connection_lost'].includes(state.code)
   return isOver ? OVER : `refused: ${state.reason}`

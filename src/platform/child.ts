@@ -9,7 +9,7 @@ import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
 import { guard } from './child-guard.ts'
 import { startProcess } from './spawn.ts'
-import { killDescendants, markedFor } from './processes.ts'
+import { groupMemory, killDescendants, markedFor } from './processes.ts'
 
 export type ChildOptions = {
   readonly command: string
@@ -32,6 +32,8 @@ export type ChildEnd = {
 export const STDERR_CHARS_MAX = 8_192
 /** The time between SIGTERM and SIGKILL, unless the caller gives another. */
 export const STOP_GRACE_MS = 2_000
+
+const MEMORY_SAMPLE_MS = 1_000
 
 const hasGroups = process.platform !== 'win32'
 
@@ -115,6 +117,20 @@ export class Child {
     // A descendant outside the group may keep the pipes open; do not wait for it.
     this.stdout.destroy()
     this.#errors.destroy()
+  }
+
+  /**
+   * Calls `exceeded` when the process, its group and its descendants use more memory (Linux only).
+   * Returns a function that ends the sampling.
+   */
+  limitMemory(bytesMax: number, exceeded: (problem: string) => void): () => void {
+    if (!Number.isFinite(bytesMax) || process.platform !== 'linux') return () => undefined
+    const sample = async (): Promise<void> => {
+      const bytes = await groupMemory(this.pid ?? -1, this.mark)
+      if (bytes !== null && bytes > bytesMax) exceeded(`used more than ${bytesMax} bytes of memory`)
+    }
+    const timer = setInterval(() => void sample(), MEMORY_SAMPLE_MS)
+    return () => clearInterval(timer)
   }
 
   #signal(signal: NodeJS.Signals): void {

@@ -1,4 +1,4 @@
-/** The agents that come with Holdfast, for trying and testing. */
+/** The built-in agents, for trials and tests. */
 import type { Input } from '../core/index.ts'
 import { wait } from '../platform/clock.ts'
 import type { Agent } from './function.ts'
@@ -6,7 +6,7 @@ import type { Agent } from './function.ts'
 /** Answers with its input unchanged. */
 export const echo: Agent = async (turn) => turn.text
 
-/** Streams its input back word by word over two seconds, or over `ms` if the input says so. */
+/** Streams its input word by word over two seconds, or over the `ms` of the input. */
 export const slow: Agent = async function* ({ text, input }, { signal }) {
   const words = text.split(/(?<=\s)/)
   const pauseMs = slowMs(input) / words.length

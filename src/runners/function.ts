@@ -1,4 +1,4 @@
-/** An agent as a program writes it: an async function, or an async generator. */
+/** An agent as a function: async, or an async generator. */
 import type {
   AskOutcome,
   AskOption,
@@ -11,7 +11,7 @@ import type {
   RunnerTurn,
 } from '../core/index.ts'
 
-/** Yield parts of the answer as they come; return the whole if it differs from what was yielded. */
+/** Yields parts of the answer; returns the whole answer if it differs from the yielded parts. */
 export type Agent = (
   turn: RunnerTurn,
   context: AgentContext,
@@ -19,7 +19,7 @@ export type Agent = (
 
 export type AgentResult = string | Reply | void
 
-/** A runner's context; options of an ask may be plain texts. */
+/** A runner's context; the options of an ask may be plain texts. */
 export interface AgentContext extends Omit<RunnerContext, 'ask'> {
   ask(question: AgentQuestion): Promise<AskOutcome>
 }
@@ -37,7 +37,7 @@ export function functionRunner(agent: Agent): Runner {
   }
 }
 
-/** A generator's texts as deltas. One that is let go in the middle gets to run its own clean-up. */
+/** A generator's texts as deltas. A generator that is abandoned runs its `finally` blocks. */
 async function* outputs(
   work: Exclude<ReturnType<Agent>, Promise<AgentResult>>,
 ): AsyncGenerator<RunnerOutput, RunnerResult> {

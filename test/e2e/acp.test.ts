@@ -299,7 +299,7 @@ describe('an agent that does not start', () => {
 
   it.each([
     ['version', /speaks ACP version 99/],
-    ['login', /wants a login first .*: run `tiny login`/],
+    ['login', /requires a login .*: run `tiny login`/],
   ])('because of its %s fails the turn and says so', async (START, message) => {
     await open({ env: { START } })
     const session = await bench!.session('a')

@@ -441,13 +441,13 @@ describe('who is let in', () => {
       method: 'DELETE',
       headers: { authorization: `Bearer ${token}` },
     })
-    await page.getByText('The link that let this page in was revoked.').waitFor()
+    await page.getByText('The link that admitted this page was revoked.').waitFor()
   })
 
   it('makes a link for somebody else', async () => {
     const tab = await open(await create())
     await tab.press('Share')
-    await tab.page.getByLabel('Who has it may').selectOption('watch')
+    await tab.page.getByLabel('Its bearer may').selectOption('watch')
     await tab.press('Make a link')
     // It is hidden until the link is made.
     const made = tab.page.getByLabel('The link')

@@ -182,7 +182,7 @@ describe('a model that fails', () => {
     ],
   ])('by silence %s is given up', async (_, options, act) => {
     model.answer = () => act
-    expect(await fails(options)).toBe("the model's server said nothing for 50 ms")
+    expect(await fails(options)).toBe("the model's server sent nothing for 50 ms")
   })
 
   it('by not being there, or for want of a key, is told as such', async () => {
@@ -191,7 +191,7 @@ describe('a model that fails', () => {
     expect(await fails({ baseUrl })).toMatch(/cannot be reached, or broke off: ECONNREFUSED/)
     await holdfast.close()
     delete process.env['STUB_KEY']
-    expect(await fails()).toMatch(/variable STUB_KEY, which should hold a key, is not set/)
+    expect(await fails()).toMatch(/variable STUB_KEY, which should contain a key, is not set/)
   })
 })
 

@@ -1,50 +1,42 @@
 /**
- * One child that speaks the Agent Client Protocol over stdio, from its start to its end: its
- * handshake, its sessions, the prompts that run in it. It is offered no file system, no terminal.
+ * A child that speaks the Agent Client Protocol over stdio: its handshake, its sessions, and the
+ * prompts that run in them. It is offered no file system and no terminal.
  *
- * What it says reaches the prompt that runs in that session, and nothing else: what a loaded
- * session replays, and what comes after a prompt's end, is dropped. When it dies, all that waits
- * for it fails.
+ * Its updates go to the prompt that runs in their session. The replay of a loaded session, and
+ * updates after the end of a prompt, are dropped. When the child ends, all pending requests fail.
  */
 import { basename } from 'node:path'
 import { Writable } from 'node:stream'
 import { HoldfastError, type Diagnose } from '../../core/index.ts'
 import { Child, describeEnd, type ChildEnd } from '../../platform/child.ts'
 import { redact } from '../../platform/secrets.ts'
-import { groupMemory } from '../../platform/processes.ts'
-import type { Update } from './narration.ts'
-import {
-  ERROR_CHARS_MAX,
-  GOODBYE_MS,
-  MEMORY_SAMPLE_MS,
-  MESSAGE_BYTES_MAX,
-  type AcpOptions,
-} from './options.ts'
+import type { AcpUpdate } from './narration.ts'
+import { ERROR_CHARS_MAX, GOODBYE_MS, MESSAGE_BYTES_MAX, type AcpOptions } from './options.ts'
 import type { PermissionAnswer, PermissionRequest } from './permission.ts'
 import { Replay } from './replay.ts'
 import type { Sdk } from './sdk.ts'
-import { tapped, type WireListener } from './wire.ts'
+import { observed, type WireListener } from './wire.ts'
 
-/** Whoever runs a prompt. */
+/** Receives what the agent sends during a prompt. */
 export interface PromptListener {
-  update(update: Update): void
+  update(update: AcpUpdate): void
   permission(request: PermissionRequest): Promise<PermissionAnswer>
-  /** Resolves when it can take more. */
+  /** Resolves when it can accept more. */
   room(): Promise<void>
 }
 
-/** A session to be opened: by the agent's own id, if it had one before. */
+/** A session to be opened, by the agent's own id if it has one. */
 export type OpenRequest = {
   readonly backend: string | null
   readonly cwd: string
-  /** The last answer in our log: when it was said again, a session is loaded. */
+  /** The last answer in our log: a replay is complete when it has repeated it. */
   readonly lastAnswer: () => Promise<string>
 }
 
 export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
 
 export type AgentSettings = Pick<AcpOptions, 'command' | 'args'> & {
-  /** The child's own folder; its sessions have theirs. */
+  /** The working folder of the child; each session has another. */
   readonly startIn: string | undefined
   readonly env: Readonly<Record<string, string>>
   readonly startMs: number
@@ -53,7 +45,7 @@ export type AgentSettings = Pick<AcpOptions, 'command' | 'args'> & {
   readonly diagnose: Diagnose
 }
 
-/** The child is gone, or as good as: how it ended, and the end of what it said on stderr. */
+/** The child has ended: how, and the end of its stderr. */
 export class AgentGone extends Error {
   readonly end: ChildEnd | null
   readonly stderr: string
@@ -68,15 +60,15 @@ export class AgentGone extends Error {
 const AUTH_REQUIRED = -32_000
 const NOT_FOUND = -32_002
 
-type Connection = ReturnType<ReturnType<Sdk['client']>['connect']>
+type AcpConnection = ReturnType<ReturnType<Sdk['client']>['connect']>
 
 export class AcpAgent implements WireListener {
   readonly #settings: AgentSettings
   readonly #child: Child
-  readonly #connection: Connection
+  readonly #connection: AcpConnection
   readonly #prompts = new Map<string, PromptListener>()
   readonly #replays = new Map<string, Replay>()
-  /** The agent's session of each of ours, as soon as it is asked for. */
+  /** The agent's session ids by ours, from the moment they are requested. */
   readonly #sessions = new Map<string, Promise<string>>()
   #canLoad = false
   #canResume = false
@@ -86,7 +78,7 @@ export class AcpAgent implements WireListener {
   #problem: string | null = null
   #stopping: Promise<void> | null = null
 
-  /** Starts the child. It is there for others once it has shaken hands. */
+  /** Starts the child. It can be used after the handshake. */
   constructor(sdk: Sdk, settings: AgentSettings) {
     this.#settings = settings
     const { command, args = [], env, startIn, diagnose } = settings
@@ -96,14 +88,14 @@ export class AcpAgent implements WireListener {
     this.#connection = sdk
       .client({ name: 'holdfast' })
       .onRequest('session/request_permission', ({ params }) => this.#permission(params))
-      .connect(tapped(sdk.ndJsonStream(output, ReadableStream.from(this.#read()), limits), this))
-    // Nobody speaks to a child that cannot answer: whoever waits for it learns of its end.
+      .connect(observed(sdk.ndJsonStream(output, ReadableStream.from(this.#read()), limits), this))
+    // When the child ends, closing the connection fails all pending requests.
     void this.#child.ended.then(() => this.#connection.close())
     void this.#connection.closed.then(() => this.stop())
   }
 
-  /** Shakes hands with the child; one that fails to is ended. */
-  async shakeHands({ PROTOCOL_VERSION }: Sdk): Promise<void> {
+  /** The handshake; a child that fails it is stopped. */
+  async handshake({ PROTOCOL_VERSION }: Sdk): Promise<void> {
     try {
       await this.#initialize(PROTOCOL_VERSION)
     } catch (error) {
@@ -121,12 +113,12 @@ export class AcpAgent implements WireListener {
     return this.#child.pid
   }
 
-  /** Resolves when the child is gone. */
+  /** Resolves when the child has ended. */
   get ended(): Promise<unknown> {
     return this.#child.ended
   }
 
-  /** Whether another child can go on with this one's sessions. */
+  /** Whether another child can continue this one's sessions. */
   get isRestorable(): boolean {
     return this.#canLoad || this.#canResume
   }
@@ -136,31 +128,31 @@ export class AcpAgent implements WireListener {
     return this.#sessions.has(session)
   }
 
-  /** The agent's own id of a session: opened again by the id it had before, or made. */
+  /** Opens a session by its earlier id, or creates one; resolves with the agent's id. */
   open(session: string, request: OpenRequest): Promise<string> {
     const known = this.#sessions.get(session)
     if (known !== undefined) return known
     const { backend, cwd } = request
     const opening = backend === null ? this.#create(cwd) : this.#restore(backend, request)
     this.#sessions.set(session, opening)
-    // The turn that waits for it fails with it; the next one opens it anew.
+    // The waiting turn fails too; the next one tries again.
     opening.catch(() => this.#sessions.delete(session))
     return opening
   }
 
-  /** Lets go of a session that is closed here; the agent is told if it wants to know. */
+  /** Forgets a session; closes it in the agent, if the agent supports that. */
   async forget(session: string): Promise<void> {
     const opening = this.#sessions.get(session)
     if (opening === undefined) return
     this.#sessions.delete(session)
     const sessionId = await opening
-    // Whether it does is its own business, and others may be at work in it.
+    // A failure does no harm: the session is not used any more.
     if (this.#canClose && this.isAlive) this.#send('session/close', { sessionId }).catch(ignore)
   }
 
   /**
-   * Runs one prompt to its end. When the signal is aborted the agent is asked to cancel it, and
-   * killed if it has not within the time it has for that.
+   * Runs one prompt to its end. When the signal aborts, the agent is asked to cancel the prompt, and
+   * killed if it has not done so within `cancelMs`.
    */
   async prompt(
     sessionId: string,
@@ -169,26 +161,27 @@ export class AcpAgent implements WireListener {
   ): Promise<PromptResponse> {
     signal.throwIfAborted()
     this.#prompts.set(sessionId, listener)
-    const sampling = setInterval(() => void this.#checkMemory(), MEMORY_SAMPLE_MS)
+    const { cancelMs, memoryBytesMax } = this.#settings
+    const endSampling = this.#child.limitMemory(memoryBytesMax, (problem) => this.kill(problem))
     let timer: NodeJS.Timeout | undefined
     const cancel = (): void => {
-      // One that cannot be told is killed when the time is over.
+      // If the notification fails, the child is killed after `cancelMs`.
       this.#connection.agent.notify('session/cancel', { sessionId }).catch(ignore)
-      timer = setTimeout(() => this.#child.kill(), this.#settings.cancelMs)
+      timer = setTimeout(() => this.#child.kill(), cancelMs)
     }
     signal.addEventListener('abort', cancel, { once: true })
     try {
       const prompt = [{ type: 'text', text }]
       return await this.#send<PromptResponse>('session/prompt', { sessionId, prompt })
     } finally {
-      clearInterval(sampling)
+      endSampling()
       clearTimeout(timer)
       signal.removeEventListener('abort', cancel)
       this.#prompts.delete(sessionId)
     }
   }
 
-  update(sessionId: string, update: Update): void {
+  update(sessionId: string, update: AcpUpdate): void {
     const listener = this.#prompts.get(sessionId) ?? this.#replays.get(sessionId)
     listener?.update(update)
   }
@@ -197,7 +190,7 @@ export class AcpAgent implements WireListener {
     this.#prompts.delete(sessionId)
   }
 
-  /** Ends the child: by the end of its input, then by signals. Resolves when it is gone. */
+  /** Stops the child: by the end of its stdin, then by signals. Resolves when it has ended. */
   stop(): Promise<void> {
     this.#stopping ??= this.#stop()
     return this.#stopping
@@ -245,25 +238,25 @@ export class AcpAgent implements WireListener {
     return sessionId
   }
 
-  /** Resuming is preferred: loading has the agent say all again that is in our log already. */
+  /** Resuming is preferred: after loading, the agent repeats the whole conversation. */
   async #restore(sessionId: string, { cwd, lastAnswer }: OpenRequest): Promise<string> {
-    if (!this.isRestorable) throw lost(sessionId, 'it keeps no sessions beyond its own life')
+    if (!this.isRestorable) throw lost(sessionId, 'it does not keep sessions after its end')
     const request = { sessionId, cwd, mcpServers: [] }
     const replay = new Replay()
     this.#replays.set(sessionId, replay)
     try {
       await this.#ask(this.#canResume ? 'session/resume' : 'session/load', request)
-      if (!this.#canResume) await replay.over(await lastAnswer(), this.#settings.startMs)
+      if (!this.#canResume) await replay.complete(await lastAnswer(), this.#settings.startMs)
       return sessionId
     } catch (error) {
-      const isTold = error instanceof AgentError && error.code !== AUTH_REQUIRED
-      throw isTold ? lost(sessionId, error.message) : error
+      const isRefused = error instanceof AgentError && error.code !== AUTH_REQUIRED
+      throw isRefused ? lost(sessionId, error.message) : error
     } finally {
       this.#replays.delete(sessionId)
     }
   }
 
-  /** A request that a living agent answers soon; one that does not in time is ended. */
+  /** A request that must be answered within `startMs`; else the child is killed. */
   async #ask<Response>(method: string, params: unknown): Promise<Response> {
     const { startMs } = this.#settings
     const timer = setTimeout(() => {
@@ -276,14 +269,7 @@ export class AcpAgent implements WireListener {
     }
   }
 
-  async #checkMemory(): Promise<void> {
-    const { memoryBytesMax } = this.#settings
-    const bytes = await groupMemory(this.#child.pid ?? -1, this.#child.mark)
-    if (bytes === null || bytes <= memoryBytesMax) return
-    this.kill(`used more than ${memoryBytesMax} bytes of memory`)
-  }
-
-  /** Ends it at once, for a reason that is told to whoever waits for it. */
+  /** Kills the child; pending requests fail with the problem. */
   kill(problem: string): void {
     this.#problem ??= problem
     this.#child.kill()
@@ -297,13 +283,13 @@ export class AcpAgent implements WireListener {
     }
   }
 
-  /** Why a request failed: the agent said so, or it is gone. */
+  /** Why a request failed: the agent refused it, or has ended. */
   async #failure(method: string, thrown: unknown): Promise<Error> {
     if (this.#connection.signal.aborted) {
       await this.stop()
       const { end } = this.#child
       const command = basename(this.#child.command)
-      const how = this.#problem ?? (end === null ? 'is gone' : describeEnd(end))
+      const how = this.#problem ?? (end === null ? 'has ended' : describeEnd(end))
       return new AgentGone(`${command} ${how} ${reasonOf(thrown)}`.trim(), {
         end,
         stderr: redact(this.#child.stderr, this.#settings.env),
@@ -314,24 +300,24 @@ export class AcpAgent implements WireListener {
       const hint = this.#loginHint === '' ? '' : `: ${this.#loginHint}`
       return new AgentError(
         code,
-        redact(`the agent wants a login first (${message})${hint}`, this.#settings.env),
+        redact(`the agent requires a login (${message})${hint}`, this.#settings.env),
       )
     }
     const details = typeof data === 'string' ? data : (data as { details?: unknown })?.details
     const more = typeof details === 'string' ? ` (${details})` : ''
     const whole = redact(`${message}${more}`, this.#settings.env)
-    const said = whole.slice(0, ERROR_CHARS_MAX)
-    return new AgentError(code ?? 0, `the agent refused ${method}: ${said}`)
+    const shown = whole.slice(0, ERROR_CHARS_MAX)
+    return new AgentError(code ?? 0, `the agent refused ${method}: ${shown}`)
   }
 
   async #permission(request: PermissionRequest): Promise<{ outcome: PermissionAnswer }> {
     const listener = this.#prompts.get(request.sessionId)
-    // Nothing runs in that session: there is no turn in which somebody could be asked.
+    // No turn runs in that session, so nobody can be asked.
     if (listener === undefined) return { outcome: { outcome: 'cancelled' } }
     return { outcome: await listener.permission(request) }
   }
 
-  /** Its output, read no faster than what it leads to can be recorded. */
+  /** Its output, read no faster than it can be recorded. */
   async *#read(): AsyncGenerator<Uint8Array> {
     try {
       for await (const chunk of this.#child.stdout) {
@@ -339,13 +325,13 @@ export class AcpAgent implements WireListener {
         for (const listener of this.#prompts.values()) await listener.room()
       }
     } catch (error) {
-      // One that was killed has just ended.
+      // The output of a killed child just ends.
       if (!this.#child.stdout.destroyed) throw error
     }
   }
 }
 
-/** The agent's own error, by the code of JSON-RPC. */
+/** An error that the agent returned, with its JSON-RPC code. */
 export class AgentError extends Error {
   readonly code: number
 
@@ -354,7 +340,7 @@ export class AgentError extends Error {
     this.code = code
   }
 
-  /** The session is not open in the agent, although it was. */
+  /** The agent no longer knows the session. */
   get isUnknownSession(): boolean {
     return this.code === NOT_FOUND || /session\b.*\bnot found/i.test(this.message)
   }
@@ -370,7 +356,7 @@ function lost(backend: string, why: string): HoldfastError {
   )
 }
 
-/** Our own closing of the connection says nothing about why. */
+/** Empty if this process closed the connection itself. */
 function reasonOf(thrown: unknown): string {
   const { message } = thrown as Error
   return message === 'ACP connection closed' ? '' : `(${message.slice(0, ERROR_CHARS_MAX)})`

@@ -1,20 +1,19 @@
 /**
- * The runner for agents that speak the Agent Client Protocol: long-lived children, one for each
- * session or one for all, whose permission requests become asks.
+ * The runner for agents that speak the Agent Client Protocol: long-lived children, one per session
+ * or one for all, whose permission requests become asks.
  *
- * I2: a prompt is sent when the one before it in the same session has ended, or its child is gone.
- * I10: a cancelled turn is passed on; an agent that goes on with it is killed.
+ * I2: a prompt is sent after the end of the one before it in the same session, or of its child.
+ * I10: a cancelled turn is cancelled in the agent; an agent that continues is killed.
  *
- * The agent's own session id is bound when the agent has begun to work in that session, and is
- * loaded by that id ever after. One that is bound and cannot be loaded fails its turns with
- * `backend_lost`: there is never a second id. An agent that cannot load sessions has ids that mean
- * nothing beyond a child's life: they are not bound, its children are not stopped for being idle,
- * and where one was lost the log says that its context is.
+ * The agent's session id is bound when the agent has started to work in the session, which is later
+ * loaded by that id. If the agent cannot load it, turns fail with `backend_lost`: there is never a
+ * second id. The ids of an agent that cannot load sessions end with its child: they are not bound,
+ * idle children are not stopped, and after the loss of a child the log says that the context is lost.
  */
-import { resolve } from 'node:path'
 import {
   HoldfastError,
   type Diagnose,
+  type Message,
   type Runner,
   type RunnerContext,
   type RunnerOutput,
@@ -22,12 +21,10 @@ import {
   type RunnerTurn,
 } from '../../core/index.ts'
 import { unlessAborted } from '../../platform/abort.ts'
-import { childEnvironment } from '../../platform/child.ts'
 import { wait } from '../../platform/clock.ts'
-import { sessionFolder } from '../../platform/folders.ts'
-import { killOrphans, killOwn, markOf } from '../../platform/processes.ts'
+import { Workplace } from '../../platform/workplace.ts'
 import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
-import { Host, type HostSettings } from './host.ts'
+import { ChildSlot, type SlotSettings } from './child-slot.ts'
 import { ACP_DEFAULTS, type AcpOptions } from './options.ts'
 import { Outbox } from './outbox.ts'
 import { PromptRun } from './prompt-run.ts'
@@ -38,34 +35,33 @@ export function acpRunner(options: AcpOptions): Runner {
   return new AcpRunner(options)
 }
 
-type Settings = HostSettings &
-  Pick<AcpOptions, 'askMs' | 'onNobody' | 'cwd' | 'folder'> & {
+type AcpSettings = SlotSettings &
+  Pick<AcpOptions, 'askMs' | 'onNobody'> & {
     readonly perSession: boolean
     readonly childrenMax: number
     readonly reopenMs: number
   }
 
 class AcpRunner implements Runner {
-  readonly #settings: Settings
-  /** By session, or by nothing: all share one. */
-  readonly #hosts = new Map<string, Host>()
-  /** The last turn of each session, until it has really ended. */
+  readonly #settings: AcpSettings
+  readonly #workplace: Workplace
+  /** By session, or by '' if all sessions share one. */
+  readonly #slots = new Map<string, ChildSlot>()
+  /** The last turn of each session, until its work has ended. */
   readonly #working = new Map<string, Promise<void>>()
-  /** When each session was last opened in an agent here (monotonic), as long as that matters. */
+  /** When each session was last opened in a child (monotonic), within `reopenMs`. */
   readonly #openedAt = new Map<string, number>()
-  readonly #reaped: Promise<unknown>
   #diagnose: Diagnose = () => undefined
   #closed = false
 
   constructor(options: AcpOptions) {
-    const mark = options.folder === undefined ? {} : markOf(options.folder)
-    const env = { ...childEnvironment(options), ...mark }
-    const { cwd, folder } = options
-    this.#reaped = folder === undefined ? Promise.resolve() : killOrphans(folder)
-    // Where its sessions work each of them is told. Gemini CLI 0.61 tidies up where it is started,
-    // and its own loaded sessions with it.
-    const diagnose: Diagnose = (...told) => this.#diagnose(...told)
-    this.#settings = { ...ACP_DEFAULTS, ...options, env, startIn: cwd ?? folder, diagnose }
+    this.#workplace = new Workplace(options)
+    // Each session gets its own folder later. The child is not started there: Gemini CLI 0.61 cleans
+    // up where it is started, and removes its own stored sessions.
+    const startIn = options.cwd ?? options.folder
+    const env = this.#workplace.environment()
+    const diagnose: Diagnose = (...report) => this.#diagnose(...report)
+    this.#settings = { ...ACP_DEFAULTS, ...options, env, startIn, diagnose }
   }
 
   reportTo(diagnose: Diagnose): void {
@@ -77,7 +73,7 @@ class AcpRunner implements Runner {
     const { id } = context.session
     const before = this.#working.get(id) ?? Promise.resolve()
     const work = before
-      .then(() => this.#carryOut(turn, context, outbox))
+      .then(() => this.#runTurn(turn, context, outbox))
       .then(
         () => outbox.end(),
         (error: unknown) => outbox.end(error),
@@ -91,17 +87,17 @@ class AcpRunner implements Runner {
 
   async release({ id }: RunnerSession): Promise<void> {
     this.#openedAt.delete(id)
-    if (!this.#settings.perSession) return this.#hosts.get('')?.agent?.forget(id)
-    const host = this.#hosts.get(id)
-    this.#hosts.delete(id)
-    await host?.stop()
+    if (!this.#settings.perSession) return this.#slots.get('')?.agent?.forget(id)
+    const slot = this.#slots.get(id)
+    this.#slots.delete(id)
+    await slot?.stop()
   }
 
   lose(session: string | null): void {
-    if (session === null) return this.#hosts.forEach((host) => host.kill())
-    if (this.#settings.perSession) return this.#hosts.get(session)?.kill()
-    // Others are at work in that child: the turn is cancelled, and what it knows is forgotten.
-    this.#hosts
+    if (session === null) return this.#slots.forEach((slot) => slot.kill())
+    if (this.#settings.perSession) return this.#slots.get(session)?.kill()
+    // Other sessions use the same child, so only this session is forgotten; its turn is cancelled.
+    this.#slots
       .get('')
       ?.agent?.forget(session)
       .catch(() => undefined)
@@ -109,22 +105,22 @@ class AcpRunner implements Runner {
 
   async close(): Promise<void> {
     this.#closed = true
-    await Promise.all([...this.#hosts.values()].map((host) => host.stop()))
+    await Promise.all([...this.#slots.values()].map((slot) => slot.stop()))
     await Promise.all(this.#working.values())
-    if (this.#settings.folder !== undefined) await killOwn(this.#settings.folder)
+    await this.#workplace.close()
   }
 
-  async #carryOut(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
+  async #runTurn(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
     const { signal, session } = context
-    const cwd = await this.#cwd(session.id)
+    const cwd = await this.#workplace.folderOf(session.id)
     signal.throwIfAborted()
-    const host = this.#host(session.id)
+    const slot = this.#slot(session.id)
     try {
-      const agent = await host.acquire(signal)
+      const agent = await slot.acquire(signal)
       try {
         await this.#prompt(agent, turn, { context, outbox, cwd })
       } finally {
-        host.giveBack()
+        slot.giveBack()
       }
     } catch (error) {
       if (error instanceof AgentGone) outbox.push(diagnosis(error))
@@ -138,10 +134,11 @@ class AcpRunner implements Runner {
     { context, outbox, cwd }: { context: RunnerContext; outbox: Outbox; cwd: string },
   ): Promise<void> {
     const { id, backend } = context.session
-    const isForgetful = backend === null && !agent.isRestorable && !agent.has(id)
-    if (isForgetful && (await isBegun(context))) outbox.push(contextLost())
+    const hasNoContext = backend === null && !agent.isRestorable && !agent.has(id)
+    if (hasNoContext && (await lastMessage(context)) !== null) outbox.push(contextLost())
     if (!agent.has(id)) await this.#waitToReopen(context, outbox)
-    const request = { backend, cwd, lastAnswer: () => lastAnswer(context) }
+    const lastAnswer = async () => (await lastMessage(context, 'assistant'))?.text ?? ''
+    const request = { backend, cwd, lastAnswer }
     const sessionId = await unlessAborted(agent.open(id, request), context.signal)
     const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
     try {
@@ -153,7 +150,7 @@ class AcpRunner implements Runner {
     }
   }
 
-  /** Some agents must not open a session again too soon; the log says why nothing happens. */
+  /** Some agents must not open a session again too soon; the log shows why the turn waits. */
   async #waitToReopen(context: RunnerContext, outbox: Outbox): Promise<void> {
     const { reopenMs } = this.#settings
     const { id, backend } = context.session
@@ -171,70 +168,54 @@ class AcpRunner implements Runner {
   }
 
   /**
-   * How long ago it was opened: by the monotonic clock if that was here; else, since its last
-   * message, by the time of its log, which is the same on all nodes and never runs backwards.
+   * The time since it was opened: by the monotonic clock if that was here; else the time since its
+   * last message, by the clock of the log, which all nodes share.
    */
   async #sinceOpened(id: string, context: RunnerContext): Promise<number> {
     const openedAt = this.#openedAt.get(id)
     if (openedAt !== undefined) return performance.now() - openedAt
-    return context.now() - (await lastMessageAt(context))
+    return context.now() - ((await lastMessage(context))?.at ?? 0)
   }
 
-  /** Where a session's agent works. */
-  async #cwd(session: string): Promise<string> {
-    const { cwd, folder } = this.#settings
-    // I2: what an earlier server left running is gone before anything begins.
-    await this.#reaped
-    if (cwd !== undefined || folder === undefined) return resolve(cwd ?? '.')
-    return sessionFolder(folder, session)
-  }
-
-  #host(session: string): Host {
+  #slot(session: string): ChildSlot {
     if (this.#closed) throw new HoldfastError('draining', 'the agents are being stopped')
     const { perSession } = this.#settings
     const name = perSession ? session : ''
-    const known = this.#hosts.get(name)
+    const known = this.#slots.get(name)
     if (known?.isOccupied) return known
     if (perSession) this.#makeRoom()
-    const host = known ?? new Host(this.#settings)
-    this.#hosts.set(name, host)
-    return host
+    const slot = known ?? new ChildSlot(this.#settings)
+    this.#slots.set(name, slot)
+    return slot
   }
 
-  /** Stops the child that has been idle longest, if there are as many as there may be. */
+  /** Stops the child that has been idle longest, if `childrenMax` is reached. */
   #makeRoom(): void {
     const { childrenMax } = this.#settings
-    for (const [name, host] of this.#hosts) if (host.isUnused) this.#hosts.delete(name)
-    const occupied = [...this.#hosts.values()].filter(({ isOccupied }) => isOccupied)
+    for (const [name, slot] of this.#slots) if (slot.isUnused) this.#slots.delete(name)
+    const occupied = [...this.#slots.values()].filter(({ isOccupied }) => isOccupied)
     if (occupied.length < childrenMax) return
     const idle = occupied.filter(({ isIdle }) => isIdle)
     const [oldest] = idle.sort((one, other) => one.usedAt - other.usedAt)
     if (oldest !== undefined) return void oldest.stop()
-    throw new HoldfastError('too_many', `${childrenMax} agents are at work: try again later`)
+    throw new HoldfastError('too_many', `${childrenMax} agents are busy: try again later`)
   }
 }
 
-/** Whether anything was said in the session before this turn. */
-async function isBegun(context: RunnerContext): Promise<boolean> {
-  for await (const _ of context.history()) return true
-  return false
-}
-
-async function lastMessageAt(context: RunnerContext): Promise<number> {
-  let last = 0
-  for await (const { at } of context.history()) last = at
-  return last
-}
-
-async function lastAnswer(context: RunnerContext): Promise<string> {
-  let last = ''
-  for await (const { role, text } of context.history()) if (role === 'assistant') last = text
+/** The last message before this turn, of this role or of any. */
+async function lastMessage(
+  context: RunnerContext,
+  role?: Message['role'],
+): Promise<Message | null> {
+  let last: Message | null = null
+  for await (const message of context.history()) {
+    if (role === undefined || message.role === role) last = message
+  }
   return last
 }
 
 function contextLost(): RunnerOutput {
-  const reason =
-    'the agent has ended since and cannot load its sessions: it knows nothing of before'
+  const reason = 'the agent has ended meanwhile and cannot load its sessions: the context is lost'
   return { type: 'activity', kind: 'context_lost', data: { reason } }
 }
 

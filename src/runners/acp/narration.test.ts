@@ -1,18 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import { Narration, type Update } from './narration.ts'
+import { Narration, type AcpUpdate } from './narration.ts'
 import { THOUGHT_CHARS_MAX } from './options.ts'
 
-const text = (text: string, messageId?: string): Update => ({
+const text = (text: string, messageId?: string): AcpUpdate => ({
   sessionUpdate: 'agent_message_chunk',
   content: { type: 'text', text },
   ...(messageId === undefined ? {} : { messageId }),
 })
-const thought = (text: string): Update => ({
+const thought = (text: string): AcpUpdate => ({
   sessionUpdate: 'agent_thought_chunk',
   content: { type: 'text', text },
 })
 
-function told(updates: readonly Update[], stopReason = 'end_turn') {
+function told(updates: readonly AcpUpdate[], stopReason = 'end_turn') {
   const narration = new Narration()
   const outputs = updates.flatMap((update) => [...narration.take(update)])
   return [...outputs, ...narration.end({ stopReason })]

@@ -1,31 +1,31 @@
 /**
- * The updates of one prompt as a turn's outputs. Pure. Text is told as it comes; where the agent
- * turns to a tool or begins another message, what it said so far is a message of its own. Thoughts
- * are gathered, tool calls told when they begin and end, what the turn used at its end.
+ * Converts the updates of one prompt to a turn's outputs. Text becomes deltas; when the agent calls a
+ * tool or starts another message, the text so far becomes a message. Thoughts are collected, tool
+ * calls are recorded when they start and end, and usage at the end of the turn.
  */
 import type { RunnerOutput } from '../../core/index.ts'
 import { THOUGHT_CHARS_MAX, TOOL_CALLS_MAX } from './options.ts'
 
-/** What is read of an update: agents stray from the schema, so nothing else is relied on. */
-export type Update = { readonly sessionUpdate: string; readonly [field: string]: unknown }
+/** An update of the agent. Agents deviate from the schema, so nothing else is assumed. */
+export type AcpUpdate = { readonly sessionUpdate: string; readonly [field: string]: unknown }
 
-type Fields = Readonly<Record<string, unknown>>
+type UpdateFields = Readonly<Record<string, unknown>>
 
 export class Narration {
-  /** What was said since the last message. */
+  /** The text since the last message. */
   #text = ''
   #messageId: unknown = null
   #thought = ''
-  #usage: Fields | null = null
-  /** Tool calls under way, each as its updates have made it. */
-  readonly #tools = new Map<string, Fields>()
+  #usage: UpdateFields | null = null
+  /** Unfinished tool calls, each with the fields of all its updates. */
+  readonly #tools = new Map<string, UpdateFields>()
 
-  /** Whether this shows that the agent is at work on the prompt; much else is only housekeeping. */
-  static isWork({ sessionUpdate }: Update): boolean {
+  /** Whether the update shows that the agent works on the prompt. */
+  static isWork({ sessionUpdate }: AcpUpdate): boolean {
     return /^(agent_(message|thought)_chunk|tool_call(_update)?|plan)$/.test(sessionUpdate)
   }
 
-  *take(update: Update): Generator<RunnerOutput> {
+  *take(update: AcpUpdate): Generator<RunnerOutput> {
     switch (update.sessionUpdate) {
       case 'agent_message_chunk':
         return yield* this.#say(update)
@@ -48,12 +48,12 @@ export class Narration {
         return yield activity('notice', present({ severity, title, description }))
       }
       default:
-        // Modes, commands, titles, what the user said: nothing that happened in the turn.
+        // Modes, commands, titles and the user's own text are not part of the turn's output.
         return
     }
   }
 
-  /** The prompt's end: what is still to be told. The last message is the turn's own to make. */
+  /** The remaining outputs at the end of the prompt. The core makes the last message itself. */
   *end(response: { readonly stopReason: string; readonly usage?: unknown }) {
     yield* this.#endThought()
     const usage = { ...present(fields(response.usage)), ...this.#usage }
@@ -62,7 +62,7 @@ export class Narration {
     if (stopReason !== 'end_turn') yield activity('stop', { reason: stopReason })
   }
 
-  *#say({ content, messageId = null }: Update): Generator<RunnerOutput> {
+  *#say({ content, messageId = null }: AcpUpdate): Generator<RunnerOutput> {
     yield* this.#endThought()
     if (messageId !== this.#messageId) yield* this.#endMessage()
     this.#messageId = messageId
@@ -90,11 +90,11 @@ export class Narration {
     if (text !== '') yield activity('thought', { text })
   }
 
-  *#useTool(update: Update): Generator<RunnerOutput> {
+  *#useTool(update: AcpUpdate): Generator<RunnerOutput> {
     const id = update['toolCallId']
     if (typeof id !== 'string') return
     const before = this.#tools.get(id)
-    const call: Fields = { ...before, ...present(update) }
+    const call: UpdateFields = { ...before, ...present(update) }
     if (before === undefined) {
       yield* this.#endThought()
       yield* this.#endMessage()
@@ -116,11 +116,11 @@ function toolUse({
   kind,
   rawInput: input,
   locations,
-}: Fields): Fields {
+}: UpdateFields): UpdateFields {
   return present({ id, title, name, kind, input, locations })
 }
 
-function toolResult(call: Fields): Fields {
+function toolResult(call: UpdateFields): UpdateFields {
   const { toolCallId: id, title, status, rawInput: input, content, rawOutput: output } = call
   return present({ id, title, status, input, content, output })
 }
@@ -129,12 +129,12 @@ function activity(kind: string, data: unknown): RunnerOutput {
   return { type: 'activity', kind, data }
 }
 
-function fields(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {}
+function fields(value: unknown): UpdateFields {
+  return typeof value === 'object' && value !== null ? (value as UpdateFields) : {}
 }
 
-/** Without what is not there: an update names only what has changed. */
-function present(value: Fields): Fields {
+/** Without empty fields: an update contains only what has changed. */
+function present(value: UpdateFields): UpdateFields {
   return Object.fromEntries(
     Object.entries(value).filter(([, field]) => field !== undefined && field !== null),
   )

@@ -1,16 +1,15 @@
-/** How the operator describes an agent that speaks the Agent Client Protocol. */
+/** The options of an agent that speaks the Agent Client Protocol. */
 import { Type, type Static } from '@sinclair/typebox'
 import { EXACT, oneOf, optional } from '../../schema/contract.ts'
 import { count, milliseconds, PROGRAM } from '../program-options.ts'
 
-/** What is not given. */
 export const ACP_DEFAULTS = {
   perSession: true,
   childrenMax: 64,
   idleMs: 300_000,
   reopenMs: 0,
   startMs: 60_000,
-  // Less than the grace time of a cancelled turn: the child is gone before the next one starts.
+  // Less than the grace time of a cancelled turn: the child has ended before the next turn starts.
   cancelMs: 3_000,
   memoryBytesMax: 4_294_967_296,
 } as const
@@ -48,8 +47,8 @@ export const AcpAgent = Type.Object(
         ACP_DEFAULTS.cancelMs,
       ),
       memoryBytesMax: count(
-        'the maximum resident memory of its process group, checked every two seconds during a ' +
-          'turn; on Linux only',
+        'the maximum resident memory of its process group, checked every second during a turn; ' +
+          'on Linux only',
         ACP_DEFAULTS.memoryBytesMax,
       ),
       askMs: milliseconds(
@@ -65,19 +64,17 @@ export const AcpAgent = Type.Object(
 )
 
 export type AcpOptions = Readonly<Static<typeof AcpAgent>> & {
-  /** Where the sessions' folders are. Without it and `cwd`, all work where this process does. */
+  /** The parent of the sessions' folders. Without it and `cwd`, all work where this process does. */
   readonly folder?: string
 }
 
-/** How often a child's memory is looked at. */
-export const MEMORY_SAMPLE_MS = 2_000
-/** One message of an agent, in bytes. */
+/** The largest message of an agent, in bytes. */
 export const MESSAGE_BYTES_MAX = 8_388_608
-/** Output that waits to be recorded, in characters: beyond it the agent is not read any further. */
+/** Output that is not recorded yet, in characters; beyond it reading from the agent pauses. */
 export const BACKLOG_CHARS_MAX = 1_048_576
-/** What is kept of an agent's thoughts in one activity, in characters. */
+/** The thoughts that one activity keeps, in characters. */
 export const THOUGHT_CHARS_MAX = 16_384
-/** Tool calls of one turn that are under way at once, as far as they are followed. */
+/** How many unfinished tool calls of a turn are tracked. */
 export const TOOL_CALLS_MAX = 256
 /** A tool call as it is shown with a permission request, as JSON text. */
 export const ASK_DATA_CHARS_MAX = 16_384
@@ -85,12 +82,12 @@ export const ASK_DATA_CHARS_MAX = 16_384
 export const ASK_TEXT_CHARS_MAX = 2_000
 /** How many options of it are passed on. */
 export const ASK_OPTIONS_MAX = 16
-/** What is told of an agent's error, in characters. */
+/** The longest message of an agent's error that is shown, in characters. */
 export const ERROR_CHARS_MAX = 500
-/** Between the end of a child's input, at which it should end, and SIGTERM. */
+/** The time between the end of a child's stdin, after which it should exit, and SIGTERM. */
 export const GOODBYE_MS = 500
-/** How much of what a session replays is compared with the log, in characters. */
+/** How much of a replay is compared with the log, in characters. */
 export const REPLAY_CHARS_MAX = 4_096
-/** How long an agent must be quiet before its replay counts as over; and once its end was heard. */
+/** The silence after which a replay is complete; and after its expected end was seen. */
 export const REPLAY_QUIET_MS = 1_000
 export const REPLAY_REST_MS = 20

@@ -1,6 +1,6 @@
 /**
- * What an agent says during one turn, on its way to the log. The agent speaks when it likes, the
- * log takes it when it can: `room` holds the reading back when too much waits in between.
+ * The outputs of an agent during one turn that are not recorded yet. `room` delays reading from the
+ * agent when too many wait.
  */
 import type { RunnerOutput } from '../../core/index.ts'
 import { BACKLOG_CHARS_MAX } from './options.ts'
@@ -10,7 +10,7 @@ export class Outbox {
   #chars = 0
   #end: { readonly error: unknown } | null = null
   #closed = false
-  /** Those who wait for something to come or to go. */
+  /** Called when an output was added or removed. */
   #waiting: (() => void)[] = []
 
   push(output: RunnerOutput): void {
@@ -25,13 +25,13 @@ export class Outbox {
     this.#wake()
   }
 
-  /** Nothing more comes. With an error, what came before it is still read first. */
+  /** Ends the outputs. Those before an error are still read first. */
   end(error: unknown = null): void {
     this.#end ??= { error }
     this.#wake()
   }
 
-  /** Resolves when there is room for more, or when nobody reads any longer. */
+  /** Resolves when there is room for more, or when the reader has stopped. */
   async room(): Promise<void> {
     while (!this.#closed && this.#chars > BACKLOG_CHARS_MAX) await this.#change()
   }

@@ -1,8 +1,8 @@
-/** An agent's permission request as an ask, and the ask's outcome as the agent's answer. */
+/** Converts an agent's permission request to an ask, and the outcome of the ask to an answer. */
 import type { AskOutcome, Question } from '../../core/index.ts'
 import { ASK_DATA_CHARS_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX } from './options.ts'
 
-/** What is read of a permission request. */
+/** The fields of a permission request that are used. */
 export type PermissionRequest = {
   readonly sessionId: string
   readonly toolCall: {
@@ -32,7 +32,7 @@ export function permissionQuestion(
   const options = offered.slice(0, ASK_OPTIONS_MAX)
   return {
     kind: 'permission',
-    question: (toolCall.title ?? 'May the agent go on?').slice(0, ASK_TEXT_CHARS_MAX),
+    question: (toolCall.title ?? 'May the agent continue?').slice(0, ASK_TEXT_CHARS_MAX),
     options: options.map(({ optionId, name }) => ({
       id: optionId,
       label: name.slice(0, ASK_TEXT_CHARS_MAX),
@@ -46,7 +46,7 @@ export function permissionQuestion(
   }
 }
 
-/** What the person who answers should see of the tool call; of a large one, its beginning. */
+/** The tool call as it is shown with the ask; of a large one, the beginning. */
 function shownTool(call: PermissionRequest['toolCall']): object {
   const { toolCallId: id, kind, rawInput: input, content, locations } = call
   const title = call.title?.slice(0, ASK_TEXT_CHARS_MAX)
@@ -58,8 +58,8 @@ function shownTool(call: PermissionRequest['toolCall']): object {
 }
 
 /**
- * Only a person's answer selects an option. Where nobody gave one, the request is cancelled: some
- * agents tell their model of a reject option that "the user" refused, and no user did.
+ * Only a person's answer selects an option. Without one the request is cancelled: if a reject option
+ * is selected, some agents tell their model that "the user" refused, which is not true.
  */
 export function permissionAnswer(outcome: AskOutcome): PermissionAnswer {
   return outcome.outcome === 'answered'

@@ -1,7 +1,7 @@
-/** One prompt of one turn: what the agent says goes to the turn, what it asks to people. */
+/** One prompt of one turn: outputs go to the turn, permission requests become asks. */
 import type { RunnerContext } from '../../core/index.ts'
 import type { AcpAgent, PromptListener } from './agent.ts'
-import { Narration, type Update } from './narration.ts'
+import { Narration, type AcpUpdate } from './narration.ts'
 import type { AcpOptions } from './options.ts'
 import type { Outbox } from './outbox.ts'
 import {
@@ -40,7 +40,7 @@ export class PromptRun implements PromptListener {
     }
   }
 
-  update(update: Update): void {
+  update(update: AcpUpdate): void {
     if (Narration.isWork(update)) this.#bind()
     for (const output of this.#narration.take(update)) this.#parts.outbox.push(output)
   }
@@ -51,7 +51,7 @@ export class PromptRun implements PromptListener {
     try {
       return permissionAnswer(await context.ask(permissionQuestion(request, settings)))
     } catch {
-      // The turn is over, or too much is being asked at once: nobody has allowed it.
+      // The turn has ended, or too many asks are open: the request was not allowed.
       return { outcome: 'cancelled' }
     }
   }
@@ -60,12 +60,12 @@ export class PromptRun implements PromptListener {
     return this.#parts.outbox.room()
   }
 
-  /** Once the agent works in its session, that session is this one's for good. */
+  /** Binds the agent's session once the agent works in it. */
   #bind(): void {
     const { agent, context, sessionId } = this.#parts
     if (this.#binding !== null || !agent.isRestorable) return
     this.#binding = context.session.backend === null ? context.bind(sessionId) : Promise.resolve()
-    // It is awaited at the end; until then a failure is nobody's.
+    // `prompt` awaits it at the end; this prevents an unhandled rejection until then.
     this.#binding.catch(() => undefined)
   }
 }

@@ -1,4 +1,4 @@
-/** The protocol's own library, loaded when the first agent starts: Holdfast runs without it too. */
+/** The protocol's library, loaded when the first agent starts: it is an optional dependency. */
 import type * as sdk from '@agentclientprotocol/sdk'
 
 export type Sdk = typeof sdk

@@ -1,31 +1,31 @@
 /**
- * What passes between us and the agent, seen in the order in which it passes. The library hands a
- * response over before or after the updates around it, as its promises happen to settle; but what
- * the agent said before a prompt's end belongs to the turn, and what it said after it does not.
+ * Observes the messages between this process and the agent in their order. The library delivers a
+ * response before or after the updates around it, depending on its promises; but updates before the
+ * response to a prompt belong to the turn, and later ones do not.
  */
 import type { AnyMessage, Stream } from '@agentclientprotocol/sdk'
-import type { Update } from './narration.ts'
+import type { AcpUpdate } from './narration.ts'
 
 export interface WireListener {
-  update(session: string, update: Update): void
-  /** The response to a prompt has come: whatever follows is no part of it. */
+  update(session: string, update: AcpUpdate): void
+  /** The response to a prompt has arrived: later updates are not part of it. */
   promptEnded(session: string): void
 }
 
-/** What is read of any message, whatever it turns out to be. */
-type Loose = {
+/** The fields of a message that are used. */
+type MessageFields = {
   readonly id?: unknown
   readonly method?: unknown
-  readonly params?: { readonly sessionId?: unknown; readonly update?: Partial<Update> } | null
+  readonly params?: { readonly sessionId?: unknown; readonly update?: Partial<AcpUpdate> } | null
 }
 
-/** The same stream, listened to. Updates end here; all else goes on to the library. */
-export function tapped({ readable, writable }: Stream, listener: WireListener): Stream {
-  /** Our requests that wait for a response, and the session of those that are prompts. */
+/** The same stream with a listener. Updates end here; other messages go on to the library. */
+export function observed({ readable, writable }: Stream, listener: WireListener): Stream {
+  /** Our pending requests, with the session of those that are prompts. */
   const requests = new Map<unknown, string | null>()
   const outgoing = new TransformStream<AnyMessage, AnyMessage>({
     transform(message, controller) {
-      const { id, method, params } = message as Loose
+      const { id, method, params } = message as MessageFields
       const session = method === 'session/prompt' ? String(params?.sessionId) : null
       if (id !== undefined && method !== undefined) requests.set(id, session)
       controller.enqueue(message)
@@ -33,25 +33,25 @@ export function tapped({ readable, writable }: Stream, listener: WireListener): 
   })
   const incoming = new TransformStream<AnyMessage, AnyMessage>({
     transform(message, controller) {
-      const { id, method, params } = message as Loose
+      const { id, method, params } = message as MessageFields
       if (method === 'session/update') return deliver(params, listener)
       if (method === undefined) {
         const session = requests.get(id)
-        // Nobody asked: the library would print it.
+        // A response without a request: the library would print it.
         if (!requests.delete(id)) return
         if (typeof session === 'string') listener.promptEnded(session)
       }
       controller.enqueue(message)
     },
   })
-  // How it ends is told by the readable end; this end fails with it.
+  // The readable side reports the error.
   outgoing.readable.pipeTo(writable).catch(() => undefined)
   return { readable: readable.pipeThrough(incoming), writable: outgoing.writable }
 }
 
-/** Agents stray from the schema here, and new kinds of updates come up: only the frame counts. */
-function deliver(params: Loose['params'], listener: WireListener): void {
+/** Agents deviate from the schema, and new kinds of updates appear: only these fields are checked. */
+function deliver(params: MessageFields['params'], listener: WireListener): void {
   const { sessionId, update } = params ?? {}
   if (typeof sessionId !== 'string' || typeof update?.sessionUpdate !== 'string') return
-  listener.update(sessionId, update as Update)
+  listener.update(sessionId, update as AcpUpdate)
 }

@@ -1,7 +1,8 @@
-/** The upstream's stream, read piece by piece: server-sent events with JSON in them. */
+/** Reads the upstream's stream: server-sent events with JSON. */
+import { readLines } from '../../platform/lines.ts'
 import { ANSWER_CHARS_MAX, LINE_CHARS_MAX } from './options.ts'
 
-/** What is read of a chunk of a chat completion; upstreams differ in the rest. */
+/** The fields of a chunk of a chat completion that are used. */
 export type Chunk = {
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null; readonly refusal?: string | null } | null
@@ -16,7 +17,7 @@ const DONE = '[DONE]'
 
 /** Each event's JSON, up to `[DONE]` or the end. */
 export async function* readChunks(body: AsyncIterable<Uint8Array>): AsyncGenerator<Chunk> {
-  for await (const line of readLines(body)) {
+  for await (const line of readLines(body, LINE_CHARS_MAX)) {
     if (!line.startsWith('data:')) continue
     const data = line.slice('data:'.length).trim()
     if (data === DONE) return
@@ -24,12 +25,12 @@ export async function* readChunks(body: AsyncIterable<Uint8Array>): AsyncGenerat
   }
 }
 
-/** An answer that came as one JSON object, although a stream was asked for. */
+/** An answer that is one JSON object, although a stream was requested. */
 export async function readWhole(body: AsyncIterable<Uint8Array>): Promise<Chunk> {
   return parse(await readText(body, ANSWER_CHARS_MAX))
 }
 
-/** The beginning of a body, no more than that. */
+/** The first characters of a body. */
 export async function readText(body: AsyncIterable<Uint8Array>, charsMax: number): Promise<string> {
   const decoder = new TextDecoder()
   let text = ''
@@ -38,20 +39,6 @@ export async function readText(body: AsyncIterable<Uint8Array>, charsMax: number
     if (text.length > charsMax) return text.slice(0, charsMax)
   }
   return text + decoder.decode()
-}
-
-async function* readLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder()
-  let rest = ''
-  for await (const bytes of body) {
-    const lines = (rest + decoder.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/)
-    rest = lines.pop() ?? ''
-    yield* lines
-    if (rest.length > LINE_CHARS_MAX) {
-      throw new Error(`the model sent a line of more than ${LINE_CHARS_MAX} characters`)
-    }
-  }
-  if (rest !== '') yield rest
 }
 
 function parse(json: string): Chunk {

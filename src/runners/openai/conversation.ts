@@ -1,4 +1,4 @@
-/** The conversation as the model is sent it: the log is the memory. */
+/** The messages that the model gets. */
 import type { Message, RunnerTurn } from '../../core/index.ts'
 
 export type ChatMessage = {
@@ -31,11 +31,11 @@ export async function recentMessages(
 const ROLES: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant'])
 
 /**
- * What this turn says. A whole conversation that came in one request is passed on as it is, and
- * instructions that came with a text stand before it.
+ * The messages of this turn's input: a whole conversation is passed on unchanged, and instructions
+ * become a system message before the text.
  */
 export function inputMessages({ input, text }: RunnerTurn): readonly ChatMessage[] {
-  const { messages, instructions } = typeof input === 'string' ? {} : (input as InputFields)
+  const { messages, instructions } = typeof input === 'string' ? {} : (input as InputParts)
   if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) {
     return messages.map(({ role, content }) => ({ role, content }))
   }
@@ -43,7 +43,7 @@ export function inputMessages({ input, text }: RunnerTurn): readonly ChatMessage
   return typeof instructions === 'string' ? [{ role: 'system', content: instructions }, own] : [own]
 }
 
-type InputFields = { readonly messages?: unknown; readonly instructions?: unknown }
+type InputParts = { readonly messages?: unknown; readonly instructions?: unknown }
 
 function isMessage(value: unknown): value is ChatMessage {
   const { role, content } = (value ?? {}) as Partial<ChatMessage>

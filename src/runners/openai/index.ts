@@ -1,6 +1,6 @@
 /**
- * The runner for models behind an OpenAI-compatible API. The upstream remembers nothing: what was
- * said before comes from the log, so that a conversation survives whatever happens to the server.
+ * The runner for models behind an OpenAI-compatible API. The upstream has no memory: each request
+ * contains the conversation so far, from the log.
  */
 import {
   invalid,
@@ -35,10 +35,13 @@ export function openaiRunner(options: OpenAiOptions): Runner {
   }
 }
 
-type Settings = OpenAiOptions & { readonly historyMax: number; readonly historyCharsMax: number }
+type OpenAiSettings = OpenAiOptions & {
+  readonly historyMax: number
+  readonly historyCharsMax: number
+}
 
 async function completionRequest(
-  settings: Settings,
+  settings: OpenAiSettings,
   turn: RunnerTurn,
   context: RunnerContext,
 ): Promise<Record<string, unknown>> {
@@ -55,7 +58,7 @@ async function completionRequest(
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null))
 }
 
-/** The parts of the answer as they come, then what it cost and why it ended early, if it did. */
+/** The deltas of the answer, then its usage, and why it ended early, if it did. */
 async function* answer(
   chunks: AsyncIterable<Chunk> | Iterable<Chunk>,
   upstream: Upstream,
@@ -63,10 +66,10 @@ async function* answer(
   let reason: string | null = null
   let usage: unknown = null
   for await (const chunk of chunks) {
-    if (chunk.error !== undefined && chunk.error !== null) throw upstream.told(chunk.error)
+    if (chunk.error !== undefined && chunk.error !== null) throw upstream.reported(chunk.error)
     const choice = chunk.choices?.[0]
-    const said = choice?.delta ?? choice?.message
-    for (const text of [said?.content, said?.refusal]) {
+    const part = choice?.delta ?? choice?.message
+    for (const text of [part?.content, part?.refusal]) {
       if (typeof text === 'string' && text !== '') yield { type: 'delta', text }
     }
     reason = choice?.finish_reason ?? reason
@@ -78,12 +81,12 @@ async function* answer(
   return undefined
 }
 
-/** Throws, naming the field, if this is no address that a request can be sent to. */
+/** Throws, naming the field, if this is not an HTTP address. */
 export function checkAddress(baseUrl: string, field = 'baseUrl'): void {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : null
   if (url === null || !/^https?:$/.test(url.protocol)) {
     throw invalid(field, 'must be an address that begins with http:// or https://')
   }
   if (url.username === '' && url.password === '') return
-  throw invalid(field, 'must not hold a password: name a variable that does as apiKeyEnv')
+  throw invalid(field, 'must not contain a password: use apiKeyEnv')
 }

@@ -1,9 +1,8 @@
-/** How the operator describes a model behind an OpenAI-compatible API. */
+/** The options of a model behind an OpenAI-compatible API. */
 import { Type, type Static } from '@sinclair/typebox'
 import { EXACT, optional } from '../../schema/contract.ts'
 import { count, milliseconds } from '../program-options.ts'
 
-/** What is not given. */
 export const OPENAI_DEFAULTS = {
   historyMax: 200,
   historyCharsMax: 400_000,
@@ -46,10 +45,10 @@ export const OpenAiAgent = Type.Object(
 
 export type OpenAiOptions = Readonly<Static<typeof OpenAiAgent>>
 
-/** One line of the upstream's stream, in characters. */
+/** The longest line of the upstream's stream, in characters. */
 export const LINE_CHARS_MAX = 1_048_576
-/** An answer that comes as a whole, and one of an error, in characters. */
+/** The longest answer in one piece, and the longest body of an error, in characters. */
 export const ANSWER_CHARS_MAX = 8_388_608
 export const ERROR_BODY_CHARS_MAX = 4_096
-/** What is told of an upstream's error, in characters. */
+/** The longest error message that is shown, in characters. */
 export const ERROR_CHARS_MAX = 500

@@ -1,4 +1,4 @@
-/** One request to the upstream: bounded in time, given up with its turn, its key told nobody. */
+/** One request to the upstream: limited in time, aborted with its turn; errors never show the key. */
 import { readText } from './chunks.ts'
 import { ERROR_BODY_CHARS_MAX, ERROR_CHARS_MAX, type OpenAiOptions } from './options.ts'
 
@@ -20,7 +20,7 @@ export class Upstream {
     this.#signal = signal
   }
 
-  /** The answer's beginning. Throws, in words for people, if there is none or it is an error. */
+  /** Sends a request. Throws an error for people if it fails or the status is not a success. */
   async post(path: string, request: unknown): Promise<Response> {
     this.#key = this.#readKey()
     if (this.#signal.aborted) this.#onAbort()
@@ -29,10 +29,10 @@ export class Upstream {
     const response = await this.#fetch(path, request)
     if (response.ok) return response
     const text = response.body === null ? '' : await readText(response.body, ERROR_BODY_CHARS_MAX)
-    throw this.#error(`the model's server answered ${response.status}: ${messageOf(text)}`)
+    throw this.#error(`the model's server answered ${response.status}: ${errorMessage(text)}`)
   }
 
-  /** The body as it comes; a pause that is too long ends it. */
+  /** The chunks of the body; a pause longer than `pauseMs` ends it. */
   async *body(response: Response): AsyncGenerator<Uint8Array> {
     if (response.body === null) return
     try {
@@ -45,16 +45,16 @@ export class Upstream {
     }
   }
 
-  /** Lets go of the connection, whatever is still to come. */
+  /** Closes the connection. */
   close(): void {
     clearTimeout(this.#timer)
     this.#signal.removeEventListener('abort', this.#onAbort)
     this.#abort.abort()
   }
 
-  /** An error that the upstream tells in the middle of its answer. */
-  told(error: unknown): Error {
-    return this.#error(`the model's server reports: ${messageOf(JSON.stringify({ error }))}`)
+  /** An error that the upstream reports within its answer. */
+  reported(error: unknown): Error {
+    return this.#error(`the model's server reports: ${errorMessage(JSON.stringify({ error }))}`)
   }
 
   #readKey(): string {
@@ -62,7 +62,7 @@ export class Upstream {
     if (apiKeyEnv === undefined) return ''
     const key = process.env[apiKeyEnv] ?? ''
     if (key === '')
-      throw new Error(`the variable ${apiKeyEnv}, which should hold a key, is not set`)
+      throw new Error(`the variable ${apiKeyEnv}, which should contain a key, is not set`)
     return key
   }
 
@@ -77,7 +77,7 @@ export class Upstream {
         },
         body: JSON.stringify(request),
         signal: this.#abort.signal,
-        // The conversation and the key are for this server, and for no other that it may name.
+        // The conversation and the key must not go to another server.
         redirect: 'error',
       })
     } catch (error) {
@@ -88,7 +88,7 @@ export class Upstream {
   #wait(ms: number): void {
     clearTimeout(this.#timer)
     this.#timer = setTimeout(() => {
-      this.#abort.abort(new Error(`the model's server said nothing for ${ms} ms`))
+      this.#abort.abort(new Error(`the model's server sent nothing for ${ms} ms`))
     }, ms)
   }
 
@@ -107,15 +107,15 @@ export class Upstream {
   }
 }
 
-/** The sentence in an error's body, as OpenAI and those who follow it write it; or all of it. */
-function messageOf(text: string): string {
+/** The message in an error's body, in OpenAI's format; or the whole body. */
+function errorMessage(text: string): string {
   try {
     const { error, message } = JSON.parse(text) as {
       error?: string | { message?: unknown }
       message?: unknown
     }
-    const said = typeof error === 'object' ? error.message : (error ?? message)
-    return typeof said === 'string' ? said : text
+    const found = typeof error === 'object' ? error.message : (error ?? message)
+    return typeof found === 'string' ? found : text
   } catch {
     return text.trim()
   }

@@ -1,6 +1,6 @@
 /**
- * A command's arguments with their placeholders filled in. No shell reads them: a value stays one
- * argument whatever is in it, and no value is looked at for placeholders again.
+ * Fills in the placeholders of a command's arguments. No shell is involved: a value stays one
+ * argument, and placeholders inside a value are not replaced.
  */
 
 export type Placeholders = { readonly sessionUuid: string; readonly text: string }
@@ -18,9 +18,9 @@ export function mentions(args: readonly string[], name: keyof Placeholders): boo
   return args.some((argument) => argument.includes(`{${name}}`))
 }
 
-/** What a caller says must not become a flag of the command; after `--` nothing is one. */
+/** A caller's text must not become a flag of the command; after `--` it cannot. */
 function assertNoFlag(args: readonly string[], text: string): void {
   const place = args.findIndex((argument) => argument.startsWith('{text}'))
   if (place < 0 || !text.startsWith('-') || args.slice(0, place).includes('--')) return
-  throw new Error('the text begins with "-", which this agent would take for a flag')
+  throw new Error('the text begins with "-", which this agent would read as a flag')
 }

@@ -1,26 +1,32 @@
 /**
- * Claude Code: `claude -p --output-format stream-json --verbose`, one JSON object per line. What
- * its sub-agents say is no part of the answer; the tools they use are told.
+ * Claude Code: `claude -p --output-format stream-json --verbose`, one JSON object per line. The
+ * texts of sub-agents are not part of the answer; their tool calls are recorded.
  */
-import { jsonLines, list, object, text, type Dialect, type Said } from './dialect.ts'
+import {
+  jsonLines,
+  list,
+  object,
+  text,
+  type JsonObject,
+  type OutputFormat,
+  type ProgramOutput,
+} from './output-format.ts'
 
-type Line = Readonly<Record<string, unknown>>
-
-export const claude: Dialect = {
-  tellsSession: true,
+export const claude: OutputFormat = {
+  hasSession: true,
 
   async *read(output) {
-    for await (const line of jsonLines(output)) yield* said(line)
+    for await (const line of jsonLines(output)) yield* outputs(line)
   },
 
-  refusal(words, backend) {
-    if (words.includes(`Session ID ${backend} is already in use`)) return 'in_use'
-    if (words.includes(`No conversation found with session ID: ${backend}`)) return 'unknown'
+  refusal(message, backend) {
+    if (message.includes(`Session ID ${backend} is already in use`)) return 'in_use'
+    if (message.includes(`No conversation found with session ID: ${backend}`)) return 'unknown'
     return null
   },
 }
 
-function* said(line: Line): Generator<Said> {
+function* outputs(line: JsonObject): Generator<ProgramOutput> {
   switch (line['type']) {
     case 'system':
       if (line['subtype'] === 'init') yield { type: 'session', id: text(line['session_id']) }
@@ -39,17 +45,17 @@ function* said(line: Line): Generator<Said> {
   }
 }
 
-function* delta(line: Line): Generator<Said> {
+function* delta(line: JsonObject): Generator<ProgramOutput> {
   const event = object(line['event'])
   const part = object(event['delta'])
   if (line['parent_tool_use_id'] !== null || event['type'] !== 'content_block_delta') return
   if (part['type'] === 'text_delta') yield { type: 'delta', text: text(part['text']) }
 }
 
-function* assistant(line: Line): Generator<Said> {
+function* assistant(line: JsonObject): Generator<ProgramOutput> {
   const parent = line['parent_tool_use_id'] ?? null
   const message = object(line['message'])
-  // What it says itself in place of a model that failed comes again, as the failure.
+  // A text that replaces the answer of a failed model is reported again as the failure.
   const isSynthetic = message['model'] === '<synthetic>' || 'error' in line
   for (const block of list(message['content']).map(object)) {
     if (block['type'] === 'tool_use') {
@@ -61,7 +67,7 @@ function* assistant(line: Line): Generator<Said> {
   }
 }
 
-function* toolResults(line: Line): Generator<Said> {
+function* toolResults(line: JsonObject): Generator<ProgramOutput> {
   for (const block of list(object(line['message'])['content']).map(object)) {
     if (block['type'] !== 'tool_result') continue
     const { tool_use_id: id, content } = block
@@ -70,9 +76,9 @@ function* toolResults(line: Line): Generator<Said> {
   }
 }
 
-function* result(line: Line): Generator<Said> {
+function* result(line: JsonObject): Generator<ProgramOutput> {
   const { usage, total_cost_usd: costUsd, num_turns: steps, duration_ms: durationMs } = line
-  // One that would not even begin has used nothing.
+  // A run that did not start has used nothing.
   if (line['is_error'] !== true || Number(steps) > 0) {
     yield { type: 'activity', kind: 'usage', data: { usage, costUsd, steps, durationMs } }
   }

@@ -1,30 +1,35 @@
-/** Codex: `codex exec --json`, one JSON object per line. It makes its session's id itself. */
-import { jsonLines, object, text, type Dialect, type Said } from './dialect.ts'
+/** Codex: `codex exec --json`, one JSON object per line. It chooses its session ids. */
+import {
+  jsonLines,
+  object,
+  text,
+  type JsonObject,
+  type OutputFormat,
+  type ProgramOutput,
+} from './output-format.ts'
 
-type Line = Readonly<Record<string, unknown>>
-
-export const codex: Dialect = {
-  tellsSession: true,
+export const codex: OutputFormat = {
+  hasSession: true,
 
   async *read(output) {
-    for await (const line of jsonLines(output)) yield* said(line)
+    for await (const line of jsonLines(output)) yield* outputs(line)
   },
 
-  refusal(words, backend) {
+  refusal(message, backend) {
     // `no rollout found for thread id ID`
-    return /no (rollout|recorded session|thread) found/i.test(words) && words.includes(backend)
+    return /no (rollout|recorded session|thread) found/i.test(message) && message.includes(backend)
       ? 'unknown'
       : null
   },
 }
 
-function* said(line: Line): Generator<Said> {
+function* outputs(line: JsonObject): Generator<ProgramOutput> {
   switch (line['type']) {
     case 'thread.started':
       yield { type: 'session', id: text(line['thread_id']) }
       break
     case 'item.started':
-      yield* begun(object(line['item']))
+      yield* started(object(line['item']))
       break
     case 'item.completed':
       yield* completed(object(line['item']))
@@ -37,15 +42,15 @@ function* said(line: Line): Generator<Said> {
   }
 }
 
-/** What is told in messages of their own, or not at all. */
+/** Items that are not tool calls. */
 const NO_TOOLS = new Set(['agent_message', 'reasoning', 'error'])
 
-function* begun(item: Line): Generator<Said> {
+function* started(item: JsonObject): Generator<ProgramOutput> {
   if (NO_TOOLS.has(text(item['type']))) return
   yield { type: 'activity', kind: 'tool_use', data: item }
 }
 
-function* completed(item: Line): Generator<Said> {
+function* completed(item: JsonObject): Generator<ProgramOutput> {
   const kind = text(item['type'])
   if (kind === 'agent_message') yield { type: 'message', text: text(item['text']) }
   else if (kind === 'error') yield { type: 'activity', kind: 'diagnosis', data: item }

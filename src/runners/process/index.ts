@@ -1,13 +1,12 @@
 /**
- * The runner of programs that are started once for each turn, like `claude -p` and `codex exec`,
- * and that keep the conversation themselves under a session id.
+ * The runner of programs that are started for each turn, like `claude -p` and `codex exec`, and that
+ * store the conversation themselves under a session id.
  *
- * I2: a turn's program begins only when the one before it is gone, whatever became of its turn.
- * One id: a session's backend id is recorded before the program that may use it begins, or when it
- * first tells it; whatever fails then, the next turn goes on with the same one.
+ * I2: the program of a turn starts only when the one before it has ended.
+ * One id: a session's backend id is recorded before a program that may use it starts, or when the
+ * program first prints it. After any failure the next turn uses the same id.
  */
 import { randomUUID } from 'node:crypto'
-import { access, constants } from 'node:fs/promises'
 import {
   HoldfastError,
   type Diagnose,
@@ -18,52 +17,45 @@ import {
   type RunnerSession,
   type RunnerTurn,
 } from '../../core/index.ts'
-import { childEnvironment } from '../../platform/child.ts'
-import { sessionFolder } from '../../platform/folders.ts'
-import { killOrphans, killOwn, markOf } from '../../platform/processes.ts'
+import { Workplace } from '../../platform/workplace.ts'
 import { expandArguments, mentions } from './arguments.ts'
-import { Attempt, type Bounds } from './attempt.ts'
+import { ProgramRun, type ProgramLimits } from './program-run.ts'
 import { claude } from './claude.ts'
 import { codex } from './codex.ts'
-import type { Dialect } from './dialect.ts'
+import type { OutputFormat } from './output-format.ts'
 import { PROCESS_DEFAULTS, type ProcessOptions } from './options.ts'
 import { text } from './text.ts'
 
 export type { ProcessOptions } from './options.ts'
 
-export const DIALECTS: Readonly<Record<NonNullable<ProcessOptions['output']>, Dialect>> = {
-  claude,
-  codex,
-  text,
-}
+export const OUTPUT_FORMATS: Readonly<Record<NonNullable<ProcessOptions['output']>, OutputFormat>> =
+  {
+    claude,
+    codex,
+    text,
+  }
 
-/** Sessions whose backend is known to know them, remembered: the longest unused are forgotten. */
+/** How many sessions are remembered whose backend has answered; the oldest are forgotten. */
 const KNOWN_MAX = 10_000
 
-/** How a turn begins: with a new backend session, or with one that there is. */
-type Begin = { readonly backend: string | null; readonly isFirst: boolean }
+/** How the program is started: with a new backend session, or with an existing one. */
+type Start = { readonly backend: string | null; readonly isFirst: boolean }
 
 export class ProcessRunner implements Runner {
   readonly #options: ProcessOptions
-  readonly #dialect: Dialect
-  readonly #bounds: Bounds
-  /** The last program of each session, until it is gone. */
-  readonly #running = new Map<string, Attempt>()
+  readonly #format: OutputFormat
+  readonly #limits: ProgramLimits
+  readonly #workplace: Workplace
+  /** The last program of each session, until it has ended. */
+  readonly #running = new Map<string, ProgramRun>()
   readonly #known = new Set<string>()
-  readonly #reaped: Promise<unknown>
   #diagnose: Diagnose = () => undefined
 
   constructor(options: ProcessOptions) {
     this.#options = options
-    this.#reaped = killOrphans(options.folder)
-    this.#dialect = DIALECTS[options.output ?? 'text']
-    const { turnMs, outputBytesMax, memoryBytesMax, killGraceMs } = options
-    this.#bounds = {
-      turnMs: turnMs ?? PROCESS_DEFAULTS.turnMs,
-      outputBytesMax: outputBytesMax ?? PROCESS_DEFAULTS.outputBytesMax,
-      memoryBytesMax: memoryBytesMax ?? PROCESS_DEFAULTS.memoryBytesMax,
-      killGraceMs: killGraceMs ?? PROCESS_DEFAULTS.killGraceMs,
-    }
+    this.#workplace = new Workplace(options)
+    this.#format = OUTPUT_FORMATS[options.output ?? 'text']
+    this.#limits = withDefaults(PROCESS_DEFAULTS, options)
   }
 
   reportTo(diagnose: Diagnose): void {
@@ -74,28 +66,29 @@ export class ProcessRunner implements Runner {
     const { id } = context.session
     await this.#clear(id)
     context.signal.throwIfAborted()
-    let begin = await this.#begin(context)
+    let start = await this.#chooseStart(context)
     for (let starts = 1; ; starts += 1) {
-      const outcome = yield* this.#attempt(turn, context, begin)
+      const outcome = yield* this.#runProgram(turn, context, start)
       if (outcome.type === 'done') {
         this.#remember(id)
         return outcome.text === null ? undefined : { text: outcome.text }
       }
-      const { refusal, words } = outcome
-      const { backend } = begin
+      const { refusal, message: words } = outcome
+      const { backend } = start
       const isLost = refusal === 'unknown' && this.#known.delete(id)
       if (!this.#reserves) throw backendLost(backend, words)
       const kind = isLost ? 'context_lost' : 'backend_retried'
       yield { type: 'activity', kind, data: { backend, words } }
-      if (starts === 2) throw new Error(`it refuses its session either way: ${words}`)
-      begin = { backend, isFirst: refusal === 'unknown' }
+      if (starts === 2)
+        throw new Error(`it refuses its session as a new one and as an existing one: ${words}`)
+      start = { backend, isFirst: refusal === 'unknown' }
     }
   }
 
-  /** The session is over: its program too. Its folder stays, for it is the agent's work. */
+  /** Stops the program of a closed session. The session's folder remains: it has the agent's work. */
   async release({ id }: RunnerSession): Promise<void> {
     this.#known.delete(id)
-    await this.#running.get(id)?.child.stop(this.#bounds.killGraceMs)
+    await this.#running.get(id)?.child.stop(this.#limits.killGraceMs)
   }
 
   lose(session: string | null): void {
@@ -103,31 +96,30 @@ export class ProcessRunner implements Runner {
   }
 
   async close(): Promise<void> {
-    const { killGraceMs } = this.#bounds
+    const { killGraceMs } = this.#limits
     const running = [...this.#running.values()]
     await Promise.all(running.map(({ child }) => child.stop(killGraceMs)))
-    await killOwn(this.#options.folder)
+    await this.#workplace.close()
   }
 
-  /** I2: what an earlier turn, or an earlier server, left running is gone before this begins. */
+  /** I2: the program of an earlier turn has ended before this one starts. */
   async #clear(session: string): Promise<void> {
-    await this.#reaped
     const last = this.#running.get(session)
     if (last === undefined) return
-    await last.child.stop(this.#bounds.killGraceMs)
+    await last.child.stop(this.#limits.killGraceMs)
     if (this.#running.get(session) === last) this.#running.delete(session)
   }
 
-  /** Whether the backend's session id is ours to choose; else the backend tells it. */
+  /** Whether this runner chooses the backend's session id; else the backend does. */
   get #reserves(): boolean {
     const { args = [], firstArgs = [] } = this.#options
     return mentions([...args, ...firstArgs], 'sessionUuid')
   }
 
-  /** Reserves the backend's session id, if it is ours to choose and there is none yet. */
-  async #begin(context: RunnerContext): Promise<Begin> {
+  /** Reserves the backend's session id, if this runner chooses it and there is none yet. */
+  async #chooseStart(context: RunnerContext): Promise<Start> {
     const { id, backend } = context.session
-    if (!this.#reserves && this.#dialect.tellsSession) return { backend, isFirst: backend === null }
+    if (!this.#reserves && this.#format.hasSession) return { backend, isFirst: backend === null }
     if (backend !== null || !this.#reserves) {
       return { backend, isFirst: !(await this.#hasAnswered(id, context)) }
     }
@@ -137,8 +129,8 @@ export class ProcessRunner implements Runner {
   }
 
   /**
-   * Whether the backend has answered in this session before. A first turn that died early may have
-   * left it without a trace; if it did leave one, the backend says so.
+   * Whether the backend has answered in this session before. A first turn that ended early may not
+   * have created the backend's session; if it has, the backend refuses to create it again.
    */
   async #hasAnswered(session: string, context: RunnerContext): Promise<boolean> {
     if (this.#known.has(session)) return true
@@ -157,46 +149,46 @@ export class ProcessRunner implements Runner {
     if (this.#known.size > KNOWN_MAX && oldest !== undefined) this.#known.delete(oldest)
   }
 
-  async *#attempt(turn: RunnerTurn, context: RunnerContext, { backend, isFirst }: Begin) {
+  async *#runProgram(turn: RunnerTurn, context: RunnerContext, { backend, isFirst }: Start) {
     const { command, args = [], firstArgs = [], laterArgs = [] } = this.#options
     const all = [...args, ...(isFirst ? firstArgs : laterArgs)]
     const { id } = context.session
-    const cwd = await this.#cwd(id)
-    // I2: if the turn is over by now, another may have begun; nothing is awaited from here on.
+    const cwd = await this.#workplace.folderOf(id)
+    // I2: if the turn has ended meanwhile, another may have started. No `await` from here on.
     context.signal.throwIfAborted()
-    const attempt = new Attempt(
+    const run = new ProgramRun(
       {
         child: {
           command,
           args: expandArguments(all, { sessionUuid: backend ?? '', text: turn.text }),
           cwd,
           diagnose: this.#diagnose,
-          env: { ...childEnvironment(this.#options), ...markOf(this.#options.folder) },
+          env: this.#workplace.environment(),
         },
         stdin: mentions(all, 'text') ? '' : turn.text,
-        dialect: this.#dialect,
-        bounds: this.#bounds,
+        format: this.#format,
+        limits: this.#limits,
         backend,
       },
       context,
     )
-    this.#running.set(id, attempt)
+    this.#running.set(id, run)
     try {
-      return yield* attempt.run()
+      return yield* run.run()
     } finally {
-      if (this.#running.get(id) === attempt) this.#running.delete(id)
+      if (this.#running.get(id) === run) this.#running.delete(id)
     }
-  }
-
-  async #cwd(session: string): Promise<string> {
-    const { cwd, folder } = this.#options
-    if (cwd === undefined) return sessionFolder(folder, session)
-    await access(cwd, constants.X_OK)
-    return cwd
   }
 }
 
-/** The program chooses its ids itself, so there is no going on with this one. */
+/** The limits that the options set, and the defaults of the others. */
+function withDefaults(defaults: ProgramLimits, options: Partial<ProgramLimits>): ProgramLimits {
+  const names = Object.keys(defaults) as (keyof ProgramLimits)[]
+  const set = names.map((name) => [name, options[name] ?? defaults[name]])
+  return Object.fromEntries(set) as ProgramLimits
+}
+
+/** The program chooses its ids, so no turn can continue with this one. */
 function backendLost(backend: string | null, words: string): HoldfastError {
   const message = `the agent has lost its session ${backend}: ${words}`
   return new HoldfastError('backend_lost', message)

@@ -73,7 +73,7 @@ describe('a program', () => {
     holdfast = await openHoldfast({ store: 'memory:', agents: { agent } })
     const session = await holdfast.resolve()
     const { state, error } = await session.turn('--help')
-    expect([state, error?.message]).toEqual(['failed', expect.stringContaining('for a flag')])
+    expect([state, error?.message]).toEqual(['failed', expect.stringContaining('as a flag')])
     expect((await session.turn('help')).reply?.text).toBe('help')
   })
 

@@ -1,8 +1,8 @@
-/** A program that prints its answer as it is. */
-import type { Dialect } from './dialect.ts'
+/** A program that prints its answer as plain text. */
+import type { OutputFormat } from './output-format.ts'
 
-export const text: Dialect = {
-  tellsSession: false,
+export const text: OutputFormat = {
+  hasSession: false,
 
   async *read(output) {
     let whole = ''

@@ -1,6 +1,6 @@
 /**
- * This page and one session: it looks on as a watcher, and becomes a driver when its person takes
- * part. It tells what comes; what is over is read from the log instead.
+ * The connection of this page to one session: a watcher, and a driver after its reader takes part.
+ * The events of a session that has ended are read over HTTP instead.
  */
 import {
   connect,
@@ -14,31 +14,31 @@ import type { Access } from './access.ts'
 import type { Api } from './api.ts'
 import type { Ended } from './ending.ts'
 
-export type HoldingOwner = {
+export type ConnectionListener = {
   readonly changed: (state: ClientState) => void
   readonly learned: (session: SessionView) => void
-  /** The log comes again from its beginning. */
+  /** The log follows again from its beginning. */
   readonly restarted: () => void
   readonly event: (event: SessionEvent) => void
   readonly delta: (delta: Delta) => void
 }
 
-export type HoldingOptions = {
+export type SessionConnectionOptions = {
   readonly id: string
   readonly link: string | null
   readonly access: Access
   readonly api: Api
-  readonly owner: HoldingOwner
+  readonly listener: ConnectionListener
 }
 
-export class Holding {
-  readonly #options: HoldingOptions
+export class SessionConnection {
+  readonly #options: SessionConnectionOptions
   #session: ClientSession | null = null
   #state: ClientState = { name: 'connecting' }
   #info: SessionView | null = null
   #seq = 0
 
-  constructor(options: HoldingOptions) {
+  constructor(options: SessionConnectionOptions) {
     this.#options = options
     this.#attach()
   }
@@ -51,29 +51,29 @@ export class Holding {
     return this.#info
   }
 
-  /** A page that was reloaded is what it was before. */
+  /** A reloaded page keeps its role. */
   get isWatcher(): boolean {
     return this.#session?.role !== 'driver'
   }
 
-  /** Whether its token or link lets it do this, as far as is known. */
+  /** Whether its token or link has this scope, as far as is known. */
   may(scope: 'talk' | 'answer' | 'admin'): boolean {
     const scopes = this.#session?.scopes ?? []
     return scopes.includes(scope) || scopes.includes('admin')
   }
 
-  /** The session, to do something in it: from now on this page is one of its drivers. */
+  /** Makes this page a driver, if it may, and returns the session. */
   takePart(): ClientSession | null {
     if (this.may('talk')) this.#session?.drive({ answers: this.may('answer') ? ANSWERS : [] })
     return this.#session
   }
 
   takeOver(): void {
-    // A connection that is refused is shown by its own state.
+    // The state shows a connection that is refused.
     this.#session?.takeOver().catch(() => undefined)
   }
 
-  /** Again from the start, to look on. */
+  /** Attaches again as a watcher. */
   watch(): void {
     this.#attach()
   }
@@ -93,15 +93,15 @@ export class Holding {
     const session = client.session({ id, presence: true, role: 'watcher', ...by })
     this.#session = session
     session.on('event', (event) => this.#event(event))
-    session.on('delta', (delta) => this.#options.owner.delta(delta))
-    session.on('state', (state) => this.#clientOnState(session, state))
+    session.on('delta', (delta) => this.#options.listener.delta(delta))
+    session.on('state', (state) => this.#onState(session, state))
   }
 
-  #clientOnState(session: ClientSession, state: ClientState): void {
+  #onState(session: ClientSession, state: ClientState): void {
     if (session.info !== null) this.#learn(session.info)
     if (state.name !== 'ended') return this.#change(state)
     const isOver = state.code === 'connection_lost' && session.info?.reconnect === 'none'
-    this.#end(isOver ? GONE : state)
+    this.#end(isOver ? CLOSED : state)
   }
 
   #end(state: Ended): void {
@@ -109,7 +109,7 @@ export class Holding {
     if (state.code !== 'unauthorized' && this.#options.link === null) void this.#readAll()
   }
 
-  /** The session as it is, and its log as far as it did not come over the connection. */
+  /** Reads the session, and its log if the connection has not delivered it. */
   async #readAll(): Promise<void> {
     const { api, id } = this.#options
     try {
@@ -117,32 +117,32 @@ export class Holding {
       if (this.#seq > 0) return
       for await (const events of api.events(id)) for (const event of events) this.#event(event)
     } catch {
-      // There is none, or it cannot be reached: the page has said so.
+      // The session does not exist or cannot be reached, which the page shows.
     }
   }
 
   #event(event: SessionEvent): void {
-    const { owner } = this.#options
-    if (event.seq <= this.#seq) owner.restarted()
+    const { listener } = this.#options
+    if (event.seq <= this.#seq) listener.restarted()
     this.#seq = event.seq
-    owner.event(event)
+    listener.event(event)
   }
 
   #learn(info: SessionView): void {
     this.#info = info
-    this.#options.owner.learned(info)
+    this.#options.listener.learned(info)
   }
 
   #change(state: ClientState): void {
     this.#state = state
-    this.#options.owner.changed(state)
+    this.#options.listener.changed(state)
   }
 }
 
-/** The kinds of ask that this page answers, if it takes part and may. */
+/** The kinds of ask that this page answers as a driver. */
 const ANSWERS = ['permission']
 
-const GONE: Ended = {
+const CLOSED: Ended = {
   name: 'ended',
   code: 'session_closed',
   reason: 'the session is closed: connection_lost',
