@@ -1,33 +1,33 @@
 /**
- * One diagnostic as one line. Facts may hold what a client sent (an origin, a host, a key), so
- * nothing of them may end the line, move a terminal's cursor, reorder its text or make it long.
+ * One diagnostic as one line. Facts may contain values from clients (an origin, a host, a key), so
+ * they must not end the line, move a terminal's cursor, reorder its text or make it long.
  */
 import type { Diagnostic, DiagnosticLevel, Facts } from './core/index.ts'
 
 export type LineFormat = 'text' | 'json'
 
-/** Characters after escaping: of the message, of one fact, and how many facts a line has. */
+/** The characters of a message and of a fact after escaping, and the number of facts. */
 const MESSAGE_CHARS_MAX = 2_048
 const FACT_CHARS_MAX = 256
 const FACTS_MAX = 24
 
 /** Control, format (bidirectional, zero width), unassigned and surrogate characters, separators. */
 const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu
-/** Characters that are longer when they are quoted. */
+/** Characters that quoting makes longer. */
 const LENGTHENED = /["\\\p{C}\p{Zl}\p{Zp}]/u
-/** A fact like this needs no quotes. */
+/** A fact that needs no quotes. */
 const PLAIN = /^[\w.:/@+,~-]+$/
 
 const FIELDS: ReadonlySet<string> = new Set(['time', 'level', 'code', 'message'])
 
 const LEVELS: readonly DiagnosticLevel[] = ['debug', 'info', 'warn', 'error']
 
-/** Whether a line of this level is printed where `least` is the lowest that is. */
+/** Whether a line of this level is printed if `least` is the lowest level. */
 export function isPrinted(level: DiagnosticLevel, least: DiagnosticLevel): boolean {
   return LEVELS.indexOf(level) >= LEVELS.indexOf(least)
 }
 
-/** The same diagnostic within the bounds of a line. */
+/** The same diagnostic within the limits of a line. */
 export function boundDiagnostic({ message, facts, ...rest }: Diagnostic): Diagnostic {
   const bounded = Object.entries(facts)
     .slice(0, FACTS_MAX)
@@ -39,7 +39,7 @@ export function boundDiagnostic({ message, facts, ...rest }: Diagnostic): Diagno
   }
 }
 
-/** The line, without its end, of a diagnostic that is within the bounds. */
+/** The line, without its end, of a diagnostic within the limits. */
 export function diagnosticLine(at: number, diagnostic: Diagnostic, format: LineFormat): string {
   const { level, code, message, facts } = diagnostic
   const time = new Date(at).toISOString()
@@ -53,7 +53,7 @@ function written(value: Facts[string]): string {
   return quote(value)
 }
 
-/** A fact must not stand in for what the line itself says. */
+/** A fact must not replace a field of the line. */
 function besideFields(facts: Facts): Facts {
   const named = Object.entries(facts).map(([name, value]) => [
     FIELDS.has(name) ? `fact_${name}` : name,
@@ -77,7 +77,7 @@ function unit(character: string, index: number): string {
   return `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`
 }
 
-/** The beginning of a text that is at most so long when it is escaped. */
+/** The beginning of a text that has at most so many characters after escaping. */
 function clip(text: string, charsMax: number): string {
   if (text.length <= charsMax && !LENGTHENED.test(text)) return text
   let length = 0

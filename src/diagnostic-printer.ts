@@ -1,18 +1,18 @@
 /**
- * Prints diagnostics as lines, a bounded number of them: an attacker that is refused again and
- * again, each time with another header, must not fill a disk.
+ * Prints diagnostics as lines, at a limited rate: an attacker that is refused many times, each time
+ * with another header, must not fill a disk.
  *
- * Diagnostics of one code and one `reason` share a budget of lines, which time fills again. A new
- * one is printed at once if the budget allows it; equal ones and those beyond the budget are
- * counted, and the counts printed when a window of time ends. While there is something to count,
- * the next window is twice as long.
+ * Diagnostics of one code and one `reason` share a budget of lines, which refills with time. A new
+ * diagnostic is printed at once if the budget allows it; equal ones and those beyond the budget are
+ * counted, and the counts are printed at the end of a time window. While there are counts, the next
+ * window is twice as long.
  */
 import type { Clock, Diagnostic, DiagnosticLevel, DiagnosticListener } from './core/index.ts'
 import { boundDiagnostic, diagnosticLine, isPrinted, type LineFormat } from './diagnostic-line.ts'
 import { systemClock } from './platform/clock.ts'
 
 export type PrinterOptions = {
-  /** Takes a line with its end. */
+  /** Gets a line with its end. */
   readonly write: (line: string, level: DiagnosticLevel) => void
   /** `text` by default. */
   readonly format?: LineFormat
@@ -23,10 +23,10 @@ export type PrinterOptions = {
 
 const WINDOW_MS = 10_000
 const WINDOW_MS_MAX = 600_000
-/** Lines at once, and between two more of them. At the level debug an operator wants to see all. */
+/** The lines of a burst, and the time for one more. At the level debug an operator wants all. */
 const BUDGET = { lines: 10, refillMs: 30_000 } as const
 const DEBUG_BUDGET = { lines: 1_000, refillMs: 100 } as const
-/** Codes and reasons with a window of their own; beyond it the windows are by code alone. */
+/** How many codes with reasons have their own window; beyond it windows are per code. */
 const WINDOWS_MAX = 256
 
 type Printed = { readonly diagnostic: Diagnostic; repeated: number }
@@ -34,17 +34,17 @@ type Printed = { readonly diagnostic: Diagnostic; repeated: number }
 type Window = {
   readonly first: Diagnostic
   ms: number
-  /** Lines that may be printed, as of this time. */
+  /** How many lines may be printed, at the time `at`. */
   left: number
   at: number
-  /** What was printed, by its text. */
+  /** The printed diagnostics by their text. */
   printed: Map<string, Printed>
-  /** Those beyond the budget. */
+  /** How many were beyond the budget. */
   more: number
   cancel: () => void
 }
 
-/** A process may end although a count is still to be printed. */
+/** Its timers do not keep the process running. */
 const backgroundClock: Clock = {
   ...systemClock,
   after(ms, run) {
@@ -84,11 +84,11 @@ export class DiagnosticPrinter {
     }
   }
 
-  /** Prints what was counted so far. */
+  /** Prints the counts so far. */
   close(): void {
     for (const window of this.#windows.values()) {
       window.cancel()
-      this.#tellCounts(window)
+      this.#printCounts(window)
     }
     this.#windows.clear()
   }
@@ -116,7 +116,7 @@ export class DiagnosticPrinter {
 
   #endLater(name: string, window: Window): void {
     window.cancel = this.#clock.after(window.ms, () => {
-      const hasCounted = this.#tellCounts(window)
+      const hasCounted = this.#printCounts(window)
       this.#refill(window)
       if (!hasCounted && window.left === budgetOf(window.first).lines) {
         this.#windows.delete(name)
@@ -141,8 +141,8 @@ export class DiagnosticPrinter {
     window.at = now
   }
 
-  /** False if there was nothing to tell. What was repeated stays known, and is not printed anew. */
-  #tellCounts(window: Window): boolean {
+  /** False if there were no counts. Repeated diagnostics stay known, and are only counted. */
+  #printCounts(window: Window): boolean {
     const repeated = [...window.printed].filter(([, printed]) => printed.repeated > 0)
     for (const [, printed] of repeated) {
       this.#line(counted(printed.diagnostic, printed.repeated, window.ms, 'more like this'))
@@ -165,7 +165,7 @@ function budgetOf({ level }: Diagnostic) {
   return level === 'debug' ? DEBUG_BUDGET : BUDGET
 }
 
-/** What those that were not printed have in common. */
+/** The common part of diagnostics that were not printed. */
 function summary({ code, level, message, facts: { reason } }: Diagnostic): Diagnostic {
   return { code, level, message, facts: reason === undefined ? {} : { reason } }
 }
@@ -173,6 +173,6 @@ function summary({ code, level, message, facts: { reason } }: Diagnostic): Diagn
 function counted(diagnostic: Diagnostic, count: number, ms: number, what: string): Diagnostic {
   const { message, facts } = diagnostic
   const seconds = Math.round(ms / 1_000)
-  const told = `and ${count.toLocaleString('en')} ${what} within ${seconds} s: ${message}`
-  return { ...diagnostic, message: told, facts: { ...facts, count } }
+  const text = `and ${count.toLocaleString('en')} ${what} within ${seconds} s: ${message}`
+  return { ...diagnostic, message: text, facts: { ...facts, count } }
 }

@@ -1,4 +1,4 @@
-/** Opening Holdfast: the store by its name, the agents as runners, and the real clock. */
+/** Opens Holdfast with a store by its name, agents as runners, and the real clock. */
 import {
   Holdfast,
   HoldfastError,
@@ -26,15 +26,15 @@ export type OpenOptions = {
   /** The agent of sessions that do not name one: else the first. */
   readonly defaultAgent?: string
   readonly limits?: Partial<Limits>
-  /** On PostgreSQL: where other nodes reach this one's server. */
+  /** On PostgreSQL: the address at which other nodes reach this one's server. */
   readonly advertise?: string
-  /** On PostgreSQL: what the nodes know each other by; a living node with another is an error. */
+  /** On PostgreSQL: the secret that all nodes share; a living node with another one is an error. */
   readonly clusterSecret?: string
-  /** Called with every diagnostic: what happened although no request was answered with it. */
+  /** Called with every diagnostic: an event that no response reports. */
   readonly onDiagnostic?: DiagnosticListener
 }
 
-/** What differs where many nodes share a database; each can be set all the same. */
+/** The defaults where many nodes share a database. */
 const CLUSTER_LIMITS: Partial<Limits> = {
   leaseMs: 10_000,
   sweepMs: 2_000,
@@ -42,15 +42,15 @@ const CLUSTER_LIMITS: Partial<Limits> = {
   commitsInFlightMax: 2,
 }
 
-/** The agents that come with Holdfast. */
+/** The built-in agents. */
 export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask }
 
-/** Opens the store, picks up what an earlier process left unfinished, and is ready for turns. */
+/** Opens the store, continues what an earlier process left unfinished, and accepts turns. */
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const agents = options.agents ?? builtinAgents
-  // Before a store is opened that would have to be closed again.
+  // Before the store is opened, which would have to be closed again.
   coreLimits(options.limits ?? {})
-  // One that is undefined takes the place of no other.
+  // An undefined limit must not replace a default.
   const set = Object.entries(options.limits ?? {}).filter(([, value]) => value !== undefined)
   const given: Partial<Limits> = Object.fromEntries(set)
   const { store: named } = options
@@ -79,7 +79,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   }
 }
 
-/** Where nodes share a store with a clock of its own, that is the time for all of them. */
+/** Nodes that share a store use its clock. */
 function clockOf(store: Store): Clock {
   const { cluster } = store
   return cluster === undefined ? systemClock : { ...systemClock, now: () => cluster.now() }
@@ -105,7 +105,7 @@ async function openStore(name: string, options: OpenOptions): Promise<Store> {
   if (name === 'memory:') return new MemoryStore()
   const diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
   const onMigration = (migration: Readonly<Record<string, string | number>>): void =>
-    diagnose('store_migrating', 'the store is of an older version and is brought up to date', {
+    diagnose('store_migrating', 'the store has an older version and is migrated', {
       store: shownStore(name),
       ...migration,
     })

@@ -22,7 +22,7 @@ const MODES: Readonly<Record<QueueEntry['busy'], string | null>> = {
   collect: 'joins others',
 }
 
-export class Queue {
+export class QueueView {
   readonly element: HTMLElement
   readonly #owner: QueueOwner
   readonly #title = element('h2', {})

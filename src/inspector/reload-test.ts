@@ -23,8 +23,8 @@ export class ReloadTest {
     this.#api = new Api(access)
     this.#run = button('Run', () => void this.#runAll(), { class: 'primary' })
     const words =
-      'Each cell creates a session, and does to a simulated page what can happen to a tab. Above is ' +
-      'the outcome that its policy promises, below the outcome of the test. A page that comes ' +
+      'Each cell creates a session, and does to a simulated page what can happen to a tab. Above ' +
+      'is the outcome that its policy promises, below the outcome of the test. A page that comes ' +
       'back has to run a turn.'
     this.element = element(
       'div',

@@ -13,7 +13,7 @@ import { SessionConnection } from './session-connection.ts'
 import { LogView } from './log.ts'
 import { duration } from './moment.ts'
 import { Questions } from './questions.ts'
-import { Queue } from './queue.ts'
+import { QueueView } from './queue.ts'
 import { shareDialog } from './share.ts'
 import { Tabs } from './tabs.ts'
 
@@ -41,7 +41,7 @@ export class SessionPage {
   readonly #attachments = new AttachmentsView()
   readonly #badge = new Badge()
   readonly #questions: Questions
-  readonly #queue: Queue
+  readonly #queue: QueueView
   readonly #composer: Composer
   readonly #tabs: Tabs
   readonly #title = element('h1', {})
@@ -59,7 +59,7 @@ export class SessionPage {
   constructor(options: SessionPageOptions) {
     this.#options = options
     this.#questions = new Questions((ask, answer) => this.#answer(ask, answer))
-    this.#queue = new Queue({
+    this.#queue = new QueueView({
       read: async () => (await options.api.session(options.id)).queued,
       cancel: (turn) => options.api.cancel(options.id, turn),
       fail: (message) => this.#composer.fail(message),

@@ -1,6 +1,6 @@
 /**
- * A simulated browser tab for the reload test, with its own storage and sockets. It can be reloaded,
- * copied, disconnected or left half open, inside one page.
+ * A simulated browser tab for the reload test, with its own storage and sockets. It can be
+ * reloaded, copied, disconnected or left half open, inside one page.
  */
 import {
   connect,

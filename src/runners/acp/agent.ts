@@ -10,7 +10,7 @@ import { Writable } from 'node:stream'
 import { HoldfastError, type Diagnose } from '../../core/index.ts'
 import { Child, describeEnd, type ChildEnd } from '../../platform/child.ts'
 import { redact } from '../../platform/secrets.ts'
-import type { AcpUpdate } from './narration.ts'
+import type { AcpUpdate } from './update-converter.ts'
 import { ERROR_CHARS_MAX, GOODBYE_MS, MESSAGE_BYTES_MAX, type AcpOptions } from './options.ts'
 import type { PermissionAnswer, PermissionRequest } from './permission.ts'
 import { Replay } from './replay.ts'
@@ -151,8 +151,8 @@ export class AcpAgent implements WireListener {
   }
 
   /**
-   * Runs one prompt to its end. When the signal aborts, the agent is asked to cancel the prompt, and
-   * killed if it has not done so within `cancelMs`.
+   * Runs one prompt to its end. When the signal aborts, the agent is asked to cancel the prompt,
+   * and killed if it has not done so within `cancelMs`.
    */
   async prompt(
     sessionId: string,

@@ -8,7 +8,8 @@
  * The agent's session id is bound when the agent has started to work in the session, which is later
  * loaded by that id. If the agent cannot load it, turns fail with `backend_lost`: there is never a
  * second id. The ids of an agent that cannot load sessions end with its child: they are not bound,
- * idle children are not stopped, and after the loss of a child the log says that the context is lost.
+ * idle children are not stopped, and after the loss of a child the log says that the context is
+ * lost.
  */
 import {
   HoldfastError,
@@ -56,7 +57,8 @@ class AcpRunner implements Runner {
 
   constructor(options: AcpOptions) {
     this.#workplace = new Workplace(options)
-    // Each session gets its own folder later. The child is not started there: Gemini CLI 0.61 cleans
+    // Each session gets its own folder later. The child is not started there: Gemini CLI 0.61
+    // cleans
     // up where it is started, and removes its own stored sessions.
     const startIn = options.cwd ?? options.folder
     const env = this.#workplace.environment()

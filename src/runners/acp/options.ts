@@ -64,7 +64,9 @@ export const AcpAgent = Type.Object(
 )
 
 export type AcpOptions = Readonly<Static<typeof AcpAgent>> & {
-  /** The parent of the sessions' folders. Without it and `cwd`, all work where this process does. */
+  /**
+   * The parent of the sessions' folders. Without it and `cwd`, all work where this process does.
+   */
   readonly folder?: string
 }
 

@@ -58,8 +58,8 @@ function shownTool(call: PermissionRequest['toolCall']): object {
 }
 
 /**
- * Only a person's answer selects an option. Without one the request is cancelled: if a reject option
- * is selected, some agents tell their model that "the user" refused, which is not true.
+ * Only a person's answer selects an option. Without one the request is cancelled: if a reject
+ * option is selected, some agents tell their model that "the user" refused, which is not true.
  */
 export function permissionAnswer(outcome: AskOutcome): PermissionAnswer {
   return outcome.outcome === 'answered'

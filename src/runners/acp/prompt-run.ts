@@ -1,7 +1,7 @@
 /** One prompt of one turn: outputs go to the turn, permission requests become asks. */
 import type { RunnerContext } from '../../core/index.ts'
 import type { AcpAgent, PromptListener } from './agent.ts'
-import { Narration, type AcpUpdate } from './narration.ts'
+import { UpdateConverter, type AcpUpdate } from './update-converter.ts'
 import type { AcpOptions } from './options.ts'
 import type { Outbox } from './outbox.ts'
 import {
@@ -21,7 +21,7 @@ export type PromptRunParts = {
 
 export class PromptRun implements PromptListener {
   readonly #parts: PromptRunParts
-  readonly #narration = new Narration()
+  readonly #converter = new UpdateConverter()
   #binding: Promise<void> | null = null
 
   constructor(parts: PromptRunParts) {
@@ -33,7 +33,7 @@ export class PromptRun implements PromptListener {
     const { signal } = context
     const response = await agent.prompt(sessionId, text, { listener: this, signal })
     this.#bind()
-    for (const output of this.#narration.end(response)) outbox.push(output)
+    for (const output of this.#converter.end(response)) outbox.push(output)
     await this.#binding
     if (response.stopReason === 'cancelled' && !signal.aborted) {
       throw new Error('the agent cancelled the turn by itself')
@@ -41,8 +41,8 @@ export class PromptRun implements PromptListener {
   }
 
   update(update: AcpUpdate): void {
-    if (Narration.isWork(update)) this.#bind()
-    for (const output of this.#narration.take(update)) this.#parts.outbox.push(output)
+    if (UpdateConverter.isWork(update)) this.#bind()
+    for (const output of this.#converter.take(update)) this.#parts.outbox.push(output)
   }
 
   async permission(request: PermissionRequest): Promise<PermissionAnswer> {

@@ -5,7 +5,7 @@
  * that does not happen (the agent may have compacted its context), until the agent is silent.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { AcpUpdate } from './narration.ts'
+import type { AcpUpdate } from './update-converter.ts'
 import { REPLAY_CHARS_MAX, REPLAY_QUIET_MS, REPLAY_REST_MS } from './options.ts'
 
 export class Replay {

@@ -4,7 +4,7 @@
  * response to a prompt belong to the turn, and later ones do not.
  */
 import type { AnyMessage, Stream } from '@agentclientprotocol/sdk'
-import type { AcpUpdate } from './narration.ts'
+import type { AcpUpdate } from './update-converter.ts'
 
 export interface WireListener {
   update(session: string, update: AcpUpdate): void
@@ -49,7 +49,9 @@ export function observed({ readable, writable }: Stream, listener: WireListener)
   return { readable: readable.pipeThrough(incoming), writable: outgoing.writable }
 }
 
-/** Agents deviate from the schema, and new kinds of updates appear: only these fields are checked. */
+/**
+ * Agents deviate from the schema, and new kinds of updates appear: only these fields are checked.
+ */
 function deliver(params: MessageFields['params'], listener: WireListener): void {
   const { sessionId, update } = params ?? {}
   if (typeof sessionId !== 'string' || typeof update?.sessionUpdate !== 'string') return

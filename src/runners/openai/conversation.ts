@@ -1,7 +1,7 @@
 /** The messages that the model gets. */
 import type { Message, RunnerTurn } from '../../core/index.ts'
 
-export type ChatMessage = {
+export type ModelMessage = {
   readonly role: 'system' | 'user' | 'assistant'
   readonly content: string
 }
@@ -13,8 +13,8 @@ export async function recentMessages(
     historyMax,
     historyCharsMax,
   }: { readonly historyMax: number; readonly historyCharsMax: number },
-): Promise<readonly ChatMessage[]> {
-  const recent: ChatMessage[] = []
+): Promise<readonly ModelMessage[]> {
+  const recent: ModelMessage[] = []
   let chars = 0
   for await (const { role, text } of history) {
     if (text === '') continue
@@ -34,7 +34,7 @@ const ROLES: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant'])
  * The messages of this turn's input: a whole conversation is passed on unchanged, and instructions
  * become a system message before the text.
  */
-export function inputMessages({ input, text }: RunnerTurn): readonly ChatMessage[] {
+export function inputMessages({ input, text }: RunnerTurn): readonly ModelMessage[] {
   const { messages, instructions } = typeof input === 'string' ? {} : (input as InputParts)
   if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) {
     return messages.map(({ role, content }) => ({ role, content }))
@@ -45,7 +45,7 @@ export function inputMessages({ input, text }: RunnerTurn): readonly ChatMessage
 
 type InputParts = { readonly messages?: unknown; readonly instructions?: unknown }
 
-function isMessage(value: unknown): value is ChatMessage {
-  const { role, content } = (value ?? {}) as Partial<ChatMessage>
+function isMessage(value: unknown): value is ModelMessage {
+  const { role, content } = (value ?? {}) as Partial<ModelMessage>
   return ROLES.has(role) && typeof content === 'string'
 }

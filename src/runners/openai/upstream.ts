@@ -1,4 +1,6 @@
-/** One request to the upstream: limited in time, aborted with its turn; errors never show the key. */
+/**
+ * One request to the upstream: limited in time, aborted with its turn; errors never show the key.
+ */
 import { readText } from './chunks.ts'
 import { ERROR_BODY_CHARS_MAX, ERROR_CHARS_MAX, type OpenAiOptions } from './options.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The runner of programs that are started for each turn, like `claude -p` and `codex exec`, and that
- * store the conversation themselves under a session id.
+ * The runner of programs that are started for each turn, like `claude -p` and `codex exec`, and
+ * that store the conversation themselves under a session id.
  *
  * I2: the program of a turn starts only when the one before it has ended.
  * One id: a session's backend id is recorded before a program that may use it starts, or when the
@@ -85,7 +85,9 @@ export class ProcessRunner implements Runner {
     }
   }
 
-  /** Stops the program of a closed session. The session's folder remains: it has the agent's work. */
+  /**
+   * Stops the program of a closed session. The session's folder remains: it has the agent's work.
+   */
   async release({ id }: RunnerSession): Promise<void> {
     this.#known.delete(id)
     await this.#running.get(id)?.child.stop(this.#limits.killGraceMs)

@@ -1,6 +1,6 @@
 /**
- * Converts the updates of one prompt to a turn's outputs. Text becomes deltas; when the agent calls a
- * tool or starts another message, the text so far becomes a message. Thoughts are collected, tool
+ * Converts the updates of one prompt to a turn's outputs. Text becomes deltas; when the agent calls
+ * a tool or starts another message, the text so far becomes a message. Thoughts are collected, tool
  * calls are recorded when they start and end, and usage at the end of the turn.
  */
 import type { RunnerOutput } from '../../core/index.ts'
@@ -11,7 +11,7 @@ export type AcpUpdate = { readonly sessionUpdate: string; readonly [field: strin
 
 type UpdateFields = Readonly<Record<string, unknown>>
 
-export class Narration {
+export class UpdateConverter {
   /** The text since the last message. */
   #text = ''
   #messageId: unknown = null
@@ -28,15 +28,15 @@ export class Narration {
   *take(update: AcpUpdate): Generator<RunnerOutput> {
     switch (update.sessionUpdate) {
       case 'agent_message_chunk':
-        return yield* this.#say(update)
+        return yield* this.#addText(update)
       case 'agent_thought_chunk':
-        this.#think(fields(update['content'])['text'])
+        this.#addThought(fields(update['content'])['text'])
         return
       case 'tool_call':
       case 'tool_call_update':
-        return yield* this.#useTool(update)
+        return yield* this.#updateTool(update)
       case 'plan':
-        yield* this.#endThought()
+        yield* this.#flushThought()
         return yield activity('plan', { entries: update['entries'] })
       case 'usage_update': {
         const { used, size, cost } = update
@@ -55,16 +55,16 @@ export class Narration {
 
   /** The remaining outputs at the end of the prompt. The core makes the last message itself. */
   *end(response: { readonly stopReason: string; readonly usage?: unknown }) {
-    yield* this.#endThought()
+    yield* this.#flushThought()
     const usage = { ...present(fields(response.usage)), ...this.#usage }
     if (Object.keys(usage).length > 0) yield activity('usage', usage)
     const { stopReason } = response
     if (stopReason !== 'end_turn') yield activity('stop', { reason: stopReason })
   }
 
-  *#say({ content, messageId = null }: AcpUpdate): Generator<RunnerOutput> {
-    yield* this.#endThought()
-    if (messageId !== this.#messageId) yield* this.#endMessage()
+  *#addText({ content, messageId = null }: AcpUpdate): Generator<RunnerOutput> {
+    yield* this.#flushThought()
+    if (messageId !== this.#messageId) yield* this.#flushMessage()
     this.#messageId = messageId
     const { type, text } = fields(content)
     if (type !== 'text') return yield activity('content', content)
@@ -73,31 +73,31 @@ export class Narration {
     yield { type: 'delta', text }
   }
 
-  *#endMessage(): Generator<RunnerOutput> {
+  *#flushMessage(): Generator<RunnerOutput> {
     const text = this.#text
     this.#text = ''
     if (text !== '') yield { type: 'message', text }
   }
 
-  #think(text: unknown): void {
+  #addThought(text: unknown): void {
     if (typeof text !== 'string') return
     this.#thought = (this.#thought + text).slice(0, THOUGHT_CHARS_MAX)
   }
 
-  *#endThought(): Generator<RunnerOutput> {
+  *#flushThought(): Generator<RunnerOutput> {
     const text = this.#thought
     this.#thought = ''
     if (text !== '') yield activity('thought', { text })
   }
 
-  *#useTool(update: AcpUpdate): Generator<RunnerOutput> {
+  *#updateTool(update: AcpUpdate): Generator<RunnerOutput> {
     const id = update['toolCallId']
     if (typeof id !== 'string') return
     const before = this.#tools.get(id)
     const call: UpdateFields = { ...before, ...present(update) }
     if (before === undefined) {
-      yield* this.#endThought()
-      yield* this.#endMessage()
+      yield* this.#flushThought()
+      yield* this.#flushMessage()
       yield activity('tool_use', toolUse(call))
     }
     const { status } = call

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Narration, type AcpUpdate } from './narration.ts'
+import { UpdateConverter, type AcpUpdate } from './update-converter.ts'
 import { THOUGHT_CHARS_MAX } from './options.ts'
 
 const text = (text: string, messageId?: string): AcpUpdate => ({
@@ -13,7 +13,7 @@ const thought = (text: string): AcpUpdate => ({
 })
 
 function told(updates: readonly AcpUpdate[], stopReason = 'end_turn') {
-  const narration = new Narration()
+  const narration = new UpdateConverter()
   const outputs = updates.flatMap((update) => [...narration.take(update)])
   return [...outputs, ...narration.end({ stopReason })]
 }
