@@ -2,10 +2,10 @@
  * The authority: the sessions of this node. It finds, creates, loads and releases them; each loaded
  * session then runs the main path for itself (`ledger.ts`).
  *
- * I1: all requests for a key get the id that the store reserved for it. I5: a node writes only
- * while it can prove its lease. Memory is bounded: idle sessions are evicted and loaded again when
- * needed.
+ * I5: a node writes only while it can prove its lease. Memory is bounded: idle sessions are evicted
+ * and loaded again when needed.
  */
+import { AttachmentListeners } from './attachment-listeners.ts'
 import { ChangeFeed } from './changes.ts'
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { closedError } from './closing.ts'
@@ -13,31 +13,22 @@ import type { Command } from './commands.ts'
 import { GroupCommit } from './commits.ts'
 import { Counters } from './counters.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
-import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
-import type { EventOf } from './events.ts'
+import { asHoldfastError, HoldfastError } from './errors.ts'
 import { HeldSessions } from './held-sessions.ts'
 import { readableRow } from './history.ts'
 import { Lease } from './lease.ts'
 import { coreLimits, type Limits } from './limits.ts'
 import { LiveSession, type LoadedState, type SessionHolder } from './live.ts'
-import {
-  claimed,
-  erasedError,
-  isUnreadable,
-  LoadFailures,
-  loadSession,
-  Losses,
-  RefoldedSessions,
-  saidBefore,
-} from './loading.ts'
-import { Sweeper } from './recovery.ts'
+import { isUnreadable, SessionLoader } from './loading.ts'
 import type { Principal } from './principal.ts'
 import { queuedRow, type QueueRow } from './queue.ts'
+import { Sweeper } from './recovery.ts'
+import { Resolver, type Resolved, type ResolveRequest } from './resolver.ts'
 import type { Runner } from './runner.ts'
 import { RunnerTable } from './runner-table.ts'
-import { createSession, expiresAt, isPending } from './session.ts'
-import type { Session, SessionOptions } from './state.ts'
-import type { Reserved, Store } from './store.ts'
+import { isPending } from './session.ts'
+import type { Session } from './state.ts'
+import type { Store } from './store.ts'
 
 export type AuthorityOptions = {
   readonly store: Store
@@ -54,26 +45,6 @@ export type AuthorityOptions = {
   readonly about?: Facts
 }
 
-/** Told of attachments whose connections and requests, if they have any, are of no more use. */
-export type AttachmentListener = {
-  /** It is over, and why. */
-  readonly ended: (attachment: string, reason: string) => void
-  /** Its session's hold is over: the next owner counts its connection as lost. */
-  readonly lost: (attachment: string, why: HoldfastError) => void
-}
-
-/** What to find or create. An id is the caller's own and decides; without one it is minted. */
-export type ResolveRequest = Omit<SessionOptions, 'id'> & {
-  readonly id: string | null
-  readonly by: Principal
-}
-
-export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
-
-/** Between two looks at whether anything still moves. */
-const DRAIN_LOOK_MS = 10
-/** How often a resolve starts over when what it found was closed meanwhile. */
-const RESOLVE_ATTEMPTS = 8
 /** How many of the longest unused sessions are looked at when one more is held. */
 const EVICTION_LOOKS = 8
 
@@ -89,20 +60,15 @@ export class Authority implements SessionHolder {
   readonly counters = new Counters()
   readonly diagnose: Diagnose
   readonly about: Facts
-  readonly attachmentListeners = new Set<AttachmentListener>()
+  readonly attachmentListeners: AttachmentListeners
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()
   readonly #runners: RunnerTable
   readonly #lease: Lease
   readonly #sweeper: Sweeper
   readonly #held: HeldSessions
-  /** Sessions that are being created or loaded, by id: requests of that time wait for it. */
-  readonly #arriving = new Map<string, Promise<LiveSession | null>>()
-  readonly #losses = new Losses()
-  readonly refolded = new RefoldedSessions()
-  /** Reservations under way, by key. */
-  readonly #reserving = new Map<string, Promise<Resolved | null>>()
-  readonly #failures: LoadFailures
+  readonly #resolver: Resolver
+  readonly #loader: SessionLoader
   #draining = false
 
   constructor(options: AuthorityOptions) {
@@ -114,12 +80,14 @@ export class Authority implements SessionHolder {
     this.diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
     this.about = { node: options.node, ...options.about }
     this.limits = coreLimits(options.limits ?? {})
+    this.attachmentListeners = new AttachmentListeners(this.diagnose)
     this.#held = new HeldSessions(this)
     this.#runners = new RunnerTable(options.runners, this.diagnose)
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
-    this.#failures = new LoadFailures(this)
+    this.#loader = new SessionLoader(this, this.node)
+    this.#resolver = new Resolver(this, this.#held)
   }
 
   get draining(): boolean {
@@ -134,6 +102,11 @@ export class Authority implements SessionHolder {
   /** Null where a lease never ends. */
   get lease(): Pick<Lease, 'ageMs' | 'leftMs'> | null {
     return this.#lease.ends ? this.#lease : null
+  }
+
+  /** Throws if this node may not act as an owner any more (I5). */
+  assertLease(): void {
+    this.#lease.assertHeld()
   }
 
   holds(id: string): boolean {
@@ -159,98 +132,16 @@ export class Authority implements SessionHolder {
     this.diagnose('opened', 'Holdfast is open', this.about)
   }
 
-  /** Finds or creates a session; exactly one of all who ask for the same one sees `isNew` (I1). */
-  async resolve(request: ResolveRequest): Promise<Resolved> {
-    for (let attempt = 0; attempt < RESOLVE_ATTEMPTS; attempt += 1) {
-      const known = this.#known(request)
-      if (known !== null) return { live: known, isNew: false }
-      const resolved = await this.#reserveOnce(request)
-      if (resolved !== null) return resolved
-    }
-    throw new HoldfastError('too_many', 'the session was closed again and again meanwhile')
+  /** Finds or creates a session; exactly one of all requests for it sees `isNew` (I1). */
+  resolve(request: ResolveRequest): Promise<Resolved> {
+    return this.#resolver.resolve(request)
   }
 
-  /** The steady state: a session that is held is found without asking anybody. */
-  #known({ id, key }: ResolveRequest): LiveSession | null {
-    this.#lease.assertHeld()
-    if (id === null) return key === null ? null : this.#ready(this.#held.idOfKey(key) ?? '')
-    const live = this.#ready(id)
-    return live !== null && (key === null || live.session.key === key) ? live : null
-  }
-
-  /** Null: somebody else was at it, or what was found is closed by now; look again. */
-  async #reserveOnce(request: ResolveRequest): Promise<Resolved | null> {
-    const { id, key } = request
-    const name = JSON.stringify([id, key])
-    const underWay = id === null && key === null ? undefined : this.#reserving.get(name)
-    // I2: what is being loaded must not be loaded a second time; whether that succeeds is not ours.
-    const arriving = id === null ? undefined : this.#arriving.get(id)?.catch(() => null)
-    if (underWay !== undefined || arriving !== undefined) {
-      await (underWay ?? arriving)
-      return null
-    }
-    const reserving = this.#reserve(request)
-    this.#reserving.set(name, reserving)
-    return reserving.finally(() => this.#reserving.delete(name))
-  }
-
-  async #reserve(request: ResolveRequest): Promise<Resolved | null> {
-    const explicit = request.id !== null
-    const id = request.id ?? this.entropy.id()
-    const at = this.clock.now()
-    const event: EventOf<'session.created'> = {
-      type: 'session.created',
-      ...request,
-      id,
-      seq: 1,
-      at,
-    }
-    const session = createSession(event)
-    const { key, agent, internal, labels } = request
-    const reservation = { id, explicit, key, agent, internal, labels, node: this.node, at }
-    const body = JSON.stringify(event)
-    const reserved = this.store.reserve({ ...reservation, expiresAt: expiresAt(session), body })
-    const created = await this.#arrive(
-      id,
-      reserved.then((answer) => this.#adopt(answer, session)),
-    )
-    if (created !== null) return { live: created, isNew: true }
-    return this.#found(await reserved, request)
-  }
-
-  #adopt(reserved: Reserved, session: Session): LiveSession | null {
-    if (reserved.type !== 'created') return null
+  /** Holds a session that was created here. */
+  adopt(session: Session, epoch: number): LiveSession {
     this.counters.sessionsCreated += 1
     this.changes.committed()
-    return this.#hold({ session, epoch: reserved.epoch, snapshotSeq: 0 })
-  }
-
-  async #found(reserved: Reserved, request: ResolveRequest): Promise<Resolved | null> {
-    const { type, id } = reserved
-    if (type === 'taken') {
-      const whose =
-        id === request.id ? 'the session has another key' : 'it belongs to another session'
-      throw new HoldfastError('key_taken', `the key cannot be used: ${whose}`, { session: id })
-    }
-    if (type === 'closed' && reserved.state === 'erased') throw erasedError(id)
-    if (type === 'closed') throw closedError(await this.view(id))
-    try {
-      return { live: await this.open(id), isNew: false }
-    } catch (error) {
-      const closed = error instanceof HoldfastError && error.code === 'session_closed'
-      if (closed && request.id === null) return null
-      throw error
-    }
-  }
-
-  /** Remembers that a session is on its way, so that nobody else in this process claims it too. */
-  async #arrive(id: string, coming: Promise<LiveSession | null>): Promise<LiveSession | null> {
-    this.#arriving.set(id, coming)
-    try {
-      return await coming
-    } finally {
-      if (this.#arriving.get(id) === coming) this.#arriving.delete(id)
-    }
+    return this.#hold({ session, epoch, snapshotSeq: 0 })
   }
 
   /**
@@ -259,56 +150,39 @@ export class Authority implements SessionHolder {
    */
   async open(id: string): Promise<LiveSession> {
     for (;;) {
-      this.#lease.assertHeld()
-      const live = this.#ready(id)
+      this.assertLease()
+      const live = this.#held.use(id)
       if (live !== null) return live
-      const arriving = this.#arriving.get(id)
-      // I2: nothing may be awaited from here until the load is known to those who ask meanwhile.
+      const arriving = this.#held.arriving(id)
+      // I2: nothing may be awaited from here until other requests can see that it is loaded.
       if (arriving === undefined) break
       await arriving
     }
-    const live = await this.#arrive(id, this.#load(id))
+    const live = await this.#held.arrive(id, this.#load(id))
     if (live === null) throw closedError(await this.view(id))
     return live
   }
 
   async #load(id: string): Promise<LiveSession | null> {
-    const claim = claimed(id, this.#losses.judge(id, await this.store.claim(id, this.node)))
-    const { epoch, takenOver = false } = claim
-    if (epoch === null) return null
+    const loaded = await this.#loader.load(id)
+    if (loaded === null) return null
     try {
-      this.#failures.assertMayLoad(id)
-      const loaded = await loadSession(this, claim)
-      const said = await saidBefore(this, loaded.session)
-      const live = this.#hold({ ...loaded, epoch, said })
+      const live = this.#hold(loaded)
       this.counters.sessionsLoaded += 1
-      if (takenOver) this.#tellTakenOver(id)
-      await live.recover(this.#losses.reasonOf(id, takenOver, this.#lease.ends))
+      if (loaded.takenOver) this.#reportTakenOver(id)
+      await live.recover(this.#loader.reasonOf(loaded, this.#lease.ends))
       return live.session.closed === null ? live : null
     } catch (thrown) {
-      throw await this.#giveUp(id, epoch, thrown)
+      const live = this.#held.get(id)
+      if (isUnreadable(thrown) && live !== null) {
+        this.#held.remove(live)
+        live.release(thrown)
+      }
+      throw await this.#loader.giveUp(id, loaded.epoch, thrown)
     }
   }
 
-  /**
-   * A session that cannot be loaded is not held, and not owned: another node may know how to read
-   * it. What the store or the lease has failed at is no reason for that.
-   */
-  async #giveUp(id: string, epoch: number, thrown: unknown): Promise<unknown> {
-    if (!isUnreadable(thrown)) return thrown
-    const error = this.#failures.note(id, thrown)
-    this.#losses.forget(id)
-    const live = this.#held.get(id)
-    if (live !== null) {
-      this.#held.remove(live)
-      live.release(error)
-    }
-    // A store that cannot be told now has this node as the owner until its lease ends.
-    await this.store.release(id, epoch).catch(() => undefined)
-    return error
-  }
-
-  #tellTakenOver(session: string): void {
+  #reportTakenOver(session: string): void {
     this.counters.sessionsTakenOver += 1
     const message = 'a session was taken over from a node whose lease has ended'
     this.diagnose('session_taken_over', message, { session, node: this.node })
@@ -319,7 +193,7 @@ export class Authority implements SessionHolder {
     const held = this.#held.get(id)
     if (held !== null) {
       // A process that was frozen past its lease may not know yet that another node has gone on.
-      this.#lease.assertHeld()
+      this.assertLease()
       return held.session
     }
     const { row } = await this.store.read(id, 0, 0)
@@ -327,13 +201,7 @@ export class Authority implements SessionHolder {
       const live = await this.open(id).catch(nullIfClosed)
       if (live !== null) return live.session
     }
-    this.#failures.assertMayLoad(id)
-    const claim = claimed(id, await this.store.claim(id, this.node))
-    try {
-      return (await loadSession(this, claim)).session
-    } catch (thrown) {
-      throw isUnreadable(thrown) ? this.#failures.note(id, thrown) : thrown
-    }
+    return this.#loader.readClosed(id)
   }
 
   /** What waits in a session: the requests that are not in its log too, where it is held. */
@@ -360,26 +228,19 @@ export class Authority implements SessionHolder {
 
   /** From now on no turn starts. Resolves when those that run have ended, or after `ms`. */
   async drain(ms: number): Promise<void> {
-    if (!this.#draining) this.#tellDraining(ms)
+    if (!this.#draining) {
+      const facts = { drainMs: ms, running: this.#held.inMotion }
+      this.diagnose('draining', 'no turn starts any more', facts)
+    }
     this.#draining = true
     const error = new HoldfastError('draining', 'the server is about to stop')
     for (const { queue } of this.#held.all) queue.refuseWaiting(error)
     await this.settle(ms)
   }
 
-  /** Resolves when no turn of the held sessions moves any more, or after `ms`. */
-  async settle(ms: number): Promise<void> {
-    const until = this.clock.monotonic() + ms
-    // A turn that was admitted a moment ago may not be in the log yet: it is waited for too.
-    while (this.#held.all.some(({ inMotion }) => inMotion)) {
-      if (this.clock.monotonic() >= until) return
-      await new Promise<void>((resolve) => this.clock.after(DRAIN_LOOK_MS, resolve))
-    }
-  }
-
-  #tellDraining(ms: number): void {
-    const running = this.#held.all.filter(({ inMotion }) => inMotion).length
-    this.diagnose('draining', 'no turn starts any more', { drainMs: ms, running })
+  /** Resolves when no turn of the held sessions is under way any more, or after `ms`. */
+  settle(ms: number): Promise<void> {
+    return this.#held.settle(ms)
   }
 
   /** Records what still runs as interrupted, lets go of everything, and gives the lease back. */
@@ -406,23 +267,11 @@ export class Authority implements SessionHolder {
   }
 
   attachmentEnded(attachment: string, reason: string): void {
-    this.#tellListeners(attachment, ({ ended }) => ended(attachment, reason))
+    this.attachmentListeners.tell(attachment, ({ ended }) => ended(attachment, reason))
   }
 
   attachmentLost(attachment: string, why: HoldfastError): void {
-    this.#tellListeners(attachment, ({ lost }) => lost(attachment, why))
-  }
-
-  #tellListeners(attachment: string, tell: (listener: AttachmentListener) => void): void {
-    for (const listener of this.attachmentListeners) {
-      try {
-        tell(listener)
-      } catch (error) {
-        // The event is durable: what it means to one listener must not undo what follows.
-        const facts = { attachment, error: messageOf(error) }
-        this.diagnose('listener_failed', 'a listener for attachments failed', facts)
-      }
-    }
+    this.attachmentListeners.tell(attachment, ({ lost }) => lost(attachment, why))
   }
 
   released(live: LiveSession, why: HoldfastError): void {
@@ -430,7 +279,7 @@ export class Authority implements SessionHolder {
     // Eviction removes the session first, so only an unexpected release gets past this line.
     if (!this.#held.remove(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1
-    if (live.session.running !== null) this.#losses.add(live.id)
+    if (live.session.running !== null) this.#loader.lost(live.id)
     this.#tellLost(live.id, why)
     this.#sweeper.pickUp(live.id)
   }
@@ -444,16 +293,11 @@ export class Authority implements SessionHolder {
 
   #hold(state: LoadedState): LiveSession {
     // The lease may have ended, or been given up, while the store was asked.
-    this.#lease.assertHeld()
+    this.assertLease()
     const live = new LiveSession(this, state)
     this.#held.add(live)
     this.trim(EVICTION_LOOKS)
     return live
-  }
-
-  /** The held session, unless it is being loaded: requests of that time keep their order (I3). */
-  #ready(id: string): LiveSession | null {
-    return this.#arriving.has(id) ? null : this.#held.use(id)
   }
 
   /** Evicts idle sessions beyond the limit, the longest unused first. */

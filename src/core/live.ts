@@ -7,7 +7,7 @@
  * and releases the session.
  */
 import { Alarms } from './alarms.ts'
-import { askOf, outcomeOf, unanswerableAt, type Question } from './asks.ts'
+import { askOf, outcomeOf, type Question } from './asks.ts'
 import type { Command } from './commands.ts'
 import { closedError } from './closing.ts'
 import type { GroupCommit } from './commits.ts'
@@ -20,13 +20,14 @@ import type { FeedItem, Position } from './feed-item.ts'
 import { readTurn } from './history.ts'
 import { Ledger, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
+import { OpenTurns } from './open-turns.ts'
 import type { Principal } from './principal.ts'
 import { Queue } from './queue.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import type { AskOutcome, Connected, Session } from './state.ts'
-import { recordTurn, type TurnRecord } from './turn-record.ts'
+import type { TurnRecord } from './turn-record.ts'
 import { isTerminal } from './turns.ts'
 import { Watchers, type Watcher } from './watchers.ts'
 
@@ -52,14 +53,6 @@ export type LoadedState = {
   readonly said?: string | null
 }
 
-/** The alarm that settles asks which no client is left to answer. */
-const UNANSWERABLE = 'unanswerable'
-
-type Waiter = {
-  readonly resolve: (record: TurnRecord) => void
-  readonly reject: (error: unknown) => void
-}
-
 export class LiveSession implements LedgerSession, RunHost {
   readonly id: string
   readonly queue: Queue
@@ -73,9 +66,7 @@ export class LiveSession implements LedgerSession, RunHost {
   #saidBefore: string | null
   /** Why the session was released, once it is. */
   #released: HoldfastError | null = null
-  /** Turns that were admitted here and are not over. */
-  readonly #records = new Map<string, TurnRecord>()
-  readonly #waiters = new Map<string, Waiter[]>()
+  readonly #turns = new OpenTurns((turn) => this.readTurn(turn))
   readonly #asking = new Map<string, (outcome: AskOutcome) => void>()
   readonly #connected: Connected[] = []
   #confirmed: Promise<unknown> = Promise.resolve()
@@ -89,7 +80,7 @@ export class LiveSession implements LedgerSession, RunHost {
     this.requestKeys = new RequestKeys(this.id, holder, session.seq === 1)
     this.queue = new Queue(this, session.queued)
     this.#feed = new Feed(this.id, session.seq, holder.store, holder.limits, holder.clock)
-    this.#alarms = new Alarms(holder.clock, (command) => this.post(command))
+    this.#alarms = new Alarms(holder.clock, this)
     this.#ledger = new Ledger(this, this.queue, state, holder)
   }
 
@@ -120,9 +111,8 @@ export class LiveSession implements LedgerSession, RunHost {
     if (this.#released !== null) throw this.#released
   }
 
-  post(command: Command | (() => Command)): Promise<readonly SessionEvent[]> {
-    return this.#ledger.post(command)
-  }
+  readonly post = (command: Command | (() => Command)): Promise<readonly SessionEvent[]> =>
+    this.#ledger.post(command)
 
   pump(): void {
     this.#ledger.pump()
@@ -159,9 +149,7 @@ export class LiveSession implements LedgerSession, RunHost {
 
   /** Ends what the last owner left behind and sets its timers again. */
   async recover(reason: string): Promise<void> {
-    for (const { id, expiresAt } of this.session.queued) this.#expireLater(id, expiresAt)
-    for (const { id, graceUntil } of this.session.attachments) this.#lapseLater(id, graceUntil)
-    for (const { id, expiresAt } of this.session.links) this.#unlinkLater(id, expiresAt)
+    this.#alarms.restore(this.session)
     const events = await this.interrupt(reason).catch((thrown: unknown) => {
       // The ledger makes a HoldfastError of what the store throws: this is a log that cannot be.
       throw thrown instanceof HoldfastError ? thrown : unreadable(this.id, messageOf(thrown))
@@ -198,10 +186,7 @@ export class LiveSession implements LedgerSession, RunHost {
     const { running, queued } = this.session
     if (running?.id !== turn && !queued.some(({ id }) => id === turn)) return this.readTurn(turn)
     if (this.#released !== null) return Promise.reject(this.#released)
-    return new Promise((resolve, reject) => {
-      const waiters = this.#waiters.get(turn) ?? []
-      this.#waiters.set(turn, [...waiters, { resolve, reject }])
-    })
+    return this.#turns.wait(turn)
   }
 
   readTurn(turn: string): Promise<TurnRecord> {
@@ -223,29 +208,22 @@ export class LiveSession implements LedgerSession, RunHost {
 
   act(event: SessionEvent, json: string): void {
     this.holder.counters.events += 1
-    if ('turn' in event) this.#record(event)
+    if ('turn' in event) this.#turns.follow(event)
     if ('keys' in event) this.requestKeys.add(admittedKeys(event))
+    this.#alarms.follow(event)
     this.#feed.publish(event, json)
     switch (event.type) {
-      case 'turn.queued':
-        return this.#expireLater(event.turn, event.expiresAt ?? null)
       case 'turn.started':
         return this.#startRun(event.turn)
       case 'ask.opened':
-        return this.#timeOutLater(event)
+        this.holder.counters.asksOpened += 1
+        return
       case 'ask.settled':
         return this.#settleAsk(event)
-      case 'attachment.detached':
-        return this.#lapseLater(event.attachment, event.graceUntil)
-      case 'attachment.resumed':
-        return this.#alarms.cancel(event.attachment)
       case 'attachment.ended':
-        this.#alarms.cancel(event.attachment)
         return this.holder.attachmentEnded(event.attachment, event.reason)
-      case 'link.created':
-        return this.#unlinkLater(event.link, event.expiresAt)
       case 'link.revoked':
-        return this.#unlinked(event.link, reasonOf(event.reason))
+        return this.#unlinked(event)
       default:
         if ('turn' in event && isTerminal(event)) this.#endTurn(event.turn)
     }
@@ -253,7 +231,7 @@ export class LiveSession implements LedgerSession, RunHost {
 
   settled(): void {
     if (this.session.closed === null) {
-      this.#settleUnanswerableLater()
+      this.#alarms.stepped(this.session)
       return this.queue.interruptIfDue()
     }
     this.holder.counters.sessionsClosed += 1
@@ -268,8 +246,7 @@ export class LiveSession implements LedgerSession, RunHost {
     this.#alarms.clear()
     this.watchers.clear()
     this.queue.lose(error)
-    for (const { reject } of [...this.#waiters.values()].flat()) reject(error)
-    this.#waiters.clear()
+    this.#turns.fail(error)
     for (const settle of this.#asking.values()) settle({ outcome: 'withdrawn' })
     this.#asking.clear()
     this.#feed.end(error)
@@ -278,16 +255,8 @@ export class LiveSession implements LedgerSession, RunHost {
     for (const { id } of this.session.attachments) this.holder.attachmentLost(id, error)
   }
 
-  /** Keeps a record of the turns that were admitted here, to hand out when they end. */
-  #record(event: SessionEvent & { turn: string }): void {
-    const record = this.#records.get(event.turn) ?? null
-    if (record === null && event.turn !== `t${event.seq}`) return
-    this.#records.set(event.turn, recordTurn(record, event))
-  }
-
   #startRun(turn: string): void {
     this.holder.counters.turnsStarted += 1
-    this.#alarms.cancel(turn)
     const { running, agent } = this.session
     // Started and over in the same step: there is nothing to run.
     if (running?.id !== turn) return
@@ -297,20 +266,12 @@ export class LiveSession implements LedgerSession, RunHost {
 
   #endTurn(turn: string): void {
     this.holder.counters.turnsEnded += 1
-    this.#alarms.cancel(turn)
     this.queue.removeTurn(turn)
     if (this.#run?.turn.id === turn) {
       this.#run.abandon()
       this.#run = null
     }
-    const record = this.#records.get(turn)
-    this.#records.delete(turn)
-    const waiters = this.#waiters.get(turn)
-    this.#waiters.delete(turn)
-    for (const { resolve, reject } of waiters ?? []) {
-      if (record === undefined) this.readTurn(turn).then(resolve, reject)
-      else resolve(record)
-    }
+    this.#turns.end(turn)
   }
 
   /** Output of the running turn, live only. */
@@ -350,7 +311,6 @@ export class LiveSession implements LedgerSession, RunHost {
   #settleAsk(event: EventOf<'ask.settled'>): void {
     const { ask, outcome } = event
     this.holder.counters.asksSettled += 1
-    this.#alarms.cancel(ask)
     if (outcome === 'timed_out' || outcome === 'nobody_to_ask') {
       const facts = { reason: outcome, session: this.id, ask }
       this.holder.diagnose('ask_unanswered', 'an ask was settled without an answer', facts)
@@ -359,32 +319,10 @@ export class LiveSession implements LedgerSession, RunHost {
     this.#asking.delete(ask)
   }
 
-  #timeOutLater({ ask, deadline, at }: EventOf<'ask.opened'>): void {
-    this.holder.counters.asksOpened += 1
-    this.#alarms.set(ask, deadline, at, { type: 'timeout', ask })
-  }
-
-  /** A client that was lost counts as one to ask for a while, and then no more. */
-  #settleUnanswerableLater(): void {
-    const at = unanswerableAt(this.session)
-    if (at === null) return this.#alarms.cancel(UNANSWERABLE)
-    this.#alarms.set(UNANSWERABLE, at, this.now(), { type: 'unanswerable', at })
-  }
-
-  #expireLater(turn: string, at: number | null): void {
-    this.#alarms.set(turn, at, this.now(), { type: 'finish', turn, end: { state: 'expired' } })
-  }
-
-  #lapseLater(attachment: string, at: number | null): void {
-    this.#alarms.set(attachment, at, this.now(), { type: 'lapse', attachment, graceUntil: at ?? 0 })
-  }
-
-  #unlinkLater(link: string, at: number | null): void {
-    this.#alarms.set(link, at, this.holder.clock.now(), { type: 'unlink', link, by: null })
-  }
-
-  #unlinked(link: string, reason: string): void {
-    this.#alarms.cancel(link)
-    for (const { id } of this.watchers.removeBy(link)) this.holder.attachmentEnded(id, reason)
+  /** The watchers that came in by a link end with it, as its attachments do. */
+  #unlinked({ link, reason }: EventOf<'link.revoked'>): void {
+    for (const { id } of this.watchers.removeBy(link)) {
+      this.holder.attachmentEnded(id, reasonOf(reason))
+    }
   }
 }

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import { LIMITS } from './limits.ts'
-import { claimed, loadSession, Losses, RefoldedSessions } from './loading.ts'
+import { Losses, SessionLoader } from './loading.ts'
 import type { Claim } from './store.ts'
 
 it('blames the node that held the session last', () => {
@@ -43,16 +43,12 @@ it('folds a closed session whose snapshot is outdated once, not for every reques
   const read = store.read.bind(store)
   store.read = (...place) => ((reads += 1), read(...place))
   const told: string[] = []
-  const loader = {
-    store,
-    digest: (text: string) => text,
-    limits: LIMITS,
-    diagnose: (code: string) => void told.push(code),
-    refolded: new RefoldedSessions(),
-  }
-  const load = async () => loadSession(loader, claimed('s', await store.claim('s', 'a')))
+  const clock = { now: () => 1, monotonic: () => 1, after: () => () => undefined }
+  const context = { store, clock, digest: (text: string) => text, limits: LIMITS }
+  const loader = new SessionLoader({ ...context, diagnose: (code) => void told.push(code) }, 'a')
+  const load = () => loader.readClosed('s')
   const loads = await Promise.all([load(), load()])
-  for (const { session } of [...loads, await load()]) {
+  for (const session of [...loads, await load()]) {
     expect(session).toMatchObject({ id: 's', seq: 2, closed: { reason: 'done' } })
   }
   expect([reads, told]).toEqual([1, ['snapshot_outdated']])

@@ -3,49 +3,113 @@
  * log if the snapshot is not to be used. Whatever cannot be folded is refused as a whole with
  * `session_unreadable`; no session is ever half folded.
  */
-import type { Clock, Digest } from './clock.ts'
-import type { Diagnose } from './diagnostics.ts'
+import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { unreadable } from './event-table.ts'
 import { readEvent, readEvents, readOutput } from './history.ts'
-import type { Limits } from './limits.ts'
+import type { LoadedState } from './live.ts'
 import { createSession, evolve } from './session.ts'
 import { readSnapshot, type SnapshotProblem } from './snapshots.ts'
 import type { Session } from './state.ts'
-import type { Claim, Store, StoredEvent } from './store.ts'
+import type { Claim, StoredEvent } from './store.ts'
 
-export type Loader = {
-  readonly store: Store
-  readonly digest: Digest
-  readonly limits: Limits
-  readonly diagnose: Diagnose
-  readonly refolded: RefoldedSessions
-}
+type LoadContext = Pick<CoreContext, 'store' | 'clock' | 'digest' | 'limits' | 'diagnose'>
 
 /** `snapshotSeq` is 0 if there is no snapshot that can be used. */
-export type Loaded = { readonly session: Session; readonly snapshotSeq: number }
+type FoldedSession = { readonly session: Session; readonly snapshotSeq: number }
 
-export async function loadSession(
-  loader: Loader,
-  claim: Claim & { readonly type: 'claimed' },
-): Promise<Loaded> {
-  const { row, snapshot, tail } = claim
-  const folding = new FoldedLog(row.id)
-  const read = snapshot === null ? null : readSnapshot(snapshot, loader.digest)
-  const problem = read === null || !('session' in read) ? read : misfit(read.session, claim)
-  if (read !== null && 'session' in read && problem === null) folding.session = read.session
-  const snapshotSeq = folding.session?.seq ?? 0
-  if (problem !== null) {
-    const fold = async (): Promise<Session> => {
-      await refold(loader, folding, problem)
-      return folding.finish(row)
-    }
-    // An open session gets another snapshot with its next events; a closed one is never written to.
-    const session = claim.epoch === null ? loader.refolded.of(row.id, fold) : fold()
-    return { session: await session, snapshotSeq }
+/** What a session was loaded from, and why the turn that ran in it was cut short. */
+export type LoadedSession = LoadedState & { readonly takenOver: boolean }
+
+/** Claims and loads the sessions of one node. */
+export class SessionLoader {
+  readonly #context: LoadContext
+  readonly #node: string
+  readonly #losses = new Losses()
+  readonly #refolded = new RefoldedSessions()
+  readonly #failures: LoadFailures
+
+  constructor(context: LoadContext, node: string) {
+    this.#context = context
+    this.#node = node
+    this.#failures = new LoadFailures(context)
   }
-  folding.addAll(tail)
-  return { session: folding.finish(row), snapshotSeq }
+
+  /** This node lost the session while a turn ran in it. */
+  lost(session: string): void {
+    this.#losses.add(session)
+  }
+
+  /** Claims a session and folds its log; null if it is closed. */
+  async load(id: string): Promise<LoadedSession | null> {
+    const claim = claimed(id, this.#losses.judge(id, await this.#claim(id)))
+    const { epoch, takenOver = false } = claim
+    if (epoch === null) return null
+    try {
+      this.#failures.assertMayLoad(id)
+      const folded = await this.#fold(claim)
+      const said = await saidBefore(this.#context, folded.session)
+      return { ...folded, epoch, said, takenOver }
+    } catch (thrown) {
+      throw await this.giveUp(id, epoch, thrown)
+    }
+  }
+
+  /** Why the turn that ran in a loaded session was cut short. `isShared`: there are other nodes. */
+  reasonOf(
+    { session, takenOver }: LoadedSession,
+    isShared: boolean,
+  ): 'hold_lost' | 'node_lost' | 'server_crashed' {
+    return this.#losses.reasonOf(session.id, takenOver, isShared)
+  }
+
+  /** The state of a closed session. */
+  async readClosed(id: string): Promise<Session> {
+    this.#failures.assertMayLoad(id)
+    const claim = claimed(id, await this.#claim(id))
+    try {
+      return (await this.#fold(claim)).session
+    } catch (thrown) {
+      throw isUnreadable(thrown) ? this.#failures.note(id, thrown) : thrown
+    }
+  }
+
+  /**
+   * A session that cannot be read is not owned by this node any more: another one may be able to
+   * read it. A failure of the store or the lease is no reason for that.
+   */
+  async giveUp(id: string, epoch: number, thrown: unknown): Promise<unknown> {
+    if (!isUnreadable(thrown)) return thrown
+    const error = this.#failures.note(id, thrown)
+    this.#losses.forget(id)
+    // A store that cannot be reached now has this node as the owner until its lease ends.
+    await this.#context.store.release(id, epoch).catch(() => undefined)
+    return error
+  }
+
+  #claim(id: string): Promise<Claim> {
+    return this.#context.store.claim(id, this.#node)
+  }
+
+  async #fold(claim: Claim & { readonly type: 'claimed' }): Promise<FoldedSession> {
+    const { row, snapshot, tail } = claim
+    const folding = new FoldedLog(row.id)
+    const read = snapshot === null ? null : readSnapshot(snapshot, this.#context.digest)
+    const problem = read === null || !('session' in read) ? read : misfit(read.session, claim)
+    if (read !== null && 'session' in read && problem === null) folding.session = read.session
+    const snapshotSeq = folding.session?.seq ?? 0
+    if (problem !== null) {
+      const fold = async (): Promise<Session> => {
+        await refold(this.#context, folding, problem)
+        return folding.finish(row)
+      }
+      // An open session gets another snapshot with its next events; a closed one never does.
+      const session = claim.epoch === null ? this.#refolded.of(row.id, fold) : fold()
+      return { session: await session, snapshotSeq }
+    }
+    folding.addAll(tail)
+    return { session: folding.finish(row), snapshotSeq }
+  }
 }
 
 const REFOLDED_MAX = 64
@@ -54,7 +118,7 @@ const REFOLDED_MAX = 64
  * Closed sessions that were folded from their logs, because their snapshots cannot be used. They do
  * not change any more: each is folded once, and not for every request.
  */
-export class RefoldedSessions {
+class RefoldedSessions {
   /** The oldest first. */
   readonly #sessions = new Map<string, Promise<Session>>()
 
@@ -72,14 +136,14 @@ export class RefoldedSessions {
 }
 
 /** What the turn that ran had said since its last message, as far as the log has it. */
-export async function saidBefore(
-  { store, limits }: Pick<Loader, 'store' | 'limits'>,
+async function saidBefore(
+  { store, limits }: LoadContext,
   { id, running }: Session,
 ): Promise<string | null> {
   return running === null ? null : readOutput(store, id, running.id, limits.pageEvents)
 }
 
-/** Why the turn of a session that nobody held any more was cut short. */
+/** Why the turn of a session that no node held any more was cut short. */
 export class Losses {
   /** Sessions that this node lost while a turn ran in them, until it has them again. */
   readonly #lost = new Set<string>()
@@ -122,7 +186,7 @@ function misfit(
 }
 
 async function refold(
-  { store, limits, diagnose }: Loader,
+  { store, limits, diagnose }: LoadContext,
   folding: FoldedLog,
   { kind, why }: SnapshotProblem,
 ): Promise<void> {
@@ -191,18 +255,19 @@ const FAILURE_MS = 60_000
 const FAILURES_MAX = 1_000
 
 /** Sessions that could not be loaded: each is reported once, and not tried again for a while. */
-export class LoadFailures {
-  readonly #told: { readonly clock: Clock; readonly diagnose: Diagnose }
+class LoadFailures {
+  readonly #context: LoadContext
   readonly #failures = new Map<string, { readonly error: HoldfastError; readonly until: number }>()
 
-  constructor(told: { readonly clock: Clock; readonly diagnose: Diagnose }) {
-    this.#told = told
+  constructor(context: LoadContext) {
+    this.#context = context
   }
 
   /** Throws what the last load threw, if that was not long ago. */
   assertMayLoad(id: string): void {
     const failure = this.#failures.get(id)
-    if (failure !== undefined && this.#told.clock.monotonic() < failure.until) throw failure.error
+    if (failure !== undefined && this.#context.clock.monotonic() < failure.until)
+      throw failure.error
   }
 
   note(id: string, error: HoldfastError): HoldfastError {
@@ -210,12 +275,12 @@ export class LoadFailures {
     if (last === error) return error
     const isNews = last?.message !== error.message
     this.#failures.delete(id)
-    this.#failures.set(id, { error, until: this.#told.clock.monotonic() + FAILURE_MS })
+    this.#failures.set(id, { error, until: this.#context.clock.monotonic() + FAILURE_MS })
     const [oldest = id] = this.#failures.keys()
     if (this.#failures.size > FAILURES_MAX) this.#failures.delete(oldest)
     const { seq = null, type = null } = error.details as { seq?: number; type?: string }
     if (isNews) {
-      this.#told.diagnose('session_unreadable', error.message, {
+      this.#context.diagnose('session_unreadable', error.message, {
         session: id,
         error: error.code,
         seq,
@@ -231,7 +296,7 @@ export function erasedError(id: string): HoldfastError {
 }
 
 /** What was claimed, or closed; throws if there is nothing to load, or another node has it. */
-export function claimed(id: string, claim: Claim): Claim & { readonly type: 'claimed' } {
+function claimed(id: string, claim: Claim): Claim & { readonly type: 'claimed' } {
   switch (claim.type) {
     case 'unknown':
       throw new HoldfastError('session_unknown', `there is no session ${id}`)

@@ -1,10 +1,10 @@
 /** What callers may ask for, checked: every door and the library come through here. */
-import type { ResolveRequest } from './authority.ts'
 import type { Digest } from './clock.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { Principal } from './principal.ts'
 import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './queue.ts'
+import type { ResolveRequest } from './resolver.ts'
 import {
   LINK_SCOPES,
   RECONNECT_POLICIES,

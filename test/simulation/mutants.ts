@@ -165,8 +165,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a new owner forgets what the interrupted turn had said',
-    file: 'core/authority.js',
-    find: 'await saidBefore(this, loaded.session)',
+    file: 'core/loading.js',
+    find: 'await saidBefore(this.#context, folded.session)',
     replace: 'null',
     catches: 'I4',
   },
@@ -180,8 +180,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'callers of a turn are forgotten when the hold ends',
     file: 'core/live.js',
-    find: `        for (const { reject } of [...this.#waiters.values()].flat())
-            reject(error);`,
+    find: 'this.#turns.fail(error);',
     replace: '',
     catches: 'rest',
   },
@@ -218,9 +217,9 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a new owner forgets the grace times that run',
-    file: 'core/live.js',
-    find: `        for (const { id, graceUntil } of this.session.attachments)
-            this.#lapseLater(id, graceUntil);`,
+    file: 'core/alarms.js',
+    find: `        for (const { id, graceUntil } of attachments)
+            this.#lapse(id, graceUntil);`,
     replace: '',
     catches: 'rest',
   },
@@ -383,7 +382,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a session is loaded twice at once',
-    file: 'core/authority.js',
+    file: 'core/held-sessions.js',
     find: 'this.#arriving.set(id, coming);',
     replace: '',
     catches: 'I2',
