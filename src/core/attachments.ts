@@ -12,6 +12,7 @@ import type { AttachmentCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { AttachmentEvent, Draft, EventOf } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
+import { groupByPrincipal } from './principal.ts'
 import { foldLinkUse, foldMovedUse, usableLink } from './links.ts'
 import type { Attachment, Connected, EndedAttachment, Folding, Session } from './state.ts'
 
@@ -100,12 +101,7 @@ function makeRoom(session: Session, link: string | null): readonly Attachment[] 
 
 /** They have the same grace time, so the one that ends first was lost first. */
 function leaverOf(away: readonly Attachment[]): Attachment | null {
-  const groups = new Map<string, Attachment[]>()
-  for (const held of away) {
-    const whose = JSON.stringify(held.by ?? null)
-    groups.set(whose, [...(groups.get(whose) ?? []), held])
-  }
-  const lostFirst = [...groups.values()].map((group) => ({
+  const lostFirst = groupByPrincipal(away).map((group) => ({
     size: group.length,
     first: group.reduce((one, other) => (lostAt(other) < lostAt(one) ? other : one)),
   }))

@@ -126,10 +126,11 @@ export class LiveSession implements LedgerSession, RunHost {
   }
 
   /** Admits a watcher; in order with what happens to the link that it comes in by. */
-  watch(watcher: Watcher, by: Principal): Promise<unknown> {
-    const { id, link, use } = watcher
+  watch(watcher: Watcher): Promise<unknown> {
+    const { id, link, use, by } = watcher
     const enter = (): Command => {
-      this.watchers.add(watcher)
+      const leaver = this.watchers.add(watcher)
+      if (leaver !== null) this.holder.attachmentEnded(leaver.id, 'crowded_out')
       return { type: 'watch', link, use, by }
     }
     return this.post(enter).catch((refusal: unknown) => {

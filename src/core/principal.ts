@@ -48,3 +48,17 @@ export function distinct(principals: readonly Principal[]): readonly Principal[]
 export function recordedBy(by: Principal | null): { readonly by?: Principal } {
   return by === null ? {} : { by }
 }
+
+/** Those of each principal together, in their order. */
+export function groupByPrincipal<Item extends { readonly by?: Principal }>(
+  items: readonly Item[],
+): readonly (readonly Item[])[] {
+  const groups = new Map<string, Item[]>()
+  for (const item of items) {
+    const whose = JSON.stringify(item.by ?? null)
+    const group = groups.get(whose)
+    if (group === undefined) groups.set(whose, [item])
+    else group.push(item)
+  }
+  return [...groups.values()]
+}

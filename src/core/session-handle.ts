@@ -220,7 +220,7 @@ export class SessionHandle {
     const id = watcherId(this.#authority.entropy.id())
     const link = this.#linkOf(live, options)
     const use = link?.usedBy?.find((known) => known === options.use) ?? id
-    await live.watch({ id, link: link?.id ?? null, use }, this.by)
+    await live.watch({ id, link: link?.id ?? null, use, by: this.by })
     return new WatcherHandle(this.#authority, live, { id, token: use, by: this.by })
   }
 

@@ -1,11 +1,13 @@
 /**
  * The watchers of a session: clients that only look on. They live in the memory of the session's
  * owner and end with their connection. They hold nothing open, delay nothing, answer for nobody,
- * and have a bound of their own, so that a crowd of them takes no driver's place. The log has no
- * trace of them but `link.used`, where a link counts its uses.
+ * and have a bound of their own, so that a crowd of them takes no driver's place, and a crowd of
+ * one principal no other principal's. The log has no trace of them but `link.used`, where a link
+ * counts its uses.
  */
 import { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
+import { groupByPrincipal, type Principal } from './principal.ts'
 
 export type Watcher = {
   /** Fresh and unguessable (I6). */
@@ -14,6 +16,7 @@ export type Watcher = {
   readonly link: string | null
   /** Which use of the link: one that counts them lets its watcher back without another. */
   readonly use: string
+  readonly by: Principal
 }
 
 /** No attachment's id has a dot: what a client shows on coming back tells the two apart. */
@@ -45,19 +48,38 @@ export class Watchers {
     return this.#watchers.has(id)
   }
 
-  /** Throws `too_many` beyond the bounds, and `in_use` for a use whose watcher is there. */
-  add(watcher: Watcher): void {
+  /**
+   * Returns the watcher that loses its place to it, if any. Throws `too_many` if there is no such
+   * watcher beyond the bounds, and `in_use` for a use whose watcher is there.
+   */
+  add(watcher: Watcher): Watcher | null {
     const { id, link, use } = watcher
     const { watchersMax, watchersPerLinkMax } = this.#limits
     if (use !== id && this.byUse(use) !== null) {
       throw new HoldfastError('in_use', 'this use of the link is taken by another connection')
     }
     const isCrowd = link !== null && this.#of(link).length >= watchersPerLinkMax
-    const isFullOfGuests = link !== null && this.#guests >= Math.ceil(watchersMax / 2)
-    if (isCrowd || isFullOfGuests || this.count >= watchersMax) {
+    const isFullOfGuests = link !== null && this.#guests.length >= Math.ceil(watchersMax / 2)
+    const isFull = isFullOfGuests || this.count >= watchersMax
+    const leaver = isFull ? this.#leaver(watcher) : null
+    if (isCrowd || (isFull && leaver === null)) {
       throw new HoldfastError('too_many', `session ${this.#session} has too many watchers`)
     }
+    if (leaver !== null) this.remove(leaver.id)
     this.#watchers.set(id, watcher)
+    return leaver
+  }
+
+  /**
+   * The last that came of the principal that has most, if that has more than the newcomer's will
+   * have. A guest, who came in by a link, never takes the place of a client that did not.
+   */
+  #leaver(newcomer: Watcher): Watcher | null {
+    const pool = newcomer.link === null ? [...this.#watchers.values()] : this.#guests
+    const groups = groupByPrincipal([...pool, newcomer])
+    const own = groups.find((group) => group.includes(newcomer)) ?? []
+    const [largest = own] = groups.toSorted((one, other) => other.length - one.length)
+    return largest.length > own.length ? (largest.at(-1) ?? null) : null
   }
 
   remove(id: string): void {
@@ -81,8 +103,8 @@ export class Watchers {
   }
 
   /** Those that came in by a link: half of the places are for clients that did not. */
-  get #guests(): number {
-    return [...this.#watchers.values()].filter(({ link }) => link !== null).length
+  get #guests(): readonly Watcher[] {
+    return [...this.#watchers.values()].filter(({ link }) => link !== null)
   }
 
   #of(link: string): readonly Watcher[] {

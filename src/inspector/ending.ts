@@ -21,7 +21,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
 /** Why this page's attachment ended while the session continues. */
 const ATTACHMENT_ENDS: Readonly<Record<string, string>> = {
   access_revoked: 'The token that admitted this page is no longer valid.',
-  crowded_out: 'While this page was away, other clients took its place.',
+  crowded_out: 'The session has too many clients, and another one took the place of this page.',
   grace_over: 'This page was away for longer than the grace time.',
   link_expired: 'The link that admitted this page has expired.',
   link_revoked: 'The link that admitted this page was revoked.',

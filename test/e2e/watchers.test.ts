@@ -73,6 +73,21 @@ describe('a watcher', () => {
     await watch(session)
   })
 
+  it('by another link takes the last place of a link that has most', async () => {
+    const session = await resolve()
+    const [crowd, other] = await Promise.all(
+      [1, 2].map(() => session.createLink({ scopes: ['watch'] })),
+    )
+    const comeBy = (link = '') => watch(session, { auth: { link } })
+    const first = await comeBy(crowd?.token)
+    for (let n = 0; n < 2; n += 1) await comeBy(crowd?.token)
+    const last = await comeBy(crowd?.token)
+    await comeBy(other?.token)
+    expect(await last.client.closed).toMatchObject({ reason: 'attachment_ended' })
+    expect(last.client.of('ending')[0]?.['reason']).toContain('crowded_out')
+    expect([first.client.isClosed, await watchersOf(session)]).toEqual([false, 4])
+  })
+
   it('holds no session open, and is told of its end', async () => {
     const session = await resolve({ reconnect: 'none' })
     const driver = await server.attach({ session: session.id })
