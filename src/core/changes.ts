@@ -22,7 +22,7 @@ export type FollowChangesOptions = {
 
 export class ChangeFeed {
   readonly #context: Pick<CoreContext, 'store' | 'clock' | 'limits'>
-  readonly #reads = new Map<number, Promise<ChangePage>>()
+  readonly #reads = new Map<number, ReturnType<ChangeFeed['read']>>()
   readonly #waiting = new Set<() => void>()
   /** Counts commits, so that none between a read and the wait after it is missed. */
   #commits = 0
@@ -36,25 +36,28 @@ export class ChangeFeed {
 
   /** Pages without internal sessions, until the signal is aborted or Holdfast is closed. */
   async *follow({ after, signal }: FollowChangesOptions): AsyncGenerator<ChangePage, void> {
-    const { store } = this.#context
-    let position = after ?? (await store.changes(null, 0)).position
+    let position = after ?? (await this.read(null, 0)).position
     while (!this.#isClosed && signal?.aborted !== true) {
       const commits = this.#commits
-      const page = await this.#read(position)
+      const { hasMore, ...page } = await this.#shared(position)
       position = page.position
-      const changes = page.changes.filter(({ row }) => !row.internal)
-      if (changes.length > 0) yield { changes, position }
-      if (page.changes.length === 0 && commits === this.#commits) await this.#news(signal)
+      if (page.changes.length > 0) yield page
+      if (!hasMore && commits === this.#commits) await this.#news(signal)
     }
   }
 
-  #read(position: number): Promise<ChangePage> {
+  /** One page without internal sessions; after null: the feed's end. */
+  async read(after: number | null, limit: number): Promise<ChangePage & { hasMore: boolean }> {
+    const { changes, position } = await this.#context.store.changes(after, limit)
+    const shown = changes.filter(({ row }) => !row.internal)
+    return { changes: shown, position, hasMore: changes.length > 0 }
+  }
+
+  #shared(position: number): ReturnType<ChangeFeed['read']> {
     const underWay = this.#reads.get(position)
     if (underWay !== undefined) return underWay
-    const { store, limits } = this.#context
-    const reading = store
-      .changes(position, limits.listMax)
-      .finally(() => this.#reads.delete(position))
+    const { listMax } = this.#context.limits
+    const reading = this.read(position, listMax).finally(() => this.#reads.delete(position))
     this.#reads.set(position, reading)
     return reading
   }

@@ -110,21 +110,32 @@ export class Holdfast {
 
   /** Sessions by a filter, newest first; internal ones are never listed. */
   async list(query: Partial<ListQuery> = {}): Promise<ListPage> {
-    const { listMax } = this.authority.limits
-    const limit = query.limit ?? 100
-    if (!Number.isInteger(limit) || limit < 1 || limit > listMax) {
-      throw invalid('limit', `must be a whole number from 1 to ${listMax}`)
-    }
+    const limit = this.#pageLimit(query.limit ?? 100)
     if (query.key !== undefined) checkKey(query.key)
     return this.authority.store.list({ ...query, limit })
   }
 
   /**
    * The sessions that change, on whichever node: a page whenever some have, each session once in
-   * it. Internal ones are left out. To begin with all sessions, begin to follow and then list them.
+   * it. Internal ones are left out. To begin with all sessions, take the position of
+   * `readChanges()`, list them, and follow from there.
    */
   changes(options: FollowChangesOptions = {}): AsyncGenerator<ChangePage, void> {
     return this.authority.changes.follow(options)
+  }
+
+  /** The sessions that changed after a position: one page. Without one, only the feed's end. */
+  async readChanges(
+    after: number | null = null,
+    limit = 100,
+  ): Promise<ChangePage & { readonly hasMore: boolean }> {
+    return this.authority.changes.read(after, this.#pageLimit(limit))
+  }
+
+  #pageLimit(limit: number): number {
+    const { listMax } = this.authority.limits
+    if (Number.isInteger(limit) && limit >= 1 && limit <= listMax) return limit
+    throw invalid('limit', `must be a whole number from 1 to ${listMax}`)
   }
 
   /**

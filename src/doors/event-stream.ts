@@ -20,15 +20,31 @@ export type EventStreamOptions = {
   readonly lastWords?: () => Promise<string>
 }
 
-/** Sends a feed to its end. If it breaks off, `ending` tells the reader why, and to come back. */
-export async function streamFeed(
+/** Sends a session's feed to its end. */
+export function streamFeed(
   exchange: Exchange,
   feed: AsyncIterable<readonly FeedItem[]>,
-  {
-    from = { seq: 0, delta: 0 },
-    headers = [],
-    lastWords = async () => '',
-  }: EventStreamOptions = {},
+  { from = { seq: 0, delta: 0 }, ...options }: EventStreamOptions = {},
+): Promise<void> {
+  return streamTexts(exchange, encodedFeed(feed, from), options)
+}
+
+async function* encodedFeed(
+  feed: AsyncIterable<readonly FeedItem[]>,
+  from: Position,
+): AsyncGenerator<Uint8Array> {
+  let position = from
+  for await (const items of feed) {
+    yield* encoded(items, position)
+    position = items.reduce(positionAfter, position)
+  }
+}
+
+/** Sends events to their end. If they break off, `ending` says why; the reader comes back. */
+export async function streamTexts(
+  exchange: Exchange,
+  texts: AsyncIterable<string | Uint8Array>,
+  { headers = [], lastWords = async () => '' }: Omit<EventStreamOptions, 'from'> = {},
 ): Promise<void> {
   exchange.begin(EVENT_STREAM_TYPE, headers)
   const stopBeating = beat(exchange)
@@ -37,11 +53,7 @@ export async function streamFeed(
   streams.add(drain)
   try {
     await exchange.write(STREAM_PREAMBLE)
-    let position = from
-    for await (const items of feed) {
-      for (const bytes of encoded(items, position)) await exchange.write(bytes)
-      position = items.reduce(positionAfter, position)
-    }
+    for await (const text of texts) await exchange.write(text)
     exchange.response.end(exchange.signal.aborted ? '' : await lastWords())
   } catch (error) {
     exchange.response.end(encodeNotice('ending', { code: asHoldfastError(error).code }))

@@ -23,6 +23,7 @@ export const OPERATIONS = {
   'session.read': 'watch',
   'session.create': 'talk',
   'session.close': 'admin',
+  'change.read': 'admin',
   'turn.run': 'talk',
   'turn.cancel': 'talk',
   'ask.answer': 'answer',

@@ -34,6 +34,10 @@ export function* encodeItems(items: readonly FeedItem[], from: Position): Genera
 
 function encodeItem({ type, json }: FeedItem, { seq, delta }: Position): string {
   const id = delta === 0 ? seq : `${seq}.${delta}`
+  return encodeEvent(type, id, json)
+}
+
+export function encodeEvent(type: string, id: string | number, json: string): string {
   return `event: ${type}\nid: ${id}\ndata: ${json}\n\n`
 }
 

@@ -1,6 +1,7 @@
 /** Sessions and turns as JSON. Times are milliseconds since 1970; nothing secret is shown. */
 import type {
   Attachment,
+  ChangePage,
   Link,
   Principal,
   QueueRow,
@@ -71,6 +72,12 @@ export type EventPageView = {
   readonly events: readonly SessionEvent[]
   readonly nextAfter: number
   readonly hasMore: boolean
+}
+
+/** A page of the change feed. */
+export function changesView({ changes, position }: ChangePage) {
+  const shown = changes.map(({ after, seq, row }) => ({ after, seq, session: rowView(row) }))
+  return { changes: shown, position }
 }
 
 export type TurnView = ReturnType<typeof turnView>

@@ -672,6 +672,7 @@ const ROUTES = {
   cancel: ['DELETE', '/v1/sessions/none/turns/t1'],
   answer: ['POST', '/v1/sessions/none/asks/a1'],
   close: ['DELETE', '/v1/sessions/none'],
+  changes: ['GET', '/v1/changes'],
   makeLink: ['POST', '/v1/sessions/none/links'],
   links: ['GET', '/v1/sessions/none/links'],
   revokeLink: ['DELETE', '/v1/sessions/none/links/l1'],

@@ -77,6 +77,12 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const { key, id } = await owned()
     return [`/v1/sessions?key=${key}`, {}, { body: { sessions: [{ id }] } }]
   },
+  getChanges: async () => {
+    const { body } = await owner.call('GET', '/v1/changes')
+    const { id } = await owned()
+    const changed = { body: { changes: [{ session: { id } }], hasMore: true } }
+    return [`/v1/changes?after=${body.position}`, {}, changed]
+  },
   getSession: async () => {
     const { path, key } = await owned()
     return [path, {}, { status: 200, body: { key, state: 'open' } }]

@@ -325,6 +325,46 @@ describe('events', () => {
   })
 })
 
+describe('the change feed', () => {
+  it('tells which sessions changed after a position, and how', async () => {
+    const { changes, position, hasMore } = await (await get('/v1/changes')).json()
+    expect([changes, hasMore]).toEqual([[], false])
+    const { session } = await (await post('/v1/keys/changing/turns', { input: 'a' })).json()
+    const page = await (await get(`/v1/changes?after=${position}`)).json()
+    expect(page.changes).toMatchObject([
+      {
+        after: 0,
+        session: { id: session, status: 'idle', queuedTurns: 0, seq: page.changes[0].seq },
+      },
+    ])
+    const next = await (await get(`/v1/changes?after=${page.position}`)).json()
+    expect(next).toEqual({ changes: [], position: page.position, hasMore: false })
+  })
+
+  it('is a stream from a position, which it begins with', async () => {
+    const answer = await get('/v1/changes', STREAM)
+    const stream = sse(answer)
+    const { value: first } = await stream.next()
+    expect(first).toMatchObject({ event: 'changes', data: { changes: [] } })
+    const id = await sessionOf()
+    const { value: second } = await stream.next()
+    expect(second).toMatchObject({ event: 'changes', data: { changes: [{ session: { id } }] } })
+    await stream.return(undefined)
+    const again = sse(await get('/v1/changes', { ...STREAM, 'last-event-id': `${first!.id}` }))
+    await again.next()
+    expect((await again.next()).value).toMatchObject({ id: second!.id })
+    await again.return(undefined)
+  })
+
+  it('refuses a position that it never had, also of a stream', async () => {
+    await refused(get('/v1/changes?after=123456789'), 410, 'changes_gone')
+    await refused(get('/v1/changes?after=123456789', STREAM), 410, 'changes_gone')
+    await refused(get('/v1/changes', { ...STREAM, 'last-event-id': 'x' }), 422, 'invalid_field')
+    await refused(get('/v1/changes?limit=0'), 422, 'invalid_field')
+    await refused(get('/v1/changes?limit=100000'), 422, 'invalid_field')
+  })
+})
+
 describe('the transcript', () => {
   it('has one message per line', async () => {
     const { session } = await (await post('/v1/keys/transcript/turns', { input: 'a\nb' })).json()

@@ -19,6 +19,14 @@ export const CLOSE_QUERY = query({
   erase: Type.Boolean({ description: 'Also erase its log for ever.' }),
 })
 
+export const CHANGES_QUERY = query({
+  after: Type.Integer({
+    minimum: 0,
+    description: 'The position of the last page; without it, the end of the feed.',
+  }),
+  limit: Type.Integer({ minimum: 1, description: 'How many changes on a page.' }),
+})
+
 export const EVENTS_QUERY = query({
   after: Type.String({ description: 'The last event that is known: SEQ, on a stream SEQ.N too.' }),
   limit: Type.Integer({ minimum: 1, description: 'How many events on a page.' }),

@@ -12,10 +12,12 @@ import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import type { Exchange } from '../exchange.ts'
 import { json, type RouteAnswer, type Header, type Route } from '../route.ts'
 import { answerAsk, getAsks } from './asks.ts'
+import { getChanges } from './changes.ts'
 import { getEvents, sessionOfStream } from './events.ts'
 import { createLink, getLinks, revokeLink } from './links.ts'
-import { CLOSE_QUERY, EVENTS_QUERY, LIST_QUERY } from './queries.ts'
+import { CHANGES_QUERY, CLOSE_QUERY, EVENTS_QUERY, LIST_QUERY } from './queries.ts'
 import {
+  ChangesPage,
   AnsweredAsk,
   AskList,
   CancelledRequest,
@@ -104,6 +106,31 @@ const sessionRoutes: readonly Route[] = [
     refusals: [404],
     session: sessionOfPath,
     handle: closeSession,
+  },
+]
+
+const changeRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/changes',
+    name: 'getChanges',
+    summary: 'The sessions that changed after a position: one page, or as they change',
+    operation: 'change.read',
+    query: CHANGES_QUERY,
+    headers: [
+      {
+        name: 'Last-Event-ID',
+        description: 'On a stream: the id of the last event that was seen.',
+      },
+    ],
+    answers: {
+      200: {
+        description: 'A page, or the stream.',
+        content: { 'application/json': ChangesPage, [EVENT_STREAM_TYPE]: events },
+      },
+    },
+    refusals: [406, 410],
+    handle: getChanges,
   },
 ]
 
@@ -268,6 +295,7 @@ const linkRoutes: readonly Route[] = [
 
 export const NATIVE_ROUTES: readonly Route[] = [
   ...sessionRoutes,
+  ...changeRoutes,
   ...turnRoutes,
   ...logRoutes,
   ...askRoutes,

@@ -113,6 +113,17 @@ export const SessionPage = Type.Object({
   sessions: Type.Array(Type.Object(listed)),
   nextCursor: textOrNull,
 })
+export const ChangesPage = Type.Object({
+  changes: Type.Array(
+    Type.Object({
+      after: Type.Integer({ minimum: 0, description: 'The events after this one are new …' }),
+      seq: Type.Integer({ minimum: 0, description: '… up to this one.' }),
+      session: Type.Object({ ...listed, state: oneOf(['open', 'closed', 'erased']) }),
+    }),
+  ),
+  position: Type.Integer({ minimum: 0, description: 'Where the next page begins.' }),
+  hasMore: Type.Boolean(),
+})
 export const ClosedSession = Type.Object({
   id: text,
   state: Type.Literal('closed'),
@@ -170,6 +181,7 @@ export const ANSWER_SCHEMAS = {
   Session,
   ResolvedSession,
   SessionPage,
+  ChangesPage,
   ClosedSession,
   TurnOfSession,
   CancelledRequest,
