@@ -1,3 +1,14 @@
+/** The connection to a browser, and the data of CDP messages. */
+
+export type Params = Readonly<Record<string, unknown>>
+
+export type CdpError = { readonly code: number; readonly message: string; readonly data?: unknown }
+
+/** The browser's answer to a command: a result or an error. */
+export type CdpReply = { readonly result?: Params; readonly error?: CdpError }
+
+export type CdpEvent = { readonly method: string; readonly params: Params }
+
 /** One message in parts, which are sent as one. */
 export type MessageParts = readonly (string | Uint8Array)[]
 

@@ -1,4 +1,12 @@
 /** The browsers' front door, for the CDP door and the command line. */
-export type { BrowserConnection, ConnectionEvents, MessageParts } from './connection.ts'
+export type {
+  BrowserConnection,
+  CdpError,
+  CdpEvent,
+  CdpReply,
+  ConnectionEvents,
+  MessageParts,
+  Params,
+} from './connection.ts'
 export { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
 export { Browser, BrowserPool, type BrowserSpec, type PoolOptions } from './pool.ts'

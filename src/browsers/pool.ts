@@ -8,7 +8,7 @@ import { startChromium } from './chromium.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import { connectEndpoint } from './endpoint.ts'
 import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
-import { RepairedBrowser } from './repair/browser.ts'
+import { RepairedBrowser } from './repair.ts'
 
 /** What the operator named: a program to start, or an address to connect to. */
 export type BrowserSpec =
@@ -20,7 +20,7 @@ export type BrowserSpec =
     }
   | {
       readonly address: string
-      /** It has one session for a page, as Lightpanda does: see `repair/browser.ts`. */
+      /** It has one session for a page, as Lightpanda does: see `repair.ts`. */
       readonly repair?: boolean
     }
 

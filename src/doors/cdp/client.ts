@@ -18,6 +18,7 @@ import {
   type CdpEvent,
   type CdpReply,
   type Params,
+  type ReadReply,
 } from './protocol.ts'
 import type { Recording } from './recording.ts'
 import type { TargetInfo } from './targets.ts'
@@ -288,7 +289,7 @@ export class CdpSession implements SessionListener {
   }
 
   /** Forwards a command; the reply goes to the client, or to `read`. */
-  forward(command: CdpCommand, read: ((reply: CdpReply) => void) | null = null): void {
+  forward(command: CdpCommand, read: ReadReply | null = null): void {
     this.client.host.link.forward(this, command, this.client.queue, read)
     this.blocked.settle(command)
     if (command.method === RUN) this.#ran()

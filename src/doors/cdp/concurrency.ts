@@ -3,13 +3,13 @@
  * one browser session only a few are in progress at a time, so that other clients are served.
  */
 import type { BrowserLink } from './link.ts'
-import type { CdpError, CdpReply, Params } from './protocol.ts'
+import type { CdpError, CdpReply, Params, ReadReply } from './protocol.ts'
 
 type QueuedCommand = {
   readonly method: string
   readonly params: Params
   /** Null for clean-up commands: they run even after the client has disconnected. */
-  readonly read: ((reply: CdpReply) => void) | null
+  readonly read: ReadReply | null
 }
 
 export class ConcurrencyLimit {

@@ -22,6 +22,7 @@ import {
   type CdpEvent,
   type CdpReply,
   type Params,
+  type ReadReply,
 } from './protocol.ts'
 import { Uplink, type FairQueue } from './uplink.ts'
 
@@ -44,8 +45,6 @@ export interface SessionListener {
 }
 
 const TOO_LARGE: CdpError = { code: -32000, message: 'the reply is too large to be passed on' }
-
-type ReadReply = (reply: CdpReply) => void
 
 type PendingCommand = {
   readonly from: SessionListener | null

@@ -1,13 +1,9 @@
-/** The data of the Chrome DevTools Protocol that the files of this door pass to each other. */
+/** The data of CDP messages that the files of this door pass to each other. */
+import type { CdpReply } from '../../browsers/index.ts'
 
-export type Params = Readonly<Record<string, unknown>>
+export type { CdpError, CdpEvent, CdpReply, Params } from '../../browsers/index.ts'
 
-export type CdpError = { readonly code: number; readonly message: string; readonly data?: unknown }
-
-/** The browser's answer to a command: a result or an error. */
-export type CdpReply = { readonly result?: Params; readonly error?: CdpError }
-
-export type CdpEvent = { readonly method: string; readonly params: Params }
+export type ReadReply = (reply: CdpReply) => void
 
 /** As Chrome words them. */
 export const CDP_ERRORS = {

@@ -7,7 +7,7 @@ import { HoldfastError } from '../../core/index.ts'
 import { ConcurrencyLimit } from './concurrency.ts'
 import type { BrowserHost } from './host.ts'
 import type { CdpLimits } from './limits.ts'
-import { CDP_ERRORS, type CdpReply, type Params } from './protocol.ts'
+import { CDP_ERRORS, type Params, type ReadReply } from './protocol.ts'
 import { isInternalUrl, type TargetInfo } from './targets.ts'
 
 /** Targets of the browser itself, which have access to every page. */
@@ -32,8 +32,6 @@ const CLOSED_AT_ONCE = 'Holdfast closed a window at once: there are too many pag
 const OVER = { code: -32000, message: 'the session is over' } as const
 
 const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
-
-type ReadReply = (reply: CdpReply) => void
 
 /** A client of the browser session, as far as a tenant needs it. */
 export type TenantClient = {
