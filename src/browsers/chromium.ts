@@ -1,4 +1,4 @@
-/** Starting Chromium: over a pipe, with a profile of its own that goes with it. */
+/** Starts Chromium over a pipe, with a profile of its own that is removed when it ends. */
 import type { ChildProcess } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -9,11 +9,11 @@ import { startProcess } from '../platform/spawn.ts'
 import { groupMemory } from '../platform/processes.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import type { BrowserLimits } from './limits.ts'
-import { PipeConnection } from './pipe.ts'
+import { BrowserPipe } from './pipe.ts'
 
 const FLAGS = [
   '--headless',
-  // Else the middle button pastes what any other client of this browser has selected last.
+  // Otherwise the middle mouse button pastes what another client of the browser has selected.
   '--blink-settings=selectionClipboardBufferAvailable=false',
   '--remote-debugging-pipe',
   '--no-startup-window',
@@ -46,27 +46,23 @@ export type ChromiumOptions = {
   readonly args?: readonly string[]
 }
 
-/** Resolves when the process runs; that it answers shows later. */
+/** Resolves when the process runs; whether it answers is known later. */
 export async function startChromium(
   { program, args = [] }: ChromiumOptions,
   events: ConnectionEvents,
   limits: BrowserLimits,
 ): Promise<BrowserConnection> {
   const profile = await mkdtemp(join(tmpdir(), 'holdfast-browser-'))
-  const flags = [...FLAGS, ...sandboxFlags(), `--user-data-dir=${profile}`, ...args]
+  // Chromium has no sandbox for root, and does not start with one.
+  const sandbox = process.getuid?.() === 0 ? ['--no-sandbox'] : []
   try {
-    const child = await spawned(program, flags)
-    return new ChromiumProcess({ child, profile }, events, limits)
+    const flags = [...FLAGS, ...sandbox, `--user-data-dir=${profile}`, ...args]
+    return connectionTo(await spawned(program, flags), profile, events, limits)
   } catch (error) {
-    // Why it did not start counts, not that its folder stays.
+    // The reason matters more than a folder that stays.
     await rm(profile, { recursive: true, force: true }).catch(() => undefined)
     throw error
   }
-}
-
-/** Chromium has no sandbox for root, and then does not start at all. */
-function sandboxFlags(): readonly string[] {
-  return process.getuid?.() === 0 ? ['--no-sandbox'] : []
 }
 
 async function spawned(program: string, flags: readonly string[]): Promise<ChildProcess> {
@@ -74,7 +70,7 @@ async function spawned(program: string, flags: readonly string[]): Promise<Child
   let problem: NodeJS.ErrnoException | null = null
   for (const name of names) {
     const child = startProcess(name, flags, {
-      // A group of its own: the browser's many processes end together.
+      // A process group of its own: the browser's processes end together.
       detached: process.platform !== 'win32',
       stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
     })
@@ -84,100 +80,71 @@ async function spawned(program: string, flags: readonly string[]): Promise<Child
     })
     if (problem === null) return child
   }
-  // Clients are told: no path of this machine.
+  // Clients see this message: it names no path of this machine.
   const why = problem?.code === 'EMFILE' ? 'no file descriptors are left' : problem?.code
   throw new HoldfastError('browser_gone', `${basename(program)} cannot be started: ${why}`)
 }
 
-class ChromiumProcess implements BrowserConnection {
-  readonly #child: ChildProcess
-  readonly #pipe: PipeConnection
-  readonly #gone: Promise<void>
-  readonly #cleared: Promise<void>
-  #lastWords = ''
-
-  constructor(
-    { child, profile }: { readonly child: ChildProcess; readonly profile: string },
-    events: ConnectionEvents,
-    limits: BrowserLimits,
-  ) {
-    this.#child = child
-    const [writable, readable] = child.stdio.slice(3) as [Writable, Readable]
-    this.#pipe = new PipeConnection(
-      { writable, readable },
-      {
-        message: events.message,
-        tooLarge: events.tooLarge,
-        closed: (reason) => {
-          this.#kill()
-          events.closed(reason)
-        },
-      },
-      limits,
-    )
-    // That it can no longer be read: the end of the browser is what is told.
-    child.stderr?.on('error', () => undefined)
-    child.stderr?.on('data', (text: Buffer) => {
-      this.#lastWords = (this.#lastWords + text.toString()).slice(-limits.lastWordsChars)
+function connectionTo(
+  child: ChildProcess,
+  profile: string,
+  events: ConnectionEvents,
+  { lastWordsChars, memoryBytesMax, memoryMs, messageBytesMax }: BrowserLimits,
+): BrowserConnection {
+  const { pid = -1 } = child
+  const [writable, readable] = child.stdio.slice(3) as [Writable, Readable]
+  const closed = (reason: string): void => {
+    killGroup(child)
+    events.closed(reason)
+  }
+  const pipe = new BrowserPipe(writable, readable, { ...events, closed }, messageBytesMax)
+  let lastWords = ''
+  child.stderr?.on('data', (text: Buffer) => {
+    lastWords = (lastWords + text.toString()).slice(-lastWordsChars)
+  })
+  // A broken stderr says nothing that the end of the process does not.
+  child.stderr?.on('error', () => undefined)
+  const watch = setInterval(() => {
+    void groupMemory(pid).then((bytes) => {
+      if (bytes === null || bytes <= memoryBytesMax) return
+      pipe.close(`the browser took more than ${Math.round(memoryBytesMax / 1e6)} MB of memory`)
     })
-    this.#gone = new Promise((resolve) => {
-      child.once('exit', (code, signal) => {
-        this.#pipe.fail(`the browser ended (${signal ?? code})${this.#complaint()}`)
-        this.#kill()
-        resolve()
-      })
+  }, memoryMs).unref()
+  const removed = new Promise<void>((resolve) => {
+    child.once('exit', (code, signal) => {
+      clearInterval(watch)
+      pipe.close(`the browser ended (${signal ?? code})${complaintIn(lastWords)}`)
+      killGroup(child)
+      // Its processes may still write there for a moment.
+      const patience = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }
+      void rm(profile, patience)
+        .catch(() => undefined)
+        .then(resolve)
     })
-    this.#cleared = this.#clear(profile)
-    this.#watchMemory(limits)
+  })
+  return {
+    pid,
+    send: (...parts) => pipe.send(...parts),
+    close: () => {
+      pipe.close('closed')
+      return removed
+    },
   }
+}
 
-  /** One page can take all that the machine has: then the browser goes, and says why. */
-  #watchMemory({ memoryBytesMax, memoryMs }: BrowserLimits): void {
-    const timer = setInterval(() => void this.#weigh(memoryBytesMax), memoryMs)
-    timer.unref()
-    void this.#gone.then(() => clearInterval(timer))
-  }
+/** The last line of standard error that reports a problem. */
+function complaintIn(text: string): string {
+  const line = text.split('\n').findLast((each) => /FATAL|ERROR/.test(each))
+  return line === undefined ? '' : `: ${line.trim().slice(0, 200)}`
+}
 
-  async #weigh(memoryBytesMax: number): Promise<void> {
-    const bytes = await groupMemory(this.#child.pid ?? -1)
-    if (bytes === null || bytes <= memoryBytesMax) return
-    this.#pipe.fail(`the browser took more than ${Math.round(memoryBytesMax / 1e6)} MB of memory`)
-  }
-
-  get pid(): number | undefined {
-    return this.#child.pid
-  }
-
-  send(...parts: readonly (string | Uint8Array)[]): void {
-    this.#pipe.send(...parts)
-  }
-
-  close(): Promise<void> {
-    this.#pipe.close()
-    return this.#cleared
-  }
-
-  /** Its many processes may still write there for a moment. */
-  async #clear(profile: string): Promise<void> {
-    await this.#gone
-    const patience = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }
-    await rm(profile, patience).catch(() => undefined)
-  }
-
-  /** The last line that says that something went wrong. */
-  #complaint(): string {
-    const line = this.#lastWords.split('\n').findLast((text) => /FATAL|ERROR/.test(text))
-    return line === undefined ? '' : `: ${line.trim().slice(0, 200)}`
-  }
-
-  #kill(): void {
-    const { pid } = this.#child
-    if (pid === undefined) return
-    try {
-      if (process.platform === 'win32') this.#child.kill('SIGKILL')
-      else process.kill(-pid, 'SIGKILL')
-    } catch {
-      // All of them are gone already.
-    }
+function killGroup(child: ChildProcess): void {
+  const { pid } = child
+  if (pid === undefined) return
+  try {
+    if (process.platform === 'win32') child.kill('SIGKILL')
+    else process.kill(-pid, 'SIGKILL')
+  } catch {
+    // All processes have ended already.
   }
 }

@@ -1,8 +1,8 @@
-/** A browser that somebody else started, by the address of its WebSocket. */
+/** Connects to a browser that Holdfast did not start, by the address of its WebSocket. */
 import { WebSocket, type RawData } from 'ws'
 import { HoldfastError } from '../core/index.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
-import type { BrowserConnection, ConnectionEvents } from './connection.ts'
+import type { BrowserConnection, ConnectionEvents, MessageParts } from './connection.ts'
 import type { BrowserLimits } from './limits.ts'
 
 /** Resolves when the socket is open. */
@@ -38,11 +38,7 @@ export async function connectEndpoint(
 }
 
 /** As text: browsers refuse binary frames. */
-function sendWhole(
-  socket: WebSocket,
-  parts: readonly (string | Uint8Array)[],
-  limits: BrowserLimits,
-): void {
+function sendWhole(socket: WebSocket, parts: MessageParts, limits: BrowserLimits): void {
   if (socket.readyState !== WebSocket.OPEN) return
   if (socket.bufferedAmount > limits.unreadBytesMax) return socket.terminate()
   const [first = ''] = parts

@@ -9,4 +9,4 @@ export type {
   Params,
 } from './connection.ts'
 export { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
-export { Browser, BrowserPool, type BrowserSpec, type PoolOptions } from './pool.ts'
+export { BrowserPool, memoryOf, type BrowserSpec, type PoolOptions } from './pool.ts'

@@ -1,7 +1,4 @@
-/**
- * The browsers of a server, by name: started when they are first needed, looked after while they
- * are used, stopped when nobody has used them for a while, and never more than a bound.
- */
+/** The browsers that an operator has named: starts them, up to a limit, and stops all of them. */
 import { limitsFrom, HoldfastError, type Clock } from '../core/index.ts'
 import { groupMemory } from '../platform/processes.ts'
 import { startChromium } from './chromium.ts'
@@ -10,17 +7,17 @@ import { connectEndpoint } from './endpoint.ts'
 import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
 import { RepairedBrowser } from './repair.ts'
 
-/** What the operator named: a program to start, or an address to connect to. */
+/** A program to start, or an address to connect to. */
 export type BrowserSpec =
   | {
       readonly program: string
       readonly args?: readonly string[]
-      /** Every session gets one of its own. */
+      /** Every session has a browser of its own. */
       readonly own?: boolean
     }
   | {
       readonly address: string
-      /** It has one session for a page, as Lightpanda does: see `repair.ts`. */
+      /** It has one session per page, as Lightpanda does: see `repair.ts`. */
       readonly repair?: boolean
     }
 
@@ -34,9 +31,9 @@ export class BrowserPool {
   readonly limits: BrowserLimits
   readonly clock: Clock
   readonly #specs: Readonly<Record<string, BrowserSpec>>
-  readonly #running = new Set<Browser>()
-  /** Those too that have ended and of which something is left. */
-  readonly #all = new Set<Browser>()
+  readonly #running = new Set<symbol>()
+  /** Those too that have ended and are being cleaned up. */
+  readonly #all = new Set<BrowserConnection>()
   #isClosed = false
 
   constructor({ browsers, clock, limits = {} }: PoolOptions) {
@@ -60,36 +57,42 @@ export class BrowserPool {
     throw new HoldfastError('browser_unknown', `there is no browser of this name`)
   }
 
-  /** Starts one; whoever calls this owns it until it is stopped or ends by itself. */
-  async start(name: string, events: ConnectionEvents): Promise<Browser> {
+  /** Starts a browser, or connects to one. The caller owns the connection until it is closed. */
+  async start(name: string, events: ConnectionEvents): Promise<BrowserConnection> {
     const spec = this.spec(name)
-    if (this.#isClosed) throw new HoldfastError('draining', 'the server is about to stop')
+    this.#assertOpen()
     if (this.#running.size >= this.limits.runningMax) {
       throw new HoldfastError('too_many', `${this.limits.runningMax} browsers run already`)
     }
-    const browser = new Browser(name)
-    this.#running.add(browser)
+    const running = Symbol(name)
+    this.#running.add(running)
+    let connection: BrowserConnection | null = null
     const closed = (reason: string): void => {
-      this.#running.delete(browser)
-      void browser.stop().finally(() => this.#all.delete(browser))
+      this.#running.delete(running)
+      const ended = connection
+      void ended?.close().finally(() => this.#all.delete(ended))
       events.closed(reason)
     }
     try {
-      browser.connection = await connect(spec, { ...events, closed }, this.limits)
+      connection = await connect(spec, { ...events, closed }, this.limits)
+      this.#all.add(connection)
+      this.#assertOpen()
+      return connection
     } catch (error) {
-      this.#running.delete(browser)
+      await connection?.close()
+      this.#running.delete(running)
       throw error
     }
-    this.#all.add(browser)
-    if (!this.#isClosed) return browser
-    await browser.stop()
-    throw new HoldfastError('draining', 'the server is about to stop')
   }
 
-  /** Resolves when nothing is left of any of them. */
+  #assertOpen(): void {
+    if (this.#isClosed) throw new HoldfastError('draining', 'the server is about to stop')
+  }
+
+  /** Resolves when all of them are cleaned up. */
   async close(): Promise<void> {
     this.#isClosed = true
-    await Promise.all([...this.#all].map((browser) => browser.stop()))
+    await Promise.all([...this.#all].map((connection) => connection.close()))
   }
 }
 
@@ -99,35 +102,12 @@ function connect(
   limits: BrowserLimits,
 ): Promise<BrowserConnection> {
   if (!('address' in spec)) return startChromium(spec, events, limits)
-  const { address, repair = false } = spec
-  if (!repair) return connectEndpoint(address, events, limits)
-  return RepairedBrowser.open((each) => connectEndpoint(address, each, limits), events)
+  const open = (each: ConnectionEvents): Promise<BrowserConnection> =>
+    connectEndpoint(spec.address, each, limits)
+  return spec.repair === true ? RepairedBrowser.open(open, events) : open(events)
 }
 
-/** One that runs. */
-export class Browser {
-  readonly name: string
-  connection: BrowserConnection | null = null
-
-  constructor(name: string) {
-    this.name = name
-  }
-
-  /** Null: somebody else runs it. */
-  get pid(): number | null {
-    return this.connection?.pid ?? null
-  }
-
-  /** What all of its processes take; null where that is not known. */
-  async memoryBytes(): Promise<number | null> {
-    return this.pid === null ? null : groupMemory(this.pid)
-  }
-
-  send(...parts: readonly (string | Uint8Array)[]): void {
-    this.connection?.send(...parts)
-  }
-
-  async stop(): Promise<void> {
-    await this.connection?.close()
-  }
+/** The memory of a browser's processes, in bytes; null where that is not known. */
+export async function memoryOf({ pid }: BrowserConnection): Promise<number | null> {
+  return pid === undefined ? null : groupMemory(pid)
 }

@@ -1,6 +1,10 @@
 /** What is over, and what its clients are told: the true reason, once, and nothing is left of it. */
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
-import { BrowserPool, type Browser, type ConnectionEvents } from '../../src/browsers/index.ts'
+import {
+  BrowserPool,
+  type BrowserConnection,
+  type ConnectionEvents,
+} from '../../src/browsers/index.ts'
 import { HeldConnection } from '../../src/cdp/index.ts'
 import { CdpDoor } from '../../src/doors/cdp/door.ts'
 import { openHoldfast } from '../../src/open.ts'
@@ -145,7 +149,7 @@ async function pageOf(client: RawCdp): Promise<string> {
 class LatePool extends BrowserPool {
   readonly late: (() => void)[] = []
 
-  override start(name: string, events: ConnectionEvents): Promise<Browser> {
+  override start(name: string, events: ConnectionEvents): Promise<BrowserConnection> {
     const closed = (reason: string): void => void this.late.push(() => events.closed(reason))
     return super.start(name, { ...events, closed })
   }

@@ -1,7 +1,9 @@
 import { expect, it } from 'vitest'
-import { Browser, BROWSER_LIMITS } from '../../browsers/index.ts'
+import { BROWSER_LIMITS } from '../../browsers/index.ts'
 import { BrowserHost } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
+
+const SILENT = { send: () => undefined, close: () => Promise.resolve() }
 
 /** A clock that only notes for how long it was asked to wait. */
 class NotingClock {
@@ -27,7 +29,7 @@ it.each([
 ])('a browser that %s has its time for a sign of life', (_, bytes, ms) => {
   const clock = new NotingClock()
   const facts = { name: 'chromium', isOwn: false, startedAt: 0, clock }
-  const host = new BrowserHost(new Browser('chromium'), facts, CDP_LIMITS)
+  const host = new BrowserHost(SILENT, facts, CDP_LIMITS)
   host.watch(BROWSER_LIMITS)
   if (bytes > 0) host.link.ask('A.b', { x: 'y'.repeat(bytes - 200) }, () => undefined)
   clock.waits.at(-1)?.run()

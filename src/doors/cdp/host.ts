@@ -1,5 +1,5 @@
 /** One running browser: the connection to it, its targets, and its health. */
-import type { Browser, BrowserLimits } from '../../browsers/index.ts'
+import type { BrowserConnection, BrowserLimits } from '../../browsers/index.ts'
 import type { Clock } from '../../core/index.ts'
 import { Downloads } from './downloads.ts'
 import type { CdpLimits } from './limits.ts'
@@ -23,13 +23,13 @@ export class BrowserHost {
   readonly waiting: WaitingTargets
   /** Called for each new target. */
   readonly onTarget = new Set<(info: TargetInfo) => void>()
-  readonly browser: Browser
+  readonly browser: BrowserConnection
   readonly facts: HostFacts
   /** It was asked for a sign of life and has not answered yet. */
   isSilent = false
   readonly #timers = new Map<'idle' | 'health', () => void>()
 
-  constructor(browser: Browser, facts: HostFacts, limits: CdpLimits) {
+  constructor(browser: BrowserConnection, facts: HostFacts, limits: CdpLimits) {
     const { targets } = this
     this.browser = browser
     this.facts = facts
@@ -90,7 +90,7 @@ export class BrowserHost {
   }
 
   stop(): void {
-    void this.browser.stop()
+    void this.browser.close()
   }
 
   /** Closes a page of which no client is told. */

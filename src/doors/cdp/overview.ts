@@ -1,4 +1,5 @@
 /** What the browsers hold now, in numbers and one by one: for people, metrics and tests. */
+import { memoryOf } from '../../browsers/index.ts'
 import type { BrowserSession } from './browser-session.ts'
 import type { BrowserHost } from './host.ts'
 
@@ -53,12 +54,12 @@ export async function browserView(
     session: own?.id ?? null,
     key: own?.key ?? null,
     health: isSilent ? 'silent' : 'good',
-    pid: browser.pid,
+    pid: browser.pid ?? null,
     sessions: sessions.length,
     clients: clientsOf(sessions),
     pages: pagesOf(host),
     startedAt,
-    memoryBytes: await browser.memoryBytes(),
+    memoryBytes: await memoryOf(browser),
   }
 }
 

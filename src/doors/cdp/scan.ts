@@ -1,12 +1,12 @@
 /**
- * A client's message, looked through once and not taken apart: what it is called and where its
- * `params` stand. Untrusted, so every byte is checked against the grammar of JSON; whatever is not
- * plain (a name with an escape, a name that comes twice) is left to `JSON.parse`.
+ * Scans a client's message once without parsing it: its id, method and session, and the position of
+ * its `params`. Clients are not trusted, so every byte is checked against the grammar of JSON; what
+ * is unusual (a name with an escape, a repeated name) is left to `JSON.parse`.
  *
- * 1. What is found here is found by `JSON.parse` too, and by any other reader of JSON: there is no
- *    text that means one command here and another in the browser.
- * 2. What Chromium's own reader does not take, it answers without an id, so that nobody could tell
- *    whose it was: that is found here, and never passed on.
+ * 1. `JSON.parse` and every other reader of JSON find the same: no text is one command here and
+ *    another in the browser.
+ * 2. Chromium answers what its own reader refuses without an id, so that the client of the message
+ *    would be unknown: such a message is found here, and never forwarded.
  */
 export type Scanned = {
   readonly id: number
@@ -16,11 +16,11 @@ export type Scanned = {
   readonly params: Buffer | null
   /** How many values are in them, all levels together. */
   readonly values: number
-  /** Why Chromium would not take it; there are no params then. */
+  /** Why Chromium would refuse it; there are no params then. */
   readonly unfit: Unfit | null
 }
 
-/** What Chromium calls it. */
+/** In Chromium's words. */
 export type Unfit = 'stack limit exceeded' | 'invalid number'
 
 const [QUOTE, BACKSLASH, COMMA, COLON, MINUS, DOT, ZERO] = [
@@ -28,37 +28,29 @@ const [QUOTE, BACKSLASH, COMMA, COLON, MINUS, DOT, ZERO] = [
 ]
 const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d]
 
-/** Chromium takes no more; the message itself is at 0, its params at 1. */
+/** Chromium's limit; the message itself is at 0, its params at 1. */
 export const DEPTH_MAX = 300
 /** A number without an exponent is finite if it is no longer. */
 const FINITE_CHARS = 300
-/** An id is an int32. */
-const ID_DIGITS_MAX = 10
-/** A string of this length is looked through four bytes at a time from there on. */
+/** Not 1.0, 1e3, 01 or -0: equal to an id, perhaps, but not written as one. */
+const PLAIN_ID = /^(0|-?[1-9]\d{0,9})$/
+/** After this length a string is scanned four bytes at a time. */
 const LONG_BYTES = 64
-/** So long that no name of a method or a session is longer. */
+/** Names of methods and sessions are shorter. */
 const NAME_CHARS_MAX = 128
 
 const WORDS = ['true', 'false', 'null'].map((word) => Buffer.from(word))
-const [ID, METHOD, SESSION_ID, PARAMS] = [
-  Buffer.from('"id"'),
-  Buffer.from('"method"'),
-  Buffer.from('"sessionId"'),
-  Buffer.from('"params"'),
-]
 const ESCAPED = new Set(Buffer.from('"\\/bfnrt'))
 
-/** Null: it is no command, or not a plain one. */
+/** Null: it is no command, or an unusual one. */
 export function scan(text: Buffer): Scanned | null {
   return new Scanner(text).command()
 }
 
-/** The methods give the place after what they looked at, or -1 if it is not there. */
+/** Methods return the position after what they have scanned, or -1 if it is malformed. */
 class Scanner {
   readonly #text: Buffer
-  #id: number | null = null
-  #method: string | null = null
-  #sessionId: string | null = null
+  readonly #fields: { id?: string; method?: string; sessionId?: string; params?: '' } = {}
   #params: Buffer | null = null
   #values = 0
   #unfit: Unfit | null = null
@@ -78,22 +70,34 @@ class Scanner {
       at = this.#space(at)
     } while (text[at] === COMMA)
     if (text[at] !== CLOSE || this.#space(at + 1) !== text.length) return null
-    if (this.#id === null || this.#method === null) return null
-    const [id, method, values, unfit] = [this.#id, this.#method, this.#values, this.#unfit]
+    const { id = '', method, sessionId } = this.#fields
+    const [values, unfit] = [this.#values, this.#unfit]
+    if (!PLAIN_ID.test(id) || (Number(id) | 0) !== Number(id) || method === undefined) return null
     const params = unfit === null ? this.#params : null
-    return { id, method, sessionId: this.#sessionId ?? undefined, params, values, unfit }
+    return { id: Number(id), method, sessionId, params, values, unfit }
   }
 
+  /** A name with its value: one of the four, and each of them once. */
   #field(at: number): number {
     const nameEnd = this.#plain(at)
     if (nameEnd === -1) return -1
+    const name = this.#latin(at + 1, nameEnd - 1)
     const colon = this.#space(nameEnd)
-    if (this.#text[colon] !== COLON) return -1
+    if (this.#text[colon] !== COLON || Object.hasOwn(this.#fields, name)) return -1
     const start = this.#space(colon + 1)
-    if (this.#isWord(ID, at)) return this.#takeId(start)
-    if (this.#isWord(METHOD, at)) return this.#takeMethod(start)
-    if (this.#isWord(SESSION_ID, at)) return this.#takeSession(start)
-    return this.#isWord(PARAMS, at) ? this.#takeParams(start) : -1
+    let end = -1
+    if (name === 'params' && this.#text[start] === OPEN) {
+      end = this.#value(start, 1)
+      this.#params = this.#text.subarray(start, end)
+      this.#fields.params = ''
+    } else if (name === 'id') {
+      end = this.#number(start)
+      this.#fields.id = this.#latin(start, end)
+    } else if (name === 'method' || name === 'sessionId') {
+      end = this.#plain(start)
+      this.#fields[name] = this.#latin(start + 1, end - 1)
+    }
+    return end
   }
 
   #isWord(word: Buffer, at: number): boolean {
@@ -101,42 +105,6 @@ class Scanner {
       if (this.#text[at + index] !== word[index]) return false
     }
     return true
-  }
-
-  #takeId(start: number): number {
-    const text = this.#text
-    const isNegative = text[start] === MINUS
-    const first = isNegative ? start + 1 : start
-    let [at, id] = [first, 0]
-    for (; isDigit(text[at] ?? 0); at += 1) id = id * 10 + (text[at] ?? 0) - ZERO
-    // Not 1.0, 1e3, 01 or -0: equal to an id, perhaps, but not written as one.
-    const isPlain =
-      at > first && at - first <= ID_DIGITS_MAX && !(text[first] === ZERO && at > start + 1)
-    const signed = isNegative ? -id : id
-    if (this.#id !== null || !isPlain || (signed | 0) !== signed) return -1
-    this.#id = signed
-    return at
-  }
-
-  #takeMethod(start: number): number {
-    const end = this.#plain(start)
-    if (end === -1 || this.#method !== null) return -1
-    this.#method = this.#latin(start + 1, end - 1)
-    return end
-  }
-
-  #takeSession(start: number): number {
-    const end = this.#plain(start)
-    if (end === -1 || this.#sessionId !== null) return -1
-    this.#sessionId = this.#latin(start + 1, end - 1)
-    return end
-  }
-
-  #takeParams(start: number): number {
-    if (this.#params !== null || this.#text[start] !== OPEN) return -1
-    const end = this.#value(start, 1)
-    if (end !== -1) this.#params = this.#text.subarray(start, end)
-    return end
   }
 
   #space(from: number): number {
@@ -166,14 +134,13 @@ class Scanner {
     this.#values += 1
     if (depth > DEPTH_MAX) return this.#skip(start)
     if (byte === QUOTE) return this.#string(start)
-    if (byte === OPEN) return this.#object(start, depth)
-    if (byte === OPEN_LIST) return this.#list(start, depth)
+    if (byte === OPEN || byte === OPEN_LIST) return this.#items(start, depth)
     if (byte === MINUS || isDigit(byte)) return this.#number(start)
     for (const word of WORDS) if (this.#isWord(word, start)) return start + word.length
     return -1
   }
 
-  /** Past a value that is too deep. It is refused, so its brackets are only counted. */
+  /** Skips a value that is nested too deeply; it is refused, so its brackets are only counted. */
   #skip(start: number): number {
     const text = this.#text
     this.#unfit ??= 'stack limit exceeded'
@@ -182,7 +149,7 @@ class Scanner {
       const byte = text[at]
       if (byte === OPEN || byte === OPEN_LIST) open += 1
       else if (byte === CLOSE || byte === CLOSE_LIST) open -= 1
-      // The end of what it is in.
+      // The end of the enclosing value.
       if (open < 0 || (open === 0 && byte === COMMA)) return at
       at = byte === QUOTE ? this.#string(at) : at + 1
     }
@@ -193,34 +160,26 @@ class Scanner {
     return this.#text.toString('latin1', start, end)
   }
 
-  #object(start: number, depth: number): number {
+  /** An object or a list. */
+  #items(start: number, depth: number): number {
     const text = this.#text
+    const isObject = text[start] === OPEN
+    const close = isObject ? CLOSE : CLOSE_LIST
     let at = this.#space(start + 1)
-    if (text[at] === CLOSE) return at + 1
+    if (text[at] === close) return at + 1
     for (;;) {
-      if (text[at] !== QUOTE) return -1
-      at = this.#string(at)
-      if (at === -1) return -1
-      at = this.#space(at)
-      if (text[at] !== COLON) return -1
-      at = this.#value(this.#space(at + 1), depth + 1)
-      if (at === -1) return -1
-      at = this.#space(at)
-      if (text[at] === CLOSE) return at + 1
-      if (text[at] !== COMMA) return -1
-      at = this.#space(at + 1)
-    }
-  }
-
-  #list(start: number, depth: number): number {
-    const text = this.#text
-    let at = this.#space(start + 1)
-    if (text[at] === CLOSE_LIST) return at + 1
-    for (;;) {
+      if (isObject) {
+        if (text[at] !== QUOTE) return -1
+        at = this.#string(at)
+        if (at === -1) return -1
+        at = this.#space(at)
+        if (text[at] !== COLON) return -1
+        at = this.#space(at + 1)
+      }
       at = this.#value(at, depth + 1)
       if (at === -1) return -1
       at = this.#space(at)
-      if (text[at] === CLOSE_LIST) return at + 1
+      if (text[at] === close) return at + 1
       if (text[at] !== COMMA) return -1
       at = this.#space(at + 1)
     }
@@ -239,7 +198,7 @@ class Scanner {
     }
   }
 
-  /** The first four bytes, from here on, with one among them that may be special. */
+  /** The position of the next four bytes that may have a special one among them. */
   #skipPlain(at: number): number {
     const { buffer, byteOffset, length } = this.#text
     const words = (this.#words ??= new Int32Array(buffer, 0, buffer.byteLength >> 2))
@@ -280,7 +239,7 @@ class Scanner {
     return end
   }
 
-  /** One at least. */
+  /** At least one. */
   #digits(start: number): number {
     let at = start
     while (isDigit(this.#text[at] ?? 0)) at += 1

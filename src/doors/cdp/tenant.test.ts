@@ -1,9 +1,10 @@
 import { beforeEach, expect, it } from 'vitest'
-import { Browser } from '../../browsers/index.ts'
 import { BrowserHost } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
 import { CDP_ERRORS, type CdpReply } from './protocol.ts'
 import { Tenant } from './tenant.ts'
+
+const SILENT = { send: () => undefined, close: () => Promise.resolve() }
 
 const MANY = 20_000
 const WORKER = { type: 'worker', title: '', url: '', browserContextId: 'home' }
@@ -18,7 +19,7 @@ beforeEach(() => {
   const clock = { now: () => 0, monotonic: () => 0, after: () => () => undefined }
   const limits = { ...CDP_LIMITS, targetsMax: MANY }
   const facts = { name: 'chromium', isOwn: false, startedAt: 0, clock }
-  host = new BrowserHost(new Browser('chromium'), facts, limits)
+  host = new BrowserHost(SILENT, facts, limits)
   tenant = new Tenant(host, 'home', limits)
   replies = []
 })
