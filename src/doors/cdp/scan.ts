@@ -39,6 +39,8 @@ const LONG_BYTES = 64
 /** Names of methods and sessions are shorter. */
 const NAME_CHARS_MAX = 128
 
+const NAMES = ['id', 'method', 'sessionId', 'params'].map((name) => Buffer.from(`"${name}"`))
+const [ID, METHOD, PARAMS] = [0, 1, 3]
 const WORDS = ['true', 'false', 'null'].map((word) => Buffer.from(word))
 const ESCAPED = new Set(Buffer.from('"\\/bfnrt'))
 
@@ -50,7 +52,11 @@ export function scan(text: Buffer): Scanned | null {
 /** Methods return the position after what they have scanned, or -1 if it is malformed. */
 class Scanner {
   readonly #text: Buffer
-  readonly #fields: { id?: string; method?: string; sessionId?: string; params?: '' } = {}
+  /** Names that have come, as bits. */
+  #seen = 0
+  #id = ''
+  #method: string | undefined
+  #sessionId: string | undefined
   #params: Buffer | null = null
   #values = 0
   #unfit: Unfit | null = null
@@ -70,33 +76,29 @@ class Scanner {
       at = this.#space(at)
     } while (text[at] === COMMA)
     if (text[at] !== CLOSE || this.#space(at + 1) !== text.length) return null
-    const { id = '', method, sessionId } = this.#fields
-    const [values, unfit] = [this.#values, this.#unfit]
-    if (!PLAIN_ID.test(id) || (Number(id) | 0) !== Number(id) || method === undefined) return null
-    const params = unfit === null ? this.#params : null
-    return { id: Number(id), method, sessionId, params, values, unfit }
+    const [method, sessionId, values] = [this.#method, this.#sessionId, this.#values]
+    const id = PLAIN_ID.test(this.#id) ? Number(this.#id) : NaN
+    if ((id | 0) !== id || method === undefined) return null
+    const [params, unfit] = [this.#params, this.#unfit]
+    return { id, method, sessionId, params: unfit === null ? params : null, values, unfit }
   }
 
   /** A name with its value: one of the four, and each of them once. */
   #field(at: number): number {
-    const nameEnd = this.#plain(at)
-    if (nameEnd === -1) return -1
-    const name = this.#latin(at + 1, nameEnd - 1)
-    const colon = this.#space(nameEnd)
-    if (this.#text[colon] !== COLON || Object.hasOwn(this.#fields, name)) return -1
+    const name = NAMES.findIndex((each) => this.#isWord(each, at))
+    const colon = this.#space(at + (NAMES[name]?.length ?? 0))
+    if (name === -1 || this.#text[colon] !== COLON || (this.#seen & (1 << name)) !== 0) return -1
+    this.#seen |= 1 << name
     const start = this.#space(colon + 1)
-    let end = -1
-    if (name === 'params' && this.#text[start] === OPEN) {
-      end = this.#value(start, 1)
+    if (name === PARAMS) {
+      const end = this.#text[start] === OPEN ? this.#value(start, 1) : -1
       this.#params = this.#text.subarray(start, end)
-      this.#fields.params = ''
-    } else if (name === 'id') {
-      end = this.#number(start)
-      this.#fields.id = this.#latin(start, end)
-    } else if (name === 'method' || name === 'sessionId') {
-      end = this.#plain(start)
-      this.#fields[name] = this.#latin(start + 1, end - 1)
+      return end
     }
+    const end = name === ID ? this.#number(start) : this.#plain(start)
+    if (name === ID) this.#id = this.#latin(start, end)
+    else if (name === METHOD) this.#method = this.#latin(start + 1, end - 1)
+    else this.#sessionId = this.#latin(start + 1, end - 1)
     return end
   }
 
