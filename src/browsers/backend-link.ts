@@ -1,4 +1,4 @@
-/** One connection to a backend that does not follow the protocol: replies are matched by id only. */
+/** One connection to a backend that is to be repaired: replies are matched by their id only. */
 import type {
   BrowserConnection,
   CdpEvent,

@@ -7,6 +7,8 @@ export type CdpError = { readonly code: number; readonly message: string; readon
 /** The browser's answer to a command: a result or an error. */
 export type CdpReply = { readonly result?: Params; readonly error?: CdpError }
 
+export type ReadReply = (reply: CdpReply) => void
+
 export type CdpEvent = { readonly method: string; readonly params: Params }
 
 /** One message in parts, which are sent as one. */

@@ -7,6 +7,7 @@ export type {
   ConnectionEvents,
   MessageParts,
   Params,
+  ReadReply,
 } from './connection.ts'
 export { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
 export { BrowserPool, memoryOf, type BrowserSpec, type PoolOptions } from './pool.ts'

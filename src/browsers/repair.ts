@@ -15,6 +15,7 @@ import type {
   ConnectionEvents,
   MessageParts,
   Params,
+  ReadReply,
 } from './connection.ts'
 
 type RepairedSession = {
@@ -41,9 +42,8 @@ type RepairedPage = {
   url: string
 }
 
-type ReadReply = (reply: CdpReply) => void
-type Asked = { readonly session: RepairedSession; readonly params: Params }
-type Answering = (asked: Asked) => CdpReply | Promise<CdpReply>
+type RepairedCommand = { readonly session: RepairedSession; readonly params: Params }
+type Answering = (command: RepairedCommand) => CdpReply | Promise<CdpReply>
 
 const DONE: CdpReply = { result: {} }
 const NO_SESSION = { code: -32_001, message: 'Session with given id not found.' }
@@ -76,14 +76,14 @@ export class RepairedBrowser implements BrowserConnection {
 
   /** Commands that are answered here. */
   readonly #answers: Readonly<Record<string, Answering>> = {
-    'Target.setDiscoverTargets': (asked) => this.#discover(asked),
-    'Target.setAutoAttach': (asked) => this.#autoAttach(asked),
+    'Target.setDiscoverTargets': (command) => this.#discover(command),
+    'Target.setAutoAttach': (command) => this.#autoAttach(command),
     'Target.attachToBrowserTarget': ({ session }) => this.#attach(session.id, null),
     'Target.attachToTarget': ({ session, params }) => {
       const page = this.#pages.get(String(params['targetId']))
       return page === undefined ? { error: NO_TARGET } : this.#attach(session.id, page)
     },
-    'Target.detachFromTarget': (asked) => this.#detach(asked),
+    'Target.detachFromTarget': (command) => this.#detach(command),
     'Target.createBrowserContext': () => this.#createContext(),
     'Target.disposeBrowserContext': ({ params }) => {
       this.#dropContext(String(params['browserContextId']))
@@ -92,7 +92,7 @@ export class RepairedBrowser implements BrowserConnection {
     'Target.createTarget': ({ params }) => this.#createPage(params),
     'Target.closeTarget': ({ params }) => this.#closePage(String(params['targetId'])),
     'Target.activateTarget': () => DONE,
-    'Target.getTargetInfo': (asked) => this.#getTargetInfo(asked),
+    'Target.getTargetInfo': (command) => this.#getTargetInfo(command),
     'Target.getTargets': () => ({
       result: { targetInfos: [...this.#pages.values()].map((page) => this.#infoOf(page)) },
     }),
@@ -195,7 +195,7 @@ export class RepairedBrowser implements BrowserConnection {
     }
   }
 
-  #discover({ session, params }: Asked): CdpReply {
+  #discover({ session, params }: RepairedCommand): CdpReply {
     session.discovers = params['discover'] === true
     for (const page of session.discovers ? this.#pages.values() : []) {
       this.#emit(session.id, 'Target.targetCreated', { targetInfo: this.#infoOf(page) })
@@ -204,7 +204,7 @@ export class RepairedBrowser implements BrowserConnection {
   }
 
   /** A page of such a backend has no workers or frames to attach to. */
-  #autoAttach({ session, params }: Asked): CdpReply {
+  #autoAttach({ session, params }: RepairedCommand): CdpReply {
     if (session.page !== null) return DONE
     const wasOn = session.attaches
     session.attaches = params['autoAttach'] === true
@@ -228,7 +228,7 @@ export class RepairedBrowser implements BrowserConnection {
     return { result: { sessionId } }
   }
 
-  #detach({ session, params }: Asked): CdpReply {
+  #detach({ session, params }: RepairedCommand): CdpReply {
     const sessionId = String(params['sessionId'])
     const page = this.#sessions.get(sessionId)?.page ?? null
     this.#end(sessionId)
@@ -238,7 +238,7 @@ export class RepairedBrowser implements BrowserConnection {
     return DONE
   }
 
-  /** Ends a session with those that it attached; domains that no other session uses are disabled. */
+  /** Ends a session with those that it attached, and disables domains that no other one uses. */
   #end(id: string): void {
     const ended = this.#sessions.get(id)
     this.#sessions.delete(id)
@@ -309,7 +309,7 @@ export class RepairedBrowser implements BrowserConnection {
     }
   }
 
-  #getTargetInfo({ session, params }: Asked): CdpReply {
+  #getTargetInfo({ session, params }: RepairedCommand): CdpReply {
     const { targetId } = params
     const page = targetId === undefined ? session.page : this.#pages.get(String(targetId))
     if (page === undefined) return { error: NO_TARGET }

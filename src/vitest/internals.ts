@@ -23,14 +23,14 @@ export type Project = {
 
 /** Vitest's own list of sessions: each function is a place where it decides who is alive. */
 export type BrowserSessions = {
-  getSession(id: string): BrowserSession | undefined
+  getSession(id: string): VitestBrowserSession | undefined
   createSession(id: string, project: Project, pool: unknown, options?: unknown): Promise<void>
   /** Called when a page's socket has closed, and by the pool when it stops a page. */
   destroySession(id: string): void
   close(id: string): void
 }
 
-export type BrowserSession = {
+export type VitestBrowserSession = {
   /** The page crashed, or could not be served. */
   fail(error: Error): void
 }

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Holdfast, ReconnectPolicy, SessionHandle } from '../core/index.ts'
 import { openHoldfast } from '../open.ts'
-import type { BrowserSession, Project, Vitest } from './internals.ts'
+import type { VitestBrowserSession, Project, Vitest } from './internals.ts'
 import { Seat } from './seat.ts'
 
 export type SeatsOptions = {
@@ -118,7 +118,7 @@ export class Seats {
 }
 
 /** A page that crashed does not come back. */
-function closeOnFailure(record: BrowserSession, seat: Seat): void {
+function closeOnFailure(record: VitestBrowserSession, seat: Seat): void {
   const fail = record.fail.bind(record)
   record.fail = (error) => {
     fail(error)

@@ -178,19 +178,19 @@ async function doorWith<Pool extends BrowserPool>(make: new (options: any) => Po
 describe('a browser that nobody uses', () => {
   it('does not take the place of its successor with it, when its end is told late', async () => {
     const { clock, pool, door } = await doorWith(LatePool)
-    const first = await door.host('chromium', null)
+    const first = await door.hosts.host('chromium', null)
     clock.advance(60_000)
-    const second = await door.host('chromium', null)
+    const second = await door.hosts.host('chromium', null)
     expect(second).not.toBe(first)
     for (const tell of pool.late.splice(0)) tell()
     expect(first.link.closed).not.toBe(null)
-    expect(await door.host('chromium', null)).toBe(second)
+    expect(await door.hosts.host('chromium', null)).toBe(second)
     expect(pool.size).toBe(1)
   })
 
   it('is kept for its time from when it was last used, and leaves no timer behind', async () => {
     const { clock, holdfast, door } = await doorWith(BrowserPool)
-    const host = await door.host('chromium', null)
+    const host = await door.hosts.host('chromium', null)
     for (let n = 0; n < 5; n += 1) {
       clock.advance(50_000)
       const session = await holdfast.resolve({})

@@ -1,16 +1,16 @@
 /** A browser session: a session of Holdfast, what it owns of a browser, and its clients. */
 import type { SessionHandle } from '../../core/index.ts'
 import type { Seat } from './seat.ts'
-import type { Tenant } from './tenant.ts'
+import type { BrowserTenant } from './tenant.ts'
 
 export class BrowserSession {
   readonly session: SessionHandle
-  readonly tenant: Tenant
+  readonly tenant: BrowserTenant
   readonly seats = new Set<Seat>()
   /** Clients that are being admitted. */
   expected = 0
 
-  constructor(session: SessionHandle, tenant: Tenant) {
+  constructor(session: SessionHandle, tenant: BrowserTenant) {
     this.session = session
     this.tenant = tenant
   }

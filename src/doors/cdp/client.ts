@@ -22,7 +22,7 @@ import {
 } from './protocol.ts'
 import type { Recording } from './recording.ts'
 import type { TargetInfo } from './targets.ts'
-import type { Tenant, TenantClient } from './tenant.ts'
+import type { BrowserTenant, TenantClient } from './tenant.ts'
 import { FairQueue } from './uplink.ts'
 
 const IGNORE_CERTIFICATES = 'Security.setIgnoreCertificateErrors'
@@ -45,7 +45,7 @@ export type SessionRules = {
 }
 
 export type CdpClientOptions = {
-  readonly tenant: Tenant
+  readonly tenant: BrowserTenant
   /** The browser's id of the session that this connection is. */
   readonly upstream: string
   /** The page that it is connected to; null: the browser. */
@@ -60,7 +60,7 @@ export type CdpClientOptions = {
 }
 
 export class CdpClient implements TenantClient {
-  readonly tenant: Tenant
+  readonly tenant: BrowserTenant
   readonly root: CdpSession
   readonly options: CdpClientOptions
   readonly queue: FairQueue

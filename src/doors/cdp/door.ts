@@ -23,11 +23,10 @@ import { largestBeyond } from './largest.ts'
 import { checkLimits } from './limits-check.ts'
 import { CDP_LIMITS, type CdpLimits } from './limits.ts'
 import { browserView, countsOf, type BrowserView, type CdpCounts } from './overview.ts'
-import type { Params } from './protocol.ts'
 import { Recording } from './recording.ts'
 import { CDP_RULES } from './rules.ts'
 import { Seat, type Carrier } from './seat.ts'
-import { Tenant } from './tenant.ts'
+import { BrowserTenant } from './tenant.ts'
 
 /** The prefix of the keys of browser sessions, which only this door uses. */
 export const BROWSER_KEYS = 'cdp:'
@@ -57,15 +56,13 @@ export class CdpDoor {
   readonly holdfast: Unbound
   readonly limits: CdpLimits
   readonly #pool: BrowserPool
-  readonly #hosts: BrowserHosts
+  readonly hosts: BrowserHosts
   readonly #recordings: string | null
   readonly #browserIdOf: (name: string) => string
   readonly #ids = new Map<string, string>()
   /** By the session's id; those too that are being made. */
   readonly #sessions = new Map<string, Promise<BrowserSession>>()
   readonly #open = new Set<BrowserSession>()
-  /** How many sessions are being made on a browser: it is not stopped meanwhile. */
-  readonly #expected = new Map<BrowserHost, number>()
 
   constructor({ holdfast, pool, limits = {}, recordings, browserIdOf }: DoorOptions) {
     this.#browserIdOf = browserIdOf ?? (() => randomUUID())
@@ -75,7 +72,7 @@ export class CdpDoor {
     this.limits = limitsFrom(CDP_LIMITS, limits, 'cdpLimits')
     checkLimits(this.limits, pool)
     const { diagnose } = holdfast.authority
-    this.#hosts = new BrowserHosts({
+    this.hosts = new BrowserHosts({
       ...{ pool, limits: this.limits, diagnose },
       isUsed: (host) => this.#sessionsOn(host) > 0,
       onEnd: (host, reason) => {
@@ -93,24 +90,12 @@ export class CdpDoor {
     return id
   }
 
-  isOwn(name: string): boolean {
-    return this.#hosts.isOwn(name)
-  }
-
-  version(name: string): Promise<Params> {
-    return this.#hosts.version(name)
-  }
-
-  host(name: string, session: string | null): Promise<BrowserHost> {
-    return this.#hosts.host(name, session)
-  }
-
   #on(host: BrowserHost): readonly BrowserSession[] {
     return [...this.#open].filter(({ tenant }) => tenant.host === host)
   }
 
   #sessionsOn(host: BrowserHost): number {
-    return this.#on(host).length + (this.#expected.get(host) ?? 0)
+    return this.#on(host).length + host.expected
   }
 
   /** The session of Holdfast that an address names; a new one if it names none. */
@@ -148,30 +133,24 @@ export class CdpDoor {
   }
 
   async #makeSession(browser: string, session: SessionHandle): Promise<BrowserSession> {
-    const host = await this.host(browser, session.id)
+    const host = await this.hosts.host(browser, session.id)
     if (this.#sessionsOn(host) >= this.limits.browserSessionsMax) {
       throw new HoldfastError('too_many', 'this browser has as many sessions as it may have')
     }
-    this.#expect(host, 1)
+    host.expected += 1
     try {
       // First, so that nothing is left behind if the session cannot be read.
       const { seq } = await session.state()
-      const tenant = new Tenant(host, await homeOf(host), this.limits)
+      const tenant = new BrowserTenant(host, await homeOf(host), this.limits)
       if (!this.#hasOnePage(browser)) await openFirstPage(tenant)
       const made = new BrowserSession(session, tenant)
       this.#open.add(made)
       void this.#follow(made, seq)
       return made
     } finally {
-      this.#expect(host, -1)
-      if (this.#sessionsOn(host) === 0) this.#hosts.stopWhenIdle(host)
+      host.expected -= 1
+      if (this.#sessionsOn(host) === 0) this.hosts.stopWhenIdle(host)
     }
-  }
-
-  #expect(host: BrowserHost, change: 1 | -1): void {
-    const expected = (this.#expected.get(host) ?? 0) + change
-    if (expected === 0) this.#expected.delete(host)
-    else this.#expected.set(host, expected)
   }
 
   /** A repaired backend has room for one page only, which its client opens. */
@@ -204,7 +183,7 @@ export class CdpDoor {
     this.#sessions.delete(session.id)
     for (const seat of [...seats]) seat.end(error)
     tenant.end()
-    if (this.#sessionsOn(tenant.host) === 0) this.#hosts.stopWhenIdle(tenant.host)
+    if (this.#sessionsOn(tenant.host) === 0) this.hosts.stopWhenIdle(tenant.host)
     // It is closed already, unless the browser is gone.
     void this.closeSession(session, error.code)
   }
@@ -337,16 +316,16 @@ export class CdpDoor {
 
   /** What all browsers hold now, including those that are starting. */
   async counts(): Promise<CdpCounts> {
-    await this.#hosts.settled()
+    await this.hosts.settled()
     return this.countsNow()
   }
 
   countsNow(): CdpCounts {
-    return countsOf(this.#hosts.running, [...this.#open])
+    return countsOf(this.hosts.running, [...this.#open])
   }
 
   browsers(): Promise<readonly BrowserView[]> {
-    return Promise.all(this.#hosts.running.map((host) => browserView(host, this.#on(host))))
+    return Promise.all(this.hosts.running.map((host) => browserView(host, this.#on(host))))
   }
 
   async close(): Promise<void> {
@@ -382,7 +361,7 @@ async function homeOf({ link, isOwn }: BrowserHost): Promise<string> {
 }
 
 /** As Chrome has one when it starts. */
-async function openFirstPage(tenant: Tenant): Promise<void> {
+async function openFirstPage(tenant: BrowserTenant): Promise<void> {
   try {
     await tenant.haveFirstPage()
   } catch (error) {

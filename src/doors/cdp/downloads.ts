@@ -14,13 +14,13 @@ const DOWNLOADS_MAX = 1_000
 const FRAMED: ReadonlySet<string> = new Set(['page', 'iframe', 'webview'])
 
 type FrameTree = { readonly frame: { readonly id: string }; readonly childFrames?: FrameTree[] }
-type Context = string | null | Promise<string | null>
+type FoundContext = string | null | Promise<string | null>
 
 export class Downloads {
   readonly #link: BrowserLink
   readonly #targets: Targets
   /** By the browser's id of the download. */
-  readonly #contexts = new Map<string, Context>()
+  readonly #contexts = new Map<string, FoundContext>()
 
   constructor(link: BrowserLink, targets: Targets) {
     this.#link = link
@@ -41,7 +41,7 @@ export class Downloads {
     })
   }
 
-  #contextOf(guid: string, frame: unknown): Context {
+  #contextOf(guid: string, frame: unknown): FoundContext {
     const known = this.#contexts.get(guid)
     if (known !== undefined) return known
     // It began before any client enabled these events.

@@ -25,6 +25,8 @@ export class BrowserHost {
   readonly onTarget = new Set<(info: TargetInfo) => void>()
   readonly browser: BrowserConnection
   readonly facts: HostFacts
+  /** Sessions that are being made on it. */
+  expected = 0
   /** It was asked for a sign of life and has not answered yet. */
   isSilent = false
   readonly #timers = new Map<'idle' | 'health', () => void>()

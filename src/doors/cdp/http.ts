@@ -5,7 +5,7 @@ import type { Exchange } from '../exchange.ts'
 import type { Address, CallerAddress } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
 import { isInternalUrl, type TargetInfo } from './targets.ts'
-import type { Tenant } from './tenant.ts'
+import type { BrowserTenant } from './tenant.ts'
 
 type JsonHandler = (
   door: CdpDoor,
@@ -52,7 +52,7 @@ const ACTIONS = {
 } as const
 
 /** A request has no connection to belong to: without a key it is about the shared session. */
-async function tenantOf(door: CdpDoor, address: CallerAddress): Promise<Tenant> {
+async function tenantOf(door: CdpDoor, address: CallerAddress): Promise<BrowserTenant> {
   const session = await door.session({ ...address, key: address.key ?? SHARED_KEY })
   try {
     return (await door.browserSession(address.browser, session)).tenant
@@ -63,7 +63,7 @@ async function tenantOf(door: CdpDoor, address: CallerAddress): Promise<Tenant> 
 }
 
 async function sendVersion(door: CdpDoor, exchange: Exchange, address: Address): Promise<void> {
-  const version = await door.version(address.browser)
+  const version = await door.hosts.version(address.browser)
   exchange.reply(200, {
     Browser: version['product'],
     'Protocol-Version': version['protocolVersion'],
@@ -94,7 +94,7 @@ async function openPage(door: CdpDoor, exchange: Exchange, address: CallerAddres
     return exchange.send(405, 'text/html', text, ['Allow', 'PUT'])
   }
   const url = decodedUrl(address.rest)
-  if (isInternalUrl(url) && !door.isOwn(address.browser)) {
+  if (isInternalUrl(url) && !door.hosts.isOwn(address.browser)) {
     throw new HoldfastError('forbidden', 'the page is the browser’s own: see --own-browsers')
   }
   const tenant = await tenantOf(door, address)

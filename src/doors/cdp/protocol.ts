@@ -1,9 +1,5 @@
 /** The data of CDP messages that the files of this door pass to each other. */
-import type { CdpReply } from '../../browsers/index.ts'
-
-export type { CdpError, CdpEvent, CdpReply, Params } from '../../browsers/index.ts'
-
-export type ReadReply = (reply: CdpReply) => void
+export type { CdpError, CdpEvent, CdpReply, Params, ReadReply } from '../../browsers/index.ts'
 
 /** As Chrome words them. */
 export const CDP_ERRORS = {

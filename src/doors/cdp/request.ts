@@ -2,7 +2,7 @@
 import type { CdpSession } from './client.ts'
 import type { CdpCommand } from './command.ts'
 import type { CdpError, CdpReply, Params } from './protocol.ts'
-import type { Tenant } from './tenant.ts'
+import type { BrowserTenant } from './tenant.ts'
 
 export type CdpRule = (request: CdpRequest) => void
 
@@ -19,7 +19,7 @@ export class CdpRequest {
     return this.command.params ?? {}
   }
 
-  get tenant(): Tenant {
+  get tenant(): BrowserTenant {
     return this.session.client.tenant
   }
 

@@ -2,7 +2,7 @@ import { beforeEach, expect, it } from 'vitest'
 import { BrowserHost } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
 import { CDP_ERRORS, type CdpReply } from './protocol.ts'
-import { Tenant } from './tenant.ts'
+import { BrowserTenant } from './tenant.ts'
 
 const SILENT = { send: () => undefined, close: () => Promise.resolve() }
 
@@ -10,7 +10,7 @@ const MANY = 20_000
 const WORKER = { type: 'worker', title: '', url: '', browserContextId: 'home' }
 
 let host: BrowserHost
-let tenant: Tenant
+let tenant: BrowserTenant
 let replies: CdpReply[]
 const read = (reply: CdpReply): void => void replies.push(reply)
 
@@ -20,7 +20,7 @@ beforeEach(() => {
   const limits = { ...CDP_LIMITS, targetsMax: MANY }
   const facts = { name: 'chromium', isOwn: false, startedAt: 0, clock }
   host = new BrowserHost(SILENT, facts, limits)
-  tenant = new Tenant(host, 'home', limits)
+  tenant = new BrowserTenant(host, 'home', limits)
   replies = []
 })
 

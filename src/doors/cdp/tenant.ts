@@ -41,7 +41,7 @@ export type TenantClient = {
   warn(text: string, page: string | null): void
 }
 
-export class Tenant {
+export class BrowserTenant {
   readonly host: BrowserHost
   readonly limits: CdpLimits
   /** The context that stands for the default one. */
