@@ -310,8 +310,7 @@ export class RepairedBrowser implements BrowserConnection {
   }
 
   #getTargetInfo({ session, params }: RepairedCommand): CdpReply {
-    const { targetId } = params
-    const page = targetId === undefined ? session.page : this.#pages.get(String(targetId))
+    const page = 'targetId' in params ? this.#pages.get(String(params['targetId'])) : session.page
     if (page === undefined) return { error: NO_TARGET }
     const targetInfo = page === null ? { targetId: '', ...BROWSER_INFO } : this.#infoOf(page)
     return { result: { targetInfo } }
