@@ -1,4 +1,5 @@
 /** What the end of a connection means, and how long to wait before the next. Pure. */
+import { ERROR_TABLE } from '../wire/error-table.ts'
 import type { Hint, Refuse } from '../wire/frames.ts'
 import type { Ending } from './errors.ts'
 
@@ -28,41 +29,22 @@ export function backoffMs(attempt: number, random: number): number {
 /** Whether to come back, and if not, what to tell. */
 export type Verdict = Ending & { readonly back: boolean; readonly afterMs: number }
 
-const CODES: Readonly<Record<number, string>> = {
-  1000: 'left',
-  1012: 'not_owner',
-  4400: 'bad_request',
-  4401: 'unauthorized',
-  4403: 'forbidden',
-  4404: 'session_unknown',
-  4408: 'superseded',
-  4409: 'in_use',
-  4410: 'session_closed',
-  4412: 'ahead',
-  4413: 'too_slow',
-  4423: 'work_started',
-  4425: 'token_reused',
-  4426: 'version_unsupported',
-  4429: 'too_many',
-  4503: 'draining',
+/** Of what the client itself ends a connection with. */
+const OWN_HINTS: Readonly<Record<string, Hint>> = {
+  connection_lost: 'reload',
+  unreachable: 'reload',
 }
 
-const HINTS: Readonly<Record<string, Hint>> = {
-  attachment_ended: 'start_new',
-  attachment_unknown: 'start_new',
-  session_closed: 'start_new',
-  session_erased: 'start_new',
-  session_unknown: 'start_new',
-  work_started: 'start_new',
-  ahead: 'reload',
-  connection_lost: 'reload',
-  token_reused: 'reload',
-  unreachable: 'reload',
-  version_unsupported: 'reload',
-  in_use: 'take_over',
-  superseded: 'take_over',
-  draining: 'wait',
-  too_many: 'wait',
+function hintOf(code: string): Hint | null {
+  const { hint } = (ERROR_TABLE as Readonly<Record<string, { hint?: Hint }>>)[code] ?? {}
+  return hint ?? OWN_HINTS[code] ?? null
+}
+
+/** The error code that a close code stands for, where the server did not say: the first such. */
+function codeOf(number: number): string | undefined {
+  if (number < 4_000) return number === 1000 ? 'left' : undefined
+  const row = Object.entries(ERROR_TABLE).find(([, { close }]) => close === number)
+  return row?.[0]
 }
 
 /** The numbers below 4000 after which the same words would only fail again. */
@@ -70,7 +52,7 @@ const FINAL_NUMBERS: ReadonlySet<number> = new Set([1000, 1002, 1003, 1007, 1008
 const PASSING_NUMBERS: ReadonlySet<number> = new Set([4413, 4429, 4503])
 
 export function endingOf(code: string, reason: string, hint: Hint | null = null): Ending {
-  return { code, reason, hint: hint ?? HINTS[code] ?? null }
+  return { code, reason, hint: hint ?? hintOf(code) }
 }
 
 /** `said`: why, if the server said so before it closed. */
@@ -80,7 +62,7 @@ export function readClose(
   said: { readonly code: string; readonly reason: string } | null,
 ): Verdict {
   const final = number < 4_000 ? FINAL_NUMBERS.has(number) : !PASSING_NUMBERS.has(number)
-  const code = said?.code ?? CODES[number] ?? (final ? 'bad_request' : 'connection_lost')
+  const code = said?.code ?? codeOf(number) ?? (final ? 'bad_request' : 'connection_lost')
   const unsaid =
     number === 1006 ? 'the connection was lost' : `the connection was closed (${number})`
   const words = said?.reason ?? (reason === '' ? unsaid : reason)

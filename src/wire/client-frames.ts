@@ -1,88 +1,78 @@
 /**
  * What a client says, read from text that could be anything. A wrong frame is refused, never
- * guessed at.
+ * guessed at. The types are in `frames.ts`: a page that imports them needs no schema.
  */
+import { Type, type TProperties, type TSchema } from '@sinclair/typebox'
 import { HoldfastError } from '../core/errors.ts'
+import {
+  anything,
+  contract,
+  EXACT,
+  input,
+  isRecord,
+  list,
+  oneOf,
+  optional,
+  orNull,
+} from '../schema/contract.ts'
 import type { ClientFrame, Hello } from './frames.ts'
 
-type Check = (value: unknown) => boolean
-type Shape = Readonly<Record<string, Check>>
+const text = Type.String()
+const id = Type.String({ minLength: 1, maxLength: 64 })
+const whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
+const flag = Type.Boolean()
+const exact = <Fields extends TProperties>(fields: Fields) => Type.Object(fields, EXACT)
 
-/** How deep an input or an answer may nest, as in a request's body. */
-const NESTING_MAX = 64
-
-const text: Check = (value) => typeof value === 'string'
-const id: Check = (value) => typeof value === 'string' && value !== '' && value.length <= 64
-const whole: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0
-const flag: Check = (value) => typeof value === 'boolean'
-const anything: Check = (value) => value !== undefined && !nestsTooDeep(value)
-const texts: Check = (value) => Array.isArray(value) && value.length <= 64 && value.every(text)
-const input: Check = (value) =>
-  text(value) || (isRecord(value) && text(value['text']) && !nestsTooDeep(value))
-const optional =
-  (check: Check): Check =>
-  (value) =>
-    value === undefined || check(value)
-const orNull =
-  (check: Check): Check =>
-  (value) =>
-    value === null || check(value)
-const oneOf =
-  (...values: string[]): Check =>
-  (value) =>
-    values.some((known) => known === value)
-const shaped =
-  (shape: Shape): Check =>
-  (value) =>
-    isRecord(value) && misfit(value, shape) === null
-
-const HELLO: Shape = {
+const HELLO = {
   v: whole,
-  session: optional(text),
-  key: optional(text),
-  options: optional(
-    shaped({
-      agent: optional(text),
-      reconnect: optional(text),
-      exclusive: optional(flag),
-      graceMs: optional(whole),
-      ttlMs: optional(orNull(whole)),
-      labels: optional(isRecord),
-    }),
-  ),
-  auth: optional(
-    shaped({
-      token: optional(text),
-      link: optional(text),
-      resume: optional(shaped({ attachment: text, token: text })),
-    }),
-  ),
-  role: optional(oneOf('driver', 'watcher')),
-  answers: optional(texts),
-  after: optional(shaped({ seq: whole, delta: whole })),
-  received: optional(whole),
-  take: optional(flag),
-  presence: optional(flag),
+  ...optional({
+    session: text,
+    key: text,
+    options: exact(
+      optional({
+        agent: text,
+        reconnect: text,
+        exclusive: flag,
+        graceMs: whole,
+        ttlMs: orNull(whole),
+        labels: Type.Object({}),
+      }),
+    ),
+    auth: exact(
+      optional({ token: text, link: text, resume: exact({ attachment: text, token: text }) }),
+    ),
+    role: oneOf(['driver', 'watcher']),
+    answers: list({ maxItems: 64 }),
+    after: exact({ seq: whole, delta: whole }),
+    received: whole,
+    take: flag,
+    presence: flag,
+  }),
 }
 
-const SHAPES: Readonly<Record<string, Shape>> = {
+const FIELDS: Readonly<Record<ClientFrame['type'], TProperties>> = {
   hello: HELLO,
   ready: { epoch: whole },
   turn: {
     id,
-    input,
-    busy: optional(text),
-    waitMs: optional(whole),
-    onDisconnect: optional(oneOf('continue', 'cancel')),
+    input: input(),
+    ...optional({ busy: text, waitMs: whole, onDisconnect: oneOf(['continue', 'cancel']) }),
   },
   cancel: { id, turn: text },
-  answer: { id, ask: text, answer: anything },
+  answer: { id, ask: text, answer: anything() },
   close: { id },
   ack: { received: whole },
   ping: {},
   pong: {},
   bye: {},
 }
+
+const READERS = new Map(
+  Object.entries(FIELDS).map(([type, fields]) => {
+    const schema: TSchema = exact({ type: text, ...fields })
+    return [type, contract(schema)]
+  }),
+)
 
 /** The frames of one message: one, or an array of them. */
 export function readClientMessage(message: string): readonly ClientFrame[] {
@@ -92,47 +82,31 @@ export function readClientMessage(message: string): readonly ClientFrame[] {
   return frames.map(readFrame)
 }
 
-/** The first message of a connection. */
-export function readHello(message: string): Hello {
+/** The first message of a connection to a browser, which its address names. */
+export function readReplayHello(message: string): Hello {
   const [frame, ...rest] = readClientMessage(message)
   if (frame?.type !== 'hello' || rest.length > 0) throw malformed('the first frame must be hello')
   return frame
+}
+
+/** The first message of a connection to a session. */
+export function readHello(message: string): Hello {
+  const hello = readReplayHello(message)
+  if ((hello.session === undefined) !== (hello.key === undefined)) return hello
+  throw malformed('hello must name a session or a key')
 }
 
 function readFrame(value: unknown): ClientFrame {
   if (!isRecord(value) || typeof value['type'] !== 'string') {
     throw malformed('a frame must be an object with a type')
   }
-  const { type, ...fields } = value
-  const shape = Object.hasOwn(SHAPES, type) ? SHAPES[type] : undefined
-  if (shape === undefined) throw malformed('a frame has an unknown type')
-  const field = misfit(fields, shape)
-  if (field !== null) throw malformed(`${type}: the field ${field} is wrong or unknown`)
-  return value as ClientFrame
-}
-
-/** The first field that is wrong, missing or unknown, or null. */
-function misfit(fields: Readonly<Record<string, unknown>>, shape: Shape): string | null {
-  for (const [field, check] of Object.entries(shape)) if (!check(fields[field])) return field
-  return (
-    Object.keys(fields)
-      .find((field) => !Object.hasOwn(shape, field))
-      ?.slice(0, 64) ?? null
-  )
-}
-
-/** Level by level: recursion is what deep nesting would break, here and wherever it is written. */
-function nestsTooDeep(value: unknown): boolean {
-  let level: unknown[] = [value]
-  for (let depth = 0; depth <= NESTING_MAX; depth += 1) {
-    level = level.flatMap((one) => (isObject(one) ? Object.values(one) : [])).filter(isObject)
-    if (level.length === 0) return false
-  }
-  return true
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null
+  const { type } = value
+  const read = READERS.get(type)
+  if (read === undefined) throw malformed('a frame has an unknown type')
+  // Names come from the client.
+  const refuse = (field: string, problem: string): HoldfastError =>
+    malformed(`${type}: ${field.slice(0, 64)} ${problem}`)
+  return read(value, refuse) as ClientFrame
 }
 
 function parse(message: string): unknown {
@@ -141,10 +115,6 @@ function parse(message: string): unknown {
   } catch {
     throw malformed('a message must be JSON')
   }
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function malformed(problem: string): HoldfastError {

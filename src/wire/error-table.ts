@@ -1,6 +1,7 @@
 /**
  * How a refusal is answered: the HTTP status, the code that a WebSocket is closed with, and what a
- * client should do next. Every code of the core has a row.
+ * client should do next. Every code of the core has a row. Where several close a socket with the same
+ * code, the first is what a client takes it for that was not told more.
  */
 import type { ErrorCode } from '../core/index.ts'
 import type { Hint } from './frames.ts'
@@ -20,22 +21,22 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   host_refused: { status: 403, close: 4403 },
   origin_refused: { status: 403, close: 4403 },
   route_unknown: { status: 404, close: 4400 },
+  session_unknown: { status: 404, close: 4404, hint: 'start_new' },
   browser_unknown: { status: 404, close: 4404 },
   target_unknown: { status: 404, close: 4404 },
-  session_unknown: { status: 404, close: 4404, hint: 'start_new' },
   turn_unknown: { status: 404, close: null },
   ask_unknown: { status: 404, close: null },
   attachment_unknown: { status: 404, close: 4401, hint: 'start_new' },
   method_not_allowed: { status: 405, close: null },
   not_acceptable: { status: 406, close: null },
   request_timeout: { status: 408, close: null },
+  in_use: { status: 409, close: 4409, hint: 'take_over' },
   agent_mismatch: { status: 409, close: 4409 },
   cancelled: { status: 409, close: null },
   key_taken: { status: 409, close: 4409 },
   ask_settled: { status: 409, close: null },
   backend_bound: { status: 409, close: null },
   backend_lost: { status: 409, close: null },
-  in_use: { status: 409, close: 4409, hint: 'take_over' },
   superseded: { status: 409, close: 4408, hint: 'take_over' },
   ahead: { status: 409, close: 4412, hint: 'reload' },
   work_started: { status: 409, close: 4423, hint: 'start_new' },
@@ -52,9 +53,9 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   idempotency_mismatch: { status: 422, close: null },
   invalid_answer: { status: 422, close: null },
   version_unsupported: { status: 426, close: 4426, hint: 'reload' },
+  too_many: { status: 429, close: 4429, hint: 'wait' },
   session_busy: { status: 429, close: 4429 },
   too_slow: { status: 429, close: 4413 },
-  too_many: { status: 429, close: 4429, hint: 'wait' },
   headers_too_large: { status: 431, close: 4400 },
   internal: { status: 500, close: 1011 },
   browser_gone: { status: 503, close: 4520 },

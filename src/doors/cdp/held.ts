@@ -1,5 +1,6 @@
 /** The service at `/held`: CDP messages to a browser, over a connection that can be resumed. */
 import { HoldfastError, type SessionHandle } from '../../core/index.ts'
+import { readReplayHello } from '../../wire/client-frames.ts'
 import type { Hello, Resume } from '../../wire/frames.ts'
 import { FRAME_MARK, REPLAY_VERSION } from '../../wire/replay.ts'
 import type { AdmittedClient, Channel, Connection, Service } from '../connect/connection.ts'
@@ -26,6 +27,7 @@ export function heldService(options: HeldServiceOptions): Service {
   return {
     door: 'cdp',
     mark: FRAME_MARK,
+    readHello: readReplayHello,
     forwarding: options.forwarding ?? {},
     admit: (connection, hello) => admit(options, connection, hello),
   }

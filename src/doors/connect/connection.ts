@@ -14,7 +14,7 @@ import {
   type SessionHandle,
 } from '../../core/index.ts'
 import { reportRefusal, type RefusedClient } from '../refusals.ts'
-import { readClientMessage, readHello } from '../../wire/client-frames.ts'
+import { readClientMessage } from '../../wire/client-frames.ts'
 import { closeCode } from '../../wire/error-table.ts'
 import type {
   ClientFrame,
@@ -35,6 +35,7 @@ export interface Service {
   readonly door: RefusedClient['door']
   /** What frames begin with; a message that does not is the channel's own. */
   readonly mark: string
+  readonly readHello: (text: string) => Hello
   /** How clients reach the same service on the node that owns their session. */
   readonly forwarding?: Partial<ForwardedSocketOptions>
   /** Lets a client in, as a new one or in the attachment that it has; throws the refusal. */
@@ -287,7 +288,7 @@ export class Connection implements HubMember {
     if (text.length > this.#hub.limits.helloBytesMax) {
       throw new HoldfastError('bad_request', 'hello is too large')
     }
-    const hello = readHello(text)
+    const hello = this.#service.readHello(text)
     this.#greeted = true
     this.#hub.greeted(this)
     const { resume } = hello.auth ?? {}

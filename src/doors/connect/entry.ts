@@ -18,6 +18,7 @@ import {
   type Session,
   type SessionHandle,
 } from '../../core/index.ts'
+import { readHello } from '../../wire/client-frames.ts'
 import {
   WIRE_VERSION,
   type Hello,
@@ -47,6 +48,7 @@ export function connectService(hub: Hub): Service {
   return {
     door: 'connect',
     mark: '',
+    readHello,
     admit: (connection, hello) => admit(hub, connection, hello),
   }
 }
@@ -55,9 +57,6 @@ async function admit(hub: Hub, connection: Connection, said: Hello): Promise<Adm
   const { hello, use } = withoutWatcherToken(said)
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
-  }
-  if ((hello.session === undefined) === (hello.key === undefined)) {
-    throw new HoldfastError('bad_request', 'hello must name a session or a key')
   }
   const granted = await grantOf(hub, hello, use)
   const found = await findSession(hub, hello, granted)
