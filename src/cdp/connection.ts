@@ -6,7 +6,7 @@
 import { ClientConnection, type ClientState } from '../client/connection.ts'
 import { endingOf } from '../client/reconnect.ts'
 import type { Hello, ReplayWelcome, ServerFrame } from '../wire/frames.ts'
-import { FRAME_MARK, Replay, REPLAY_VERSION } from '../wire/replay.ts'
+import { FRAME_MARK, MessageReplay, REPLAY_VERSION } from '../wire/replay.ts'
 import { heldAddress, type HeldOptions } from './address.ts'
 import { nodePlatform, type HeldPlatform } from './platform.ts'
 
@@ -40,7 +40,7 @@ export class HeldConnection {
   readonly #options: HeldConnectionOptions
   readonly #platform: HeldPlatform
   readonly #connection: ClientConnection
-  readonly #replay: Replay<string>
+  readonly #replay: MessageReplay<string>
   readonly #inbox: string[] = []
   #welcome: ReplayWelcome | null = null
   #over: HeldError | null = null
@@ -68,7 +68,7 @@ export class HeldConnection {
     const url = heldAddress(address, options, options.below)
     this.#options = options
     this.#platform = platform
-    this.#replay = new Replay(platform.clock)
+    this.#replay = new MessageReplay(platform.clock)
     // One attempt to begin with: the caller is told at once that there is no such browser.
     const once = { mark: FRAME_MARK, firstWelcomeMs: 0, stableMs: 0 }
     this.#connection = new ClientConnection(

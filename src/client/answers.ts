@@ -7,17 +7,17 @@ import { deferred } from './deferred.ts'
 import type { HoldfastClientError } from './errors.ts'
 import type { Settle } from './requests.ts'
 
-class Answer {
+class PendingAnswer {
   readonly ask: string
   /** What it says, as JSON: a copy of this page may have answered from the same place. */
   readonly #json: string
   readonly #done = deferred<void>()
-  readonly #forget: (answer: Answer) => void
+  readonly #forget: (answer: PendingAnswer) => void
   /** Whether this answer settled the ask; null until the log has said so. */
   #own: boolean | null = null
   #refusal: HoldfastClientError | null = null
 
-  constructor(ask: string, answer: unknown, forget: (answer: Answer) => void) {
+  constructor(ask: string, answer: unknown, forget: (answer: PendingAnswer) => void) {
     this.ask = ask
     this.#json = JSON.stringify(answer)
     this.#forget = forget
@@ -62,12 +62,12 @@ class Answer {
 const SETTLED_MAX = 1_024
 
 export class Answers {
-  readonly #waiting = new Set<Answer>()
+  readonly #waiting = new Set<PendingAnswer>()
   /** Asks that the log has settled. */
   readonly #settled = new Set<string>()
 
   add(ask: string, said: unknown): { readonly done: Promise<void>; readonly settle: Settle } {
-    const answer = new Answer(ask, said, (over) => this.#waiting.delete(over))
+    const answer = new PendingAnswer(ask, said, (over) => this.#waiting.delete(over))
     this.#waiting.add(answer)
     if (this.#settled.has(ask)) answer.settled(undefined)
     const settle: Settle = {

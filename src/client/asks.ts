@@ -4,10 +4,7 @@
  * A welcome has all that wait at the log's position then; the log itself is read from an earlier
  * one. So what it tells of asks up to that position is history, and opens nothing.
  */
-import type { Welcome } from '../wire/frames.ts'
-import type { SessionEvent } from './turns.ts'
-
-export type Ask = Welcome['asks'][number]
+import type { Ask, SessionEvent, Welcome } from '../wire/frames.ts'
 
 export class Asks {
   #kinds: readonly string[]

@@ -5,7 +5,11 @@
 import type { Resume, Seen } from '../wire/frames.ts'
 import type { ClientStorage } from './platform.ts'
 
-export type Place = { readonly session: string; readonly resume: Resume; readonly seen: Seen }
+export type StoredAttachment = {
+  readonly session: string
+  readonly resume: Resume
+  readonly seen: Seen
+}
 
 export class Bookmark {
   readonly #storage: ClientStorage | null
@@ -18,17 +22,17 @@ export class Bookmark {
     this.#key = `holdfast:${name}`
   }
 
-  read(): Place | null {
+  read(): StoredAttachment | null {
     try {
       const place = JSON.parse(this.#storage?.getItem(this.#key) ?? 'null') as unknown
-      return isPlace(place) ? place : null
+      return isStored(place) ? place : null
     } catch {
       // Forbidden, or not ours: as if there were none.
       return null
     }
   }
 
-  write(place: Place): void {
+  write(place: StoredAttachment): void {
     this.#attachment = place.resume.attachment
     try {
       this.#storage?.setItem(this.#key, JSON.stringify(place))
@@ -50,8 +54,8 @@ export class Bookmark {
   }
 }
 
-function isPlace(value: unknown): value is Place {
-  const { session, resume, seen } = (value ?? {}) as Partial<Place>
+function isStored(value: unknown): value is StoredAttachment {
+  const { session, resume, seen } = (value ?? {}) as Partial<StoredAttachment>
   const texts = [session, resume?.attachment, resume?.token]
   const numbers = [seen?.seq, seen?.delta]
   return (

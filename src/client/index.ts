@@ -1,5 +1,4 @@
 /** The client's front door, for browsers and Node. */
-export type { Ask } from './asks.ts'
 export { Client, connect, type ConnectOptions } from './client.ts'
 export { HoldfastClientError } from './errors.ts'
 export type { ClientState } from './connection.ts'
@@ -16,8 +15,7 @@ export {
   type ClientSessionEvents,
   type ClientSessionOptions,
   type ClientTurnOptions,
-  type Input,
   type SessionInfo,
 } from './session.ts'
-export { ClientTurn, type ClientTurnResult, type Delta, type SessionEvent } from './turns.ts'
-export type { Hint, Role, Seen } from '../wire/frames.ts'
+export { ClientTurn, type ClientTurnResult } from './turns.ts'
+export type { Ask, Delta, Hint, Input, Role, Seen, SessionEvent } from '../wire/frames.ts'

@@ -1,5 +1,5 @@
 /** The conversation, as the log tells it. */
-import type { SessionEvent } from './turns.ts'
+import type { SessionEvent } from '../wire/frames.ts'
 
 export type ClientMessage = {
   readonly seq: number
@@ -12,7 +12,7 @@ export type ClientMessage = {
   readonly partial?: true
 }
 
-export function messageOf(event: SessionEvent): ClientMessage | null {
+export function clientMessageOf(event: SessionEvent): ClientMessage | null {
   const { seq, at } = event
   if (event.type === 'turn.started') {
     const { turn, input } = event

@@ -48,7 +48,7 @@ export type Platform = {
 }
 
 /** The parts of a browser that Node lacks, all of them or some. */
-type Page = {
+type BrowserGlobals = {
   readonly window?: {
     addEventListener(type: string, listener: () => void): void
     removeEventListener(type: string, listener: () => void): void
@@ -58,7 +58,7 @@ type Page = {
   readonly WebSocket?: ClientSocketClass
 }
 
-const page = globalThis as unknown as Page
+const browser = globalThis as unknown as BrowserGlobals
 
 export const systemClock: ClientClock = {
   now: () => Date.now(),
@@ -69,14 +69,14 @@ export const systemClock: ClientClock = {
 }
 
 export function defaultWebSocket(): ClientSocketClass {
-  if (page.WebSocket !== undefined) return page.WebSocket
+  if (browser.WebSocket !== undefined) return browser.WebSocket
   throw new HoldfastClientError('bad_request', 'there is no WebSocket here: pass `webSocket`')
 }
 
 /** A page may be forbidden to remember anything: then it does not. */
 export function defaultStorage(): ClientStorage | null {
   try {
-    return page.window === undefined ? null : (page.sessionStorage ?? null)
+    return browser.window === undefined ? null : (browser.sessionStorage ?? null)
   } catch {
     return null
   }
@@ -84,7 +84,7 @@ export function defaultStorage(): ClientStorage | null {
 
 /** Where the sockets of this server are, from its address, or from the page's own. */
 export function connectUrl(base: string): string {
-  const origin = base === '' ? page.location?.origin : base
+  const origin = base === '' ? browser.location?.origin : base
   if (origin === undefined || !/^(http|ws)s?:\/\//.test(origin)) {
     throw new HoldfastClientError('bad_request', '`url` must begin with http, https, ws or wss')
   }
@@ -93,7 +93,7 @@ export function connectUrl(base: string): string {
 
 /** Tells when the network comes or goes, where there is a window; the result stops that. */
 export function watchNetwork(online: () => void, offline: () => void): () => void {
-  const { window } = page
+  const { window } = browser
   window?.addEventListener('online', online)
   window?.addEventListener('offline', offline)
   return () => {

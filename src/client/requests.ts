@@ -7,10 +7,10 @@ import type { ClientFrame, ServerFrame } from '../wire/frames.ts'
 import { HoldfastClientError, errorOf, type Ending } from './errors.ts'
 import { CLIENT_LIMITS } from './reconnect.ts'
 
-type RequestFrame = Extract<ClientFrame, { readonly id: string }>
+type ClientRequest = Extract<ClientFrame, { readonly id: string }>
 /** A request before it has its id. */
-export type RequestBody = RequestFrame extends infer Frame
-  ? Frame extends RequestFrame
+export type RequestBody = ClientRequest extends infer Frame
+  ? Frame extends ClientRequest
     ? Omit<Frame, 'id'>
     : never
   : never
@@ -24,8 +24,8 @@ export type Settle = {
   readonly refused: (error: HoldfastClientError, again: boolean) => void
 }
 
-type Pending = {
-  readonly type: RequestFrame['type']
+type PendingRequest = {
+  readonly type: ClientRequest['type']
   readonly json: string
   readonly settle: Settle
   /** The attachment that it was sent for, and how often. */
@@ -33,10 +33,10 @@ type Pending = {
   sent: number
 }
 
-export class Requests {
+export class PendingRequests {
   readonly #send: (json: string) => void
   readonly #prefix: string
-  readonly #pending = new Map<string, Pending>()
+  readonly #pending = new Map<string, PendingRequest>()
   #count = 0
   /** The attachment of the live connection. */
   #attachment: string | null = null
@@ -48,7 +48,7 @@ export class Requests {
   }
 
   /** Requests of this type that wait for their reply. */
-  waiting(type: RequestFrame['type']): number {
+  waiting(type: ClientRequest['type']): number {
     return [...this.#pending.values()].filter((pending) => pending.type === type).length
   }
 
@@ -108,7 +108,7 @@ export class Requests {
     }
   }
 
-  #sendOne(pending: Pending, attachment: string): void {
+  #sendOne(pending: PendingRequest, attachment: string): void {
     pending.attachment = attachment
     pending.sent += 1
     this.#send(pending.json)

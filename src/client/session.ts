@@ -9,36 +9,32 @@
  */
 import {
   WIRE_VERSION,
+  type Ask,
   type ClientFrame,
+  type Delta,
   type Hello,
+  type Input,
   type Resume,
   type Role,
   type Seen,
   type ServerFrame,
+  type SessionEvent,
   type Welcome,
 } from '../wire/frames.ts'
 import { Answers } from './answers.ts'
-import { Asks, type Ask } from './asks.ts'
+import { Asks } from './asks.ts'
 import { Bookmark } from './bookmark.ts'
 import { ClientConnection, type ClientState, type ConnectionOwner } from './connection.ts'
 import { deferred } from './deferred.ts'
 import { errorOf } from './errors.ts'
 import { Handlers } from './handlers.ts'
-import { messageOf, type ClientMessage } from './messages.ts'
+import { clientMessageOf, type ClientMessage } from './messages.ts'
 import type { Platform } from './platform.ts'
 import { endingOf, PLACE_LOST } from './reconnect.ts'
-import { Requests } from './requests.ts'
-import {
-  ClientTurn,
-  turnProblem,
-  Turns,
-  type Delta,
-  type SessionEvent,
-  type TurnTrack,
-} from './turns.ts'
+import { PendingRequests } from './requests.ts'
+import { ClientTurn, turnProblem, Turns, type TurnTrack } from './turns.ts'
 
 type TurnFrame = Extract<ClientFrame, { readonly type: 'turn' }>
-export type Input = TurnFrame['input']
 export type ClientTurnOptions = Pick<TurnFrame, 'busy' | 'waitMs' | 'onDisconnect'>
 
 /** Which session, and as whom. What it is created with counts only if this creates it. */
@@ -82,7 +78,7 @@ export class ClientSession {
   readonly #handlers = new Handlers<ClientSessionEvents>()
   readonly #bookmark: Bookmark
   readonly #connection: ClientConnection
-  readonly #requests: Requests
+  readonly #requests: PendingRequests
   readonly #turns: Turns
   readonly #asks: Asks
   readonly #answers = new Answers()
@@ -116,7 +112,7 @@ export class ClientSession {
     this.#bookmark = new Bookmark(platform.storage, name ?? key ?? id ?? '')
     this.#asks = new Asks(answers)
     const prefix = `${clock.now().toString(36)}${random().toString(36).slice(2, 10)}`
-    this.#requests = new Requests((json) => this.#connection.sendText(json), prefix)
+    this.#requests = new PendingRequests((json) => this.#connection.sendText(json), prefix)
     this.#turns = new Turns(() => this.#requests.waiting('turn') > 0)
     this.#restore()
     this.#connection = new ClientConnection(platform, target, this.#owner())
@@ -248,7 +244,7 @@ export class ClientSession {
     return this.ready
   }
 
-  #request(...[body, settle]: Parameters<Requests['add']>): void {
+  #request(...[body, settle]: Parameters<PendingRequests['add']>): void {
     const { state } = this
     if (state.name === 'ended') settle.refused(errorOf(state), false)
     else this.#requests.add(body, settle)
@@ -373,7 +369,7 @@ export class ClientSession {
     this.#seen = { seq: event.seq, delta }
     this.#turns.event(event)
     this.#handlers.emit('event', event)
-    const message = messageOf(event)
+    const message = clientMessageOf(event)
     if (message !== null) this.#handlers.emit('message', message)
     if (event.type === 'ask.opened' || event.type === 'ask.settled') this.#ask(event)
     if (event.type === 'session.closed') {

@@ -6,14 +6,9 @@
  * reply, the turns that end are kept.
  */
 import { AnswerText } from '../wire/answer-text.ts'
-import type { ServerFrame } from '../wire/frames.ts'
+import type { Delta, SessionEvent } from '../wire/frames.ts'
 import { deferred } from './deferred.ts'
 import { errorOf, HoldfastClientError, type Ending } from './errors.ts'
-
-/** An event of the session's log. */
-export type SessionEvent = Extract<ServerFrame, { readonly seq: number }>
-/** A part of the running turn's answer; the next message of the turn has all of it. */
-export type Delta = Extract<ServerFrame, { readonly type: 'delta' }>
 
 type MessageAdded = Extract<SessionEvent, { readonly type: 'message.added' }>
 type TurnFailed = Extract<SessionEvent, { readonly type: 'turn.failed' }>

@@ -1,9 +1,7 @@
 /** The conversation as bubbles: the log folded into turns, and the deltas of the running turn. */
-import type { Delta, SessionEvent } from '../client/index.ts'
+import type { Delta, Input, SessionEvent } from '../client/index.ts'
 import { element, setText } from './element.ts'
 import { closedSentence } from './ending.ts'
-
-type EventInput = Extract<SessionEvent, { type: 'turn.started' }>['input']
 
 const ENDS: Readonly<Record<string, string>> = {
   'turn.failed': 'failed',
@@ -132,12 +130,12 @@ class TurnBubbles {
     )
   }
 
-  asked(input: EventInput, state: string): void {
+  asked(input: Input, state: string): void {
     setText(this.#question, inputText(input))
     this.#show(state, state === 'waits' ? 'waits for its turn' : '')
   }
 
-  joined(input: EventInput): void {
+  joined(input: Input): void {
     this.#question.append(`\n\n${inputText(input)}`)
   }
 
@@ -178,7 +176,7 @@ class TurnBubbles {
   }
 }
 
-function inputText(input: EventInput): string {
+function inputText(input: Input): string {
   return typeof input === 'string' ? input : input.text
 }
 

@@ -1,7 +1,7 @@
 /**
  * How a refusal is answered: the HTTP status, the code that a WebSocket is closed with, and what a
- * client should do next. Every code of the core has a row. Where several close a socket with the same
- * code, the first is what a client takes it for that was not told more.
+ * client should do next. Every code of the core has a row. A client that was told no more takes a
+ * close code for the first row that has it.
  */
 import type { ErrorCode } from '../core/index.ts'
 import type { Hint } from './frames.ts'

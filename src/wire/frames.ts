@@ -20,7 +20,7 @@ import type { SessionView } from './views.ts'
 
 export const WIRE_VERSION = 1
 
-export type { Role }
+export type { Ask, Delta, Input, Role, SessionEvent }
 
 /** Where a client stands: it has seen everything up to here. */
 export type Seen = { readonly seq: number; readonly delta: number }

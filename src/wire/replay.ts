@@ -24,7 +24,7 @@ export interface ReplayConnection<Message> {
   sendAck(received: number): void
 }
 
-export class Replay<Message extends string | Uint8Array> {
+export class MessageReplay<Message extends string | Uint8Array> {
   readonly #after: (ms: number, run: () => void) => () => void
   #connection: ReplayConnection<Message> | null = null
   /** Sent and not confirmed, in order; the first of them is this one. */

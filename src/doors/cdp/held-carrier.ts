@@ -3,7 +3,7 @@
  * sessions go on meanwhile. Kept within a bound: past it the client is given up (I7, I9).
  */
 import { HoldfastError, type Clock } from '../../core/index.ts'
-import { Replay } from '../../wire/replay.ts'
+import { MessageReplay } from '../../wire/replay.ts'
 import type { Connection } from '../connect/connection.ts'
 import type { CdpLimits } from './limits.ts'
 import { eventMethod } from './message.ts'
@@ -24,7 +24,7 @@ export class HeldCarrier implements Carrier {
   readonly mayReturn = true
   readonly #limits: CdpLimits
   readonly #clock: Clock
-  readonly #replay: Replay<Buffer>
+  readonly #replay: MessageReplay<Buffer>
   #connection: Connection | null = null
   #cancelAbsence: (() => void) | null = null
   #isAway = false
@@ -38,7 +38,7 @@ export class HeldCarrier implements Carrier {
   constructor(limits: CdpLimits, clock: Clock) {
     this.#limits = limits
     this.#clock = clock
-    this.#replay = new Replay(clock)
+    this.#replay = new MessageReplay(clock)
   }
 
   get isAway(): boolean {

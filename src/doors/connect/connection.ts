@@ -28,7 +28,7 @@ import type { Scope } from '../scopes.ts'
 import type { Hub, HubMember } from './hub.ts'
 import { refusalOf } from './refusal.ts'
 import type { ForwardedSocket, ForwardedSocketOptions, Socket } from './socket.ts'
-import { Stop } from './stream.ts'
+import { SocketGone } from './stream.ts'
 
 /** What clients connect to: the log of a session, or a browser. */
 export interface Service {
@@ -90,7 +90,7 @@ export class Connection implements HubMember {
   #over = false
   #saidBye = false
   /** Aborted when the socket is gone: ends the stream, and keeps a client that left out. */
-  readonly gone = new Stop()
+  readonly gone = new SocketGone()
   #heardAt: number
   #saidAt: number
   /** What was said, besides the stream, and has not left this process. */

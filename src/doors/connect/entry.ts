@@ -31,7 +31,7 @@ import type { Hub } from './hub.ts'
 import { Requests } from './requests.ts'
 import { giveUp, resumeFor } from './resume.ts'
 import { streamTo } from './stream.ts'
-import { welcomeOf, type Identity } from './welcome.ts'
+import { welcomeOf, type ClientIdentity } from './welcome.ts'
 import {
   assertMayDo,
   mayDo,
@@ -85,7 +85,7 @@ function logChannel(
   connection: Connection,
   parts: {
     readonly session: SessionHandle
-    readonly identity: Identity
+    readonly identity: ClientIdentity
     readonly welcome: Welcome
     readonly presence: boolean
   },
@@ -131,13 +131,17 @@ function withoutWatcherToken(hello: Hello): { readonly hello: Hello; readonly us
 
 const WATCHER_TOKEN = /^([^.]*)\.(.*)$/
 
-function resumeToken({ attachment, role }: Identity, { auth }: Hello): string | null {
+function resumeToken({ attachment, role }: ClientIdentity, { auth }: Hello): string | null {
   const { token } = attachment
   return role === 'watcher' ? `${auth?.link ?? ''}.${token ?? ''}` : token
 }
 
 /** Returns the link that it came in by. Throws if it lost its place while it was let in. */
-function assertHeld(session: Session, { attachment }: Identity, hello: Hello): string | undefined {
+function assertHeld(
+  session: Session,
+  { attachment }: ClientIdentity,
+  hello: Hello,
+): string | undefined {
   if (attachment instanceof WatcherHandle) {
     if (session.closed !== null) throw closedError(session)
     if (attachment.isHere) return hello.auth?.link
@@ -222,7 +226,11 @@ type HelloClaim = {
   readonly use: string | undefined
 }
 
-async function identify(hub: Hub, connection: Connection, claim: HelloClaim): Promise<Identity> {
+async function identify(
+  hub: Hub,
+  connection: Connection,
+  claim: HelloClaim,
+): Promise<ClientIdentity> {
   const { hello, session, granted } = claim
   const { role = 'driver', answers = [], auth } = hello
   if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
@@ -245,7 +253,7 @@ async function comeBack(
   connection: Connection,
   { hello, session }: HelloClaim,
   resume: Resume,
-): Promise<Identity> {
+): Promise<ClientIdentity> {
   const { held, isReplaced } = await session.attachmentOf(resume.attachment, resume.token)
   const identity = identityOf(held, hello, tokenGrant(hub, hello.auth?.token))
   const { role, answers, by } = identity
@@ -264,7 +272,7 @@ function identityOf(
   held: Attachment,
   hello: Hello,
   granted: Grant | null,
-): Omit<Identity, 'attachment'> {
+): Omit<ClientIdentity, 'attachment'> {
   const { role, link } = held
   const guest = link === undefined ? null : linkPrincipal(link)
   const { answers = held.answers } = hello

@@ -46,7 +46,7 @@ function partsOf(items: readonly FeedItem[]): readonly (readonly FeedItem[])[] {
 }
 
 /** Ends one stream. An `AbortController` for each of a crowd's sockets would weigh too much. */
-export class Stop implements StopSignal {
+export class SocketGone implements StopSignal {
   #aborted = false
   #listener: (() => void) | null = null
 

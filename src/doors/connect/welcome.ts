@@ -6,7 +6,7 @@ import type { AdmittedClient } from './connection.ts'
 import type { Hub } from './hub.ts'
 
 /** A client's attachment, as what it holds it, and by which token. */
-export type Identity = Pick<AdmittedClient, 'attachment' | 'role' | 'scopes' | 'token'> & {
+export type ClientIdentity = Pick<AdmittedClient, 'attachment' | 'role' | 'scopes' | 'token'> & {
   readonly by: Principal
   readonly answers: readonly string[]
 }
@@ -15,7 +15,7 @@ export function welcomeOf(
   { limits }: Hub,
   { isNew }: SessionHandle,
   { session, queue }: Awaited<ReturnType<SessionHandle['overview']>>,
-  { attachment, role, scopes, answers }: Omit<Identity, 'token' | 'by'>,
+  { attachment, role, scopes, answers }: Omit<ClientIdentity, 'token' | 'by'>,
 ): Omit<WelcomeBase, 'v'> {
   const { pingMs, deadMs } = limits
   return {

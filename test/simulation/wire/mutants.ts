@@ -151,7 +151,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     name: 'a reply goes to whoever drives the session',
     file: 'doors/connect/requests.js',
     find: `this.#connection.say({ type: 'reply', id, ...`,
-    replace: `(this.#hub.driversOf(this.#entry.session.id).at(-1) ?? this.#connection).say({ type: 'reply', id, ...`,
+    replace: `(this.#hub.driversOf(this.#requester.session.id).at(-1) ?? this.#connection).say({ type: 'reply', id, ...`,
     catches: 'I7',
   },
   {
