@@ -251,9 +251,12 @@ export class Authority implements SessionHolder {
     const pending = this.#held.all.filter(({ session }) => isPending(session))
     await Promise.all(pending.map((live) => this.#interrupt(live)))
     // Unlike a refusal, this may reach callers of admitted turns: no node may forward it by itself.
-    this.#releaseAll(new HoldfastError('draining', 'the server has stopped', { stopped: true }))
+    const stopped = new HoldfastError('draining', 'the server has stopped', { stopped: true })
+    this.#releaseAll(stopped)
     await this.#runners.close(this)
     await this.#lease.stop()
+    // A client that was lost meanwhile made its session load again; without the lease none can.
+    this.#releaseAll(stopped)
     this.diagnose('closed', 'Holdfast is closed', { node: this.node })
   }
 

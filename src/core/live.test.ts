@@ -1,9 +1,14 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises'
-import { expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import { Holdfast } from './holdfast.ts'
 import type { Runner } from './runner.ts'
 import type { KeyQuery } from './store.ts'
+
+const holds: Holdfast[] = []
+afterEach(async () => {
+  await Promise.all(holds.splice(0).map(({ authority }) => authority.stop()))
+})
 
 async function opened(runner: Runner) {
   const made = make(runner)
@@ -38,6 +43,7 @@ function make(runner: Runner, store = new MemoryStore(), node = 'a') {
     node,
     limits: { idleSessionsMax: 0 },
   })
+  holds.push(hold)
   const trimLater = (): void => {
     time += 1_000
     hold.authority.trim()
@@ -164,4 +170,18 @@ it('is found at the node that could read it, by one that could not', async () =>
   await expect(submit()).rejects.toMatchObject({ code: 'session_unreadable' })
   await newer.session(id).submit('hi')
   await expect(submit()).rejects.toMatchObject({ code: 'not_owner', details: { node: 'b' } })
+})
+
+it('is let go again if it was loaded while its node stops', async () => {
+  let letClose = (): void => undefined
+  const mayClose = new Promise<void>((resolve) => (letClose = resolve))
+  const { hold } = await opened({ ...ENDLESS, close: () => mayClose })
+  const client = await (await hold.resolve({ reconnect: 'resume' })).attach()
+  const stopped = hold.close()
+  await expect.poll(() => hold.authority.heldCount).toBe(0)
+  await client.lose()
+  expect(hold.authority.heldCount).toBe(1)
+  letClose()
+  await stopped
+  expect(hold.authority.heldCount).toBe(0)
 })
