@@ -1,24 +1,24 @@
-/** Every bound on the browsers that are started, named with its unit. */
+/** Every limit of browsers, named with its unit. */
 export const BROWSER_LIMITS = {
   /** From the start of a browser to its first answer. */
   startMs: 30_000,
-  /** How long a browser that nobody uses is kept. */
+  /** How long a browser without sessions is kept. */
   idleMs: 60_000,
-  /** Between two looks at its health, and how long it may take to answer. */
+  /** Between two health checks, and how long the answer may take. */
   healthMs: 15_000,
   healthAnswerMs: 10_000,
-  /** It answers when it has read what came before: for so much it has a millisecond more. */
+  /** The answer comes after all data in flight: for this much it has a millisecond more. */
   readBytesPerMs: 2_048,
   /** Browsers that run at once. */
   runningMax: 8,
-  /** What one may take of the memory, and how often that is looked at. Only Linux tells. */
+  /** Memory of one browser, and how often it is measured; on Linux only. */
   memoryBytesMax: 8_589_934_592,
   memoryMs: 5_000,
-  /** One message of the browser, short enough to be a text. A larger one is lost. */
+  /** One message of the browser, which fits into a string. A larger one is dropped. */
   messageBytesMax: 536_000_000,
-  /** What may wait to be read at an address: more is only there if nobody reads at all. */
+  /** Data that a browser at an address has not read: with more, it does not read at all. */
   unreadBytesMax: 268_435_456,
-  /** What is kept of what it said last, to tell why it ended. */
+  /** What is kept of its standard error, for the reason of its end. */
   lastWordsChars: 2_048,
 } as const
 

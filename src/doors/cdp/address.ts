@@ -1,4 +1,4 @@
-/** What a client's address says: which browser, what of it, and whose session. */
+/** Reads the address of a client: the browser, the path below it, and the session's parameters. */
 import {
   HoldfastError,
   invalid,
@@ -9,35 +9,33 @@ import {
 
 export type Address = {
   readonly browser: string
-  /** What stands before the paths that Chrome has too: `/cdp/NAME`, or nothing. */
+  /** What precedes the paths that Chrome has too: `/cdp/NAME`, or nothing. */
   readonly base: string
-  /** As Chrome has it, without a slash at the end: `/json/list`. */
+  /** As in Chrome, without a trailing slash: `/json/list`. */
   readonly path: string
-  /** The parameters as they stood there, for addresses that we hand out. */
+  /** The parameters as received, for addresses that the server hands out. */
   readonly query: string
-  /** What follows them in the query: the URL of `/json/new`. */
+  /** The rest of the query: the URL of `/json/new`. */
   readonly rest: string
-  /** What lets its holder in instead of a token in a header. */
   readonly ticket: string | undefined
-  /** How long a ticket that is asked for is to be good. */
+  /** How long a requested ticket is valid. */
   readonly expiresInMs: number | undefined
   readonly key: string | undefined
   readonly reconnect: ResolveOptions['reconnect']
   readonly graceMs: number | undefined
   readonly ttlMs: number | undefined
-  /** The client wants its traffic written down. */
+  /** The client wants its traffic recorded. */
   readonly record: boolean
 }
 
-/** An address, and on whose behalf it is used. */
 export type CallerAddress = Address & { readonly by: Principal }
 
-/** A port of its own, on which one browser is found where Chrome would have it. */
+/** A port with the paths of one browser at the root, as Chrome has them. */
 export type OwnPort = { readonly browser: string; readonly key: string }
 
 const PARAMETER = /^(token|ticket|expiresInMs|key|reconnect|graceMs|ttlMs|record)=([^&]*)(?:&|$)/
 
-/** Asked for with a token, answered with an address for tools that take nothing else. */
+/** Where a client with a token requests an address for a tool that accepts nothing else. */
 export const TICKET_PATH = '/ticket'
 
 export function isCdpPath(url: string): boolean {
@@ -57,7 +55,7 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
   if (values['token'] !== undefined) throw tokenInQuery(name)
   const path = below.replace(/\/+$/, '')
   if (values['expiresInMs'] !== undefined && path !== TICKET_PATH) {
-    throw invalid('expiresInMs', 'is for a ticket that is asked for')
+    throw invalid('expiresInMs', `is allowed at ${TICKET_PATH} only`)
   }
   return {
     browser: decoded(name),
@@ -75,21 +73,21 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
   }
 }
 
-/** Addresses are kept in histories, logs and configurations: no token belongs there. */
+/** Addresses are stored in histories, logs and configurations, where no token belongs. */
 function tokenInQuery(name: string): HoldfastError {
   const how = `POST /cdp/${name}${TICKET_PATH} with Authorization: Bearer`
-  const what = 'answers with a ticket for the address, good for one browser session'
+  const what = 'answers with a ticket for the address, valid for one browser session'
   return new HoldfastError('bad_request', `a token does not belong in an address: ${how} ${what}`)
 }
 
-/** The same as it is on every server, also where it came to a port of its own. */
+/** The same address on the main port of any server. */
 export function plainUrl({ browser, path, query, rest, key }: Address): string {
   const named = key === undefined || /(^|&)key=/.test(query) ? '' : `key=${encodeURIComponent(key)}`
   const search = [named, query, rest].filter((part) => part !== '').join('&')
   return `/cdp/${encodeURIComponent(browser)}${path}${search === '' ? '' : `?${search}`}`
 }
 
-/** The parameters stand first: what follows them may be any URL, as it is. */
+/** Parameters come first; what follows them may be any URL. */
 function readQuery(text: string) {
   const values: Record<string, string> = {}
   let rest = text
@@ -103,7 +101,7 @@ function readQuery(text: string) {
   return { query, rest, values }
 }
 
-/** An empty one is no name, and most likely a variable that was not set. */
+/** An empty key is most likely a variable that was not set. */
 function keyOf(text: string | undefined): string | undefined {
   if (text === '') throw new HoldfastError('bad_request', 'the key in the address is empty')
   return text

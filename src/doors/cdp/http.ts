@@ -1,4 +1,4 @@
-/** `/json/…`: what Chrome answers on its port, for those who look for pages before they connect. */
+/** `/json/…`: what Chrome answers on its port, for clients that look for pages first. */
 import { createRequire } from 'node:module'
 import { HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
@@ -13,7 +13,7 @@ type JsonHandler = (
   address: CallerAddress,
 ) => Promise<void> | void
 
-/** By the path behind the browser's name; `activate` and `close` have a target behind them. */
+/** By the path below the browser's name. */
 export const JSON_HANDLERS: Readonly<Record<string, JsonHandler>> = {
   '/json': sendList,
   '/json/list': sendList,
@@ -51,7 +51,7 @@ const ACTIONS = {
   close: ['Target.closeTarget', 'Target is closing'],
 } as const
 
-/** A request has no connection to belong to: without a key it is about the shared session. */
+/** A request has no connection: without a key it is about the shared session. */
 async function tenantOf(door: CdpDoor, address: CallerAddress): Promise<BrowserTenant> {
   const session = await door.session({ ...address, key: address.key ?? SHARED_KEY })
   try {
@@ -109,7 +109,7 @@ function decodedUrl(rest: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    // Chrome takes it as it is, too.
+    // Like Chrome, take it as it is.
     return text
   }
 }
@@ -130,7 +130,7 @@ function describe(exchange: Exchange, address: Address, info: TargetInfo): objec
   }
 }
 
-/** By the name that the client itself used, also behind a proxy that speaks TLS. */
+/** With the host name that the client used, also behind a proxy with TLS. */
 export function socketUrl(exchange: Exchange, { base, query }: Address, path: string): string {
   const host = exchange.header('host') ?? ''
   const scheme = exchange.header('x-forwarded-proto') === 'https' ? 'wss' : 'ws'
@@ -139,7 +139,7 @@ export function socketUrl(exchange: Exchange, { base, query }: Address, path: st
 
 let protocol = ''
 
-/** A browser on a pipe does not tell its protocol: this is the one that we were built with. */
+/** A browser on a pipe does not offer its protocol: this is the one that we were built with. */
 function sendProtocol(_: CdpDoor, exchange: Exchange): void {
   protocol ||= readProtocol()
   exchange.send(200, 'application/json', protocol)

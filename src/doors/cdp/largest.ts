@@ -1,4 +1,4 @@
-/** Of those that together have more than they may: the largest, so that the others may stay. */
+/** The largest items to drop, so that the others together are within a total. */
 export function largestBeyond<Item>(
   items: Iterable<Item>,
   bytesOf: (item: Item) => number,

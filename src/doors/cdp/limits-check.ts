@@ -1,14 +1,14 @@
-/** Bounds that somebody has changed, checked at the start and against each other. */
+/** Checks changed limits at the start, alone and in combination. */
 import { constants } from 'node:buffer'
 import type { BrowserPool } from '../../browsers/index.ts'
 import { invalid } from '../../core/index.ts'
 import type { CdpLimits } from './limits.ts'
 import { NAMES_BYTES } from './uplink.ts'
 
-/** After a larger message Chromium reads no more at all: 100 MiB. */
+/** After a larger message Chromium stops reading. */
 const CHROMIUM_BYTES_MAX = 104_857_600
 
-/** Throws if a bound is none, or if two of them make no sense together. */
+/** Throws if a limit is invalid, or if two of them contradict each other. */
 export function checkLimits(
   cdp: CdpLimits,
   pool: Pick<BrowserPool, 'limits' | 'names' | 'spec'>,
@@ -18,7 +18,7 @@ export function checkLimits(
   checkEach('browserLimits', browser)
   const { signBytes, underwayBytesMax, messageBytesMax } = cdp
   if (signBytes > underwayBytesMax) {
-    // No sign would ever be asked for, and whoever waits for one would wait for ever.
+    // No sign would be requested, and messages would wait for ever.
     throw invalid('cdpLimits.signBytes', atMost(signBytes, 'underwayBytesMax', underwayBytesMax))
   }
   if (cdp.pingMs >= cdp.deadMs) {
@@ -31,7 +31,6 @@ export function checkLimits(
       atMost(messageBytesMax, 'what Chromium reads', largest),
     )
   }
-  // Of what waits to be read at an address, one message may come on top.
   const onTheWay = messageBytesMax + underwayBytesMax
   const isAddressed = pool.names.some((name) => 'address' in pool.spec(name))
   if (isAddressed && browser.unreadBytesMax < onTheWay) {
@@ -48,7 +47,7 @@ export function checkLimits(
 
 function checkEach(where: string, limits: Readonly<Record<string, number>>): void {
   for (const [name, limit] of Object.entries(limits)) {
-    // Nothing at all may be waited for, but not had.
+    // A time limit may be 0; a count or size must be at least 1.
     const least = name.endsWith('Ms') ? 0 : 1
     if (Number.isSafeInteger(limit) && limit >= least) continue
     throw invalid(`${where}.${name}`, `must be a whole number, ${least} or more, not ${limit}`)

@@ -1,53 +1,53 @@
-/** Every bound of the CDP door, named with its unit. */
+/** Every limit of the CDP door, named with its unit. */
 export const CDP_LIMITS = {
-  /** One message of a client, and what becomes of it. After 100 MiB Chromium reads no more. */
+  /** One message of a client. After a message of 100 MiB Chromium stops reading. */
   messageBytesMax: 100_000_000,
-  /** What may be on its way to a browser, and after how much it is asked whether it has that. */
+  /** Data in flight to a browser, and after how much the browser is asked to confirm it. */
   underwayBytesMax: 2_097_152,
   signBytes: 524_288,
-  /** A command whose params are no larger passes however many bytes wait for their replies. */
+  /** Commands with smaller params do not count against `pendingBytesMax`. */
   smallBytes: 4_096,
-  /** Values in a command: a browser that reads 30 million of them is deaf for five seconds. */
+  /** Values in a command: 30 million of them block a browser for five seconds. */
   valuesMax: 4_194_304,
-  /** And in one that somebody here looks at; the others pass unread. */
+  /** Values in a command that a rule reads. */
   readValuesMax: 262_144,
-  /** A message that is not as plain as every client's are, which has to be taken apart. */
+  /** A message that the scan does not accept, and that has to be parsed. */
   oddBytesMax: 1_048_576,
-  /** Commands of one client that wait for their reply, and so many more about targets. */
+  /** Commands of one client without a reply, and how many more of `Target`. */
   pendingMax: 16_384,
   pendingTargetMax: 1_024,
   pendingBytesMax: 268_435_456,
   /** Sessions of one client; pages, contexts and clients of one browser session. */
   sessionsMax: 4_096,
   targetsMax: 512,
-  /** Pages that one browser session has the browser open at once; more wait for their turn. */
+  /** Pages and contexts that one browser session opens or closes at once; more wait. */
   openingMax: 8,
   contextsMax: 256,
   clientsMax: 1_024,
-  /** What a command may say that makes a page or a context. */
+  /** Params of a command that makes a page or a context. */
   makingCharsMax: 262_144,
-  /** Browser sessions, and clients of all of them, on one browser that is shared. */
+  /** Browser sessions, and their clients, on one shared browser. */
   browserSessionsMax: 256,
   browserClientsMax: 2_048,
-  /** What may wait to be read by a client when the next message comes. */
+  /** Data that a client has not read when the next message comes. */
   unreadBytesMax: 134_217_728,
-  /** And by all clients of a server together: who has left the most unread goes first. */
+  /** The same for all clients of a server: the client with the most is cut first. */
   unreadTotalBytesMax: 1_073_741_824,
-  /** Silence after which a client is pinged, and after which it is given up. */
+  /** Silence after which a client is pinged, and after which its connection is cut. */
   pingMs: 15_000,
   deadMs: 40_000,
-  /** After how long without its connection a client counts as absent. */
+  /** After how long without a connection the server acts for a client. */
   absentMs: 2_000,
-  /** What an absent client has missed so far, and what a present one has not confirmed. */
+  /** Unconfirmed messages of a resumable client. */
   heldBytesMax: 67_108_864,
-  /** And all of them together: who has missed the most goes first. */
+  /** The same for all of them: the client with the most ends first. */
   heldTotalBytesMax: 1_073_741_824,
-  /** One recording, and what of it may wait to be written. */
+  /** One recording, and its data that is not written yet. */
   recordBytesMax: 1_073_741_824,
   recordUnwrittenBytesMax: 16_777_216,
-  /** Of a larger message it is written down what it is, not what it says. */
+  /** Of a larger message only id, method and session are recorded. */
   recordMessageBytesMax: 4_194_304,
-  /** How long a browser session that nobody uses is kept, unless it says otherwise. */
+  /** How long an unused browser session is kept, unless its creator sets `ttlMs`. */
   idleSessionMs: 3_600_000,
 } as const
 

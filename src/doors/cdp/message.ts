@@ -1,10 +1,10 @@
 /**
- * What a browser sends, without parsing it where that can be helped: Chromium's replies begin with
- * their id, and all it says in a session ends with the session's id, of the same length as ours.
- * Both are replaced in place, so a picture of 5 MB costs no more than its way.
+ * Reads and changes a browser's messages without parsing them: Chromium's replies begin with their
+ * id, and all messages of a session end with its id, which is as long as ours. Both are replaced in
+ * place, so that a screenshot of 5 MB is neither parsed nor copied.
  */
 
-/** Ids that we send upstream have ten digits, so that a client's id fits in their place. */
+/** Ids that we send to the browser have ten digits, so that a client's id fits in their place. */
 export const FIRST_ID = 1_000_000_000
 export const LAST_ID = 2_147_483_647
 

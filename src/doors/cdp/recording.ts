@@ -1,6 +1,6 @@
 /**
- * A client's traffic as lines of JSON in a file, redacted: `{n, at, from, message}`. `n` counts
- * from 1 without a gap; what could not be written in time is told by a line of its own.
+ * Records a client's traffic, redacted, as lines of JSON: `{n, at, from, message}`. `n` counts from
+ * 1 without a gap; a line `{n, at, dropped}` stands for messages that were not written in time.
  */
 import { createWriteStream, type WriteStream } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
@@ -12,14 +12,14 @@ import type { Params } from './protocol.ts'
 import { redacted } from './redaction.ts'
 import { scan } from './scan.ts'
 
-/** Long enough for how a reply begins: `{"id":`, a number, a comma. */
+/** Long enough for the beginning of a reply: `{"id":`, a number, a comma. */
 const ID_BYTES = 20
 
 type Side = 'client' | 'browser'
 
 export type RecordingOptions = {
   readonly folder: string
-  /** The file's name: made of ids, never of what a client says. */
+  /** The file's name, of ids only: nothing that a client has sent is in it. */
   readonly name: string
   readonly clock: Clock
   readonly limits: CdpLimits
@@ -33,7 +33,7 @@ export class Recording {
   #bytes = 0
   #dropped = 0
 
-  /** For the owner's eyes only. */
+  /** Readable only for the owner of the process. */
   static async open({ folder, name, clock, limits }: RecordingOptions): Promise<Recording> {
     await mkdir(folder, { recursive: true, mode: 0o700 })
     const file = createWriteStream(join(folder, `${name}.jsonl`), { flags: 'wx', mode: 0o600 })
@@ -95,7 +95,7 @@ function readable(message: Buffer): unknown {
     const value: unknown = JSON.parse(message.toString())
     if (typeof value === 'object' && value !== null) return redacted(value as Params)
   } catch {
-    // Told by its size alone.
+    // It is recorded by its size alone.
   }
   return unreadable(message)
 }
@@ -104,7 +104,7 @@ function unreadable({ length }: Buffer): string {
   return `[${length} bytes that are no message]`
 }
 
-/** What a large message is, without taking it apart: that could take fifty times its size. */
+/** Describes a large message without parsing it, which could take fifty times its size. */
 function commandOutline(message: Buffer): object | null {
   const command = scan(message)
   if (command === null) return null

@@ -1,6 +1,6 @@
 /**
- * What may be written down of a browser's traffic. Cookies, credentials, what was typed and what
- * was posted are left out, and long texts are cut. What a page itself shows is not a secret here.
+ * Redacts a browser's traffic for a recording: cookies, credentials, and what was typed or posted
+ * are left out, and long texts are cut. The content of pages is kept.
  */
 import type { Params } from './protocol.ts'
 
@@ -8,19 +8,18 @@ const REDACTED = '[redacted]'
 const LONG_CHARS = 1_000
 const SHOWN_CHARS = 200
 
-/** Names of headers and fields whose value is a secret, wherever they stand. */
+/** Names of headers and fields whose value is a secret. */
 const SECRET_NAME = /^(proxy-)?authorization$|cookie|token|secret|passw|api[-_]?key|^username$/i
 
-/** Params that hold what was sent, typed or passed to a page. */
+/** Fields with input that was posted or passed to a page. */
 const SECRET_FIELDS: ReadonlySet<string> = new Set(['postData', 'postDataEntries', 'arguments'])
 
-/** Commands whose whole input is what somebody typed. */
+/** Commands whose params are typed input. */
 const TYPED = /^Input\.(insertText|dispatchKeyEvent|imeSetComposition)$/
 
 const URL_SECRET = /([?&#][^=&#\s"]*(?:token|secret|passw|key|auth|sig|code)[^=&#\s"]*=)[^&#\s"]+/gi
 const URL_USER = /\/\/[^/?#\s"@]+@/g
 
-/** The message with nothing in it that must not be written down. */
 export function redacted(message: Params): Params {
   const { method, params } = message
   const typed = typeof method === 'string' && TYPED.test(method) && params !== undefined
@@ -29,7 +28,7 @@ export function redacted(message: Params): Params {
 
 function fieldsOf(fields: Params): Params {
   const { name, value } = fields
-  // A cookie, or a header in a list: its own field tells what it is.
+  // A cookie, or a header in a list, has its name in a field.
   const isSecret = typeof name === 'string' && typeof value === 'string'
   const isCookie = isSecret && ('domain' in fields || 'url' in fields || 'httpOnly' in fields)
   return Object.fromEntries(
