@@ -62,7 +62,7 @@ function openAsk(session: Session, ask: Omit<Ask, 'id'>, at: number): readonly D
   if (session.running?.id !== ask.turn) {
     throw new HoldfastError(
       'turn_over',
-      `turn ${ask.turn} does not run: nobody waits for the answer`,
+      `turn ${ask.turn} does not run: nothing waits for the answer`,
     )
   }
   if (session.asks.length >= STATE_LIMITS.asksMax) {

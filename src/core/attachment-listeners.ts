@@ -1,4 +1,4 @@
-/** What is told of attachments to the doors, which hold their connections and requests. */
+/** Tells the doors, which hold the connections, what became of attachments. */
 import type { Diagnose } from './diagnostics.ts'
 import { messageOf, type HoldfastError } from './errors.ts'
 

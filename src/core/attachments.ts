@@ -80,8 +80,8 @@ function openAttachment(
 
 /**
  * The attachments that end so that one more finds room: always detached ones, guests first. The
- * principal that has most of them gives up the one that was lost first, so that a crowd takes its
- * own places. A guest, who came in by a link, never takes the place of a client that did not.
+ * principal with most of them gives up the one that was lost first, so that a principal with many
+ * clients displaces its own. A guest, admitted by a link, never displaces a client without one.
  */
 function makeRoom(session: Session, link: string | null): readonly Attachment[] {
   const { attachments } = session
@@ -221,7 +221,7 @@ export function connectedAs(session: Session, { attachment, epoch }: Connected):
   throw new HoldfastError('superseded', 'continued in another connection')
 }
 
-/** Who was away when somebody else took over is told the same as one who was there. */
+/** A client gets the same error whether it was connected when another took over or not. */
 function overError({ reason }: EndedAttachment): HoldfastError {
   if (reason === 'superseded') {
     return new HoldfastError('superseded', 'continued in another connection')

@@ -41,7 +41,7 @@ export type AuthorityOptions = {
   readonly limits?: Partial<Limits>
   /** Called with every diagnostic (`DIAGNOSTICS`). */
   readonly onDiagnostic?: DiagnosticListener
-  /** Told with the diagnostics of a start: version, store and the like. */
+  /** Facts for the diagnostic of a start: version, store and the like. */
   readonly about?: Facts
 }
 
@@ -125,7 +125,7 @@ export class Authority implements SessionHolder {
     return this.#runners.get(agent)
   }
 
-  /** Takes the lease, picks up what earlier nodes left unfinished, and keeps the house in order. */
+  /** Takes the lease, picks up what earlier nodes left unfinished, and starts the sweeper. */
   async start(): Promise<void> {
     await this.#lease.start()
     await this.#sweeper.start()
@@ -265,7 +265,7 @@ export class Authority implements SessionHolder {
     try {
       await live.interrupt('shutdown')
     } catch (error) {
-      this.#tellLost(live.id, asHoldfastError(error))
+      this.#reportLost(live.id, asHoldfastError(error))
     }
   }
 
@@ -283,12 +283,12 @@ export class Authority implements SessionHolder {
     if (!this.#held.remove(live) || live.session.closed !== null || this.#draining) return
     this.counters.sessionsLost += 1
     if (live.session.running !== null) this.#loader.lost(live.id)
-    this.#tellLost(live.id, why)
+    this.#reportLost(live.id, why)
     this.#sweeper.pickUp(live.id)
   }
 
-  /** With the lease all of them are lost, which is told as one. */
-  #tellLost(session: string, { code, message }: HoldfastError): void {
+  /** A lost lease is reported once, not for every session. */
+  #reportLost(session: string, { code, message }: HoldfastError): void {
     if (code === 'lease_lost') return
     const facts = { reason: code, session, error: message }
     this.diagnose('session_lost', 'a session was let go and is loaded again', facts)

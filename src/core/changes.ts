@@ -3,7 +3,7 @@
  *
  * A follower is only a position. It reads on shortly after this node has committed something, and
  * otherwise looks now and then for what other nodes have committed. Followers at the same position
- * share one read. So the feed costs nothing while nobody follows it, and little under load.
+ * share one read. So the feed costs nothing without followers, and little under load.
  */
 import type { CoreContext } from './context.ts'
 import type { StopSignal } from './feed.ts'

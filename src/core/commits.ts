@@ -79,8 +79,8 @@ export class GroupCommit {
   }
 
   /**
-   * A crowd is shared out among all commits that may be under way: in one, the store would rest
-   * while this node works on the answer, and this node while the store does.
+   * Many appends are divided among all commits that may be under way: in a single one, the store
+   * would idle while this node works on the answer, and this node while the store works.
    */
   #share(): number {
     const { commitsInFlightMax, commitAppendsMax } = this.#limits
@@ -93,7 +93,7 @@ export class GroupCommit {
     try {
       this.#assertMayWrite()
       const outcomes = await this.#store.append(batch.map(({ append }) => append))
-      // Who was frozen meanwhile must not act on what it wrote: others may have gone on from there.
+      // A process that was frozen meanwhile must not act on this: another node may own the session.
       this.#assertMayWrite()
       this.#counters.commits += 1
       this.#counters.appends += batch.length

@@ -18,7 +18,7 @@ export class Counters {
   asksSettled = 0
   /** What runners said after their turn was over: dropped. */
   outputsLate = 0
-  /** What turns told about their work beyond the bound: dropped. */
+  /** Activities of turns beyond the limit: dropped. */
   activitiesDropped = 0
   commits = 0
   appends = 0

@@ -87,17 +87,17 @@ export function invalid(field: string, problem: string): HoldfastError {
   return new HoldfastError('invalid_field', `${field} ${problem}`, { field })
 }
 
-/** Whatever was thrown, as an error with a code; what we did not foresee is `internal`. */
+/** What was thrown, as an error with a code; an unforeseen one is `internal`. */
 export function asHoldfastError(thrown: unknown): HoldfastError {
   if (thrown instanceof HoldfastError) return thrown
   return new HoldfastError('internal', messageOf(thrown))
 }
 
-/** Anything can be thrown, also what cannot be told. */
+/** Anything can be thrown, also what cannot be converted to a text. */
 export function messageOf(thrown: unknown): string {
   try {
     return String(thrown instanceof Error ? thrown.message : thrown)
   } catch {
-    return 'something was thrown that cannot be told'
+    return 'a value was thrown that cannot be converted to a text'
   }
 }

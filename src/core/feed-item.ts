@@ -1,4 +1,4 @@
-/** What a follower is told: an event of the log, or a part of the answer as it comes. */
+/** What followers see: an event of the log, or a part of the answer as it comes. */
 import { parseEvent } from './history.ts'
 import type { SessionEvent } from './events.ts'
 import type { StoredEvent } from './store.ts'
@@ -11,12 +11,12 @@ export type Delta = {
   readonly text: string
 }
 
-/** Where a follower stands: after event `seq`, and after delta `delta` of the turn then running. */
+/** A follower's position: after event `seq`, and after delta `delta` of the turn then running. */
 export type Position = { readonly seq: number; readonly delta: number }
 
 /**
- * One thing to tell a follower, and the position after it. Its JSON is made once for all who
- * follow, and read only if somebody looks inside.
+ * One item for followers, and the position after it. Its JSON is made once for all of them, and an
+ * event from the store is parsed only when it is looked at.
  */
 export class FeedItem {
   readonly seq: number
@@ -59,20 +59,20 @@ function typeOf(stored: StoredEvent): SessionEvent['type'] {
   return (type as SessionEvent['type'] | undefined) ?? parseEvent(stored).type
 }
 
-/** Who is attached and by which links: many events that most followers have no use for. */
+/** Events about attachments and links: many, and most followers do not need them. */
 export function isPresence(type: string): boolean {
   return type.startsWith('attachment.') || type.startsWith('link.')
 }
 
 /**
- * Whether followers are told of such events. Checkpoints of the output are not for them: they have
- * had it, as deltas.
+ * Whether followers see such events. Checkpoints of the output are not for them: they have had it
+ * as deltas.
  */
 export function isTold(type: string, presence: boolean): boolean {
   return type !== 'turn.output' && (presence || !isPresence(type))
 }
 
-/** Where a follower stands after one more item. Deltas are counted anew with every turn. */
+/** The position after one more item. Deltas are counted anew with every turn. */
 export function positionAfter({ delta }: Position, item: FeedItem): Position {
   const { seq, type, delta: n } = item
   if (n > 0) return { seq, delta: n }

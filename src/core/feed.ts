@@ -4,8 +4,8 @@
  *
  * A follower is only a position. It is never sent anything: it reads on when woken, from the tail
  * in memory if that reaches back far enough and from the store if not. So a slow one costs
- * nothing. Those who stand at the same place are handed the same array, so that whoever encodes it
- * does so once for all of them; and they are woken once for all that became ready together.
+ * nothing. Followers at the same position get the same array, so that a door encodes it once for
+ * all of them; and they are woken once for all items that became ready together.
  */
 import type { Clock } from './clock.ts'
 import { FeedItem, isTold, positionAfter, type Delta, type Position } from './feed-item.ts'
@@ -22,24 +22,24 @@ export interface StopSignal {
   removeEventListener(type: 'abort', listener: () => void): void
 }
 
-/** Where a follower stands in the tail; good as long as the tail was not rebuilt. */
+/** A follower's position in the tail; valid as long as the tail was not rebuilt. */
 type Cursor = { readonly build: number; readonly index: number }
 
-/** Events read from the store: those to tell, and the position after all of them. */
+/** Events read from the store: those that followers see, and the position after all of them. */
 type Page = { readonly items: readonly FeedItem[]; readonly seq: number }
 
-/** Pages kept for those who read the same. */
+/** Pages that are kept for other followers at the same position. */
 const PAGES_MAX = 8
 
-/** What followers of one kind are told: the newest of it, in memory. */
+/** The newest items for followers of one kind, in memory. */
 class Tail {
-  /** Whether attachments and links are told. */
+  /** Whether these followers see attachments and links. */
   readonly presence: boolean
-  /** Every event after this that they are told is in the tail. */
+  /** Every event after this that they see is in the tail. */
   floor: number
   followers = 0
   readonly waiting = new Set<() => void>()
-  /** They will be woken, or are just being told. */
+  /** They will be woken, or are just being woken. */
   isDue = false
   /** Something was added since they were woken. */
   hasNews = false
@@ -52,7 +52,7 @@ class Tail {
   /** How many items have left the front of this build of the tail. */
   #dropped = 0
   #build = 0
-  /** What was handed out last, to one who stood there. */
+  /** What was returned last, for other followers at the same position. */
   #slice: (Cursor & { readonly end: number; readonly items: readonly FeedItem[] }) | null = null
   #catchUp: (Position & Cursor & { readonly items: readonly FeedItem[] }) | null = null
 
@@ -66,8 +66,8 @@ class Tail {
   }
 
   /**
-   * An event that happened; true if there is somebody to tell. With nobody following, what is in
-   * the log need not be in memory.
+   * Adds an event; true if a follower has to be woken. Without followers the tail keeps no events:
+   * they are in the log.
    */
   add(item: FeedItem, itemsMax: number): boolean {
     if (!isTold(item.type, this.presence)) return false
@@ -114,8 +114,8 @@ class Tail {
   }
 
   /**
-   * A message has all of the deltas before it; whoever has not read them does not need them. Turns
-   * that end while they wait replace nothing.
+   * A message contains the deltas before it: a follower that has not read them does not need them.
+   * Turns that end while they wait replace nothing.
    */
   replaceDeltas(turn: string): void {
     const isReplaced = ({ delta, event }: FeedItem): boolean =>
@@ -123,7 +123,7 @@ class Tail {
     if (this.#items.some(isReplaced)) this.#rebuild(this.#items.filter((item) => !isReplaced(item)))
   }
 
-  /** Nobody follows any more. */
+  /** The last follower has gone. */
   forget(): void {
     this.floor = this.#items.findLast(({ delta }) => delta === 0)?.seq ?? this.floor
     this.pages.clear()
@@ -146,7 +146,7 @@ class Tail {
     this.#catchUp = null
   }
 
-  /** Drops the older events; deltas are all there is of them, and stay. */
+  /** Drops the older events. Deltas stay: they are in no log. */
   #trim(keep: number): void {
     let drop = 0
     for (; this.#events > keep && this.#items[drop]?.delta === 0; drop += 1) {
@@ -158,7 +158,7 @@ class Tail {
     if (this.#events > keep) this.#trimAmongDeltas(this.#events - keep)
   }
 
-  /** Whoever has not read these events reads them in the log, before the deltas. */
+  /** A follower that has not read these events reads them in the log, before the deltas. */
   #trimAmongDeltas(drop: number): void {
     let left = drop
     const kept = this.#items.filter(({ delta, seq }) => {
@@ -171,11 +171,11 @@ class Tail {
   }
 }
 
-/** A session that so many follow is told about in rounds; between two of them is a rest. */
-const CROWD = 64
+/** From so many followers on they are woken in rounds, with a pause between two rounds. */
+const ROUNDS_FROM = 64
 const REST_MS_MAX = 50
 
-/** Where there is no clock, everybody is told at once. */
+/** Without a clock all followers are woken at once. */
 const AT_ONCE: Pick<Clock, 'after' | 'monotonic'> = {
   monotonic: () => 0,
   after: (_ms, run) => (run(), () => undefined),
@@ -314,7 +314,7 @@ export class Feed {
     }
   }
 
-  /** Once for all that is ready, and for a crowd no sooner than it has rested. */
+  /** Once for all items that are ready; many followers not before the pause is over. */
   #wakeSoon(tail: Tail): void {
     tail.hasNews = true
     if (tail.isDue || tail.waiting.size === 0) return
@@ -324,17 +324,17 @@ export class Feed {
   }
 
   /**
-   * To tell a crowd takes long, and whoever comes in meanwhile has to wait. So it may take an
-   * eighth of the time, and no more: what happens in the rest of it is told together.
+   * Waking many followers blocks the event loop. It is limited to 1/8 of wall time; items in
+   * between are delivered in one batch.
    */
   #wake(tail: Tail): void {
-    const isCrowd = tail.waiting.size >= CROWD
-    const begin = isCrowd ? this.#clock.monotonic() : 0
+    const isRound = tail.waiting.size >= ROUNDS_FROM
+    const begin = isRound ? this.#clock.monotonic() : 0
     tail.hasNews = false
-    tail.isDue = isCrowd
+    tail.isDue = isRound
     tail.restUntil = 0
     tail.wake()
-    if (!isCrowd) return
+    if (!isRound) return
     this.#clock.after(0, () => {
       const end = this.#clock.monotonic()
       tail.isDue = false

@@ -35,7 +35,7 @@ type Bound = {
   readonly by: Principal
 }
 
-/** Holdfast before it is known who asks: a door has to say so first. */
+/** Holdfast without a principal: a door has to bind it to one first. */
 export type Unbound = Pick<Holdfast, 'as' | 'authority' | 'list' | 'changes'>
 
 export class Holdfast {

@@ -1,6 +1,6 @@
 /**
- * A node's lease: the proof that it may speak for the sessions it owns (I5). Renewed well before it
- * ends; when that fails, the node lets go of everything while nobody else can have taken over yet.
+ * A node's lease: the proof that it may act as the owner of its sessions (I5). It is renewed well
+ * before it ends; when that fails, the node releases all sessions before another can claim them.
  */
 import type { Clock } from './clock.ts'
 import type { Counters } from './counters.ts'
@@ -32,9 +32,9 @@ export class Lease {
   #cancelTimer: () => void = () => undefined
   #cancelEnd: () => void = () => undefined
   #stopped = false
-  /** Told to be taken, and not to be lost since. */
+  /** It was reported as taken, and not as lost since. */
   #isTaken = false
-  /** Everything was let go of, and nothing can be held since. */
+  /** All sessions were released, and none can be held since. */
   #isLetGo = false
 
   constructor(holder: LeaseHolder, lost: (error: HoldfastError) => void) {
@@ -78,7 +78,7 @@ export class Lease {
     this.#cancelTimer()
     this.#cancelEnd()
     const { store, node } = this.#holder
-    // A store that cannot be told lets the lease run out by itself.
+    // If the store cannot be reached, the lease ends by itself.
     await store
       .beat(node, 0)
       .catch((error: unknown) => this.#tellFailure('the lease could not be given back', error))
@@ -90,7 +90,7 @@ export class Lease {
     const isLapsed = (await store.beat(node, limits.leaseMs)) === 'lapsed'
     if (isLapsed) this.#lapse()
     this.#beatenAt = sentAt
-    // A fifth of the lease is left for those who are told to stop.
+    // A fifth of the lease is left for runners to stop.
     this.#heldUntil = Math.max(this.#heldUntil, sentAt + limits.leaseMs * 0.8)
     this.#watchEnd()
     if (!this.held) return

@@ -144,7 +144,7 @@ export function coreLimits(given: {
 
 /**
  * A table of limits with those that were given in their places. Throws at a name that the table
- * does not have: a limit that nobody reads must not seem to be set.
+ * does not have: a limit that no code reads must not seem to be set.
  */
 export function limitsFrom<Table extends Readonly<Record<string, number>>>(
   table: Table,

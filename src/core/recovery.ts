@@ -64,7 +64,7 @@ export class Sweeper {
     this.#cancelPickUp?.()
   }
 
-  /** Tries a session again soon: its queue must go on although nobody asks for it. */
+  /** Tries a session again soon: its queue must go on without a request. */
   pickUp(id: string): void {
     this.#owed.add(id)
     if (this.#cancelPickUp !== null || this.#stopped) return
@@ -147,7 +147,7 @@ export class Sweeper {
   }
 
   /**
-   * One that cannot be opened for now is owed another try, unless it is closed or somebody else's.
+   * One that cannot be opened now is tried again, unless it is closed or another node's.
    */
   async #tryOpen(id: string): Promise<boolean> {
     if (this.#isWithoutLease) {

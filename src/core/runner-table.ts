@@ -1,4 +1,4 @@
-/** The runners by the names of their agents, and what they are told besides turns. */
+/** The runners by the names of their agents, and their calls besides turns. */
 import type { Clock } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { messageOf, type HoldfastError } from './errors.ts'
@@ -52,7 +52,7 @@ export class RunnerTable {
     void releasing.then(() => this.#releasing.delete(releasing))
   }
 
-  /** Closes every runner, once. One that fails or never ends holds nobody up, and is not spared. */
+  /** Closes every runner, once, within a time limit; then those that still run are ended. */
   async close({ clock, limits }: { clock: Clock; limits: Limits }): Promise<void> {
     const runners = new Set(Object.values(this.#runners))
     const closing = async (): Promise<void> => {
@@ -73,7 +73,7 @@ export class RunnerTable {
       await work()
     } catch (error) {
       const facts = { reason: step, error: messageOf(error) }
-      this.#diagnose('runner_failed', 'a runner failed at what it was told', facts)
+      this.#diagnose('runner_failed', 'a runner failed to release, lose or close', facts)
     }
   }
 }

@@ -11,13 +11,13 @@ export interface Runner {
   run(turn: RunnerTurn, context: RunnerContext): AsyncIterator<RunnerOutput, RunnerResult>
   /**
    * The session is closed for good: what is kept for it (a child, a folder) may go. A turn that was
-   * cut short by the closing may still be stopping. Failing harms nobody.
+   * cut short by the closing may still be stopping. A failure is only reported.
    */
   release?(session: RunnerSession): void | Promise<void>
   /**
-   * This node may no longer speak for the session; null: for any. Another is about to go on with
-   * it, and waits for nobody (I2, I5): whatever works for it here, or is kept for it, is ended at
-   * once, not asked to end. The signal of its turn is aborted besides.
+   * This node does not own the session any more; null: any session. Another node is about to go on
+   * with it and does not wait (I2, I5): end what works for it here, or is kept for it, at once. The
+   * signal of its turn is aborted besides.
    */
   lose?(session: string | null): void
   /** Called once, before any turn: where to report what no turn's end can tell. */

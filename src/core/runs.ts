@@ -167,7 +167,7 @@ export class Run {
     })
   }
 
-  /** Beyond the bound they are dropped, and how many is told at the turn's end. */
+  /** Beyond the limit they are dropped, and their number is recorded at the turn's end. */
   async #activity(activity: Activity): Promise<void> {
     const bounded = boundActivity(activity, this.#limits)
     this.#activities += 1
@@ -272,10 +272,10 @@ export class Run {
     }
   }
 
-  /** A runner that speaks or ends after its turn was over: nobody hears it, it is counted. */
+  /** Output or an end that comes after the turn was over is dropped and counted. */
   #dropLate(iterator: ReturnType<Runner['run']> | null): void {
     this.#host.holder.counters.outputsLate += 1
-    // Its own clean-up may fail too; there is nobody left to tell.
+    // Its own clean-up may fail too; the turn has its end already.
     iterator?.return?.().catch(() => undefined)
   }
 

@@ -283,7 +283,7 @@ export class SessionHandle {
     return ended.some(({ id, tokens }) => id === attachment && tokens.includes(digest))
   }
 
-  /** Makes a capability for this session. Its token is told once and only its digest kept. */
+  /** Makes a link to this session. Its token is returned once; only its digest is kept. */
   async createLink(options: LinkOptions): Promise<Link & { readonly token: string }> {
     const live = await this.#authority.open(this.id)
     const token = newToken(this.#authority)
@@ -294,17 +294,17 @@ export class SessionHandle {
     return { ...link, token }
   }
 
-  /** The link of a token, if it is good, or the use of it; throws `unauthorized` if not. */
+  /** The link of a token, if it is valid; throws `unauthorized` if not. */
   async link(token: string, use?: string): Promise<Link> {
     const session = await this.state()
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
     const link = usableLink(session, { digest, use }, this.#authority.clock.now())
-    // Only who holds a link is told that it is over with its session.
+    // Only the bearer of a valid link learns that its session is closed.
     if (session.closed !== null) throw closedError(session)
     return link
   }
 
-  /** Nobody can attach by this link any more, and who came in by it is out. */
+  /** Ends a link, and the attachments and watchers that came in by it. */
   async revokeLink(link: string): Promise<void> {
     const live = await this.#authority.open(this.id)
     await live.post({ type: 'unlink', link, by: this.by })

@@ -63,7 +63,6 @@ function withoutEnvelope(text: string): SnapshotProblem {
     JSON.parse(text)
     return { kind: 'outdated', why: 'it has no format, as in 0.1.0' }
   } catch {
-    // Where it ceases to be JSON helps nobody.
     return { kind: 'damaged', why: 'it is not JSON' }
   }
 }

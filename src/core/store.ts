@@ -163,7 +163,7 @@ export type Claim =
   | {
       readonly type: 'claimed'
       readonly row: SessionRow
-      /** Null for a closed session, which nobody owns. */
+      /** Null for a closed session, which has no owner. */
       readonly epoch: number | null
       readonly snapshot: string | null
       /** The events after the snapshot. */

@@ -1,7 +1,7 @@
-/** Secrets that open a session: told once, kept only as digests, useless for any other session. */
+/** Secrets that open one session: returned once, kept only as digests. */
 import type { Digest, Entropy } from './clock.ts'
 
-/** 256 bits that nobody can guess. */
+/** 256 random bits. */
 export function newToken({ entropy }: { readonly entropy: Entropy }): string {
   return entropy.id() + entropy.id()
 }

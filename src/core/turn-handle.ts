@@ -1,4 +1,4 @@
-/** One turn in a caller's hand: await it for the result, iterate it for the answer as it comes. */
+/** A caller's handle on a turn: await it for the result, iterate it for the answer as it comes. */
 import { AnswerText } from './answer-text.ts'
 import type { FeedItem } from './feed-item.ts'
 import type { LiveSession } from './live.ts'
@@ -25,7 +25,7 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
   constructor(admission: Promise<Admission>, presence: CallerPresence, by: Principal) {
     this.admission = admission
     this.#finished = this.#finish(presence, by)
-    // Whoever only iterates learns of a failure there.
+    // A caller that only iterates gets the failure there.
     this.#finished.catch(() => undefined)
   }
 

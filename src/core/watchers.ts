@@ -1,8 +1,8 @@
 /**
- * The watchers of a session: clients that only look on. They live in the memory of the session's
- * owner and end with their connection. They hold nothing open, delay nothing, answer for nobody,
- * and have a bound of their own, so that a crowd of them takes no driver's place, and a crowd of
- * one principal no other principal's. The log has no trace of them but `link.used`, where a link
+ * The watchers of a session: clients that only read. They are in the memory of the session's owner
+ * and end with their connection. They do not keep the session open and do not count as clients to
+ * ask. They have limits of their own, so that they take no driver's place, and those of one
+ * principal take no other principal's. The log has no trace of them but `link.used`, where a link
  * counts its uses.
  */
 import { HoldfastError } from './errors.ts'

@@ -368,7 +368,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a node acts on what it wrote although its lease has ended',
     file: 'core/commits.js',
-    find: `            // Who was frozen meanwhile must not act on what it wrote: others may have gone on from there.
+    find: `            // A process that was frozen meanwhile must not act on this: another node may own the session.
             this.#assertMayWrite();`,
     replace: '',
     catches: 'I5',
