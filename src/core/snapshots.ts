@@ -63,6 +63,7 @@ function withoutEnvelope(text: string): SnapshotProblem {
     JSON.parse(text)
     return { kind: 'outdated', why: 'it has no format, as in 0.1.0' }
   } catch {
+    // The parser's message names a position in the text, which is of no use here.
     return { kind: 'damaged', why: 'it is not JSON' }
   }
 }
