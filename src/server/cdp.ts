@@ -22,9 +22,12 @@ import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
 import { heldService } from '../doors/cdp/held.ts'
 import { serveJson, socketUrl } from '../doors/cdp/http.ts'
 import { largestBeyond } from '../doors/cdp/largest.ts'
-import type { Seat } from '../doors/cdp/seat.ts'
-import { SocketCarrier, type CdpSocket } from '../doors/cdp/socket-carrier.ts'
-import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
+import type { AttachedClient } from '../doors/cdp/attached-client.ts'
+import {
+  StockConnection,
+  type CdpConnection,
+  type CdpSocket,
+} from '../doors/cdp/stock-connection.ts'
 import { Connection, type Service } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
@@ -234,16 +237,15 @@ export class CdpEntrance {
       const connect = (socket: CdpSocket) => new Connection(this.#hub, socket, service)
       return { connect, abandon: () => undefined, stock: null }
     }
-    const carrier = new SocketCarrier(door.limits)
-    const seat = await door.admit({ ...address, by }, { carrier, target })
-    if (own !== null && address.key === own.key && target === null) this.#tellShared(seat, own)
-    const connect = (socket: CdpSocket): CdpConnection =>
-      new StockConnection({ seat, carrier }, socket)
-    return { connect, abandon: () => seat.leave(), stock: { token } }
+    const carrier = new StockConnection(door.limits)
+    const client = await door.admit({ ...address, by }, { carrier, target })
+    if (own !== null && address.key === own.key && target === null) this.#tellShared(client, own)
+    const connect = (socket: CdpSocket) => carrier.connect(client, socket)
+    return { connect, abandon: () => client.leave(), stock: { token } }
   }
 
   /** Tools that meet in one session by chance take each other's tabs: the operator is told. */
-  #tellShared({ client }: Seat, { browser, key }: OwnPort): void {
+  #tellShared({ client }: AttachedClient, { browser, key }: OwnPort): void {
     const all = [...(client?.tenant.clients ?? [])]
     const clients = all.filter(({ target }) => target === null).length
     if (clients < 2) return

@@ -6,7 +6,7 @@ import { RECONNECT_POLICIES, type ReconnectPolicy } from '../core/index.ts'
 import { guard } from './door.ts'
 import { checkVersion, type Project, type Vitest } from './internals.ts'
 import { Orchestrators } from './orchestrators.ts'
-import { Seats } from './seats.ts'
+import { TestSessions } from './test-sessions.ts'
 
 export type HoldfastVitestOptions = {
   /** What a page's lost connection means. */
@@ -26,8 +26,8 @@ export type HoldfastVitestPlugin = {
 /** Longer than the two seconds after which Vitest's page connects again. */
 const GRACE_MS = 10_000
 
-/** A Vitest has its seats once, however many projects and restarts it has. */
-const taken = new WeakMap<Vitest, Seats>()
+/** A Vitest has its sessions once, however many projects and restarts it has. */
+const taken = new WeakMap<Vitest, TestSessions>()
 
 export function holdfast(options: HoldfastVitestOptions = {}): HoldfastVitestPlugin {
   const { reconnect = 'resume', graceMs = GRACE_MS, force = false } = options
@@ -41,16 +41,16 @@ export function holdfast(options: HoldfastVitestOptions = {}): HoldfastVitestPlu
       const project = context.project as Project
       if (project.browser === undefined) return
       checkVersion(vitest, force)
-      const seats = taken.get(vitest) ?? new Seats(vitest, { reconnect, graceMs })
-      taken.set(vitest, seats)
-      putUnder(seats, vitest, project)
+      const sessions = taken.get(vitest) ?? new TestSessions(vitest, { reconnect, graceMs })
+      taken.set(vitest, sessions)
+      putUnder(sessions, vitest, project)
     },
   }
 }
 
-function putUnder(seats: Seats, vitest: Vitest, { browser, vite }: Project): void {
+function putUnder(sessions: TestSessions, vitest: Vitest, { browser, vite }: Project): void {
   if (browser === undefined || browser.state.orchestrators instanceof Orchestrators) return
   if (vite.httpServer === null) throw new Error('holdfast/vitest needs the HTTP server of Vite')
-  browser.state.orchestrators = new Orchestrators(seats)
-  guard(vite.httpServer, seats, vitest)
+  browser.state.orchestrators = new Orchestrators(sessions)
+  guard(vite.httpServer, sessions, vitest)
 }

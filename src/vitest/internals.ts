@@ -9,7 +9,7 @@ export const TESTED_MINORS: readonly string[] = ['5.0', '5.1']
 
 export type Vitest = {
   readonly version: string
-  readonly _browserSessions: BrowserSessions
+  readonly _browserSessions: VitestBrowserSessions
   readonly config: { readonly api: { readonly token: string } }
   readonly logger: { warn(message: string): void }
   onClose(run: () => Promise<void>): void
@@ -22,7 +22,7 @@ export type Project = {
 }
 
 /** Vitest's own list of sessions: each function is a place where it decides who is alive. */
-export type BrowserSessions = {
+export type VitestBrowserSessions = {
   getSession(id: string): VitestBrowserSession | undefined
   createSession(id: string, project: Project, pool: unknown, options?: unknown): Promise<void>
   /** Called when a page's socket has closed, and by the pool when it stops a page. */

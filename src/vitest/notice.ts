@@ -1,4 +1,4 @@
-/** What stands in for Vitest's page: one that asks whether the seat is free, one that says no. */
+/** Pages shown in place of Vitest's: one asks whether the session is free, one says no. */
 
 /** Says why there is no test session any more. */
 export function overPage(reason: string): string {
@@ -7,7 +7,7 @@ export function overPage(reason: string): string {
 <p>Run the tests again, and Vitest opens a new page.</p>`)
 }
 
-/** Asks for the seat once it is loaded; shows the tests if it is free, or why it is not. */
+/** Asks for the session once it is loaded; shows the tests if it is free, or why it is not. */
 export function waitingPage(): string {
   return page(`<p id="reason">Connecting to the test session …</p>
 <p><button id="again" hidden>Try again</button></p>

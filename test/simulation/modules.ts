@@ -3,7 +3,7 @@ import { HeldConnection } from '../../src/cdp/connection.ts'
 import { connect } from '../../src/client/index.ts'
 import * as core from '../../src/core/index.ts'
 import { heldService } from '../../src/doors/cdp/held.ts'
-import { Seat } from '../../src/doors/cdp/seat.ts'
+import { AttachedClient } from '../../src/doors/cdp/attached-client.ts'
 import { Connection } from '../../src/doors/connect/connection.ts'
 import { connectService } from '../../src/doors/connect/entry.ts'
 import { Hub } from '../../src/doors/connect/hub.ts'
@@ -18,10 +18,10 @@ export type Modules = {
   readonly connect: typeof connect
   readonly HeldConnection: typeof HeldConnection
   readonly heldService: typeof heldService
-  readonly Seat: typeof Seat
+  readonly AttachedClient: typeof AttachedClient
 }
 
 export const REAL: Modules = {
   ...{ core, MemoryStore, Hub, Connection, connectService, connect },
-  ...{ HeldConnection, heldService, Seat },
+  ...{ HeldConnection, heldService, AttachedClient },
 }

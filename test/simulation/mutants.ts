@@ -500,6 +500,6 @@ export async function plant(
     connect: await part('client/index.js', 'connect'),
     HeldConnection: await part('cdp/connection.js', 'HeldConnection'),
     heldService: await part('doors/cdp/held.js', 'heldService'),
-    Seat: await part('doors/cdp/seat.js', 'Seat'),
+    AttachedClient: await part('doors/cdp/attached-client.js', 'AttachedClient'),
   }
 }

@@ -1,12 +1,12 @@
 /** A browser session: a session of Holdfast, what it owns of a browser, and its clients. */
 import type { SessionHandle } from '../../core/index.ts'
-import type { Seat } from './seat.ts'
+import type { AttachedClient } from './attached-client.ts'
 import type { BrowserTenant } from './tenant.ts'
 
 export class BrowserSession {
   readonly session: SessionHandle
   readonly tenant: BrowserTenant
-  readonly seats = new Set<Seat>()
+  readonly attachedClients = new Set<AttachedClient>()
   /** Clients that are being admitted. */
   expected = 0
 
@@ -15,9 +15,9 @@ export class BrowserSession {
     this.tenant = tenant
   }
 
-  /** How many clients count for one that wants to enter; a vacant seat is free for some. */
+  /** How many clients count for one that enters: a stock client replaces a lost one. */
   clientsFor(mayReturn: boolean): number {
-    const seats = [...this.seats].filter((seat) => mayReturn || !seat.isVacant)
-    return seats.length + this.expected
+    const present = [...this.attachedClients].filter(({ isLost }) => mayReturn || !isLost)
+    return present.length + this.expected
   }
 }

@@ -25,7 +25,7 @@ import { CDP_LIMITS, type CdpLimits } from './limits.ts'
 import { browserView, countsOf, type BrowserView, type CdpCounts } from './overview.ts'
 import { Recording } from './recording.ts'
 import { CDP_RULES } from './rules.ts'
-import { Seat, type Carrier } from './seat.ts'
+import { AttachedClient, type Carrier } from './attached-client.ts'
 import { BrowserTenant } from './tenant.ts'
 
 /** The prefix of the keys of browser sessions, which only this door uses. */
@@ -50,7 +50,7 @@ export type DoorOptions = {
 /** A client that wants to enter: its connection, and the page it is for; null: the browser. */
 export type EnteringClient = { readonly carrier: Carrier; readonly target: string | null }
 
-export type HeldSeat = { readonly seat: Seat; readonly carrier: HeldCarrier }
+export type HeldClient = { readonly attached: AttachedClient; readonly carrier: HeldCarrier }
 
 export class CdpDoor {
   readonly holdfast: Unbound
@@ -169,7 +169,8 @@ export class CdpDoor {
         if (event.reason === 'session_closed') continue
         const ended = new HoldfastError('attachment_ended', event.reason)
         const { attachment } = event
-        for (const seat of [...made.seats]) if (seat.attachment.id === attachment) seat.end(ended)
+        for (const attached of [...made.attachedClients])
+          if (attached.attachment.id === attachment) attached.end(ended)
       }
     } catch (thrown) {
       error = thrown instanceof HoldfastError ? thrown : error
@@ -178,10 +179,10 @@ export class CdpDoor {
   }
 
   #endSession(ended: BrowserSession, error: HoldfastError): void {
-    const { session, seats, tenant } = ended
+    const { session, attachedClients, tenant } = ended
     if (!this.#open.delete(ended)) return
     this.#sessions.delete(session.id)
-    for (const seat of [...seats]) seat.end(error)
+    for (const attached of [...attachedClients]) attached.end(error)
     tenant.end()
     if (this.#sessionsOn(tenant.host) === 0) this.hosts.stopWhenIdle(tenant.host)
     // It is closed already, unless the browser is gone.
@@ -194,8 +195,8 @@ export class CdpDoor {
     await this.holdfast.authority.close(id, reason, null).catch(() => undefined)
   }
 
-  /** Makes a seat for a client; its socket is opened next. */
-  async admit(address: CallerAddress, entering: EnteringClient): Promise<Seat> {
+  /** Attaches a client; its socket is opened next. */
+  async admit(address: CallerAddress, entering: EnteringClient): Promise<AttachedClient> {
     if (address.record && this.#recordings === null) {
       throw invalid('record', 'is not possible: this server was not started with --record')
     }
@@ -205,7 +206,7 @@ export class CdpDoor {
       this.#assertRoom(entered, entering)
       entered.expected += 1
       try {
-        return await this.#makeSeat(entered, entering, address)
+        return await this.#attachClient(entered, entering, address)
       } finally {
         entered.expected -= 1
       }
@@ -216,25 +217,25 @@ export class CdpDoor {
     }
   }
 
-  async #makeSeat(
+  async #attachClient(
     entered: BrowserSession,
     { carrier, target }: EnteringClient,
     { record, by }: CallerAddress,
-  ): Promise<Seat> {
+  ): Promise<AttachedClient> {
     const { session, tenant } = entered
     const { link } = tenant.host
     const recording = record ? await this.#record(session) : null
     const upstream = await attach(tenant.host, target)
     try {
-      const { attachment, vacant } = await this.#attachment(entered, carrier, by)
+      const { attachment, lost } = await this.#attachment(entered, carrier, by)
       // Its session is being closed, and with it this attachment.
       if (link.closed !== null) throw new HoldfastError('browser_gone', link.closed)
-      const seat = new Seat({ session, carrier, attachment })
-      entered.seats.add(seat)
-      seat.onEnd = () => entered.seats.delete(seat)
-      seat.client = new CdpClient({
+      const attached = new AttachedClient({ session, carrier, attachment })
+      entered.attachedClients.add(attached)
+      attached.onEnd = () => entered.attachedClients.delete(attached)
+      attached.client = new CdpClient({
         ...{ tenant, upstream, target, outlet: carrier, recording, rules: CDP_RULES },
-        onFailure: (error) => seat.giveUp(error),
+        onFailure: (error) => attached.giveUp(error),
         // The session may be closed already.
         onBrowserClose: () =>
           void session
@@ -242,8 +243,8 @@ export class CdpDoor {
             .close('browser_closed')
             .catch(() => undefined),
       })
-      vacant?.give(seat)
-      return seat
+      lost?.give(attached)
+      return attached
     } catch (error) {
       recording?.close()
       link.detach('', upstream)
@@ -270,43 +271,43 @@ export class CdpDoor {
 
   /** The attachment of a client that was lost, if there is one, for a client with the same key. */
   async #attachment(
-    { session, seats }: BrowserSession,
+    { session, attachedClients }: BrowserSession,
     { mayReturn }: Carrier,
     by: Principal,
-  ): Promise<{ readonly attachment: AttachmentHandle; readonly vacant: Seat | null }> {
-    const vacant = [...seats].find((seat) => seat.isVacant) ?? null
-    if (vacant !== null && !mayReturn) {
-      vacant.isVacant = false
+  ): Promise<{ readonly attachment: AttachmentHandle; readonly lost: AttachedClient | null }> {
+    const lost = [...attachedClients].find((attached) => attached.isLost) ?? null
+    if (lost !== null && !mayReturn) {
+      lost.isLost = false
       try {
-        await vacant.attachment.resume(by)
-        return { attachment: vacant.attachment, vacant }
+        await lost.attachment.resume(by)
+        return { attachment: lost.attachment, lost }
       } catch {
         // The authority has not kept it.
       }
     }
     const attachment = await session.as(by).attach({ role: 'driver', resumable: mayReturn })
-    return { attachment, vacant: null }
+    return { attachment, lost: null }
   }
 
-  #heldSeats(): readonly HeldSeat[] {
-    return [...this.#open].flatMap(({ seats }) =>
-      [...seats].flatMap((seat) => {
-        const { carrier } = seat
-        return carrier instanceof HeldCarrier ? [{ seat, carrier }] : []
+  #heldClients(): readonly HeldClient[] {
+    return [...this.#open].flatMap(({ attachedClients }) =>
+      [...attachedClients].flatMap((attached) => {
+        const { carrier } = attached
+        return carrier instanceof HeldCarrier ? [{ attached, carrier }] : []
       }),
     )
   }
 
-  /** The seat of an attachment, for a client that comes back. */
-  heldSeat(attachment: string): HeldSeat | null {
-    return this.#heldSeats().find(({ seat }) => seat.attachment.id === attachment) ?? null
+  /** The client of an attachment, for a connection that comes back. */
+  heldClient(attachment: string): HeldClient | null {
+    return this.#heldClients().find(({ attached }) => attached.attachment.id === attachment) ?? null
   }
 
   /** Ends clients with the most unconfirmed messages while all of them exceed the total limit. */
   boundHeld(): void {
-    const kept = ({ carrier }: HeldSeat): number => carrier.keptBytes
+    const kept = ({ carrier }: HeldClient): number => carrier.keptBytes
     for (const { carrier } of largestBeyond(
-      this.#heldSeats(),
+      this.#heldClients(),
       kept,
       this.limits.heldTotalBytesMax,
     )) {
@@ -333,7 +334,7 @@ export class CdpDoor {
     for (const made of [...this.#sessions.values()]) {
       // One that could not be made has no clients.
       const session = await made.catch(() => null)
-      for (const seat of [...(session?.seats ?? [])]) seat.end(error)
+      for (const attached of [...(session?.attachedClients ?? [])]) attached.end(error)
     }
     await this.#pool.close()
   }

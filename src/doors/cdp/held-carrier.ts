@@ -7,7 +7,7 @@ import { MessageReplay } from '../../wire/replay.ts'
 import type { Connection } from '../connect/connection.ts'
 import type { CdpLimits } from './limits.ts'
 import { eventMethod } from './message.ts'
-import type { Carrier } from './seat.ts'
+import type { Carrier } from './attached-client.ts'
 
 /** Events of which a client that was away misses nothing: the next one says it all again. */
 const DROPPABLE: ReadonlySet<string> = new Set([

@@ -9,7 +9,7 @@ import { resumeFor } from '../connect/resume.ts'
 import { welcomeOf } from '../connect/welcome.ts'
 import { OPERATIONS } from '../scopes.ts'
 import type { CallerAddress } from './address.ts'
-import type { CdpDoor, HeldSeat } from './door.ts'
+import type { CdpDoor, HeldClient } from './door.ts'
 import { HeldCarrier } from './held-carrier.ts'
 
 export type HeldServiceOptions = {
@@ -44,10 +44,10 @@ async function admit(
   const held = await (resume === undefined
     ? enter(options)
     : comeBack(options, connection, hello, resume))
-  const { seat, carrier } = held
-  const { session, attachment } = seat
+  const { attached, carrier } = held
+  const { session, attachment } = attached
   const overview = await session.overview()
-  if (seat.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
+  if (attached.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
   const role = 'driver'
   const scopes = [OPERATIONS['browser.use']]
   const base = welcomeOf(hub, session, overview, { attachment, role, scopes, answers: [] })
@@ -68,15 +68,15 @@ function assertVersion(connection: Connection, { v }: Hello): void {
   throw new HoldfastError(code, reason)
 }
 
-async function enter({ door, address, target }: HeldServiceOptions): Promise<HeldSeat> {
+async function enter({ door, address, target }: HeldServiceOptions): Promise<HeldClient> {
   const reconnect = address.reconnect ?? (address.key === undefined ? 'resume' : 'reopen')
   const carrier = new HeldCarrier(door.limits, door.holdfast.authority.clock)
-  const seat = await door.admit({ ...address, reconnect }, { carrier, target })
-  carrier.onAway = () => seat.client?.actForAbsent()
+  const attached = await door.admit({ ...address, reconnect }, { carrier, target })
+  carrier.onAway = () => attached.client?.actForAbsent()
   carrier.onOverflow = () => {
-    seat.giveUp(new HoldfastError('too_slow', 'more was missed than is kept'))
+    attached.giveUp(new HoldfastError('too_slow', 'more was missed than is kept'))
   }
-  return { seat, carrier }
+  return { attached, carrier }
 }
 
 async function comeBack(
@@ -84,10 +84,10 @@ async function comeBack(
   connection: Connection,
   { session = '', received = 0, take }: Hello,
   resume: Resume,
-): Promise<HeldSeat> {
+): Promise<HeldClient> {
   const { hub, door, address } = options
   const handle = door.holdfast.as(address.by).session(session)
-  const known = door.heldSeat(resume.attachment)
+  const known = door.heldClient(resume.attachment)
   try {
     const { isReplaced } = await handle.attachmentOf(resume.attachment, resume.token)
     // Before the token is used up: a refusal must change nothing.
@@ -95,8 +95,8 @@ async function comeBack(
     const claim = { session: handle, resume, take, isReplaced }
     const attachment = await resumeFor(hub, connection, claim)
     if (attachment === null) throw new HoldfastError('in_use', 'another connection has this')
-    if (known !== null && !known.seat.isOver) {
-      known.seat.attachment = attachment
+    if (known !== null && !known.attached.isOver) {
+      known.attached.attachment = attachment
       return known
     }
     // The browser went with the server that had it: no connection will ever hold this attachment.
@@ -108,7 +108,7 @@ async function comeBack(
 }
 
 /** What was missed is sent first; from then on messages go both ways. */
-function messageChannel(connection: Connection, { seat, carrier }: HeldSeat): Channel {
+function messageChannel(connection: Connection, { attached, carrier }: HeldClient): Channel {
   return {
     begin: () => carrier.connect(connection),
     take: (frame) => {
@@ -117,11 +117,11 @@ function messageChannel(connection: Connection, { seat, carrier }: HeldSeat): Ch
     },
     message: (data) => {
       carrier.count(data)
-      seat.client?.receive(data)
+      attached.client?.receive(data)
     },
     end: (left) => {
       carrier.disconnected(connection)
-      if (left) seat.end(new HoldfastError('attachment_ended', 'the client has left'))
+      if (left) attached.end(new HoldfastError('attachment_ended', 'the client has left'))
     },
   }
 }

@@ -1,7 +1,19 @@
-/** One socket of a stock client, and what the door needs of any socket. */
-import type { Seat } from './seat.ts'
-import type { CdpSocket, SocketCarrier } from './socket-carrier.ts'
+/** A stock client: its socket is its connection, and when that is lost its sessions are. */
+import type { HoldfastError } from '../../core/index.ts'
+import { closeCode } from '../../wire/error-table.ts'
+import type { Socket } from '../connect/socket.ts'
+import type { CdpLimits } from './limits.ts'
+import type { Carrier, AttachedClient } from './attached-client.ts'
 
+/** A WebSocket as this door sees it. */
+export interface CdpSocket extends Socket {
+  /** Cuts a client that does not read, and reports it. */
+  cutSlow(): void
+  /** Whether what the client sends is left unread; the client then has to wait with it. */
+  setPaused(isPaused: boolean): void
+}
+
+/** What the server needs of any connection to a browser. */
 export interface CdpConnection {
   receive(data: Buffer): void
   /** The socket is closed. */
@@ -11,23 +23,57 @@ export interface CdpConnection {
 /** Closed on purpose, with or without a code. */
 const GOODBYES: ReadonlySet<number> = new Set([1000, 1005])
 
-export class StockConnection implements CdpConnection {
-  readonly #seat: Seat
-  readonly #carrier: SocketCarrier
+export class StockConnection implements Carrier, CdpConnection {
+  readonly mayReturn = false
+  readonly isAway = false
+  readonly #limits: CdpLimits
+  #attached: AttachedClient | null = null
+  #socket: CdpSocket | null = null
+  #isPaused = false
+  #isOver = false
 
-  constructor({ seat, carrier }: { seat: Seat; carrier: SocketCarrier }, socket: CdpSocket) {
-    this.#seat = seat
-    this.#carrier = carrier
-    if (!carrier.connect(socket)) socket.close(1011, 'session_closed')
+  constructor(limits: CdpLimits) {
+    this.#limits = limits
+  }
+
+  /** The client is admitted, and its socket is open. */
+  connect(attached: AttachedClient, socket: CdpSocket): this {
+    this.#attached = attached
+    if (this.#isOver) socket.close(1011, 'session_closed')
+    else this.#socket = socket
+    if (this.#isPaused) this.#socket?.setPaused(true)
+    return this
   }
 
   receive(data: Buffer): void {
-    this.#seat.client?.receive(data)
+    this.#attached?.client?.receive(data)
   }
 
   closed(code: number): void {
-    this.#carrier.disconnected()
-    if (GOODBYES.has(code)) this.#seat.leave()
-    else void this.#seat.lose()
+    this.#socket = null
+    if (GOODBYES.has(code)) this.#attached?.leave()
+    else void this.#attached?.lose()
+  }
+
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused
+    this.#socket?.setPaused(isPaused)
+  }
+
+  deliver(message: Buffer): void {
+    const socket = this.#socket
+    if (socket === null) return
+    // Whoever does not read is given up before what waits for it fills the memory.
+    if (socket.bufferedBytes > this.#limits.unreadBytesMax) return socket.cutSlow()
+    socket.send(message)
+  }
+
+  end({ code }: HoldfastError): void {
+    this.#isOver = true
+    const socket = this.#socket
+    this.#socket = null
+    // What is not read is not closed either.
+    socket?.setPaused(false)
+    socket?.close(closeCode(code), code)
   }
 }

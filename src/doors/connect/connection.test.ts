@@ -45,7 +45,7 @@ it('leaves nothing behind, ten thousand times, whatever ends first', async () =>
     await expect.poll(() => socket.frames[0]).toContain('welcome')
     connection.receive('{"type":"turn","id":"1","input":"x"}')
     if (n % 2 === 0) connection.closed()
-    await holdfast.session(connection.session?.id ?? '').close()
+    await holdfast.session(connection.attachment?.session ?? '').close()
     connection.closed()
   }
   for (let n = 0; n < 100; n += 1) {

@@ -109,21 +109,12 @@ export class Connection implements HubMember {
     return this.#admitted?.attachment ?? null
   }
 
-  get session(): SessionHandle | null {
-    return this.#admitted?.session ?? null
-  }
-
-  get role(): Role | null {
-    return this.#admitted?.role ?? null
-  }
-
-  /** Its socket is gone, which its session may not know yet. */
   get isOver(): boolean {
     return this.#over
   }
 
   drives(session: string): boolean {
-    return this.session?.id === session && this.role === 'driver'
+    return this.#admitted?.session.id === session && this.#admitted.role === 'driver'
   }
 
   /** A message arrived. */
@@ -153,24 +144,24 @@ export class Connection implements HubMember {
   closed(code = 1006): void {
     if (this.#over) return
     this.#end(code)
-    const { attachment } = this
-    if (attachment === null || this.#hub.connectionOf(attachment.id) !== this) {
+    const admitted = this.#admitted
+    if (admitted === null || this.#hub.connectionOf(admitted.attachment.id) !== this) {
       return this.#hub.drop(this, null, false)
     }
-    this.#lost(attachment)
+    void this.#lost(admitted)
   }
 
-  #lost(attachment: AttachmentHandle): void {
-    // A session that is gone meanwhile has ended its attachments already.
-    void this.#lose(attachment).catch(() => this.#hub.drop(this, attachment.id, false))
-  }
-
-  async #lose(attachment: AttachmentHandle): Promise<void> {
+  async #lost({ attachment, session }: AdmittedClient): Promise<void> {
     const { id } = attachment
-    await attachment.lose()
-    // Most of a crowd only look on: nothing of theirs waits for them to come back.
-    const state = this.#hub.hasPresence(id) ? await this.session?.state() : undefined
-    const mayComeBack = state !== undefined && attachmentIn(state, id) !== undefined
+    let mayComeBack = false
+    try {
+      await attachment.lose()
+      // Most of a crowd only look on: nothing of theirs waits for them to come back.
+      const state = this.#hub.hasPresence(id) ? await session.state() : null
+      mayComeBack = state !== null && attachmentIn(state, id) !== undefined
+    } catch {
+      // A session that is gone meanwhile has ended its attachments already.
+    }
     this.#hub.drop(this, id, mayComeBack)
   }
 
@@ -197,13 +188,11 @@ export class Connection implements HubMember {
     this.closed()
   }
 
-  /** Refuses, and does not wait until the client has closed its side. */
   turnOut(error: HoldfastError): void {
     this.refuse(error)
     this.#hub.clock.after(FAREWELL_MS, () => this.socket.cut())
   }
 
-  /** Another connection has this attachment now. */
   supersede(): void {
     this.say({ type: 'superseded' })
     this.refuse(new HoldfastError('superseded', 'continued in another connection'))
@@ -224,10 +213,6 @@ export class Connection implements HubMember {
     this.refuse(new HoldfastError('unauthorized', 'the token is no longer good for this'))
   }
 
-  drain(): void {
-    this.refuse(new HoldfastError('draining', 'the server is about to stop'))
-  }
-
   /** Throws if the socket is gone: nobody is put out for somebody who is not there. */
   assertHere(): void {
     if (this.#over) throw new HoldfastError('superseded', 'the connection is gone')
@@ -245,7 +230,6 @@ export class Connection implements HubMember {
       throw new HoldfastError('too_slow', 'the connection did not answer a ping in time')
   }
 
-  /** Whether it answers within the time to probe. */
   async isAlive(): Promise<boolean> {
     this.say({ type: 'ping' })
     return this.waitForSign()
@@ -267,7 +251,6 @@ export class Connection implements HubMember {
     })
   }
 
-  /** Called now and then: a silent connection is pinged, then given up. */
   watch(now: number): void {
     const { helloMs, pingMs, deadMs } = this.#hub.limits
     // It is silent because it is not read.
@@ -368,7 +351,7 @@ export class Connection implements HubMember {
     // The socket was lost, or its client left, while it was let in.
     if (this.#over) {
       channel.end(this.#saidBye)
-      return this.#saidBye ? this.#leave(attachment) : this.#lost(attachment)
+      return this.#saidBye ? this.#leave(attachment) : void this.#lost(admitted)
     }
     // By a link it is let in by the session, which tells when the link is over.
     if (token !== null) {
@@ -405,13 +388,13 @@ export class Connection implements HubMember {
       default:
         if (this.#admitted === null) throw new HoldfastError('bad_request', 'wait for the welcome')
         if (frame.type !== 'ready') return this.#admitted.channel.take(frame)
-        if (frame.epoch === this.#admitted.attachment.epoch) void this.#confirm(this.#admitted)
+        if (frame.epoch === this.#admitted.attachment.epoch) this.#confirm(this.#admitted)
     }
   }
 
   /** It only allows forgetting older tokens: if it fails, the last one stays good for longer. */
-  async #confirm({ attachment }: AdmittedClient): Promise<void> {
-    await attachment.confirm().catch(() => undefined)
+  #confirm({ attachment }: AdmittedClient): void {
+    void attachment.confirm().catch(() => undefined)
   }
 
   #bye(): void {

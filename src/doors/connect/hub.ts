@@ -30,7 +30,6 @@ export interface HubMember {
   refuse(error: HoldfastError): void
   /** Refuses, and does not wait until the client has closed its side. */
   turnOut(error: HoldfastError): void
-  drain(): void
   /** Called now and then: a silent connection is pinged, then given up. */
   watch(now: number): void
 }
@@ -165,7 +164,8 @@ export class Hub {
   close(): void {
     this.#cancelWatch()
     this.holdfast.authority.attachmentListeners.delete(this.#listener)
-    for (const connection of [...this.#connections]) connection.drain()
+    const error = new HoldfastError('draining', 'the server is about to stop')
+    for (const connection of [...this.#connections]) connection.refuse(error)
     for (const attachment of [...this.#presences.keys()]) this.#forget(attachment)
   }
 

@@ -1,10 +1,10 @@
 /** A node whose sockets lead to a browser: one that takes messages, and sends some of its own. */
 import type { ReconnectPolicy, SessionHandle } from '../../../src/core/index.ts'
 import type { CallerAddress } from '../../../src/doors/cdp/address.ts'
-import type { CdpDoor, HeldSeat, EnteringClient } from '../../../src/doors/cdp/door.ts'
+import type { CdpDoor, HeldClient, EnteringClient } from '../../../src/doors/cdp/door.ts'
 import type { HeldCarrier } from '../../../src/doors/cdp/held-carrier.ts'
 import { CDP_LIMITS } from '../../../src/doors/cdp/limits.ts'
-import type { Seat } from '../../../src/doors/cdp/seat.ts'
+import type { AttachedClient } from '../../../src/doors/cdp/attached-client.ts'
 import type { Hub } from '../../../src/doors/connect/hub.ts'
 import type { Socket } from '../../../src/doors/connect/socket.ts'
 import { LOCAL } from '../../../src/core/index.ts'
@@ -19,13 +19,18 @@ export type HeldServerOptions = NodeOptions & {
 }
 
 /** What a program has of the browser. */
-type Served = { readonly attachment: string; taken: number; emitted: number; seat: Seat }
+type Served = {
+  readonly attachment: string
+  taken: number
+  emitted: number
+  attached: AttachedClient
+}
 
 export class HeldServer extends Node implements Listener {
   readonly hub: Hub
   readonly #options: HeldServerOptions
   readonly #served = new Map<string, Served>()
-  readonly #held = new Map<string, HeldSeat>()
+  readonly #held = new Map<string, HeldClient>()
   whenClosed: () => void = () => undefined
   #isListening = true
 
@@ -65,29 +70,32 @@ export class HeldServer extends Node implements Listener {
       holdfast: this.holdfast,
       limits,
       admit: (address: CallerAddress, entering: EnteringClient) => this.#admit(address, entering),
-      heldSeat: (attachment: string) => this.#held.get(attachment) ?? null,
+      heldClient: (attachment: string) => this.#held.get(attachment) ?? null,
     }
     return door as unknown as CdpDoor
   }
 
-  async #admit({ reconnect, graceMs }: CallerAddress, { carrier }: EnteringClient): Promise<Seat> {
+  async #admit(
+    { reconnect, graceMs }: CallerAddress,
+    { carrier }: EnteringClient,
+  ): Promise<AttachedClient> {
     const options = { ...(reconnect && { reconnect }), ...(graceMs && { graceMs }) }
     const session = await this.holdfast.resolve(options)
     const attachment = await session.attach({ role: 'driver', resumable: true })
-    const seat = new this.#options.modules.Seat({ session, carrier, attachment })
-    const served: Served = { attachment: attachment.id, taken: 0, emitted: 0, seat }
+    const attached = new this.#options.modules.AttachedClient({ session, carrier, attachment })
+    const served: Served = { attachment: attachment.id, taken: 0, emitted: 0, attached }
     this.#served.set(attachment.id, served)
-    this.#held.set(attachment.id, { seat, carrier: carrier as HeldCarrier })
-    seat.onEnd = () => {
+    this.#held.set(attachment.id, { attached, carrier: carrier as HeldCarrier })
+    attached.onEnd = () => {
       this.#held.delete(attachment.id)
       this.#served.delete(attachment.id)
     }
-    seat.client = this.#client(served)
-    void this.#follow(session, seat)
-    return seat
+    attached.client = this.#client(served)
+    void this.#follow(session, attached)
+    return attached
   }
 
-  #client(served: Served): NonNullable<Seat['client']> {
+  #client(served: Served): NonNullable<AttachedClient['client']> {
     const { history } = this.#options
     const { attachment } = served
     const client = {
@@ -102,30 +110,30 @@ export class HeldServer extends Node implements Listener {
       endSessions: () => undefined,
       end: () => undefined,
     }
-    return client as unknown as NonNullable<Seat['client']>
+    return client as unknown as NonNullable<AttachedClient['client']>
   }
 
   /** The browser says something to one of its clients. */
   emit(served: Served): void {
     served.emitted += 1
-    const { attachment, emitted: n, seat } = served
+    const { attachment, emitted: n, attached } = served
     this.#options.history.record({ type: 'held.emitted', attachment, n })
-    seat.carrier.deliver(Buffer.from(JSON.stringify({ attachment, n })))
+    attached.carrier.deliver(Buffer.from(JSON.stringify({ attachment, n })))
   }
 
   /** As the door does: an attachment that ended is gone, and so is a session that closed. */
-  async #follow(session: SessionHandle, seat: Seat): Promise<void> {
+  async #follow(session: SessionHandle, attached: AttachedClient): Promise<void> {
     const { HoldfastError } = this.#options.modules.core
     let error = new HoldfastError('session_closed', 'the session is closed')
     try {
       for await (const event of session.events()) {
         const isOver = event.type === 'attachment.ended' && event.reason !== 'session_closed'
-        if (isOver) seat.end(new HoldfastError('attachment_ended', event.reason))
+        if (isOver) attached.end(new HoldfastError('attachment_ended', event.reason))
       }
     } catch (thrown) {
       if (thrown instanceof HoldfastError) error = thrown
     }
-    seat.end(error)
+    attached.end(error)
   }
 
   protected override async close(drainMs: number): Promise<void> {
@@ -133,7 +141,7 @@ export class HeldServer extends Node implements Listener {
     this.#isListening = false
     const { HoldfastError } = this.#options.modules.core
     const error = new HoldfastError('draining', 'the server is about to stop')
-    for (const { seat } of this.served) seat.end(error)
+    for (const { attached } of this.served) attached.end(error)
     this.hub.close()
     this.whenClosed()
   }

@@ -88,7 +88,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     name: 'a welcome confirms its own token',
     file: 'doors/connect/connection.js',
     find: 'this.say(admitted.welcome);',
-    replace: 'this.say(admitted.welcome); void this.#confirm(admitted);',
+    replace: 'this.say(admitted.welcome); this.#confirm(admitted);',
     catches: 'I6',
   },
   {

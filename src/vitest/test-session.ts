@@ -1,17 +1,17 @@
 /**
  * One browser session of Vitest: a session of Holdfast, and the page that holds it.
  *
- * 1. At most one connection holds a seat; the next is admitted after Vitest has let go of the last.
- * 2. What a lost connection means is decided by the authority: the seat tells it and obeys.
+ * 1. At most one connection holds a session; the next is admitted after Vitest released the last.
+ * 2. What a lost connection means is decided by the authority: the session tells it and obeys.
  * 3. Each call of Vitest to the page is a turn. A call that loses its page waits for the next one
- *    and is made again there; it settles when the seat is over, at the latest.
+ *    and is made again there; it settles when the session is over, at the latest.
  */
 import type { Duplex } from 'node:stream'
 import { HoldfastError, type AttachmentHandle, type SessionHandle } from '../core/index.ts'
 import { answersPing, settlesWithin } from './connection.ts'
 import type { Orchestrator } from './internals.ts'
 
-/** How long a page may take from its HTML to its socket before another may have the seat. */
+/** How long a page may take from its HTML to its socket before another may have the session. */
 const OPEN_MS = 5_000
 /** A page that is being reloaded has closed its socket by then. */
 const UNLOAD_MS = 250
@@ -36,15 +36,15 @@ const REASONS: Readonly<Record<string, string>> = {
   grace_over: 'its page went away and did not come back in time',
 }
 
-export type SeatOptions = {
+export type TestSessionOptions = {
   readonly session: Promise<SessionHandle>
   readonly runTurn: RunTurn
   /** Told once, when the session is closed. */
   readonly onOver: (reason: string) => void
 }
 
-export class Seat {
-  readonly #options: SeatOptions
+export class TestSession {
+  readonly #options: TestSessionOptions
   #attachment: AttachmentHandle | null = null
   #socket: Duplex | null = null
   #page: Orchestrator | null = null
@@ -60,7 +60,7 @@ export class Seat {
   /** Admissions, one at a time. */
   #admissions: Promise<unknown> = Promise.resolve()
 
-  constructor(options: SeatOptions) {
+  constructor(options: TestSessionOptions) {
     this.#options = options
     this.#told = options.session.then(
       (session) => void this.#follow(session),
@@ -96,14 +96,14 @@ export class Seat {
     return giveUp
   }
 
-  /** Resolves when nobody has the seat; throws if somebody keeps it. */
+  /** Resolves when nobody has the session; throws if somebody keeps it. */
   async claim(): Promise<void> {
     await this.#opening?.fired
     await this.#vacate()
     await this.#told
   }
 
-  /** Lets this connection have the seat; throws the refusal. */
+  /** Lets this connection have the session; throws the refusal. */
   admit(socket: Duplex): Promise<void> {
     const admission = this.#admissions.then(() => this.#admit(socket))
     this.#admissions = admission.catch(() => {})
@@ -193,7 +193,7 @@ export class Seat {
   }
 
   #tell(work: () => Promise<void>): void {
-    // Only a closed session or authority refuses: then the seat is over, and hears of it.
+    // Only a closed session or authority refuses: then the session is over, and hears of it.
     this.#told = this.#told.then(work).catch(() => {})
   }
 

@@ -3,9 +3,9 @@ import { randomUUID } from 'node:crypto'
 import type { Holdfast, ReconnectPolicy, SessionHandle } from '../core/index.ts'
 import { openHoldfast } from '../open.ts'
 import type { VitestBrowserSession, Project, Vitest } from './internals.ts'
-import { Seat } from './seat.ts'
+import { TestSession } from './test-session.ts'
 
-export type SeatsOptions = {
+export type TestSessionsOptions = {
   readonly reconnect: ReconnectPolicy
   readonly graceMs: number
 }
@@ -15,22 +15,22 @@ type Work = () => Promise<unknown>
 /** How long a call waits for the one before it. Vitest makes one at a time. */
 const LANE_WAIT_MS = 600_000
 
-export class Seats {
+export class TestSessions {
   readonly #vitest: Vitest
-  readonly #options: SeatsOptions
-  readonly #seats = new Map<string, Seat>()
+  readonly #options: TestSessionsOptions
+  readonly #sessions = new Map<string, TestSession>()
   readonly #works = new Map<string, Work>()
   #holdfast: Promise<Holdfast> | null = null
 
-  constructor(vitest: Vitest, options: SeatsOptions) {
+  constructor(vitest: Vitest, options: TestSessionsOptions) {
     this.#vitest = vitest
     this.#options = options
     this.#takeOver()
     vitest.onClose(() => this.#close())
   }
 
-  get(id: string): Seat | undefined {
-    return this.#seats.get(id)
+  get(id: string): TestSession | undefined {
+    return this.#sessions.get(id)
   }
 
   #takeOver(): void {
@@ -40,24 +40,24 @@ export class Seats {
     const destroySession = own.destroySession.bind(own)
     own.createSession = (id, project, ...rest) => {
       const created = createSession(id, project, ...rest)
-      const seat = this.#add(id, project, () => close(id))
+      const session = this.#add(id, project, () => close(id))
       const record = own.getSession(id)
-      if (record !== undefined) closeOnFailure(record, seat)
+      if (record !== undefined) closeOnFailure(record, session)
       return created
     }
     own.destroySession = (id) => {
-      const seat = this.#seats.get(id)
-      if (seat === undefined) destroySession(id)
-      else seat.letGo()
+      const session = this.#sessions.get(id)
+      if (session === undefined) destroySession(id)
+      else session.letGo()
     }
     own.close = (id) => {
-      this.#seats.get(id)?.close('closed by Vitest')
+      this.#sessions.get(id)?.close('closed by Vitest')
       close(id)
     }
   }
 
-  #add(id: string, project: Project, onOver: () => void): Seat {
-    const seat = new Seat({
+  #add(id: string, project: Project, onOver: () => void): TestSession {
+    const session = new TestSession({
       session: this.#session(id, project),
       runTurn: (session, text, work) => this.#runTurn(session, text, work),
       onOver: (reason) => {
@@ -66,8 +66,8 @@ export class Seats {
           this.#vitest.logger.warn(`holdfast: browser session ${id} is over: ${reason}`)
       },
     })
-    this.#seats.set(id, seat)
-    return seat
+    this.#sessions.set(id, session)
+    return session
   }
 
   async #session(id: string, { name }: Project): Promise<SessionHandle> {
@@ -111,17 +111,17 @@ export class Seats {
   async #close(): Promise<void> {
     const holdfast = this.#holdfast
     this.#holdfast = null
-    for (const seat of this.#seats.values()) seat.close('closed by Vitest')
-    this.#seats.clear()
+    for (const session of this.#sessions.values()) session.close('closed by Vitest')
+    this.#sessions.clear()
     await (await holdfast)?.close()
   }
 }
 
 /** A page that crashed does not come back. */
-function closeOnFailure(record: VitestBrowserSession, seat: Seat): void {
+function closeOnFailure(record: VitestBrowserSession, session: TestSession): void {
   const fail = record.fail.bind(record)
   record.fail = (error) => {
     fail(error)
-    seat.close('its page failed')
+    session.close('its page failed')
   }
 }

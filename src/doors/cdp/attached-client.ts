@@ -1,7 +1,6 @@
 /**
- * One client's place in a browser session: its attachment, which the authority knows, and what it
- * has of the browser. The authority decides what a lost connection means; the seat tells it of the
- * loss and obeys.
+ * A client of a browser session: its attachment, which the authority knows, and its CDP sessions.
+ * The authority decides what a lost connection means; this class reports the loss and obeys.
  */
 import { HoldfastError, type AttachmentHandle, type SessionHandle } from '../../core/index.ts'
 import type { CdpClient, Outlet } from './client.ts'
@@ -12,18 +11,22 @@ export interface Carrier extends Outlet {
   end(error: HoldfastError): void
 }
 
-export class Seat {
+export class AttachedClient {
   readonly session: SessionHandle
   readonly carrier: Carrier
   attachment: AttachmentHandle
   client: CdpClient | null = null
-  /** Its connection is lost, and it cannot be taken up again as it was: only its place can. */
-  isVacant = false
-  /** The client has lost its seat, or another one has taken it. */
+  /** Its connection is lost and cannot be resumed; another one may get its attachment. */
+  isLost = false
+  /** The client is gone for good, or another one has its attachment. */
   onEnd: () => void = () => undefined
   #isOver = false
 
-  constructor({ session, carrier, attachment }: Pick<Seat, 'session' | 'carrier' | 'attachment'>) {
+  constructor({
+    session,
+    carrier,
+    attachment,
+  }: Pick<AttachedClient, 'session' | 'carrier' | 'attachment'>) {
     this.session = session
     this.carrier = carrier
     this.attachment = attachment
@@ -47,8 +50,8 @@ export class Seat {
 
   /** The connection is lost for good, but the place may be kept for the client's next one. */
   async lose(): Promise<void> {
-    if (this.#isOver || this.isVacant) return
-    this.isVacant = true
+    if (this.#isOver || this.isLost) return
+    this.isLost = true
     this.client?.endSessions()
     // A session that is gone meanwhile has ended its attachments already.
     await this.attachment.lose().catch(() => undefined)
@@ -64,7 +67,7 @@ export class Seat {
   }
 
   /** Another connection takes the place: what the client had made stays. */
-  give(next: Seat): void {
+  give(next: AttachedClient): void {
     this.#isOver = true
     this.onEnd()
     if (this.client !== null && next.client !== null) {

@@ -1,4 +1,4 @@
-/** The seats in a Vitest made of its shape alone: policies, claimants, calls that lose a page. */
+/** Sessions in a Vitest made of its shape alone: policies, claimants, calls that lose a page. */
 import { EventEmitter, once } from 'node:events'
 import { Duplex } from 'node:stream'
 import { afterEach, describe, expect, it } from 'vitest'
