@@ -11,6 +11,7 @@ export const FAST_TESTS = [
   'test/client/*.test.ts',
   'test/conformance/stores.test.ts',
   'test/e2e/http.test.ts',
+  'test/e2e/mounted.test.ts',
   'test/house-rules.test.ts',
   'test/reference/*.test.ts',
   'test/release.test.ts',

@@ -14,6 +14,8 @@ import type { Unread } from './unread.ts'
 /** What all exchanges of a server share. */
 export type ServerContext = {
   readonly holdfast: Unbound
+  /** What comes before every path of this server, as `/holdfast`; empty: nothing does. */
+  readonly basePath: string
   readonly bodyBytesMax: number
   /** Between two signs of life on a stream that has nothing to say. */
   readonly heartbeatMs: number

@@ -1,5 +1,10 @@
 /** The pages of the inspector, named by the fragment of the address, which servers do not see. */
 
+/** Where the server is: the page may be below a path of another program's server. */
+export function serverUrl(): string {
+  return new URL('.', location.href).href.replace(/\/$/, '')
+}
+
 export type PageAddress =
   | { readonly page: 'list' }
   | { readonly page: 'new' }

@@ -2,6 +2,7 @@
 import type { EventPageView, SessionRowView, SessionView } from '../wire/views.ts'
 import type { SessionEvent } from '../client/index.ts'
 import type { Access } from './access.ts'
+import { serverUrl } from './address.ts'
 
 /** An error of the server (a problem document), or the status 0 if it cannot be reached. */
 export class ApiError extends Error {
@@ -102,7 +103,7 @@ async function send(
   if (token !== null) headers['authorization'] = `Bearer ${token}`
   if (body !== undefined) headers['content-type'] = 'application/json'
   try {
-    return await fetch(path, { method, headers, body: JSON.stringify(body) })
+    return await fetch(serverUrl() + path, { method, headers, body: JSON.stringify(body) })
   } catch {
     throw new ApiError(0, 'unreachable', 'the server cannot be reached')
   }

@@ -10,6 +10,7 @@ import {
   type SessionEvent,
 } from '../client/index.ts'
 import type { SessionView } from '../wire/views.ts'
+import { serverUrl } from './address.ts'
 import type { Access } from './access.ts'
 import type { Api } from './api.ts'
 import type { Ended } from './ending.ts'
@@ -88,7 +89,7 @@ export class SessionConnection {
     const { token } = access
     this.leave()
     this.#change({ name: 'connecting' })
-    const client = connect(token === null ? {} : { token })
+    const client = connect({ url: serverUrl(), ...(token === null ? {} : { token }) })
     const by = link === null ? {} : { link }
     const session = client.session({ id, presence: true, role: 'watcher', ...by })
     this.#session = session

@@ -12,6 +12,7 @@ import {
   type Delta,
   type SessionEvent,
 } from '../client/index.ts'
+import { serverUrl } from './address.ts'
 
 export type SimulatedTabOptions = { readonly session: string; readonly token: string | null }
 
@@ -31,6 +32,7 @@ export class SimulatedTab {
     this.#stored = stored
     const { session: id, token } = options
     const client = connect({
+      url: serverUrl(),
       webSocket: this.#socketClass(),
       storage: this.#storage(),
       ...(token === null ? {} : { token }),

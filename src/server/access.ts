@@ -105,6 +105,7 @@ export class AccessPolicy {
   check(request: IncomingMessage): void {
     checkHead(request)
     if (this.isForwarded(request)) return
+    this.#checkLocal(request.socket)
     if (!this.open) this.rates.admit(this.addressOf(request), () => this.#goodToken(request))
     this.#checkHost(request.headers)
     this.#checkOrigin(request.headers)
@@ -228,6 +229,12 @@ export class AccessPolicy {
   /** A page of another origin that the operator allowed. */
   isAllowedOrigin(origin: string): boolean {
     return this.#origins.has(origin)
+  }
+
+  /** A server of another program may listen anywhere; without tokens, only loopback is served. */
+  #checkLocal({ localAddress }: Socket): void {
+    if (!this.open || localAddress === undefined || isLoopback(plainAddress(localAddress))) return
+    throw new HoldfastError('host_refused', 'without tokens only loopback addresses are served')
   }
 
   #checkHost({ host = '' }: IncomingHttpHeaders): void {

@@ -48,11 +48,17 @@ export type CdpEntranceOptions = {
   readonly access: AccessPolicy
   readonly context: ServerContext
   readonly tickets: Tickets
-  readonly connections: Connections
   /** Null: there are no other nodes. */
   readonly forwarder?: Forwarder | null
   /** The server takes nothing more itself, but passes on. */
   readonly isLeaving?: () => boolean
+}
+
+/** Where a browser has a port of its own. */
+export type CdpPort = {
+  readonly host: string
+  readonly port: number
+  readonly connections: Connections
 }
 
 /** A socket that may come now; `abandon` if it does not. */
@@ -77,7 +83,6 @@ export class CdpEntrance {
   readonly #context: ServerContext
   readonly #forwarder: Forwarder | null
   readonly #isLeaving: () => boolean
-  readonly #connections: Connections
   readonly #hub: Hub
   readonly #sockets: WebSocketServer
   readonly #ports: Server[] = []
@@ -87,11 +92,10 @@ export class CdpEntrance {
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
-    const { door, access, context, tickets, connections } = options
+    const { door, access, context, tickets } = options
     const { forwarder = null, isLeaving = () => false } = options
     this.door = door
     this.#tickets = tickets
-    this.#connections = connections
     this.#hub = options.hub
     this.#access = access
     this.#context = context
@@ -111,14 +115,14 @@ export class CdpEntrance {
   }
 
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
-  async listen(browser: string, { host, port }: { host: string; port: number }): Promise<number> {
+  async listen(browser: string, { host, port, connections }: CdpPort): Promise<number> {
     const own: OwnPort = { browser, key: SHARED_KEY }
     const server = newHttpServer({
       door: 'cdp',
       serve: (request, response) => this.serve(request, response, own),
       upgrade: (request, stream, head) => this.upgrade(request, { stream, head }, own),
       diagnose: this.door.holdfast.authority.diagnose,
-      connections: this.#connections,
+      connections,
       access: this.#access,
     })
     this.#ports.push(server)

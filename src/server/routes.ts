@@ -52,7 +52,9 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
     operation: 'server.look',
     answers: { 200: json('An OpenAPI 3.1 document.', { type: 'object' }) },
     handle: (exchange) => {
-      document ||= JSON.stringify(openApiDocument(routes))
+      const { basePath } = exchange.context
+      const servers = basePath === '' ? {} : { servers: [{ url: basePath }] }
+      document ||= JSON.stringify({ ...openApiDocument(routes), ...servers })
       exchange.send(200, 'application/json', document)
     },
   })

@@ -34,6 +34,12 @@ describe('the examples', () => {
     expect(lines).toEqual(['left alone: nobody_to_ask', 'deleted notes.txt'])
   })
 
+  it('mounted.mjs and mounted-express.mjs serve Holdfast beside a page of their own', async () => {
+    const lines = ['my own page', 'you said: hello']
+    expect(await example('mounted.mjs')).toEqual([...lines, 'you said: hello again'])
+    expect(await example('mounted-express.mjs')).toEqual(lines)
+  })
+
   it('parrot.mjs is the code of the README', async () => {
     const readme = await readFile('README.md', 'utf8')
     const code = (await readFile('examples/parrot.mjs', 'utf8')).split('\n').slice(1).join('\n')

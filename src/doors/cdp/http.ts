@@ -134,7 +134,8 @@ function describe(exchange: Exchange, address: Address, info: TargetInfo): objec
 export function socketUrl(exchange: Exchange, { base, query }: Address, path: string): string {
   const host = exchange.header('host') ?? ''
   const scheme = exchange.header('x-forwarded-proto') === 'https' ? 'wss' : 'ws'
-  return `${scheme}://${host}${base}${path}${query === '' ? '' : `?${query}`}`
+  const { basePath } = exchange.context
+  return `${scheme}://${host}${basePath}${base}${path}${query === '' ? '' : `?${query}`}`
 }
 
 let protocol = ''

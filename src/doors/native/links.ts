@@ -14,8 +14,8 @@ export async function createLink(exchange: Exchange): Promise<void> {
   const now = exchange.holdfast.authority.clock.now()
   const options = { scopes: [...new Set(scopes)], uses, expiresAt: endOf(end, now) }
   const { token, ...link } = await exchange.holdfast.session(id).createLink(options)
-  const url = `${originOf(exchange)}/#/link/${encodeURIComponent(id)}/${token}`
-  const location = `${sessionPath(id)}/links/${link.id}`
+  const url = `${serverUrl(exchange)}/#/link/${encodeURIComponent(id)}/${token}`
+  const location = `${sessionPath(exchange, id)}/links/${link.id}`
   exchange.reply(201, { ...linkView(link), token, url }, ['Location', location])
 }
 
@@ -28,12 +28,12 @@ function endOf({ expiresInMs, expiresAt }: Partial<LinkBody>, now: number): numb
 }
 
 /** Where the caller reached this server: its name has been checked. */
-function originOf(exchange: Exchange): string {
+function serverUrl(exchange: Exchange): string {
   const host = exchange.header('host')
   const isSecure =
     exchange.header('x-forwarded-proto') === 'https' ||
     exchange.header('origin') === `https://${host}`
-  return `${isSecure ? 'https' : 'http'}://${host}`
+  return `${isSecure ? 'https' : 'http'}://${host}${exchange.context.basePath}`
 }
 
 export async function getLinks(exchange: Exchange): Promise<void> {

@@ -11,7 +11,7 @@ export async function createSession(exchange: Exchange): Promise<void> {
   const { isNew } = session
   const { session: state, queue } = await session.overview()
   const body = { ...sessionView(state, queue), isNew }
-  exchange.reply(isNew ? 201 : 200, body, ['Location', sessionPath(session.id)])
+  exchange.reply(isNew ? 201 : 200, body, ['Location', sessionPath(exchange, session.id)])
 }
 
 /** By its id or key; null: a new one is made here. The handler checks the fields. */
@@ -21,8 +21,8 @@ export async function sessionOfBody(exchange: Exchange): Promise<SessionRef | nu
   return typeof key === 'string' ? { key } : null
 }
 
-export function sessionPath(id: string): string {
-  return `/v1/sessions/${encodeURIComponent(id)}`
+export function sessionPath({ context }: Exchange, id: string): string {
+  return `${context.basePath}/v1/sessions/${encodeURIComponent(id)}`
 }
 
 export async function listSessions(exchange: Exchange): Promise<void> {

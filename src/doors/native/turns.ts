@@ -88,7 +88,7 @@ function replyQueued(
 ): void {
   exchange.reply(202, turnView(session, turn), [
     'Location',
-    turnPath(session, turn.id),
+    turnPath(exchange, session, turn.id),
     'Preference-Applied',
     'respond-async',
   ])
@@ -97,12 +97,12 @@ function replyQueued(
 async function streamTurn(exchange: Exchange, turn: TurnHandle): Promise<void> {
   const { live, turn: id } = await turn.admission
   exchange.isCommitted = true
-  const headers = ['Content-Location', turnPath(live.id, id)]
+  const headers = ['Content-Location', turnPath(exchange, live.id, id)]
   await streamFeed(exchange, turn.feed(exchange.signal), { headers })
 }
 
-function turnPath(session: string, turn: string): string {
-  return `${sessionPath(session)}/turns/${turn}`
+function turnPath(exchange: Exchange, session: string, turn: string): string {
+  return `${sessionPath(exchange, session)}/turns/${turn}`
 }
 
 export async function getTurn(exchange: Exchange): Promise<void> {

@@ -35,8 +35,9 @@ export class OwnerSocket implements ForwardedSocket {
     if (this.#isOver) return
     if (to === null) return this.#end(null, '')
     const { address, path = CONNECT_PATH, headers = {}, messageBytesMax } = this.#options
-    const sealed = seal.make({ method: 'GET', url: path, from: address })
-    const socket = new WebSocket(`${to.replace(/^http/, 'ws')}${path}`, {
+    const url = new URL(`${to.replace(/\/$/, '')}${path}`.replace(/^http/, 'ws'))
+    const sealed = seal.make({ method: 'GET', url: url.pathname + url.search, from: address })
+    const socket = new WebSocket(url, {
       headers: { ...headers, [SEAL_HEADER]: sealed, [CLIENT_HEADER]: address },
       handshakeTimeout: FORWARD_LIMITS.connectMs,
       ...SOCKET_OPTIONS,

@@ -108,32 +108,32 @@ export class RequestForwarder {
     })
   }
 
-  #request({ exchange, to, from }: ForwardedRequest, length: number): ClientRequest {
+  #request({ exchange, ...target }: ForwardedRequest, length: number): ClientRequest {
     const { request } = exchange
-    const headers = [...passedOn(request.rawHeaders), ...sealOf(this.#seal, request, from)]
+    const headers = passedOn(request.rawHeaders)
     if (length > 0) headers.push('Content-Length', String(length))
-    const agent = to.startsWith('https:') ? this.#https : this.#http
-    return requestTo(to, request, headers, agent)
+    const agent = target.to.startsWith('https:') ? this.#https : this.#http
+    return requestTo(this.#seal, target, { request, headers, agent })
   }
 }
 
-/** The seal and the caller's address, as headers. */
-export function sealOf(seal: Seal, request: IncomingMessage, from: string): readonly string[] {
-  const { method = '', url = '' } = request
-  return [SEAL_HEADER, seal.make({ method, url, from }), CLIENT_HEADER, from]
-}
-
-/** The same request to another node, with these headers and no others. */
+/** The same request to another node, with these headers and the seal. */
 export function requestTo(
-  to: string,
-  { method = '', url = '' }: IncomingMessage,
-  headers: readonly string[],
-  agent: HttpAgent | false,
+  seal: Seal,
+  { to, from }: Pick<ProxyTarget, 'to' | 'from'>,
+  {
+    request: { method = '', url = '' },
+    headers,
+    agent,
+  }: { request: IncomingMessage; headers: readonly string[]; agent: HttpAgent | false },
 ): ClientRequest {
-  const { protocol, hostname, port } = new URL(to)
-  const address = { hostname: hostname.replaceAll(/[[\]]/g, ''), port, method, path: url }
-  // Without it Node would add a Host of its own.
-  const options = { ...address, headers: headers as unknown as Record<string, string>, agent }
+  const { protocol, hostname, port, pathname } = new URL(to)
+  const path = pathname.replace(/\/$/, '') + url
+  const sealed = [SEAL_HEADER, seal.make({ method, url: path, from }), CLIENT_HEADER, from]
+  const address = { hostname: hostname.replaceAll(/[[\]]/g, ''), port, method, path }
+  // As a list, so that Node adds no Host of its own.
+  const all = [...headers, ...sealed] as unknown as Record<string, string>
+  const options = { ...address, headers: all, agent }
   return protocol === 'https:' ? httpsRequest(options) : httpRequest(options)
 }
 

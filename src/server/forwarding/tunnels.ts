@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BETWEEN_NODES, requestTo, sealOf, without, type ProxyTarget } from './request-forwarder.ts'
+import { BETWEEN_NODES, requestTo, without, type ProxyTarget } from './request-forwarder.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { UNDONE_HEADER, type Seal } from './seal.ts'
 
@@ -59,11 +59,8 @@ export class Tunnels {
 
   #ask({ request, stream, to, from }: TunnelRequest): Promise<UpgradeAnswer> {
     return new Promise((resolve, reject) => {
-      const headers = [
-        ...without(PRIVATE, request.rawHeaders),
-        ...sealOf(this.#seal, request, from),
-      ]
-      const asking = requestTo(to, request, headers, false)
+      const headers = without(PRIVATE, request.rawHeaders)
+      const asking = requestTo(this.#seal, { to, from }, { request, headers, agent: false })
       const giveUp = (): void => void asking.destroy(new Error('the caller has gone'))
       // Not for long: who is asked may have to start a browser first.
       asking.setTimeout(FORWARD_LIMITS.patienceMs, giveUp)
