@@ -10,7 +10,7 @@
 import {
   WIRE_VERSION,
   type Ask,
-  type ClientFrame,
+  type CreationOptions,
   type Delta,
   type Hello,
   type Input,
@@ -19,6 +19,7 @@ import {
   type Seen,
   type ServerFrame,
   type SessionEvent,
+  type TurnOptions,
   type Welcome,
 } from '../wire/frames.ts'
 import { Answers } from './answers.ts'
@@ -34,11 +35,10 @@ import { endingOf, PLACE_LOST } from './reconnect.ts'
 import { PendingRequests } from './requests.ts'
 import { ClientTurn, turnProblem, Turns, type TurnTrack } from './turns.ts'
 
-type TurnFrame = Extract<ClientFrame, { readonly type: 'turn' }>
-export type ClientTurnOptions = Pick<TurnFrame, 'busy' | 'waitMs' | 'onDisconnect'>
+export type ClientTurnOptions = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect'>
 
 /** Which session, and as whom. What it is created with counts only if this creates it. */
-export type ClientSessionOptions = NonNullable<Hello['options']> & {
+export type ClientSessionOptions = CreationOptions & {
   /** One of the two: the caller's own name for it, or the id of one that exists. */
   readonly key?: string
   readonly id?: string

@@ -105,7 +105,7 @@ export function optional<Fields extends TProperties>(
 }
 
 /** The field is empty where the value as a whole is refused. */
-type RefuseField = (field: string, problem: string) => HoldfastError
+export type RefuseField = (field: string, problem: string) => HoldfastError
 
 /** The check of a schema, which is compiled when it is first needed. */
 export function contract<Schema extends TSchema>(

@@ -9,85 +9,31 @@
  */
 import type {
   Ask,
-  BusyPolicy,
   Delta,
   Input,
-  ReconnectPolicy,
+  ResolveOptions,
   Role,
   SessionEvent,
+  TurnOptions,
 } from '../core/index.ts'
+import type { ClientFrame, Hello } from './client-frames.ts'
 import type { SessionView } from './views.ts'
 
 export const WIRE_VERSION = 1
 
-export type { Ask, Delta, Input, Role, SessionEvent }
+export type { Ask, ClientFrame, Delta, Hello, Input, Role, SessionEvent, TurnOptions }
+
+/** What a session is created with. */
+export type CreationOptions = Pick<
+  ResolveOptions,
+  'agent' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels'
+>
 
 /** Where a client stands: it has seen everything up to here. */
 export type Seen = { readonly seq: number; readonly delta: number }
 
 /** A lost attachment that comes back: who it was, and the token of its last welcome. */
 export type Resume = { readonly attachment: string; readonly token: string }
-
-export type Hello = {
-  readonly type: 'hello'
-  readonly v: number
-  /** One of the two. A key finds its session or creates it. To a browser, only on coming back. */
-  readonly session?: string
-  readonly key?: string
-  /** What the session is created with, if it has to be. */
-  readonly options?: {
-    readonly agent?: string
-    readonly reconnect?: ReconnectPolicy
-    readonly graceMs?: number
-    readonly ttlMs?: number | null
-    readonly exclusive?: boolean
-    readonly labels?: Readonly<Record<string, string>>
-  }
-  readonly auth?: {
-    readonly token?: string
-    readonly link?: string
-    readonly resume?: Resume
-  }
-  readonly role?: Role
-  /** The kinds of ask that this client answers. */
-  readonly answers?: readonly string[]
-  /** What it has seen already; without it everything comes from the beginning. */
-  readonly after?: Seen
-  /** To a browser: how many messages of the server have come. */
-  readonly received?: number
-  /** A person has decided to take an exclusive session over from whoever has it. */
-  readonly take?: boolean
-  /** Events about attachments and links come too; most clients have no use for them. */
-  readonly presence?: boolean
-}
-
-export type ClientFrame =
-  | Hello
-  /** The welcome arrived: the token before it is no longer needed. */
-  | { readonly type: 'ready'; readonly epoch: number }
-  | {
-      readonly type: 'turn'
-      readonly id: string
-      readonly input: Input
-      readonly busy?: BusyPolicy
-      readonly waitMs?: number
-      readonly onDisconnect?: 'continue' | 'cancel'
-    }
-  | { readonly type: 'cancel'; readonly id: string; readonly turn: string }
-  | {
-      readonly type: 'answer'
-      readonly id: string
-      readonly ask: string
-      readonly answer: unknown
-    }
-  /** Closes the session, for everybody. */
-  | { readonly type: 'close'; readonly id: string }
-  /** To a browser: so many messages have come. */
-  | { readonly type: 'ack'; readonly received: number }
-  | { readonly type: 'ping' }
-  | { readonly type: 'pong' }
-  /** Leaves for good. */
-  | { readonly type: 'bye' }
 
 /** What a refused client can do about it. */
 export type Hint = 'start_new' | 'take_over' | 'reload' | 'wait'

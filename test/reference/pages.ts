@@ -1,6 +1,7 @@
 /** What the reference says about fields, made from their schemas: tables, and a JSON Schema. */
 import type { TObject, TSchema } from '@sinclair/typebox'
 import { AGENT_FIELDS, CONFIG_SCHEMA } from '../../src/config/schema.ts'
+import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
 import { LinkRequest, SessionRequest, TurnRequest } from '../../src/wire/bodies.ts'
 
 /** The tables that pages may have, each after a comment with its name. */
@@ -10,8 +11,13 @@ const TABLES: Readonly<Record<string, TObject>> = {
   SessionRequest,
   TurnRequest,
   LinkRequest,
+  HelloFrame,
 }
-export const PAGES = ['docs/reference/config.md', 'docs/reference/http.md']
+export const PAGES = [
+  'docs/reference/config.md',
+  'docs/reference/http.md',
+  'docs/reference/wire.md',
+]
 export const CONFIG_SCHEMA_FILE = 'config.schema.json'
 
 export function configSchema(): string {
@@ -25,8 +31,9 @@ export function configSchema(): string {
 /** The page with its tables made anew; their columns are not aligned. */
 export function withTables(page: string, tables = TABLES): string {
   return page.replace(
-    /(<!-- fields: (\w+) -->\n\n)(\|.*\n)*/g,
-    (_, comment: string, name: string) => {
+    /(<!-- (fields|frames): (\w+) -->\n\n)(\|.*\n)*/g,
+    (_, comment: string, kind: string, name: string) => {
+      if (kind === 'frames') return `${comment}${frameTable()}`
       const schema = tables[name]
       if (schema === undefined) throw new Error(`there is no table ${name}`)
       return `${comment}${table(schema)}`
@@ -34,14 +41,29 @@ export function withTables(page: string, tables = TABLES): string {
   )
 }
 
+/** All frames of clients but the first one, of which the page has the fields. */
+function frameTable(): string {
+  const frames = ClientFrames.anyOf.slice(1) as readonly TObject[]
+  const rows = frames.map(({ properties, required = [], description = '' }) => {
+    const { type, ...fields } = properties
+    const isRequired = (name: string): boolean => (required as string[]).includes(name)
+    const names = Object.keys(fields).map((name) => `"${name}${isRequired(name) ? '' : '?'}"`)
+    return [`\`{${[`"type":"${type?.['const']}"`, ...names].join(',')}}\``, description]
+  })
+  return [['Frame', 'Meaning'], ['---', '---'], ...rows]
+    .map((row) => `| ${row.join(' | ')} |\n`)
+    .join('')
+}
+
 function table({ properties, required = [] }: TObject): string {
-  const rows = Object.entries(properties).map(([name, field]) => [
+  const fields = Object.entries(properties).filter(([name]) => name !== 'type')
+  const rows = fields.map(([name, field]) => [
     `\`${name}\``,
     required.includes(name) ? 'required' : defaultOf(name, field),
     field.description ?? '',
   ])
   const all = [['Field', 'Default', 'Meaning'], ['---', '---', '---'], ...rows]
-  const hasDefaults = rows.some(([, byDefault]) => byDefault !== '')
+  const hasDefaults = Object.values(properties).some((field) => field.default !== undefined)
   return all
     .map((row) => `| ${row.filter((_, column) => hasDefaults || column !== 1).join(' | ')} |\n`)
     .join('')
