@@ -43,10 +43,10 @@ export function withTables(page: string, tables = TABLES): string {
 
 /** All frames of clients but the first one, of which the page has the fields. */
 function frameTable(): string {
-  const frames = ClientFrames.anyOf.slice(1) as readonly TObject[]
+  const frames: readonly TObject[] = ClientFrames.anyOf.slice(1)
   const rows = frames.map(({ properties, required = [], description = '' }) => {
     const { type, ...fields } = properties
-    const isRequired = (name: string): boolean => (required as string[]).includes(name)
+    const isRequired = (name: string): boolean => required.some((one) => one === name)
     const names = Object.keys(fields).map((name) => `"${name}${isRequired(name) ? '' : '?'}"`)
     return [`\`{${[`"type":"${type?.['const']}"`, ...names].join(',')}}\``, description]
   })
