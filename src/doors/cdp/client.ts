@@ -265,7 +265,7 @@ export class CdpSession implements SessionListener {
       return this.client.options.onFailure(new HoldfastError('message_too_large', reason))
     }
     this.emit('Inspector.detached', { reason: 'message_too_large' })
-    parent.emit('Target.detachedFromTarget', { sessionId, targetId })
+    if (sessionId !== null) parent.emit('Target.detachedFromTarget', { sessionId, targetId })
     this.client.host.link.detach(parent.upstream, upstream)
     this.end()
   }

@@ -16,33 +16,22 @@ export function checkLimits(
   const browser = pool.limits
   checkEach('cdpLimits', cdp)
   checkEach('browserLimits', browser)
-  const { signBytes, underwayBytesMax, messageBytesMax } = cdp
-  if (signBytes > underwayBytesMax) {
-    // No sign would be requested, and messages would wait for ever.
-    throw invalid('cdpLimits.signBytes', atMost(signBytes, 'underwayBytesMax', underwayBytesMax))
-  }
-  if (cdp.pingMs >= cdp.deadMs) {
-    throw invalid('cdpLimits.pingMs', `must be less than deadMs: ${cdp.pingMs}, ${cdp.deadMs}`)
-  }
+  const { underwayBytesMax, messageBytesMax, pingMs, deadMs } = cdp
+  // With more, no sign would be requested, and messages would wait for ever.
+  atMost('cdpLimits.signBytes', cdp.signBytes, 'underwayBytesMax', underwayBytesMax)
   const largest = CHROMIUM_BYTES_MAX - NAMES_BYTES
-  if (messageBytesMax > largest) {
-    throw invalid(
-      'cdpLimits.messageBytesMax',
-      atMost(messageBytesMax, 'what Chromium reads', largest),
-    )
+  atMost('cdpLimits.messageBytesMax', messageBytesMax, 'what Chromium reads', largest)
+  const string = constants.MAX_STRING_LENGTH
+  atMost('browserLimits.messageBytesMax', browser.messageBytesMax, 'the longest string', string)
+  if (pingMs >= deadMs) {
+    throw invalid('cdpLimits.pingMs', `must be less than deadMs: ${pingMs}, ${deadMs}`)
   }
-  const onTheWay = messageBytesMax + underwayBytesMax
+  const inFlight = messageBytesMax + underwayBytesMax
   const isAddressed = pool.names.some((name) => 'address' in pool.spec(name))
-  if (isAddressed && browser.unreadBytesMax < onTheWay) {
-    const both = 'cdpLimits.messageBytesMax and underwayBytesMax together'
-    const why = `must be at least ${both}: ${browser.unreadBytesMax} is less than ${onTheWay}`
-    throw invalid('browserLimits.unreadBytesMax', why)
-  }
-  const text = constants.MAX_STRING_LENGTH
-  if (browser.messageBytesMax > text) {
-    const why = atMost(browser.messageBytesMax, 'the longest text there can be', text)
-    throw invalid('browserLimits.messageBytesMax', why)
-  }
+  if (!isAddressed || browser.unreadBytesMax >= inFlight) return
+  const both = 'cdpLimits.messageBytesMax and underwayBytesMax together'
+  const why = `must be at least ${both}: ${browser.unreadBytesMax} is less than ${inFlight}`
+  throw invalid('browserLimits.unreadBytesMax', why)
 }
 
 function checkEach(where: string, limits: Readonly<Record<string, number>>): void {
@@ -54,6 +43,6 @@ function checkEach(where: string, limits: Readonly<Record<string, number>>): voi
   }
 }
 
-function atMost(given: number, what: string, most: number): string {
-  return `must be at most ${what}: ${given} is more than ${most}`
+function atMost(name: string, given: number, what: string, most: number): void {
+  if (given > most) throw invalid(name, `must be at most ${what}: ${given} is more than ${most}`)
 }
