@@ -80,12 +80,36 @@ describe('CI', () => {
     expect(`>=${jobs.test.strategy.matrix.node[0]}`).toBe(manifest().engines.node)
   })
 
+  it('runs only commands that are there', () => {
+    const runs = commands(read('.github/workflows/ci.yml'))
+    expect(runs.length).toBeGreaterThan(3)
+    expect(unknownScripts(runs, Object.keys(manifest().scripts))).toEqual([])
+  })
+
+  it('is caught with a command that is not there', () => {
+    const workflow = 'jobs: { a: { steps: [{ uses: x }, { run: "npm ci\\nnpm run gone" }] } }'
+    const runs = [...commands(workflow), 'npm test', 'make']
+    expect(unknownScripts(runs, ['build'])).toEqual(['npm run gone', 'npm test', 'make'])
+  })
+
   it.each(['ISSUE_TEMPLATE/bug', 'ISSUE_TEMPLATE/feature', 'dependabot'])(
     'has .github/%s.yml, which can be read',
     (name) => {
       expect(parse(read(`.github/${name}.yml`))).toBeTypeOf('object')
     },
   )
+})
+
+describe('the examples', () => {
+  it('are each run or read by a test', () => {
+    const texts = tests().map(read)
+    expect(withoutTest(readdirSync(`${ROOT}examples`), texts)).toEqual([])
+  })
+
+  it('are caught when one is not', () => {
+    const texts = ["example('one.mjs')", 'examples/two/', "'examples/threefold'"]
+    expect(withoutTest(['one.mjs', 'two', 'three'], texts)).toEqual(['three'])
+  })
 })
 
 function unmatched(patterns: readonly string[], paths: readonly string[]): string[] {
@@ -125,6 +149,29 @@ function unknownCommands(all: readonly File[], names: readonly string[]): string
       .filter((name) => !names.includes(name))
       .map((name) => `${path}: npm run ${name}`),
   )
+}
+
+/** Every line of every `run` of a workflow. */
+function commands(workflow: string): string[] {
+  const { jobs } = parse(workflow) as {
+    jobs: Record<string, { steps: readonly { run?: string }[] }>
+  }
+  return Object.values(jobs)
+    .flatMap(({ steps }) => steps.flatMap(({ run = '' }) => run.split('\n')))
+    .filter((line) => line !== '')
+}
+
+/** Those that are neither `npm ci` nor a script of the package. */
+function unknownScripts(runs: readonly string[], scripts: readonly string[]): string[] {
+  const known = ['npm ci', ...scripts.flatMap((name) => [`npm run ${name}`, `npm ${name}`])]
+  return runs.filter((run) => !known.includes(run.replace(/ -- .*/, '')))
+}
+
+function withoutTest(examples: readonly string[], texts: readonly string[]): string[] {
+  return examples.filter((name) => {
+    const named = new RegExp(`(example\\('|examples/)${name.replaceAll('.', '\\.')}['/]`)
+    return !texts.some((text) => named.test(text))
+  })
 }
 
 function unknownPaths(all: readonly File[], isThere: (path: string) => boolean): string[] {
