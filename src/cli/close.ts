@@ -1,8 +1,9 @@
 /** `holdfast close`: closes a session. */
+import { sessionPath } from '../client/http-api.ts'
 import { defineCommand, ONE_SESSION } from './command.ts'
 import { toggle } from './flags.ts'
 import { printJson, say } from './output.ts'
-import { Remote, REMOTE_FLAGS, sessionPath } from './remote.ts'
+import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 export const close = defineCommand({
   name: 'close',
@@ -17,7 +18,7 @@ export const close = defineCommand({
     const remote = new Remote(values)
     const id = await remote.find(name)
     const query = values.erase ? '?erase=true' : ''
-    const body = await remote.json(`${sessionPath(id)}${query}`, { method: 'DELETE' })
+    const body = await remote.json(`${sessionPath(id)}${query}`, 'DELETE')
     if (values.json) printJson([body])
     else say(`session ${id} is closed${values.erase ? ' and erased' : ''}`)
     return 0

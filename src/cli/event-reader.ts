@@ -1,7 +1,8 @@
 /** Follows a session's events over HTTP, and resumes at its position after a lost connection. */
+import { ApiError, sessionPath } from '../client/http-api.ts'
 import type { Delta, SessionEvent } from '../core/index.ts'
 import { readLines } from '../platform/lines.ts'
-import { RemoteError, sessionPath, type Remote } from './remote.ts'
+import type { Remote } from './remote.ts'
 
 /** One server-sent event. */
 type ServerSentEvent = { readonly event: string; readonly id: string | null; readonly data: string }
@@ -30,7 +31,7 @@ export async function* followEvents(
         yield JSON.parse(data) as SessionEvent | Delta
       }
     } catch (error) {
-      if (error instanceof RemoteError && !isTemporary(error)) throw error
+      if (error instanceof ApiError && !isTemporary(error)) throw error
       lostAt ??= performance.now()
       if (performance.now() - lostAt > GIVE_UP_MS) throw error
     }
@@ -38,7 +39,7 @@ export async function* followEvents(
   }
 }
 
-function isTemporary({ code }: RemoteError): boolean {
+function isTemporary({ code }: ApiError): boolean {
   return ['unreachable', 'draining', 'too_many', 'not_owner', 'store_unavailable'].includes(code)
 }
 

@@ -1,10 +1,10 @@
 /** `holdfast export`: a session's log, or its conversation, as JSON lines. */
 import { open } from 'node:fs/promises'
-import type { EventPageView } from '../wire/views.ts'
+import { sessionPath } from '../client/http-api.ts'
 import { defineCommand, ONE_SESSION } from './command.ts'
 import { text, toggle } from './flags.ts'
 import { note } from './output.ts'
-import { Remote, REMOTE_FLAGS, sessionPath } from './remote.ts'
+import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 export const exportLog = defineCommand({
   name: 'export',
@@ -18,22 +18,15 @@ export const exportLog = defineCommand({
   async run(values, [name = '']) {
     const remote = new Remote(values)
     const id = await remote.find(name)
-    const lines = values.transcript ? readTranscript(remote, id) : readEvents(remote, id)
+    const lines = values.transcript ? readTranscript(remote, id) : readLog(remote, id)
     if (values.out !== null) return writeFile(values.out, lines)
     for await (const line of lines) process.stdout.write(`${line}\n`)
     return 0
   },
 })
 
-/** Every event as JSON, up to the end of the log at the time of the last request. */
-export async function* readEvents(remote: Remote, id: string): AsyncGenerator<string> {
-  let after = 0
-  for (;;) {
-    const page = await remote.json<EventPageView>(`${sessionPath(id)}/events?after=${after}`)
-    for (const event of page.events) yield JSON.stringify(event)
-    if (!page.hasMore) return
-    after = page.nextAfter
-  }
+async function* readLog(remote: Remote, id: string): AsyncGenerator<string> {
+  for await (const event of remote.events(id)) yield JSON.stringify(event)
 }
 
 async function* readTranscript(remote: Remote, id: string): AsyncGenerator<string> {

@@ -1,9 +1,10 @@
 /** `holdfast queue`: the running and waiting turns of a session. */
 import { principalText, type SessionView } from '../wire/views.ts'
+import { sessionPath } from '../client/http-api.ts'
 import { defineCommand, ONE_SESSION } from './command.ts'
 import { text, toggle } from './flags.ts'
 import { printable, printJson, printTable, say } from './output.ts'
-import { Remote, REMOTE_FLAGS, sessionPath } from './remote.ts'
+import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 export const queue = defineCommand({
   name: 'queue',
@@ -33,7 +34,7 @@ type Cancelled =
   | { readonly request: { readonly id: string } }
 
 async function cancelTurn(remote: Remote, path: string, json: boolean): Promise<void> {
-  const body = await remote.json<Cancelled>(path, { method: 'DELETE' })
+  const body = await remote.json<Cancelled>(path, 'DELETE')
   if (json) printJson([body])
   else if ('turn' in body) say(`turn ${body.turn.id} is ${body.turn.state}`)
   else say(`request ${body.request.id} is cancelled; nothing of it has run`)

@@ -1,6 +1,6 @@
-/** The HTTP client of the commands that talk to a running server. */
+/** The server that a command talks to, over HTTP. */
 import { readFileSync } from 'node:fs'
-import type { ErrorCode } from '../core/index.ts'
+import { ApiError, HttpApi, sessionPath } from '../client/http-api.ts'
 import type { BrowserView } from '../doors/cdp/overview.ts'
 import type { SessionListView, SessionRowView } from '../wire/views.ts'
 import { showDefault, text, UsageError, type FlagValues } from './flags.ts'
@@ -15,17 +15,6 @@ export const REMOTE_FLAGS = {
   'token-file': text('FILE', 'a file with the token to send; else HOLDFAST_TOKEN'),
 }
 
-/** An error of the server, with its code. */
-export class RemoteError extends Error {
-  override readonly name = 'RemoteError'
-  readonly code: ErrorCode | 'unreachable'
-
-  constructor(code: ErrorCode | 'unreachable', message: string) {
-    super(message)
-    this.code = code
-  }
-}
-
 /** The answer of `GET /v1/browsers`. */
 export type RunningBrowsers = {
   /** The node that runs them, where there are several. */
@@ -35,47 +24,39 @@ export type RunningBrowsers = {
 
 const NO_BROWSERS: RunningBrowsers = { node: null, browsers: [] }
 
-export class Remote {
-  readonly url: string
-  readonly token: string | undefined
+export class Remote extends HttpApi {
+  readonly #token: string | null
 
   constructor(values: FlagValues<typeof REMOTE_FLAGS>) {
     const url = values.url ?? (process.env['HOLDFAST_URL'] || DEFAULT_URL)
     if (!/^https?:\/\/[^/]/.test(url)) {
       throw new UsageError(`--url must begin with http:// or https://, not ${url}`)
     }
-    this.url = url.replace(/\/+$/, '')
-    this.token = readToken(values['token-file'])
+    super(url.replace(/\/+$/, ''))
+    this.#token = readToken(values['token-file'])
   }
 
-  /** The response, if its status is a success. */
-  async call(path: string, init: RequestInit = {}): Promise<Response> {
-    const headers = new Headers(init.headers)
-    if (this.token !== undefined) headers.set('authorization', `Bearer ${this.token}`)
-    let response: Response
+  override get token(): string | null {
+    return this.#token
+  }
+
+  override async call(path: string, init: RequestInit = {}): Promise<Response> {
     try {
-      response = await fetch(`${this.url}${path}`, { ...init, headers })
+      return await super.call(path, init)
     } catch (error) {
-      if (init.signal?.aborted === true) throw error
-      throw new RemoteError('unreachable', `cannot reach ${this.url}: is holdfast serve running?`)
+      if (!(error instanceof ApiError) || error.code !== 'unauthorized') throw error
+      const hint = 'pass one with --token-file or HOLDFAST_TOKEN'
+      throw new ApiError(error.code, `${error.message}: ${hint}`)
     }
-    if (response.ok) return response
-    throw await errorOf(response)
-  }
-
-  async json<Body>(path: string, init: RequestInit = {}): Promise<Body> {
-    return (await (await this.call(path, init)).json()) as Body
   }
 
   /** Whether the token may answer asks: an answer to an ask that does not exist shows it. */
   async mayAnswer(): Promise<boolean> {
-    const headers = { 'content-type': 'application/json' }
-    const init = { method: 'POST', headers, body: '{"answer":null}' }
     try {
-      await this.call('/v1/sessions/none/asks/none', init)
+      await this.json('/v1/sessions/none/asks/none', 'POST', { answer: null })
       return true
     } catch (error) {
-      return !(error instanceof RemoteError) || error.code !== 'forbidden'
+      return !isApiError(error, 'forbidden')
     }
   }
 
@@ -88,7 +69,7 @@ export class Remote {
     try {
       return await this.json<RunningBrowsers>('/v1/browsers')
     } catch (error) {
-      if (error instanceof RemoteError && error.code === 'route_unknown') return NO_BROWSERS
+      if (isApiError(error, 'route_unknown')) return NO_BROWSERS
       throw error
     }
   }
@@ -104,22 +85,21 @@ export class Remote {
     try {
       return (await this.json<{ id: string }>(sessionPath(name))).id
     } catch (error) {
-      const isUnknown = error instanceof RemoteError && error.code === 'session_unknown'
-      if (!isUnknown) throw error
+      if (!isApiError(error, 'session_unknown')) throw error
     }
     const { sessions } = await this.list({ key: name, limit: '1' })
     const [session] = sessions
     if (session !== undefined) return session.id
-    throw new RemoteError('session_unknown', `there is no session with the id or key ${name}`)
+    throw new ApiError('session_unknown', `there is no session with the id or key ${name}`)
   }
 }
 
-export function sessionPath(id: string): string {
-  return `/v1/sessions/${encodeURIComponent(id)}`
+function isApiError(error: unknown, code: string): boolean {
+  return error instanceof ApiError && error.code === code
 }
 
-function readToken(file: string | null): string | undefined {
-  if (file === null) return process.env['HOLDFAST_TOKEN'] || undefined
+function readToken(file: string | null): string | null {
+  if (file === null) return process.env['HOLDFAST_TOKEN'] || null
   try {
     const token = readFileSync(file, 'utf8').trim()
     if (token !== '' && !/\s/.test(token)) return token
@@ -127,12 +107,4 @@ function readToken(file: string | null): string | undefined {
     throw new Error(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code}`)
   }
   throw new Error(`${file} must contain a token and nothing else`)
-}
-
-async function errorOf(response: Response): Promise<RemoteError> {
-  // A proxy may have answered with something else than JSON.
-  const problem = (await response.json().catch(() => ({}))) as { code?: ErrorCode; detail?: string }
-  const { code = 'internal', detail = `the server answered ${response.status}` } = problem
-  if (code !== 'unauthorized') return new RemoteError(code, detail)
-  return new RemoteError(code, `${detail}: pass one with --token-file or HOLDFAST_TOKEN`)
 }

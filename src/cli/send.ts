@@ -46,7 +46,7 @@ export const send = defineCommand({
     const client = connect({
       url,
       webSocket: WebSocket as unknown as ClientSocketClass,
-      ...(token === undefined ? {} : { token }),
+      ...(token === null ? {} : { token }),
     })
     const session = client.session({
       key,
@@ -56,7 +56,7 @@ export const send = defineCommand({
       ...(known === null ? {} : { after: { seq: known.seq, delta: 0 } }),
     })
     const turn = { ...(busy === null ? {} : { busy }), ...(waitMs === null ? {} : { waitMs }) }
-    const hasToken = token !== undefined
+    const hasToken = token !== null
     return new TerminalTurn(session, { url, hasToken, turn, answer, isJson, isInteractive }).run(
       input,
     )

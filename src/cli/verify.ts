@@ -6,7 +6,6 @@ import { auditPostgres } from '../stores/postgres/audit.ts'
 import { auditSqlite } from '../stores/sqlite/audit.ts'
 import { ClaudeCheck, type ClaudeLine } from './claude-check.ts'
 import { defineCommand } from './command.ts'
-import { readEvents } from './export.ts'
 import { text, toggle, type FlagValues } from './flags.ts'
 import { printable, printJson } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
@@ -83,7 +82,7 @@ async function* verifyRemote(remote: Remote, name?: string): AsyncGenerator<Chec
   const sessions = all ?? [{ id: await remote.find(name ?? ''), key: null }]
   for (const { id, key } of sessions) {
     const check = new LogCheck()
-    for await (const line of readEvents(remote, id)) check.add(JSON.parse(line) as CheckedEvent)
+    for await (const event of remote.events(id)) check.add(event)
     yield { name: id, key, ...check.finish() }
   }
 }

@@ -1,21 +1,10 @@
-/** The HTTP API, as far as the inspector uses it. */
-import type { EventPageView, SessionRowView, SessionView } from '../wire/views.ts'
-import type { SessionEvent } from '../client/index.ts'
+/** The requests of the inspector to the HTTP API. */
+import { HttpApi, sessionPath } from '../client/http-api.ts'
+import type { SessionListView, SessionRowView, SessionView } from '../wire/views.ts'
 import type { Access } from './access.ts'
 import { serverUrl } from './address.ts'
 
-/** An error of the server (a problem document), or the status 0 if it cannot be reached. */
-export class ApiError extends Error {
-  override readonly name = 'ApiError'
-  readonly status: number
-  readonly code: string
-
-  constructor(status: number, code: string, message: string) {
-    super(message)
-    this.status = status
-    this.code = code
-  }
-}
+export { ApiError } from '../client/http-api.ts'
 
 /** The options of a new session. */
 export type NewSession = {
@@ -29,90 +18,50 @@ export type NewSession = {
 
 export type SessionFilter = { readonly state: string; readonly key: string }
 
-export class Api {
+export class Api extends HttpApi {
   readonly #access: Access
 
   constructor(access: Access) {
+    super(serverUrl())
     this.#access = access
+  }
+
+  override get token(): string | null {
+    return this.#access.token
+  }
+
+  protected override async renewToken(refused: string | null): Promise<boolean> {
+    await this.#access.ask(refused)
+    return true
   }
 
   async sessions({ state, key }: SessionFilter): Promise<readonly SessionRowView[]> {
     const query = new URLSearchParams({ limit: '200' })
     if (state !== '') query.set('state', state)
     if (key !== '') query.set('key', key)
-    const page = await this.#call('GET', `/v1/sessions?${query.toString()}`)
-    return (page as { sessions: readonly SessionRowView[] }).sessions
+    return (await this.json<SessionListView>(`/v1/sessions?${query.toString()}`)).sessions
   }
 
-  async session(id: string): Promise<SessionView> {
-    return (await this.#call('GET', sessionPath(id))) as SessionView
+  session(id: string): Promise<SessionView> {
+    return this.json(sessionPath(id))
   }
 
-  async create(options: NewSession): Promise<SessionView> {
-    return (await this.#call('POST', '/v1/sessions', options)) as SessionView
+  create(options: NewSession): Promise<SessionView> {
+    return this.json('/v1/sessions', 'POST', options)
   }
 
   /** Creates a link that admits its bearer to this session. */
   async link(id: string, scopes: readonly string[], expiresInMs: number): Promise<string> {
     const body = { scopes, expiresInMs }
-    const link = await this.#call('POST', `${sessionPath(id)}/links`, body)
-    return (link as { url: string }).url
+    return (await this.json<{ url: string }>(`${sessionPath(id)}/links`, 'POST', body)).url
   }
 
   /** Cancels a turn, or a waiting request. */
   async cancel(id: string, turn: string): Promise<void> {
-    await this.#call('DELETE', `${sessionPath(id)}/turns/${encodeURIComponent(turn)}`)
+    await this.json(`${sessionPath(id)}/turns/${encodeURIComponent(turn)}`, 'DELETE')
   }
 
   async close(id: string): Promise<void> {
-    await this.#call('DELETE', sessionPath(id))
+    await this.json(sessionPath(id), 'DELETE')
   }
-
-  /** The whole log, page by page. */
-  async *events(id: string): AsyncGenerator<readonly SessionEvent[]> {
-    for (let after = 0; ;) {
-      const page = await this.#call('GET', `${sessionPath(id)}/events?after=${after}`)
-      const { events, nextAfter, hasMore } = page as EventPageView
-      yield events
-      if (!hasMore) return
-      after = nextAfter
-    }
-  }
-
-  /** Prompts for a token if the server requires one, and tries again with it. */
-  async #call(method: string, path: string, body?: unknown): Promise<unknown> {
-    for (;;) {
-      const { token } = this.#access
-      const response = await send(method, path, { token, body })
-      if (response.status !== 401) return read(response)
-      await this.#access.ask(token)
-    }
-  }
-}
-
-function sessionPath(id: string): string {
-  return `/v1/sessions/${encodeURIComponent(id)}`
-}
-
-async function send(
-  method: string,
-  path: string,
-  { token, body }: { readonly token: string | null; readonly body: unknown },
-): Promise<Response> {
-  const headers: Record<string, string> = { accept: 'application/json' }
-  if (token !== null) headers['authorization'] = `Bearer ${token}`
-  if (body !== undefined) headers['content-type'] = 'application/json'
-  try {
-    return await fetch(serverUrl() + path, { method, headers, body: JSON.stringify(body) })
-  } catch {
-    throw new ApiError(0, 'unreachable', 'the server cannot be reached')
-  }
-}
-
-async function read(response: Response): Promise<unknown> {
-  // A proxy may have answered with something else than JSON.
-  const body = (await response.json().catch(() => null)) as Record<string, unknown> | null
-  if (response.ok) return body
-  const { code = 'internal', detail = response.statusText } = body ?? {}
-  throw new ApiError(response.status, String(code), String(detail))
 }

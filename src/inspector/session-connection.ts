@@ -116,7 +116,7 @@ export class SessionConnection {
     try {
       this.#learn(await api.session(id))
       if (this.#seq > 0) return
-      for await (const events of api.events(id)) for (const event of events) this.#event(event)
+      for await (const event of api.events(id)) this.#event(event)
     } catch {
       // The session does not exist or cannot be reached, which the page shows.
     }
