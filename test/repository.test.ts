@@ -72,6 +72,21 @@ describe('the documents', () => {
   })
 })
 
+describe('the decisions', () => {
+  it('have numbers without a gap, each once, in name and title', () => {
+    expect(wrongNumbers(documents())).toEqual([])
+  })
+
+  it('are caught with a number that is there twice, or another in the title', () => {
+    const files = [
+      { path: 'docs/decisions/0001-a.md', text: '# 0001 A' },
+      { path: 'docs/decisions/0001-b.md', text: '# 0001 B' },
+      { path: 'docs/decisions/0003-c.md', text: '# 0004 C' },
+    ]
+    expect(wrongNumbers(files)).toEqual(['docs/decisions/0001-b.md', 'docs/decisions/0003-c.md'])
+  })
+})
+
 describe('CI', () => {
   it('begins with the oldest Node that the package supports', () => {
     const { jobs } = parse(read('.github/workflows/ci.yml')) as {
@@ -141,6 +156,17 @@ function neededPrograms(test: string, text: (path: string) => string): string[] 
     }
   }
   return [...seen].filter((path) => PROGRAMS.test(path)).map((path) => `${test}: ${path}`)
+}
+
+function wrongNumbers(all: readonly File[]): string[] {
+  const decisions = all.filter(({ path }) => path.startsWith('docs/decisions/'))
+  return decisions
+    .toSorted((one, other) => (one.path < other.path ? -1 : 1))
+    .filter(({ path, text }, index) => {
+      const number = String(index + 1).padStart(4, '0')
+      return !path.startsWith(`docs/decisions/${number}-`) || !text.startsWith(`# ${number} `)
+    })
+    .map(({ path }) => path)
 }
 
 function unknownCommands(all: readonly File[], names: readonly string[]): string[] {
