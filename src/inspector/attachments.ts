@@ -32,14 +32,12 @@ export class AttachmentsView {
     this.render()
   }
 
-  event(event: SessionEvent): boolean {
-    if (!('attachment' in event) || event.type === 'ask.settled') return false
+  /** Call `render` after all events. */
+  event(event: SessionEvent): void {
+    if (!('attachment' in event) || event.type === 'ask.settled') return
     if (event.type === 'attachment.opened') this.#attachments.set(event.attachment, opened(event))
     const attachment = this.#attachments.get(event.attachment)
-    if (attachment === undefined) return false
-    fold(attachment, event)
-    this.render()
-    return true
+    if (attachment !== undefined) fold(attachment, event)
   }
 
   /** Updates the times, if the panel is visible. */

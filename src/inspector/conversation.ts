@@ -3,13 +3,6 @@ import type { Delta, Input, SessionEvent } from '../client/index.ts'
 import { element, setText } from './element.ts'
 import { closedSentence } from './ending.ts'
 
-const ENDS: Readonly<Record<string, string>> = {
-  'turn.failed': 'failed',
-  'turn.cancelled': 'cancelled',
-  'turn.interrupted': 'interrupted',
-  'turn.expired': 'expired while it waited',
-}
-
 export class ConversationView {
   readonly element = element('div', { class: 'conversation', role: 'log' })
   readonly #empty = element('p', { class: 'empty' }, 'No messages yet.')
@@ -59,14 +52,14 @@ export class ConversationView {
       case 'message.added':
         return this.#turn(event.turn).said(event.text, event.partial === true)
       case 'turn.done':
-        return this.#ended(event.turn, 'done', '')
+        return this.#ended(event.turn, 'done', null)
       case 'turn.failed':
-        return this.#ended(event.turn, 'failed', `failed: ${event.error.message}`)
+        return this.#ended(event.turn, 'failed', event.error.message)
       case 'turn.cancelled':
       case 'turn.interrupted':
-        return this.#ended(event.turn, event.type.slice(5), `${ENDS[event.type]}: ${event.reason}`)
+        return this.#ended(event.turn, event.type.slice('turn.'.length), event.reason)
       case 'turn.expired':
-        return this.#ended(event.turn, 'expired', ENDS[event.type] ?? '')
+        return this.#ended(event.turn, 'expired', 'it waited too long')
       case 'ask.opened':
         return this.#question(event.ask, this.#turn(event.turn), event.question)
       case 'ask.settled':
@@ -88,9 +81,9 @@ export class ConversationView {
     return turn
   }
 
-  #ended(id: string, state: string, words: string): void {
+  #ended(id: string, state: string, reason: string | null): void {
     if (this.#running === id) this.#running = null
-    this.#turn(id).ended(state, words)
+    this.#turn(id).ended(state, reason === null ? '' : `${state}: ${reason}`)
   }
 
   #question(ask: string, turn: TurnBubbles, question: string): void {

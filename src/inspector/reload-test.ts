@@ -84,7 +84,7 @@ export class ReloadTest {
   }
 
   async #see(trial: Trial, policy: Policy): Promise<string> {
-    const { exclusive } = trial
+    const { exclusive = false } = trial
     const graceMs = GRACE_MS
     const options = { reconnect: policy, exclusive, graceMs, agent: 'slow', internal: true }
     const { id } = await this.#api.create(options)

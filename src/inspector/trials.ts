@@ -10,24 +10,24 @@ export type Trial = {
   readonly name: string
   readonly title: string
   readonly does: string
-  readonly exclusive: boolean
+  readonly exclusive?: true
   readonly expected: Readonly<Record<Policy, string>>
   /** Returns the outcome, in the words of `expected`. `tabs` registers a tab for clean-up. */
   readonly run: (tab: SimulatedTab, tabs: (tab: SimulatedTab) => SimulatedTab) => Promise<string>
 }
 
 const BACK = 'back, works'
-const ANEW = 'new place, works'
-const OVER = 'over, says so'
-const WHOLE = 'back, whole'
+const REATTACHED = 'attached again, works'
+const ENDED = 'ended, and says why'
+const COMPLETE = 'back, complete'
 const REFUSED = 'copy refused'
-const TAKEN = 'taken over'
+const TAKEN_OVER = 'taken over'
 const BOTH = 'both work'
 
 const TEXT = 'one two three four five six seven eight'
 
-const beforeWork = { none: OVER, early: BACK, resume: BACK, reopen: BACK }
-const afterWork = { none: OVER, early: OVER, resume: BACK, reopen: BACK }
+const beforeWork = { none: ENDED, early: BACK, resume: BACK, reopen: BACK }
+const afterWork = { none: ENDED, early: ENDED, resume: BACK, reopen: BACK }
 const forAll = (outcome: string): Trial['expected'] => ({
   none: outcome,
   early: outcome,
@@ -40,45 +40,41 @@ export const TRIALS: readonly Trial[] = [
     name: 'reload',
     title: 'Reload, before work',
     does: 'The page is reloaded before any turn has run.',
-    exclusive: false,
     expected: beforeWork,
-    run: async (tab, tabs) => look(tabs(tab.reload())),
+    run: async (tab, tabs) => outcomeOf(tabs(tab.reload())),
   },
   {
     name: 'reload-after-work',
     title: 'Reload, after work',
     does: 'A turn runs, then the page is reloaded and runs another.',
-    exclusive: false,
     expected: afterWork,
     run: async (tab, tabs) => {
       await work(tab)
-      return look(tabs(tab.reload()))
+      return outcomeOf(tabs(tab.reload()))
     },
   },
   {
     name: 'reload-mid-turn',
     title: 'Reload, in the middle of a turn',
     does: 'The page is reloaded while an answer is coming.',
-    exclusive: false,
-    expected: { none: OVER, early: OVER, resume: WHOLE, reopen: WHOLE },
+    expected: { none: ENDED, early: ENDED, resume: COMPLETE, reopen: COMPLETE },
     run: async (tab, tabs) => {
       // The reload interrupts it.
       void tab.session.turn({ text: TEXT, ms: 900 }).catch(() => undefined)
       await tab.until(() => tab.deltas.length > 1)
-      return lookForWhole(tabs(tab.reload()))
+      return lookForMessage(tabs(tab.reload()))
     },
   },
   {
     name: 'drop',
     title: 'Drop',
     does: 'A turn runs, then the network closes the socket.',
-    exclusive: false,
     expected: afterWork,
     run: async (tab) => {
       await work(tab)
       tab.drop()
       await tab.until(() => tab.state.name !== 'live')
-      return look(tab)
+      return outcomeOf(tab)
     },
   },
   {
@@ -87,7 +83,7 @@ export const TRIALS: readonly Trial[] = [
     does: 'Reloaded, but the old connection still seems open to the server.',
     exclusive: true,
     expected: beforeWork,
-    run: async (tab, tabs) => look(tabs(tab.reloadHalfOpen())),
+    run: async (tab, tabs) => outcomeOf(tabs(tab.reloadHalfOpen())),
   },
   {
     name: 'clone',
@@ -107,51 +103,48 @@ export const TRIALS: readonly Trial[] = [
     title: 'Clone that takes over',
     does: 'The copy is refused, and a person decides to take over.',
     exclusive: true,
-    expected: forAll(TAKEN),
+    expected: forAll(TAKEN_OVER),
     run: async (tab, tabs) => {
       const copy = tabs(tab.copy())
       await copy.settled()
       await copy.session.takeOver()
       await tab.until(() => tab.state.name === 'ended')
-      const told = tab.state.name === 'ended' && tab.state.code === 'superseded'
-      return told && (await works(copy)) ? TAKEN : `first: ${describe(tab)}`
+      const isReported = tab.state.name === 'ended' && tab.state.code === 'superseded'
+      return isReported && (await works(copy)) ? TAKEN_OVER : `first: ${describe(tab)}`
     },
   },
   {
     name: 'clone-shared',
     title: 'Clone of a shared session',
     does: 'The same, where many clients may drive.',
-    exclusive: false,
     expected: forAll(BOTH),
     run: async (tab, tabs) => {
       const copy = tabs(tab.copy())
       await copy.settled()
       const work = (await works(tab)) && (await works(copy))
-      return work && places(copy) === 2 ? BOTH : describe(copy)
+      return work && attachments(copy) === 2 ? BOTH : describe(copy)
     },
   },
   {
     name: 'close-and-reopen',
     title: 'Close and reopen',
     does: 'The page leaves for good; then its address is opened in a new tab.',
-    exclusive: false,
-    expected: { none: OVER, early: OVER, resume: OVER, reopen: ANEW },
+    expected: { none: ENDED, early: ENDED, resume: ENDED, reopen: REATTACHED },
     run: async (tab, tabs) => {
       await work(tab)
       tab.close()
-      return look(tabs(tab.copy()))
+      return outcomeOf(tabs(tab.copy()))
     },
   },
   {
     name: 'past-grace',
     title: 'Past the grace time',
     does: `The page is away for longer than ${GRACE_MS / 1000} s, then comes back.`,
-    exclusive: false,
-    expected: { none: OVER, early: OVER, resume: OVER, reopen: ANEW },
+    expected: { none: ENDED, early: ENDED, resume: ENDED, reopen: REATTACHED },
     run: async (tab, tabs) => {
       const { again } = tab.unload()
       await new Promise((resolve) => setTimeout(resolve, GRACE_MS + 2_000))
-      return look(tabs(again()))
+      return outcomeOf(tabs(again()))
     },
   },
 ]
@@ -167,31 +160,31 @@ async function works(tab: SimulatedTab): Promise<boolean> {
   return state === 'done' && reply?.text === 'again'
 }
 
-async function look(tab: SimulatedTab): Promise<string> {
+async function outcomeOf(tab: SimulatedTab): Promise<string> {
   await tab.settled()
   if (tab.state.name === 'ended') return describe(tab)
-  if (!(await works(tab))) return 'looks alive, but does not work'
-  return places(tab) === 1 ? BACK : ANEW
+  if (!(await works(tab))) return 'live, but cannot run a turn'
+  return attachments(tab) === 1 ? BACK : REATTACHED
 }
 
-async function lookForWhole(tab: SimulatedTab): Promise<string> {
+async function lookForMessage(tab: SimulatedTab): Promise<string> {
   await tab.settled()
   if (tab.state.name === 'ended') return describe(tab)
   await tab.until(() => tab.events.some(({ type }) => type === 'turn.done'))
   const messages = tab.events.flatMap((event) => (event.type === 'message.added' ? [event] : []))
   const parts = tab.deltas.map(({ text }) => text).join('')
   // The last deltas are not sent if the message, which contains them, arrives at the same time.
-  const isWhole = messages.length === 1 && messages[0]?.text === TEXT && TEXT.startsWith(parts)
-  return isWhole ? WHOLE : `${messages.length} messages, parts: ${parts}`
+  const isComplete = messages.length === 1 && messages[0]?.text === TEXT && TEXT.startsWith(parts)
+  return isComplete ? COMPLETE : `${messages.length} messages, parts: ${parts}`
 }
 
 /** How many attachments the log knows. */
-function places(tab: SimulatedTab): number {
+function attachments(tab: SimulatedTab): number {
   return tab.events.filter(({ type }) => type === 'attachment.opened').length
 }
 
 function describe({ state }: SimulatedTab): string {
   if (state.name !== 'ended') return state.name
-  const isOver = ['session_closed', 'work_started', 'connection_lost'].includes(state.code)
-  return isOver ? OVER : `refused: ${state.reason}`
+  const hasEnded = ['session_closed', 'work_started', 'connection_lost'].includes(state.code)
+  return hasEnded ? ENDED : `refused: ${state.reason}`
 }
