@@ -1,5 +1,5 @@
 /** `holdfast close`: closes a session. */
-import { sessionPath } from '../client/http-api.ts'
+import { sessionPath } from '../wire/views.ts'
 import { defineCommand, ONE_SESSION } from './command.ts'
 import { toggle } from './flags.ts'
 import { printJson, say } from './output.ts'

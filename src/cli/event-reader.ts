@@ -1,5 +1,6 @@
 /** Follows a session's events over HTTP, and resumes at its position after a lost connection. */
-import { ApiError, sessionPath } from '../client/http-api.ts'
+import { ApiError } from '../client/http-api.ts'
+import { sessionPath } from '../wire/views.ts'
 import type { Delta, SessionEvent } from '../core/index.ts'
 import { readLines } from '../platform/lines.ts'
 import type { Remote } from './remote.ts'

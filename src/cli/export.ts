@@ -1,6 +1,6 @@
 /** `holdfast export`: a session's log, or its conversation, as JSON lines. */
 import { open } from 'node:fs/promises'
-import { sessionPath } from '../client/http-api.ts'
+import { sessionPath } from '../wire/views.ts'
 import { defineCommand, ONE_SESSION } from './command.ts'
 import { text, toggle } from './flags.ts'
 import { note } from './output.ts'

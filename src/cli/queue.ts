@@ -1,6 +1,5 @@
 /** `holdfast queue`: the running and waiting turns of a session. */
-import { principalText, type SessionView } from '../wire/views.ts'
-import { sessionPath } from '../client/http-api.ts'
+import { principalText, sessionPath, type SessionView } from '../wire/views.ts'
 import { defineCommand, ONE_SESSION } from './command.ts'
 import { text, toggle } from './flags.ts'
 import { printable, printJson, printTable, say } from './output.ts'

@@ -1,8 +1,8 @@
 /** The server that a command talks to, over HTTP. */
 import { readFileSync } from 'node:fs'
-import { ApiError, HttpApi, sessionPath } from '../client/http-api.ts'
+import { ApiError, HttpApi } from '../client/http-api.ts'
 import type { BrowserView } from '../doors/cdp/overview.ts'
-import type { SessionListView, SessionRowView } from '../wire/views.ts'
+import { sessionPath, type SessionListView, type SessionRowView } from '../wire/views.ts'
 import { showDefault, text, UsageError, type FlagValues } from './flags.ts'
 
 const DEFAULT_URL = 'http://127.0.0.1:7420'

@@ -13,7 +13,7 @@ import type {
 import { AnswerText } from '../wire/answer-text.ts'
 import { note, printableLines } from './output.ts'
 import { askPerson, describeAsk, readAnswer } from './prompt.ts'
-import { sessionPath } from '../client/http-api.ts'
+import { sessionPath } from '../wire/views.ts'
 
 export type TerminalTurnOptions = {
   readonly url: string

@@ -1,6 +1,6 @@
 /** The HTTP API, for the inspector and the command line. */
 import type { SessionEvent } from '../wire/frames.ts'
-import type { EventPageView } from '../wire/views.ts'
+import { sessionPath, type EventPageView } from '../wire/views.ts'
 
 /** An error of the server (a problem document), or `unreachable`. */
 export class ApiError extends Error {
@@ -65,8 +65,4 @@ export class HttpApi {
       after = page.nextAfter
     }
   }
-}
-
-export function sessionPath(id: string): string {
-  return `/v1/sessions/${encodeURIComponent(id)}`
 }

@@ -11,7 +11,7 @@ export type PageAddress =
   | { readonly page: 'session'; readonly id: string; readonly link: string | null }
   | { readonly page: 'reload-test' }
 
-export function readAddress(hash: string): PageAddress {
+export function readPageAddress(hash: string): PageAddress {
   const [page = '', id = '', link = ''] = hash.replace(/^#\/?/, '').split('/').map(decode)
   if (page === 'session' && id !== '') return { page, id, link: null }
   if (page === 'link' && id !== '' && link !== '') return { page: 'session', id, link }

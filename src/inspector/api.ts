@@ -1,6 +1,11 @@
 /** The requests of the inspector to the HTTP API. */
-import { HttpApi, sessionPath } from '../client/http-api.ts'
-import type { SessionListView, SessionRowView, SessionView } from '../wire/views.ts'
+import { HttpApi } from '../client/http-api.ts'
+import {
+  sessionPath,
+  type SessionListView,
+  type SessionRowView,
+  type SessionView,
+} from '../wire/views.ts'
 import type { Access } from './access.ts'
 import { serverUrl } from './address.ts'
 

@@ -1,6 +1,6 @@
 /** The form that sends a turn, and the button that cancels the running one. */
 import type { ClientTurnOptions } from '../client/index.ts'
-import { button, choice, element, form, setText } from './element.ts'
+import { button, selectField, element, form, setText } from './element.ts'
 
 export type Busy = NonNullable<ClientTurnOptions['busy']>
 
@@ -25,7 +25,7 @@ export class Composer {
     placeholder: 'Say something',
     'aria-label': 'What to say',
   })
-  readonly #busy = choice('busy', BUSY)
+  readonly #busy = selectField('busy', BUSY)
   readonly #send = element('button', { class: 'primary' }, 'Send')
   readonly #cancel: HTMLButtonElement
   readonly #problem = element('p', { class: 'problem', role: 'alert' })

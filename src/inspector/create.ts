@@ -1,7 +1,7 @@
 /** The form for a new session. */
 import type { SessionView } from '../wire/views.ts'
 import type { Api, NewSession } from './api.ts'
-import { choice, element, field, form, setText } from './element.ts'
+import { selectField, element, field, form, setText } from './element.ts'
 
 const POLICIES = [
   ['reopen', 'reopen: the session stays open until it is closed'],
@@ -20,7 +20,7 @@ export function createForm(api: Api, created: (session: SessionView) => void): H
     list: 'agents',
   })
   const agents = ['echo', 'slow', 'ask'].map((value) => element('option', { value }))
-  const reconnect = choice('reconnect', POLICIES)
+  const reconnect = selectField('reconnect', POLICIES)
   const grace = element('input', {
     name: 'grace',
     type: 'number',

@@ -84,7 +84,7 @@ export function field(name: string, control: HTMLElement): HTMLLabelElement {
   return element('label', { class: 'field' }, element('span', {}, name), control)
 }
 
-export function choice(
+export function selectField(
   name: string,
   options: readonly (readonly [value: string, label: string])[],
   attributes: Attributes = {},

@@ -2,7 +2,7 @@
 import type { SessionRowView } from '../wire/views.ts'
 import { sessionHash } from './address.ts'
 import { ApiError, type Api } from './api.ts'
-import { choice, element, fill, form, setText } from './element.ts'
+import { selectField, element, fill, form, setText } from './element.ts'
 import { age, fullTime } from './moment.ts'
 
 const EVERY_MS = 2_000
@@ -22,7 +22,9 @@ export class SessionList {
     placeholder: 'Key or id',
     'aria-label': 'Show only sessions whose key or id contains this',
   })
-  readonly #state = choice('state', STATES, { 'aria-label': 'Show only sessions in this state' })
+  readonly #state = selectField('state', STATES, {
+    'aria-label': 'Show only sessions in this state',
+  })
   readonly #rows = new Map<string, ListItem>()
   #sessions: readonly SessionRowView[] = []
   #current: string | null = null

@@ -4,7 +4,7 @@
  * it has a holder.
  */
 import { Access } from './access.ts'
-import { readAddress, sessionHash, type PageAddress } from './address.ts'
+import { readPageAddress, sessionHash, type PageAddress } from './address.ts'
 import { Api } from './api.ts'
 import { createForm } from './create.ts'
 import { byId, element, fill } from './element.ts'
@@ -32,7 +32,7 @@ class Inspector {
   }
 
   #show(): void {
-    const address = readAddress(location.hash)
+    const address = readPageAddress(location.hash)
     if (address.page === 'session' && address.link !== null) hideLink(address.id, address.link)
     const link = address.page === 'session' ? recall(`link:${address.id}`) : null
     document.body.dataset['view'] = address.page

@@ -1,6 +1,6 @@
 /** The dialog that creates a link to a session, for a person without a token. */
 import type { Api } from './api.ts'
-import { button, choice, element, field, setText, showDialog } from './element.ts'
+import { button, selectField, element, field, setText, showDialog } from './element.ts'
 
 const RIGHTS = [
   ['watch', 'watch'],
@@ -16,8 +16,8 @@ const LIFETIMES = [
 ] as const
 
 export function shareDialog(api: Api, session: string): void {
-  const rights = choice('rights', RIGHTS)
-  const life = choice('life', LIFETIMES)
+  const rights = selectField('rights', RIGHTS)
+  const life = selectField('life', LIFETIMES)
   const url = element('input', { readonly: true, 'aria-label': 'The link', hidden: true })
   url.addEventListener('focus', () => url.select())
   const problem = element('p', { class: 'problem', role: 'alert' })

@@ -11,6 +11,11 @@ import type {
   TurnRecord,
 } from '../core/index.ts'
 
+/** Where the HTTP API has a session. */
+export function sessionPath(id: string): string {
+  return `/v1/sessions/${encodeURIComponent(id)}`
+}
+
 export type SessionView = ReturnType<typeof sessionView>
 
 /** `queue`: what waits, requests that are not admitted too. */

@@ -5,8 +5,8 @@
 import { HoldfastError, invalid } from '../../core/index.ts'
 import { readLinkBody, type LinkBody } from '../../wire/bodies.ts'
 import { linkView } from '../../wire/views.ts'
+import { sessionLocation } from './sessions.ts'
 import type { Exchange } from '../exchange.ts'
-import { sessionPath } from './sessions.ts'
 
 export async function createLink(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
@@ -15,7 +15,7 @@ export async function createLink(exchange: Exchange): Promise<void> {
   const options = { scopes: [...new Set(scopes)], uses, expiresAt: endOf(end, now) }
   const { token, ...link } = await exchange.holdfast.session(id).createLink(options)
   const url = `${serverUrl(exchange)}/#/link/${encodeURIComponent(id)}/${token}`
-  const location = `${sessionPath(exchange, id)}/links/${link.id}`
+  const location = `${sessionLocation(exchange, id)}/links/${link.id}`
   exchange.reply(201, { ...linkView(link), token, url }, ['Location', location])
 }
 

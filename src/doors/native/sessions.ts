@@ -1,7 +1,7 @@
 /** Sessions: find or create, list, look at, close. */
 import { HoldfastError, type ListQuery, type SessionRef } from '../../core/index.ts'
 import { readSessionBody } from '../../wire/bodies.ts'
-import { rowView, sessionView } from '../../wire/views.ts'
+import { rowView, sessionPath, sessionView } from '../../wire/views.ts'
 import type { Exchange } from '../exchange.ts'
 import { CLOSE_QUERY, LIST_QUERY } from './queries.ts'
 
@@ -11,7 +11,7 @@ export async function createSession(exchange: Exchange): Promise<void> {
   const { isNew } = session
   const { session: state, queue } = await session.overview()
   const body = { ...sessionView(state, queue), isNew }
-  exchange.reply(isNew ? 201 : 200, body, ['Location', sessionPath(exchange, session.id)])
+  exchange.reply(isNew ? 201 : 200, body, ['Location', sessionLocation(exchange, session.id)])
 }
 
 /** By its id or key; null: a new one is made here. The handler checks the fields. */
@@ -21,8 +21,9 @@ export async function sessionOfBody(exchange: Exchange): Promise<SessionRef | nu
   return typeof key === 'string' ? { key } : null
 }
 
-export function sessionPath({ context }: Exchange, id: string): string {
-  return `${context.basePath}/v1/sessions/${encodeURIComponent(id)}`
+/** The path of a session on this server, for `Location`. */
+export function sessionLocation({ context }: Exchange, id: string): string {
+  return `${context.basePath}${sessionPath(id)}`
 }
 
 export async function listSessions(exchange: Exchange): Promise<void> {

@@ -17,7 +17,7 @@ import { turnView } from '../../wire/views.ts'
 import { negotiate } from '../accept.ts'
 import { streamFeed } from '../event-stream.ts'
 import type { Exchange } from '../exchange.ts'
-import { sessionPath } from './sessions.ts'
+import { sessionLocation } from './sessions.ts'
 
 /** Where a turn goes: one session, or whichever has the key. */
 type Target = {
@@ -102,7 +102,7 @@ async function streamTurn(exchange: Exchange, turn: TurnHandle): Promise<void> {
 }
 
 function turnPath(exchange: Exchange, session: string, turn: string): string {
-  return `${sessionPath(exchange, session)}/turns/${turn}`
+  return `${sessionLocation(exchange, session)}/turns/${turn}`
 }
 
 export async function getTurn(exchange: Exchange): Promise<void> {

@@ -4,9 +4,9 @@
  */
 import {
   jsonLines,
-  list,
-  object,
-  text,
+  asList,
+  asObject,
+  asText,
   type JsonObject,
   type OutputFormat,
   type ProgramOutput,
@@ -29,7 +29,7 @@ export const claude: OutputFormat = {
 function* outputs(line: JsonObject): Generator<ProgramOutput> {
   switch (line['type']) {
     case 'system':
-      if (line['subtype'] === 'init') yield { type: 'session', id: text(line['session_id']) }
+      if (line['subtype'] === 'init') yield { type: 'session', id: asText(line['session_id']) }
       break
     case 'stream_event':
       yield* delta(line)
@@ -46,29 +46,29 @@ function* outputs(line: JsonObject): Generator<ProgramOutput> {
 }
 
 function* delta(line: JsonObject): Generator<ProgramOutput> {
-  const event = object(line['event'])
-  const part = object(event['delta'])
+  const event = asObject(line['event'])
+  const part = asObject(event['delta'])
   if (line['parent_tool_use_id'] !== null || event['type'] !== 'content_block_delta') return
-  if (part['type'] === 'text_delta') yield { type: 'delta', text: text(part['text']) }
+  if (part['type'] === 'text_delta') yield { type: 'delta', text: asText(part['text']) }
 }
 
 function* assistant(line: JsonObject): Generator<ProgramOutput> {
   const parent = line['parent_tool_use_id'] ?? null
-  const message = object(line['message'])
+  const message = asObject(line['message'])
   // A text that replaces the answer of a failed model is reported again as the failure.
   const isSynthetic = message['model'] === '<synthetic>' || 'error' in line
-  for (const block of list(message['content']).map(object)) {
+  for (const block of asList(message['content']).map(asObject)) {
     if (block['type'] === 'tool_use') {
       const { id, name, input } = block
       yield { type: 'activity', kind: 'tool_use', data: { id, name, input, parent } }
     } else if (block['type'] === 'text' && parent === null && !isSynthetic) {
-      yield { type: 'message', text: text(block['text']) }
+      yield { type: 'message', text: asText(block['text']) }
     }
   }
 }
 
 function* toolResults(line: JsonObject): Generator<ProgramOutput> {
-  for (const block of list(object(line['message'])['content']).map(object)) {
+  for (const block of asList(asObject(line['message'])['content']).map(asObject)) {
     if (block['type'] !== 'tool_result') continue
     const { tool_use_id: id, content } = block
     const data = { id, isError: block['is_error'] === true, content }
@@ -82,10 +82,10 @@ function* result(line: JsonObject): Generator<ProgramOutput> {
   if (line['is_error'] !== true || Number(steps) > 0) {
     yield { type: 'activity', kind: 'usage', data: { usage, costUsd, steps, durationMs } }
   }
-  const denials = list(line['permission_denials'])
+  const denials = asList(line['permission_denials'])
   if (denials.length > 0) yield { type: 'activity', kind: 'permission_denied', data: denials }
-  if (line['is_error'] !== true) return yield { type: 'result', text: text(line['result']) }
-  const errors = list(line['errors']).map(text).join('; ')
-  const message = text(line['result']) || errors || text(line['subtype'])
+  if (line['is_error'] !== true) return yield { type: 'result', text: asText(line['result']) }
+  const errors = asList(line['errors']).map(asText).join('; ')
+  const message = asText(line['result']) || errors || asText(line['subtype'])
   yield { type: 'failure', message }
 }

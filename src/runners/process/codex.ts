@@ -1,8 +1,8 @@
 /** Codex: `codex exec --json`, one JSON object per line. It chooses its session ids. */
 import {
   jsonLines,
-  object,
-  text,
+  asObject,
+  asText,
   type JsonObject,
   type OutputFormat,
   type ProgramOutput,
@@ -26,19 +26,19 @@ export const codex: OutputFormat = {
 function* outputs(line: JsonObject): Generator<ProgramOutput> {
   switch (line['type']) {
     case 'thread.started':
-      yield { type: 'session', id: text(line['thread_id']) }
+      yield { type: 'session', id: asText(line['thread_id']) }
       break
     case 'item.started':
-      yield* started(object(line['item']))
+      yield* started(asObject(line['item']))
       break
     case 'item.completed':
-      yield* completed(object(line['item']))
+      yield* completed(asObject(line['item']))
       break
     case 'turn.completed':
       yield { type: 'activity', kind: 'usage', data: { usage: line['usage'] } }
       break
     case 'turn.failed':
-      yield { type: 'failure', message: text(object(line['error'])['message']) }
+      yield { type: 'failure', message: asText(asObject(line['error'])['message']) }
   }
 }
 
@@ -46,13 +46,13 @@ function* outputs(line: JsonObject): Generator<ProgramOutput> {
 const NO_TOOLS = new Set(['agent_message', 'reasoning', 'error'])
 
 function* started(item: JsonObject): Generator<ProgramOutput> {
-  if (NO_TOOLS.has(text(item['type']))) return
+  if (NO_TOOLS.has(asText(item['type']))) return
   yield { type: 'activity', kind: 'tool_use', data: item }
 }
 
 function* completed(item: JsonObject): Generator<ProgramOutput> {
-  const kind = text(item['type'])
-  if (kind === 'agent_message') yield { type: 'message', text: text(item['text']) }
+  const kind = asText(item['type'])
+  if (kind === 'agent_message') yield { type: 'message', text: asText(item['text']) }
   else if (kind === 'error') yield { type: 'activity', kind: 'diagnosis', data: item }
   else if (!NO_TOOLS.has(kind)) yield { type: 'activity', kind: 'tool_result', data: item }
 }

@@ -43,14 +43,14 @@ export async function* jsonLines(output: AsyncIterable<string>): AsyncGenerator<
 }
 
 /** The value as an object, or an empty one. */
-export function object(value: unknown): JsonObject {
+export function asObject(value: unknown): JsonObject {
   return typeof value === 'object' && value !== null ? (value as JsonObject) : {}
 }
 
-export function list(value: unknown): readonly unknown[] {
+export function asList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? (value as readonly unknown[]) : []
 }
 
-export function text(value: unknown): string {
+export function asText(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }
