@@ -301,7 +301,7 @@ export class CdpEntrance {
       this.#addresses.set(socket, from)
       const isForwarded = this.#access.isForwarded(request)
       const facts = { address: from, isForwarded, cutSlow: () => this.#cutSlow(socket) }
-      this.#connect(socket, connect(cdpSocket(socket, facts)), stock !== null)
+      this.#connect(socket, connect(cdpSocket(socket, stream, facts)), stock !== null)
       if (stock === null) return
       const revoke = (): void => socket.close(4401, 'unauthorized')
       socket.once('close', this.#access.hold(stock.token, [OPERATIONS['browser.use']], revoke))
@@ -392,12 +392,16 @@ const NO_MATCH = { by: null, params: [], search: '' } as const
 
 function cdpSocket(
   socket: WebSocket,
+  stream: Duplex & { readonly bytesRead?: number },
   facts: Pick<CdpSocket, 'address' | 'isForwarded' | 'cutSlow'>,
 ): CdpSocket {
   return {
     ...facts,
     get bufferedBytes() {
       return socket.bufferedAmount
+    },
+    get bytesRead() {
+      return stream.bytesRead ?? 0
     },
     get isPaused() {
       return socket.isPaused

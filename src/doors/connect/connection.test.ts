@@ -19,6 +19,7 @@ class Told implements Socket {
   readonly address = '127.0.0.1'
   readonly bufferedBytes = 0
   readonly frames: string[] = []
+  bytesRead = 0
   isCut = false
 
   send(data: string | Uint8Array): void {
@@ -71,6 +72,22 @@ it('is alive if its sign of life waits to be read when the time for it is over',
   })
   expect(await isAlive).toBe(true)
   expect(await connection.isAlive()).toBe(false)
+})
+
+it('is alive while a large message comes in, and not after that', async () => {
+  holdfast = await openHoldfast({ store: 'memory:' })
+  hub = new Hub({ holdfast })
+  const socket = new Told()
+  const connection = new Connection(hub, socket, connectService(hub))
+  connection.receive('{"type":"hello","v":1,"key":"a"}')
+  await expect.poll(() => socket.frames.join()).toContain('welcome')
+  const { deadMs } = hub.limits
+  const later = (times: number): number => hub.clock.monotonic() + times * (deadMs + 1)
+  socket.bytesRead = 1_000
+  connection.watch(later(1))
+  expect(socket.isCut).toBe(false)
+  connection.watch(later(2))
+  expect(socket.isCut).toBe(true)
 })
 
 it('turns out the connection that was first of those that do not say hello', async () => {

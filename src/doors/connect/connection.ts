@@ -92,6 +92,7 @@ export class Connection implements HubMember {
   /** Aborted when the socket is gone: ends the stream, and keeps a client that left out. */
   readonly gone = new SocketGone()
   #heardAt: number
+  #bytesRead = 0
   #saidAt: number
   /** What was said, besides the stream, and has not left this process. */
   #unsentBytes = 0
@@ -253,8 +254,10 @@ export class Connection implements HubMember {
 
   watch(now: number): void {
     const { helloMs, pingMs, deadMs } = this.#hub.limits
-    // It is silent because it is not read.
-    if (this.socket.isPaused === true) this.#heardAt = now
+    const { isPaused = false, bytesRead = 0 } = this.socket
+    // It is silent because it is not read, or in the middle of a large message.
+    if (isPaused || (this.#greeted && bytesRead !== this.#bytesRead)) this.#heardAt = now
+    this.#bytesRead = bytesRead
     const silence = now - this.#heardAt
     if (this.#admitted === null && !this.#greeted && silence > helloMs) {
       // It may only have been on its way for too long: the next one may be quicker.

@@ -17,6 +17,8 @@ export interface Socket {
   close(code: number, reason: string): void
   /** Cuts the connection without a goodbye. */
   cut(): void
+  /** Bytes that have come: a large message is a sign of life before it is complete. */
+  readonly bytesRead?: number
   /** It is not read for now, so nothing is heard of it. */
   readonly isPaused?: boolean
   setPaused?(isPaused: boolean): void
