@@ -69,7 +69,7 @@ export class HeldConnection {
     this.#options = options
     this.#platform = platform
     this.#replay = new MessageReplay(platform.clock)
-    // One attempt to begin with: the caller is told at once that there is no such browser.
+    // One attempt to begin with, so that `open` fails at once where there is no such browser.
     const once = { mark: FRAME_MARK, firstWelcomeMs: 0, stableMs: 0 }
     this.#connection = new ClientConnection(
       platform,
@@ -126,7 +126,7 @@ export class HeldConnection {
     if (attachment === undefined || session === undefined || typeof resume !== 'string')
       return hello
     const { received } = this.#replay
-    // Nobody else has this token, so an older connection is this one's own: it is not asked.
+    // Only this object has the token, so an older connection is its own: no need to ask it.
     const back = { session: session.id, received, take: true }
     return { ...hello, ...back, auth: { resume: { attachment, token: resume } } }
   }

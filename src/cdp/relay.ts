@@ -28,7 +28,7 @@ const OWN_HOST = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i
 
 const MESSAGE_BYTES_MAX = 104_857_600
 const FETCH_MS = 30_000
-/** How long a session that nobody else can find is kept after its last client. */
+/** How long a session without a key is kept after its last client: no other client can find it. */
 const UNUSED_MS = 600_000
 /** How long a relay that goes tries to end that session; then the time above has to do. */
 const GOODBYE_MS = 3_000
@@ -46,7 +46,7 @@ class RelayServer {
   readonly #ttlMs: number | null
   readonly #connections = new Set<HeldConnection>()
   #dialled = 0
-  /** There may be a session, and it is nobody else's. */
+  /** There may be a session, and no other client can find it. */
   #hasOwnSession = false
   readonly #sockets = new WebSocketServer({
     noServer: true,
@@ -63,7 +63,7 @@ class RelayServer {
   async listen(port: number): Promise<Relay> {
     const server = createServer((request, response) => void this.#serve(request, response))
     server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
-      // The client is gone: there is nobody to answer.
+      // The client is gone.
       stream.on('error', () => stream.destroy())
       if (!isOwn(request)) return stream.end('HTTP/1.1 403 Forbidden\r\n\r\n')
       void this.#connect(request, { stream, head })
@@ -85,7 +85,7 @@ class RelayServer {
     }
   }
 
-  /** Nobody could find the session any more: it goes with the relay. */
+  /** No other client can find the session: it ends with the relay. */
   async #endSession(): Promise<void> {
     const ended = this.#dial().then(async (connection) => {
       const closed = new Promise<void>((resolve) => {
@@ -151,7 +151,7 @@ class RelayServer {
       if (stream.destroyed) return connection.close()
       this.#sockets.handleUpgrade(request, stream, head, (socket) => this.#join(socket, connection))
     } catch {
-      // `onState` has told why.
+      // `onState` got the reason.
       stream.end('HTTP/1.1 502 Bad Gateway\r\n\r\n')
     }
   }

@@ -1,7 +1,7 @@
 /**
  * Answers on their way. One that was sent twice, because the connection was lost before its reply,
  * may be refused as too late although it was the first of the two that settled the ask: the log
- * says who did. It says so once: whoever answers after that was too late for certain.
+ * says which. It says so once: an answer that is sent after that is certainly too late.
  */
 import { deferred } from './deferred.ts'
 import type { HoldfastClientError } from './errors.ts'

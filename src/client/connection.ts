@@ -32,7 +32,7 @@ export type ClientState =
 
 export interface ConnectionOwner {
   hello(): Hello
-  /** Not yet the moment to call anybody's handlers: `changed` follows. */
+  /** Before any handler is called: `changed` follows. */
   welcomed(welcome: WelcomeBase): void
   received(frame: ServerFrame): void
   /** A message that is no frame, where the two are told apart by a mark. */
@@ -66,7 +66,7 @@ export class ClientConnection {
   #socket: ClientSocket | null = null
   /** How often to ping; null until the welcome has said so. */
   #welcome: WelcomeBase | null = null
-  /** How long to try to come back, by the last welcome; null where nobody may. */
+  /** How long to try to come back, by the last welcome; null: the policy does not allow it. */
   #graceMs: number | null
   #attempt = 0
   #giveUpAt = 0
@@ -282,7 +282,7 @@ export class ClientConnection {
     this.end(endingOf(first ? 'unreachable' : 'connection_lost', reason))
   }
 
-  /** Whatever was tried without a network is tried again at once. */
+  /** The network is back: try at once. */
   #windowOnOnline(): void {
     if (this.#state.name === 'live') return this.#probe()
     this.#closeSocket()
@@ -290,7 +290,7 @@ export class ClientConnection {
     this.#retryAfter(0)
   }
 
-  /** Something happened to the network: whatever is heard soon shows that this still works. */
+  /** The network changed: unless something is heard soon, the socket is given up. */
   #probe(): void {
     if (this.#welcome === null) return
     this.send({ type: 'ping' })

@@ -1,4 +1,4 @@
-/** A promise and how to settle it. Nobody has to wait for it: a rejection unheard is no error. */
+/** A promise and how to settle it. A rejection that is not awaited is no error. */
 export type Deferred<Value> = {
   readonly promise: Promise<Value>
   readonly resolve: (value: Value) => void
@@ -12,7 +12,7 @@ export function deferred<Value>(): Deferred<Value> {
     resolve = onResolve
     reject = onReject
   })
-  // It may fail before anybody waits for it; those that do are told.
+  // It may fail before it is awaited; callers that await it get the error.
   promise.catch(() => undefined)
   return { promise, resolve, reject }
 }

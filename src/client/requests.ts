@@ -87,7 +87,7 @@ export class PendingRequests {
   reply(frame: ReplyFrame): void {
     const pending = this.#pending.get(frame.id)
     if (pending === undefined) return
-    // The server is about to stop, and then closes: whoever takes its place is asked again.
+    // The server stops and closes the socket: the request is sent again to the next one.
     if ('error' in frame && frame.error.code === 'draining') return
     this.#pending.delete(frame.id)
     if (!('error' in frame)) return pending.settle.taken(frame.turn ?? '')

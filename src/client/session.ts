@@ -2,7 +2,7 @@
  * One session as a page or a program sees it: its events as they come, its turns and asks, and
  * whether it is there at all.
  *
- * 1. Every event and every delta is told once, in order: what was seen before is dropped by its
+ * 1. Every event and delta is emitted once, in order: what was seen before is dropped by its
  *    position.
  * 2. Whatever is pending settles: by what the server says, or with the session's end.
  * 3. Who has left hears nothing any more, whether or not the goodbye arrived.
@@ -51,7 +51,7 @@ export type ClientSessionOptions = CreationOptions & {
   readonly after?: Seen
   /** After a reload: everything again (the default), or what the page had not seen yet. */
   readonly history?: 'replay' | 'continue'
-  /** Be told of attachments and links too. */
+  /** Get events about attachments and links too. */
   readonly presence?: boolean
   /** What the place of this page is remembered under, instead of the key or id. */
   readonly name?: string
@@ -143,7 +143,7 @@ export class ClientSession {
     return this.#welcome?.scopes ?? null
   }
 
-  /** The position after all that was told. */
+  /** The position of the last event and delta that was emitted. */
   get seen(): Seen {
     return this.#seen
   }

@@ -39,7 +39,7 @@ const REASONS: Readonly<Record<string, string>> = {
 export type TestSessionOptions = {
   readonly session: Promise<SessionHandle>
   readonly runTurn: RunTurn
-  /** Told once, when the session is closed. */
+  /** Called once, when the session is closed. */
   readonly onOver: (reason: string) => void
 }
 
@@ -55,7 +55,7 @@ export class TestSession {
   #released = new Signal()
   #returned = new Signal()
   readonly #ended = new Signal()
-  /** What the authority is told, in order. */
+  /** Reports to the authority, in order. */
   #told: Promise<void>
   /** Admissions, one at a time. */
   #admissions: Promise<unknown> = Promise.resolve()
@@ -78,7 +78,7 @@ export class TestSession {
     return this.#over === null && this.#attachment !== null
   }
 
-  /** Somebody has it, or has just been given its page. */
+  /** A page holds it, or has just been served and is about to connect. */
   get isTaken(): boolean {
     return this.#socket !== null || this.#opening !== null
   }
@@ -96,7 +96,7 @@ export class TestSession {
     return giveUp
   }
 
-  /** Resolves when nobody has the session; throws if somebody keeps it. */
+  /** Resolves when no page holds the session; throws if one keeps it. */
   async claim(): Promise<void> {
     await this.#opening?.fired
     await this.#vacate()
@@ -132,7 +132,7 @@ export class TestSession {
     this.#attachment = await (await this.#options.session).attach({ role: 'driver' })
   }
 
-  /** Waits until nobody holds it. One that is alive stays, and the newcomer is refused. */
+  /** Waits until no page holds it. A page that is alive keeps it: throws `in_use`. */
   async #vacate(): Promise<void> {
     const [socket, { fired: released }] = [this.#socket, this.#released]
     if (socket === null || (await settlesWithin(released, UNLOAD_MS))) return

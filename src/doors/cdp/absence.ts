@@ -1,6 +1,6 @@
 /**
- * What stands still until its client says go: a new page, a request, a dialog, a script at a
- * breakpoint. While the client is away the door says it, so that nothing and nobody else freezes.
+ * What waits for a command of its client: a new page, a request, a dialog, a script at a breakpoint.
+ * While the client is away the door sends that command, so that pages and other clients go on.
  */
 import type { CdpCommand } from './command.ts'
 import { RUN, type Params } from './protocol.ts'
@@ -86,7 +86,7 @@ export class Blocked {
     this.#releases.delete(keyOf(command.method, command.params ?? {}))
   }
 
-  /** Nobody is there: whatever stands still goes on. */
+  /** The client is away: let everything go on that waits for it. */
   release(): void {
     for (const release of this.#releases.values()) this.#let(release)
     this.#releases.clear()

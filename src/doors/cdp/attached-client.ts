@@ -7,7 +7,7 @@ import type { CdpClient, Outlet } from './client.ts'
 
 /** What carries a client's messages to it: a socket, or one that may be replaced. */
 export interface Carrier extends Outlet {
-  /** Told that it is over, and why. */
+  /** The client's attachment is over, for this reason. */
   end(error: HoldfastError): void
 }
 
@@ -42,7 +42,7 @@ export class AttachedClient {
     this.end(new HoldfastError('attachment_ended', 'the client has left'))
   }
 
-  /** The client cannot be served any longer, and is told why. */
+  /** The client cannot be served any longer, for this reason. */
   giveUp(why: HoldfastError): void {
     void this.attachment.leave(why.code).catch(() => undefined)
     this.end(why)

@@ -58,7 +58,7 @@ async function admit(
   return { session, attachment, role, scopes, token, welcome, channel }
 }
 
-/** Clients of 0.1.0 know no `refuse`: they are told by the frame that they know. */
+/** Clients of 0.1.0 know no `refuse`: they get the frame that they know. */
 function assertVersion(connection: Connection, { v }: Hello): void {
   if (v === REPLAY_VERSION) return
   const code = 'version_unsupported'
@@ -126,9 +126,9 @@ function messageChannel(connection: Connection, { attached, carrier }: HeldClien
   }
 }
 
-/** Why an attachment ended while its client was away; null: it is told what all others are. */
+/** Why an attachment ended while its client was away; null: nothing more to say. */
 async function whyEnded(session: SessionHandle, resume: Resume): Promise<HoldfastError | null> {
-  // Without a proof that it was there it is told what all others are.
+  // Only a client that proves that it was attached learns more.
   if (!(await session.wasAttached(resume).catch(() => false))) return null
   const { ended, closed } = await session.state()
   const isSlow = ended.some(({ id, reason }) => id === resume.attachment && reason === 'too_slow')

@@ -63,7 +63,7 @@ export class StockConnection implements Carrier, CdpConnection {
   deliver(message: Buffer): void {
     const socket = this.#socket
     if (socket === null) return
-    // Whoever does not read is given up before what waits for it fills the memory.
+    // A client that does not read is cut before its unread messages fill the memory.
     if (socket.bufferedBytes > this.#limits.unreadBytesMax) return socket.cutSlow()
     socket.send(message)
   }

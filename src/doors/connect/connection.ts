@@ -68,9 +68,9 @@ export interface Channel {
 
 /** What a small message costs until it has left, besides its text. */
 const MESSAGE_BYTES = 256
-/** How long a client that is turned out has to read why. */
+/** How long a refused client has to read the reason before its socket is cut. */
 const FAREWELL_MS = 100
-/** How a hello is refused whose token, link or resume token is not good. */
+/** Refusals of a hello whose token, link or resume token is not valid. */
 const BAD_SECRET: ReadonlySet<string> = new Set([
   'unauthorized',
   'attachment_unknown',
@@ -199,14 +199,14 @@ export class Connection implements HubMember {
     this.refuse(new HoldfastError('superseded', 'continued in another connection'))
   }
 
-  /** The attachment is over by somebody else's doing; with its session, the log tells. */
+  /** The attachment ended; if its session closed, the client learns that from the log. */
   attachmentEnded(reason: string): void {
     if (reason === 'session_closed') return
     if (reason === 'superseded') return this.supersede()
     this.refuse(new HoldfastError('attachment_ended', `the attachment is over: ${reason}`))
   }
 
-  /** Its token is no longer good for what it does: it is out, for good. */
+  /** Its token has lost a scope that it needs: its attachment ends. */
   #revoke({ attachment }: AdmittedClient): void {
     if (this.#over) return
     // One that ended meanwhile has nothing left to leave.
@@ -214,7 +214,7 @@ export class Connection implements HubMember {
     this.refuse(new HoldfastError('unauthorized', 'the token is no longer good for this'))
   }
 
-  /** Throws if the socket is gone: nobody is put out for somebody who is not there. */
+  /** Throws if the socket is gone: a client that is gone supersedes no other one. */
   assertHere(): void {
     if (this.#over) throw new HoldfastError('superseded', 'the connection is gone')
   }
@@ -308,7 +308,7 @@ export class Connection implements HubMember {
     this.refuse(hasSecret && BAD_SECRET.has(code) ? this.#failed(error) : error)
   }
 
-  /** What a client is told that showed a bad secret: after too many of them, to wait. */
+  /** The refusal of a bad secret; after too many of them `too_many`. */
   #failed(error: HoldfastError): HoldfastError {
     try {
       this.#hub.gate.failed(this.socket.address)
@@ -356,10 +356,10 @@ export class Connection implements HubMember {
       channel.end(this.#saidBye)
       return this.#saidBye ? this.#leave(attachment) : void this.#lost(admitted)
     }
-    // By a link it is let in by the session, which tells when the link is over.
+    // The session ends the attachments of a link that is revoked.
     if (token !== null) {
       this.#release = this.#hub.gate.hold(token, scopes, () => this.#revoke(admitted))
-      // Taken back while it was let in.
+      // It was revoked meanwhile.
       if (this.#over) return this.#release()
     }
     this.say(admitted.welcome)
@@ -368,7 +368,7 @@ export class Connection implements HubMember {
 
   #frames(frames: readonly ClientFrame[]): void {
     for (const frame of frames) {
-      // A goodbye may stand before it.
+      // A bye may precede it.
       if (this.#over) return
       if (this.#unsentBytes > this.#hub.limits.bufferedBytesMax) {
         throw new HoldfastError('too_slow', 'the client does not read its answers')

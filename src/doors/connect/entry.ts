@@ -64,9 +64,9 @@ async function admit(hub: Hub, connection: Connection, said: Hello): Promise<Adm
   const session = found.as(identity.by)
   const { session: state, queue } = await session.overview()
   const link = assertHeld(state, identity, hello)
-  // Who else is there, and by which links, is none of a guest's business.
+  // A client that came by a link does not see other clients and links.
   const presence = hello.presence === true && link === undefined
-  // Who else is there is told to those who asked for presence, not to each of a thousand.
+  // The list of attachments may be long: only clients that ask for presence get it.
   const told = { session: presence ? state : { ...state, attachments: [] }, queue }
   const welcome: Welcome = {
     ...welcomeOf(hub, session, told, identity),
@@ -100,7 +100,7 @@ function logChannel(
     const options = { after: seq, afterDelta: delta, signal: gone, presence, ...watcher }
     const feed = await session.openFeed(options)
     await streamTo(connection.socket, feed, { gone, clock, limits, unread })
-    // I9: with the session all that was asked of it is settled, and told before the end.
+    // I9: a closed session settles all requests; the replies are sent before the end.
     await requests.settled()
     throw new HoldfastError('session_closed', 'the session is closed')
   }
@@ -166,7 +166,7 @@ function tokenGrant({ gate }: Hub, token: string | undefined): Grant | null {
   return scopes === null || by === null ? null : { scopes, by }
 }
 
-/** Who shows nothing that is good is not told whether there is, or was, such a session. */
+/** A caller without a valid secret does not learn whether there is, or was, such a session. */
 async function linkGrant(hub: Hub, id: string, token: string, use?: string): Promise<Grant> {
   try {
     // Only looked at: whose it is shows by that.
@@ -188,7 +188,7 @@ async function findSession(
   { session, key, auth, options = {} }: Hello,
   granted: Grant | null,
 ): Promise<SessionHandle> {
-  // Who shows nothing but a resume token is known by what that is good for.
+  // A client with a resume token only acts as the attachment's principal, which is read later.
   const holdfast = hub.holdfast.as(granted?.by ?? LOCAL)
   if (session === undefined) {
     assertMay(granted, 'session.create')
@@ -203,7 +203,7 @@ async function findSession(
   return handle
 }
 
-/** That a session is closed is told to those who were part of it. */
+/** Only a client that was attached learns that the session is closed. */
 async function whyToHolder(
   session: SessionHandle,
   error: unknown,
@@ -262,7 +262,7 @@ async function comeBack(
   const claim = { session: own, resume, take: hello.take, isReplaced, answers }
   const attachment = await resumeFor(hub, connection, claim)
   if (attachment !== null) return { ...identity, attachment }
-  // A copied tab: it may come in, but as somebody of its own, and not into an exclusive session.
+  // A copied tab: it gets an attachment of its own, unless the session is exclusive.
   const copy = { hello, role, answers, likewise: held }
   return { ...identity, attachment: await attachFresh(hub, connection, own, copy) }
 }
@@ -332,7 +332,7 @@ type FreshAttachment = {
   readonly use?: string | undefined
 }
 
-/** Somebody else may have come in meanwhile, and may be gone again. */
+/** Another driver may attach between two attempts, and may be gone again. */
 const ATTACH_TRIES = 3
 
 async function attachFresh(
@@ -349,7 +349,7 @@ async function attachFresh(
   } catch (error) {
     const isInUse = error instanceof HoldfastError && error.code === 'in_use'
     if (!isInUse || fresh.role === 'watcher' || tries === 1) throw error
-    // Perhaps only nobody has noticed yet that the other one is gone.
+    // The other driver may be gone without being noticed.
     // One without a connection is being let in, or was lost meanwhile: soon it is clear which.
     if (hub.driversOf(session.id).length === 0) await connection.waitForSign()
     const drivers = hub.driversOf(session.id)
@@ -361,7 +361,7 @@ async function attachFresh(
   }
 }
 
-/** Whoever drove an exclusive session before loses its attachment with this step, and is told. */
+/** With `take`, this step also ends the attachment of the previous driver. */
 function attach(
   { gone: signal }: Connection,
   session: SessionHandle,

@@ -121,8 +121,8 @@ export class Hub {
   }
 
   /**
-   * Claims of one attachment are judged one after the other: the next one must find whoever the one
-   * before has let in, and ask it for a sign of life.
+   * Claims of one attachment are decided one after the other: each has to find the connection that
+   * the one before got, and ask it for a sign of life.
    */
   async inTurn(attachment: string, judge: () => Promise<void>): Promise<void> {
     const own = (this.#claims.get(attachment) ?? Promise.resolve()).then(judge, judge)

@@ -1,4 +1,4 @@
-/** What a client is told when it cannot go on: a code, a sentence, and what to do about it. */
+/** The frame that refuses a client: a code, a sentence, and what it can do next. */
 import type { ErrorCode, HoldfastError } from '../../core/index.ts'
 import { ERROR_TABLE } from '../../wire/error-table.ts'
 import type { Refuse } from '../../wire/frames.ts'

@@ -56,7 +56,7 @@ export interface SocketForwarder {
 export interface Gatekeeper {
   /** What this token may do; null: nothing. Undefined: no token was shown. */
   grant(token: string | undefined): readonly Scope[] | null
-  /** Whom logs name as its holder; null: nobody whom we know. */
+  /** The principal that events name as its holder; null: the token is unknown. */
   principalOf(token: string | undefined): Principal | null
   /**
    * `end` is called when this token no longer has all of these scopes, perhaps at once. The
