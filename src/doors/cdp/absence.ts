@@ -1,5 +1,5 @@
 /**
- * What waits for a command of its client: a new page, a request, a dialog, a script at a breakpoint.
+ * What waits for a command of its client: a page, a request, a dialog, a script at a breakpoint.
  * While the client is away the door sends that command, so that pages and other clients go on.
  */
 import type { CdpCommand } from './command.ts'
