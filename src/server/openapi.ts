@@ -1,12 +1,12 @@
 /** The OpenAPI 3.1 document, made from the very table that routes requests. */
-import { Type } from '@sinclair/typebox'
-import { ANSWER_SCHEMAS } from '../doors/native/schemas.ts'
+import { Kind, Type } from '@sinclair/typebox'
+import * as native from '../doors/native/schemas.ts'
 import { isOpenAiPath } from '../doors/openai/errors.ts'
-import { OPENAI_SCHEMAS, OpenAiError } from '../doors/openai/schemas.ts'
+import * as openai from '../doors/openai/schemas.ts'
 import { NO_QUERY, type Query } from '../doors/query.ts'
 import type { Header, Route, RouteAnswer, Schema } from '../doors/route.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
-import { REQUEST_SCHEMAS } from '../wire/bodies.ts'
+import * as bodies from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
 
@@ -26,10 +26,11 @@ export const Problem = Type.Object({
   retryAfterMs: Type.Optional(Type.Integer()),
 })
 
-const SCHEMAS = { ...REQUEST_SCHEMAS, ...ANSWER_SCHEMAS, ...OPENAI_SCHEMAS, Problem }
-const NAMES = new Map<unknown, string>(
-  Object.entries(SCHEMAS).map(([name, schema]) => [schema, name]),
+/** Exported schemas have a name in the document, that of the export. */
+const NAMED = Object.entries<object>({ ...bodies, ...native, ...openai, Problem }).filter(
+  ([, exported]) => Kind in exported,
 )
+const NAMES = new Map<unknown, string>(NAMED.map(([name, schema]) => [schema, name]))
 
 export function openApiDocument(routes: readonly Route[]): Schema {
   const paths: Record<string, Record<string, Schema>> = {}
@@ -48,7 +49,7 @@ export function openApiDocument(routes: readonly Route[]): Schema {
     paths: withReferences(paths),
     components: {
       schemas: Object.fromEntries(
-        Object.entries(SCHEMAS).map(([name, schema]) => [name, withReferences({ ...schema })]),
+        NAMED.map(([name, schema]) => [name, withReferences({ ...schema })]),
       ),
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
     },
@@ -122,7 +123,7 @@ function response({ description, content = {} }: RouteAnswer): Schema {
 
 function refusal(status: number, path: string): Schema {
   const content = isOpenAiPath(path)
-    ? { 'application/json': { schema: OpenAiError } }
+    ? { 'application/json': { schema: openai.OpenAiError } }
     : { [PROBLEM_TYPE]: { schema: Problem } }
   return { description: `Refused with ${status}.`, content }
 }

@@ -139,14 +139,6 @@ export const LinkRequest = Type.Object(
   EXACT,
 )
 
-export const REQUEST_SCHEMAS = {
-  SessionRequest,
-  TurnRequest,
-  KeyTurnRequest,
-  AnswerRequest,
-  LinkRequest,
-}
-
 export type TurnBody = Static<typeof TurnRequest>
 export type LinkBody = Static<typeof LinkRequest>
 

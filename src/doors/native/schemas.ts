@@ -175,24 +175,3 @@ export const CreatedLink = Type.Object({
 })
 export const LinkList = Type.Object({ links: Type.Array(Link) })
 export const RevokedLink = Type.Object({ id: text, state: Type.Literal('revoked') })
-
-export const ANSWER_SCHEMAS = {
-  Turn,
-  Session,
-  ResolvedSession,
-  SessionPage,
-  ChangesPage,
-  ClosedSession,
-  TurnOfSession,
-  CancelledRequest,
-  Event,
-  EventPage,
-  Message,
-  Ask,
-  AskList,
-  AnsweredAsk,
-  Link,
-  CreatedLink,
-  LinkList,
-  RevokedLink,
-}

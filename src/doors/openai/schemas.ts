@@ -100,10 +100,3 @@ export const OpenAiError = Type.Object({
     param: orNull(Type.String()),
   }),
 })
-
-export const OPENAI_SCHEMAS = {
-  OpenAiError,
-  ChatCompletionRequest,
-  ResponseRequest,
-  ConversationRequest,
-}
