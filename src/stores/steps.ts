@@ -5,10 +5,16 @@
 import { createHash } from 'node:crypto'
 import { HoldfastError } from '../core/errors.ts'
 
+export type SchemaStep = { readonly checksum: string; readonly sql: string }
+
+export function schemaStep(sql: string): SchemaStep {
+  return { checksum: createHash('sha256').update(sql).digest('hex'), sql }
+}
+
 /** Throws unless the steps that were applied to `store` are the first of ours. */
 export function checkSteps(
   applied: readonly string[],
-  steps: readonly string[],
+  steps: readonly SchemaStep[],
   store: string,
 ): void {
   if (applied.length > steps.length) {
@@ -18,15 +24,11 @@ export function checkSteps(
         `this one knows ${steps.length}): update Holdfast`,
     )
   }
-  const changed = applied.findIndex((checksum, index) => checksum !== checksumOf(steps[index]!))
+  const changed = applied.findIndex((checksum, index) => checksum !== steps[index]!.checksum)
   if (changed === -1) return
   throw new HoldfastError(
     'store_unavailable',
     `${store} has another schema than this Holdfast makes (step ${changed + 1} differs): ` +
       'use the Holdfast that wrote it',
   )
-}
-
-export function checksumOf(step: string): string {
-  return createHash('sha256').update(step).digest('hex')
 }

@@ -10,7 +10,7 @@ import { LIMITS } from '../../src/core/limits.ts'
 import type { Append, Reservation } from '../../src/core/store.ts'
 import { auditPostgres } from '../../src/stores/postgres/audit.ts'
 import { until } from '../support/gate.ts'
-import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
+import { loadDump, openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 
 let database: TestDatabase
 let url: string
@@ -112,6 +112,43 @@ describe('opening', () => {
       message: expect.stringContaining('newer Holdfast') as string,
     })
   })
+
+  test('refuses a position whose changes were dropped, and goes on from those that are kept', async () => {
+    const store = await open()
+    const session = 'session'
+    await store.reserve(reservation(session))
+    const positions: number[] = []
+    for (let after = 1; after < 4; after += 1) {
+      positions.push((await store.changes(null, 0)).position)
+      await store.append([append(session, after)])
+    }
+    await store.changes(null, 0)
+    await database.query(`DELETE FROM ${schemaOf(url)}.changes WHERE position <= ${positions[1]}`)
+    await expect(store.changes(positions[0]!, 9)).rejects.toMatchObject({ code: 'changes_gone' })
+    const { changes } = await store.changes(positions[1]!, 9)
+    expect(changes).toMatchObject([{ after: 2, seq: 4 }])
+  })
+
+  test('makes the same schema anew as by the steps of an older version', async () => {
+    await (await open()).close()
+    const older = await loadDump(database, '0.1.0')
+    await (await openPostgresStore({ url: older })).close()
+    expect(await catalogOf(older)).toEqual(await catalogOf(url))
+  })
+
+  /** Columns, indexes and functions, without the name of the schema. */
+  async function catalogOf(of: string): Promise<string> {
+    const schema = schemaOf(of)
+    const rows = await database.query(`
+      SELECT table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable || ' ' ||
+          coalesce(column_default, '') AS line
+        FROM information_schema.columns WHERE table_schema = '${schema}'
+      UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = '${schema}'
+      UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc
+        WHERE pronamespace = '${schema}'::regnamespace
+      ORDER BY line`)
+    return rows.map(({ line }) => (line as string).replaceAll(schema, 'SCHEMA')).join('\n')
+  }
 
   test('tells a node whose secret is not that of a living node', async () => {
     const secret = 'a secret of the cluster, long enough'

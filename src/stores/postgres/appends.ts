@@ -36,7 +36,7 @@ export class Appends {
     return appends.map((append) => outcomes.get(append) ?? 'stale')
   }
 
-  /** One that fails by its own fault is found by running each alone, so that it harms nobody. */
+  /** If one append is at fault, each is run alone, so that the others succeed. */
   async #appendRound(round: readonly Append[]): Promise<readonly AppendOutcome[]> {
     try {
       return await this.#database.rideOut((isAgain) => this.#extend(round, isAgain))
@@ -85,7 +85,7 @@ function roundsOf(appends: readonly Append[]): readonly (readonly Append[])[] {
     const some = (rounds[round] ??= [])
     some.push(append)
   }
-  // Rows are locked in one order, whoever else appends to the same sessions.
+  // All nodes lock rows in the same order.
   return rounds.map((round) => round.toSorted(bySession))
 }
 

@@ -65,7 +65,7 @@ export class Database implements Queryable {
   readonly #leasePool: Pool
   readonly #rideOutMs: number
   readonly #underWay = new Set<Promise<unknown>>()
-  /** Until it shows that connections are shared by those who do not prepare statements for us. */
+  /** Until a pooler turns out to share connections on which our statements are not prepared. */
   #isPreparing = true
   readonly time = new DatabaseTime()
   #closing: Promise<void> | null = null
@@ -92,7 +92,7 @@ export class Database implements Queryable {
     try {
       return await Database.#open(options, SERVER_TIMEOUTS)
     } catch (thrown) {
-      // PgBouncer lets no client set them, unless it is told to. The driver's own are enough.
+      // PgBouncer refuses them unless configured otherwise. The driver's own timeouts are enough.
       if (!/unsupported startup parameter/.test(storeError(thrown).message)) throw thrown
       return Database.#open(options, {})
     }
@@ -101,7 +101,7 @@ export class Database implements Queryable {
   static async #open(options: PostgresStoreOptions, timeouts: PoolConfig): Promise<Database> {
     const { config: plain, schema, pool } = readOptions(options)
     const config = { ...plain, ...timeouts }
-    // Loaded here, so that who uses another store does not pay for it.
+    // Loaded here, so that programs with another store do not load it.
     const { default: driver } = await import('pg')
     const types = { getTypeParser: parserFor(driver.types.getTypeParser) }
     const newPool = (max: number): Pool => new driver.Pool({ ...config, types, max })
@@ -126,7 +126,7 @@ export class Database implements Queryable {
       `SELECT current_setting('server_version_num') AS version, current_setting('fsync') AS fsync,
         current_setting('synchronous_commit') AS commit, ${NOW} AS now`,
     )
-    if (found === undefined) throw new HoldfastError('internal', 'the database says nothing')
+    if (found === undefined) throw new HoldfastError('internal', 'the database returned no row')
     this.time.set(found.now, askedAt)
     if (Number(found.version) < VERSION_MIN) {
       const text = `PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`
@@ -205,7 +205,7 @@ export class Database implements Queryable {
     let client: PoolClient | undefined
     try {
       client = await this.#pool.connect()
-      // Of a connection that breaks, the next query tells too; without this the process would end.
+      // The next query fails too if the connection breaks; without a listener the process would end.
       client.on('error', ignore)
       await client.query(`BEGIN; SET LOCAL statement_timeout = ${answerMs}`)
       await work(sessionOf(client, answerMs))
@@ -228,7 +228,7 @@ export class Database implements Queryable {
     let isBroken = true
     try {
       client = await this.#pool.connect()
-      // Of a connection that breaks, the next query tells too.
+      // The next query fails too if the connection breaks.
       client.on('error', ignore)
       await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
       yield* read(sessionOf(client, LIMITS.answerMs))
@@ -244,7 +244,7 @@ export class Database implements Queryable {
 
   /**
    * Does `work` again as long as it fails for want of the database, and not too long.
-   * `isAgain`: an earlier try failed, and nobody knows whether it was carried out.
+   * `isAgain`: an earlier try failed, and it is unknown whether it was carried out.
    */
   async rideOut<Result>(work: (isAgain: boolean) => Promise<Result>): Promise<Result> {
     const until = performance.now() + this.#rideOutMs
@@ -262,13 +262,13 @@ export class Database implements Queryable {
     }
   }
 
-  /** Lets what is under way end, then lets go of all connections. */
+  /** Waits for queries under way, then closes all connections. */
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
   }
 
-  /** The pool would forget those who still wait for a connection. */
+  /** The pool would drop queries that still wait for a connection. */
   async #close(): Promise<void> {
     await Promise.allSettled(this.#underWay)
     await Promise.all([this.#pool.end(), this.#leasePool.end()])

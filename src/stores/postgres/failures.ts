@@ -10,7 +10,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   '0A': 'store_unavailable', // a prepared plan that a migration has made invalid
   '25006': 'store_unavailable', // read-only: a standby that is not promoted yet
   '26': 'store_unavailable', // a pooler has lost our prepared statement
-  '28': 'store_unavailable', // who we are is not accepted
+  '28': 'store_unavailable', // authentication failed
   '3D': 'store_unavailable', // there is no such database
   '40': 'store_unavailable', // rolled back: deadlock, serialization
   '42501': 'store_unavailable', // not permitted
@@ -42,7 +42,7 @@ export function isUnprepared(thrown: unknown): boolean {
 /** A path on the database's machine or on ours, quoted or not. */
 const PATHS = /"[^"]*\/[^"]*"|(?<![\w.:/])\/[^\s,;)]+/g
 
-/** Nothing but what the driver says: it names no password. Clients are told too: no path. */
+/** The driver's message, which names no password. Clients see it too, so paths are removed. */
 function reasonOf(thrown: unknown): string {
   if (thrown instanceof AggregateError) return reasonOf(thrown.errors[0])
   const message = thrown instanceof Error ? thrown.message : String(thrown)

@@ -136,7 +136,7 @@ export class PostgresStore implements Store {
     if (explicit && existing !== undefined) {
       return reservedExplicitly(sessionRow(existing), key, holderId)
     }
-    // Nobody else can have this id: it was made for this reservation alone.
+    // No other reservation has this id: it was minted for this one.
     if (isLost && existing?.owner_epoch === 1) return { type: 'created', id, epoch: 1 }
     if (holderId !== null) return { type: explicit ? 'taken' : 'found', id: holderId }
     if (existing === undefined) return null
@@ -150,7 +150,7 @@ export class PostgresStore implements Store {
       before === undefined
         ? this.#claim(session, node)
         : before.then(() => this.#claim(session, node))
-    // The caller is told; the next claim only waits for it.
+    // The caller gets the error; the next claim only waits for the end.
     const settled = claiming.then(
       () => undefined,
       () => undefined,

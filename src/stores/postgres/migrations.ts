@@ -1,6 +1,6 @@
 /** Brings a schema of an older version up to date, in one transaction under a lock. */
 import { HoldfastError } from '../../core/errors.ts'
-import { checksumOf, checkSteps } from '../steps.ts'
+import { checkSteps } from '../steps.ts'
 import type { Database, Queryable } from './database.ts'
 import { fillRequestKeys } from './request-keys.ts'
 import { STEP, STEPS } from './schema.ts'
@@ -10,9 +10,9 @@ const FILLS: Readonly<Record<number, (schema: string, session: Queryable) => Pro
   4: fillRequestKeys,
 }
 
-/** Any number of our own: whoever holds it migrates, everybody else waits. */
+/** The key of an advisory lock: the node that holds it migrates, the others wait. */
 const MIGRATION_LOCK = 7_420_001
-/** Of one statement: a large table takes its time, and so does waiting for who is at it. */
+/** Of one statement: a large table takes long, and so may waiting for the lock. */
 const MIGRATION_MS = 3_600_000
 
 /** A schema of an older version that is brought up to date. */
@@ -81,7 +81,7 @@ async function appliedSteps(database: Database, session: Queryable): Promise<rea
   return done
 }
 
-/** A schema that holds somebody else's tables is left alone. */
+/** A schema with tables of another program is left alone. */
 async function refuseForeign(database: Database, session: Queryable): Promise<readonly string[]> {
   const rows = await session.query(
     // Looked for once more: another node may have made our own tables a moment ago.
@@ -97,12 +97,12 @@ async function refuseForeign(database: Database, session: Queryable): Promise<re
 }
 
 async function applyStep(database: Database, session: Queryable, number: number): Promise<void> {
-  const step = STEPS[number - 1]!
-  await session.query(step.replaceAll('$schema', database.schema))
+  const { sql, checksum } = STEPS[number - 1]!
+  if (sql !== '') await session.query(sql.replaceAll('$schema', database.schema))
   await FILLS[number]?.(database.schema, session)
   await session.query(
     `INSERT INTO ${database.schema}.migrations VALUES ($1, $2, clock_timestamp())`,
-    [number, checksumOf(step)],
+    [number, checksum],
   )
 }
 

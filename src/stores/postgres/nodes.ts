@@ -8,7 +8,7 @@ import { nameFrom, storedName } from '../names.ts'
 import type { Database } from './database.ts'
 import type { Statements } from './statements.ts'
 
-/** What a node says of itself. */
+/** What a node writes into its row. */
 export type NodeFacts = {
   readonly url: string | null
   readonly version: string
@@ -29,7 +29,7 @@ export class Nodes implements Cluster {
   readonly #version: string
   readonly #secret: string | null
   #lastBeat: Promise<unknown> = Promise.resolve()
-  /** Those that must have a row: who finds none was thought to be dead. */
+  /** Nodes that must have a row: if it is missing, others took the node for dead. */
   readonly #beating = new Set<string>()
   #tidiedAt = Number.NEGATIVE_INFINITY
   /** The first beat has to connect too, and nothing hangs on its lease yet. */
@@ -45,7 +45,7 @@ export class Nodes implements Cluster {
 
   beat(node: string, leaseMs: number): Promise<Beat> {
     const beating = this.#lastBeat.then(() => this.#beat(node, leaseMs))
-    // The caller is told; the next beat only waits for it.
+    // The caller gets the error; the next beat only waits for the end.
     this.#lastBeat = beating.catch(() => undefined)
     return beating
   }
@@ -74,7 +74,7 @@ export class Nodes implements Cluster {
     if (isLapsed) return 'lapsed'
   }
 
-  /** Nobody waits for it, and it may fail. */
+  /** No caller waits for it, and it may fail. */
   #tidy(): void {
     const now = performance.now()
     if (now - this.#tidiedAt < TIDY_MS || this.#database.isClosing) return

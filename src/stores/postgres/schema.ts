@@ -8,10 +8,16 @@
  * that most turns need not touch. Times are in milliseconds, as the nodes have them from the
  * database's clock.
  */
+import { schemaStep, type SchemaStep } from '../steps.ts'
 
-/** `$schema` stands for the schema's name. */
-export const STEPS: readonly string[] = [
-  `CREATE TABLE $schema.sessions (
+/**
+ * `$schema` stands for the schema's name. The first three were released together with 0.1.0: what
+ * the fourth replaces is left out of them, and their checksums are those of the texts of then.
+ */
+export const STEPS: readonly SchemaStep[] = [
+  {
+    checksum: '1f299d477479aa3c2badb549aefc5d100ea76fdcd9899565bcc28ac2119adf45',
+    sql: `CREATE TABLE $schema.sessions (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text COLLATE "C" NOT NULL UNIQUE,
     key text COLLATE "C",
@@ -57,135 +63,18 @@ export const STEPS: readonly string[] = [
     version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     lease_until timestamptz NOT NULL
-  ) WITH (fillfactor = 50);
-  CREATE FUNCTION $schema.claim(wanted text, claimant text)
-    RETURNS TABLE (holder text, granted bigint) LANGUAGE plpgsql AS $body$
-  DECLARE
-    held $schema.sessions%ROWTYPE;
-  BEGIN
-    -- Who only asks in vain locks nothing, and so writes nothing.
-    SELECT sessions.owner INTO holder FROM $schema.sessions AS sessions
-      JOIN $schema.nodes AS nodes ON nodes.name = sessions.owner
-      WHERE sessions.id = wanted AND sessions.state = 'open' AND sessions.owner <> claimant
-        AND nodes.lease_until > clock_timestamp();
-    IF FOUND THEN
-      RETURN NEXT;
-      RETURN;
-    END IF;
-    -- Each statement sees what was committed before it: the leases are read after the lock is held.
-    SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
-    IF NOT FOUND OR held.state <> 'open' THEN
-      RETURN;
-    END IF;
-    IF held.owner <> claimant AND EXISTS (
-      SELECT FROM $schema.nodes WHERE name = held.owner AND lease_until > clock_timestamp()
-    ) THEN
-      RETURN QUERY SELECT held.owner, NULL::bigint;
-      RETURN;
-    END IF;
-    UPDATE $schema.sessions SET epoch = epoch + 1, owner = claimant WHERE number = held.number;
-    RETURN QUERY SELECT NULL::text, held.epoch + 1;
-  END $body$;`,
-  // Owners change with claims only: no turn touches this index.
-  `CREATE INDEX sessions_by_owner ON $schema.sessions (owner) WHERE state = 'open';
-  DROP FUNCTION $schema.claim(text, text);
-  CREATE FUNCTION $schema.claim(wanted text, claimant text)
-    RETURNS TABLE (holder text, granted bigint, lapsed boolean) LANGUAGE plpgsql AS $body$
-  DECLARE
-    held $schema.sessions%ROWTYPE;
-    lease timestamptz;
-  BEGIN
-    -- Who only asks in vain locks nothing, and so writes nothing.
-    SELECT sessions.owner INTO holder FROM $schema.sessions AS sessions
-      JOIN $schema.nodes AS nodes ON nodes.name = sessions.owner
-      WHERE sessions.id = wanted AND sessions.state = 'open' AND sessions.owner <> claimant
-        AND nodes.lease_until > clock_timestamp();
-    IF FOUND THEN
-      RETURN NEXT;
-      RETURN;
-    END IF;
-    -- Each statement sees what was committed before it: the leases are read after the lock is held.
-    SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
-    IF NOT FOUND OR held.state <> 'open' THEN
-      RETURN;
-    END IF;
-    SELECT lease_until INTO lease FROM $schema.nodes
-      WHERE name = held.owner AND name <> claimant;
-    IF lease > clock_timestamp() THEN
-      RETURN QUERY SELECT held.owner, NULL::bigint, false;
-      RETURN;
-    END IF;
-    UPDATE $schema.sessions SET epoch = epoch + 1, owner = claimant WHERE number = held.number;
-    -- Who gives its lease up leaves no row behind.
-    RETURN QUERY SELECT NULL::text, held.epoch + 1, lease IS NOT NULL;
-  END $body$;`,
-  // A function for the settings: a plan that was made while the table was small, and is kept by a
-  // connection until the next ANALYZE, would read the whole table for every group. So sessions are
-  // looked up by the index of their ids, in the order given, which is also the order of the locks.
-  `CREATE FUNCTION $schema.append(
-      ids text[], epochs bigint[], afters bigint[], counts bigint[], times bigint[],
-      closings boolean[], pendings boolean[], expiries bigint[],
-      event_places bigint[], event_seqs bigint[], event_bodies text,
-      snapshot_places bigint[], snapshot_seqs bigint[], snapshot_bodies text
-    ) RETURNS SETOF bigint LANGUAGE plpgsql
-    SET enable_seqscan = off SET enable_bitmapscan = off
-    SET enable_hashjoin = off SET enable_mergejoin = off AS $body$
-  DECLARE
-    -- By place: the number of the session that was appended to, or 0.
-    numbers bigint[] := array_fill(0::bigint, ARRAY[cardinality(ids)]);
-    -- JSON holds no control character, so U+0001 stands between two bodies.
-    events text[] := string_to_array(event_bodies, chr(1));
-    snapshots text[] := string_to_array(snapshot_bodies, chr(1));
-    moved record;
-  BEGIN
-    IF cardinality(events) <> cardinality(event_places)
-        OR cardinality(snapshots) <> cardinality(snapshot_places) THEN
-      RAISE EXCEPTION 'a body is not JSON';
-    END IF;
-    FOR moved IN
-      UPDATE $schema.sessions AS held SET
-        seq = given.after + given.count,
-        updated_at = given.at,
-        pending = given.pending AND NOT given.closed,
-        flagged = (held.flagged OR given.pending) AND NOT given.closed,
-        expires_at = CASE WHEN NOT given.closed THEN given.expires_at END,
-        due_at = CASE
-          WHEN given.closed THEN NULL
-          WHEN given.expires_at IS NULL THEN held.due_at
-          WHEN held.due_at <= given.expires_at AND held.due_at > given.at THEN held.due_at
-          ELSE given.expires_at
-        END,
-        state = CASE WHEN given.closed THEN 'closed' ELSE 'open' END,
-        owner = CASE WHEN NOT given.closed THEN held.owner END,
-        closed_at = CASE WHEN given.closed THEN given.at END
-      FROM unnest(ids, epochs, afters, counts, times, closings, pendings, expiries)
-        WITH ORDINALITY AS given (id, epoch, after, count, at, closed, pending, expires_at, place)
-      -- The state is looked at in a way that no index of open sessions fits: a plan could take all
-      -- of one for the few that are given.
-      WHERE held.id = given.id AND held.epoch = given.epoch AND held.seq = given.after
-        AND held.state || '' = 'open'
-      RETURNING held.number, given.place
-    LOOP
-      numbers[moved.place] := moved.number;
-      RETURN NEXT moved.place;
-    END LOOP;
-    INSERT INTO $schema.events (session, seq, body)
-      SELECT numbers[event.place], event.seq, event.body
-        FROM unnest(event_places, event_seqs, events) AS event (place, seq, body)
-        WHERE numbers[event.place] > 0;
-    IF cardinality(snapshot_places) > 0 THEN
-      INSERT INTO $schema.snapshots (session, seq, body)
-        SELECT numbers[snapshot.place], snapshot.seq, snapshot.body
-          FROM unnest(snapshot_places, snapshot_seqs, snapshots)
-            AS snapshot (place, seq, body)
-          WHERE numbers[snapshot.place] > 0
-        ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, body = excluded.body;
-    END IF;
-  END $body$;`,
+  ) WITH (fillfactor = 50);`,
+  },
+  {
+    checksum: 'a0bc3f77eaae6a17cd7c4ce512ca0549331d41971c2aa07ae5766a2d74a30036',
+    // Owners change with claims only: no turn touches this index.
+    sql: `CREATE INDEX sessions_by_owner ON $schema.sessions (owner) WHERE state = 'open'`,
+  },
+  { checksum: 'a08b141e314eb6b8f03026c8aa5c859a187e683b5f7c3dd34894aa7154fa8595', sql: '' },
   // The columns get other names so that nodes of before, which look at the steps only at their
   // start, can neither append, claim nor renew a lease: each of their statements fails. Their
   // leases run out by themselves, and only then are their sessions taken over.
-  `ALTER TABLE $schema.sessions RENAME COLUMN epoch TO owner_epoch;
+  schemaStep(`ALTER TABLE $schema.sessions RENAME COLUMN epoch TO owner_epoch;
   ALTER TABLE $schema.nodes RENAME COLUMN lease_until TO lease_ends;
   ALTER TABLE $schema.nodes ADD COLUMN secret text;
   ALTER TABLE $schema.events ADD COLUMN checksum bigint;
@@ -209,7 +98,7 @@ export const STEPS: readonly string[] = [
     IF NOT EXISTS (SELECT FROM $schema.sessions WHERE changed) THEN
       RETURN (SELECT last FROM $schema.feed);
     END IF;
-    -- Held until the commit: whoever is next sees these positions, and gives out later ones.
+    -- Held until the commit: the next reader sees these positions, and gives out later ones.
     SELECT last INTO before FROM $schema.feed FOR UPDATE;
     PERFORM $schema.check_step(known);
     -- A session that is being appended to keeps its flag, and has its turn at the next read.
@@ -243,13 +132,14 @@ export const STEPS: readonly string[] = [
     END IF;
     RETURN true;
   END $body$;
-  DROP FUNCTION $schema.claim(text, text);
+  DROP FUNCTION IF EXISTS $schema.claim(text, text);
   CREATE FUNCTION $schema.claim(wanted text, claimant text, known integer)
     RETURNS TABLE (holder text, granted bigint, lapsed boolean) LANGUAGE plpgsql AS $body$
   DECLARE
     held $schema.sessions%ROWTYPE;
     lease timestamptz;
   BEGIN
+    -- A claim in vain locks nothing, and so writes nothing.
     SELECT sessions.owner INTO holder FROM $schema.sessions AS sessions
       JOIN $schema.nodes AS nodes ON nodes.name = sessions.owner
       WHERE sessions.id = wanted AND sessions.state = 'open' AND sessions.owner <> claimant
@@ -258,6 +148,7 @@ export const STEPS: readonly string[] = [
       RETURN NEXT;
       RETURN;
     END IF;
+    -- Each statement sees what was committed before it: leases are read after the row is locked.
     SELECT * INTO held FROM $schema.sessions WHERE id = wanted FOR UPDATE;
     -- After the lock: no migration can come between this and the change.
     PERFORM $schema.check_step(known);
@@ -272,12 +163,16 @@ export const STEPS: readonly string[] = [
     END IF;
     UPDATE $schema.sessions SET owner_epoch = owner_epoch + 1, owner = claimant
       WHERE number = held.number;
+    -- A node that gives its lease up leaves no row behind.
     RETURN QUERY SELECT NULL::text, held.owner_epoch + 1, lease IS NOT NULL;
   END $body$;
-  DROP FUNCTION $schema.append(
+  DROP FUNCTION IF EXISTS $schema.append(
     text[], bigint[], bigint[], bigint[], bigint[], boolean[], boolean[], bigint[],
     bigint[], bigint[], text, bigint[], bigint[], text
   );
+  -- A function for its settings: a plan that was made while the table was small, and is kept by a
+  -- connection until the next ANALYZE, would read the whole table for every group. So sessions are
+  -- looked up by the index of their ids, in the order given, which is also the order of the locks.
   CREATE FUNCTION $schema.append(
       ids text[], epochs bigint[], afters bigint[], counts bigint[], times bigint[],
       closings boolean[], pendings boolean[], expiries bigint[], statuses text[],
@@ -290,7 +185,9 @@ export const STEPS: readonly string[] = [
     SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_hashjoin = off SET enable_mergejoin = off AS $body$
   DECLARE
+    -- By place: the number of the session that was appended to, or 0.
     numbers bigint[] := array_fill(0::bigint, ARRAY[cardinality(ids)]);
+    -- JSON holds no control character, so U+0001 stands between two bodies.
     events text[] := string_to_array(event_bodies, chr(1));
     snapshots text[] := string_to_array(snapshot_bodies, chr(1));
     moved record;
@@ -325,6 +222,8 @@ export const STEPS: readonly string[] = [
         WITH ORDINALITY AS given (
           id, epoch, after, count, at, closed, pending, expires_at, status, queued, place
         )
+      -- The state is compared in a way that no index of open sessions fits: a plan could read all
+      -- of one for the few that are given.
       WHERE held.id = given.id AND held.owner_epoch = given.epoch AND held.seq = given.after
         AND held.state || '' = 'open'
       RETURNING held.number, given.place
@@ -375,7 +274,7 @@ export const STEPS: readonly string[] = [
         DELETE FROM $schema.request_keys AS old WHERE old.session = numbers[place];
       END IF;
     END LOOP;
-  END $body$;`,
+  END $body$;`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

@@ -135,7 +135,7 @@ function texts(schema: string) {
     ownerOfId: `${ownerOf} AND sessions.id = $1`,
     ownerOfKey: `${ownerOf} AND sessions.key = $1`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
-    // Neither the flag nor the row of a dead node harms; both only cost those who look.
+    // A stale flag or the row of a dead node does no harm; both only make queries slower.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE ${isCurrent} AND number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending
         ORDER BY number LIMIT 500 FOR UPDATE SKIP LOCKED

@@ -8,7 +8,7 @@
 export const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::float8'
 
 export class DatabaseTime {
-  /** To be added to the monotonic clock; this machine's own idea until the database has said. */
+  /** Added to the monotonic clock; from this machine's clock until the database has answered. */
   #offset = Date.now() - performance.now()
 
   /** What the database has answered to a question of that moment (monotonic). */

@@ -1,5 +1,5 @@
 /**
- * Reads all logs of a store's file for somebody who checks them. Never writes; a server may run.
+ * Reads all logs of a store's file for a check. Never writes; a server may run.
  */
 import { existsSync } from 'node:fs'
 import { openSqliteToRead, type SqliteDatabase } from './driver.ts'

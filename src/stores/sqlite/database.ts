@@ -14,7 +14,7 @@ import {
   statSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { openSqlite, checkVersion, type SqliteDatabase } from './driver.ts'
+import { openSqlite, checkSqliteVersion, type SqliteDatabase } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { DamageError, storeError } from './failures.ts'
 import { makeFolder } from './folder.ts'
@@ -30,7 +30,7 @@ import { dueMigration, migrate, type Migration } from './migrations.ts'
  */
 const CHECK_BYTES_MAX = 64 * 1_048_576
 
-/** With less room than this the store says that it is not ready: one input may have a mebibyte. */
+/** With less room than this the store is not ready: one input may have a mebibyte. */
 const FREE_BYTES_MIN = 2 * 1_048_576
 
 /** The WAL is checkpointed by the writer, which sees a failed sync; SQLite's own way hides it. */
@@ -57,7 +57,7 @@ export type OpenFile = {
   close(isSound: boolean): void
 }
 
-/** Opens, locks, checks and migrates the file, or says in one sentence why not. */
+/** Opens, locks, checks and migrates the file, or throws an error with a sentence for people. */
 export function openFile(
   { file: given, pagesMax }: WriterOptions,
   onMigration: (migration: Migration) => void = () => undefined,
@@ -119,7 +119,7 @@ function openDatabase(
   createPrivately(file)
   const database = openSqlite(file)
   try {
-    checkVersion(database)
+    checkSqliteVersion(database)
     database.exec(PRAGMAS)
     if (statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
     setDurable(database)
@@ -222,7 +222,7 @@ type OpenParts = {
   readonly lock: SqliteDatabase
 }
 
-/** The lock goes last: nobody opens the file while it is being closed. */
+/** The lock is released last: no process opens the file while it is being closed. */
 function closeAll({ database, marker, lock }: OpenParts, isSound: boolean): void {
   let isComplete = false
   try {

@@ -70,7 +70,7 @@ function builtIn(): Driver {
   return process.getBuiltinModule('node:sqlite' as 'node:fs') as unknown as Driver
 }
 
-export function checkVersion(database: SqliteDatabase): void {
+export function checkSqliteVersion(database: SqliteDatabase): void {
   const { version } = database.prepare('SELECT sqlite_version() AS version').get() as {
     version: string
   }

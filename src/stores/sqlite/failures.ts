@@ -33,7 +33,7 @@ export function storeError(thrown: unknown, file: string): HoldfastError {
 
 /**
  * What was thrown when the writes were committed already, always for good: run again, they would
- * find themselves. A message of the file system names a path, so only its code is told.
+ * find themselves. A message of the file system names a path, so only its code is reported.
  */
 export function errorAfterCommit(thrown: unknown): HoldfastError {
   const error = storeError(thrown, 'the store')

@@ -1,14 +1,14 @@
 /**
  * Whether the paths of the files that are open still lead to them. A file that was deleted, moved
- * or replaced goes on to take writes, which nobody finds again.
+ * or replaced goes on to take writes, which are lost.
  */
 import { statSync } from 'node:fs'
 import { HoldfastError } from '../../core/errors.ts'
 
-type Identity = { readonly path: string; readonly dev: number; readonly ino: number }
+type FileIdentity = { readonly path: string; readonly dev: number; readonly ino: number }
 
 export class OpenPaths {
-  readonly #identities: readonly Identity[]
+  readonly #identities: readonly FileIdentity[]
 
   constructor(paths: readonly string[]) {
     this.#identities = paths.map((path) => {
@@ -32,7 +32,7 @@ export class OpenPaths {
   }
 }
 
-/** Clients are told too, so no path: the kind of file. */
+/** Clients see it too: the kind of file, not its path. */
 function suffixOf(path: string): string {
   return /(?:-wal|\.lock|\.open)$/.exec(path)?.[0] ?? 'the database'
 }

@@ -1,8 +1,8 @@
 /**
  * One process has the file at a time: it holds a transaction on `<file>.lock` beside it. The kernel
- * lets go of that lock however the process ends, and the file itself stays readable for a backup.
+ * releases that lock however the process ends, and the file itself stays readable for a backup.
  *
- * The lock file is its owner's alone: whoever may read it could hold a shared lock on it, which
+ * Only its owner may read the lock file: a reader could hold a shared lock on it, which
  * keeps the exclusive one away. Nothing here opens a lock file that exists but SQLite: a process
  * loses its POSIX locks on a file when it closes any descriptor of it.
  */
@@ -98,7 +98,7 @@ function inodeOf(path: string): number | null {
 
 /**
  * Whether the system lists locks on it, and all of them are read locks of other users: a Holdfast
- * has a write lock, or is this user's. Only Linux tells.
+ * has a write lock, or is this user's. Only Linux lists them.
  */
 function isForeign(path: string): boolean {
   try {

@@ -4,8 +4,8 @@
  * An index on (session, seq) would be written to at one place per session and commit, and that
  * costs more than all the rest. So each event points to the one before it in its log, the
  * session's row to the last one, and only every 64th event is indexed: a page of a log is found by
- * going back from the nearest mark after it, or from the end. Numbers are given out here: nobody
- * else writes to the file.
+ * going back from the nearest mark after it, or from the end. Numbers are given out here: this
+ * process is the only writer.
  */
 import { crc32 } from 'node:zlib'
 import { prepareAll, type SqliteDatabase, type SqliteStatement } from './driver.ts'

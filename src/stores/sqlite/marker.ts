@@ -1,6 +1,6 @@
 /**
  * `<file>.open` is there while a process has the file open, and holds the number and the checksum
- * of the event that was acknowledged last. Found at the next start, it tells that the process
+ * of the event that was acknowledged last. Found at the next start, it means that the process
  * before did not close the file, and what must be in it: so a `-wal` that was deleted, or a file
  * put in the place of ours, is noticed.
  *
@@ -127,12 +127,12 @@ function readMarker(file: string): string {
   try {
     return readFileSync(markerOf(file), 'utf8')
   } catch {
-    // A marker that cannot be read cannot be written either: opening the file tells.
+    // A marker that cannot be read cannot be written either: opening the file will fail.
     return ''
   }
 }
 
-/** Null: there is none, or it is not known what it says. */
+/** Null: there is none, or it cannot be parsed. */
 function markOf(text: string): Mark | null {
   try {
     const mark = JSON.parse(text) as Mark & { v: number }
@@ -160,7 +160,7 @@ function eventsIn(file: string, number: number): Found | null {
     const event = database.prepare('SELECT * FROM events WHERE number = ?').get(number)
     return { last, event: event as Found['event'] }
   } catch {
-    // What cannot be read is told by the one who opens it next.
+    // Opening the file reports it.
     return null
   } finally {
     database?.close()

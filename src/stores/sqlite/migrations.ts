@@ -1,7 +1,7 @@
 /** Brings a file of an older version up to date: after a copy, in one transaction. */
 import { existsSync } from 'node:fs'
 import { HoldfastError } from '../../core/errors.ts'
-import { checksumOf, checkSteps } from '../steps.ts'
+import { checkSteps } from '../steps.ts'
 import type { SqliteDatabase } from './driver.ts'
 import { fillRequestKeys } from './request-keys.ts'
 import { STEPS } from './schema.ts'
@@ -65,10 +65,10 @@ function appliedSteps(database: SqliteDatabase, file: string): readonly string[]
 }
 
 function applyStep(database: SqliteDatabase, number: number): void {
-  const step = STEPS[number - 1]!
-  database.exec(step)
+  const { sql, checksum } = STEPS[number - 1]!
+  database.exec(sql)
   FILLS[number]?.(database)
   database
     .prepare('INSERT INTO migrations VALUES (?, ?, ?)')
-    .run(number, checksumOf(step), new Date().toISOString())
+    .run(number, checksum, new Date().toISOString())
 }

@@ -7,7 +7,9 @@
  * index: it is a lower bound that most turns need not touch. `log.ts` says why so few events are
  * indexed.
  */
-export const STEPS: readonly string[] = [
+import { schemaStep } from '../steps.ts'
+
+export const STEPS = [
   `CREATE TABLE sessions (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -59,4 +61,4 @@ export const STEPS: readonly string[] = [
     PRIMARY KEY (session, key)
   ) WITHOUT ROWID;
   CREATE UNIQUE INDEX request_keys_by_number ON request_keys (session, number);`,
-]
+].map(schemaStep)

@@ -3,7 +3,7 @@
  * after it.
  *
  * An operation that fails by its own fault is found by running each of the group in a transaction
- * of its own, so that it harms nobody else. A full disk refuses the group's writes and nothing
+ * of its own, so that the others succeed. A full disk refuses the group's writes and nothing
  * more. After a failed sync or on a damaged file everything is refused for good (see
  * `failures.ts`).
  */
@@ -95,7 +95,7 @@ export class Writer {
   /** What fails here fails after the commit: it is for good, and nothing is run a second time. */
   #confirm(): HoldfastError | null {
     try {
-      // I4: what was written to a file that nobody finds again is not acknowledged.
+      // I4: what was written to a deleted or replaced file is not acknowledged.
       this.#open.paths.check()
       this.#open.marker.note()
       this.#isFull = false
@@ -146,7 +146,7 @@ export class Writer {
     }
   }
 
-  /** Throws `store_full` if there is no room: by the system's word, or where none was found. */
+  /** Throws `store_full` if the system reports no room, or the last write found none. */
   #checkRoom(): void {
     this.#open.checkRoom()
     if (!this.#isFull) return
@@ -170,7 +170,7 @@ export class Writer {
 
   /** What is for good is remembered. */
   #judge(thrown: unknown): HoldfastError {
-    // Clients are told too: no path.
+    // Clients see it too: no path.
     const error = storeError(thrown, 'the store')
     if (isForGood(error)) this.#failure ??= error
     if (error.code === 'store_full') this.#isFull = true
@@ -188,7 +188,7 @@ export class Writer {
     }
   }
 
-  /** Between two groups, so that nobody waits for it who was already answered. */
+  /** Between two groups, after the answers were posted. */
   checkpoint(): void {
     if (this.#failure !== null) return
     try {

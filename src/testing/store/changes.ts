@@ -11,13 +11,13 @@ import {
   type Claims,
 } from './samples.ts'
 
-type Seen = readonly [session: string, after: number, seq: number]
+type ChangedRange = readonly [session: string, after: number, seq: number]
 
 const SESSIONS = 8
 const APPENDS = 30
 
 export const changeClaims: Claims = {
-  'tells of sessions that were created, appended to and closed, with their rows': async (store) => {
+  'reports sessions that were created, appended to and closed, with their rows': async (store) => {
     const start = await endOf(store)
     const [one, other] = [await create(store, { key: 'alice' }), await create(store)]
     await store.append([sampleAppend(one, { events: [bodyOf(2), bodyOf(3)], status: 'running' })])
@@ -35,7 +35,7 @@ export const changeClaims: Claims = {
     assert.deepEqual(await store.changes(position, 100), { changes: [], position })
   },
 
-  'tells of the next change from where the last one ended': async (store) => {
+  'reports the next change from where the last one ended': async (store) => {
     const id = await create(store)
     const start = await endOf(store)
     await store.append([sampleAppend(id)])
@@ -45,7 +45,7 @@ export const changeClaims: Claims = {
     assert.deepEqual(seen((await store.changes(start, 100)).changes), [[id, 1, 3]])
   },
 
-  'tells of no append that changed nothing': async (store) => {
+  'reports no append that changed nothing': async (store) => {
     const id = await create(store)
     assertClaimed(await store.claim(id, OTHER_NODE))
     const start = await endOf(store)
@@ -53,7 +53,7 @@ export const changeClaims: Claims = {
     assert.deepEqual((await store.changes(start, 100)).changes, [])
   },
 
-  'tells of an erasure, and gives out no position twice': async (store) => {
+  'reports an erasure, and gives out no position twice': async (store) => {
     const id = await createClosed(store)
     const start = await endOf(store)
     await store.erase(id)
@@ -73,7 +73,7 @@ export const changeClaims: Claims = {
     }
   },
 
-  'tells followers every change once, in the order of each log, while many append': async (
+  'reports every change once to each follower, in the order of each log, while many append': async (
     store,
   ) => {
     const start = await endOf(store)
@@ -113,7 +113,7 @@ async function endOf(store: Store): Promise<number> {
   return (await store.changes(null, 0)).position
 }
 
-/** Follows until all is over; returns up to where it was told of each session. */
+/** Follows until all is over; returns the last seq that was reported of each session. */
 async function follow(
   store: Store,
   start: number,
@@ -142,6 +142,6 @@ async function appendAll(store: Store, id: string): Promise<void> {
   }
 }
 
-function seen(changes: Awaited<ReturnType<Store['changes']>>['changes']): readonly Seen[] {
+function seen(changes: Awaited<ReturnType<Store['changes']>>['changes']): readonly ChangedRange[] {
   return changes.map(({ row, after, seq }) => [row.id, after, seq])
 }
