@@ -205,7 +205,7 @@ export class Database implements Queryable {
     let client: PoolClient | undefined
     try {
       client = await this.#pool.connect()
-      // The next query fails too if the connection breaks; without a listener the process would end.
+      // The next query fails too if the connection breaks; unheard, it would end the process.
       client.on('error', ignore)
       await client.query(`BEGIN; SET LOCAL statement_timeout = ${answerMs}`)
       await work(sessionOf(client, answerMs))
