@@ -82,7 +82,7 @@ class BodyReader implements EarlyBody {
       request.on('error', () => this.#cut())
       request.on('close', () => this.#cut())
     })
-    // Nobody may ever ask for it.
+    // The body may never be read.
     this.#whole.catch(() => undefined)
   }
 

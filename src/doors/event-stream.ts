@@ -65,7 +65,7 @@ export async function streamTexts(
 
 const encoder = new TextEncoder()
 
-/** What those are told that stood at the same place: encoded once for all of them. */
+/** Items as bytes: encoded once for all readers at the same position. */
 type Encoded = {
   readonly from: Position
   readonly parts: Uint8Array[]

@@ -1,6 +1,6 @@
 /**
- * One request and its answer, in a door's hand. Every answer leaves through here, so that all carry
- * the same headers and are counted.
+ * One request and its answer. Every answer of a door leaves through here, so that all carry the
+ * same headers and are counted.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { HoldfastError, type Holdfast, type Principal, type Unbound } from '../core/index.ts'
@@ -58,7 +58,7 @@ export type Headers = readonly string[]
 
 /** How long a reader may take to make room; then it is cut off, and may come back. */
 const STALLED_MS = 25_000
-/** A larger answer is sent in parts of this, so that a slow reader is told from one that stalls. */
+/** A larger answer is sent in parts: a slow reader takes one at times, a stalled one none. */
 const PART_BYTES = 65_536
 
 /** A whole answer, ready to be sent. */
@@ -120,7 +120,7 @@ export class Exchange {
   readonly #bodyBytesMax: number
   readonly #refusalOf: RefusalForm
   #presence: AbortController | null = null
-  /** Its token was taken back: nothing more is told. */
+  /** Its token was revoked: nothing more is sent. */
   #isRevoked = false
   #body: Promise<Buffer> | null = null
   #json: Promise<unknown> | null = null
@@ -262,7 +262,7 @@ export class Exchange {
     this.response.destroy()
   }
 
-  /** Refuses; if the answer has begun already, cuts it off so that nobody takes it for whole. */
+  /** Refuses; an answer that has begun is cut off, so that the client sees that it is not whole. */
   refuse(error: HoldfastError, headers: Headers = []): void {
     const { response } = this
     this.#reportRefusal(error)
@@ -278,7 +278,7 @@ export class Exchange {
   }
 
   #reportRefusal(error: HoldfastError): void {
-    // Its client has left in the middle of it, or the parser gave up on it and that was told.
+    // Its client is gone, or the parser rejected the rest of it and that was reported.
     if (error.code === 'bad_request' && this.request.destroyed) return
     const { request, context } = this
     const client = { address: context.addressOf(request), headers: request.headers }
@@ -309,4 +309,38 @@ export class Exchange {
     }
     this.response.writeHead(status, all)
   }
+}
+
+type MediaRange = { readonly range: string; readonly weight: number }
+
+/** The type that `Accept` prefers; the first of them if it has no preference. */
+export function negotiate<Type extends string>(
+  accept: string | undefined,
+  types: readonly [Type, ...Type[]],
+): Type {
+  if (accept === undefined || accept === '*/*') return types[0]
+  for (const { range } of mediaRanges(accept)) {
+    const type = types.find((candidate) => matches(range, candidate))
+    if (type !== undefined) return type
+  }
+  throw new HoldfastError('not_acceptable', `there is: ${types.join(', ')}`)
+}
+
+/** The most wanted first; among equals the one named first. */
+function mediaRanges(accept: string): readonly MediaRange[] {
+  return accept
+    .split(',')
+    .map(mediaRangeOf)
+    .filter(({ weight }) => weight > 0)
+    .toSorted((one, other) => other.weight - one.weight)
+}
+
+function mediaRangeOf(text: string): MediaRange {
+  const [range = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
+  const weight = parameters.find((parameter) => parameter.startsWith('q='))
+  return { range, weight: weight === undefined ? 1 : Number(weight.slice(2)) }
+}
+
+function matches(range: string, type: string): boolean {
+  return range === type || range === '*/*' || range === `${type.split('/')[0]}/*`
 }

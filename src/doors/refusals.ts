@@ -1,6 +1,6 @@
 /**
- * Refusals that an operator is told of. A door answers its client itself; that a field was wrong,
- * or that a request asked for what is not there, is between the two of them.
+ * Refusals that are reported as diagnostics. A door answers its client itself; a wrong field,
+ * or a request for what is not there, is reported to the client only.
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Diagnose, ErrorCode, HoldfastError } from '../core/index.ts'

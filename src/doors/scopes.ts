@@ -11,7 +11,7 @@ import { HoldfastError, LINK_SCOPES } from '../core/index.ts'
 export const SCOPES = [...LINK_SCOPES, 'admin'] as const
 export type Scope = (typeof SCOPES)[number]
 
-/** These scopes with all they include: who may talk may watch, who is admin may do everything. */
+/** These scopes with all they include: `talk` includes `watch`, `admin` includes everything. */
 export function withIncluded(scopes: readonly Scope[]): readonly Scope[] {
   if (scopes.includes('admin')) return SCOPES
   const watches = scopes.includes('talk') && !scopes.includes('watch')

@@ -1,6 +1,6 @@
 /**
- * Who is let in. Without tokens: programs on this machine, and pages that this server served. With
- * tokens: whoever shows a good one, each for what its scopes allow.
+ * Access checks. Without tokens, programs on this machine and pages of this server may do
+ * everything. With tokens, a client needs one, and may do what its scopes allow.
  *
  * A web page elsewhere can make a browser send requests here: by a name of its own that leads to
  * this address (refused by `Host`), across origins (refused by `Origin`), or where a browser sends
@@ -65,7 +65,7 @@ export function checkAccessOptions(boundHost: string, options: AccessOptions): v
 }
 
 export class AccessPolicy {
-  /** Everybody who gets through may do everything. */
+  /** There are no tokens: every client that passes the checks may do everything. */
   readonly open: boolean
   readonly rates: Rates
   readonly #tokens: TokenSource | null
@@ -130,7 +130,7 @@ export class AccessPolicy {
     return this.principalOf(token)
   }
 
-  /** Whom logs name as the holder of this token; null: nobody whom we know. */
+  /** The principal that logs name for this token; null if the token is unknown. */
   principalOf(token: string | undefined): Principal | null {
     if (this.#tokens === null) return LOCAL
     if (token === undefined || this.grant(token) === null) return null
@@ -251,7 +251,7 @@ export class AccessPolicy {
   }
 }
 
-/** A browser tells when a page elsewhere embeds something of ours. Following a link is fine. */
+/** Browsers mark requests that a page of another site caused. Following a link is allowed. */
 function checkFetchSite(headers: IncomingHttpHeaders): void {
   const site = headers['sec-fetch-site']
   const isForeign = site === 'cross-site' || site === 'same-site'

@@ -1,4 +1,4 @@
-/** What a browser is told about a page of another origin that the operator has allowed. */
+/** CORS headers, for pages of other origins that the operator has allowed. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { METHODS } from '../doors/route.ts'
 

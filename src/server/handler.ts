@@ -11,7 +11,7 @@ import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
-import { Exchange, type Headers, type ServerContext } from '../doors/exchange.ts'
+import { Exchange, type Headers, type RefusalForm, type ServerContext } from '../doors/exchange.ts'
 import { NO_QUERY } from '../doors/query.ts'
 import { isPublic, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
@@ -206,7 +206,7 @@ export class RequestHandler {
       if (this.cdp?.isFor(request) === true) return this.cdp.serve(request, response)
       const match = this.#router.match(request.method ?? '', request.url ?? '')
       const by = this.access.authorize(request, match.route.operation)
-      const form = refusalForm(request.url ?? '')
+      const form: RefusalForm = (error) => refusalForm(request.url ?? '')(error)
       const exchange = new Exchange(ends, this.#context, { ...match, by }, form)
       this.access.holdRequest(exchange, match.route.operation)
       if (match.route.query !== null) (match.route.query ?? NO_QUERY).read(match.search)

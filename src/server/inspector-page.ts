@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { posix } from 'node:path'
 import { HoldfastError, invalid } from '../core/index.ts'
 
-/** Everything comes from this server, nothing is written into the page, and nobody may frame it. */
+/** Everything comes from this server, no script is in the page itself, and no site may frame it. */
 export const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",

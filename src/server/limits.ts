@@ -38,18 +38,18 @@ export const SERVER_LIMITS = {
   failuresPerMinute: 20,
   /** How many clients are remembered for that. */
   clientsMax: 10_000,
-  /** The tokens file: its size, how many it may hold, how often it is looked at. */
+  /** The tokens file: its size, the number of tokens, and the time between two checks. */
   tokensBytesMax: 1_048_576,
   tokensMax: 1_000,
   tokensCheckMs: 2_000,
-  /** After a sign that it changed: whoever writes it may not be done. */
+  /** Between a change of the file and reading it: the writer may not be done. */
   tokensSettleMs: 50,
   /** How often it is looked whether what goes on may still do so, also where tokens cannot tell. */
   revocationMs: 500,
   revocationBlindMs: 15_000,
   /** Between two signs of life on a stream. */
   heartbeatMs: 15_000,
-  /** How often the store is looked at, and how long it may take to answer. */
+  /** Between two checks of the store, and how long it may take to answer. */
   storeCheckMs: 5_000,
   storeAnswerMs: 2_000,
   /** After the drain: how long last answers may take to leave. */

@@ -105,7 +105,7 @@ async function ownership({ holdfast }: ServerContext): Promise<readonly Metric[]
   const { store, node } = holdfast.authority
   if (store.cluster === undefined) return []
   const late = new AbortController()
-  // A gauge that is missing tells that the database did not answer.
+  // A missing gauge means that the database did not answer.
   const count = await Promise.race([
     store.cluster.owned(node).catch(() => null),
     setTimeout(OWNED_MS_MAX, null, { signal: late.signal }).catch(() => null),

@@ -1,9 +1,9 @@
 /**
  * The HTTP server.
  *
- * It stops in order: first no new turn is taken while running ones may end, then every stream is
- * told, then the remaining connections are cut. It closes what it opened; the Holdfast behind it
- * only where it is told to.
+ * It stops in order: it takes no new turns while running ones may end, then it ends every stream,
+ * then it cuts the remaining connections. It closes what it opened, and the Holdfast behind it only
+ * with `closeHoldfast`.
  */
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -3,7 +3,7 @@
  * `{"version": 2, "tokens": [{"name", "id", "sha256", "scopes", "expiresAt"?}]}`. Version 1, which
  * 0.1.0 has, knows neither `version` nor `id`.
  *
- * 1. No token and no digest is ever in a message: what is wrong is told by its place alone.
+ * 1. No message has a token or a digest in it: an error names the place in the file only.
  * 2. A token is compared by its digest, with each of them and in constant time.
  * 3. `id` is what logs know a token's holder by: opaque, and kept as long as the token is. Several
  *    tokens with the same one are one holder's.
@@ -59,7 +59,7 @@ const FIELDS: ReadonlySet<string> = new Set(['name', 'id', 'sha256', 'scopes', '
 const ID = /^[\w.:~-]{1,128}$/
 const NAME = /^[\w.@:-]{1,64}$/
 
-/** A fresh token: 256 bits that nobody can guess, with a prefix that scanners for secrets find. */
+/** A fresh token: 256 random bits, with a prefix that scanners for secrets find. */
 export function mintToken(): string {
   return `hf_${randomBytes(32).toString('base64url')}`
 }
@@ -216,7 +216,7 @@ export class TokenFile implements TokenSource {
   readonly #check: NodeJS.Timeout
   #settling: NodeJS.Timeout | null = null
   #list: TokenList
-  /** Of the version that was looked at last, good or not: each is told about once. */
+  /** Of the version that was read last, valid or not: each is reported once. */
   #stamp: string | null
   /** How often it was read again. */
   #versions = 0
@@ -228,7 +228,7 @@ export class TokenFile implements TokenSource {
     this.#stamp = stamp
     this.#list = list
     this.#watcher = watchFile(path, () => this.#changed())
-    // Not every file system tells of changes.
+    // Not every file system reports changes.
     this.#check = setInterval(() => void this.#refresh(), SERVER_LIMITS.tokensCheckMs)
     this.#check.unref()
   }

@@ -2,9 +2,8 @@
 import { invalid, type ChangePage } from '../../core/index.ts'
 import { EVENT_STREAM_TYPE, encodeEvent } from '../../wire/server-sent-events.ts'
 import { changesView } from '../../wire/views.ts'
-import { negotiate } from '../accept.ts'
 import { streamTexts } from '../event-stream.ts'
-import type { Exchange } from '../exchange.ts'
+import { negotiate, type Exchange } from '../exchange.ts'
 import { CHANGES_QUERY } from './queries.ts'
 
 export async function getChanges(exchange: Exchange): Promise<void> {

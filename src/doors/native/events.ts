@@ -1,9 +1,8 @@
 /** A session's log: page by page as JSON, or as it happens as server-sent events. */
 import { invalid, type Position, type SessionHandle, type SessionRef } from '../../core/index.ts'
 import { EVENT_STREAM_TYPE, encodeNotice, parsePosition } from '../../wire/server-sent-events.ts'
-import { negotiate } from '../accept.ts'
 import { streamFeed } from '../event-stream.ts'
-import type { Exchange } from '../exchange.ts'
+import { negotiate, type Exchange } from '../exchange.ts'
 import { EVENTS_QUERY } from './queries.ts'
 
 export async function getEvents(exchange: Exchange): Promise<void> {

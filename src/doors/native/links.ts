@@ -1,6 +1,6 @@
 /**
- * Links: capabilities for one session. The token is told once, to whoever made the link; in the URL
- * it stands in the fragment, which a browser sends to nobody.
+ * Links: capabilities for one session. The token is in the answer to the request that made it, and
+ * nowhere else; in the URL it is in the fragment, which browsers do not send.
  */
 import { HoldfastError, invalid } from '../../core/index.ts'
 import { readLinkBody, type LinkBody } from '../../wire/bodies.ts'

@@ -1,7 +1,6 @@
 /** The conversation as JSON lines, read and written piece by piece however long it is. */
 import type { Message } from '../../core/index.ts'
-import type { Exchange } from '../exchange.ts'
-import { negotiate } from '../accept.ts'
+import { negotiate, type Exchange } from '../exchange.ts'
 
 export const TRANSCRIPT_TYPE = 'application/jsonl'
 
@@ -12,7 +11,7 @@ export async function getTranscript(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
   const type = negotiate(exchange.header('accept'), [TRANSCRIPT_TYPE, 'application/x-ndjson'])
   const messages = exchange.holdfast.session(id).messages()
-  // The first step tells whether there is such a session, while a refusal can still be a status.
+  // The first step fails if there is no such session, while a refusal can still be a status.
   let step: IteratorResult<Message> | null = await messages.next()
   exchange.begin(type)
   let lines = ''

@@ -1,7 +1,7 @@
 /**
  * Turns: by a session's id or by a key, answered when they are over, as they happen, or at once.
  *
- * I10: a caller that goes away leaves the queue; an admitted turn goes on unless told otherwise.
+ * I10: a caller that goes away leaves the queue; an admitted turn goes on (see `onDisconnect`).
  * I11: headers are sent after admission only, so a refusal is a status and never half a stream.
  */
 import {
@@ -14,9 +14,8 @@ import {
 import { readKeyTurnBody, readTurnBody, type TurnBody } from '../../wire/bodies.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import { turnView } from '../../wire/views.ts'
-import { negotiate } from '../accept.ts'
 import { streamFeed } from '../event-stream.ts'
-import type { Exchange } from '../exchange.ts'
+import { negotiate, type Exchange } from '../exchange.ts'
 import { sessionLocation } from './sessions.ts'
 
 /** Where a turn goes: one session, or whichever has the key. */

@@ -1,4 +1,4 @@
-/** A turn's answer as this door tells it: message by message, in parts as they come. */
+/** A turn's answer, message by message, in parts as they come. */
 import { AnswerText, HoldfastError, type Delta, type SessionEvent } from '../../core/index.ts'
 import type { TurnOutcome } from './errors.ts'
 import type { AdmittedTurn } from './turn-targets.ts'

@@ -85,7 +85,7 @@ async function* chunks(
 class ChunkWriter {
   readonly #facts: object
   readonly #withUsage: boolean
-  /** The message that was told last. */
+  /** The message that was written last. */
   #message = -1
 
   constructor({ id, created, model }: Completion, withUsage: boolean) {
@@ -123,7 +123,7 @@ class ChunkWriter {
   }
 
   #chunk(choices: readonly object[], usage: object | null = null): string {
-    const told = this.#withUsage ? { usage } : {}
-    return `data: ${JSON.stringify({ ...this.#facts, choices, ...told })}\n\n`
+    const counted = this.#withUsage ? { usage } : {}
+    return `data: ${JSON.stringify({ ...this.#facts, choices, ...counted })}\n\n`
   }
 }

@@ -26,7 +26,7 @@ export const ITEMS_QUERY = query({
 
 export async function createConversation(exchange: Exchange): Promise<void> {
   const { metadata } = readConversationBody(await exchange.json())
-  // The facts of a conversation are a session without turns, which nobody sees.
+  // The facts of a conversation are an internal session without turns.
   const facts = await exchange.holdfast.resolve({
     internal: true,
     ttlMs: null,

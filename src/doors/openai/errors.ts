@@ -19,7 +19,7 @@ export type OpenAiFailure = HttpResponse & { readonly body: { readonly error: Op
 /** How a turn ended. */
 export type TurnOutcome = Pick<TurnRecord, 'state' | 'error' | 'reason'>
 
-/** Also paths that we do not serve: whoever asks there speaks this language. */
+/** Also paths that we do not serve: their clients expect errors in this form too. */
 const PATH = /^\/v1\/(chat|completions|responses|conversations|models|embeddings)(\/|\?|$)/
 
 export function isOpenAiPath(target: string): boolean {
@@ -62,7 +62,7 @@ function typeOf(status: number): string {
   return status === 429 ? 'rate_limit_error' : 'invalid_request_error'
 }
 
-/** Their clients repeat some statuses by themselves; they are told whether that helps, and when. */
+/** OpenAI's clients retry some statuses by themselves: headers say whether that helps, and when. */
 function retryHeaders(error: HoldfastError, status: number): Headers {
   const seconds = retryAfterSeconds(error)
   if (seconds === null) return isRepeated(status) ? NO_RETRY : []
@@ -79,7 +79,7 @@ function isRepeated(status: number): boolean {
 
 /**
  * A turn that was admitted and did not end well, or null if it did. To repeat the request would
- * only find that turn again, so nobody is told to.
+ * only find that turn again, so a retry is discouraged.
  */
 export function turnFailure(end: TurnOutcome): OpenAiFailure | null {
   if (end.state === 'done') return null

@@ -1,4 +1,4 @@
-/** `/v1/models`: the agents, for a model is whoever answers. */
+/** `/v1/models`: each agent is a model. */
 import { HoldfastError, type Holdfast } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 

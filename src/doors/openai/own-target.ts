@@ -1,6 +1,6 @@
 /**
  * A session for one request alone. It is internal, so that lists stay clean, and closed after its
- * turn unless others may follow it up. Its id follows from who asked and the request's key: so the
+ * turn unless others may follow it up. Its id follows from the caller and the request's key: so the
  * request finds it again, also after the server was started anew (I11).
  */
 import {
@@ -20,11 +20,11 @@ import {
 /** How far back the retries of a request are recognised. */
 const RETRY_MINUTES = 10
 const MINUTE_MS = 60_000
-/** Ends a session that nobody came to close. */
+/** Ends a session that was not closed after its turn. */
 const TTL_MS = 60_000
 
 export type OwnOptions = {
-  /** Who asks, as no other may pretend: a part of the session's id. */
+  /** The caller's credentials, a part of the session's id: no other caller gets this session. */
   readonly caller: string
   readonly agent: string | undefined
   /** It stays open, as long as sessions do. */

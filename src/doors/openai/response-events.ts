@@ -15,7 +15,7 @@ export async function* responseEvents(
 class ResponseEventWriter {
   readonly #facts: ResponseFacts
   readonly #messages: AnswerMessage[] = []
-  /** The message that is being told. */
+  /** The message that is being written. */
   #open = -1
   #number = 0
 

@@ -12,7 +12,7 @@ export type ResponseFacts = {
   /** Seconds since 1970. */
   readonly created: number
   readonly model: string
-  /** The request, for what is only told back. */
+  /** The request, for fields that are only echoed. */
   readonly body: Partial<ResponseBody>
 }
 

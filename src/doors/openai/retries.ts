@@ -17,7 +17,7 @@ const JUST_NOW_MS = 60_000
 /** RetryAttempts remembered in all, and with one body. */
 const ATTEMPTS_MAX = 10_000
 const SAME_MAX = 32
-/** How many of the oldest are looked at for every new one. */
+/** How many of the oldest are checked for expiry with every new one. */
 const EXPIRY_LOOKS = 4
 
 export class RetryAttempt {

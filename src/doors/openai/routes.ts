@@ -24,7 +24,7 @@ import { ChatCompletionRequest, ConversationRequest, ResponseRequest } from './s
 
 const object = { type: 'object' } as const
 
-/** Stock clients send all that was said with every message, whether or not it is looked at. */
+/** Stock clients send the whole conversation with every message, needed or not. */
 const HISTORY_BYTES_MAX = 8_388_608
 
 const turnHeaders: readonly Header[] = [

@@ -6,7 +6,7 @@ import type { Exchange, Headers } from '../exchange.ts'
 import { openAiError } from './errors.ts'
 
 /**
- * Sends texts as they come. What breaks off is told in the stream, as its clients expect it: an
+ * Sends texts as they come. A failure is reported in the stream, as OpenAI's clients expect it: an
  * `error` in place of the next piece.
  */
 export async function streamTexts(

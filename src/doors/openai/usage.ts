@@ -1,5 +1,5 @@
 /**
- * What a turn cost, if its agent told: activities of the kind `usage`, whoever's words they use.
+ * What a turn cost, if its agent reported it: activities of the kind `usage`, in several spellings.
  */
 import { isRecord } from '../../schema/contract.ts'
 

@@ -19,7 +19,7 @@ export class Directory {
     this.#self = self
   }
 
-  /** The node that owns a session, unless it is this one or nobody. */
+  /** The other node that owns a session; null if this one does, or none. */
   async ownerElsewhere(session: SessionRef): Promise<string | null> {
     const name = JSON.stringify(session)
     const owner = await this.#owners.get(name, () => this.#cluster.ownerOf(session))

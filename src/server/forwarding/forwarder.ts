@@ -24,7 +24,7 @@ import { UNDONE_HEADER, type Seal } from './seal.ts'
 import { Tunnels, type Upgrade } from './tunnels.ts'
 
 export type ClusterOptions = {
-  /** What nodes know each other by: the same on all of them, and nobody else's. */
+  /** The secret that all nodes share, and no client knows. */
   readonly secret: string
 }
 
@@ -87,7 +87,7 @@ export class Forwarder implements SocketForwarder {
     return new Forwarder(new Directory(store.cluster, node), { ...parts, seal })
   }
 
-  /** What another node is told of a refusal, beside the refusal itself. */
+  /** Headers that mark a refusal, for the node that forwarded the request, as without effect. */
   refusalHeaders(request: IncomingMessage, { code, details }: HoldfastError): readonly string[] {
     return isUndone(code, details) && this.seal.isOn(request) ? [UNDONE_HEADER, '1'] : []
   }

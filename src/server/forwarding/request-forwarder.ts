@@ -12,10 +12,10 @@ import type { Exchange } from '../../doors/exchange.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { CLIENT_HEADER, SEAL_HEADER, UNDONE_HEADER, type Seal } from './seal.ts'
 
-/** Between nodes only: nobody else's to bring, and nobody else's to be told. */
+/** Between nodes only: removed from requests of clients and from answers to them. */
 export const BETWEEN_NODES = [SEAL_HEADER, CLIENT_HEADER, UNDONE_HEADER]
 
-/** Of one connection only. The length is told anew. */
+/** Headers of one connection only. The length is set again. */
 const NOT_PASSED_ON: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -72,7 +72,7 @@ export class RequestForwarder {
   /** True if the caller has its answer; false if nothing was done and it may be tried again. */
   async send(forwarded: ForwardedRequest): Promise<boolean> {
     const { exchange } = forwarded
-    // Nothing was sent yet: what is wrong with the body is the caller's, and is told as such.
+    // Nothing was sent yet: an error in the body is the client's, and refused as such.
     const body = await exchange.body()
     let answer: IncomingMessage
     try {
@@ -139,7 +139,7 @@ export function requestTo(
 
 const agentOptions = { keepAlive: true, maxFreeSockets: FORWARD_LIMITS.idleSocketsMax }
 
-/** Gives the request up when its caller has gone, it reaches nobody, or who was asked is dead. */
+/** Aborts the request when its client is gone, or the other node cannot be reached or is dead. */
 function watchOver(
   request: ClientRequest,
   { response }: Exchange,

@@ -42,7 +42,7 @@ export class Tunnels {
    */
   async open(tunnel: TunnelRequest): Promise<boolean> {
     const { stream } = tunnel
-    // It is tried elsewhere; when that fails too, `forward_failed` tells.
+    // It is tried again; if that fails too, `forward_failed` reports it.
     const answer = await this.#ask(tunnel).catch(() => null)
     if (stream.destroyed) answer?.far?.destroy()
     if (answer === null || stream.destroyed) return stream.destroyed
@@ -62,7 +62,7 @@ export class Tunnels {
       const headers = without(PRIVATE, request.rawHeaders)
       const asking = requestTo(this.#seal, { to, from }, { request, headers, agent: false })
       const giveUp = (): void => void asking.destroy(new Error('the caller has gone'))
-      // Not for long: who is asked may have to start a browser first.
+      // Long enough for the other node to start a browser first.
       asking.setTimeout(FORWARD_LIMITS.patienceMs, giveUp)
       stream.once('close', giveUp)
       const unreached = setTimeout(giveUp, FORWARD_LIMITS.connectMs)

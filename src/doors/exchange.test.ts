@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { negotiate } from './accept.ts'
+import { negotiate } from './exchange.ts'
 
 const TYPES = ['application/json', 'text/event-stream'] as const
 
