@@ -7,48 +7,32 @@ import { RUN, type Params } from './protocol.ts'
 
 type Release = { readonly method: string; readonly params: Params }
 
-/** By the event that it stands still with: what lets it go on. */
-const RELEASES: Readonly<Record<string, (params: Params) => Release>> = {
-  'Fetch.requestPaused': ({ requestId }) => ({
-    method: 'Fetch.continueRequest',
-    params: { requestId },
-  }),
-  'Fetch.authRequired': ({ requestId }) => ({
-    method: 'Fetch.continueWithAuth',
-    params: { requestId, authChallengeResponse: { response: 'Default' } },
-  }),
-  'Page.javascriptDialogOpening': () => ({
-    method: 'Page.handleJavaScriptDialog',
-    params: { accept: false },
-  }),
-  'Page.screencastFrame': ({ sessionId }) => ({
-    method: 'Page.screencastFrameAck',
-    params: { sessionId },
-  }),
-  'Debugger.paused': () => ({ method: 'Debugger.resume', params: {} }),
+/** By event: the command that lets go on what the event reports as waiting. */
+const RELEASES: Readonly<Record<string, readonly [string, (params: Params) => Params]>> = {
+  'Fetch.requestPaused': ['Fetch.continueRequest', ({ requestId }) => ({ requestId })],
+  'Fetch.authRequired': [
+    'Fetch.continueWithAuth',
+    ({ requestId }) => ({ requestId, authChallengeResponse: { response: 'Default' } }),
+  ],
+  'Page.javascriptDialogOpening': ['Page.handleJavaScriptDialog', () => ({ accept: false })],
+  'Page.screencastFrame': ['Page.screencastFrameAck', ({ sessionId }) => ({ sessionId })],
+  'Debugger.paused': ['Debugger.resume', () => ({})],
 }
 
-/** Commands by which a client lets something go on itself. */
-const SETTLING: readonly string[] = [
-  'Fetch.continue',
-  'Fetch.fulfill',
-  'Fetch.fail',
-  'Page.handleJavaScriptDialog',
-  'Page.screencastFrameAck',
-  'Debugger.resume',
-  'Debugger.step',
-  'Runtime.runIfWaiting',
+/** The beginnings of commands by which a client lets it go on itself. */
+const RELEASING: readonly string[] = [
+  ...['Fetch.continue', 'Fetch.fulfill', 'Fetch.fail', 'Debugger.resume', 'Debugger.step'],
+  ...['Page.handleJavaScriptDialog', 'Page.screencastFrameAck', RUN],
 ]
 
 const BLOCKED_MAX = 4_096
 
-/** The session in which something stands still. */
 type BlockedSession = {
   readonly isAway: boolean
   tell(method: string, params: Params): void
 }
 
-/** Of one session. */
+/** What waits in one session. */
 export class Blocked {
   readonly #session: BlockedSession
   readonly #releases = new Map<string, Release>()
@@ -61,43 +45,39 @@ export class Blocked {
     return Object.hasOwn(RELEASES, method)
   }
 
-  /** An event that says that something stands still. */
-  note(method: string, message: Buffer): void {
+  /** An event of the table above. */
+  note(event: string, message: Buffer): void {
     const { params } = JSON.parse(message.toString()) as { readonly params: Params }
-    const release = RELEASES[method]?.(params)
-    if (release !== undefined) this.#add(release)
+    const [method, paramsOf] = RELEASES[event] ?? []
+    if (method !== undefined && paramsOf !== undefined) this.#add(method, paramsOf(params))
   }
 
   noteWaiting(): void {
-    this.#add({ method: RUN, params: {} })
+    this.#add(RUN, {})
   }
 
-  #add(release: Release): void {
-    if (this.#session.isAway) return this.#let(release)
-    this.#releases.set(keyOf(release.method, release.params), release)
+  #add(method: string, params: Params): void {
+    if (this.#session.isAway) return this.#session.tell(method, params)
+    this.#releases.set(keyOf(method, params), { method, params })
     const [oldest] = this.#releases.keys()
     if (this.#releases.size > BLOCKED_MAX && oldest !== undefined) this.#releases.delete(oldest)
   }
 
-  /** The client lets it go on itself. */
+  /** A command of the client. */
   settle(command: CdpCommand): void {
     if (this.#releases.size === 0 || command.isVast) return
-    if (!SETTLING.some((start) => command.method.startsWith(start))) return
+    if (!RELEASING.some((start) => command.method.startsWith(start))) return
     this.#releases.delete(keyOf(command.method, command.params ?? {}))
   }
 
-  /** The client is away: let everything go on that waits for it. */
+  /** The client is away: everything goes on. */
   release(): void {
-    for (const release of this.#releases.values()) this.#let(release)
+    for (const { method, params } of this.#releases.values()) this.#session.tell(method, params)
     this.#releases.clear()
-  }
-
-  #let({ method, params }: Release): void {
-    this.#session.tell(method, params)
   }
 }
 
-/** A request has a name, and there is one of everything else. */
+/** There are many paused requests, each with an id, and one of everything else. */
 function keyOf(method: string, { requestId }: Params): string {
   if (method === 'Page.screencastFrameAck') return method
   const [domain = ''] = method.split('.')
