@@ -70,7 +70,7 @@ function withHint<Result>(name: string, read: () => Result): Result {
 
 const HELP_COLUMNS = 100
 
-export function commandHelp({
+function commandHelp({
   usage,
   summary,
   flags,
