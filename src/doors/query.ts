@@ -5,7 +5,10 @@ import { contract, EXACT, optional } from '../schema/contract.ts'
 
 export type Query<Fields extends TProperties = TProperties> = {
   readonly fields: Fields
-  readonly read: (search: string) => { readonly [Name in keyof Fields]?: Static<Fields[Name]> }
+  /** The text of a query, or its parameters one by one. */
+  readonly read: (search: string | Iterable<readonly [string, string]>) => {
+    readonly [Name in keyof Fields]?: Static<Fields[Name]>
+  }
 }
 
 /** A query of these parameters, none of which must be there. */
@@ -16,9 +19,12 @@ export function query<Fields extends TProperties>(fields: Fields): Query<Fields>
 
 export const NO_QUERY = query({})
 
-function valuesOf(search: string, fields: TProperties): Readonly<Record<string, unknown>> {
+function valuesOf(
+  search: Parameters<Query['read']>[0],
+  fields: TProperties,
+): Readonly<Record<string, unknown>> {
   const values: Record<string, unknown> = {}
-  for (const [name, text] of new URLSearchParams(search)) {
+  for (const [name, text] of typeof search === 'string' ? new URLSearchParams(search) : search) {
     if (Object.hasOwn(values, name)) throw invalid(name, 'must be there only once')
     const type: unknown = Object.hasOwn(fields, name) ? fields[name]?.['type'] : undefined
     if (type === 'integer' && /^\d{1,15}$/.test(text)) values[name] = Number(text)

@@ -1,4 +1,5 @@
 /** Reads the address of a client: the browser, the path below it, and the session's parameters. */
+import { Type } from '@sinclair/typebox'
 import {
   HoldfastError,
   invalid,
@@ -6,6 +7,8 @@ import {
   type Principal,
   type ResolveOptions,
 } from '../../core/index.ts'
+import { oneOf } from '../../schema/contract.ts'
+import { query } from '../query.ts'
 
 export type Address = {
   readonly browser: string
@@ -33,7 +36,18 @@ export type CallerAddress = Address & { readonly by: Principal }
 /** A port with the paths of one browser at the root, as Chrome has them. */
 export type OwnPort = { readonly browser: string; readonly key: string }
 
-const PARAMETER = /^(token|ticket|expiresInMs|key|reconnect|graceMs|ttlMs|record)=([^&]*)(?:&|$)/
+const time = Type.Integer({ minimum: 0 })
+const PARAMETERS = query({
+  token: Type.String(),
+  ticket: Type.String(),
+  expiresInMs: time,
+  key: Type.String(),
+  reconnect: oneOf(RECONNECT_POLICIES),
+  graceMs: time,
+  ttlMs: time,
+  record: oneOf(['1', '0']),
+})
+const PARAMETER = new RegExp(`^(${Object.keys(PARAMETERS.fields).join('|')})=([^&]*)(?:&|$)`)
 
 /** Where a client with a token requests an address for a tool that accepts nothing else. */
 export const TICKET_PATH = '/ticket'
@@ -51,25 +65,28 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
       ? (/^\/cdp\/([^/]+)(\/.*)?$/.exec(whole) ?? [])
       : ['', port.browser, whole]
   if (name === '') throw new HoldfastError('route_unknown', 'there is nothing at this path')
-  const { query, rest, values } = readQuery(question === -1 ? '' : url.slice(question + 1))
-  if (values['token'] !== undefined) throw tokenInQuery(name)
+  const { text, rest, values } = readQuery(question === -1 ? '' : url.slice(question + 1))
+  const { token, ticket, expiresInMs, key, reconnect, graceMs, ttlMs, record } = values
+  if (token !== undefined) throw tokenInQuery(name)
+  // Most likely a variable that was not set.
+  if (key === '') throw new HoldfastError('bad_request', 'the key in the address is empty')
   const path = below.replace(/\/+$/, '')
-  if (values['expiresInMs'] !== undefined && path !== TICKET_PATH) {
+  if (expiresInMs !== undefined && path !== TICKET_PATH) {
     throw invalid('expiresInMs', `is allowed at ${TICKET_PATH} only`)
   }
   return {
     browser: decoded(name),
     base: port === null || isCdpPath(whole) ? `/cdp/${name}` : '',
     path,
-    query,
+    query: text,
     rest,
-    ticket: values['ticket'],
-    expiresInMs: millisecondsOf('expiresInMs', values['expiresInMs']),
-    key: keyOf(values['key']) ?? port?.key,
-    reconnect: policyOf(values['reconnect']),
-    graceMs: millisecondsOf('graceMs', values['graceMs']),
-    ttlMs: millisecondsOf('ttlMs', values['ttlMs']),
-    record: flagOf('record', values['record']),
+    ticket,
+    expiresInMs,
+    key: key ?? port?.key,
+    reconnect,
+    graceMs,
+    ttlMs,
+    record: record === '1',
   }
 }
 
@@ -88,41 +105,16 @@ export function plainUrl({ browser, path, query, rest, key }: Address): string {
 }
 
 /** Parameters come first; what follows them may be any URL. */
-function readQuery(text: string) {
-  const values: Record<string, string> = {}
-  let rest = text
+function readQuery(search: string) {
+  const entries: [string, string][] = []
+  let rest = search
   for (let found = PARAMETER.exec(rest); found !== null; found = PARAMETER.exec(rest)) {
     const [whole, name = '', value = ''] = found
-    if (Object.hasOwn(values, name)) throw invalid(name, 'must be there only once')
-    values[name] = decoded(value.replaceAll('+', ' '))
+    entries.push([name, decoded(value.replaceAll('+', ' '))])
     rest = rest.slice(whole.length)
   }
-  const query = text.slice(0, text.length - rest.length).replace(/&$/, '')
-  return { query, rest, values }
-}
-
-/** An empty key is most likely a variable that was not set. */
-function keyOf(text: string | undefined): string | undefined {
-  if (text === '') throw new HoldfastError('bad_request', 'the key in the address is empty')
-  return text
-}
-
-function policyOf(text: string | undefined): ResolveOptions['reconnect'] {
-  if (text === undefined) return undefined
-  const policy = RECONNECT_POLICIES.find((candidate) => candidate === text)
-  if (policy !== undefined) return policy
-  throw invalid('reconnect', `must be one of ${RECONNECT_POLICIES.join(', ')}`)
-}
-
-function flagOf(name: string, text = '0'): boolean {
-  if (text === '0' || text === '1') return text === '1'
-  throw invalid(name, 'must be 1 or 0')
-}
-
-function millisecondsOf(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined
-  if (/^\d{1,12}$/.test(text)) return Number(text)
-  throw invalid(name, 'must be a whole number of milliseconds')
+  const text = search.slice(0, search.length - rest.length).replace(/&$/, '')
+  return { text, rest, values: PARAMETERS.read(entries) }
 }
 
 function decoded(text: string): string {
