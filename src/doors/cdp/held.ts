@@ -3,7 +3,7 @@ import { HoldfastError, type SessionHandle } from '../../core/index.ts'
 import { readReplayHello } from '../../wire/client-frames.ts'
 import type { Hello, Resume } from '../../wire/frames.ts'
 import { FRAME_MARK, REPLAY_VERSION } from '../../wire/replay.ts'
-import type { AdmittedClient, Channel, Connection, Service } from '../connect/connection.ts'
+import type { Channel, Connection, Service, WelcomedClient } from '../connect/connection.ts'
 import type { Hub } from '../connect/hub.ts'
 import { resumeFor } from '../connect/resume.ts'
 import { welcomeOf } from '../connect/welcome.ts'
@@ -37,7 +37,7 @@ async function admit(
   options: HeldServiceOptions,
   connection: Connection,
   hello: Hello,
-): Promise<AdmittedClient> {
+): Promise<WelcomedClient> {
   assertVersion(connection, hello)
   const { hub, token } = options
   const { resume } = hello.auth ?? {}
@@ -55,7 +55,7 @@ async function admit(
   const resumable = overview.session.reconnect === 'none' ? { resume: null } : {}
   const welcome = { ...base, ...resumable, v: REPLAY_VERSION, received }
   const channel = messageChannel(connection, held)
-  return { session, attachment, role, scopes, token, welcome, channel }
+  return { client: { session, attachment, role, scopes, token, channel }, welcome }
 }
 
 /** Clients of 0.1.0 know no `refuse`: they get the frame that they know. */

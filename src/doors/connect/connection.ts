@@ -39,7 +39,7 @@ export interface Service {
   /** How clients reach the same service on the node that owns their session. */
   readonly forwarding?: Partial<ForwardedSocketOptions>
   /** Lets a client in, as a new one or in the attachment that it has; throws the refusal. */
-  admit(connection: Connection, hello: Hello): Promise<AdmittedClient>
+  admit(connection: Connection, hello: Hello): Promise<WelcomedClient>
 }
 
 /** A client that was let in. */
@@ -50,8 +50,13 @@ export type AdmittedClient = {
   readonly scopes: readonly Scope[]
   /** The token that it came in by; null for a link, whose end the session tells. */
   readonly token: string | undefined | null
-  readonly welcome: Welcome | ReplayWelcome
   readonly channel: Channel
+}
+
+/** The welcome is not kept: it shows the whole session, and there may be a crowd of clients. */
+export type WelcomedClient = {
+  readonly client: AdmittedClient
+  readonly welcome: Welcome | ReplayWelcome
 }
 
 /** What a service does with one connection. */
@@ -292,7 +297,7 @@ export class Connection implements HubMember {
     )
   }
 
-  async #admit(hello: Hello): Promise<AdmittedClient> {
+  async #admit(hello: Hello): Promise<WelcomedClient> {
     if (this.#hub.holdfast.authority.draining) {
       throw new HoldfastError('draining', 'the server is about to stop')
     }
@@ -347,22 +352,22 @@ export class Connection implements HubMember {
     this.socket.send(message)
   }
 
-  #welcome(admitted: AdmittedClient): void {
-    this.#admitted = admitted
-    const { attachment, token, scopes, channel } = admitted
+  #welcome({ client, welcome }: WelcomedClient): void {
+    this.#admitted = client
+    const { attachment, token, scopes, channel } = client
     this.#hub.take(attachment.id, this)?.supersede()
     // The socket was lost, or its client left, while it was let in.
     if (this.#over) {
       channel.end(this.#saidBye)
-      return this.#saidBye ? this.#leave(attachment) : void this.#lost(admitted)
+      return this.#saidBye ? this.#leave(attachment) : void this.#lost(client)
     }
     // The session ends the attachments of a link that is revoked.
     if (token !== null) {
-      this.#release = this.#hub.gate.hold(token, scopes, () => this.#revoke(admitted))
+      this.#release = this.#hub.gate.hold(token, scopes, () => this.#revoke(client))
       // It was revoked meanwhile.
       if (this.#over) return this.#release()
     }
-    this.say(admitted.welcome)
+    this.say(welcome)
     channel.begin()
   }
 

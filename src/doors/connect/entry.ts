@@ -24,9 +24,10 @@ import {
   type Hello,
   type Resume,
   type Role,
+  type Seen,
   type Welcome,
 } from '../../wire/frames.ts'
-import type { AdmittedClient, Channel, Connection, Service } from './connection.ts'
+import type { Channel, Connection, Service, WelcomedClient } from './connection.ts'
 import type { Hub } from './hub.ts'
 import { Requests } from './requests.ts'
 import { giveUp, resumeFor } from './resume.ts'
@@ -53,7 +54,7 @@ export function connectService(hub: Hub): Service {
   }
 }
 
-async function admit(hub: Hub, connection: Connection, said: Hello): Promise<AdmittedClient> {
+async function admit(hub: Hub, connection: Connection, said: Hello): Promise<WelcomedClient> {
   const { hello, use } = withoutWatcherToken(said)
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
@@ -74,9 +75,10 @@ async function admit(hub: Hub, connection: Connection, said: Hello): Promise<Adm
     resume: resumeToken(identity, hello),
     after: hello.after ?? { seq: 0, delta: 0 },
   }
-  const channel = logChannel(hub, connection, { session, identity, welcome, presence })
+  const { after } = welcome
+  const channel = logChannel(hub, connection, { session, identity, after, presence })
   const { attachment, role, scopes, token } = identity
-  return { session, attachment, role, scopes, token, welcome, channel }
+  return { client: { session, attachment, role, scopes, token, channel }, welcome }
 }
 
 /** The log one way, requests the other. */
@@ -86,16 +88,16 @@ function logChannel(
   parts: {
     readonly session: SessionHandle
     readonly identity: ClientIdentity
-    readonly welcome: Welcome
+    readonly after: Seen
     readonly presence: boolean
   },
 ): Channel {
-  const { session, identity, welcome, presence } = parts
+  const { session, identity, after, presence } = parts
   const requests = new Requests(hub, connection, { session, ...identity })
   const { clock, limits, unread } = hub
   const { gone } = connection
   const follow = async (): Promise<void> => {
-    const { seq, delta } = welcome.after
+    const { seq, delta } = after
     const watcher = identity.role === 'watcher' ? { watcher: identity.attachment.id } : {}
     const options = { after: seq, afterDelta: delta, signal: gone, presence, ...watcher }
     const feed = await session.openFeed(options)

@@ -63,10 +63,10 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     name: 'any word that was on its way is a sign of life',
     file: 'doors/connect/connection.js',
     find: `        for (const frame of frames) {
-            // A goodbye`,
+            // A bye`,
     replace: `        this.#answerProbes(true);
         for (const frame of frames) {
-            // A goodbye`,
+            // A bye`,
     catches: 'I7',
   },
   {
@@ -87,8 +87,8 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a welcome confirms its own token',
     file: 'doors/connect/connection.js',
-    find: 'this.say(admitted.welcome);',
-    replace: 'this.say(admitted.welcome); this.#confirm(admitted);',
+    find: 'this.say(welcome);',
+    replace: 'this.say(welcome); this.#confirm(client);',
     catches: 'I6',
   },
   {
@@ -165,7 +165,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
     name: 'the stream begins at the newest event',
     file: 'doors/connect/entry.js',
     find: 'after: seq, afterDelta',
-    replace: 'after: welcome.session.seq, afterDelta',
+    replace: 'after: (await session.state()).seq, afterDelta',
     catches: 'I4',
   },
   {
