@@ -57,7 +57,7 @@ export async function startChromium(
   const sandbox = process.getuid?.() === 0 ? ['--no-sandbox'] : []
   try {
     const flags = [...FLAGS, ...sandbox, `--user-data-dir=${profile}`, ...args]
-    return connectionTo(await spawned(program, flags), profile, events, limits)
+    return connectionTo(await spawned(program, flags, profile), profile, events, limits)
   } catch (error) {
     // The reason matters more than a folder that stays.
     await rm(profile, { recursive: true, force: true }).catch(() => undefined)
@@ -65,13 +65,19 @@ export async function startChromium(
   }
 }
 
-async function spawned(program: string, flags: readonly string[]): Promise<ChildProcess> {
+async function spawned(
+  program: string,
+  flags: readonly string[],
+  profile: string,
+): Promise<ChildProcess> {
   const names = program === 'chromium' ? PROGRAMS : [program]
   let problem: NodeJS.ErrnoException | null = null
   for (const name of names) {
     const child = startProcess(name, flags, {
       // A process group of its own: the browser's processes end together.
       detached: process.platform !== 'win32',
+      // It is killed, so it does not remove its temporary files: they go with the profile.
+      env: { ...process.env, TMPDIR: profile },
       stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
     })
     problem = await new Promise<NodeJS.ErrnoException | null>((resolve) => {

@@ -28,6 +28,7 @@ export async function startBareChromium(): Promise<BareChromium> {
   const profile = await mkdtemp(join(tmpdir(), 'holdfast-bare-'))
   const child = guarded(
     spawn('/usr/bin/chromium', [...FLAGS, `--user-data-dir=${profile}`], {
+      env: { ...process.env, TMPDIR: profile },
       stdio: ['ignore', 'ignore', 'pipe'],
       ...GUARDED,
     }),
