@@ -4,6 +4,7 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['test/agents/**/*.agents.ts'],
+    setupFiles: ['test/support/setup.ts'],
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 180_000,

@@ -10,6 +10,7 @@ export default defineConfig({
       'test/e2e/vitest.test.ts',
     ],
     env: { HOLDFAST_WHOLE: '1' },
+    setupFiles: ['test/support/setup.ts'],
     pool: 'forks',
     maxWorkers: 1,
     testTimeout: 180_000,

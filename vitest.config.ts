@@ -4,6 +4,7 @@ export default defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     exclude: ['**/node_modules/**', 'dist/**', '.build/**'],
+    setupFiles: ['test/support/setup.ts'],
     // Processes, not threads: tests load a native database driver and send signals. Two at once is
     // what a small machine has cores for; more would only make time-outs likelier.
     pool: 'forks',

@@ -9,6 +9,7 @@ import { defineConfig } from 'vitest/config'
 export const FAST_TESTS = [
   'src/**/*.test.ts',
   'test/client/*.test.ts',
+  'test/declarations.test.ts',
   'test/conformance/stores.test.ts',
   'test/e2e/http.test.ts',
   'test/e2e/mounted.test.ts',
@@ -26,10 +27,12 @@ export const FAST_TESTS = [
 export default defineConfig({
   test: {
     include: FAST_TESTS,
+    setupFiles: ['test/support/setup.ts'],
     pool: 'forks',
     maxWorkers: Math.max(2, availableParallelism()),
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
-    expect: { poll: { timeout: 20_000, interval: 20 } },
+    // As in vitest.config.ts: long enough for a machine that has something else to do.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000, interval: 20 } },
   },
 })

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import { acpRunner, openHoldfast } from 'holdfast'
 import { openBench, type AcpBench, type BenchOptions } from '../support/acp-bench.ts'
 import { until } from '../support/gate.ts'
@@ -368,6 +368,7 @@ describe('a permission request', () => {
   const env = { RESTORE: 'load', ASKED: asked }
 
   afterEach(() => rmSync(asked, { force: true }))
+  afterAll(() => rmSync(folder, { recursive: true }))
 
   it('becomes an ask with the options of the agent, and the answer is passed on', async () => {
     await open({ env })
