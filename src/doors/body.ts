@@ -33,7 +33,7 @@ export async function readBody(request: IncomingMessage, bytesMax: number): Prom
 
 /** A body that arrives while its request waits for its turn. */
 export type EarlyBody = {
-  /** The request is carried out now: the rest is read when it is asked for. */
+  /** The request begins: the rest is read when the handler reads the body. */
   readonly begin: () => void
   /** The request is answered: what was not read is thrown away. */
   readonly discard: () => void

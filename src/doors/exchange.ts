@@ -46,7 +46,7 @@ export interface BrowserOverview {
 
 /** What a request asks for, as its path says, and on whose behalf. */
 export type RoutedRequest = {
-  /** Null: not known (yet), so that nothing can be done but look at the server itself. */
+  /** Null: unknown, so that only public routes can be used. */
   readonly by: Principal | null
   readonly params: readonly string[]
   readonly search: string

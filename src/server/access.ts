@@ -101,7 +101,7 @@ export class AccessPolicy {
     this.#origins = new Set(allowOrigins)
   }
 
-  /** The first look at any request: its head, its rate, its `Host` and its `Origin`. */
+  /** The first checks of any request: its head, its rate, its `Host` and its `Origin`. */
   check(request: IncomingMessage): void {
     checkHead(request)
     if (this.isForwarded(request)) return
@@ -287,7 +287,7 @@ export function checkHead(request: IncomingMessage): void {
     }
     seen.add(name)
   }
-  // What another node passes on has a few headers more than what its client sent.
+  // A forwarded request has a few headers more than its client sent.
   const { headersMax, headerBytesMax, forwardedHeaders, forwardedBytes } = SERVER_LIMITS
   const isForwarded = headers[SEAL_HEADER] !== undefined
   const countMax = headersMax + (isForwarded ? forwardedHeaders : 0)

@@ -24,7 +24,7 @@ export function descriptorLimit(): number {
 
 /**
  * A part of the descriptors is kept back for the store, agents, browsers and calls to others. On
- * many nodes a connection may need a second one, to the node that its request is passed on to.
+ * many nodes a connection may need a second one, to the node that its request is forwarded to.
  */
 export function connectionsFor(limit: number, isClustered: boolean): number {
   const { connectionsMax, descriptorsMin, descriptorsKept } = SERVER_LIMITS

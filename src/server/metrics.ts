@@ -17,7 +17,7 @@ type Metric = {
   readonly values: Readonly<Record<string, number>>
 }
 
-/** The event loop's delay is that since the last time it was asked for. */
+/** The event loop's delay is measured since the last scrape. */
 export async function renderMetrics(
   context: ServerContext,
   delay: IntervalHistogram,

@@ -65,7 +65,7 @@ export class Router {
   }
 }
 
-/** What is for everybody can be asked for without its body, as load balancers do. */
+/** Public routes answer HEAD too, which load balancers use. */
 function headRoute(method: string, { routes }: Segment): Route | undefined {
   const route = method === 'HEAD' ? routes.get('GET') : undefined
   return route !== undefined && isPublic(route) ? route : undefined

@@ -9,7 +9,7 @@ import { CONNECT_PATH } from '../paths.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
 
-/** Codes that stand for a connection that broke, and may not be sent. */
+/** Codes that stand for a broken connection, and may not be sent. */
 const BROKEN: ReadonlySet<number> = new Set([1005, 1006, 1015])
 const COME_BACK = 1012
 const AS_TEXT = { binary: false }

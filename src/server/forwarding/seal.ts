@@ -1,11 +1,11 @@
 /**
- * How nodes know each other: what one passes on carries a seal that only who has the cluster's
- * secret can make, over method, path and the caller's address, and good for a few minutes. It
- * says no more than that the first look (`Host`, `Origin`, rates) was taken elsewhere, and that the
- * request must not be passed on again: a caller's token is checked by every node anew.
+ * The seal on a request that another node has forwarded: an HMAC with the cluster's secret over
+ * method, path and the client's address, valid for a few minutes. It proves that the first checks
+ * (`Host`, `Origin`, rates) were made on another node, and that the request must not be forwarded
+ * again. The client's token is checked on every node.
  *
- * It is no proof of the body, nor of the other headers: who can change them on their way can read
- * the caller's token there, and needs no seal. That is what TLS is for.
+ * It does not cover the body or the other headers: an attacker that can change them between two
+ * nodes can read the client's token there, and needs no seal. TLS prevents that.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
@@ -16,13 +16,13 @@ export const CLIENT_HEADER = 'x-holdfast-client'
 /** On a refusal to another node: nothing was done, so another may do it. */
 export const UNDONE_HEADER = 'x-holdfast-undone'
 
-/** How far the clocks of two nodes may be apart, and how long a seal is good. */
+/** How far the clocks of two nodes may be apart, and how long a seal is valid. */
 const SEAL_MS = 300_000
 
 type Sealed = {
   readonly method: string
   readonly url: string
-  /** The caller's own address: who has one seal cannot pass for many callers. */
+  /** The client's own address: a seal for one client cannot be used for another. */
   readonly from: string
 }
 
@@ -37,13 +37,13 @@ export class Seal {
     this.#now = now
   }
 
-  /** A name that all nodes give the same thing, and nobody else can guess. */
+  /** A name that is the same on all nodes, and that no client can guess. */
   nameFor(thing: string): string {
     const digest = createHmac('sha256', this.#secret).update(`name\n${thing}`).digest('hex')
     return digest.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
   }
 
-  /** 32 bytes that all nodes have, and nobody else. */
+  /** 32 bytes that are the same on all nodes, and secret. */
   keyFor(purpose: string): Buffer {
     return createHmac('sha256', this.#secret).update(`key\n${purpose}`).digest()
   }

@@ -25,7 +25,7 @@ type UpgradeAnswer = {
   head: Buffer
 }
 
-/** A refusal is passed on unframed: its end is the connection's. */
+/** A refusal is forwarded without framing: it ends with the connection. */
 const PRIVATE: ReadonlySet<string> = new Set([...BETWEEN_NODES, 'transfer-encoding'])
 
 export class Tunnels {
