@@ -2,7 +2,7 @@
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Value } from '@sinclair/typebox/value'
+import { Value } from '../../test/support/typebox-value.ts'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast } from '../open.ts'
 import { checkConfig, openAgents, PRESETS, readConfig } from './index.ts'

@@ -3,7 +3,7 @@
  * executed, so it is only ever read from the operator's own file; a request can name an agent, and
  * never define one.
  */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../schema/typebox.ts'
 import { HoldfastError, invalid, type Limits, type Runner } from '../core/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
 import { contract, oneOf, optional } from '../schema/contract.ts'

@@ -2,7 +2,7 @@
  * Agents that are known by name: `holdfast serve --agent claude` needs no more than the program. A
  * preset is what an operator could have written; `install` says how to get the program.
  */
-import type { Static } from '@sinclair/typebox'
+import type { Static } from '../schema/typebox.ts'
 import type { AcpAgent } from '../runners/acp/options.ts'
 import type { ProcessAgent } from '../runners/process/options.ts'
 

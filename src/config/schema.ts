@@ -1,5 +1,5 @@
 /** The configuration file as one schema: its type, its check, and its JSON Schema for editors. */
-import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { Type, type Static, type TSchema } from '../schema/typebox.ts'
 import { LIMITS, type Limits, type Runner } from '../core/index.ts'
 import { AcpAgent } from '../runners/acp/options.ts'
 import type { Agent } from '../runners/function.ts'

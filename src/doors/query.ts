@@ -1,5 +1,5 @@
 /** Queries by their schemas: numbers and flags as such, no unknown name, each name once. */
-import { Type, type Static, type TProperties } from '@sinclair/typebox'
+import { Type, type Static, type TProperties } from '../schema/typebox.ts'
 import { invalid } from '../core/index.ts'
 import { contract, EXACT, optional } from '../schema/contract.ts'
 

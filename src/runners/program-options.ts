@@ -1,5 +1,5 @@
 /** The fields that all agents have which are programs. */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../schema/typebox.ts'
 import { list, optional, UNKNOWN_NAME } from '../schema/contract.ts'
 
 /** The longest time that a timer takes, about 25 days. */

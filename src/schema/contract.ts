@@ -5,20 +5,18 @@
 import {
   Kind,
   Type,
+  TypeCompiler,
   TypeRegistry,
+  ValueErrorType,
   type SchemaOptions,
   type Static,
   type TOptional,
   type TProperties,
   type TSchema,
   type TUnsafe,
-} from '@sinclair/typebox'
-import {
-  TypeCompiler,
-  ValueErrorType,
   type TypeCheck,
   type ValueError,
-} from '@sinclair/typebox/compiler'
+} from './typebox.ts'
 import { invalid, type HoldfastError } from '../core/errors.ts'
 
 /** An option of objects: they have no other fields. */

@@ -1,5 +1,5 @@
 /** The OpenAPI 3.1 document, made from the very table that routes requests. */
-import { Kind, Type } from '@sinclair/typebox'
+import { Kind, Type } from '../schema/typebox.ts'
 import * as native from '../doors/native/schemas.ts'
 import { isOpenAiPath } from '../doors/openai/errors.ts'
 import * as openai from '../doors/openai/schemas.ts'

@@ -1,6 +1,6 @@
 /** All routes of a server: the doors', and the few about the server itself. */
 import type { IntervalHistogram } from 'node:perf_hooks'
-import { Type } from '@sinclair/typebox'
+import { Type } from '../schema/typebox.ts'
 import { NATIVE_ROUTES } from '../doors/native/routes.ts'
 import { problemRefusal, type Exchange, type RefusalForm } from '../doors/exchange.ts'
 import { isOpenAiPath, openAiRefusal } from '../doors/openai/errors.ts'

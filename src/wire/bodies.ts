@@ -2,7 +2,7 @@
  * Request bodies. An unknown field is refused, so that a misspelt one is not silently ignored. The
  * core checks what depends on its limits.
  */
-import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { Type, type Static, type TSchema } from '../schema/typebox.ts'
 import {
   BUSY_POLICIES,
   HoldfastError,

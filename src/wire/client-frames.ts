@@ -2,7 +2,7 @@
  * The frames that a client sends, and reading them from text that could be anything. A wrong frame
  * is refused. Values that only the core can judge (a policy, the length of a label) are left to it.
  */
-import { Type, type Static, type TProperties } from '@sinclair/typebox'
+import { Type, type Static, type TProperties } from '../schema/typebox.ts'
 import { HoldfastError } from '../core/errors.ts'
 import type { BusyPolicy, Input, ReconnectPolicy } from '../core/index.ts'
 import {

@@ -1,7 +1,7 @@
 /** The reference says what the schemas say. `npm run reference` brings it up to date. */
 import { readFileSync } from 'node:fs'
-import { Type } from '@sinclair/typebox'
-import { Value } from '@sinclair/typebox/value'
+import { Type } from '../../src/schema/typebox.ts'
+import { Value } from '../support/typebox-value.ts'
 import { describe, expect, it } from 'vitest'
 import { checkConfig } from '../../src/config/index.ts'
 import { CONFIG_SCHEMA } from '../../src/config/schema.ts'

@@ -1,5 +1,5 @@
 /** Answers of the native API as the OpenAPI document describes them: what differs is an error. */
-import { Value } from '@sinclair/typebox/value'
+import { Value } from './typebox-value.ts'
 import type { TSchema } from '@sinclair/typebox'
 import { NATIVE_ROUTES } from '../../src/doors/native/routes.ts'
 import { Problem } from '../../src/server/openapi.ts'

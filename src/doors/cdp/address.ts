@@ -1,5 +1,5 @@
 /** Reads the address of a client: the browser, the path below it, and the session's parameters. */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../../schema/typebox.ts'
 import {
   HoldfastError,
   invalid,

@@ -1,5 +1,5 @@
 /** The queries of the native routes. */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../../schema/typebox.ts'
 import { oneOf, PROBLEM } from '../../schema/contract.ts'
 import { query } from '../query.ts'
 

@@ -1,5 +1,5 @@
 /** The native contract, route by route. */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../../schema/typebox.ts'
 import type { SessionRef } from '../../core/index.ts'
 import {
   AnswerRequest,

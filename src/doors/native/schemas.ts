@@ -1,5 +1,5 @@
 /** The native door's answers, for the OpenAPI document. The tests compare real ones with them. */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../../schema/typebox.ts'
 import {
   LINK_SCOPES,
   RECONNECT_POLICIES,

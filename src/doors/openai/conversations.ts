@@ -1,5 +1,5 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../../schema/typebox.ts'
 import { invalid, type Message, type SessionHandle, type SessionRef } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'

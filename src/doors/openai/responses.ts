@@ -1,5 +1,5 @@
 /** `/v1/responses`: make one, look at one, cancel one. */
-import { Type } from '@sinclair/typebox'
+import { Type } from '../../schema/typebox.ts'
 import type { SessionRef, TurnRecord } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { query } from '../query.ts'

@@ -3,7 +3,7 @@
  * token limits, …) is accepted and left to the agent. What would make the answer another one than
  * was asked for is refused.
  */
-import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { Type, type Static, type TSchema } from '../../schema/typebox.ts'
 import { HoldfastError } from '../../core/index.ts'
 import { nestsTooDeep, optional, orNull, PROBLEM } from '../../schema/contract.ts'
 import { reader } from '../../wire/bodies.ts'

@@ -1,5 +1,5 @@
 /** The options of an agent that speaks the Agent Client Protocol. */
-import { Type, type Static } from '@sinclair/typebox'
+import { Type, type Static } from '../../schema/typebox.ts'
 import { EXACT, oneOf, optional } from '../../schema/contract.ts'
 import { count, milliseconds, PROGRAM } from '../program-options.ts'
 

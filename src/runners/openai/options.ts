@@ -1,5 +1,5 @@
 /** The options of a model behind an OpenAI-compatible API. */
-import { Type, type Static } from '@sinclair/typebox'
+import { Type, type Static } from '../../schema/typebox.ts'
 import { EXACT, optional } from '../../schema/contract.ts'
 import { count, milliseconds } from '../program-options.ts'
 

@@ -1,5 +1,5 @@
 /** How the operator describes a program that is started for each turn. */
-import { Type, type Static } from '@sinclair/typebox'
+import { Type, type Static } from '../../schema/typebox.ts'
 import { EXACT, list, oneOf, optional } from '../../schema/contract.ts'
 import { count, milliseconds, PROGRAM } from '../program-options.ts'
 
