@@ -67,6 +67,8 @@ export const PLANTED = {
 
   /** I2: takes what it is asked for, although the owner's lease has not ended. */
   steal: (store, { url, schema }) => {
+    // A node that knows the owner forwards the request instead.
+    store.cluster.ownerOf = async () => null
     const claim = store.claim.bind(store)
     store.claim = async (session, node) => {
       await ask(url, `UPDATE ${schema}.sessions SET owner = $2 WHERE id = $1`, session, node)

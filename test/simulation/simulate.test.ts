@@ -5,7 +5,7 @@
  * it in full.
  */
 import { createHash } from 'node:crypto'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -130,6 +130,7 @@ describe('a planted bug', () => {
   beforeAll(async () => {
     const compiler = join(root, 'node_modules/typescript/bin/tsc')
     writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
+    symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
     // What is wrong with the types is for the compiler's own check to say.
     const compiling = [compiler, '-p', root, '--outDir', folder]
     await runGuarded(process.execPath, compiling, { limitMs: HUNT_MS }).catch(() => undefined)

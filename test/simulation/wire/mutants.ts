@@ -373,7 +373,7 @@ export const HELD_MUTANTS: readonly Mutant[] = [
     catches: 'rest',
   },
   {
-    name: 'a superseded connection goes on',
+    name: 'a superseded connection of a held client goes on',
     file: 'doors/connect/connection.js',
     find: 'this.#hub.take(attachment.id, this)?.supersede();',
     replace: 'this.#hub.take(attachment.id, this);',
