@@ -63,8 +63,12 @@ export class HeldSessions {
     return this.#arriving.get(id)
   }
 
-  /** Until `coming` is settled no other request of this node creates or loads the session. */
+  /**
+   * Until `coming` is settled no other request of this node creates or loads the session. One that
+   * is held is not on its way: requests for it neither wait for `coming` nor fail with it.
+   */
   async arrive(id: string, coming: Promise<LiveSession | null>): Promise<LiveSession | null> {
+    if (this.get(id) !== null) return coming
     this.#arriving.set(id, coming)
     try {
       return await coming

@@ -185,3 +185,22 @@ it('is let go again if it was loaded while its node stops', async () => {
   await stopped
   expect(hold.authority.heldCount).toBe(0)
 })
+
+it('serves requests while the store is asked to reserve its id, whatever the store answers', async () => {
+  const { hold, store } = await opened(ENDLESS)
+  const { id } = await hold.resolve({ id: 'mine', reconnect: 'resume' })
+  const client = await hold.session(id).attach()
+  let fail = (): void => undefined
+  const reserving = new Promise<void>((begun) => {
+    store.reserve = () => {
+      begun()
+      return new Promise((_, reject) => (fail = () => reject(new Error('no way to the store'))))
+    }
+  })
+  const other = hold.resolve({ id: 'mine', key: 'another' })
+  await reserving
+  await client.lose()
+  expect((await hold.session(id).state()).attachments).toMatchObject([{ state: 'detached' }])
+  fail()
+  await expect(other).rejects.toThrow('no way to the store')
+})

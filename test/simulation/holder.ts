@@ -14,6 +14,8 @@ export class Holder {
   /** Its attachment and the last connection of it that it knows of. */
   #known: { readonly id: string; readonly epoch: number; readonly token: string | null } | null =
     null
+  /** The node that has its connection. */
+  #at: Node | null = null
 
   constructor(options: ClientsOptions, clients: Clients, session: string) {
     this.session = session
@@ -24,18 +26,18 @@ export class Holder {
 
   async hold(): Promise<void> {
     const { random, timeline } = this.#options
-    const at = await this.#attach()
-    if (at === null) return
+    await this.#attach()
+    if (this.#at === null) return
     await timeline.sleep(random.between(0, 8_000))
     if (random.chance(0.3)) return void this.#leave()
     // Only the node that had the connection notices that it is gone, if the node is still there.
-    const losing = this.#lose(at)
+    const losing = this.#lose()
     if (random.chance(0.5)) return
     await losing
     await timeline.sleep(random.between(0, 4_000))
     const resumed = await this.#resume()
     await timeline.sleep(random.between(0, 4_000))
-    if (resumed.ok) await (random.chance(0.5) ? this.#lose(null) : this.#leave())
+    if (resumed.ok) await (random.chance(0.5) ? this.#lose() : this.#leave())
   }
 
   /** Answers as the holder of its attachment; false if it has none. */
@@ -51,26 +53,23 @@ export class Holder {
     return this.#known === null ? null : new AttachmentHandle(authority, held, this.#known)
   }
 
-  /** Where it is attached now, or null. */
-  async #attach(): Promise<Node | null> {
+  async #attach(): Promise<void> {
     const { random } = this.#options
     const { session } = this
     const answers = random.pick([[], ['permission'], ['permission', 'choice']])
     const take = random.chance(0.5)
-    let at: Node | null = null
     const work = async (holdfast: Holdfast, node: Node): Promise<Facts> => {
       const options = { answers, take, resumable: this.#isResumable }
       const { id, epoch, token } = await holdfast.session(session).attach(options)
       this.#known = { id, epoch, token }
-      at = node
+      this.#at = node
       return { session, attachment: id }
     }
     await this.#clients.perform({ kind: 'attach', session }, false, work)
-    return at
   }
 
   #resume(): Promise<Outcome> {
-    return this.#perform('resume', null, async (holdfast) => {
+    return this.#perform('resume', null, async (holdfast, node) => {
       const token = this.#known?.token ?? null
       const handle = this.#handle(holdfast)
       if (handle === null) return
@@ -78,12 +77,13 @@ export class Holder {
       const back =
         token === null ? handle : await holdfast.session(this.session).resume(handle.id, token)
       this.#known = { id: back.id, epoch: back.epoch, token: back.token }
+      this.#at = node
       if (this.#options.random.chance(0.5)) await back.confirm()
     })
   }
 
-  #lose(at: Node | null): Promise<Outcome> {
-    return this.#perform('lose', at, async (holdfast) => this.#handle(holdfast)?.lose())
+  #lose(): Promise<Outcome> {
+    return this.#perform('lose', this.#at, async (holdfast) => this.#handle(holdfast)?.lose())
   }
 
   #leave(): Promise<Outcome> {
@@ -93,13 +93,13 @@ export class Holder {
   #perform(
     kind: 'lose' | 'resume' | 'leave',
     at: Node | null,
-    work: (holdfast: Holdfast) => Promise<void>,
+    work: (holdfast: Holdfast, node: Node) => Promise<void>,
   ): Promise<Outcome> {
     const { session } = this
     const attachment = this.#known?.id ?? ''
     const operation = { kind, session, attachment } as const
-    const performed = async (holdfast: Holdfast): Promise<Facts> => {
-      await work(holdfast)
+    const performed = async (holdfast: Holdfast, node: Node): Promise<Facts> => {
+      await work(holdfast, node)
       return { session, attachment }
     }
     return this.#clients.perform(operation, at === null, performed, at)
