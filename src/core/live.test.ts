@@ -186,7 +186,7 @@ it('is let go again if it was loaded while its node stops', async () => {
   expect(hold.authority.heldCount).toBe(0)
 })
 
-it('serves requests while the store is asked to reserve its id, whatever the store answers', async () => {
+it('serves requests while its id is being reserved, whatever the store answers', async () => {
   const { hold, store } = await opened(ENDLESS)
   const { id } = await hold.resolve({ id: 'mine', reconnect: 'resume' })
   const client = await hold.session(id).attach()
