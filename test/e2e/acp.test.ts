@@ -449,7 +449,9 @@ describe('children', () => {
     expect(turns.map(({ reply }) => reply?.text)).toEqual(['1 hello', '1 hello', '1 hello'])
     expect(bench!.pids).toHaveLength(1)
     await sessions[2]!.close()
-    const [first, second] = [sessions[0]!.turn('hang'), sessions[1]!.turn('die now')]
+    const first = sessions[0]!.turn('hang')
+    await saying(first, 'hanging')
+    const second = sessions[1]!.turn('die now')
     expect((await Promise.all([first, second])).map(({ state }) => state)).toEqual([
       'failed',
       'failed',

@@ -11,8 +11,8 @@ import { isAlive } from './processes.ts'
 /** As Node names them, if they would keep this process alive. */
 const RESOURCES = ['PipeWrap', 'ProcessWrap', 'TCPServerWrap', 'TCPSocketWrap', 'Timeout'] as const
 
-/** What Playwright leaves behind if it is killed. */
-const OF_PLAYWRIGHT = /^playwright[-_]/
+/** What Playwright and its browsers leave behind if they are killed. */
+const OF_PLAYWRIGHT = /^(playwright[-_]|\.org\.chromium\.)/
 
 type Counts = Readonly<Record<string, number>>
 

@@ -64,6 +64,7 @@ export class Database implements Queryable {
   readonly #pool: Pool
   readonly #leasePool: Pool
   readonly #rideOutMs: number
+  readonly #reportLost: (error: Error) => void
   readonly #underWay = new Set<Promise<unknown>>()
   /** Until a pooler turns out to share connections on which our statements are not prepared. */
   #isPreparing = true
@@ -80,11 +81,10 @@ export class Database implements Queryable {
     this.#leasePool = pools[1]
     this.schema = schema
     this.#rideOutMs = rideOutMs
-    // An idle connection that breaks is gone from the pool already.
     const message = 'a connection to the database was lost'
-    const lost = ({ message: error }: Error): void =>
-      diagnose('store_disconnected', message, { error })
-    for (const pool of pools) pool.on('error', lost)
+    this.#reportLost = ({ message: error }) => diagnose('store_disconnected', message, { error })
+    // An idle connection that breaks is gone from the pool already.
+    for (const pool of pools) pool.on('error', this.#reportLost)
   }
 
   /** Connects and checks that what is there can hold a durable store. */
@@ -256,6 +256,7 @@ export class Database implements Queryable {
         const error = storeError(thrown)
         const isOver = performance.now() + pause > until || this.#closing !== null
         if (error.code !== 'store_unavailable' || isOver) throw error
+        if (!isAgain) this.#reportLost(error)
       }
       await new Promise((resolve) => setTimeout(resolve, pause))
       pause = Math.min(2 * pause, LIMITS.againMsMax)
