@@ -1,7 +1,8 @@
 import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { UnparsedRequests } from './http-server.ts'
+import { Connections, UnparsedRequests } from './http-server.ts'
 
 /** A connection of which something was read. */
 class Connection extends Duplex {
@@ -76,5 +77,39 @@ describe('what cannot be parsed', () => {
     const last = { headersSent: false, complete: true }
     const { told, isCut, text } = refuse('HPE_CLOSED_CONNECTION', new Connection(), last)
     expect({ told, isCut, text }).toEqual({ told: [], isCut: false, text: '' })
+  })
+})
+
+describe('a connection for which there is no room', () => {
+  const take = (connections: Connections, isBusy = false): Connection => {
+    const socket = new Connection()
+    connections.take(socket as unknown as Socket, () => isBusy)
+    return socket
+  }
+
+  it('takes that of one that never sent a request, before that of one that was served', () => {
+    const connections = new Connections(3, () => undefined)
+    const served = take(connections)
+    connections.used(served)
+    const silent = [take(connections), take(connections)]
+    take(connections)
+    expect([served, ...silent].map(({ destroyed }) => destroyed)).toEqual([false, true, false])
+  })
+
+  it('takes that of the one that was idle longest, if all were served', () => {
+    const connections = new Connections(2, () => undefined)
+    const [first, second] = [take(connections), take(connections)]
+    for (const socket of [second, first]) connections.used(socket)
+    take(connections)
+    expect([first, second].map(({ destroyed }) => destroyed)).toEqual([false, true])
+  })
+
+  it('is refused if all are in use', () => {
+    const connections = new Connections(1, () => undefined)
+    const busy = take(connections, true)
+    const refused = take(connections)
+    expect(busy.destroyed).toBe(false)
+    expect(refused.text).toContain('HTTP/1.1 429')
+    refused.destroy()
   })
 })

@@ -193,15 +193,17 @@ export type IsBusy = (socket: Duplex) => boolean
 
 /**
  * The connections of a server, over all its ports: no more than there are descriptors for. When
- * there is no room for one more, the connection is closed that has been idle longest, so that
- * clients which hold connections without using them keep no other client out. If all are in use,
- * the new one is refused with an answer.
+ * there is no room for one more, the connection is closed that has been idle longest, those that
+ * never sent a request first. So clients which hold connections without using them keep no other
+ * client out, and do not cost one that is served its connection. If all are in use, the new one is
+ * refused with an answer.
  */
 export class Connections {
   readonly max: number
   readonly #diagnose: Diagnose
   /** The least recently used first. */
   readonly #open = new Map<Duplex, IsBusy>()
+  readonly #served = new WeakSet<Duplex>()
   /** Sockets of a protocol of their own: these are never idle. */
   readonly #upgraded = new WeakSet<Duplex>()
 
@@ -226,6 +228,7 @@ export class Connections {
   used(socket: Duplex): void {
     const isBusy = this.#open.get(socket)
     if (isBusy === undefined) return
+    this.#served.add(socket)
     this.#open.delete(socket)
     this.#open.set(socket, isBusy)
   }
@@ -235,8 +238,12 @@ export class Connections {
   }
 
   #makeRoom(): boolean {
+    return this.#closeIdle((socket) => !this.#served.has(socket)) || this.#closeIdle(() => true)
+  }
+
+  #closeIdle(may: (socket: Duplex) => boolean): boolean {
     for (const [socket, isBusy] of this.#open) {
-      if (this.#upgraded.has(socket) || isBusy(socket)) continue
+      if (!may(socket) || this.#upgraded.has(socket) || isBusy(socket)) continue
       this.#open.delete(socket)
       socket.destroy()
       this.#report('an idle connection was closed, for there are too many', socket)
