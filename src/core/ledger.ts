@@ -135,7 +135,7 @@ export class Ledger {
     try {
       const outcome = await this.#commits.append(this.#appendOf(batch))
       if (outcome === 'appended') return this.#committed(batch)
-      this.lose(new HoldfastError('stale_epoch', `session ${this.#session.id} has moved on`))
+      this.lose(movedOn(this.#session.id))
     } catch (error) {
       this.lose(asHoldfastError(error))
     }
@@ -198,4 +198,9 @@ export class Ledger {
     this.#live.settled()
     this.pump()
   }
+}
+
+/** Another node owns the session. */
+export function movedOn(session: string): HoldfastError {
+  return new HoldfastError('stale_epoch', `session ${session} has moved on`)
 }

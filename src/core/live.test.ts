@@ -204,3 +204,18 @@ it('serves requests while its id is being reserved, whatever the store answers',
   fail()
   await expect(other).rejects.toThrow('no way to the store')
 })
+
+it('is given up by a node that finds a turn of another owner under a key', async () => {
+  const first = await opened(ENDLESS)
+  const { id } = await first.hold.resolve({ key: 'k' })
+  first.answer()
+  await first.store.beat('a', Number.MIN_VALUE)
+  const { hold: owner, answer } = make(ENDLESS, first.store, 'b')
+  answer()
+  await owner.authority.start()
+  const request = { idempotencyKey: 'retried' }
+  const { id: turn } = await owner.session(id).submit('hi', request)
+  const stale = first.hold.session(id)
+  await expect(stale.finished(turn)).rejects.toMatchObject({ code: 'stale_epoch' })
+  await expect(stale.turn('hi', request)).rejects.toMatchObject({ code: 'not_owner' })
+})

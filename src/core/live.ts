@@ -18,7 +18,7 @@ import type { EventOf, SessionEvent } from './events.ts'
 import { Feed, type StopSignal } from './feed.ts'
 import type { FeedItem, Position } from './feed-item.ts'
 import { readTurn } from './history.ts'
-import { Ledger, type LedgerSession } from './ledger.ts'
+import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
 import { OpenTurns } from './open-turns.ts'
 import type { Principal } from './principal.ts'
@@ -27,7 +27,7 @@ import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
 import type { AskOutcome, Connected, Session } from './state.ts'
-import type { TurnRecord } from './turn-record.ts'
+import { turnSeq, type TurnRecord } from './turn-record.ts'
 import { isTerminal } from './turns.ts'
 import { Watchers, type Watcher } from './watchers.ts'
 
@@ -183,11 +183,18 @@ export class LiveSession implements LedgerSession, RunHost {
   }
 
   /** The turn when it is over. */
-  finished(turn: string): Promise<TurnRecord> {
+  async finished(turn: string): Promise<TurnRecord> {
     const { running, queued } = this.session
-    if (running?.id !== turn && !queued.some(({ id }) => id === turn)) return this.readTurn(turn)
-    if (this.#released !== null) return Promise.reject(this.#released)
-    return this.#turns.wait(turn)
+    if (running?.id === turn || queued.some(({ id }) => id === turn)) {
+      this.assertHeld()
+      return this.#turns.wait(turn)
+    }
+    const record = await this.readTurn(turn)
+    if (record.endedAt !== null) return record
+    // Only another node can have admitted a turn that is not in this log: it owns the session (I5).
+    if ((turnSeq(turn) ?? 0) > this.#ledger.ahead.seq) this.release(movedOn(this.id))
+    this.assertHeld()
+    return this.finished(turn)
   }
 
   readTurn(turn: string): Promise<TurnRecord> {

@@ -60,6 +60,8 @@ export class SharedStore {
   /** Nodes that do not reach the store at all. */
   readonly cutOff = new Set<string>()
   calls = 0
+  /** When the last answer of a call that was made in bad weather arrives. */
+  lateUntil = 0
   /** What the store should have, by session. */
   readonly books = new Map<string, Books>()
   readonly inner: Store
@@ -165,6 +167,8 @@ export class SharedStore {
       this.calls += 1
       const call = this.calls
       const fate = this.#fate(process, starts)
+      const answeredAt = this.#timeline.now + fate.sendMs + fate.replyMs
+      if (this.weather !== FINE) this.lateUntil = Math.max(this.lateUntil, answeredAt)
       if (fate.crash === 'before') return this.#crash(process)
       this.#history.record({ type: 'store.sent', call, node: process.name, what, session })
       const reply = (failed: boolean, tell: () => void): void =>

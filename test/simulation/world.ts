@@ -275,8 +275,7 @@ export class World {
     do {
       why = await this.#restless(until)
       this.#clients.resting = true
-      // A late answer may still be on its way to where it must do no harm.
-      // And a session that could not be picked up is tried again within eight seconds.
+      // A session that could not be picked up is tried again within eight seconds.
       await this.#timeline.advance(this.#timeline.now + 9_000)
       // A late call of a node that crashed may have started a turn: its lease has to end first.
     } while (why === null && this.#unrest() !== null)
@@ -299,6 +298,7 @@ export class World {
 
   /** Why the world is not at rest, or null. */
   #unrest(): string | null {
+    if (this.store.lateUntil > this.#timeline.now) return 'an answer of the store is on its way'
     if (this.#clients.pending > 0) return `${this.#clients.pending} operations are pending`
     for (const [session, books] of this.store.books) {
       if (books.turns.size > 0) return `session ${session} has turns that do not end`
