@@ -86,8 +86,9 @@ export class Holder {
     return this.#perform('lose', this.#at, async (holdfast) => this.#handle(holdfast)?.lose())
   }
 
+  /** A goodbye goes over the connection too. */
   #leave(): Promise<Outcome> {
-    return this.#perform('leave', null, async (holdfast) => this.#handle(holdfast)?.leave())
+    return this.#perform('leave', this.#at, async (holdfast) => this.#handle(holdfast)?.leave())
   }
 
   #perform(
