@@ -36,4 +36,13 @@ describe('an answer that was sent twice and is refused as too late', () => {
     settle.refused(tooLate, true)
     await expect(done).rejects.toBe(tooLate)
   })
+
+  it('fails with the end of the session if that comes before the log says more', async () => {
+    const answers = new Answers()
+    const { done, settle } = answers.add('a1', 'yes')
+    const left = new HoldfastClientError('left', 'this client has left')
+    settle.refused(tooLate, true)
+    answers.end(left)
+    await expect(done).rejects.toBe(left)
+  })
 })

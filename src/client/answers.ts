@@ -47,9 +47,9 @@ class PendingAnswer {
     else this.#reject(this.#refusal)
   }
 
-  /** The log will not say. */
-  end(): void {
-    if (this.#refusal !== null) this.#reject(this.#refusal)
+  /** The log will not say which of the two settled the ask. */
+  end(error: HoldfastClientError): void {
+    if (this.#refusal !== null) this.#reject(error)
   }
 
   #reject(error: HoldfastClientError): void {
@@ -85,8 +85,8 @@ export class Answers {
     if (this.#settled.size > SETTLED_MAX && oldest !== undefined) this.#settled.delete(oldest)
   }
 
-  end(): void {
-    for (const answer of [...this.#waiting]) answer.end()
+  end(error: HoldfastClientError): void {
+    for (const answer of [...this.#waiting]) answer.end(error)
     this.#settled.clear()
   }
 }

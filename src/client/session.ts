@@ -325,8 +325,9 @@ export class ClientSession {
     if (code === 'ahead' && !this.#isRestarted) {
       this.#isRestarted = true
       this.#seen = BEGINNING
-      this.#turns.end(endingOf('ahead', 'the server has lost a part of the log'))
-      this.#answers.end()
+      const restart = endingOf('ahead', 'the server has lost a part of the log')
+      this.#turns.end(restart)
+      this.#answers.end(errorOf(restart))
       return 'from the beginning'
     }
     if (!this.#isRestored || !PLACE_LOST.includes(code)) return 'no'
@@ -352,7 +353,7 @@ export class ClientSession {
     this.#bookmark.clear()
     this.#requests.end(state)
     this.#turns.end(state)
-    this.#answers.end()
+    this.#answers.end(errorOf(state))
     this.#ready.reject(errorOf(state))
     if (this.#asks.end()) this.#handlers.emit('asks', [])
   }

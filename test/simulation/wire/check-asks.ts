@@ -84,10 +84,8 @@ function* checkAnswer({ logs, pages }: WireFacts, wish: WishFacts): Generator<Vi
   if (outcome?.ok === true && isOwn !== true) {
     yield { invariant: 'I8', message: `${what} was accepted, but is not in the log` }
   }
-  // A page that ends before the log has told it cannot know.
-  const isOver = page?.states.some(({ code, at }) => code !== null && at === wish.ended?.at)
   const isLate = outcome?.ok === false && outcome.code === 'ask_settled'
-  if (isLate && isOwn === true && isOver !== true) {
+  if (isLate && isOwn === true) {
     yield { invariant: 'I8', message: `${what} is in the log, but was told to be too late` }
   }
 }
