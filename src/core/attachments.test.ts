@@ -1,12 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { LOCAL } from './principal.ts'
+import { LOCAL, type Session } from './state.ts'
 import { connectedAs } from './attachments.ts'
 import type { Command as AnyCommand } from './commands.ts'
 import { asHoldfastError } from './errors.ts'
 import type { Draft, SessionEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { createSession, decide as decideAt, evolve } from './session.ts'
-import type { Session } from './state.ts'
 
 /** A command, when it is decided, and what the running turn has said by then. */
 type Command = AnyCommand & { readonly at?: number; readonly said?: string }

@@ -12,9 +12,15 @@ import type { AttachmentCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { AttachmentEvent, Draft, EventOf } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import { groupByPrincipal } from './principal.ts'
+import {
+  groupByPrincipal,
+  type Attachment,
+  type Connected,
+  type EndedAttachment,
+  type Folding,
+  type Session,
+} from './state.ts'
 import { foldLinkUse, foldMovedUse, usableLink } from './links.ts'
-import type { Attachment, Connected, EndedAttachment, Folding, Session } from './state.ts'
 
 export function decideAttachment(
   session: Session,

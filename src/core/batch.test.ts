@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { Batch } from './batch.ts'
+import { Batch } from './commits.ts'
 import { HoldfastError } from './errors.ts'
-import { LOCAL } from './principal.ts'
+import { LOCAL } from './state.ts'
 import { createSession } from './session.ts'
 
 const NEW = createSession({

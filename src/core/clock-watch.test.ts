@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ClockWatch } from './clock-watch.ts'
+import { ClockWatch } from './recovery.ts'
 
 it('reports a clock that was set, by how much and once, and none that goes on', () => {
   const time = { wall: 1e12, monotonic: 0 }

@@ -1,6 +1,6 @@
 /** The commands that `decide` takes: what callers, runners and timers want of a session. */
-import type { Principal } from './principal.ts'
 import type {
+  Principal,
   Activity,
   Ask,
   Connected,

@@ -1,8 +1,7 @@
 /** Reading a log back: pages of events, one turn, the conversation. Needs no ownership. */
 import { HoldfastError } from './errors.ts'
-import { assertReadable, type LoggedEvent } from './event-table.ts'
+import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
 import type { Message } from './runner.ts'
-import type { SessionEvent } from './events.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
 import { recordTurn, turnSeq, type TurnRecord } from './turn-record.ts'
 import { inputText, isTerminal } from './turns.ts'

@@ -6,7 +6,7 @@ import { Authority, type AuthorityOptions } from './authority.ts'
 import type { FollowChangesOptions } from './changes.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { LiveSession } from './live.ts'
-import { checkPrincipal, LOCAL, type Principal } from './principal.ts'
+import { checkPrincipal, LOCAL, type Principal, type Input } from './state.ts'
 import {
   checkKey,
   resolveRequest,
@@ -17,7 +17,6 @@ import {
 import { SessionHandle } from './session-handle.ts'
 import type { ChangePage, ListPage, ListQuery } from './store.ts'
 import { TurnHandle, type Admission } from './turn-handle.ts'
-import type { Input } from './state.ts'
 import type { TurnRecord } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions & {

@@ -8,7 +8,7 @@ export type { FollowChangesOptions } from './changes.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { closedError } from './closing.ts'
 export type { Command, TurnEnd } from './commands.ts'
-export { Counters } from './counters.ts'
+export { Counters } from './context.ts'
 export {
   DIAGNOSTICS,
   diagnoseTo,
@@ -27,15 +27,15 @@ export {
   type ErrorCode,
   messageOf,
 } from './errors.ts'
-export { EVENT_TYPES, isKnownType, isReadable } from './event-table.ts'
+export { EVENT_TYPES, isKnownType, isReadable } from './events.ts'
 export type { SessionEvent } from './events.ts'
 export type { StopSignal } from './feed.ts'
-export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'
+export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
 export { Holdfast, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
 export { FoldedLog } from './loading.ts'
-export { ISSUER, LOCAL, linkPrincipal, type Principal } from './principal.ts'
+export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'
 export { BUSY_POLICIES, isRequestId, type BusyPolicy, type QueueRow } from './queue.ts'
 export type { LinkOptions, ResolveOptions, TurnOptions } from './requests.ts'
 export type {

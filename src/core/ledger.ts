@@ -7,9 +7,8 @@
  * is unknown, so the ledger is lost as a whole: the next request loads the session anew, under a
  * new epoch that fences the unknown append (I4, I5).
  */
-import { Batch } from './batch.ts'
+import { Batch, type GroupCommit } from './commits.ts'
 import type { Clock, Digest } from './clock.ts'
-import type { GroupCommit } from './commits.ts'
 import type { Command } from './commands.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
 import type { SessionEvent } from './events.ts'
@@ -17,8 +16,7 @@ import type { Limits } from './limits.ts'
 import type { Queue } from './queue.ts'
 import { admittedKeys } from './request-keys.ts'
 import { expiresAt, isPending } from './session.ts'
-import { statusAfter } from './status.ts'
-import { snapshotOf } from './snapshots.ts'
+import { statusAfter, snapshotOf } from './snapshots.ts'
 import type { Session } from './state.ts'
 import type { Append } from './store.ts'
 

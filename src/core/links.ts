@@ -5,6 +5,7 @@ import { HoldfastError } from './errors.ts'
 import type { Draft, LinkEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
 import type { Folding, Link, Session } from './state.ts'
+import type { Digest, Entropy } from './clock.ts'
 
 export function decideLink(
   session: Session,
@@ -109,4 +110,21 @@ export function foldMovedUse(session: Folding, id: string, use: string): void {
   session.links = session.links.map((link) =>
     link.id === id ? { ...link, usedBy: link.usedBy?.filter((one) => one !== use) ?? [] } : link,
   )
+}
+
+/** Secrets that open one session: returned once, kept only as digests. */
+
+/** 256 random bits. */
+export function newToken({ entropy }: { readonly entropy: Entropy }): string {
+  return entropy.id() + entropy.id()
+}
+
+/** What is kept of a token. The kind and the session are in it, so it fits nowhere else. */
+export function tokenDigest(
+  { digest }: { readonly digest: Digest },
+  kind: 'resume' | 'link',
+  session: string,
+  token: string,
+): string {
+  return digest(JSON.stringify([kind, session, token]))
 }

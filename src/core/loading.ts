@@ -5,7 +5,7 @@
  */
 import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
-import { unreadable } from './event-table.ts'
+import { unreadable } from './events.ts'
 import { readEvent, readEvents, readOutput } from './history.ts'
 import type { LoadedState } from './live.ts'
 import { createSession, evolve } from './session.ts'

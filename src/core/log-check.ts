@@ -3,7 +3,7 @@
  * follows its end, one turn runs at a time in the order of the queue, and every turn and every ask
  * ends exactly once. `holdfast verify`, the tests and the simulator share it.
  */
-import { isKnownType, isReadable } from './event-table.ts'
+import { isKnownType, isReadable } from './events.ts'
 import { isTerminal } from './turns.ts'
 
 /** The fields of an event that are checked. */

@@ -7,14 +7,13 @@
  * see both as one list. In each step of the ledger the queue records what was submitted, and starts
  * the first request if no turn runs.
  */
-import type { Batch } from './batch.ts'
+import type { Batch } from './commits.ts'
 import type { NewTurn } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
-import type { Principal } from './principal.ts'
+import type { Principal, Input, RequestKey, Session, Turn } from './state.ts'
 import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
-import type { Input, RequestKey, Session, Turn } from './state.ts'
 import { inputText, joinInputs } from './turns.ts'
 
 export const BUSY_POLICIES = ['queue', 'reject', 'interrupt', 'collect'] as const

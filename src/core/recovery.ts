@@ -3,7 +3,6 @@
  * ones past their time are closed, and the logs of long closed ones erased.
  */
 import type { Clock } from './clock.ts'
-import { ClockWatch } from './clock-watch.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import type { Limits } from './limits.ts'
@@ -210,4 +209,33 @@ export class Sweeper {
 /** Whether opening a session again may succeed here. What a store throws itself may pass too. */
 function mayPass(error: unknown): boolean {
   return !(error instanceof HoldfastError) || (error.retry && error.code !== 'not_owner')
+}
+
+/**
+ * Notices when the clock jumps. Timers and leases do not mind, since they follow the monotonic
+ * clock; but what is stored with a time (expiry, retention, links) comes due early or late.
+ */
+
+/** Between two looks a clock that is only being corrected does not differ by so much. */
+const JUMP_MS = 2_000
+
+export class ClockWatch {
+  readonly #clock: Pick<Clock, 'now' | 'monotonic'>
+  readonly #diagnose: Diagnose
+  #offset: number
+
+  constructor(clock: Pick<Clock, 'now' | 'monotonic'>, diagnose: Diagnose) {
+    this.#clock = clock
+    this.#diagnose = diagnose
+    this.#offset = clock.now() - clock.monotonic()
+  }
+
+  look(): void {
+    const offset = this.#clock.now() - this.#clock.monotonic()
+    const ms = Math.round(offset - this.#offset)
+    this.#offset = offset
+    if (Math.abs(ms) < JUMP_MS) return
+    const way = ms > 0 ? 'forward' : 'back'
+    this.#diagnose('clock_jumped', `the clock was set ${way}, or this machine slept`, { ms })
+  }
 }

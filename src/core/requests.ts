@@ -2,16 +2,16 @@
 import type { Digest } from './clock.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
-import type { Principal } from './principal.ts'
-import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './queue.ts'
-import type { ResolveRequest } from './resolver.ts'
 import {
+  type Principal,
   LINK_SCOPES,
   RECONNECT_POLICIES,
   type Input,
   type LinkScope,
   type ReconnectPolicy,
 } from './state.ts'
+import { BUSY_POLICIES, type BusyPolicy, type TurnRequest } from './queue.ts'
+import type { ResolveRequest } from './held-sessions.ts'
 
 /** How to find or create a session. All but `key` and `id` count only when it is created. */
 export type ResolveOptions = {

@@ -2,16 +2,14 @@
  * One turn being carried out by its runner. Whatever the runner does (throw, never end, speak after
  * the end), the turn ends once and its lane is released (I3).
  */
-import { boundActivity, DROPPED_KIND } from './activities.ts'
 import type { Question } from './asks.ts'
 import type { Command, TurnEnd } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
-import type { Principal } from './principal.ts'
+import type { Principal, Activity, AskOutcome, Reply, Session, Turn, TurnError } from './state.ts'
 import type { Message, Runner, RunnerContext, RunnerOutput } from './runner.ts'
-import type { Activity, AskOutcome, Reply, Session, Turn, TurnError } from './state.ts'
 import { inputText } from './turns.ts'
 
 /** What a run needs from its session. */
@@ -322,4 +320,27 @@ function checkBackend(backend: string): void {
 export function turnError(thrown: unknown): TurnError {
   if (thrown instanceof HoldfastError) return { code: thrown.code, message: thrown.message }
   return { code: 'runner_failed', message: messageOf(thrown).slice(0, 2_000) }
+}
+
+/**
+ * What a runner tells about its work besides the answer: a tool it used, what that said, what the
+ * turn cost, why a backend failed. Kept in the log for people and programs; nothing decides by it.
+ */
+
+/** Names what was left out at the end of a turn that did more than is recorded. */
+export const DROPPED_KIND = 'activities_dropped'
+
+const KIND = /^[\w.:-]{1,64}$/
+/** How much of an activity that is too large is kept, in characters. */
+const HEAD_CHARS = 2_000
+
+/** As the log keeps it: one that is too large leaves its size and its beginning. */
+export function boundActivity({ kind, data }: Activity, { activityCharsMax }: Limits): Activity {
+  if (typeof kind !== 'string' || !KIND.test(kind)) {
+    throw new TypeError("an activity's kind must be 1 to 64 letters, digits and _ . : -")
+  }
+  const json = JSON.stringify(data) ?? 'null'
+  if (json.length <= activityCharsMax) return { kind, data: data ?? null }
+  const head = json.slice(0, Math.min(HEAD_CHARS, activityCharsMax)).toWellFormed()
+  return { kind, data: { truncated: true, chars: json.length, head } }
 }

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { unanswerableAt } from './asks.ts'
-import { LOCAL } from './principal.ts'
+import { LOCAL, type ReconnectPolicy, type Session } from './state.ts'
 import type { Command as AnyCommand } from './commands.ts'
 import type { Draft } from './events.ts'
 import { createSession, decide, evolve, expiresAt } from './session.ts'
-import type { ReconnectPolicy, Session } from './state.ts'
 
 /** A command, and when it is decided. */
 type Command = AnyCommand & { readonly at?: number }

@@ -1,8 +1,8 @@
 /** A caller's handle on a turn: await it for the result, iterate it for the answer as it comes. */
 import { AnswerText } from './answer-text.ts'
-import type { FeedItem } from './feed-item.ts'
+import type { FeedItem } from './feed.ts'
 import type { LiveSession } from './live.ts'
-import type { Principal } from './principal.ts'
+import type { Principal } from './state.ts'
 import { turnSeq, type TurnRecord } from './turn-record.ts'
 import { isTerminal } from './turns.ts'
 

@@ -4,8 +4,17 @@ import type { NewTurn, TurnCommand, TurnEnd } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { Draft, EventOf, TurnEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import { distinct, recordedBy, type Principal } from './principal.ts'
-import type { Folding, Input, Reply, RequestKey, Session, Turn } from './state.ts'
+import {
+  distinct,
+  recordedBy,
+  type Principal,
+  type Folding,
+  type Input,
+  type Reply,
+  type RequestKey,
+  type Session,
+  type Turn,
+} from './state.ts'
 
 const TERMINAL: ReadonlySet<string> = new Set([
   'turn.done',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { linkPrincipal, type Principal } from './principal.ts'
+import { linkPrincipal, type Principal } from './state.ts'
 import { Watchers } from './watchers.ts'
 
 const token = (id: string): Principal => ({ kind: 'token', issuer: 'holdfast', id })

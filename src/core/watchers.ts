@@ -7,7 +7,7 @@
  */
 import { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
-import { groupByPrincipal, type Principal } from './principal.ts'
+import { groupByPrincipal, type Principal } from './state.ts'
 
 export type Watcher = {
   /** Fresh and unguessable (I6). */
