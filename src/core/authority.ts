@@ -8,8 +8,7 @@
 import { AttachmentListeners } from './attachment-listeners.ts'
 import { ChangeFeed } from './changes.ts'
 import type { Clock, Digest, Entropy } from './clock.ts'
-import { closedError } from './closing.ts'
-import type { Command } from './commands.ts'
+import { closedError, isClosedError } from './closing.ts'
 import { GroupCommit } from './commits.ts'
 import { Counters } from './context.ts'
 import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
@@ -160,6 +159,11 @@ export class Authority implements SessionHolder {
     return live
   }
 
+  /** Null if it is closed. */
+  openUnlessClosed(id: string): Promise<LiveSession | null> {
+    return this.open(id).catch(nullIfClosed)
+  }
+
   async #load(id: string): Promise<LiveSession | null> {
     const loaded = await this.#loader.load(id)
     if (loaded === null) return null
@@ -195,7 +199,7 @@ export class Authority implements SessionHolder {
     }
     const { row } = await this.store.read(id, 0, 0)
     if (readableRow(row, id).state === 'open') {
-      const live = await this.open(id).catch(nullIfClosed)
+      const live = await this.openUnlessClosed(id)
       if (live !== null) return live.session
     }
     return this.#loader.readClosed(id)
@@ -210,17 +214,10 @@ export class Authority implements SessionHolder {
   /** Closes a session, once; closing it again changes nothing. */
   async close(id: string, reason: string, by: Principal | null): Promise<Session> {
     const session = await this.view(id)
-    if (session.closed === null) await this.#closeOpen(id, { type: 'close', reason, by })
+    if (session.closed !== null) return session
+    const live = await this.openUnlessClosed(id)
+    await live?.post({ type: 'close', reason, by }).catch(nullIfClosed)
     return this.view(id)
-  }
-
-  async #closeOpen(id: string, close: Command & { type: 'close' }): Promise<void> {
-    try {
-      const live = await this.open(id)
-      await live.post(close)
-    } catch (error) {
-      if (!(error instanceof HoldfastError) || error.code !== 'session_closed') throw error
-    }
   }
 
   /** From now on no turn starts. Resolves when those that run have ended, or after `ms`. */
@@ -314,8 +311,8 @@ export class Authority implements SessionHolder {
   }
 }
 
-/** For whom a session that was closed meanwhile is an answer, not a failure. */
+/** For a caller to which a session that was closed meanwhile is an answer, not a failure. */
 function nullIfClosed(error: unknown): null {
-  if (error instanceof HoldfastError && error.code === 'session_closed') return null
+  if (isClosedError(error)) return null
   throw error
 }

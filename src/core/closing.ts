@@ -45,6 +45,10 @@ export function attachmentEnded({ id }: Attachment, reason: string): Draft {
   return { type: 'attachment.ended', attachment: id, reason }
 }
 
+export function isClosedError(error: unknown): boolean {
+  return error instanceof HoldfastError && error.code === 'session_closed'
+}
+
 export function closedError(session: Pick<Session, 'id' | 'closed'>): HoldfastError {
   const { at, reason } = session.closed ?? { at: 0, reason: 'closed' }
   return new HoldfastError('session_closed', `session ${session.id} is closed: ${reason}`, {

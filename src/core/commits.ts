@@ -4,12 +4,9 @@
  * append under way, so the order within a session is its own.
  */
 import type { ChangeFeed } from './changes.ts'
-import type { Clock } from './clock.ts'
-import type { CoreContext, Counters } from './context.ts'
-import type { Diagnose } from './diagnostics.ts'
+import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
-import type { Limits } from './limits.ts'
-import type { Append, AppendOutcome, Store } from './store.ts'
+import type { Append, AppendOutcome } from './store.ts'
 import type { Command, Moment } from './commands.ts'
 import { isIgnorable, type Draft, type SessionEvent } from './events.ts'
 import { decide, evolve } from './session.ts'
@@ -30,28 +27,15 @@ type PendingAppend = {
 const SHARE_MIN = 16
 
 export class GroupCommit {
-  readonly #store: Store
-  readonly #limits: Limits
-  readonly #counters: Counters
-  readonly #changes: ChangeFeed
+  readonly #node: CommitContext
   /** I5: whether this node may still write; asked right before each commit, and after it. */
   readonly #mayWrite: () => boolean
-  readonly #clock: Clock
-  readonly #diagnose: Diagnose
   #waiting: PendingAppend[] = []
   #inFlight = 0
   #due = false
 
-  constructor(
-    { store, clock, limits, counters, changes, diagnose }: CommitContext,
-    mayWrite: () => boolean,
-  ) {
-    this.#store = store
-    this.#clock = clock
-    this.#limits = limits
-    this.#counters = counters
-    this.#changes = changes
-    this.#diagnose = diagnose
+  constructor(node: CommitContext, mayWrite: () => boolean) {
+    this.#node = node
     this.#mayWrite = mayWrite
   }
 
@@ -65,16 +49,16 @@ export class GroupCommit {
 
   /** When all that is ready now has come this far. */
   #flushSoon(): void {
-    if (this.#due || this.#inFlight >= this.#limits.commitsInFlightMax) return
+    if (this.#due || this.#inFlight >= this.#node.limits.commitsInFlightMax) return
     this.#due = true
-    this.#clock.after(0, () => {
+    this.#node.clock.after(0, () => {
       this.#due = false
       this.#flush()
     })
   }
 
   #flush(): void {
-    while (this.#waiting.length > 0 && this.#inFlight < this.#limits.commitsInFlightMax) {
+    while (this.#waiting.length > 0 && this.#inFlight < this.#node.limits.commitsInFlightMax) {
       const batch = this.#waiting.splice(0, this.#share())
       this.#inFlight += 1
       void this.#commit(batch)
@@ -86,34 +70,34 @@ export class GroupCommit {
    * would idle while this node works on the answer, and this node while the store works.
    */
   #share(): number {
-    const { commitsInFlightMax, commitAppendsMax } = this.#limits
+    const { commitsInFlightMax, commitAppendsMax } = this.#node.limits
     const share = Math.ceil(this.#waiting.length / (commitsInFlightMax - this.#inFlight))
     return Math.min(Math.max(share, SHARE_MIN), commitAppendsMax)
   }
 
   async #commit(batch: readonly PendingAppend[]): Promise<void> {
-    const began = this.#clock.monotonic()
+    const began = this.#node.clock.monotonic()
     try {
       this.#assertMayWrite()
-      const outcomes = await this.#store.append(batch.map(({ append }) => append))
+      const outcomes = await this.#node.store.append(batch.map(({ append }) => append))
       // A process that was frozen meanwhile must not act on this: another node may own the session.
       this.#assertMayWrite()
-      this.#counters.commits += 1
-      this.#counters.appends += batch.length
-      this.#changes.committed()
+      this.#node.counters.commits += 1
+      this.#node.counters.appends += batch.length
+      this.#node.changes.committed()
       batch.forEach(({ settle }, index) => settle(outcomes[index] ?? 'stale'))
     } catch (error) {
       for (const { fail } of batch) fail(error)
     } finally {
-      this.#tellSlow(this.#clock.monotonic() - began, batch.length)
+      this.#tellSlow(this.#node.clock.monotonic() - began, batch.length)
       this.#inFlight -= 1
       if (this.#waiting.length > 0) this.#flushSoon()
     }
   }
 
   #tellSlow(ms: number, appends: number): void {
-    if (ms < this.#limits.slowCommitMs) return
-    this.#diagnose('commit_slow', 'a commit took long', { ms: Math.round(ms), appends })
+    if (ms < this.#node.limits.slowCommitMs) return
+    this.#node.diagnose('commit_slow', 'a commit took long', { ms: Math.round(ms), appends })
   }
 
   #assertMayWrite(): void {

@@ -1,20 +1,21 @@
 /**
  * The events of a log. They are stored for ever: a field may be added, and is then absent in older
- * logs; none changes its meaning. `event-table.ts` says which types an older reader may ignore.
+ * logs; none changes its meaning. `EVENT_TYPES` says which types an older reader may ignore.
  */
+import { HoldfastError } from './errors.ts'
 import type {
-  Principal,
   Activity,
   Ask,
   AskOutcome,
   Input,
   Link,
+  Principal,
+  Reply,
   RequestKey,
   Role,
   SessionOptions,
   TurnError,
 } from './state.ts'
-import { HoldfastError } from './errors.ts'
 
 /** An event before it has its position in the log. */
 export type Draft = LifeEvent | TurnEvent | AskEvent | AttachmentEvent | LinkEvent
@@ -25,127 +26,87 @@ export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
 /** The events of these types. */
 export type EventOf<Type extends SessionEvent['type']> = Extract<SessionEvent, { type: Type }>
 
-export type LifeEvent =
-  | ({ readonly type: 'session.created'; readonly by?: Principal } & SessionOptions)
-  | { readonly type: 'session.bound'; readonly backend: string }
-  | { readonly type: 'session.closed'; readonly reason: string; readonly by?: Principal }
+export type LifeEvent = Readonly<
+  | ({ type: 'session.created'; by?: Principal } & SessionOptions)
+  | { type: 'session.bound'; backend: string }
+  | { type: 'session.closed'; reason: string; by?: Principal }
+>
 
-export type TurnEvent =
-  | {
-      readonly type: 'turn.queued'
-      readonly turn: string
-      readonly input: Input
-      readonly keys?: readonly RequestKey[]
-      readonly collect?: true
-      readonly expiresAt?: number
-      /** When it began to wait, if it waited outside the log before. */
-      readonly queuedAt?: number
-      readonly by?: Principal
-    }
-  | {
-      readonly type: 'turn.joined'
-      readonly turn: string
-      readonly input: Input
-      readonly keys?: readonly RequestKey[]
-      readonly by?: Principal
-    }
-  | {
-      readonly type: 'turn.started'
-      readonly turn: string
-      readonly input: Input
-      readonly keys?: readonly RequestKey[]
-      /** Of a turn that was not in the queue before. */
-      readonly by?: Principal
-      /** The other principals whose requests were collected in it. */
-      readonly alsoBy?: readonly Principal[]
-      /** When it began to wait, if it had to wait outside the log. */
-      readonly queuedAt?: number
-    }
-  | {
-      readonly type: 'message.added'
-      readonly turn: string
-      readonly role: 'assistant'
-      readonly text: string
-      readonly data?: unknown
-      readonly partial?: true
-    }
+/** Keys of the requests that were admitted with it. */
+type Keys = { readonly keys?: readonly RequestKey[] }
+
+export type TurnEvent = Readonly<
+  /** `queuedAt`: when it began to wait, if it waited outside the log before. */
+  | ({ type: 'turn.queued'; turn: string; input: Input; by?: Principal } & Keys & {
+        collect?: true
+        expiresAt?: number
+        queuedAt?: number
+      })
+  | ({ type: 'turn.joined'; turn: string; input: Input; by?: Principal } & Keys)
+  /**
+   * `by`: of a turn that was not in the queue before; `alsoBy`: the other principals whose requests
+   * were collected in it; `queuedAt`: when it began to wait, if it had to wait outside the log.
+   */
+  | ({ type: 'turn.started'; turn: string; input: Input; by?: Principal } & Keys & {
+        alsoBy?: readonly Principal[]
+        queuedAt?: number
+      })
+  | ({ type: 'message.added'; turn: string; role: 'assistant'; partial?: true } & Reply)
   /** Output of the running turn since the last of these, or since the last message. */
-  | { readonly type: 'turn.output'; readonly turn: string; readonly text: string }
-  | ({ readonly type: 'turn.activity'; readonly turn: string } & Activity)
-  | { readonly type: 'turn.done'; readonly turn: string }
-  | { readonly type: 'turn.failed'; readonly turn: string; readonly error: TurnError }
-  | {
-      readonly type: 'turn.cancelled'
-      readonly turn: string
-      readonly reason: string
-      readonly by?: Principal
-    }
-  | { readonly type: 'turn.interrupted'; readonly turn: string; readonly reason: string }
-  | { readonly type: 'turn.expired'; readonly turn: string }
+  | { type: 'turn.output'; turn: string; text: string }
+  | ({ type: 'turn.activity'; turn: string } & Activity)
+  | { type: 'turn.done'; turn: string }
+  | { type: 'turn.failed'; turn: string; error: TurnError }
+  | { type: 'turn.cancelled'; turn: string; reason: string; by?: Principal }
+  | { type: 'turn.interrupted'; turn: string; reason: string }
+  | { type: 'turn.expired'; turn: string }
+>
 
-export type AskEvent =
-  | ({ readonly type: 'ask.opened'; readonly ask: string; readonly turn: string } & Omit<Ask, 'id'>)
-  | ({ readonly type: 'ask.settled'; readonly ask: string; readonly turn: string } & AskOutcome)
+export type AskEvent = Readonly<
+  | ({ type: 'ask.opened'; ask: string; turn: string } & Omit<Ask, 'id'>)
+  | ({ type: 'ask.settled'; ask: string; turn: string } & AskOutcome)
+>
 
-export type AttachmentEvent =
+export type AttachmentEvent = Readonly<
+  /** `use`: the use of the link that it had as a watcher, and now has itself. */
   | {
-      readonly type: 'attachment.opened'
-      readonly attachment: string
-      readonly role: Role
-      readonly answers: readonly string[]
-      readonly token?: string
-      readonly link?: string
-      /** The use of the link that it had as a watcher, and now has itself. */
-      readonly use?: string
-      readonly by?: Principal
+      type: 'attachment.opened'
+      attachment: string
+      role: Role
+      answers: readonly string[]
+      token?: string
+      link?: string
+      use?: string
+      by?: Principal
     }
+  /** `answersUntil` is absent in logs of 0.1.0. */
   | {
-      readonly type: 'attachment.detached'
-      readonly attachment: string
-      readonly graceUntil: number
-      /** Absent in logs of 0.1.0. */
-      readonly answersUntil?: number
+      type: 'attachment.detached'
+      attachment: string
+      graceUntil: number
+      answersUntil?: number
     }
+  /** `token` and `shown`: the new token's digest, and that of the one shown. */
   | {
-      readonly type: 'attachment.resumed'
-      readonly attachment: string
-      readonly epoch: number
-      readonly answers?: readonly string[]
-      /** The new token's digest, and that of the one shown. */
-      readonly token?: string
-      readonly shown?: string
-      readonly by?: Principal
+      type: 'attachment.resumed'
+      attachment: string
+      epoch: number
+      answers?: readonly string[]
+      token?: string
+      shown?: string
+      by?: Principal
     }
   /** Confirmations of several clients are recorded together. */
-  | { readonly type: 'attachment.confirmed'; readonly attachments: readonly string[] }
-  | { readonly type: 'attachment.ended'; readonly attachment: string; readonly reason: string }
+  | { type: 'attachment.confirmed'; attachments: readonly string[] }
+  | { type: 'attachment.ended'; attachment: string; reason: string }
+>
 
-export type LinkEvent =
-  | ({
-      readonly type: 'link.created'
-      readonly link: string
-      readonly by?: Principal
-    } & Omit<Link, 'id' | 'usedBy'>)
+export type LinkEvent = Readonly<
+  | ({ type: 'link.created'; link: string; by?: Principal } & Omit<Link, 'id' | 'usedBy'>)
   /** A watcher came in by a link that counts its uses: all that is recorded of a watcher. */
-  | {
-      readonly type: 'link.used'
-      readonly link: string
-      readonly use: string
-      readonly by?: Principal
-    }
-  | {
-      readonly type: 'link.revoked'
-      readonly link: string
-      readonly reason?: 'expired'
-      readonly by?: Principal
-    }
-
-/**
- * Every type of event that a log may hold, and whether a reader that does not know the type may
- * ignore it. An ignorable event carries `ignorable: true` in its body, so that an older version can
- * tell. An event that is neither known nor ignorable makes its session unreadable: to fold it
- * wrongly would be worse.
- */
+  | { type: 'link.used'; link: string; use: string; by?: Principal }
+  | { type: 'link.revoked'; link: string; reason?: 'expired'; by?: Principal }
+>
 
 type EventType = { readonly ignorable: boolean }
 

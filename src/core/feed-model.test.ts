@@ -30,7 +30,10 @@ class World {
       return { row: { id, state: 'open', seq: this.log.length }, events: stored }
     }
     const limits = { ...LIMITS, tailItemsMax, pageEvents }
-    this.feed = new Feed('s', 0, { read } as unknown as Store, limits)
+    const store = { read } as unknown as Store
+    // All followers are woken at once.
+    const clock = { monotonic: () => 0, after: (_ms: number, run: () => void) => (run(), run) }
+    this.feed = new Feed('s', 0, { store, limits, clock })
   }
 
   publish(type: string, turn: string | null = null): void {

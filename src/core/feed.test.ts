@@ -4,8 +4,13 @@ import { LIMITS } from './limits.ts'
 import type { SessionEvent } from './events.ts'
 import type { Store } from './store.ts'
 
+type FeedClock = ConstructorParameters<typeof Feed>[2]['clock']
+
+/** All followers are woken at once. */
+const AT_ONCE: FeedClock = { monotonic: () => 0, after: (_ms, run) => (run(), run) }
+
 /** A feed over a log that the test writes; the store serves what was published. */
-function logged({ tailItemsMax = 4, pageEvents = 2, clock = undefined as Hand | undefined } = {}) {
+function logged({ tailItemsMax = 4, pageEvents = 2, clock = AT_ONCE } = {}) {
   const log: SessionEvent[] = []
   let reads = 0
   const store = {
@@ -16,7 +21,7 @@ function logged({ tailItemsMax = 4, pageEvents = 2, clock = undefined as Hand | 
       return { row: { id, state: 'open', seq: log.length }, events: stored }
     },
   } as unknown as Store
-  const feed = new Feed('s', 0, store, { ...LIMITS, tailItemsMax, pageEvents }, clock)
+  const feed = new Feed('s', 0, { store, limits: { ...LIMITS, tailItemsMax, pageEvents }, clock })
   const publish = (type: string, turn = 't1'): void => {
     const event = { type, turn, text: '', seq: log.length + 1, at: 0 } as unknown as SessionEvent
     log.push(event)

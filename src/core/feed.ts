@@ -8,10 +8,10 @@
  * all of them; and they are woken once for all items that became ready together.
  */
 import type { Clock } from './clock.ts'
+import type { CoreContext } from './context.ts'
 import { readableRow, parseEvent } from './history.ts'
-import type { Limits } from './limits.ts'
 import type { SessionEvent } from './events.ts'
-import { PAGE_CHARS, type Store, type StoredEvent } from './store.ts'
+import { PAGE_CHARS, type StoredEvent } from './store.ts'
 import { isTerminal } from './turns.ts'
 
 /** Ends a follower: an `AbortSignal`, or something lighter where there are many. */
@@ -174,34 +174,22 @@ class Tail {
 const ROUNDS_FROM = 64
 const REST_MS_MAX = 50
 
-/** Without a clock all followers are woken at once. */
-const AT_ONCE: Pick<Clock, 'after' | 'monotonic'> = {
-  monotonic: () => 0,
-  after: (_ms, run) => (run(), () => undefined),
+type FeedContext = Pick<CoreContext, 'store' | 'limits'> & {
+  readonly clock: Pick<Clock, 'after' | 'monotonic'>
 }
 
 export class Feed {
   readonly #session: string
-  readonly #store: Store
-  readonly #limits: Limits
-  readonly #clock: Pick<Clock, 'after' | 'monotonic'>
+  readonly #context: FeedContext
   readonly #all: Tail
   readonly #withoutPresence: Tail
   #seq: number
   #deltas = 0
   #end: { readonly error: unknown } | null = null
 
-  constructor(
-    session: string,
-    seq: number,
-    store: Store,
-    limits: Limits,
-    clock: Pick<Clock, 'after' | 'monotonic'> = AT_ONCE,
-  ) {
+  constructor(session: string, seq: number, context: FeedContext) {
     this.#session = session
-    this.#store = store
-    this.#limits = limits
-    this.#clock = clock
+    this.#context = context
     this.#all = new Tail(true, seq)
     this.#withoutPresence = new Tail(false, seq)
     this.#seq = seq
@@ -217,7 +205,7 @@ export class Feed {
     const replaces = 'turn' in event && (event.type === 'message.added' || isTerminal(event))
     for (const tail of [this.#all, this.#withoutPresence]) {
       if (replaces && this.#deltas > 0) tail.replaceDeltas(event.turn)
-      if (tail.add(item, this.#limits.tailItemsMax)) this.#wakeSoon(tail)
+      if (tail.add(item, this.#context.limits.tailItemsMax)) this.#wakeSoon(tail)
     }
     if (event.type === 'turn.started') this.#deltas = 0
   }
@@ -297,8 +285,8 @@ export class Feed {
   async #read(after: number, tail: Tail): Promise<Page> {
     let keeps = false
     try {
-      const { pageEvents } = this.#limits
-      const { row, events } = await this.#store.read(this.#session, after, pageEvents)
+      const { pageEvents } = this.#context.limits
+      const { row, events } = await this.#context.store.read(this.#session, after, pageEvents)
       readableRow(row, this.#session)
       // What is durable but not yet published comes with its own publication.
       const published = events.filter((stored) => stored.seq <= this.#seq)
@@ -318,8 +306,8 @@ export class Feed {
     tail.hasNews = true
     if (tail.isDue || tail.waiting.size === 0) return
     tail.isDue = true
-    const rest = tail.restUntil === 0 ? 0 : tail.restUntil - this.#clock.monotonic()
-    this.#clock.after(Math.max(0, rest), () => this.#wake(tail))
+    const rest = tail.restUntil === 0 ? 0 : tail.restUntil - this.#context.clock.monotonic()
+    this.#context.clock.after(Math.max(0, rest), () => this.#wake(tail))
   }
 
   /**
@@ -328,14 +316,14 @@ export class Feed {
    */
   #wake(tail: Tail): void {
     const isRound = tail.waiting.size >= ROUNDS_FROM
-    const begin = isRound ? this.#clock.monotonic() : 0
+    const begin = isRound ? this.#context.clock.monotonic() : 0
     tail.hasNews = false
     tail.isDue = isRound
     tail.restUntil = 0
     tail.wake()
     if (!isRound) return
-    this.#clock.after(0, () => {
-      const end = this.#clock.monotonic()
+    this.#context.clock.after(0, () => {
+      const end = this.#context.clock.monotonic()
       tail.isDue = false
       tail.restUntil = end + Math.min(7 * (end - begin), REST_MS_MAX)
       if (tail.hasNews) this.#wakeSoon(tail)

@@ -5,7 +5,7 @@
 import type { Clock } from './clock.ts'
 import type { Limits } from './limits.ts'
 import type { LiveSession } from './live.ts'
-import { closedError } from './closing.ts'
+import { closedError, isClosedError } from './closing.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import type { EventOf } from './events.ts'
@@ -224,8 +224,7 @@ export class Resolver {
     try {
       return { live: await this.#node.open(id), isNew: false }
     } catch (error) {
-      const closed = error instanceof HoldfastError && error.code === 'session_closed'
-      if (closed && request.id === null) return null
+      if (isClosedError(error) && request.id === null) return null
       throw error
     }
   }

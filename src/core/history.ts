@@ -1,10 +1,13 @@
 /** Reading a log back: pages of events, one turn, the conversation. Needs no ownership. */
+import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
 import type { Message } from './runner.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
 import { recordTurn, turnSeq, type TurnRecord } from './turn-record.ts'
 import { inputText, isTerminal } from './turns.ts'
+
+type LogContext = Pick<CoreContext, 'store' | 'limits'>
 
 /** An event as it stands in the log, of whatever type. */
 export function parseEvent({ seq, body }: StoredEvent): SessionEvent {
@@ -31,14 +34,13 @@ export function readableRow(row: SessionRow | null, id: string): SessionRow {
 
 /** All events after a position up to the log's present end, page by page. */
 export async function* readEvents(
-  store: Store,
+  { store, limits }: LogContext,
   id: string,
   after: number,
-  pageEvents: number,
 ): AsyncGenerator<readonly StoredEvent[]> {
   let position = after
   for (;;) {
-    const { row, events } = await store.read(id, position, pageEvents)
+    const { row, events } = await store.read(id, position, limits.pageEvents)
     const { seq } = readableRow(row, id)
     if (events.length > 0) yield events
     position = events.at(-1)?.seq ?? seq
@@ -47,16 +49,11 @@ export async function* readEvents(
 }
 
 /** A turn as the log tells it: its id says where to begin, its terminal event where to end. */
-export async function readTurn(
-  store: Store,
-  id: string,
-  turn: string,
-  pageEvents: number,
-): Promise<TurnRecord> {
+export async function readTurn(log: LogContext, id: string, turn: string): Promise<TurnRecord> {
   const begin = turnSeq(turn)
   let record: TurnRecord | null = null
   if (begin === null) throw turnUnknown(id, turn)
-  for await (const page of readEvents(store, id, begin - 1, pageEvents)) {
+  for await (const page of readEvents(log, id, begin - 1)) {
     for (const stored of page) {
       const event = readEvent(stored, id)
       if (!('turn' in event) || event.turn !== turn) {
@@ -73,13 +70,12 @@ export async function readTurn(
 
 /** What a turn has said since its last message, as far as the log has it; null: nothing. */
 export async function readOutput(
-  store: Store,
+  log: LogContext,
   id: string,
   turn: string,
-  pageEvents: number,
 ): Promise<string | null> {
   let said: string | null = null
-  for await (const page of readEvents(store, id, turnSeq(turn) ?? 0, pageEvents)) {
+  for await (const page of readEvents(log, id, turnSeq(turn) ?? 0)) {
     for (const event of page.map(parseEvent)) {
       if (!('turn' in event) || event.turn !== turn) continue
       if (event.type === 'turn.output') said = (said ?? '') + event.text
@@ -103,22 +99,18 @@ export function turnUnknown(session: string, turn: string): HoldfastError {
  * The conversation: what was said by whom, in the order in which the turns ran. Its reader may be
  * slow: nothing that was read before is kept while the next page is waited for.
  */
-export async function* readMessages(
-  store: Store,
-  id: string,
-  pageEvents: number,
-): AsyncGenerator<Message> {
+export async function* readMessages(log: LogContext, id: string): AsyncGenerator<Message> {
   let position = 0
   for (;;) {
-    const { messages, seq, isLast } = await readMessagePage(store, id, position, pageEvents)
+    const { messages, seq, isLast } = await readMessagePage(log, id, position)
     for (let next = messages.shift(); next !== undefined; next = messages.shift()) yield next
     if (isLast) return
     position = seq
   }
 }
 
-async function readMessagePage(store: Store, id: string, after: number, pageEvents: number) {
-  const { row, events } = await store.read(id, after, pageEvents)
+async function readMessagePage({ store, limits }: LogContext, id: string, after: number) {
+  const { row, events } = await store.read(id, after, limits.pageEvents)
   const end = readableRow(row, id).seq
   const seq = events.at(-1)?.seq ?? end
   const messages = events.map((stored) => messageOf(readEvent(stored, id)))

@@ -4,6 +4,7 @@
  */
 import { Authority, type AuthorityOptions } from './authority.ts'
 import type { FollowChangesOptions } from './changes.ts'
+import { isClosedError } from './closing.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { LiveSession } from './live.ts'
 import { checkPrincipal, LOCAL, type Principal, type Input } from './state.ts'
@@ -179,8 +180,8 @@ export class Holdfast {
         return await work(live)
       } catch (error) {
         // Closed before it was admitted: the key is free again, and nothing happened.
-        const closed = error instanceof HoldfastError && error.code === 'session_closed'
-        if (!closed || options.id !== undefined || attempt === KEY_ATTEMPTS) throw error
+        const isFree = isClosedError(error) && options.id === undefined
+        if (!isFree || attempt === KEY_ATTEMPTS) throw error
       }
     }
   }

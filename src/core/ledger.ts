@@ -8,11 +8,10 @@
  * new epoch that fences the unknown append (I4, I5).
  */
 import { Batch, type GroupCommit } from './commits.ts'
-import type { Clock, Digest } from './clock.ts'
 import type { Command } from './commands.ts'
+import type { CoreContext } from './context.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
 import type { SessionEvent } from './events.ts'
-import type { Limits } from './limits.ts'
 import type { Queue } from './queue.ts'
 import { admittedKeys } from './request-keys.ts'
 import { expiresAt, isPending } from './session.ts'
@@ -37,21 +36,15 @@ type Envelope = {
   readonly refuse: (error: unknown) => void
 }
 
-export type LedgerTools = {
+type LedgerTools = Pick<CoreContext, 'clock' | 'limits' | 'digest'> & {
   readonly commits: GroupCommit
-  readonly clock: Clock
-  readonly limits: Limits
-  readonly digest: Digest
 }
 
 export class Ledger {
   readonly epoch: number
   readonly #live: LedgerSession
   readonly #queue: Queue
-  readonly #commits: GroupCommit
-  readonly #clock: Clock
-  readonly #limits: Limits
-  readonly #digest: Digest
+  readonly #tools: LedgerTools
   #session: Session
   #snapshotSeq: number
   /** Characters of the last snapshot, if it was made here, and of the events since. */
@@ -65,15 +58,12 @@ export class Ledger {
     live: LedgerSession,
     queue: Queue,
     { session, epoch, snapshotSeq }: { session: Session; epoch: number; snapshotSeq: number },
-    { commits, clock, limits, digest }: LedgerTools,
+    tools: LedgerTools,
   ) {
     this.epoch = epoch
     this.#live = live
     this.#queue = queue
-    this.#commits = commits
-    this.#clock = clock
-    this.#digest = digest
-    this.#limits = limits
+    this.#tools = tools
     this.#session = session
     this.#snapshotSeq = snapshotSeq
   }
@@ -97,7 +87,7 @@ export class Ledger {
    * or the last owner's was ahead. Deadlines that events carry are counted from it.
    */
   now(): number {
-    return Math.max(this.#clock.now(), this.ahead.updatedAt)
+    return Math.max(this.#tools.clock.now(), this.ahead.updatedAt)
   }
 
   post(command: Envelope['command']): Promise<readonly SessionEvent[]> {
@@ -131,7 +121,7 @@ export class Ledger {
 
   async #append(batch: Batch): Promise<void> {
     try {
-      const outcome = await this.#commits.append(this.#appendOf(batch))
+      const outcome = await this.#tools.commits.append(this.#appendOf(batch))
       if (outcome === 'appended') return this.#committed(batch)
       this.lose(movedOn(this.#session.id))
     } catch (error) {
@@ -151,7 +141,7 @@ export class Ledger {
 
   #appendOf({ session, events, bodies }: Batch): Append {
     const isDue = this.#snapshotDue(session.seq, bodies)
-    const snapshot = isDue ? snapshotOf(session, this.#digest) : null
+    const snapshot = isDue ? snapshotOf(session, this.#tools.digest) : null
     if (snapshot !== null) this.#snapshotChars = snapshot.length
     return {
       session: session.id,
@@ -171,13 +161,13 @@ export class Ledger {
   #keysOf({ updatedAt }: Session, events: readonly SessionEvent[]): Pick<Append, 'keys'> {
     const added = events.flatMap(admittedKeys)
     if (added.length === 0) return {}
-    const { idempotencyMs, idempotencyKeysMax } = this.#limits
+    const { idempotencyMs, idempotencyKeysMax } = this.#tools.limits
     const since = updatedAt - idempotencyMs
     return { keys: { added, since, max: idempotencyKeysMax } }
   }
 
   #snapshotDue(seq: number, bodies: readonly string[]): boolean {
-    const { snapshotEvery, snapshotChars } = this.#limits
+    const { snapshotEvery, snapshotChars } = this.#tools.limits
     for (const { length } of bodies) this.#tailChars += length
     // A large snapshot is not written again before its own length of events has come.
     const isWorthIt = this.#tailChars >= this.#snapshotChars

@@ -75,7 +75,7 @@ export class LiveSession implements LedgerSession, RunHost {
     this.watchers = new Watchers(this.id, holder.limits)
     this.requestKeys = new RequestKeys(this.id, holder, session.seq === 1)
     this.queue = new Queue(this, session.queued)
-    this.#feed = new Feed(this.id, session.seq, holder.store, holder.limits, holder.clock)
+    this.#feed = new Feed(this.id, session.seq, holder)
     this.#alarms = new Alarms(holder.clock, this)
     this.#ledger = new Ledger(this, this.queue, state, holder)
   }
@@ -194,8 +194,7 @@ export class LiveSession implements LedgerSession, RunHost {
   }
 
   readTurn(turn: string): Promise<TurnRecord> {
-    const { store, limits } = this.holder
-    return readTurn(store, this.id, turn, limits.pageEvents)
+    return readTurn(this.holder, this.id, turn)
   }
 
   /** Cancels a turn that waits, or stops the one that runs; returns it when it is over. */

@@ -136,11 +136,8 @@ class RefoldedSessions {
 }
 
 /** What the turn that ran had said since its last message, as far as the log has it. */
-async function saidBefore(
-  { store, limits }: LoadContext,
-  { id, running }: Session,
-): Promise<string | null> {
-  return running === null ? null : readOutput(store, id, running.id, limits.pageEvents)
+async function saidBefore(context: LoadContext, { id, running }: Session): Promise<string | null> {
+  return running === null ? null : readOutput(context, id, running.id)
 }
 
 /** Why the turn of a session that no node held any more was cut short. */
@@ -186,14 +183,15 @@ function misfit(
 }
 
 async function refold(
-  { store, limits, diagnose }: LoadContext,
+  context: LoadContext,
   folding: FoldedLog,
   { kind, why }: SnapshotProblem,
 ): Promise<void> {
   const { id } = folding
-  for await (const page of readEvents(store, id, 0, limits.pageEvents)) folding.addAll(page)
+  for await (const page of readEvents(context, id, 0)) folding.addAll(page)
   const message = `the snapshot of session ${id} is not used: ${why}; its log was read instead`
-  diagnose(kind === 'damaged' ? 'snapshot_damaged' : 'snapshot_outdated', message, { session: id })
+  const code = kind === 'damaged' ? 'snapshot_damaged' : 'snapshot_outdated'
+  context.diagnose(code, message, { session: id })
 }
 
 /** A log while it is folded, event by event, and nothing but it. */

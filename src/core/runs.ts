@@ -264,7 +264,7 @@ export class Run {
 
   async *#history(): AsyncGenerator<Message> {
     const { session, holder } = this.#host
-    for await (const message of readMessages(holder.store, session.id, this.#limits.pageEvents)) {
+    for await (const message of readMessages(holder, session.id)) {
       if (message.turn === this.turn.id) return
       yield message
     }

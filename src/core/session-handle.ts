@@ -101,8 +101,7 @@ export class SessionHandle {
 
   /** A turn as it is now. */
   getTurn(turn: string): Promise<TurnRecord> {
-    const { store, limits } = this.#authority
-    return readTurn(store, this.id, turn, limits.pageEvents)
+    return readTurn(this.#authority, this.id, turn)
   }
 
   /** The turn when it is over. */
@@ -143,7 +142,7 @@ export class SessionHandle {
   /** The same, known to be there. For doors. */
   async openFeed(options: FollowOptions = {}): Promise<AsyncGenerator<readonly FeedItem[]>> {
     const { after = 0, afterDelta = 0, signal, presence = true, watcher } = options
-    const live = await this.#openUnlessClosed()
+    const live = await this.#authority.openUnlessClosed(this.id)
     if (live !== null && watcher !== undefined && !live.watchers.has(watcher)) {
       throw new HoldfastError('not_owner', `session ${this.id} was let go: ask again`)
     }
@@ -154,19 +153,9 @@ export class SessionHandle {
   }
 
   async *#closedFeed(after: number, presence: boolean): AsyncGenerator<readonly FeedItem[]> {
-    const { store, limits } = this.#authority
-    for await (const page of readEvents(store, this.id, after, limits.pageEvents)) {
+    for await (const page of readEvents(this.#authority, this.id, after)) {
       const items = page.map((stored) => new FeedItem(stored.seq, stored))
       yield items.filter(({ type }) => isTold(type, presence))
-    }
-  }
-
-  async #openUnlessClosed(): Promise<LiveSession | null> {
-    try {
-      return await this.#authority.open(this.id)
-    } catch (error) {
-      if (error instanceof HoldfastError && error.code === 'session_closed') return null
-      throw error
     }
   }
 
@@ -180,13 +169,12 @@ export class SessionHandle {
 
   /** Request keys that begin so and are not forgotten, the newest first. For doors. */
   async requestKeys(prefix: string): Promise<readonly KeyedTurn[]> {
-    return (await this.#openUnlessClosed())?.requestKeys.alike(prefix) ?? []
+    return (await this.#authority.openUnlessClosed(this.id))?.requestKeys.alike(prefix) ?? []
   }
 
   /** The conversation, oldest first. */
   messages(): AsyncGenerator<Message> {
-    const { store, limits } = this.#authority
-    return readMessages(store, this.id, limits.pageEvents)
+    return readMessages(this.#authority, this.id)
   }
 
   /** The questions that wait for an answer. */

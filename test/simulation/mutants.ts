@@ -82,14 +82,14 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'effects do not wait for the append',
     file: 'core/ledger.js',
-    find: 'const outcome = await this.#commits.append(this.#appendOf(batch));',
-    replace: `void this.#commits.append(this.#appendOf(batch)).catch(() => undefined);
+    find: 'const outcome = await this.#tools.commits.append(this.#appendOf(batch));',
+    replace: `void this.#tools.commits.append(this.#appendOf(batch)).catch(() => undefined);
             const outcome = await 'appended';`,
     catches: 'I4',
   },
   {
     name: 'callers are told before the append is durable',
-    file: 'core/batch.js',
+    file: 'core/commits.js',
     find: 'this.#decided.push({ end: this.events.length, answer: () => settle(events), refuse });',
     replace: `settle(events);
             this.#decided.push({ end: this.events.length, answer: () => undefined, refuse });`,
@@ -119,8 +119,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'events have the time of a clock that was set back',
     file: 'core/ledger.js',
-    find: 'return Math.max(this.#clock.now(), this.ahead.updatedAt);',
-    replace: 'return this.#clock.now();',
+    find: 'return Math.max(this.#tools.clock.now(), this.ahead.updatedAt);',
+    replace: 'return this.#tools.clock.now();',
     catches: 'I4',
   },
   {
