@@ -36,7 +36,7 @@ export type TurnRequest = {
 }
 
 /** A request until its turn starts; callers with the same idempotency key share it. */
-type Queued = {
+class QueuedRequest {
   readonly input: Input
   readonly chars: number
   readonly key: RequestKey | null
@@ -47,20 +47,45 @@ type Queued = {
    * `waiting`: only here. `submitted`: to be recorded in the next step. `queued`: its turn waits in
    * the log, or will when this step is durable. `starting`: it has left the queue.
    */
-  state: 'waiting' | 'submitted' | 'queued' | 'starting'
+  state: 'waiting' | 'submitted' | 'queued' | 'starting' = 'waiting'
   /** The id of its turn, once that is decided. */
-  turn: string | null
+  turn: string | null = null
   /** When a recorded turn stops waiting. */
-  expiresAt: number | null
+  expiresAt: number | null = null
   /** When it began to wait; null if it did not have to. */
-  since: number | null
+  since: number | null = null
   /** A name for readers of the queue, given when they first see it. */
-  id: string | null
+  id: string | null = null
   /** It leaves the queue with the last of its callers. */
-  callers: number
+  callers = 1
   readonly admitted: Promise<string>
-  readonly admit: (turn: string) => void
-  readonly refuse: (error: unknown) => void
+  admit!: (turn: string) => void
+  refuse!: (error: unknown) => void
+
+  /** `byKey`: has it until it is admitted or refused. */
+  constructor(request: NewRequest, byKey: Map<string, QueuedRequest>) {
+    const { input, chars, key, busy, by } = request
+    this.input = input
+    this.chars = chars
+    this.key = key
+    this.busy = busy === 'reject' ? 'queue' : busy
+    this.by = by
+    this.admitted = new Promise((resolve, reject) => {
+      this.admit = (turn) => {
+        if (key !== null) byKey.delete(key.key)
+        resolve(turn)
+      }
+      this.refuse = (error) => {
+        if (key !== null) byKey.delete(key.key)
+        reject(error)
+      }
+    })
+    if (key !== null) byKey.set(key.key, this)
+  }
+}
+
+type NewRequest = Pick<TurnRequest, 'input' | 'chars' | 'key' | 'busy'> & {
+  readonly by: Principal | null
 }
 
 /** A request or a turn that waits, as readers see it. */
@@ -100,12 +125,12 @@ export type QueueSession = {
 
 export class Queue {
   readonly #live: QueueSession
-  #requests: Queued[]
-  #submitted: Queued[] = []
+  #requests: QueuedRequest[]
+  #submitted: QueuedRequest[] = []
   /** Requests that are not known to be in the log, by their keys: a retry shares them (I11). */
-  readonly #byKey = new Map<string, Queued>()
+  readonly #byKey = new Map<string, QueuedRequest>()
   /** The first request, if it has told the running turn to stop. */
-  #interruptedBy: Queued | null = null
+  #interruptedBy: QueuedRequest | null = null
 
   constructor(live: QueueSession, turns: readonly Turn[]) {
     this.#live = live
@@ -134,14 +159,14 @@ export class Queue {
     const known = this.#live.requestKeys.turnOf(request.key, this.#live.session)
     if (known !== null) return known
     this.#assertRoom(request)
-    const queued = this.#newRequest(request)
+    const queued = new QueuedRequest(request, this.#byKey)
     this.#requests.push(queued)
     if (isSubmitted) this.#recordNext(queued, request)
     this.#step()
     return isSubmitted ? queued.admitted : this.#waitFor(queued, request)
   }
 
-  #pending(key: RequestKey | null): Queued | null {
+  #pending(key: RequestKey | null): QueuedRequest | null {
     const pending = key === null ? undefined : this.#byKey.get(key.key)
     if (pending === undefined) return null
     if (pending.key?.digest !== key?.digest) throw idempotencyMismatch(key?.key ?? '')
@@ -149,7 +174,7 @@ export class Queue {
   }
 
   /** A request that waits and is submitted becomes a turn: it keeps its place and its callers. */
-  #share(pending: Queued, request: TurnRequest, isSubmitted: boolean): Promise<string> {
+  #share(pending: QueuedRequest, request: TurnRequest, isSubmitted: boolean): Promise<string> {
     if (pending.state !== 'waiting') return pending.admitted
     if (isSubmitted) {
       this.#moveBehindRecorded(pending)
@@ -162,7 +187,7 @@ export class Queue {
   }
 
   /** The log has turns in the order in which they are recorded. */
-  #moveBehindRecorded(request: Queued): void {
+  #moveBehindRecorded(request: QueuedRequest): void {
     const from = this.#requests.indexOf(request)
     const last = this.#requests.findLastIndex(({ state }) => state !== 'waiting')
     if (last < from) return
@@ -170,7 +195,7 @@ export class Queue {
     this.#requests.splice(from, 1)
   }
 
-  #recordNext(request: Queued, { waitMs }: TurnRequest): void {
+  #recordNext(request: QueuedRequest, { waitMs }: TurnRequest): void {
     request.state = 'submitted'
     request.expiresAt = waitMs === null ? null : this.#live.now() + waitMs
     this.#submitted.push(request)
@@ -187,29 +212,8 @@ export class Queue {
     if (length >= limits.queuedTurnsMax || isTooLong) throw this.#busyError('queue_full')
   }
 
-  #newRequest({ input, chars, key, busy, by }: TurnRequest): Queued {
-    let resolve!: (turn: string) => void
-    let reject!: (error: unknown) => void
-    const admitted = new Promise<string>((...settle) => ([resolve, reject] = settle))
-    const forget = (): void => void (key !== null && this.#byKey.delete(key.key))
-    const request: Queued = {
-      ...{ input, chars, key, by, busy: busy === 'reject' ? 'queue' : busy, admitted },
-      ...{ state: 'waiting', turn: null, expiresAt: null, since: null, id: null, callers: 1 },
-      admit: (turn) => {
-        forget()
-        resolve(turn)
-      },
-      refuse: (error) => {
-        forget()
-        reject(error)
-      },
-    }
-    if (key !== null) this.#byKey.set(key.key, request)
-    return request
-  }
-
   /** Its admission, unless the caller's time is up or the caller goes away before. */
-  #waitFor(request: Queued, { waitMs, caller: { signal } }: TurnRequest): Promise<string> {
+  #waitFor(request: QueuedRequest, { waitMs, caller: { signal } }: TurnRequest): Promise<string> {
     if (request.state !== 'waiting') return request.admitted
     const { clock, limits } = this.#live.holder
     request.since ??= Math.max(clock.now(), this.#live.session.updatedAt)
@@ -238,7 +242,7 @@ export class Queue {
   }
 
   /** The request leaves with the last of its callers. */
-  #leave(request: Queued): void {
+  #leave(request: QueuedRequest): void {
     request.callers -= 1
     if (request.callers > 0) return
     if (request.key !== null) this.#byKey.delete(request.key.key)
@@ -246,7 +250,7 @@ export class Queue {
     this.interruptIfDue()
   }
 
-  #remove(request: Queued): void {
+  #remove(request: QueuedRequest): void {
     this.#requests = this.#requests.filter((other) => other !== request)
   }
 
@@ -276,7 +280,7 @@ export class Queue {
     }
   }
 
-  #record(batch: Batch, request: Queued): void {
+  #record(batch: Batch, request: QueuedRequest): void {
     const { input, busy, by, expiresAt, since } = request
     const before = this.#requests[this.#requests.indexOf(request) - 1]
     const event = batch.add(
@@ -304,7 +308,7 @@ export class Queue {
     }
   }
 
-  #startRequests(batch: Batch, requests: readonly Queued[]): void {
+  #startRequests(batch: Batch, requests: readonly QueuedRequest[]): void {
     this.#requests.splice(0, requests.length)
     for (const request of requests) request.state = 'starting'
     batch.add(
@@ -318,9 +322,9 @@ export class Queue {
    * The requests from here on that will be one turn: one, or neighbours that are to be collected,
    * as many as would do as one request.
    */
-  #groupAt(index: number): readonly Queued[] {
+  #groupAt(index: number): readonly QueuedRequest[] {
     const { inputBytesMax } = this.#live.holder.limits
-    const group: Queued[] = []
+    const group: QueuedRequest[] = []
     let chars = 0
     for (const request of this.#requests.slice(index)) {
       chars += request.chars
@@ -344,8 +348,8 @@ export class Queue {
     )
   }
 
-  #groups(): readonly (readonly Queued[])[] {
-    const groups: (readonly Queued[])[] = []
+  #groups(): readonly (readonly QueuedRequest[])[] {
+    const groups: (readonly QueuedRequest[])[] = []
     for (let index = 0; index < this.#requests.length;) {
       const group = this.#groupAt(index)
       groups.push(group)
@@ -354,7 +358,7 @@ export class Queue {
     return groups
   }
 
-  #row(request: Queued, position: number, turns: readonly Turn[]): readonly QueueRow[] {
+  #row(request: QueuedRequest, position: number, turns: readonly Turn[]): readonly QueueRow[] {
     const { busy, since, by } = request
     if (request.state === 'waiting') {
       request.id ??= REQUEST + this.#live.holder.entropy.id()
@@ -389,7 +393,7 @@ export class Queue {
   }
 
   /** `limit`: which one was reached; null if the caller did not want to wait. */
-  #busyError(limit: 'queue_full' | 'wait_over' | null, request?: Queued): HoldfastError {
+  #busyError(limit: 'queue_full' | 'wait_over' | null, request?: QueuedRequest): HoldfastError {
     const { id: session, holder } = this.#live
     const groups = this.#groups()
     const before = groups.findIndex((group) => request !== undefined && group.includes(request))
@@ -406,14 +410,11 @@ export class Queue {
 }
 
 /** A turn that the log had when the session was loaded. */
-function recordedTurn({ id: turn, input, collect, by, queuedAt, expiresAt }: Turn): Queued {
-  return {
-    ...{ input, chars: inputText(input).length, key: null, by, turn, expiresAt, since: queuedAt },
-    ...{ busy: collect ? 'collect' : 'queue', state: 'queued', id: null, callers: 0 },
-    admitted: Promise.resolve(turn),
-    admit: () => undefined,
-    refuse: () => undefined,
-  }
+function recordedTurn({ id, input, collect, by, queuedAt, expiresAt }: Turn): QueuedRequest {
+  const chars = inputText(input).length
+  const busy = collect ? 'collect' : 'queue'
+  const request = new QueuedRequest({ input, chars, key: null, busy, by }, new Map())
+  return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt })
 }
 
 export function queuedRow(
@@ -424,11 +425,11 @@ export function queuedRow(
   return { turn, state: 'queued', position, since, by, busy: collect ? 'collect' : busy }
 }
 
-function keysOf(requests: readonly Queued[]): readonly RequestKey[] {
+function keysOf(requests: readonly QueuedRequest[]): readonly RequestKey[] {
   return requests.flatMap(({ key }) => (key === null ? [] : [key]))
 }
 
-function newTurn(requests: readonly Queued[], at: number): NewTurn {
+function newTurn(requests: readonly QueuedRequest[], at: number): NewTurn {
   const since = requests.flatMap((request) => (request.since === null ? [] : [request.since]))
   return {
     input: requests.map(({ input }) => input).reduce(joinInputs),
