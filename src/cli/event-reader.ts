@@ -2,7 +2,7 @@
 import { ApiError } from '../client/http-api.ts'
 import { sessionPath } from '../wire/views.ts'
 import type { Delta, SessionEvent } from '../core/index.ts'
-import { readLines } from '../platform/lines.ts'
+import { readLines } from '../platform/text.ts'
 import type { Remote } from './remote.ts'
 
 /** One server-sent event. */

@@ -4,8 +4,7 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import type { Writable } from 'node:stream'
-import { startProcess } from './spawn.ts'
-import { SERVER } from './processes.ts'
+import { SERVER, startProcess } from './processes.ts'
 
 /** It ignores the signals of a terminal or supervisor, since it has to outlive this process. */
 const SCRIPT = `

@@ -8,15 +8,17 @@ import { basename } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
 import { guard } from './child-guard.ts'
-import { startProcess } from './spawn.ts'
-import { groupMemory, killDescendants, markedFor } from './processes.ts'
+import { groupMemory, killDescendants, markedFor, startProcess } from './processes.ts'
+import { redact } from './text.ts'
 
 export type ChildOptions = {
   readonly command: string
   readonly args?: readonly string[]
-  readonly cwd?: string
+  readonly cwd?: string | undefined
   /** The whole environment of the child; see `childEnvironment`. */
   readonly env: Readonly<Record<string, string>>
+  /** The time between SIGTERM and SIGKILL. */
+  readonly killGraceMs?: number | undefined
   /** Reports its start and its end, without its arguments and output. */
   readonly diagnose?: Diagnose
 }
@@ -31,35 +33,40 @@ export type ChildEnd = {
 /** How much of a child's stderr is kept: its last characters. */
 export const STDERR_CHARS_MAX = 8_192
 /** The time between SIGTERM and SIGKILL, unless the caller gives another. */
-export const STOP_GRACE_MS = 2_000
-
+const KILL_GRACE_MS = 2_000
+/** The time between the end of a child's stdin, after which it should exit, and SIGTERM. */
+const EXIT_MS = 500
 const MEMORY_SAMPLE_MS = 1_000
 
 const hasGroups = process.platform !== 'win32'
 
 export class Child {
-  readonly command: string
-  /** The mark in the environment of the child and all its descendants, if it has one. */
-  readonly mark: string | null
+  /** The program's name, without its path. */
+  readonly program: string
   readonly stdin: Writable
   readonly stdout: Readable
   /** Resolves when the process has ended and its output is read; never rejects. */
   readonly ended: Promise<ChildEnd>
+  /** Why this process stops it, if it exceeded a limit. */
+  problem: string | null = null
+  readonly #options: ChildOptions
+  /** The mark in the environment of the child and all its descendants, if it has one. */
+  readonly #mark: string | null
   readonly #process: ChildProcess
   readonly #errors: Readable
-  readonly #diagnose: Diagnose
   #stderr = ''
   /** Whether this process stopped it while it ran. */
   #isStopped = false
   #end: ChildEnd | null = null
 
-  constructor({ command, args = [], cwd, env, diagnose = () => undefined }: ChildOptions) {
-    const marked = markedFor(env)
-    this.command = command
-    this.#diagnose = diagnose
-    this.mark = marked.mark
-    this.#process = startProcess(command, [...args], {
-      ...(cwd === undefined ? {} : { cwd }),
+  constructor(options: ChildOptions) {
+    const { command, args = [], cwd } = options
+    const marked = markedFor(options.env)
+    this.#options = options
+    this.#mark = marked.mark
+    this.program = basename(command)
+    this.#process = startProcess(command, args, {
+      cwd,
       env: marked.env,
       stdio: ['pipe', 'pipe', 'pipe'],
       // With its own process group, its descendants can be killed with it.
@@ -77,9 +84,12 @@ export class Child {
       // A broken pipe: `ended` reports the end of the child.
       stream.on('error', () => undefined)
     }
-    this.#errors.setEncoding('utf8').on('data', (text: string) => this.#keep(text))
-    if (pid !== undefined && hasGroups) guard.watch(pid)
-    this.#reportStart()
+    this.#errors.setEncoding('utf8').on('data', (text: string) => {
+      this.#stderr = (this.#stderr + text).slice(-STDERR_CHARS_MAX)
+    })
+    if (pid === undefined) return
+    if (hasGroups) guard.watch(pid)
+    options.diagnose?.('agent_started', 'an agent was started', { program: this.program, pid })
   }
 
   get pid(): number | undefined {
@@ -97,16 +107,38 @@ export class Child {
     return pid !== undefined && exitCode === null && signalCode === null
   }
 
-  /** The last characters of its stderr. */
+  /** The last characters of its stderr, without secrets. */
   get stderr(): string {
-    return this.#stderr
+    return this.redact(this.#stderr).trim()
+  }
+
+  /** The text without the secrets of its environment. */
+  redact(text: string): string {
+    return redact(text, this.#options.env)
+  }
+
+  /** Its stdout; that of a killed child just ends. */
+  async *output(): AsyncGenerator<Buffer> {
+    try {
+      yield* this.stdout as AsyncIterable<Buffer>
+    } catch (error) {
+      if (!this.stdout.destroyed) throw error
+    }
   }
 
   /** Stops it and its process group; resolves when it has ended. */
-  async stop(graceMs: number = STOP_GRACE_MS): Promise<void> {
+  async stop(graceMs = this.#options.killGraceMs ?? KILL_GRACE_MS): Promise<void> {
     if (this.#end !== null) return
     this.#signal('SIGTERM')
     const timer = setTimeout(() => this.kill(), graceMs)
+    await this.ended
+    clearTimeout(timer)
+  }
+
+  /** Ends its stdin, and stops it if it does not exit by itself; resolves when it has ended. */
+  async dismiss(): Promise<void> {
+    this.stdin.end()
+    const timer = setTimeout(() => void this.stop(), EXIT_MS)
     await this.ended
     clearTimeout(timer)
   }
@@ -126,11 +158,23 @@ export class Child {
   limitMemory(bytesMax: number, exceeded: (problem: string) => void): () => void {
     if (!Number.isFinite(bytesMax) || process.platform !== 'linux') return () => undefined
     const sample = async (): Promise<void> => {
-      const bytes = await groupMemory(this.pid ?? -1, this.mark)
+      const bytes = await groupMemory(this.pid ?? -1, this.#mark)
       if (bytes !== null && bytes > bytesMax) exceeded(`used more than ${bytesMax} bytes of memory`)
     }
     const timer = setInterval(() => void sample(), MEMORY_SAMPLE_MS)
     return () => clearInterval(timer)
+  }
+
+  /** Why it ended, in words. */
+  describeEnd(): string {
+    return this.problem ?? (this.#end === null ? 'has ended' : describeEnd(this.#end))
+  }
+
+  /** The activity that records the end of a child which failed its turn. */
+  diagnosis(failure: string) {
+    const { code = null, signal = null } = this.#end ?? {}
+    const data = { code, signal, failure, stderr: this.stderr }
+    return { type: 'activity', kind: 'diagnosis', data } as const
   }
 
   #signal(signal: NodeJS.Signals): void {
@@ -143,28 +187,6 @@ export class Child {
     } catch {
       // It has ended; `ended` reports it.
     }
-  }
-
-  #reportStart(): void {
-    const { pid } = this.#process
-    if (pid === undefined) return
-    const facts = { program: basename(this.command), pid }
-    this.#diagnose('agent_started', 'an agent was started', facts)
-  }
-
-  #reportEnd(end: ChildEnd): void {
-    const { code, signal, error } = end
-    const { pid } = this.#process
-    const byItself = signal === null ? 'exited' : 'killed'
-    const reason = error !== null ? 'not_started' : this.#isStopped ? 'stopped' : byItself
-    const program = { program: basename(this.command), pid: pid ?? null }
-    const how: Facts =
-      error === null ? { exitCode: code, signal } : { error: error.code ?? error.message }
-    this.#diagnose('agent_ended', 'an agent has ended', { reason, ...program, ...how })
-  }
-
-  #keep(text: string): void {
-    this.#stderr = (this.#stderr + text).slice(-STDERR_CHARS_MAX)
   }
 
   #whenEnded(resolve: (end: ChildEnd) => void): void {
@@ -180,43 +202,32 @@ export class Child {
       if (this.#process.pid === undefined) end({ code: null, signal: null, error })
     })
     // Descendants may keep the pipes open after its exit, but only this long.
-    this.#process.once('exit', () => setTimeout(() => this.kill(), STOP_GRACE_MS).unref())
+    this.#process.once('exit', () => setTimeout(() => this.kill(), KILL_GRACE_MS).unref())
     this.#process.once('close', (code, signal) => end({ code, signal, error: null }))
+  }
+
+  #reportEnd({ code, signal, error }: ChildEnd): void {
+    const byItself = signal === null ? 'exited' : 'killed'
+    const reason = error !== null ? 'not_started' : this.#isStopped ? 'stopped' : byItself
+    const program = { program: this.program, pid: this.pid ?? null }
+    const how: Facts =
+      error === null ? { exitCode: code, signal } : { error: error.code ?? error.message }
+    this.#options.diagnose?.('agent_ended', 'an agent has ended', { reason, ...program, ...how })
   }
 
   /** Kills descendants outside the group; only then does the guard forget the child. */
   async #clear(): Promise<void> {
-    if (this.mark !== null) await killDescendants(this.mark)
-    if (this.#process.pid !== undefined && hasGroups) guard.forget(this.#process.pid)
+    if (this.#mark !== null) await killDescendants(this.#mark)
+    if (this.pid !== undefined && hasGroups) guard.forget(this.pid)
   }
 }
 
 /** The variables that every child gets: what programs need to run, and no secrets. */
 const ALLOWED = [
-  'PATH',
-  'HOME',
-  'USER',
-  'LOGNAME',
-  'SHELL',
-  'LANG',
-  'LANGUAGE',
-  'LC_*',
-  'TZ',
-  'TMPDIR',
-  'TERM',
-  'XDG_*',
-  'SSL_CERT_FILE',
-  'SSL_CERT_DIR',
-  'NODE_EXTRA_CA_CERTS',
+  ...['PATH', 'HOME', 'USER', 'LOGNAME', 'SHELL', 'LANG', 'LANGUAGE', 'LC_*', 'TZ', 'TMPDIR'],
+  ...['TERM', 'XDG_*', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'NODE_EXTRA_CA_CERTS'],
   // Windows
-  'SystemRoot',
-  'ComSpec',
-  'PATHEXT',
-  'USERPROFILE',
-  'APPDATA',
-  'LOCALAPPDATA',
-  'TEMP',
-  'TMP',
+  ...['SystemRoot', 'ComSpec', 'PATHEXT', 'USERPROFILE', 'APPDATA', 'LOCALAPPDATA', 'TEMP', 'TMP'],
 ]
 
 export type EnvironmentOptions = {

@@ -47,19 +47,3 @@ export const systemEntropy: Entropy = {
 }
 
 export const systemDigest: Digest = (text) => hash('sha256', text, 'base64url')
-
-/** Resolves after `ms`, or rejects at once when the signal is aborted. */
-export function wait(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const stop = (): void => {
-      clearTimeout(timer)
-      reject(signal.reason as Error)
-    }
-    const timer = setTimeout(() => {
-      signal.removeEventListener('abort', stop)
-      resolve()
-    }, ms)
-    if (signal.aborted) stop()
-    else signal.addEventListener('abort', stop, { once: true })
-  })
-}

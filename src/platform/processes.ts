@@ -1,18 +1,56 @@
 /**
- * Finds descendants that have left the process group of their child: programs that an agent started
- * with `setsid`, as Claude Code's shell tool does. They inherit a mark in their environment, which
- * Linux shows in `/proc`. On other systems only the process group is known.
+ * Starts processes, and finds descendants that have left the process group of their child: programs
+ * that an agent started with `setsid`, as Claude Code's shell tool does. They inherit a mark in
+ * their environment, which Linux shows in `/proc`. Other systems show only the process group.
  */
-import { randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { ChildProcess, spawn, type SpawnOptions } from 'node:child_process'
+import { hash, randomUUID } from 'node:crypto'
+import { closeSync, openSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
-import { folderName } from './folders.ts'
+import { devNull } from 'node:os'
+
+/** The descriptors that a spawn needs at most: five pipes with two ends, and a few more. */
+const DESCRIPTORS_NEEDED = 16
+
+/**
+ * When descriptors run out during a spawn, Node leaks the pipes that it has already made. So
+ * without enough of them nothing is spawned: the child has no pipes and emits `error` (`EMFILE`).
+ */
+export function startProcess(
+  command: string,
+  args: readonly string[],
+  options: SpawnOptions,
+): ChildProcess {
+  if (hasDescriptors()) return spawn(command, args, options)
+  const child = new ChildProcess()
+  const error = Object.assign(new Error('no file descriptors are left'), { code: 'EMFILE' })
+  process.nextTick(() => child.emit('error', error))
+  return child
+}
+
+function hasDescriptors(): boolean {
+  const opened: number[] = []
+  try {
+    while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync(devNull, 'r'))
+    return true
+  } catch {
+    // Too few are free.
+    return false
+  } finally {
+    for (const descriptor of opened) closeSync(descriptor)
+  }
+}
 
 /** The variable that marks a child: `FOLDER:SERVER:CHILD`. */
 const MARK = 'HOLDFAST_CHILD'
 
 /** Identifies this process: pids are used again, a pid with its start time is not. */
 export const SERVER = `${process.pid}.${startOf(process.pid) ?? randomUUID()}`
+
+/** The name of a session's folder: a digest, since a caller can choose the id (`..` too). */
+export function folderName(session: string): string {
+  return hash('sha256', session).slice(0, 32)
+}
 
 /** The environment variable that marks children with this working folder. */
 export function markOf(folder: string): Readonly<Record<string, string>> {

@@ -1,6 +1,6 @@
 /** The built-in agents, for trials and tests. */
 import type { Input } from '../core/index.ts'
-import { wait } from '../platform/clock.ts'
+import { wait } from '../platform/abort.ts'
 import type { Agent } from './function.ts'
 
 /** Answers with its input unchanged. */

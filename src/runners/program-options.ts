@@ -1,20 +1,29 @@
-/** The fields that all agents have which are programs. */
-import { Type } from '../schema/typebox.ts'
+/** What the options of runners have in common; those of programs share fields. */
+import { Type, type TProperties } from '../schema/typebox.ts'
 import { list, optional, UNKNOWN_NAME } from '../schema/contract.ts'
 
 /** The longest time that a timer takes, about 25 days. */
 const MILLISECONDS_MAX = 2_147_483_647
 
 export function milliseconds(description: string, byDefault?: number) {
-  return Type.Integer({ minimum: 1, maximum: MILLISECONDS_MAX, ...stated(byDefault), description })
+  return count(description, byDefault, { maximum: MILLISECONDS_MAX })
 }
 
-export function count(description: string, byDefault?: number) {
-  return Type.Integer({ minimum: 1, ...stated(byDefault), description })
+export function count(description: string, byDefault?: number, bounds: { maximum?: number } = {}) {
+  const stated = byDefault === undefined ? {} : { default: byDefault }
+  return Type.Integer({ minimum: 1, ...bounds, ...stated, description })
 }
 
-function stated(byDefault: number | undefined) {
-  return byDefault === undefined ? {} : { default: byDefault }
+/** The options with the defaults that their schema states. */
+export function withDefaults<Options extends object>(
+  { properties }: { readonly properties: TProperties },
+  options: Options,
+): Options {
+  const defaults = Object.entries(properties).map(([name, field]) => [name, field.default])
+  const stated = [...defaults, ...Object.entries(options)].filter(
+    ([, value]) => value !== undefined,
+  )
+  return Object.fromEntries(stated) as Options
 }
 
 export const PROGRAM = {

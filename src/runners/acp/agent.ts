@@ -5,25 +5,18 @@
  * Its updates go to the prompt that runs in their session. The replay of a loaded session, and
  * updates after the end of a prompt, are dropped. When the child ends, all pending requests fail.
  */
-import { basename } from 'node:path'
 import { Writable } from 'node:stream'
-import { HoldfastError, type Diagnose } from '../../core/index.ts'
-import { Child, describeEnd, type ChildEnd } from '../../platform/child.ts'
-import { redact } from '../../platform/secrets.ts'
-import type { AcpUpdate } from './update-converter.ts'
-import { ERROR_CHARS_MAX, GOODBYE_MS, MESSAGE_BYTES_MAX, type AcpOptions } from './options.ts'
-import type { PermissionAnswer, PermissionRequest } from './permission.ts'
-import { Replay } from './replay.ts'
-import type { Sdk } from './sdk.ts'
-import { observed, type WireListener } from './wire.ts'
-
-/** Receives what the agent sends during a prompt. */
-export interface PromptListener {
-  update(update: AcpUpdate): void
-  permission(request: PermissionRequest): Promise<PermissionAnswer>
-  /** Resolves when it can accept more. */
-  room(): Promise<void>
-}
+import { HoldfastError, type RunnerOutput } from '../../core/index.ts'
+import { isRecord } from '../../schema/contract.ts'
+import { onAbort } from '../../platform/abort.ts'
+import type { Child } from '../../platform/child.ts'
+import type { Workplace } from '../../platform/workplace.ts'
+import { asObject } from '../json.ts'
+import type { PermissionAnswer, PermissionRequest } from '../permission.ts'
+import { observed, type Sdk } from './connection.ts'
+import type { AcpSettings } from './options.ts'
+import type { PromptRun } from './prompt-run.ts'
+import { Replay, type AcpUpdate, type PromptResponse } from './updates.ts'
 
 /** A session to be opened, by the agent's own id if it has one. */
 export type OpenRequest = {
@@ -33,62 +26,62 @@ export type OpenRequest = {
   readonly lastAnswer: () => Promise<string>
 }
 
-export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
+/** The child has ended; the diagnosis says how. */
+export class AgentGone extends Error {
+  readonly diagnosis: RunnerOutput
 
-export type AgentSettings = Pick<AcpOptions, 'command' | 'args'> & {
-  /** The working folder of the child; each session has another. */
-  readonly startIn: string | undefined
-  readonly env: Readonly<Record<string, string>>
-  readonly startMs: number
-  readonly cancelMs: number
-  readonly memoryBytesMax: number
-  readonly diagnose: Diagnose
+  constructor(message: string, child: Child) {
+    super(message)
+    this.diagnosis = child.diagnosis(message)
+  }
 }
 
-/** The child has ended: how, and the end of its stderr. */
-export class AgentGone extends Error {
-  readonly end: ChildEnd | null
-  readonly stderr: string
+/** An error that the agent returned, with its JSON-RPC code. */
+export class AgentError extends Error {
+  readonly code: number
 
-  constructor(message: string, { end, stderr }: Pick<Child, 'end' | 'stderr'>) {
+  constructor(code: number, message: string) {
     super(message)
-    this.end = end
-    this.stderr = stderr
+    this.code = code
+  }
+
+  /** The agent no longer knows the session. */
+  get isUnknownSession(): boolean {
+    return this.code === NOT_FOUND || /session\b.*\bnot found/i.test(this.message)
   }
 }
 
 const AUTH_REQUIRED = -32_000
 const NOT_FOUND = -32_002
+/** The largest message of an agent, in bytes. */
+const MESSAGE_BYTES_MAX = 8_388_608
+/** The longest message of an agent's error that is shown, in characters. */
+const ERROR_CHARS_MAX = 500
 
-type AcpConnection = ReturnType<ReturnType<Sdk['client']>['connect']>
-
-export class AcpAgent implements WireListener {
-  readonly #settings: AgentSettings
+export class AcpAgent {
+  readonly #settings: AcpSettings
   readonly #child: Child
-  readonly #connection: AcpConnection
-  readonly #prompts = new Map<string, PromptListener>()
+  readonly #connection: ReturnType<ReturnType<Sdk['client']>['connect']>
+  readonly #prompts = new Map<string, PromptRun>()
   readonly #replays = new Map<string, Replay>()
   /** The agent's session ids by ours, from the moment they are requested. */
   readonly #sessions = new Map<string, Promise<string>>()
-  #canLoad = false
-  #canResume = false
-  #canClose = false
+  #can = { load: false, resume: false, close: false }
   #loginHint = ''
-  /** Why it was killed, if it was. */
-  #problem: string | null = null
   #stopping: Promise<void> | null = null
 
   /** Starts the child. It can be used after the handshake. */
-  constructor(sdk: Sdk, settings: AgentSettings) {
+  constructor(sdk: Sdk, workplace: Workplace, settings: AcpSettings) {
     this.#settings = settings
-    const { command, args = [], env, startIn, diagnose } = settings
-    this.#child = new Child({ command, args, env, diagnose, ...(startIn && { cwd: startIn }) })
-    const output = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
+    // Not in a session's folder: Gemini CLI 0.61 cleans up where it is started, and removes its own
+    // stored sessions.
+    this.#child = workplace.start(settings.args, settings.cwd ?? settings.folder)
+    const stdin = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
     const limits = { maxMessageBytes: MESSAGE_BYTES_MAX }
     this.#connection = sdk
       .client({ name: 'holdfast' })
       .onRequest('session/request_permission', ({ params }) => this.#permission(params))
-      .connect(observed(sdk.ndJsonStream(output, ReadableStream.from(this.#read()), limits), this))
+      .connect(observed(sdk.ndJsonStream(stdin, ReadableStream.from(this.#read()), limits), this))
     // When the child ends, closing the connection fails all pending requests.
     void this.#child.ended.then(() => this.#connection.close())
     void this.#connection.closed.then(() => this.stop())
@@ -109,10 +102,6 @@ export class AcpAgent implements WireListener {
     return isConnected && this.#child.isRunning
   }
 
-  get pid(): number | undefined {
-    return this.#child.pid
-  }
-
   /** Resolves when the child has ended. */
   get ended(): Promise<unknown> {
     return this.#child.ended
@@ -120,7 +109,7 @@ export class AcpAgent implements WireListener {
 
   /** Whether another child can continue this one's sessions. */
   get isRestorable(): boolean {
-    return this.#canLoad || this.#canResume
+    return this.#can.load || this.#can.resume
   }
 
   /** Whether it has this session of ours open. */
@@ -147,7 +136,7 @@ export class AcpAgent implements WireListener {
     this.#sessions.delete(session)
     const sessionId = await opening
     // A failure does no harm: the session is not used any more.
-    if (this.#canClose && this.isAlive) this.#send('session/close', { sessionId }).catch(ignore)
+    if (this.#can.close && this.isAlive) this.#send('session/close', { sessionId }).catch(ignore)
   }
 
   /**
@@ -157,26 +146,25 @@ export class AcpAgent implements WireListener {
   async prompt(
     sessionId: string,
     text: string,
-    { listener, signal }: { readonly listener: PromptListener; readonly signal: AbortSignal },
+    { run, signal }: { readonly run: PromptRun; readonly signal: AbortSignal },
   ): Promise<PromptResponse> {
     signal.throwIfAborted()
-    this.#prompts.set(sessionId, listener)
+    this.#prompts.set(sessionId, run)
     const { cancelMs, memoryBytesMax } = this.#settings
     const endSampling = this.#child.limitMemory(memoryBytesMax, (problem) => this.kill(problem))
     let timer: NodeJS.Timeout | undefined
-    const cancel = (): void => {
+    const ignoreAbort = onAbort(signal, () => {
       // If the notification fails, the child is killed after `cancelMs`.
       this.#connection.agent.notify('session/cancel', { sessionId }).catch(ignore)
       timer = setTimeout(() => this.#child.kill(), cancelMs)
-    }
-    signal.addEventListener('abort', cancel, { once: true })
+    })
     try {
       const prompt = [{ type: 'text', text }]
       return await this.#send<PromptResponse>('session/prompt', { sessionId, prompt })
     } finally {
       endSampling()
       clearTimeout(timer)
-      signal.removeEventListener('abort', cancel)
+      ignoreAbort()
       this.#prompts.delete(sessionId)
     }
   }
@@ -192,19 +180,14 @@ export class AcpAgent implements WireListener {
 
   /** Stops the child: by the end of its stdin, then by signals. Resolves when it has ended. */
   stop(): Promise<void> {
-    this.#stopping ??= this.#stop()
+    this.#stopping ??= this.#child.dismiss()
     return this.#stopping
   }
 
-  async #stop(): Promise<void> {
-    this.#child.stdin.end()
-    let timer: NodeJS.Timeout | undefined
-    const goodbye = new Promise((resolve) => {
-      timer = setTimeout(resolve, GOODBYE_MS)
-    })
-    await Promise.race([this.#child.ended, goodbye])
-    clearTimeout(timer)
-    await this.#child.stop()
+  /** Kills the child; pending requests fail with the problem. */
+  kill(problem: string): void {
+    this.#child.problem ??= problem
+    this.#child.kill()
   }
 
   async #initialize(protocolVersion: number): Promise<void> {
@@ -221,13 +204,14 @@ export class AcpAgent implements WireListener {
       clientInfo: { name: 'holdfast', version: '0.1.0' },
     })
     if (answer.protocolVersion !== protocolVersion) {
-      const command = basename(this.#settings.command)
-      throw new Error(`${command} speaks ACP version ${answer.protocolVersion}, not 1`)
+      throw new Error(`${this.#child.program} speaks ACP version ${answer.protocolVersion}, not 1`)
     }
-    const { loadSession, sessionCapabilities } = answer.agentCapabilities ?? {}
-    this.#canLoad = loadSession === true
-    this.#canResume = isOffered(sessionCapabilities?.resume)
-    this.#canClose = isOffered(sessionCapabilities?.close)
+    const { loadSession, sessionCapabilities: can } = answer.agentCapabilities ?? {}
+    this.#can = {
+      load: loadSession === true,
+      resume: isRecord(can?.resume),
+      close: isRecord(can?.close),
+    }
     const ways = (answer.authMethods ?? []).map(({ name, description }) => description ?? name)
     this.#loginHint = ways.join(', or: ').slice(0, ERROR_CHARS_MAX)
   }
@@ -245,8 +229,8 @@ export class AcpAgent implements WireListener {
     const replay = new Replay()
     this.#replays.set(sessionId, replay)
     try {
-      await this.#ask(this.#canResume ? 'session/resume' : 'session/load', request)
-      if (!this.#canResume) await replay.complete(await lastAnswer(), this.#settings.startMs)
+      await this.#ask(this.#can.resume ? 'session/resume' : 'session/load', request)
+      if (!this.#can.resume) await replay.complete(await lastAnswer(), this.#settings.startMs)
       return sessionId
     } catch (error) {
       const isRefused = error instanceof AgentError && error.code !== AUTH_REQUIRED
@@ -259,20 +243,13 @@ export class AcpAgent implements WireListener {
   /** A request that must be answered within `startMs`; else the child is killed. */
   async #ask<Response>(method: string, params: unknown): Promise<Response> {
     const { startMs } = this.#settings
-    const timer = setTimeout(() => {
-      this.kill(`did not answer ${method} within ${startMs} ms`)
-    }, startMs)
+    const problem = `did not answer ${method} within ${startMs} ms`
+    const timer = setTimeout(() => this.kill(problem), startMs)
     try {
       return await this.#send<Response>(method, params)
     } finally {
       clearTimeout(timer)
     }
-  }
-
-  /** Kills the child; pending requests fail with the problem. */
-  kill(problem: string): void {
-    this.#problem ??= problem
-    this.#child.kill()
   }
 
   async #send<Response>(method: string, params: unknown): Promise<Response> {
@@ -285,83 +262,49 @@ export class AcpAgent implements WireListener {
 
   /** Why a request failed: the agent refused it, or has ended. */
   async #failure(method: string, thrown: unknown): Promise<Error> {
+    const { code = 0, message, data } = thrown as { code?: number; message: string; data?: unknown }
     if (this.#connection.signal.aborted) {
       await this.stop()
-      const { end } = this.#child
-      const command = basename(this.#child.command)
-      const how = this.#problem ?? (end === null ? 'has ended' : describeEnd(end))
-      return new AgentGone(`${command} ${how} ${reasonOf(thrown)}`.trim(), {
-        end,
-        stderr: redact(this.#child.stderr, this.#settings.env),
-      })
+      // Without a reason, this process has closed the connection.
+      const reason = message === 'ACP connection closed' ? '' : `(${shortened(message)})`
+      const { program } = this.#child
+      return new AgentGone(`${program} ${this.#child.describeEnd()} ${reason}`.trim(), this.#child)
     }
-    const { code, message, data } = thrown as { code?: number; message: string; data?: unknown }
     if (code === AUTH_REQUIRED) {
       const hint = this.#loginHint === '' ? '' : `: ${this.#loginHint}`
-      return new AgentError(
-        code,
-        redact(`the agent requires a login (${message})${hint}`, this.#settings.env),
-      )
+      const login = `the agent requires a login (${message})${hint}`
+      return new AgentError(code, this.#child.redact(login))
     }
-    const details = typeof data === 'string' ? data : (data as { details?: unknown })?.details
+    const details = typeof data === 'string' ? data : asObject(data)['details']
     const more = typeof details === 'string' ? ` (${details})` : ''
-    const whole = redact(`${message}${more}`, this.#settings.env)
-    const shown = whole.slice(0, ERROR_CHARS_MAX)
-    return new AgentError(code ?? 0, `the agent refused ${method}: ${shown}`)
+    const shown = shortened(this.#child.redact(`${message}${more}`))
+    return new AgentError(code, `the agent refused ${method}: ${shown}`)
   }
 
-  async #permission(request: PermissionRequest): Promise<{ outcome: PermissionAnswer }> {
-    const listener = this.#prompts.get(request.sessionId)
-    // No turn runs in that session, so nobody can be asked.
-    if (listener === undefined) return { outcome: { outcome: 'cancelled' } }
-    return { outcome: await listener.permission(request) }
+  async #permission(
+    request: PermissionRequest & { readonly sessionId: string },
+  ): Promise<{ outcome: PermissionAnswer }> {
+    // Without a turn that runs in that session, no client can be asked.
+    const answer = await this.#prompts.get(request.sessionId)?.permission(request)
+    return { outcome: answer ?? { outcome: 'cancelled' } }
   }
 
   /** Its output, read no faster than it can be recorded. */
   async *#read(): AsyncGenerator<Uint8Array> {
-    try {
-      for await (const chunk of this.#child.stdout) {
-        yield chunk as Uint8Array
-        for (const listener of this.#prompts.values()) await listener.room()
-      }
-    } catch (error) {
-      // The output of a killed child just ends.
-      if (!this.#child.stdout.destroyed) throw error
+    for await (const chunk of this.#child.output()) {
+      yield chunk
+      for (const run of this.#prompts.values()) await run.room()
     }
-  }
-}
-
-/** An error that the agent returned, with its JSON-RPC code. */
-export class AgentError extends Error {
-  readonly code: number
-
-  constructor(code: number, message: string) {
-    super(message)
-    this.code = code
-  }
-
-  /** The agent no longer knows the session. */
-  get isUnknownSession(): boolean {
-    return this.code === NOT_FOUND || /session\b.*\bnot found/i.test(this.message)
   }
 }
 
 function ignore(): void {}
 
 function lost(backend: string, why: string): HoldfastError {
-  return new HoldfastError(
-    'backend_lost',
-    `the agent cannot open its session ${backend} again: ${why}`,
-    { backend },
-  )
+  const message = `the agent cannot open its session ${backend} again: ${why}`
+  return new HoldfastError('backend_lost', message, { backend })
 }
 
-/** Empty if this process closed the connection itself. */
-function reasonOf(thrown: unknown): string {
-  const { message } = thrown as Error
-  return message === 'ACP connection closed' ? '' : `(${message.slice(0, ERROR_CHARS_MAX)})`
-}
-
-function isOffered(capability: unknown): boolean {
-  return typeof capability === 'object' && capability !== null
+function shortened(text: string): string {
+  return text.slice(0, ERROR_CHARS_MAX)
 }

@@ -1,10 +1,10 @@
 /** A slot for one child: it is started on demand, and stopped when it is idle. */
 import { setImmediate as nextRound } from 'node:timers/promises'
 import { unlessAborted } from '../../platform/abort.ts'
-import { AcpAgent, type AgentSettings } from './agent.ts'
-import { loadSdk } from './sdk.ts'
-
-export type SlotSettings = AgentSettings & { readonly idleMs: number }
+import type { Workplace } from '../../platform/workplace.ts'
+import { AcpAgent } from './agent.ts'
+import { loadSdk } from './connection.ts'
+import type { AcpSettings } from './options.ts'
 
 /** A child, from the moment it is requested. */
 class SlotChild {
@@ -16,8 +16,8 @@ class SlotChild {
   #isStopped = false
 
   /** I2: it starts after the end of the child before it, which worked in the same sessions. */
-  constructor(settings: SlotSettings, before: Promise<void>) {
-    this.ready = before.then(() => this.#start(settings))
+  constructor(workplace: Workplace, settings: AcpSettings, before: Promise<unknown>) {
+    this.ready = before.then(() => this.#start(workplace, settings))
     // Callers of `acquire` get the error; there may be none any more.
     this.ready.catch(() => undefined)
   }
@@ -27,15 +27,10 @@ class SlotChild {
     await this.agent?.stop()
   }
 
-  kill(): void {
-    this.#isStopped = true
-    this.agent?.kill('was killed: another node owns its sessions')
-  }
-
-  async #start(settings: SlotSettings): Promise<AcpAgent> {
+  async #start(workplace: Workplace, settings: AcpSettings): Promise<AcpAgent> {
     const sdk = await loadSdk()
     if (this.#isStopped) throw new Error('the agent was stopped before it had started')
-    this.agent = new AcpAgent(sdk, settings)
+    this.agent = new AcpAgent(sdk, workplace, settings)
     await this.agent.handshake(sdk)
     this.isReady = true
     return this.agent
@@ -43,17 +38,19 @@ class SlotChild {
 }
 
 export class ChildSlot {
-  readonly #settings: SlotSettings
+  readonly #workplace: Workplace
+  readonly #settings: AcpSettings
   #child: SlotChild | null = null
   /** Resolves when all earlier children have ended. */
-  #ended: Promise<void> = Promise.resolve()
+  #ended: Promise<unknown> = Promise.resolve()
   readonly #stopping = new Set<SlotChild>()
   #users = 0
   #idleTimer: NodeJS.Timeout | undefined
   /** When it was last used (monotonic). */
   usedAt = performance.now()
 
-  constructor(settings: SlotSettings) {
+  constructor(workplace: Workplace, settings: AcpSettings) {
+    this.#workplace = workplace
     this.#settings = settings
   }
 
@@ -69,8 +66,7 @@ export class ChildSlot {
 
   /** Whether the child can be stopped without losing anything. */
   get isIdle(): boolean {
-    const { agent = null, isReady = false } = this.#child ?? {}
-    return this.#users === 0 && isReady && agent?.isRestorable === true
+    return this.#users === 0 && this.agent?.isRestorable === true
   }
 
   /** The agent, if the handshake is done. */
@@ -104,7 +100,7 @@ export class ChildSlot {
   }
 
   /** Stops the child; resolves when it has ended. The next `acquire` starts another. */
-  stop(): Promise<void> {
+  stop(): Promise<unknown> {
     clearTimeout(this.#idleTimer)
     if (this.#child !== null) this.#dismiss(this.#child)
     return this.#ended
@@ -112,16 +108,17 @@ export class ChildSlot {
 
   /** Kills all children, also those that are being stopped. */
   kill(): void {
-    const last = this.#child
-    for (const child of last === null ? this.#stopping : [last, ...this.#stopping]) child.kill()
     void this.stop()
+    for (const { agent } of this.#stopping) {
+      agent?.kill('was killed: another node owns its sessions')
+    }
   }
 
   #current(): Promise<AcpAgent> {
     const last = this.#child
     if (last !== null && (!last.isReady || last.agent?.isAlive === true)) return last.ready
     if (last !== null) this.#dismiss(last)
-    const child = new SlotChild(this.#settings, this.#ended)
+    const child = new SlotChild(this.#workplace, this.#settings, this.#ended)
     this.#child = child
     const dismiss = (): void => {
       if (this.#child === child) this.#dismiss(child)
@@ -134,7 +131,7 @@ export class ChildSlot {
     this.#child = null
     this.#stopping.add(child)
     const stopping = child.stop().finally(() => this.#stopping.delete(child))
-    this.#ended = Promise.all([this.#ended, stopping]).then(() => undefined)
+    this.#ended = Promise.all([this.#ended, stopping])
   }
 }
 

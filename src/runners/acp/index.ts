@@ -21,13 +21,13 @@ import {
   type RunnerSession,
   type RunnerTurn,
 } from '../../core/index.ts'
-import { unlessAborted } from '../../platform/abort.ts'
-import { wait } from '../../platform/clock.ts'
+import { unlessAborted, wait } from '../../platform/abort.ts'
 import { Workplace } from '../../platform/workplace.ts'
+import { activity, Outbox } from '../outbox.ts'
+import { withDefaults } from '../program-options.ts'
 import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
-import { ChildSlot, type SlotSettings } from './child-slot.ts'
-import { ACP_DEFAULTS, type AcpOptions } from './options.ts'
-import { Outbox } from './outbox.ts'
+import { ChildSlot } from './child-slot.ts'
+import { AcpAgent as AcpSchema, type AcpOptions, type AcpSettings } from './options.ts'
 import { PromptRun } from './prompt-run.ts'
 
 export type { AcpOptions } from './options.ts'
@@ -35,13 +35,6 @@ export type { AcpOptions } from './options.ts'
 export function acpRunner(options: AcpOptions): Runner {
   return new AcpRunner(options)
 }
-
-type AcpSettings = SlotSettings &
-  Pick<AcpOptions, 'askMs' | 'onNobody'> & {
-    readonly perSession: boolean
-    readonly childrenMax: number
-    readonly reopenMs: number
-  }
 
 class AcpRunner implements Runner {
   readonly #settings: AcpSettings
@@ -52,22 +45,15 @@ class AcpRunner implements Runner {
   readonly #working = new Map<string, Promise<void>>()
   /** When each session was last opened in a child (monotonic), within `reopenMs`. */
   readonly #openedAt = new Map<string, number>()
-  #diagnose: Diagnose = () => undefined
   #closed = false
 
   constructor(options: AcpOptions) {
-    this.#workplace = new Workplace(options)
-    // Each session gets its own folder later. The child is not started there: Gemini CLI 0.61
-    // cleans
-    // up where it is started, and removes its own stored sessions.
-    const startIn = options.cwd ?? options.folder
-    const env = this.#workplace.environment()
-    const diagnose: Diagnose = (...report) => this.#diagnose(...report)
-    this.#settings = { ...ACP_DEFAULTS, ...options, env, startIn, diagnose }
+    this.#settings = withDefaults(AcpSchema, options) as AcpSettings
+    this.#workplace = new Workplace(this.#settings)
   }
 
   reportTo(diagnose: Diagnose): void {
-    this.#diagnose = diagnose
+    this.#workplace.diagnose = diagnose
   }
 
   run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, undefined> {
@@ -125,7 +111,7 @@ class AcpRunner implements Runner {
         slot.giveBack()
       }
     } catch (error) {
-      if (error instanceof AgentGone) outbox.push(diagnosis(error))
+      if (error instanceof AgentGone) outbox.push(error.diagnosis)
       throw error
     }
   }
@@ -137,14 +123,19 @@ class AcpRunner implements Runner {
   ): Promise<void> {
     const { id, backend } = context.session
     const hasNoContext = backend === null && !agent.isRestorable && !agent.has(id)
-    if (hasNoContext && (await lastMessage(context)) !== null) outbox.push(contextLost())
+    if (hasNoContext && (await lastMessage(context)) !== null) {
+      const reason =
+        'the agent has ended meanwhile and cannot load its sessions: the context is lost'
+      outbox.push(activity('context_lost', { reason }))
+    }
     if (!agent.has(id)) await this.#waitToReopen(context, outbox)
     const lastAnswer = async () => (await lastMessage(context, 'assistant'))?.text ?? ''
     const request = { backend, cwd, lastAnswer }
     const sessionId = await unlessAborted(agent.open(id, request), context.signal)
-    const run = new PromptRun({ agent, sessionId, context, outbox, settings: this.#settings })
+    const restorableId = agent.isRestorable ? sessionId : null
+    const run = new PromptRun({ context, outbox, settings: this.#settings, restorableId })
     try {
-      await run.prompt(turn.text)
+      await run.end(await agent.prompt(sessionId, turn.text, { run, signal: context.signal }))
     } catch (error) {
       // The next turn opens it again.
       if (error instanceof AgentError && error.isUnknownSession) await agent.forget(id)
@@ -154,13 +145,13 @@ class AcpRunner implements Runner {
 
   /** Some agents must not open a session again too soon; the log shows why the turn waits. */
   async #waitToReopen(context: RunnerContext, outbox: Outbox): Promise<void> {
-    const { reopenMs } = this.#settings
+    const { reopenMs = 0 } = this.#settings
     const { id, backend } = context.session
     if (reopenMs === 0) return
     const ms = reopenMs - (await this.#sinceOpened(id, context))
     if (backend !== null && ms > 0) {
       const reason = 'the agent cannot open a session again so soon'
-      outbox.push({ type: 'activity', kind: 'waiting', data: { reason, ms } })
+      outbox.push(activity('waiting', { reason, ms }))
       await wait(ms, context.signal)
     }
     for (const [session, at] of this.#openedAt) {
@@ -186,7 +177,7 @@ class AcpRunner implements Runner {
     const known = this.#slots.get(name)
     if (known?.isOccupied) return known
     if (perSession) this.#makeRoom()
-    const slot = known ?? new ChildSlot(this.#settings)
+    const slot = known ?? new ChildSlot(this.#workplace, this.#settings)
     this.#slots.set(name, slot)
     return slot
   }
@@ -214,15 +205,4 @@ async function lastMessage(
     if (role === undefined || message.role === role) last = message
   }
   return last
-}
-
-function contextLost(): RunnerOutput {
-  const reason = 'the agent has ended meanwhile and cannot load its sessions: the context is lost'
-  return { type: 'activity', kind: 'context_lost', data: { reason } }
-}
-
-function diagnosis({ message, end, stderr }: AgentGone): RunnerOutput {
-  const { code = null, signal = null } = end ?? {}
-  const data = { code, signal, failure: message, stderr: stderr.trim() }
-  return { type: 'activity', kind: 'diagnosis', data }
 }

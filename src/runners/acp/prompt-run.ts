@@ -1,25 +1,19 @@
 /** One prompt of one turn: outputs go to the turn, permission requests become asks. */
 import type { RunnerContext } from '../../core/index.ts'
-import type { AcpAgent, PromptListener } from './agent.ts'
-import { UpdateConverter, type AcpUpdate } from './update-converter.ts'
-import type { AcpOptions } from './options.ts'
-import type { Outbox } from './outbox.ts'
-import {
-  permissionAnswer,
-  permissionQuestion,
-  type PermissionAnswer,
-  type PermissionRequest,
-} from './permission.ts'
+import type { Outbox } from '../outbox.ts'
+import { askPermission, type PermissionAnswer, type PermissionRequest } from '../permission.ts'
+import type { AcpSettings } from './options.ts'
+import { UpdateConverter, type AcpUpdate, type PromptResponse } from './updates.ts'
 
 export type PromptRunParts = {
-  readonly agent: AcpAgent
-  readonly sessionId: string
   readonly context: RunnerContext
   readonly outbox: Outbox
-  readonly settings: Pick<AcpOptions, 'askMs' | 'onNobody'>
+  readonly settings: AcpSettings
+  /** The agent's session id, if another child can continue the session by it. */
+  readonly restorableId: string | null
 }
 
-export class PromptRun implements PromptListener {
+export class PromptRun {
   readonly #parts: PromptRunParts
   readonly #converter = new UpdateConverter()
   #binding: Promise<void> | null = null
@@ -28,44 +22,38 @@ export class PromptRun implements PromptListener {
     this.#parts = parts
   }
 
-  async prompt(text: string): Promise<void> {
-    const { agent, sessionId, context, outbox } = this.#parts
-    const { signal } = context
-    const response = await agent.prompt(sessionId, text, { listener: this, signal })
-    this.#bind()
-    for (const output of this.#converter.end(response)) outbox.push(output)
-    await this.#binding
-    if (response.stopReason === 'cancelled' && !signal.aborted) {
-      throw new Error('the agent cancelled the turn by itself')
-    }
-  }
-
   update(update: AcpUpdate): void {
     if (UpdateConverter.isWork(update)) this.#bind()
     for (const output of this.#converter.take(update)) this.#parts.outbox.push(output)
   }
 
-  async permission(request: PermissionRequest): Promise<PermissionAnswer> {
+  permission(request: PermissionRequest): Promise<PermissionAnswer> {
     this.#bind()
     const { context, settings } = this.#parts
-    try {
-      return permissionAnswer(await context.ask(permissionQuestion(request, settings)))
-    } catch {
-      // The turn has ended, or too many asks are open: the request was not allowed.
-      return { outcome: 'cancelled' }
-    }
+    return askPermission(context, request, settings)
   }
 
+  /** Resolves when the turn can accept more output. */
   room(): Promise<void> {
     return this.#parts.outbox.room()
   }
 
+  async end(response: PromptResponse): Promise<void> {
+    const { context, outbox } = this.#parts
+    this.#bind()
+    for (const output of this.#converter.end(response)) outbox.push(output)
+    await this.#binding
+    if (response.stopReason === 'cancelled' && !context.signal.aborted) {
+      throw new Error('the agent cancelled the turn by itself')
+    }
+  }
+
   /** Binds the agent's session once the agent works in it. */
   #bind(): void {
-    const { agent, context, sessionId } = this.#parts
-    if (this.#binding !== null || !agent.isRestorable) return
-    this.#binding = context.session.backend === null ? context.bind(sessionId) : Promise.resolve()
-    // `prompt` awaits it at the end; this prevents an unhandled rejection until then.
+    const { context, restorableId: id } = this.#parts
+    if (this.#binding !== null || id === null) return
+    this.#binding = context.session.backend === null ? context.bind(id) : Promise.resolve()
+    // `end` awaits it; this prevents an unhandled rejection until then.
     this.#binding.catch(() => undefined)
   }
 }

@@ -4,30 +4,28 @@
  */
 import {
   invalid,
+  type Message,
   type Runner,
   type RunnerContext,
   type RunnerOutput,
   type RunnerTurn,
 } from '../../core/index.ts'
-import { readChunks, readWhole, type Chunk } from './chunks.ts'
-import { inputMessages, recentMessages } from './conversation.ts'
-import { OPENAI_DEFAULTS, type OpenAiOptions } from './options.ts'
+import { asObject, type JsonObject } from '../json.ts'
+import { withDefaults } from '../program-options.ts'
+import { OpenAiAgent, type OpenAiOptions, type OpenAiSettings } from './options.ts'
 import { Upstream } from './upstream.ts'
 
 export type { OpenAiOptions } from './options.ts'
 
 export function openaiRunner(options: OpenAiOptions): Runner {
   checkAddress(options.baseUrl)
-  const settings = { ...OPENAI_DEFAULTS, ...options }
+  const settings = withDefaults(OpenAiAgent, options) as OpenAiSettings
   return {
     async *run(turn, context): AsyncGenerator<RunnerOutput, undefined> {
       const upstream = new Upstream(settings, context.signal)
       try {
         const request = await completionRequest(settings, turn, context)
-        const response = await upstream.post('/chat/completions', request)
-        const body = upstream.body(response)
-        const isStream = response.headers.get('content-type')?.includes('event-stream') === true
-        yield* answer(isStream ? readChunks(body) : [await readWhole(body)], upstream)
+        yield* answer(upstream.post('/chat/completions', request), upstream)
       } finally {
         upstream.close()
       }
@@ -35,17 +33,12 @@ export function openaiRunner(options: OpenAiOptions): Runner {
   }
 }
 
-type OpenAiSettings = OpenAiOptions & {
-  readonly historyMax: number
-  readonly historyCharsMax: number
-}
-
 async function completionRequest(
   settings: OpenAiSettings,
   turn: RunnerTurn,
   context: RunnerContext,
-): Promise<Record<string, unknown>> {
-  const { model, system, parameters = {} } = settings
+): Promise<JsonObject> {
+  const { model, system, parameters } = settings
   const instruction = system === undefined ? [] : [{ role: 'system', content: system }]
   const history = await recentMessages(context.history(), settings)
   const request = {
@@ -58,9 +51,63 @@ async function completionRequest(
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null))
 }
 
+type ModelMessage = { readonly role: string; readonly content: string }
+
+/** The newest messages that fit, oldest first; the first of them is a user's. */
+async function recentMessages(
+  history: AsyncIterable<Message>,
+  { historyMax, historyCharsMax }: OpenAiSettings,
+): Promise<readonly ModelMessage[]> {
+  const recent: ModelMessage[] = []
+  let chars = 0
+  for await (const { role, text } of history) {
+    if (text === '') continue
+    recent.push({ role, content: text })
+    chars += text.length
+    while (recent.length > historyMax || (chars > historyCharsMax && recent.length > 0)) {
+      chars -= recent.shift()?.content.length ?? 0
+    }
+  }
+  const first = recent.findIndex(({ role }) => role === 'user')
+  return first < 0 ? [] : recent.slice(first)
+}
+
+/**
+ * The messages of this turn's input: a whole conversation is passed on unchanged, and instructions
+ * become a system message before the text.
+ */
+function inputMessages({ input, text }: RunnerTurn): readonly ModelMessage[] {
+  const { messages, instructions } = asObject(input)
+  if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) {
+    return messages.map(({ role, content }) => ({ role, content }))
+  }
+  const own = { role: 'user', content: text }
+  return typeof instructions === 'string' ? [{ role: 'system', content: instructions }, own] : [own]
+}
+
+const ROLES: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant'])
+
+function isMessage(value: unknown): value is ModelMessage {
+  const { role, content } = asObject(value)
+  return ROLES.has(role) && typeof content === 'string'
+}
+
+/** The fields of a chunk of a chat completion that are used. */
+type Chunk = {
+  readonly choices?: readonly {
+    readonly delta?: ChunkText | null
+    readonly message?: ChunkText | null
+    readonly finish_reason?: string | null
+  }[]
+  readonly usage?: unknown
+  readonly error?: unknown
+}
+
+type ChunkText = { readonly content?: string | null; readonly refusal?: string | null }
+
 /** The deltas of the answer, then its usage, and why it ended early, if it did. */
 async function* answer(
-  chunks: AsyncIterable<Chunk> | Iterable<Chunk>,
+  chunks: AsyncIterable<Chunk>,
   upstream: Upstream,
 ): AsyncGenerator<RunnerOutput, undefined> {
   let reason: string | null = null

@@ -3,13 +3,6 @@ import { Type, type Static } from '../../schema/typebox.ts'
 import { EXACT, optional } from '../../schema/contract.ts'
 import { count, milliseconds } from '../program-options.ts'
 
-export const OPENAI_DEFAULTS = {
-  historyMax: 200,
-  historyCharsMax: 400_000,
-  startMs: 120_000,
-  pauseMs: 120_000,
-} as const
-
 const text = (description: string) => Type.String({ minLength: 1, description })
 
 export const OpenAiAgent = Type.Object(
@@ -24,26 +17,26 @@ export const OpenAiAgent = Type.Object(
       system: text('the system message'),
       historyMax: count(
         "how many of the newest messages the server sends; the first is always a user's",
-        OPENAI_DEFAULTS.historyMax,
+        200,
       ),
-      historyCharsMax: count('how many characters of them', OPENAI_DEFAULTS.historyCharsMax),
+      historyCharsMax: count('how many characters of them', 400_000),
       parameters: Type.Record(Type.String(), Type.Unknown(), {
         default: {},
         description:
           'more fields of the request, like `temperature`; `null` removes a field that would be ' +
           'sent',
       }),
-      startMs: milliseconds(
-        'how long the API may take to start its answer',
-        OPENAI_DEFAULTS.startMs,
-      ),
-      pauseMs: milliseconds('the maximum time between two parts of it', OPENAI_DEFAULTS.pauseMs),
+      startMs: milliseconds('how long the API may take to start its answer', 120_000),
+      pauseMs: milliseconds('the maximum time between two parts of it', 120_000),
     }),
   },
   EXACT,
 )
 
 export type OpenAiOptions = Readonly<Static<typeof OpenAiAgent>>
+
+/** The options with all defaults. */
+export type OpenAiSettings = OpenAiOptions & Required<Omit<OpenAiOptions, 'apiKeyEnv' | 'system'>>
 
 /** The longest line of the upstream's stream, in characters. */
 export const LINE_CHARS_MAX = 1_048_576

@@ -1,56 +1,48 @@
 /**
  * One request to the upstream: limited in time, aborted with its turn; errors never show the key.
  */
-import { readText } from './chunks.ts'
-import { ERROR_BODY_CHARS_MAX, ERROR_CHARS_MAX, type OpenAiOptions } from './options.ts'
-
-export type UpstreamSettings = Pick<OpenAiOptions, 'baseUrl' | 'apiKeyEnv'> & {
-  readonly startMs: number
-  readonly pauseMs: number
-}
+import { readLines } from '../../platform/text.ts'
+import { asObject, type JsonObject } from '../json.ts'
+import {
+  ANSWER_CHARS_MAX,
+  ERROR_BODY_CHARS_MAX,
+  ERROR_CHARS_MAX,
+  LINE_CHARS_MAX,
+  type OpenAiSettings,
+} from './options.ts'
 
 export class Upstream {
-  readonly #settings: UpstreamSettings
-  readonly #signal: AbortSignal
+  readonly #settings: OpenAiSettings
   readonly #abort = new AbortController()
-  readonly #onAbort = (): void => this.#abort.abort(this.#signal.reason)
+  readonly #signal: AbortSignal
   #key = ''
   #timer: NodeJS.Timeout | undefined
 
-  constructor(settings: UpstreamSettings, signal: AbortSignal) {
+  constructor(settings: OpenAiSettings, signal: AbortSignal) {
     this.#settings = settings
-    this.#signal = signal
+    this.#signal = AbortSignal.any([signal, this.#abort.signal])
   }
 
-  /** Sends a request. Throws an error for people if it fails or the status is not a success. */
-  async post(path: string, request: unknown): Promise<Response> {
+  /**
+   * Sends a request; yields the JSON objects of the answer: those of a stream, or a single one.
+   * Throws an error for people if it fails or the status is not a success.
+   */
+  async *post(path: string, request: unknown): AsyncGenerator<JsonObject> {
     this.#key = this.#readKey()
-    if (this.#signal.aborted) this.#onAbort()
-    else this.#signal.addEventListener('abort', this.#onAbort, { once: true })
-    this.#wait(this.#settings.startMs)
     const response = await this.#fetch(path, request)
-    if (response.ok) return response
-    const text = response.body === null ? '' : await readText(response.body, ERROR_BODY_CHARS_MAX)
-    throw this.#error(`the model's server answered ${response.status}: ${errorMessage(text)}`)
-  }
-
-  /** The chunks of the body; a pause longer than `pauseMs` ends it. */
-  async *body(response: Response): AsyncGenerator<Uint8Array> {
-    if (response.body === null) return
-    try {
-      for await (const bytes of response.body) {
-        this.#wait(this.#settings.pauseMs)
-        yield bytes as Uint8Array
-      }
-    } catch (error) {
-      throw this.#problem(error)
+    if (!response.ok) {
+      const text = await readText(response.body ?? [], ERROR_BODY_CHARS_MAX)
+      throw this.#error(`the model's server answered ${response.status}: ${errorMessage(text)}`)
     }
+    const body = this.#body(response)
+    const isStream = response.headers.get('content-type')?.includes('event-stream') === true
+    if (isStream) yield* readEvents(body)
+    else yield parse(await readText(body, ANSWER_CHARS_MAX))
   }
 
   /** Closes the connection. */
   close(): void {
     clearTimeout(this.#timer)
-    this.#signal.removeEventListener('abort', this.#onAbort)
     this.#abort.abort()
   }
 
@@ -69,8 +61,10 @@ export class Upstream {
   }
 
   async #fetch(path: string, request: unknown): Promise<Response> {
+    const { baseUrl, startMs } = this.#settings
+    this.#limitSilence(startMs)
     try {
-      return await fetch(`${this.#settings.baseUrl.replace(/\/+$/, '')}${path}`, {
+      return await fetch(`${baseUrl.replace(/\/+$/, '')}${path}`, {
         method: 'POST',
         headers: {
           'content-type': 'application/json',
@@ -78,7 +72,7 @@ export class Upstream {
           ...(this.#key === '' ? {} : { authorization: `Bearer ${this.#key}` }),
         },
         body: JSON.stringify(request),
-        signal: this.#abort.signal,
+        signal: this.#signal,
         // The conversation and the key must not go to another server.
         redirect: 'error',
       })
@@ -87,7 +81,19 @@ export class Upstream {
     }
   }
 
-  #wait(ms: number): void {
+  /** The chunks of the body; a pause longer than `pauseMs` ends it. */
+  async *#body({ body }: Response): AsyncGenerator<Uint8Array> {
+    try {
+      for await (const bytes of body ?? []) {
+        this.#limitSilence(this.#settings.pauseMs)
+        yield bytes
+      }
+    } catch (error) {
+      throw this.#problem(error)
+    }
+  }
+
+  #limitSilence(ms: number): void {
     clearTimeout(this.#timer)
     this.#timer = setTimeout(() => {
       this.#abort.abort(new Error(`the model's server sent nothing for ${ms} ms`))
@@ -96,7 +102,7 @@ export class Upstream {
 
   /** Why the connection failed: `fetch` hides it behind its own error. */
   #problem(thrown: unknown): Error {
-    if (this.#abort.signal.aborted) return this.#abort.signal.reason as Error
+    if (this.#signal.aborted) return this.#signal.reason as Error
     const { message, cause } = thrown as Error & { cause?: Error & { code?: string } }
     const { origin } = new URL(this.#settings.baseUrl)
     const why = cause?.code ?? cause?.message ?? message
@@ -106,6 +112,38 @@ export class Upstream {
   #error(message: string): Error {
     const shown = this.#key === '' ? message : message.replaceAll(this.#key, '[key]')
     return new Error(shown.slice(0, ERROR_CHARS_MAX))
+  }
+}
+
+/** The data of server-sent events, up to `[DONE]` or the end. */
+async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<JsonObject> {
+  for await (const line of readLines(body, LINE_CHARS_MAX)) {
+    if (!line.startsWith('data:')) continue
+    const data = line.slice('data:'.length).trim()
+    if (data === '[DONE]') return
+    if (data !== '') yield parse(data)
+  }
+}
+
+/** The first characters of a body. */
+async function readText(
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  charsMax: number,
+): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const bytes of body) {
+    text += decoder.decode(bytes, { stream: true })
+    if (text.length > charsMax) return text.slice(0, charsMax)
+  }
+  return text + decoder.decode()
+}
+
+function parse(json: string): JsonObject {
+  try {
+    return asObject(JSON.parse(json))
+  } catch {
+    throw new Error('the model sent something that is no JSON')
   }
 }
 

@@ -17,23 +17,20 @@ import {
   type RunnerSession,
   type RunnerTurn,
 } from '../../core/index.ts'
+import type { Child } from '../../platform/child.ts'
 import { Workplace } from '../../platform/workplace.ts'
-import { expandArguments, mentions } from './arguments.ts'
-import { ProgramRun, type ProgramLimits } from './program-run.ts'
-import { claude } from './claude.ts'
-import { codex } from './codex.ts'
-import type { OutputFormat } from './output-format.ts'
-import { PROCESS_DEFAULTS, type ProcessOptions } from './options.ts'
-import { text } from './text.ts'
+import { withDefaults } from '../program-options.ts'
+import { OUTPUT_FORMATS, type OutputFormat } from './formats.ts'
+import {
+  expandArguments,
+  mentions,
+  ProcessAgent,
+  type ProcessOptions,
+  type ProcessSettings,
+} from './options.ts'
+import { ProgramRun } from './program-run.ts'
 
 export type { ProcessOptions } from './options.ts'
-
-export const OUTPUT_FORMATS: Readonly<Record<NonNullable<ProcessOptions['output']>, OutputFormat>> =
-  {
-    claude,
-    codex,
-    text,
-  }
 
 /** How many sessions are remembered whose backend has answered; the oldest are forgotten. */
 const KNOWN_MAX = 10_000
@@ -42,29 +39,31 @@ const KNOWN_MAX = 10_000
 type Start = { readonly backend: string | null; readonly isFirst: boolean }
 
 export class ProcessRunner implements Runner {
-  readonly #options: ProcessOptions
+  readonly #settings: ProcessSettings
   readonly #format: OutputFormat
-  readonly #limits: ProgramLimits
+  /** Whether this runner chooses the backend's session id; else the backend does. */
+  readonly #reserves: boolean
   readonly #workplace: Workplace
   /** The last program of each session, until it has ended. */
-  readonly #running = new Map<string, ProgramRun>()
+  readonly #running = new Map<string, Child>()
   readonly #known = new Set<string>()
-  #diagnose: Diagnose = () => undefined
 
   constructor(options: ProcessOptions) {
-    this.#options = options
-    this.#workplace = new Workplace(options)
-    this.#format = OUTPUT_FORMATS[options.output ?? 'text']
-    this.#limits = withDefaults(PROCESS_DEFAULTS, options)
+    this.#settings = withDefaults(ProcessAgent, options) as ProcessSettings
+    const { output, args, firstArgs } = this.#settings
+    this.#format = OUTPUT_FORMATS[output]
+    this.#reserves = mentions([...args, ...firstArgs], 'sessionUuid')
+    this.#workplace = new Workplace(this.#settings)
   }
 
   reportTo(diagnose: Diagnose): void {
-    this.#diagnose = diagnose
+    this.#workplace.diagnose = diagnose
   }
 
   async *run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, RunnerResult> {
     const { id } = context.session
-    await this.#clear(id)
+    // I2: the program of an earlier turn has ended before this one starts.
+    await this.#running.get(id)?.stop()
     context.signal.throwIfAborted()
     let start = await this.#chooseStart(context)
     for (let starts = 1; ; starts += 1) {
@@ -90,32 +89,16 @@ export class ProcessRunner implements Runner {
    */
   async release({ id }: RunnerSession): Promise<void> {
     this.#known.delete(id)
-    await this.#running.get(id)?.child.stop(this.#limits.killGraceMs)
+    await this.#running.get(id)?.stop()
   }
 
   lose(session: string | null): void {
-    for (const [id, { child }] of this.#running) if (id === (session ?? id)) child.kill()
+    for (const [id, child] of this.#running) if (id === (session ?? id)) child.kill()
   }
 
   async close(): Promise<void> {
-    const { killGraceMs } = this.#limits
-    const running = [...this.#running.values()]
-    await Promise.all(running.map(({ child }) => child.stop(killGraceMs)))
+    await Promise.all([...this.#running.values()].map((child) => child.stop()))
     await this.#workplace.close()
-  }
-
-  /** I2: the program of an earlier turn has ended before this one starts. */
-  async #clear(session: string): Promise<void> {
-    const last = this.#running.get(session)
-    if (last === undefined) return
-    await last.child.stop(this.#limits.killGraceMs)
-    if (this.#running.get(session) === last) this.#running.delete(session)
-  }
-
-  /** Whether this runner chooses the backend's session id; else the backend does. */
-  get #reserves(): boolean {
-    const { args = [], firstArgs = [] } = this.#options
-    return mentions([...args, ...firstArgs], 'sessionUuid')
   }
 
   /** Reserves the backend's session id, if this runner chooses it and there is none yet. */
@@ -152,42 +135,30 @@ export class ProcessRunner implements Runner {
   }
 
   async *#runProgram(turn: RunnerTurn, context: RunnerContext, { backend, isFirst }: Start) {
-    const { command, args = [], firstArgs = [], laterArgs = [] } = this.#options
+    const { args, firstArgs, laterArgs } = this.#settings
     const all = [...args, ...(isFirst ? firstArgs : laterArgs)]
     const { id } = context.session
     const cwd = await this.#workplace.folderOf(id)
     // I2: if the turn has ended meanwhile, another may have started. No `await` from here on.
     context.signal.throwIfAborted()
-    const run = new ProgramRun(
-      {
-        child: {
-          command,
-          args: expandArguments(all, { sessionUuid: backend ?? '', text: turn.text }),
-          cwd,
-          diagnose: this.#diagnose,
-          env: this.#workplace.environment(),
-        },
-        stdin: mentions(all, 'text') ? '' : turn.text,
-        format: this.#format,
-        limits: this.#limits,
-        backend,
-      },
+    const expanded = expandArguments(all, { sessionUuid: backend ?? '', text: turn.text })
+    const child = this.#workplace.start(expanded, cwd)
+    this.#running.set(id, child)
+    const run = new ProgramRun({
+      child,
+      stdin: mentions(all, 'text') ? '' : turn.text,
+      format: this.#format,
+      settings: this.#settings,
       context,
-    )
-    this.#running.set(id, run)
+      diagnose: this.#workplace.diagnose,
+      backend,
+    })
     try {
       return yield* run.run()
     } finally {
-      if (this.#running.get(id) === run) this.#running.delete(id)
+      if (this.#running.get(id) === child) this.#running.delete(id)
     }
   }
-}
-
-/** The limits that the options set, and the defaults of the others. */
-function withDefaults(defaults: ProgramLimits, options: Partial<ProgramLimits>): ProgramLimits {
-  const names = Object.keys(defaults) as (keyof ProgramLimits)[]
-  const set = names.map((name) => [name, options[name] ?? defaults[name]])
-  return Object.fromEntries(set) as ProgramLimits
 }
 
 /** The program chooses its ids, so no turn can continue with this one. */

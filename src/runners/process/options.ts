@@ -3,13 +3,6 @@ import { Type, type Static } from '../../schema/typebox.ts'
 import { EXACT, list, oneOf, optional } from '../../schema/contract.ts'
 import { count, milliseconds, PROGRAM } from '../program-options.ts'
 
-export const PROCESS_DEFAULTS = {
-  turnMs: Number.POSITIVE_INFINITY,
-  outputBytesMax: 67_108_864,
-  memoryBytesMax: 4_294_967_296,
-  killGraceMs: 3_000,
-}
-
 export const ProcessAgent = Type.Object(
   {
     ...PROGRAM,
@@ -24,18 +17,15 @@ export const ProcessAgent = Type.Object(
         description: 'its output format: `claude` (stream-json), `codex` (`--json`), `text`',
       }),
       turnMs: milliseconds("how long one turn may take; by default the server's limit"),
-      outputBytesMax: count(
-        'the maximum output of one turn, in bytes',
-        PROCESS_DEFAULTS.outputBytesMax,
-      ),
+      outputBytesMax: count('the maximum output of one turn, in bytes', 67_108_864),
       memoryBytesMax: count(
         'the maximum resident memory of its process group, checked once a second; on Linux only',
-        PROCESS_DEFAULTS.memoryBytesMax,
+        4_294_967_296,
       ),
       killGraceMs: milliseconds(
         "the time between `SIGTERM` and `SIGKILL`; keep it under the server's 5 s " +
           "(`limits.cancelGraceMs`); 0 when a node's lease is lost",
-        PROCESS_DEFAULTS.killGraceMs,
+        3_000,
       ),
     }),
   },
@@ -45,4 +35,29 @@ export const ProcessAgent = Type.Object(
 export type ProcessOptions = Readonly<Static<typeof ProcessAgent>> & {
   /** Where the sessions' folders are. */
   readonly folder: string
+}
+
+/** The options with all defaults. */
+export type ProcessSettings = ProcessOptions & Required<Omit<ProcessOptions, 'cwd' | 'turnMs'>>
+
+/** The placeholders in arguments. */
+export type Placeholders = { readonly sessionUuid: string; readonly text: string }
+
+/** No shell is involved: a value stays one argument, and placeholders in it are not replaced. */
+export function expandArguments(args: readonly string[], values: Placeholders): string[] {
+  assertNoFlag(args, values.text)
+  return args.map((argument) =>
+    argument.replace(/\{(sessionUuid|text)\}/g, (_, name: keyof Placeholders) => values[name]),
+  )
+}
+
+export function mentions(args: readonly string[], name: keyof Placeholders): boolean {
+  return args.some((argument) => argument.includes(`{${name}}`))
+}
+
+/** A caller's text must not become a flag of the command; after `--` it cannot. */
+function assertNoFlag(args: readonly string[], text: string): void {
+  const place = args.findIndex((argument) => argument.startsWith('{text}'))
+  if (place < 0 || !text.startsWith('-') || args.slice(0, place).includes('--')) return
+  throw new Error('the text begins with "-", which this agent would read as a flag')
 }

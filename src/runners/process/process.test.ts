@@ -8,7 +8,7 @@ import { isAlive } from '../../../test/support/processes.ts'
 import type { Holdfast, Limits, SessionHandle, Store } from '../../core/index.ts'
 import { openHoldfast } from '../../open.ts'
 import { MemoryStore } from '../../stores/memory.ts'
-import { folderName } from '../../platform/folders.ts'
+import { folderName } from '../../platform/processes.ts'
 import { ProcessRunner, type ProcessOptions } from './index.ts'
 
 let folder: string

@@ -3,27 +3,19 @@
  * turn. The program has ended when `run` is over, in every case.
  */
 import { StringDecoder } from 'node:string_decoder'
-import type { RunnerContext, RunnerOutput } from '../../core/index.ts'
-import { Child, describeEnd, type ChildEnd, type ChildOptions } from '../../platform/child.ts'
-import { redact } from '../../platform/secrets.ts'
-import type { BackendRefusal, OutputFormat, ProgramOutput } from './output-format.ts'
+import type { Diagnose, RunnerContext, RunnerOutput } from '../../core/index.ts'
+import { onAbort } from '../../platform/abort.ts'
+import type { Child } from '../../platform/child.ts'
+import type { BackendRefusal, OutputFormat, ProgramOutput } from './formats.ts'
+import type { ProcessSettings } from './options.ts'
 
-export type ProgramLimits = {
-  /** How long one turn may take, besides the server's own limit. */
-  readonly turnMs: number
-  /** How much the program may print in one turn. */
-  readonly outputBytesMax: number
-  /** The resident memory of the program and its descendants, sampled (Linux only). */
-  readonly memoryBytesMax: number
-  /** The time between SIGTERM and SIGKILL. */
-  readonly killGraceMs: number
-}
-
-export type ProgramRunOptions = {
-  readonly child: ChildOptions
+export type ProgramRunParts = {
+  readonly child: Child
   readonly stdin: string
   readonly format: OutputFormat
-  readonly limits: ProgramLimits
+  readonly settings: ProcessSettings
+  readonly context: RunnerContext
+  readonly diagnose: Diagnose
   /** The backend's session id, if it is known. */
   readonly backend: string | null
 }
@@ -37,83 +29,70 @@ export type RunOutcome =
 const MESSAGE_CHARS_MAX = 500
 
 export class ProgramRun {
-  readonly child: Child
-  readonly #options: ProgramRunOptions
-  readonly #context: RunnerContext
-  #timer: NodeJS.Timeout | undefined
-  #endSampling: () => void = () => undefined
-  readonly #stop = (): void => void this.child.stop(this.#options.limits.killGraceMs)
-  /** The limit that it exceeded, if any. */
-  #problem: string | null = null
+  readonly #parts: ProgramRunParts
   /** The failure that the program reported. */
   #failure: string | null = null
-  #outputBytes = 0
   #hasOutput = false
   #lastMessage: string | null = null
   #result: string | null = null
 
-  constructor(options: ProgramRunOptions, context: RunnerContext) {
-    this.#options = options
-    this.#context = context
-    this.child = new Child(options.child)
+  constructor(parts: ProgramRunParts) {
+    this.#parts = parts
   }
 
   async *run(): AsyncGenerator<RunnerOutput, RunOutcome> {
-    const { signal } = this.#context
-    this.#watch(signal)
+    const { child, stdin, format, context } = this.#parts
+    const endWatch = this.#watch()
     try {
-      this.child.stdin.end(this.#options.stdin)
-      for await (const item of this.#options.format.read(this.#output())) {
+      child.stdin.end(stdin)
+      for await (const item of format.read(this.#output())) {
         const output = await this.#take(item)
         if (output !== null) yield output
       }
-      const end = await this.child.ended
-      signal.throwIfAborted()
-      return yield* this.#conclude(end)
+      const { code } = await child.ended
+      context.signal.throwIfAborted()
+      return yield* this.#conclude(code === 0)
     } finally {
-      signal.removeEventListener('abort', this.#stop)
-      clearTimeout(this.#timer)
-      this.#endSampling()
-      await this.child.stop(this.#options.limits.killGraceMs)
+      endWatch()
+      await child.stop()
     }
   }
 
-  #watch(signal: AbortSignal): void {
-    const { turnMs, memoryBytesMax } = this.#options.limits
-    signal.addEventListener('abort', this.#stop, { once: true })
-    if (signal.aborted) this.#stop()
-    if (Number.isFinite(turnMs)) {
-      this.#timer = setTimeout(() => this.#exceed(`ran longer than ${turnMs} ms`), turnMs)
+  /** Stops the program when its turn is cancelled, or when it exceeds a limit. */
+  #watch(): () => void {
+    const { child, context, settings } = this.#parts
+    const { turnMs = Infinity, memoryBytesMax } = settings
+    const exceed = (problem: string): void => this.#exceed(problem)
+    const ignoreAbort = onAbort(context.signal, () => void child.stop())
+    const endSampling = child.limitMemory(memoryBytesMax, exceed)
+    const timer = Number.isFinite(turnMs)
+      ? setTimeout(exceed, turnMs, `ran longer than ${turnMs} ms`)
+      : undefined
+    return () => {
+      ignoreAbort()
+      endSampling()
+      clearTimeout(timer)
     }
-    this.#endSampling = this.child.limitMemory(memoryBytesMax, (problem) => this.#exceed(problem))
   }
 
   #exceed(problem: string): void {
-    if (this.#problem === null) this.#reportLimit(problem)
-    this.#problem ??= problem
-    this.#stop()
+    const { child, context, diagnose } = this.#parts
+    const facts = { reason: 'agent', session: context.session.id }
+    if (child.problem === null) diagnose('limit_reached', `an agent ${problem}`, facts)
+    child.problem ??= problem
+    void child.stop()
   }
 
-  #reportLimit(problem: string): void {
-    const { diagnose } = this.#options.child
-    const { id: session } = this.#context.session
-    diagnose?.('limit_reached', `an agent ${problem}`, { reason: 'agent', session })
-  }
-
-  /** Its output as text, up to the limit. The output of a killed program just ends. */
+  /** Its output as text, up to the limit. */
   async *#output(): AsyncGenerator<string> {
+    const { child, settings } = this.#parts
+    const { outputBytesMax } = settings
     const decoder = new StringDecoder('utf8')
-    const { outputBytesMax } = this.#options.limits
-    try {
-      for await (const chunk of this.child.stdout as AsyncIterable<Buffer>) {
-        this.#outputBytes += chunk.length
-        if (this.#outputBytes > outputBytesMax) {
-          return this.#exceed(`printed more than ${outputBytesMax} bytes`)
-        }
-        yield decoder.write(chunk)
-      }
-    } catch (error) {
-      if (!this.child.stdout.destroyed) throw error
+    let bytes = 0
+    for await (const chunk of child.output()) {
+      bytes += chunk.length
+      if (bytes > outputBytesMax) return this.#exceed(`printed more than ${outputBytesMax} bytes`)
+      yield decoder.write(chunk)
     }
     yield decoder.end()
   }
@@ -144,27 +123,26 @@ export class ProgramRun {
 
   /** A session has one backend session: an answer from another one is a failure. */
   async #bind(id: string): Promise<void> {
-    const { backend } = this.#options
-    if (backend === null) return this.#context.bind(id)
+    const { backend, child, context } = this.#parts
+    if (backend === null) return context.bind(id)
     if (id === backend) return
     this.#failure = `it continued another session (${id}) instead of ${backend}`
-    this.child.kill()
+    child.kill()
   }
 
-  async *#conclude(end: ChildEnd): AsyncGenerator<RunnerOutput, RunOutcome> {
-    const { child, format, backend } = this.#options
-    const stderr = redact(this.child.stderr, child.env).trim()
-    if (end.code === 0 && this.#problem === null && this.#failure === null) {
+  async *#conclude(isSuccess: boolean): AsyncGenerator<RunnerOutput, RunOutcome> {
+    const { child, format, backend } = this.#parts
+    if (isSuccess && child.problem === null && this.#failure === null) {
       return { type: 'done', text: this.#result === this.#lastMessage ? null : this.#result }
     }
+    const { stderr } = child
     const message = [this.#failure ?? '', stderr].join('\n').trim()
     const refusal = backend === null || this.#hasOutput ? null : format.refusal(message, backend)
     if (refusal !== null) return { type: 'refused', refusal, message: shortened(message) }
-    const { code, signal } = end
-    const failure = redact(this.#failure ?? '', child.env)
-    yield { type: 'activity', kind: 'diagnosis', data: { code, signal, failure, stderr } }
+    const failure = child.redact(this.#failure ?? '')
+    yield child.diagnosis(failure)
     const reason = shortened(failure === '' ? (stderr.split('\n').at(-1) ?? '') : failure)
-    throw new Error([this.#problem ?? describeEnd(end), reason].filter(Boolean).join(': '))
+    throw new Error([child.describeEnd(), reason].filter(Boolean).join(': '))
   }
 }
 

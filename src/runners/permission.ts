@@ -1,10 +1,8 @@
-/** Converts an agent's permission request to an ask, and the outcome of the ask to an answer. */
-import type { AskOutcome, Question } from '../../core/index.ts'
-import { ASK_DATA_CHARS_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX } from './options.ts'
+/** Asks the session's clients whether an agent may use a tool. */
+import type { AskOutcome, Question, RunnerContext } from '../core/index.ts'
 
-/** The fields of a permission request that are used. */
+/** A permission request as the Agent Client Protocol defines it: the fields that are used. */
 export type PermissionRequest = {
-  readonly sessionId: string
   readonly toolCall: {
     readonly toolCallId: string
     readonly title?: string | null
@@ -24,11 +22,32 @@ export type PermissionAnswer =
   | { readonly outcome: 'selected'; readonly optionId: string }
   | { readonly outcome: 'cancelled' }
 
+type PermissionSettings = { readonly askMs?: number; readonly onNobody?: 'wait' | 'deny' }
+
+/** A tool call as it is shown with a permission request, as JSON text. */
+export const ASK_DATA_CHARS_MAX = 16_384
+/** A permission request's question, and the label of an option, in characters. */
+export const ASK_TEXT_CHARS_MAX = 2_000
+/** How many options of it are passed on. */
+const ASK_OPTIONS_MAX = 16
+
+export async function askPermission(
+  context: RunnerContext,
+  request: PermissionRequest,
+  settings: PermissionSettings,
+): Promise<PermissionAnswer> {
+  try {
+    return permissionAnswer(await context.ask(permissionQuestion(request, settings)))
+  } catch {
+    // The turn has ended, or too many asks are open: the request was not allowed.
+    return { outcome: 'cancelled' }
+  }
+}
+
 export function permissionQuestion(
   { toolCall, options: offered }: PermissionRequest,
-  settings: { readonly askMs?: number; readonly onNobody?: 'wait' | 'deny' },
+  { askMs, onNobody }: PermissionSettings,
 ): Question {
-  const { askMs, onNobody } = settings
   const options = offered.slice(0, ASK_OPTIONS_MAX)
   return {
     kind: 'permission',

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { UpdateConverter, type AcpUpdate } from './update-converter.ts'
-import { THOUGHT_CHARS_MAX } from './options.ts'
+import { THOUGHT_CHARS_MAX, UpdateConverter, type AcpUpdate } from './updates.ts'
 
 const text = (text: string, messageId?: string): AcpUpdate => ({
   sessionUpdate: 'agent_message_chunk',

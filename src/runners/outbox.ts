@@ -2,8 +2,10 @@
  * The outputs of an agent during one turn that are not recorded yet. `room` delays reading from the
  * agent when too many wait.
  */
-import type { RunnerOutput } from '../../core/index.ts'
-import { BACKLOG_CHARS_MAX } from './options.ts'
+import type { RunnerOutput } from '../core/index.ts'
+
+/** Output that is not recorded yet, in characters; beyond it reading from the agent pauses. */
+const BACKLOG_CHARS_MAX = 1_048_576
 
 export class Outbox {
   #outputs: RunnerOutput[] = []
@@ -73,4 +75,8 @@ function size(output: RunnerOutput): number {
   return output.type === 'activity'
     ? (JSON.stringify(output.data)?.length ?? 0)
     : output.text.length
+}
+
+export function activity(kind: string, data: unknown): RunnerOutput {
+  return { type: 'activity', kind, data }
 }

@@ -1,8 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { AskOutcome } from '../../core/index.ts'
-import { ASK_DATA_CHARS_MAX, ASK_TEXT_CHARS_MAX } from './options.ts'
-import { permissionAnswer, permissionQuestion } from './permission.ts'
-import { loadSdk } from './sdk.ts'
+import type { AskOutcome } from '../core/index.ts'
+import { loadSdk } from './acp/connection.ts'
+import {
+  ASK_DATA_CHARS_MAX,
+  ASK_TEXT_CHARS_MAX,
+  permissionAnswer,
+  permissionQuestion,
+} from './permission.ts'
 
 describe('a permission request', () => {
   it.each<[AskOutcome, object]>([
@@ -20,7 +24,6 @@ describe('a permission request', () => {
   it('is asked in bounds, however large the tool call is', () => {
     const question = permissionQuestion(
       {
-        sessionId: 's',
         toolCall: { toolCallId: 'c', title: 'x'.repeat(99_999), rawInput: 'y'.repeat(99_999) },
         options: [{ optionId: 'yes', name: 'z'.repeat(99_999), kind: 'allow_once' }],
       },

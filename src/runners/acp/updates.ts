@@ -1,0 +1,164 @@
+/** The updates of an agent: in a prompt they become outputs of the turn, in a replay nothing. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { RunnerOutput } from '../../core/index.ts'
+import { asObject, asText, type JsonObject } from '../json.ts'
+import { activity } from '../outbox.ts'
+
+/** The thoughts that one activity keeps, in characters. */
+export const THOUGHT_CHARS_MAX = 16_384
+/** How many unfinished tool calls of a turn are tracked. */
+const TOOL_CALLS_MAX = 256
+/** How much of a replay is compared with the log, in characters. */
+const REPLAY_CHARS_MAX = 4_096
+/** The silence after which a replay is complete; and after its expected end was seen. */
+const REPLAY_QUIET_MS = 1_000
+const REPLAY_REST_MS = 20
+
+/** An update of the agent. Agents deviate from the schema, so nothing else is assumed. */
+export type AcpUpdate = JsonObject & { readonly sessionUpdate: string }
+
+export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
+
+/**
+ * Converts the updates of one prompt to a turn's outputs. Text becomes deltas; when the agent calls
+ * a tool or starts another message, the text so far becomes a message. Thoughts are collected, tool
+ * calls are recorded when they start and end, and usage at the end of the turn.
+ */
+export class UpdateConverter {
+  /** The text since the last message. */
+  #text = ''
+  #messageId: unknown = null
+  #thought = ''
+  #usage: JsonObject | null = null
+  /** Unfinished tool calls, each with the fields of all its updates. */
+  readonly #tools = new Map<string, JsonObject>()
+
+  /** Whether the update shows that the agent works on the prompt. */
+  static isWork({ sessionUpdate }: AcpUpdate): boolean {
+    return /^(agent_(message|thought)_chunk|tool_call(_update)?|plan)$/.test(sessionUpdate)
+  }
+
+  *take(update: AcpUpdate): Generator<RunnerOutput> {
+    switch (update.sessionUpdate) {
+      case 'agent_message_chunk':
+        return yield* this.#addText(update)
+      case 'agent_thought_chunk':
+        this.#thought = (this.#thought + textOf(update)).slice(0, THOUGHT_CHARS_MAX)
+        return
+      case 'tool_call':
+      case 'tool_call_update':
+        return yield* this.#updateTool(update)
+      case 'plan':
+        yield* this.#flushThought()
+        return yield activity('plan', { entries: update['entries'] })
+      case 'usage_update': {
+        const { used, size, cost } = update
+        this.#usage = present({ contextUsed: used, contextSize: size, cost })
+        return
+      }
+      case 'notice': {
+        const { severity, title, description } = update
+        return yield activity('notice', present({ severity, title, description }))
+      }
+      default:
+        // Modes, commands, titles and the user's own text are not part of the turn's output.
+        return
+    }
+  }
+
+  /** The remaining outputs at the end of the prompt. The core makes the last message itself. */
+  *end({ stopReason, usage: reported }: PromptResponse): Generator<RunnerOutput> {
+    yield* this.#flushThought()
+    const usage = { ...present(asObject(reported)), ...this.#usage }
+    if (Object.keys(usage).length > 0) yield activity('usage', usage)
+    if (stopReason !== 'end_turn') yield activity('stop', { reason: stopReason })
+  }
+
+  *#addText({ content, messageId = null }: AcpUpdate): Generator<RunnerOutput> {
+    yield* this.#flushThought()
+    if (messageId !== this.#messageId) yield* this.#flushMessage()
+    this.#messageId = messageId
+    const { type, text } = asObject(content)
+    if (type !== 'text') return yield activity('content', content)
+    if (typeof text !== 'string' || text === '') return
+    this.#text += text
+    yield { type: 'delta', text }
+  }
+
+  *#flushMessage(): Generator<RunnerOutput> {
+    const text = this.#text
+    this.#text = ''
+    if (text !== '') yield { type: 'message', text }
+  }
+
+  *#flushThought(): Generator<RunnerOutput> {
+    const text = this.#thought
+    this.#thought = ''
+    if (text !== '') yield activity('thought', { text })
+  }
+
+  *#updateTool(update: AcpUpdate): Generator<RunnerOutput> {
+    const id = update['toolCallId']
+    if (typeof id !== 'string') return
+    const before = this.#tools.get(id)
+    const call: JsonObject = { ...before, ...present(update) }
+    const { title, name, kind, status, rawInput: input, locations } = call
+    if (before === undefined) {
+      yield* this.#flushThought()
+      yield* this.#flushMessage()
+      yield activity('tool_use', present({ id, title, name, kind, input, locations }))
+    }
+    if (status === 'completed' || status === 'failed') {
+      this.#tools.delete(id)
+      const { content, rawOutput: output } = call
+      return yield activity('tool_result', present({ id, title, status, input, content, output }))
+    }
+    if (before !== undefined || this.#tools.size < TOOL_CALLS_MAX) this.#tools.set(id, call)
+  }
+}
+
+/** Without empty fields: an update contains only what has changed. */
+function present(value: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(value).filter(([, field]) => field !== undefined && field !== null),
+  )
+}
+
+function textOf({ content }: AcpUpdate): string {
+  return asText(asObject(content)['text'])
+}
+
+/**
+ * The replay of a conversation while an agent loads a session. It should be complete when the agent
+ * reports that the session is loaded, but some agents (Gemini CLI 0.61) continue after that, and
+ * would mix it into the next answer. So we wait until the last answer in our log was repeated; if
+ * that does not happen (the agent may have compacted its context), until the agent is silent.
+ */
+export class Replay {
+  #text = ''
+  #updatedAt = performance.now()
+
+  update(update: AcpUpdate): void {
+    this.#updatedAt = performance.now()
+    if (update.sessionUpdate !== 'agent_message_chunk') return
+    this.#text = (this.#text + withoutSpace(textOf(update))).slice(-REPLAY_CHARS_MAX)
+  }
+
+  /** Resolves when the replay is complete, and after `limitMs` in any case. */
+  async complete(lastAnswer: string, limitMs: number): Promise<void> {
+    const end = withoutSpace(lastAnswer).slice(-REPLAY_CHARS_MAX)
+    const giveUpAt = performance.now() + limitMs
+    for (;;) {
+      const isRepeated = end !== '' && this.#text.endsWith(end)
+      const overAt = this.#updatedAt + (isRepeated ? REPLAY_REST_MS : REPLAY_QUIET_MS)
+      const left = Math.min(overAt, giveUpAt) - performance.now()
+      if (left <= 0) return
+      await sleep(Math.min(left, REPLAY_REST_MS))
+    }
+  }
+}
+
+/** Agents differ in the white space around messages. */
+function withoutSpace(text: string): string {
+  return text.replace(/\s+/g, '')
+}

@@ -1,0 +1,172 @@
+/** The formats in which programs print their output. */
+import type { RunnerOutput } from '../../core/index.ts'
+import { readLines } from '../../platform/text.ts'
+import { asList, asObject, asText, type JsonObject } from '../json.ts'
+
+/** A part of a program's output. */
+export type ProgramOutput =
+  | RunnerOutput
+  /** The backend's own session id. */
+  | { readonly type: 'session'; readonly id: string }
+  /** The whole answer, if the program ends with one. */
+  | { readonly type: 'result'; readonly text: string }
+  | { readonly type: 'failure'; readonly message: string }
+
+/** The id for a new session is in use, or the id of an existing session is unknown. */
+export type BackendRefusal = 'in_use' | 'unknown'
+
+export interface OutputFormat {
+  /** Whether the output contains the session id. */
+  readonly hasSession: boolean
+  read(output: AsyncIterable<string>): AsyncGenerator<ProgramOutput>
+  /** The meaning of the program's error message for the session of this id. */
+  refusal(message: string, backend: string): BackendRefusal | null
+}
+
+/** The longest line: it may contain a picture that a tool has read. */
+const LINE_CHARS_MAX = 16_777_216
+
+/** One JSON object per line, whose `type` chooses the handler; other lines are ignored. */
+function jsonLines(
+  handlers: Readonly<Record<string, (line: JsonObject) => Iterable<ProgramOutput>>>,
+  refusal: OutputFormat['refusal'],
+): OutputFormat {
+  const byType = new Map<unknown, (line: JsonObject) => Iterable<ProgramOutput>>(
+    Object.entries(handlers),
+  )
+  return {
+    hasSession: true,
+    async *read(output) {
+      for await (const line of readLines(output, LINE_CHARS_MAX)) {
+        const object = parsed(line)
+        yield* byType.get(object['type'])?.(object) ?? []
+      }
+    },
+    refusal,
+  }
+}
+
+function parsed(line: string): JsonObject {
+  try {
+    return line.startsWith('{') ? (JSON.parse(line) as JsonObject) : {}
+  } catch {
+    // The program ended in the middle of the line.
+    return {}
+  }
+}
+
+/**
+ * Claude Code: `claude -p --output-format stream-json --verbose`. The texts of sub-agents are not
+ * part of the answer; their tool calls are recorded.
+ */
+const claude = jsonLines(
+  {
+    *system({ subtype, session_id: id }) {
+      if (subtype === 'init') yield { type: 'session', id: asText(id) }
+    },
+
+    *stream_event({ event, parent_tool_use_id: parent }) {
+      const { type, delta } = asObject(event)
+      const part = asObject(delta)
+      if (parent !== null || type !== 'content_block_delta') return
+      if (part['type'] === 'text_delta') yield { type: 'delta', text: asText(part['text']) }
+    },
+
+    *assistant(line) {
+      const { message, parent_tool_use_id: parent = null } = line
+      const { model, content } = asObject(message)
+      // A text that replaces the answer of a failed model is reported again as the failure.
+      const isSynthetic = model === '<synthetic>' || 'error' in line
+      for (const { type, id, name, input, text } of asList(content).map(asObject)) {
+        if (type === 'tool_use') {
+          yield { type: 'activity', kind: 'tool_use', data: { id, name, input, parent } }
+        } else if (type === 'text' && parent === null && !isSynthetic) {
+          yield { type: 'message', text: asText(text) }
+        }
+      }
+    },
+
+    *user({ message }) {
+      for (const block of asList(asObject(message)['content']).map(asObject)) {
+        const { type, tool_use_id: id, content, is_error: isError } = block
+        if (type !== 'tool_result') continue
+        const data = { id, isError: isError === true, content }
+        yield { type: 'activity', kind: 'tool_result', data }
+      }
+    },
+
+    *result(line) {
+      const { usage, total_cost_usd: costUsd, num_turns: steps, duration_ms: durationMs } = line
+      const hasFailed = line['is_error'] === true
+      // A run that did not start has used nothing.
+      if (!hasFailed || Number(steps) > 0) {
+        yield { type: 'activity', kind: 'usage', data: { usage, costUsd, steps, durationMs } }
+      }
+      const denials = asList(line['permission_denials'])
+      if (denials.length > 0) yield { type: 'activity', kind: 'permission_denied', data: denials }
+      const text = asText(line['result'])
+      const errors = asList(line['errors']).map(asText).join('; ')
+      yield hasFailed
+        ? { type: 'failure', message: text || errors || asText(line['subtype']) }
+        : { type: 'result', text }
+    },
+  },
+  (message, backend) => {
+    if (message.includes(`Session ID ${backend} is already in use`)) return 'in_use'
+    return message.includes(`No conversation found with session ID: ${backend}`) ? 'unknown' : null
+  },
+)
+
+/** Items of Codex that are not tool calls. */
+const NO_TOOLS: ReadonlySet<unknown> = new Set(['agent_message', 'reasoning', 'error'])
+
+/** Codex: `codex exec --json`. It chooses its session ids. */
+const codex = jsonLines(
+  {
+    *'thread.started'({ thread_id: id }) {
+      yield { type: 'session', id: asText(id) }
+    },
+
+    *'item.started'({ item }) {
+      const data = asObject(item)
+      if (!NO_TOOLS.has(data['type'])) yield { type: 'activity', kind: 'tool_use', data }
+    },
+
+    *'item.completed'({ item }) {
+      const data = asObject(item)
+      const { type, text } = data
+      if (type === 'agent_message') yield { type: 'message', text: asText(text) }
+      else if (type === 'error') yield { type: 'activity', kind: 'diagnosis', data }
+      else if (!NO_TOOLS.has(type)) yield { type: 'activity', kind: 'tool_result', data }
+    },
+
+    *'turn.completed'({ usage }) {
+      yield { type: 'activity', kind: 'usage', data: { usage } }
+    },
+
+    *'turn.failed'({ error }) {
+      yield { type: 'failure', message: asText(asObject(error)['message']) }
+    },
+  },
+  (message, backend) => {
+    // `no rollout found for thread id ID`
+    const isUnknown = /no (rollout|recorded session|thread) found/i.test(message)
+    return isUnknown && message.includes(backend) ? 'unknown' : null
+  },
+)
+
+/** A program that prints its answer as plain text. */
+const text: OutputFormat = {
+  hasSession: false,
+  async *read(output) {
+    let whole = ''
+    for await (const chunk of output) {
+      whole += chunk
+      yield { type: 'delta', text: chunk }
+    }
+    yield { type: 'result', text: whole.trimEnd() }
+  },
+  refusal: () => null,
+}
+
+export const OUTPUT_FORMATS = { claude, codex, text }
