@@ -8,7 +8,7 @@
 import type { EventEmitter } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { asHoldfastError, type HoldfastError } from '../core/index.ts'
+import { asHoldfastError } from '../core/index.ts'
 import { httpStatus } from '../wire/error-table.ts'
 import type { Vitest } from './internals.ts'
 import { overPage, waitingPage } from './notice.ts'
@@ -48,7 +48,8 @@ function takePage(
   else if (session.over !== null) send(response, 410, overPage(session.over))
   else if (session.isTaken) send(response, 200, waitingPage())
   else {
-    if (isNavigation(request)) awaitSocket(session, response)
+    // A tab loads the page; Vite also fetches it by itself to be ready.
+    if (request.headers['sec-fetch-dest'] === 'document') awaitSocket(session, response)
     return pass()
   }
   return true
@@ -64,11 +65,6 @@ function socketSession(
   const isPage = pathname === SOCKET_PATH && searchParams.get('type') === 'orchestrator'
   if (!isPage || searchParams.get('token') !== token) return undefined
   return sessions.get(searchParams.get('sessionId') ?? '')
-}
-
-/** A tab that loads the page; Vite also fetches it by itself to be ready. */
-function isNavigation({ headers }: IncomingMessage): boolean {
-  return headers['sec-fetch-dest'] === 'document'
 }
 
 function awaitSocket(session: TestSession, response: ServerResponse): void {
@@ -92,23 +88,15 @@ async function admit(session: TestSession, socket: Duplex, pass: () => boolean):
   socket.on('error', ignore)
   try {
     await session.admit(socket)
-  } catch (error) {
-    refuse(socket, asHoldfastError(error))
+  } catch (thrown) {
+    const error = asHoldfastError(thrown)
+    const head = `HTTP/1.1 ${httpStatus(error)} Refused\r\nConnection: close\r\n`
+    socket.end(`${head}Content-Type: text/plain\r\n\r\n${error.message}\n`)
     return
   }
   socket.off('error', ignore)
   pass()
   if (!session.isConnected) session.lost()
-}
-
-function refuse(socket: Duplex, error: HoldfastError): void {
-  const { message } = error
-  const head = [
-    `HTTP/1.1 ${httpStatus(error)} Refused`,
-    'Connection: close',
-    'Content-Type: text/plain',
-  ]
-  socket.end(`${head.join('\r\n')}\r\n\r\n${message}\n`)
 }
 
 function send(response: ServerResponse, status: number, body: string, type = 'text/html'): void {

@@ -5,8 +5,7 @@
 import { RECONNECT_POLICIES, type ReconnectPolicy } from '../core/index.ts'
 import { guard } from './door.ts'
 import { checkVersion, type Project, type Vitest } from './internals.ts'
-import { Orchestrators } from './orchestrators.ts'
-import { TestSessions } from './test-sessions.ts'
+import { Orchestrators, TestSessions } from './test-sessions.ts'
 
 export type HoldfastVitestOptions = {
   /** What a page's lost connection means. */
@@ -38,19 +37,15 @@ export function holdfast(options: HoldfastVitestOptions = {}): HoldfastVitestPlu
     name: 'holdfast',
     configureVitest(context) {
       const vitest = context.vitest as Vitest
-      const project = context.project as Project
-      if (project.browser === undefined) return
+      const { browser, vite } = context.project as Project
+      if (browser === undefined) return
       checkVersion(vitest, force)
       const sessions = taken.get(vitest) ?? new TestSessions(vitest, { reconnect, graceMs })
       taken.set(vitest, sessions)
-      putUnder(sessions, vitest, project)
+      if (browser.state.orchestrators instanceof Orchestrators) return
+      if (vite.httpServer === null) throw new Error('holdfast/vitest needs the HTTP server of Vite')
+      browser.state.orchestrators = new Orchestrators(sessions)
+      guard(vite.httpServer, sessions, vitest)
     },
   }
-}
-
-function putUnder(sessions: TestSessions, vitest: Vitest, { browser, vite }: Project): void {
-  if (browser === undefined || browser.state.orchestrators instanceof Orchestrators) return
-  if (vite.httpServer === null) throw new Error('holdfast/vitest needs the HTTP server of Vite')
-  browser.state.orchestrators = new Orchestrators(sessions)
-  guard(vite.httpServer, sessions, vitest)
 }

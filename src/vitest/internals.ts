@@ -21,29 +21,25 @@ export type Project = {
   readonly vite: { readonly httpServer: EventEmitter | null }
 }
 
-/** Vitest's own list of sessions: each function is a place where it decides who is alive. */
+/** Vitest's own list of sessions: each function is a place where it decides which page is alive. */
 export type VitestBrowserSessions = {
-  getSession(id: string): VitestBrowserSession | undefined
+  /** `fail`: the page crashed, or could not be served. */
+  getSession(id: string): { fail(error: Error): void } | undefined
   createSession(id: string, project: Project, pool: unknown, options?: unknown): Promise<void>
   /** Called when a page's socket has closed, and by the pool when it stops a page. */
   destroySession(id: string): void
   close(id: string): void
 }
 
-export type VitestBrowserSession = {
-  /** The page crashed, or could not be served. */
-  fail(error: Error): void
-}
-
 /** The runner page, as calls to it. */
 export type Orchestrator = {
-  createTesters(options: TesterOptions): Promise<unknown>
+  createTesters(options: {
+    readonly files: readonly { readonly filepath: string }[]
+  }): Promise<unknown>
   cleanupTesters(): Promise<unknown>
   $close(error?: Error): void
   readonly $closed: boolean
 }
-
-export type TesterOptions = { readonly files: readonly { readonly filepath: string }[] }
 
 /** Throws unless this Vitest is one of those tried, or the caller takes the risk. */
 export function checkVersion({ version }: Pick<Vitest, 'version'>, force: boolean): void {

@@ -7,8 +7,8 @@
  *    and is made again there; it settles when the session is over, at the latest.
  */
 import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { HoldfastError, type AttachmentHandle, type SessionHandle } from '../core/index.ts'
-import { answersPing, settlesWithin } from './connection.ts'
 import type { Orchestrator } from './internals.ts'
 
 /** How long a page may take from its HTML to its socket before another may have the session. */
@@ -20,12 +20,8 @@ const PROBE_MS = 1_500
 /** A file that takes its page down every time is not run for ever. */
 const ATTEMPTS_MAX = 3
 
-/** Runs `work` as a turn of the session, and settles as it does. */
-export type RunTurn = (
-  session: SessionHandle,
-  text: string,
-  work: () => Promise<unknown>,
-) => Promise<unknown>
+/** A ping without a payload, as a server sends it: RFC 6455, 5.5.2. */
+const PING = Buffer.from([0x89, 0x00])
 
 const IN_USE =
   'This test session is open in another tab. Go on there, or close that tab and try again.'
@@ -38,7 +34,12 @@ const REASONS: Readonly<Record<string, string>> = {
 
 export type TestSessionOptions = {
   readonly session: Promise<SessionHandle>
-  readonly runTurn: RunTurn
+  /** Runs `work` as a turn of the session, and settles as it does. */
+  readonly runTurn: (
+    session: SessionHandle,
+    text: string,
+    work: () => Promise<unknown>,
+  ) => Promise<unknown>
   /** Called once, when the session is closed. */
   readonly onOver: (reason: string) => void
 }
@@ -51,10 +52,10 @@ export class TestSession {
   /** Why the last page to hold it is gone for good. */
   #gone: string | null = null
   #over: string | null = null
-  #opening: Signal | null = null
-  #released = new Signal()
-  #returned = new Signal()
-  readonly #ended = new Signal()
+  /** A page was served, and its socket is expected until this timer fires. */
+  #opening: NodeJS.Timeout | null = null
+  /** Called when the page, the socket or the state has changed. */
+  readonly #waiting: (() => void)[] = []
   /** Reports to the authority, in order. */
   #told: Promise<void>
   /** Admissions, one at a time. */
@@ -85,20 +86,21 @@ export class TestSession {
 
   /** The page's HTML goes out: its socket is expected next. Returns what takes that back. */
   open(): () => void {
-    const opening = new Signal()
-    const giveUp = (): void => {
-      clearTimeout(timer)
-      if (this.#opening === opening) this.#opening = null
-      opening.fire()
-    }
-    const timer = setTimeout(giveUp, OPEN_MS).unref()
+    const opening = setTimeout(() => this.#endOpening(opening), OPEN_MS).unref()
     this.#opening = opening
-    return giveUp
+    return () => this.#endOpening(opening)
+  }
+
+  #endOpening(opening: NodeJS.Timeout | null): void {
+    if (opening === null || opening !== this.#opening) return
+    clearTimeout(opening)
+    this.#opening = null
+    this.#changed()
   }
 
   /** Resolves when no page holds the session; throws if one keeps it. */
   async claim(): Promise<void> {
-    await this.#opening?.fired
+    await this.#until(() => this.#opening === null)
     await this.#vacate()
     await this.#told
   }
@@ -116,9 +118,7 @@ export class TestSession {
     await this.#told
     if (this.#over !== null) throw closed(this.#over)
     await this.#attach()
-    this.#opening?.fire()
-    this.#opening = null
-    this.#released = new Signal()
+    this.#endOpening(this.#opening)
     this.#socket = socket
   }
 
@@ -134,9 +134,12 @@ export class TestSession {
 
   /** Waits until no page holds it. A page that is alive keeps it: throws `in_use`. */
   async #vacate(): Promise<void> {
-    const [socket, { fired: released }] = [this.#socket, this.#released]
-    if (socket === null || (await settlesWithin(released, UNLOAD_MS))) return
-    if (await answersPing(socket, PROBE_MS)) throw new HoldfastError('in_use', IN_USE)
+    const socket = this.#socket
+    if (socket === null) return
+    const released = this.#until(() => this.#socket !== socket)
+    await Promise.race([released, sleep(UNLOAD_MS, null, { ref: false })])
+    if (this.#socket !== socket) return
+    if (await answersPing(socket)) throw new HoldfastError('in_use', IN_USE)
     socket.destroy()
     await released
   }
@@ -144,8 +147,7 @@ export class TestSession {
   /** Vitest has set up the admitted connection, and this is the page behind it. */
   connected(page: Orchestrator): void {
     this.#page = page
-    this.#returned.fire()
-    this.#returned = new Signal()
+    this.#changed()
   }
 
   /** Vitest has taken the admitted connection. */
@@ -168,7 +170,7 @@ export class TestSession {
     this.#tell(async () => {
       await attachment?.lose()
       const { closed } = await (await this.#options.session).state()
-      if (closed !== null) await this.#ended.fired
+      if (closed !== null) await this.#until(() => this.#over !== null)
     })
   }
 
@@ -189,7 +191,7 @@ export class TestSession {
 
   #release(): void {
     this.#socket = null
-    this.#released.fire()
+    this.#changed()
   }
 
   #tell(work: () => Promise<void>): void {
@@ -213,16 +215,14 @@ export class TestSession {
     if (this.#attachment?.id !== attachment) return
     this.#attachment = null
     this.#gone = REASONS[reason] ?? reason
-    this.#returned.fire()
-    this.#returned = new Signal()
+    this.#changed()
   }
 
   #end(reason: string): void {
     if (this.#over !== null) return
     this.#over = reason
     this.#attachment = null
-    this.#returned.fire()
-    this.#ended.fire()
+    this.#changed()
     this.#options.onOver(reason)
   }
 
@@ -249,10 +249,22 @@ export class TestSession {
   /** The page, or the one that takes its place; null if none will come. */
   async #nextPage(): Promise<Orchestrator | null> {
     while (this.canServe) {
-      if (this.#page !== null && !this.#page.$closed) return this.#page
-      await this.#returned.fired
+      if (this.#page?.$closed === false) return this.#page
+      await this.#change()
     }
     return null
+  }
+
+  async #until(isMet: () => boolean): Promise<void> {
+    while (!isMet()) await this.#change()
+  }
+
+  #change(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve))
+  }
+
+  #changed(): void {
+    for (const wake of this.#waiting.splice(0)) wake()
   }
 }
 
@@ -260,10 +272,22 @@ function closed(reason: string): HoldfastError {
   return new HoldfastError('session_closed', `This test session is over: ${reason}.`)
 }
 
-/** Something that happens once. */
-class Signal {
-  fire: () => void = () => {}
-  readonly fired = new Promise<void>((resolve) => {
-    this.fire = resolve
+/**
+ * True as soon as the other side sends anything after a ping; false if it is silent for `PROBE_MS`,
+ * or the connection closes.
+ */
+function answersPing(socket: Duplex): Promise<boolean> {
+  return new Promise((resolve) => {
+    const settle = (answered: boolean) => (): void => {
+      clearTimeout(timer)
+      socket.off('data', answer).off('close', closed)
+      resolve(answered)
+    }
+    const answer = settle(true)
+    const closed = settle(false)
+    const timer = setTimeout(closed, PROBE_MS)
+    socket.on('data', answer).on('close', closed)
+    if (socket.destroyed) closed()
+    else socket.write(PING)
   })
 }

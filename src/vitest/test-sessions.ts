@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Holdfast, ReconnectPolicy, SessionHandle } from '../core/index.ts'
 import { openHoldfast } from '../open.ts'
-import type { VitestBrowserSession, Project, Vitest } from './internals.ts'
+import type { Orchestrator, Project, Vitest } from './internals.ts'
 import { TestSession } from './test-session.ts'
 
 export type TestSessionsOptions = {
@@ -42,7 +42,13 @@ export class TestSessions {
       const created = createSession(id, project, ...rest)
       const session = this.#add(id, project, () => close(id))
       const record = own.getSession(id)
-      if (record !== undefined) closeOnFailure(record, session)
+      const fail = record?.fail.bind(record)
+      if (record === undefined || fail === undefined) return created
+      record.fail = (error) => {
+        fail(error)
+        // A page that crashed does not come back.
+        session.close('its page failed')
+      }
       return created
     }
     own.destroySession = (id) => {
@@ -117,11 +123,45 @@ export class TestSessions {
   }
 }
 
-/** A page that crashed does not come back. */
-function closeOnFailure(record: VitestBrowserSession, session: TestSession): void {
-  const fail = record.fail.bind(record)
-  record.fail = (error) => {
-    fail(error)
-    session.close('its page failed')
+/** Vitest's list of runner pages, by session: a page stays on it while it may come back. */
+export class Orchestrators extends Map<string, Orchestrator> {
+  readonly #sessions: TestSessions
+
+  constructor(sessions: TestSessions) {
+    super()
+    this.#sessions = sessions
+  }
+
+  /** A connection was set up: Vitest gets the session's page, which outlives it. */
+  override set(id: string, page: Orchestrator): this {
+    const session = this.#sessions.get(id)
+    if (session === undefined) return super.set(id, page)
+    session.connected(page)
+    return super.set(id, heldPage(session))
+  }
+
+  override has(id: string): boolean {
+    return super.has(id) && (this.#sessions.get(id)?.canServe ?? true)
+  }
+
+  /** A connection closed, which decides nothing here: `destroySession` follows. */
+  override delete(id: string): boolean {
+    const session = this.#sessions.get(id)
+    return session === undefined || session.over !== null ? super.delete(id) : this.has(id)
+  }
+}
+
+/** The page as Vitest sees it: the same, whichever connection it has. */
+function heldPage(session: TestSession): Orchestrator {
+  return {
+    createTesters(options) {
+      const files = options.files.map(({ filepath }) => filepath).join(', ')
+      return session.call(files, (page) => page.createTesters(options))
+    },
+    cleanupTesters: () => session.call('clean up', (page) => page.cleanupTesters()),
+    $close: (error) => session.hangUp(error),
+    get $closed() {
+      return !session.canServe
+    },
   }
 }
