@@ -14,7 +14,7 @@ import {
   type StoredEvent,
 } from '../core/index.ts'
 import { systemDigest } from '../platform/clock.ts'
-import type { AuditedLog } from '../stores/audited-log.ts'
+import type { AuditedLog } from '../stores/rows.ts'
 
 /** Reads one event at a time: a log may be larger than the memory. */
 export async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {

@@ -23,9 +23,17 @@ import {
   type Store,
   type StoredEvent,
 } from '../core/store.ts'
-import { changesGone, coalesced, type ChangeRecord } from './changes.ts'
+import { closedError } from './failures.ts'
 import { Leases } from './leases.ts'
-import { isSweep, listPage, numberBelow, reservedExplicitly } from './rows.ts'
+import {
+  changePage,
+  changesGone,
+  isSweep,
+  listPage,
+  numberBelow,
+  reservedExplicitly,
+  type ChangeRecord,
+} from './rows.ts'
 
 type MemorySession = {
   readonly number: number
@@ -124,11 +132,9 @@ export class MemoryStore implements Store {
     const seq = after + events.length
     const state = flags.closed ? 'closed' : 'open'
     events.forEach((body, index) => entry.events.push({ seq: after + 1 + index, body }))
-    const { status = entry.row.status, queuedTurns = 0 } = flags
-    const shown = flags.closed
-      ? ({ status: 'closed', queuedTurns: 0 } as const)
-      : { status, queuedTurns }
-    entry.row = { ...entry.row, seq, updatedAt: at, state, ...shown }
+    const status = flags.closed ? 'closed' : (flags.status ?? entry.row.status)
+    const queuedTurns = flags.closed ? 0 : (flags.queuedTurns ?? 0)
+    entry.row = { ...entry.row, seq, updatedAt: at, state, status, queuedTurns }
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
     if (flags.closed) entry.keys = []
@@ -141,11 +147,11 @@ export class MemoryStore implements Store {
 
   async findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
     this.#mustBeOpen()
-    const { key: wanted, prefix = '', since, limit } = query
-    const found = (this.#sessions.get(session)?.keys ?? []).filter(({ key, at }) => {
-      const isWanted = wanted === undefined ? key.startsWith(prefix) : key === wanted
-      return isWanted && at >= since
-    })
+    const { prefix = '', since, limit } = query
+    const isWanted = (key: string): boolean =>
+      query.key === undefined ? key.startsWith(prefix) : key === query.key
+    const keys = this.#sessions.get(session)?.keys ?? []
+    const found = keys.filter(({ key, at }) => isWanted(key) && at >= since)
     return found.toReversed().slice(0, limit)
   }
 
@@ -213,14 +219,7 @@ export class MemoryStore implements Store {
     const index = after - this.#position + this.#changes.length
     if (index < 0 || after > this.#position) throw changesGone(after)
     const records = this.#changes.slice(index, index + limit)
-    return {
-      changes: coalesced(records).map(({ after: from, seq, session: { row } }) => ({
-        after: from,
-        seq,
-        row,
-      })),
-      position: records.at(-1)?.position ?? after,
-    }
+    return changePage(records, after, ({ session: { row } }) => row)
   }
 
   async close(): Promise<void> {
@@ -228,7 +227,7 @@ export class MemoryStore implements Store {
   }
 
   #mustBeOpen(): void {
-    if (this.#closed) throw new HoldfastError('store_unavailable', 'the store is closed')
+    if (this.#closed) throw closedError()
   }
 }
 

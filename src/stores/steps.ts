@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { HoldfastError } from '../core/errors.ts'
+import { unavailable } from './failures.ts'
 
 export type SchemaStep = { readonly checksum: string; readonly sql: string }
 
@@ -26,8 +27,7 @@ export function checkSteps(
   }
   const changed = applied.findIndex((checksum, index) => checksum !== steps[index]!.checksum)
   if (changed === -1) return
-  throw new HoldfastError(
-    'store_unavailable',
+  throw unavailable(
     `${store} has another schema than this Holdfast makes (step ${changed + 1} differs): ` +
       'use the Holdfast that wrote it',
   )

@@ -11,68 +11,57 @@ import type { Append, AppendOutcome } from '../../core/store.ts'
 import { storedName } from '../names.ts'
 import type { Database } from './database.ts'
 import { storeError } from './failures.ts'
-import type { Statements } from './statements.ts'
 
 /** JSON holds no control character: what stands between two bodies is in neither. */
 const BETWEEN_BODIES = '\u0001'
 
-type LogPosition = { readonly epoch: number; readonly seq: number }
-
-export class Appends {
-  readonly #database: Database
-  readonly #sql: Statements
-
-  constructor(database: Database, sql: Statements) {
-    this.#database = database
-    this.#sql = sql
+export async function appendAll(
+  database: Database,
+  appends: readonly Append[],
+): Promise<readonly AppendOutcome[]> {
+  const outcomes = new Map<Append, AppendOutcome>()
+  for (const round of roundsOf(appends)) {
+    const some = await appendRound(database, round)
+    round.forEach((append, index) => outcomes.set(append, some[index] ?? 'stale'))
   }
+  return appends.map((append) => outcomes.get(append) ?? 'stale')
+}
 
-  async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
-    const outcomes = new Map<Append, AppendOutcome>()
-    for (const round of roundsOf(appends)) {
-      const some = await this.#appendRound(round)
-      round.forEach((append, index) => outcomes.set(append, some[index] ?? 'stale'))
-    }
-    return appends.map((append) => outcomes.get(append) ?? 'stale')
+/** If one append is at fault, each is run alone, so that the others succeed. */
+async function appendRound(
+  database: Database,
+  round: readonly Append[],
+): Promise<readonly AppendOutcome[]> {
+  try {
+    return await database.rideOut((isAgain) => extend(database, round, isAgain))
+  } catch (thrown) {
+    const error = storeError(thrown)
+    if (error.code !== 'internal' || round.length === 1) throw error
+    const alone = await Promise.allSettled(round.map((append) => appendRound(database, [append])))
+    const failed = alone.find(({ status }) => status === 'rejected')
+    if (failed?.status === 'rejected') throw failed.reason
+    return alone.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
   }
+}
 
-  /** If one append is at fault, each is run alone, so that the others succeed. */
-  async #appendRound(round: readonly Append[]): Promise<readonly AppendOutcome[]> {
-    try {
-      return await this.#database.rideOut((isAgain) => this.#extend(round, isAgain))
-    } catch (thrown) {
-      const error = storeError(thrown)
-      if (error.code !== 'internal' || round.length === 1) throw error
-      const alone = await Promise.allSettled(round.map((append) => this.#appendRound([append])))
-      const failed = alone.find(({ status }) => status === 'rejected')
-      if (failed?.status === 'rejected') throw failed.reason
-      return alone.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
-    }
-  }
-
-  async #extend(round: readonly Append[], isAgain: boolean): Promise<readonly AppendOutcome[]> {
-    const rows = await this.#database.query<{ place: number }>(this.#sql.append, valuesOf(round))
-    const places = new Set(rows.map(({ place }) => place))
-    const outcomes = round.map((_, index) => (places.has(index + 1) ? 'appended' : 'stale'))
-    if (!isAgain || rows.length === round.length) return outcomes
-    return this.#findOut(round, outcomes)
-  }
-
-  async #findOut(
-    round: readonly Append[],
-    outcomes: readonly AppendOutcome[],
-  ): Promise<readonly AppendOutcome[]> {
+async function extend(
+  database: Database,
+  round: readonly Append[],
+  isAgain: boolean,
+): Promise<readonly AppendOutcome[]> {
+  const rows = await database.run<{ place: number }>('append', valuesOf(round))
+  const appended = new Set(rows.map(({ place }) => place))
+  if (isAgain && appended.size < round.length) {
     const ids = round.map(({ session }) => storedName(session))
-    const rows = await this.#database.query<LogPosition & { id: string }>(this.#sql.positions, [
-      ids,
-    ])
-    const positions = new Map(rows.map((row) => [row.id, row]))
-    return round.map(({ session, epoch, after, events }, index) => {
-      const position = positions.get(storedName(session))
+    const found = await database.run<{ id: string; epoch: number; seq: number }>('positions', [ids])
+    const positions = new Map(found.map((row) => [row.id, row]))
+    round.forEach(({ epoch, after, events }, index) => {
+      const position = positions.get(ids[index]!)
       const isThere = position?.epoch === epoch && position.seq >= after + events.length
-      return isThere ? 'appended' : (outcomes[index] ?? 'stale')
+      if (isThere) appended.add(index + 1)
     })
   }
+  return round.map((_, index) => (appended.has(index + 1) ? 'appended' : 'stale'))
 }
 
 /** A statement changes a row once: a session's second append goes into a second statement. */
@@ -85,23 +74,27 @@ function roundsOf(appends: readonly Append[]): readonly (readonly Append[])[] {
     const some = (rounds[round] ??= [])
     some.push(append)
   }
-  // All nodes lock rows in the same order.
-  return rounds.map((round) => round.toSorted(bySession))
+  // All nodes lock rows in the same order. A session is in a round once.
+  return rounds.map((round) =>
+    round.toSorted((one, other) => (one.session < other.session ? -1 : 1)),
+  )
 }
 
-function bySession(one: Append, other: Append): number {
-  if (one.session === other.session) return 0
-  return one.session < other.session ? -1 : 1
-}
+/** The places, the seqs and the bodies of events or snapshots. */
+type Bodies = readonly [places: number[], seqs: number[], bodies: string[]]
 
 /** Written out here: the driver would look at, and mostly escape, every element of every array. */
 function valuesOf(round: readonly Append[]): unknown[] {
-  const events: [number[], number[], string[]] = [[], [], []]
-  const snapshots: [number[], number[], string[]] = [[], [], []]
+  const events: Bodies = [[], [], []]
+  const snapshots: Bodies = [[], [], []]
   round.forEach(({ after, events: bodies, snapshot }, index) => {
     bodies.forEach((body, offset) => add(events, index + 1, after + offset + 1, body))
     if (snapshot !== null) add(snapshots, index + 1, after + bodies.length, snapshot)
   })
+  const keys = round.flatMap((append, index) =>
+    (append.keys?.added ?? []).map((key) => ({ ...key, place: index + 1 })),
+  )
+  const bounds = round.flatMap((append) => append.keys ?? [])
   return [
     arrayOf(round, ({ session }) => quoted(storedName(session))),
     arrayOf(round, ({ epoch }) => epoch),
@@ -115,44 +108,32 @@ function valuesOf(round: readonly Append[]): unknown[] {
     arrayOf(round, ({ queuedTurns }) => queuedTurns ?? 0),
     `{${events[0].join(',')}}`,
     `{${events[1].join(',')}}`,
-    `{${events[2].map((body) => crc32(body)).join(',')}}`,
+    arrayOf(events[2], (body) => crc32(body)),
     events[2].join(BETWEEN_BODIES),
-    ...columnsOf(snapshots),
-    ...keyColumns(round),
-  ]
-}
-
-function keyColumns(round: readonly Append[]): unknown[] {
-  const rows = round.flatMap(({ keys }, index) =>
-    (keys?.added ?? []).map((key) => ({ ...key, place: index + 1 })),
-  )
-  const bounds = round.flatMap(({ keys }) => keys ?? [])
-  return [
-    `{${rows.map(({ place }) => place).join(',')}}`,
-    `{${rows.map(({ key }) => quoted(storedName(key))).join(',')}}`,
-    `{${rows.map(({ digest }) => quoted(digest)).join(',')}}`,
-    `{${rows.map(({ turn }) => quoted(turn)).join(',')}}`,
-    `{${rows.map(({ at }) => at).join(',')}}`,
+    `{${snapshots[0].join(',')}}`,
+    `{${snapshots[1].join(',')}}`,
+    snapshots[2].join(BETWEEN_BODIES),
+    arrayOf(keys, ({ place }) => place),
+    arrayOf(keys, ({ key }) => quoted(storedName(key))),
+    arrayOf(keys, ({ digest }) => quoted(digest)),
+    arrayOf(keys, ({ turn }) => quoted(turn)),
+    arrayOf(keys, ({ at }) => at),
     Math.min(...bounds.map(({ since }) => since), Number.MAX_SAFE_INTEGER),
     Math.max(...bounds.map(({ max }) => max), 0),
   ]
 }
 
-function add(columns: [number[], number[], string[]], place: number, seq: number, body: string) {
-  columns[0].push(place)
-  columns[1].push(seq)
-  columns[2].push(body)
+function add([places, seqs, bodies]: Bodies, place: number, seq: number, body: string): void {
+  places.push(place)
+  seqs.push(seq)
+  bodies.push(body)
 }
 
-function columnsOf([places, seqs, bodies]: [number[], number[], string[]]): string[] {
-  return [`{${places.join(',')}}`, `{${seqs.join(',')}}`, bodies.join(BETWEEN_BODIES)]
-}
-
-function arrayOf(
-  round: readonly Append[],
-  element: (append: Append) => string | number | boolean,
+function arrayOf<Item>(
+  items: readonly Item[],
+  element: (item: Item) => string | number | boolean,
 ): string {
-  return `{${round.map(element).join(',')}}`
+  return `{${items.map(element).join(',')}}`
 }
 
 function quoted(text: string): string {

@@ -6,7 +6,9 @@
 import type { Pool, PoolClient, PoolConfig, QueryConfig } from 'pg'
 import type { Diagnose } from '../../core/diagnostics.ts'
 import { HoldfastError } from '../../core/errors.ts'
+import { closedError, unavailable } from '../failures.ts'
 import { isUnprepared, storeError } from './failures.ts'
+import { statementsFor, type NamedStatement, type StatementName } from './statements.ts'
 import { DatabaseTime, NOW } from './time.ts'
 
 export type PostgresStoreOptions = {
@@ -30,11 +32,8 @@ type AnyRow = Readonly<Record<string, any>>
 
 /** What runs statements: the database, or one connection in a transaction. */
 export interface Queryable {
-  query<Row extends AnyRow>(sql: string | NamedStatement, values?: unknown[]): Promise<Row[]>
+  query<Row extends AnyRow>(sql: string, values?: unknown[]): Promise<Row[]>
 }
-
-/** A statement that each connection prepares once. */
-export type NamedStatement = { readonly name: string; readonly text: string }
 
 const VERSION_MIN = 130_000
 const VERSION_MIN_TEXT = '13'
@@ -59,8 +58,11 @@ const SERVER_TIMEOUTS: PoolConfig = {
   idle_in_transaction_session_timeout: LIMITS.statementMs,
 }
 
+type ServerFacts = Record<'version' | 'fsync' | 'commit', string> & { readonly now: number }
+
 export class Database implements Queryable {
   readonly schema: string
+  readonly #statements: Readonly<Record<StatementName, NamedStatement>>
   readonly #pool: Pool
   readonly #leasePool: Pool
   readonly #rideOutMs: number
@@ -73,18 +75,19 @@ export class Database implements Queryable {
   #failure: HoldfastError | null = null
 
   private constructor(
-    pools: readonly [Pool, Pool],
+    [pool, leasePool]: readonly [Pool, Pool],
     schema: string,
     { rideOutMs = LIMITS.rideOutMs, diagnose = () => undefined }: PostgresStoreOptions,
   ) {
-    this.#pool = pools[0]
-    this.#leasePool = pools[1]
+    this.#pool = pool
+    this.#leasePool = leasePool
     this.schema = schema
+    this.#statements = statementsFor(schema)
     this.#rideOutMs = rideOutMs
     const message = 'a connection to the database was lost'
     this.#reportLost = ({ message: error }) => diagnose('store_disconnected', message, { error })
     // An idle connection that breaks is gone from the pool already.
-    for (const pool of pools) pool.on('error', this.#reportLost)
+    for (const one of [pool, leasePool]) one.on('error', this.#reportLost)
   }
 
   /** Connects and checks that what is there can hold a durable store. */
@@ -99,14 +102,12 @@ export class Database implements Queryable {
   }
 
   static async #open(options: PostgresStoreOptions, timeouts: PoolConfig): Promise<Database> {
-    const { config: plain, schema, pool } = readOptions(options)
-    const config = { ...plain, ...timeouts }
+    const { config, schema, pool } = readOptions(options)
     // Loaded here, so that programs with another store do not load it.
     const { default: driver } = await import('pg')
     const types = { getTypeParser: parserFor(driver.types.getTypeParser) }
-    const newPool = (max: number): Pool => new driver.Pool({ ...config, types, max })
-    const pools = [newPool(pool), newPool(1)] as const
-    const database = new Database(pools, schema, options)
+    const newPool = (max: number): Pool => new driver.Pool({ ...config, ...timeouts, types, max })
+    const database = new Database([newPool(pool), newPool(1)], schema, options)
     try {
       await database.#check()
       return database
@@ -120,40 +121,43 @@ export class Database implements Queryable {
     // The first question waits for a connection too: the time is asked for when there is one.
     await this.query('SELECT 1')
     const askedAt = performance.now()
-    const [found] = await this.query<
-      Record<'version' | 'fsync' | 'commit', string> & { now: number }
-    >(
+    const [found] = await this.query<ServerFacts>(
       `SELECT current_setting('server_version_num') AS version, current_setting('fsync') AS fsync,
         current_setting('synchronous_commit') AS commit, ${NOW} AS now`,
     )
     if (found === undefined) throw new HoldfastError('internal', 'the database returned no row')
     this.time.set(found.now, askedAt)
     if (Number(found.version) < VERSION_MIN) {
-      const text = `PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`
-      throw new HoldfastError('store_unavailable', text)
+      throw unavailable(`PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`)
     }
     if (found.fsync !== 'off' && found.commit !== 'off') return
-    throw new HoldfastError(
-      'store_unavailable',
+    throw unavailable(
       'the database forgets what it has acknowledged: ' +
         `fsync is ${found.fsync}, synchronous_commit is ${found.commit}; both must not be off`,
     )
   }
 
-  async query<Row extends AnyRow>(
-    sql: string | NamedStatement,
-    values: unknown[] = [],
-  ): Promise<Row[]> {
+  query<Row extends AnyRow>(sql: string, values: unknown[] = []): Promise<Row[]> {
     return this.#run(this.#pool, sql, values, LIMITS.answerMs)
   }
 
+  /** One of the store's own statements. */
+  run<Row extends AnyRow>(name: StatementName, values: unknown[] = []): Promise<Row[]> {
+    return this.#run(this.#pool, this.#statements[name], values, LIMITS.answerMs)
+  }
+
+  /** One that may be carried out twice: it is tried again while the database is away. */
+  ask<Row extends AnyRow>(name: StatementName, values?: unknown[]): Promise<Row[]> {
+    return this.rideOut(() => this.run<Row>(name, values))
+  }
+
   /** On the lease's own connection, and given up after `answerMs`. */
-  async queryLease<Row extends AnyRow>(
-    sql: NamedStatement,
+  runForLease<Row extends AnyRow>(
+    name: StatementName,
     values: unknown[],
     answerMs: number,
   ): Promise<Row[]> {
-    return this.#run(this.#leasePool, sql, values, answerMs)
+    return this.#run(this.#leasePool, this.#statements[name], values, answerMs)
   }
 
   /**
@@ -167,18 +171,17 @@ export class Database implements Queryable {
     answerMs: number,
   ): Promise<Row[]> {
     this.#assertOpen()
+    const isNamed = typeof sql !== 'string' && this.#isPreparing
     const text = typeof sql === 'string' ? sql : sql.text
-    const bounds = { values, query_timeout: answerMs }
     try {
-      const named = typeof sql === 'string' || !this.#isPreparing ? { text } : sql
-      return await this.#ask<Row>(pool, { ...named, ...bounds })
+      const named = isNamed ? sql : { text }
+      const bounded = { ...named, values, query_timeout: answerMs }
+      return await this.#send<Row>(pool, bounded)
     } catch (thrown) {
-      if (!isUnprepared(thrown)) throw this.#noted(thrown)
+      if (!isNamed || !isUnprepared(thrown)) throw this.#noted(thrown)
       this.#isPreparing = false
+      return this.#run(pool, text, values, answerMs)
     }
-    return this.#ask<Row>(pool, { text, ...bounds }).catch((thrown: unknown) => {
-      throw this.#noted(thrown)
-    })
   }
 
   /** Of a database that a newer version has changed nothing more is asked. */
@@ -189,7 +192,7 @@ export class Database implements Queryable {
   }
 
   /** The pool drops a connection on which anything failed. */
-  async #ask<Row extends AnyRow>(pool: Pool, query: QueryConfig): Promise<Row[]> {
+  async #send<Row extends AnyRow>(pool: Pool, query: QueryConfig): Promise<Row[]> {
     const asked = pool.query<Row>(query)
     this.#underWay.add(asked)
     try {
@@ -199,47 +202,13 @@ export class Database implements Queryable {
     }
   }
 
-  /** All or nothing, each statement within `answerMs`. Not tried again. */
-  async transaction(answerMs: number, work: (session: Queryable) => Promise<void>): Promise<void> {
+  /** A connection of its own, for a transaction. Each statement may take `answerMs`. */
+  async connect(answerMs: number = LIMITS.answerMs): Promise<Connection> {
     this.#assertOpen()
-    let client: PoolClient | undefined
-    try {
-      client = await this.#pool.connect()
-      // The next query fails too if the connection breaks; unheard, it would end the process.
-      client.on('error', ignore)
-      await client.query(`BEGIN; SET LOCAL statement_timeout = ${answerMs}`)
-      await work(sessionOf(client, answerMs))
-      await client.query('COMMIT')
-      client.off('error', ignore)
-      client.release()
-    } catch (thrown) {
-      // The server rolls back what its client left.
-      client?.release(true)
+    const client = await this.#pool.connect().catch((thrown: unknown) => {
       throw storeError(thrown)
-    }
-  }
-
-  /** What `read` yields, all of it of one moment of the database. */
-  async *atOneMoment<Item>(
-    read: (session: Queryable) => AsyncIterable<Item>,
-  ): AsyncGenerator<Item, void> {
-    this.#assertOpen()
-    let client: PoolClient | undefined
-    let isBroken = true
-    try {
-      client = await this.#pool.connect()
-      // The next query fails too if the connection breaks.
-      client.on('error', ignore)
-      await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
-      yield* read(sessionOf(client, LIMITS.answerMs))
-      await client.query('COMMIT')
-      isBroken = false
-    } catch (thrown) {
-      throw storeError(thrown)
-    } finally {
-      client?.off('error', ignore)
-      client?.release(isBroken)
-    }
+    })
+    return new Connection(client, answerMs)
   }
 
   /**
@@ -285,30 +254,49 @@ export class Database implements Queryable {
   }
 }
 
-function ignore(): void {}
+/** What is begun on it is rolled back unless it is committed. Nothing is tried again. */
+export class Connection implements Queryable {
+  readonly #client: PoolClient
+  readonly #answerMs: number
+  #isCommitted = false
 
-function closedError(): HoldfastError {
-  return new HoldfastError('store_unavailable', 'the store is closed')
-}
+  constructor(client: PoolClient, answerMs: number) {
+    this.#client = client
+    this.#answerMs = answerMs
+    // The next query fails too if the connection breaks; unheard, it would end the process.
+    client.on('error', ignore)
+  }
 
-function sessionOf(client: PoolClient, answerMs: number): Queryable {
-  return {
-    query: async <Row extends AnyRow>(sql: string | NamedStatement, values: unknown[] = []) => {
-      const query = typeof sql === 'string' ? { text: sql } : sql
-      const bounded = { ...query, query_timeout: answerMs }
-      // Without values several statements may stand in one text.
-      return (await client.query<Row>(values.length === 0 ? bounded : { ...bounded, values })).rows
-    },
+  async query<Row extends AnyRow>(sql: string, values: unknown[] = []): Promise<Row[]> {
+    const bounded = { text: sql, query_timeout: this.#answerMs }
+    // Without values several statements may stand in one text.
+    const query = values.length === 0 ? bounded : { ...bounded, values }
+    try {
+      return (await this.#client.query<Row>(query)).rows
+    } catch (thrown) {
+      throw storeError(thrown)
+    }
+  }
+
+  async commit(): Promise<void> {
+    await this.query('COMMIT')
+    this.#isCommitted = true
+  }
+
+  /** The server rolls back what its client left. */
+  release(): void {
+    this.#client.off('error', ignore)
+    this.#client.release(!this.#isCommitted)
   }
 }
 
-type ReadOptions = {
+function ignore(): void {}
+
+function readOptions(options: PostgresStoreOptions): {
   readonly config: PoolConfig
   readonly schema: string
   readonly pool: number
-}
-
-function readOptions(options: PostgresStoreOptions): ReadOptions {
+} {
   const url = parseUrl(options.url)
   const schema = options.schema ?? url.searchParams.get('schema') ?? 'holdfast'
   const pool = options.pool ?? Number(url.searchParams.get('pool') ?? LIMITS.pool)
@@ -320,7 +308,15 @@ function readOptions(options: PostgresStoreOptions): ReadOptions {
   }
   url.searchParams.delete('schema')
   url.searchParams.delete('pool')
-  return { config: configOf(url), schema: `"${schema}"`, pool }
+  const config = {
+    connectionString: url.href,
+    application_name: 'holdfast',
+    connectionTimeoutMillis: LIMITS.connectMs,
+    query_timeout: LIMITS.answerMs,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+  }
+  return { config, schema: `"${schema}"`, pool }
 }
 
 /** Never repeats the text: there may be a password in it. */
@@ -330,17 +326,6 @@ function parseUrl(text: string): URL {
     throw invalid('the store must be like postgres://USER:PASSWORD@HOST/DATABASE')
   }
   return new URL(text)
-}
-
-function configOf(url: URL): PoolConfig {
-  return {
-    connectionString: url.href,
-    application_name: 'holdfast',
-    connectionTimeoutMillis: LIMITS.connectMs,
-    query_timeout: LIMITS.answerMs,
-    idleTimeoutMillis: 30_000,
-    keepAlive: true,
-  }
 }
 
 function invalid(message: string): HoldfastError {

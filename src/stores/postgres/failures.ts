@@ -2,7 +2,7 @@
  * What PostgreSQL's errors mean for a caller. Whatever may pass by itself, a lost connection, a
  * restart, a failover, is `store_unavailable`: the outcome is unknown, and trying again may help.
  */
-import { HoldfastError, type ErrorCode } from '../../core/errors.ts'
+import { HoldfastError, messageOf, type ErrorCode } from '../../core/errors.ts'
 
 /** By SQLSTATE, or by its first two characters, its class. */
 const CODES: Readonly<Record<string, ErrorCode>> = {
@@ -30,7 +30,7 @@ export function storeError(thrown: unknown): HoldfastError {
   if (thrown instanceof HoldfastError) return thrown
   const reason = reasonOf(thrown)
   const code = codeOf(thrown)
-  return new HoldfastError(code, sentence(code, reason), { reason })
+  return new HoldfastError(code, SENTENCES[code]?.(reason) ?? reason, { reason })
 }
 
 /** A prepared statement was not where we had prepared it: it was not carried out. */
@@ -45,35 +45,25 @@ const PATHS = /"[^"]*\/[^"]*"|(?<![\w.:/])\/[^\s,;)]+/g
 /** The driver's message, which names no password. Clients see it too, so paths are removed. */
 function reasonOf(thrown: unknown): string {
   if (thrown instanceof AggregateError) return reasonOf(thrown.errors[0])
-  const message = thrown instanceof Error ? thrown.message : String(thrown)
-  return message.replaceAll(/\s+/g, ' ').replaceAll(PATHS, '…').trim()
+  return messageOf(thrown).replaceAll(/\s+/g, ' ').replaceAll(PATHS, '…').trim()
 }
 
 function codeOf(thrown: unknown): ErrorCode {
   const { code, severity } = thrown as { code?: unknown; severity?: unknown }
-  // Only the server's own answers have a severity. Everything else is the way there and back.
-  if (typeof severity !== 'string' || typeof code !== 'string') return codeOfDriver(thrown)
-  return CODES[code] ?? CODES[code.slice(0, 2)] ?? 'internal'
-}
-
-/** What the driver throws without a server is about the connection, unless we called it wrongly. */
-function codeOfDriver(thrown: unknown): ErrorCode {
-  return thrown instanceof TypeError || thrown instanceof RangeError
-    ? 'internal'
-    : 'store_unavailable'
-}
-
-function sentence(code: ErrorCode, reason: string): string {
-  switch (code) {
-    case 'store_unavailable':
-      return `the database cannot be used for now (${reason})`
-    case 'store_full':
-      return `the database has no room (${reason}): free some, and Holdfast goes on by itself`
-    case 'store_newer':
-      return 'a newer Holdfast has changed the database: this one writes no more, update it'
-    case 'store_corrupt':
-      return `the database is damaged (${reason}): restore a backup`
-    default:
-      return reason
+  if (typeof severity === 'string' && typeof code === 'string') {
+    return CODES[code] ?? CODES[code.slice(0, 2)] ?? 'internal'
   }
+  // Only the server's own answers have a severity. What the driver throws without a server is about
+  // the connection, unless we called it wrongly.
+  const isOurFault = thrown instanceof TypeError || thrown instanceof RangeError
+  return isOurFault ? 'internal' : 'store_unavailable'
+}
+
+const SENTENCES: Partial<Record<ErrorCode, (reason: string) => string>> = {
+  store_unavailable: (reason) => `the database cannot be used for now (${reason})`,
+  store_full: (reason) =>
+    `the database has no room (${reason}): free some, and Holdfast goes on by itself`,
+  store_newer: () =>
+    'a newer Holdfast has changed the database: this one writes no more, update it',
+  store_corrupt: (reason) => `the database is damaged (${reason}): restore a backup`,
 }

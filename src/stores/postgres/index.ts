@@ -25,21 +25,33 @@ import type {
   Store,
   StoredEvent,
 } from '../../core/store.ts'
-import { nameFrom, storedName } from '../names.ts'
-import { Appends } from './appends.ts'
-import { readChanges } from './changes.ts'
+import { unavailable } from '../failures.ts'
+import { nameFrom, storedName, storedRanges } from '../names.ts'
+import {
+  changePage,
+  changesGone,
+  listConditions,
+  listPage,
+  reservedExplicitly,
+  ROW_COLUMNS,
+  sessionRow,
+  type ChangeRecord,
+  type StoredRow,
+} from '../rows.ts'
+import { appendAll } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
-import { listSessions } from './listing.ts'
-import { Nodes, type NodeFacts } from './nodes.ts'
-import { findKeys } from './request-keys.ts'
-import { reservedExplicitly, sessionRow, type StoredRow } from '../rows.ts'
 import { checkCurrent, migrate, type Migration } from './migrations.ts'
-import { statementsFor, type Statements } from './statements.ts'
+import { Nodes, type NodeFacts } from './nodes.ts'
 
 export type { PostgresStoreOptions } from './database.ts'
 
 /** How often a step starts over when what it found is gone meanwhile. */
 const ATTEMPTS = 16
+
+/** Sessions that one read of the change feed gives positions to. */
+const FEED_MAX = 1_000
+/** The newest records, which the feed keeps. */
+const FEED_KEPT = 100_000
 
 type OpenedAs = {
   readonly version?: string
@@ -73,16 +85,12 @@ export async function openPostgresStore(
 export class PostgresStore implements Store {
   readonly cluster: Nodes
   readonly #database: Database
-  readonly #sql: Statements
-  readonly #appends: Appends
   /** The last claim of a session that is under way. */
   readonly #claims = new Map<string, Promise<void>>()
 
   constructor(database: Database, self: NodeFacts) {
     this.#database = database
-    this.#sql = statementsFor(database.schema)
-    this.#appends = new Appends(database, this.#sql)
-    this.cluster = new Nodes(database, this.#sql, self)
+    this.cluster = new Nodes(database, self)
   }
 
   async reserve(reservation: Reservation): Promise<Reserved> {
@@ -96,12 +104,12 @@ export class PostgresStore implements Store {
       const found = await this.#findReserved(reservation, isLost)
       if (found !== null) return found
     }
-    throw new HoldfastError('store_unavailable', 'the key was taken and freed again and again')
+    throw unavailable('the key was taken and freed again and again')
   }
 
   async #create(reservation: Reservation): Promise<boolean> {
     const { id, key, agent, internal, labels, node, at, expiresAt, body } = reservation
-    const rows = await this.#database.query(this.#sql.create, [
+    const rows = await this.#database.run('create', [
       storedName(id),
       key === null ? null : storedName(key),
       storedName(agent),
@@ -123,14 +131,12 @@ export class PostgresStore implements Store {
     { id, explicit, key }: Reservation,
     isLost: boolean,
   ): Promise<Reserved | null> {
-    const storedKey = key === null ? null : storedName(key)
-    const rows = await this.#database.rideOut(() =>
-      this.#database.query<StoredRow & { owner_epoch: number }>(this.#sql.byIdOrKey, [
-        storedName(id),
-        storedKey,
-      ]),
-    )
-    const existing = rows.find((row) => row.id === storedName(id))
+    const [storedId, storedKey] = [storedName(id), key === null ? null : storedName(key)]
+    const rows = await this.#database.ask<StoredRow & { owner_epoch: number }>('byIdOrKey', [
+      storedId,
+      storedKey,
+    ])
+    const existing = rows.find((row) => row.id === storedId)
     const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
     const holderId = holder === undefined ? null : nameFrom(holder.id)
     if (explicit && existing !== undefined) {
@@ -164,24 +170,19 @@ export class PostgresStore implements Store {
 
   async #claim(session: string, node: string): Promise<Claim> {
     const names = [storedName(session), storedName(node)]
-    const [answer] = await this.#database.rideOut(() =>
-      this.#database.query<Claiming>(this.#sql.claim, names),
-    )
+    const [answer] = await this.#database.ask<Claiming>('claim', names)
     if (answer !== undefined && answer.holder !== null) {
       return { type: 'owned', node: nameFrom(answer.holder) }
     }
     const claim = await this.#load(session, answer?.granted ?? null)
-    return claim.type === 'claimed' && answer?.lapsed === true
-      ? { ...claim, takenOver: true }
-      : claim
+    const isTakenOver = claim.type === 'claimed' && answer?.lapsed === true
+    return isTakenOver ? { ...claim, takenOver: true } : claim
   }
 
   async #load(session: string, epoch: number | null): Promise<Claim> {
-    const rows = await this.#database.rideOut(() =>
-      this.#database.query<StoredEvent & { isSnapshot: boolean }>(this.#sql.load, [
-        storedName(session),
-      ]),
-    )
+    const rows = await this.#database.ask<StoredEvent & { isSnapshot: boolean }>('load', [
+      storedName(session),
+    ])
     const snapshot = rows.find(({ isSnapshot }) => isSnapshot)
     const { stored, events } = splitRow(rows.filter(({ isSnapshot }) => !isSnapshot))
     if (stored === null) return { type: 'unknown' }
@@ -192,20 +193,17 @@ export class PostgresStore implements Store {
   }
 
   async release(session: string, epoch: number): Promise<void> {
-    const values = [storedName(session), epoch]
-    await this.#database.rideOut(() => this.#database.query(this.#sql.release, values))
+    await this.#database.ask('release', [storedName(session), epoch])
   }
 
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
-    if (appends.length === 0) return []
-    return this.#appends.append(appends)
+    return appendAll(this.#database, appends)
   }
 
   async read(session: string, after: number, limit: number): Promise<ReadResult> {
     const from = Math.max(0, after)
-    const rows = await this.#database.rideOut(() =>
-      this.#database.query<StoredEvent>(this.#sql.read, [storedName(session), from, limit]),
-    )
+    const values = [storedName(session), from, limit]
+    const rows = await this.#database.ask<StoredEvent>('read', values)
     const { stored, events } = splitRow(rows)
     if (stored === null) return { row: null, events: [] }
     if (stored.state !== 'erased') {
@@ -214,12 +212,33 @@ export class PostgresStore implements Store {
     return { row: sessionRow(stored), events }
   }
 
-  findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
-    return findKeys(this.#database, this.#sql, session, query)
+  async findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
+    const { key, prefix = '', since, limit } = query
+    const name = storedName(session)
+    const rows = await (key === undefined
+      ? this.#database.ask<KeyedTurn>('findAllKeys', [name, since, limit, ...storedRanges(prefix)])
+      : this.#database.ask<KeyedTurn>('findKey', [name, storedName(key), since]))
+    return rows.map((row) => ({ ...row, key: nameFrom(row.key) }))
   }
 
-  list(query: ListQuery): Promise<ListPage> {
-    return listSessions(this.#database, query)
+  /** What sweeps look for is in small indexes of its own. */
+  async list(query: ListQuery): Promise<ListPage> {
+    const { schema } = this.#database
+    const values: unknown[] = []
+    const add = (value: string | number, type: string): string => `$${values.push(value)}::${type}`
+    const where = listConditions(query, {
+      schema: `${schema}.`,
+      isPublic: 'NOT internal',
+      add,
+      isPendingFor: (node) =>
+        `flagged AND pending AND (owner = ${add(storedName(node), 'text')} OR NOT EXISTS (
+          SELECT FROM ${schema}.nodes WHERE name = owner AND lease_ends > clock_timestamp()
+        ))`,
+    })
+    const text = `SELECT ${ROW_COLUMNS} FROM ${schema}.sessions WHERE ${where}
+      ORDER BY number DESC LIMIT ${add(query.limit + 1, 'bigint')}`
+    const found = await this.#database.rideOut(() => this.#database.query<StoredRow>(text, values))
+    return listPage(found, query.limit, sessionRow)
   }
 
   beat(node: string, leaseMs: number): Promise<Beat> {
@@ -229,20 +248,35 @@ export class PostgresStore implements Store {
   async erase(session: string): Promise<boolean> {
     return this.#database.rideOut(async (isAgain) => {
       const names = [storedName(session)]
-      if ((await this.#database.query(this.#sql.erase, names)).length > 0) return true
+      if ((await this.#database.run('erase', names)).length > 0) return true
       // The answer that it was erased may have been lost.
       return isAgain && (await this.read(session, 0, 0)).row?.state === 'erased'
     })
   }
 
-  changes(after: number | null, limit: number): Promise<ChangePage> {
-    return readChanges(this.#database, this.#sql, after, limit)
+  /**
+   * An append only flags its session. Reading the feed first gives positions to the flagged
+   * sessions, one reader at a time, so that positions become visible in their order. See
+   * `feed_changes` in `schema.ts`.
+   */
+  async changes(after: number | null, limit: number): Promise<ChangePage> {
+    const feeding = [FEED_MAX, FEED_KEPT]
+    const [end] = await this.#database.ask<{ last: number }>('feedChanges', feeding)
+    const last = end?.last ?? 0
+    if (after === null) return { changes: [], position: last }
+    const found = await this.#database.ask<FoundChange>('changes', [after, limit])
+    // Positions have no gap: if the next one is missing, it was dropped, or was never there.
+    const isThere = found.length === 0 ? after === last : found[0]?.position === after + 1
+    if (!isThere && limit > 0) throw changesGone(after)
+    return changePage(found, after, ({ row }) => sessionRow(row))
   }
 
   close(): Promise<void> {
     return this.#database.close()
   }
 }
+
+type FoundChange = ChangeRecord<number> & { readonly row: StoredRow }
 
 function secretDigest(secret: string): string {
   return createHmac('sha256', secret).update('holdfast cluster secret').digest('hex')

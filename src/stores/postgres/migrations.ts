@@ -1,8 +1,9 @@
 /** Brings a schema of an older version up to date, in one transaction under a lock. */
-import { HoldfastError } from '../../core/errors.ts'
+import { keysInText } from '../../core/request-keys.ts'
+import { unavailable } from '../failures.ts'
+import { storedName } from '../names.ts'
 import { checkSteps } from '../steps.ts'
 import type { Database, Queryable } from './database.ts'
-import { fillRequestKeys } from './request-keys.ts'
 import { STEP, STEPS } from './schema.ts'
 
 /** What a step takes over from the rows that are there, by its number. */
@@ -22,10 +23,8 @@ export type Migration = { readonly from: number; readonly to: number }
 export async function checkCurrent(database: Database): Promise<void> {
   const { length } = await appliedSteps(database, database)
   if (length === STEP) return
-  const { schema } = database
-  throw new HoldfastError(
-    'store_unavailable',
-    `the schema ${schema} is at step ${length}, this Holdfast needs ${STEP}: ` +
+  throw unavailable(
+    `the schema ${database.schema} is at step ${length}, this Holdfast needs ${STEP}: ` +
       'the next node of this version that starts brings it up to date',
   )
 }
@@ -39,19 +38,36 @@ export async function migrate(
   const { length: from } = await appliedSteps(database, database)
   if (from === STEP) return
   if (from > 0) onMigration({ from, to: STEP })
-  await database.transaction(MIGRATION_MS, async (session) => {
-    await session.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
-    await createSchema(database, session)
-    await session.query(`CREATE TABLE IF NOT EXISTS ${database.schema}.migrations (
-      number integer PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL
-    )`)
-    const done = await appliedSteps(database, session)
+  const connection = await database.connect(MIGRATION_MS)
+  try {
+    await connection.query(`BEGIN; SET LOCAL statement_timeout = ${MIGRATION_MS}`)
+    await applySteps(database, connection)
+    await connection.commit()
+  } finally {
+    connection.release()
+  }
+}
+
+async function applySteps(database: Database, session: Queryable): Promise<void> {
+  const { schema } = database
+  await session.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
+  await createSchema(schema, session)
+  await session.query(`CREATE TABLE IF NOT EXISTS ${schema}.migrations (
+    number integer PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL
+  )`)
+  const { length: done } = await appliedSteps(database, session)
+  if (done > 0) {
     // What other nodes have begun ends before, and what they begin now waits.
-    if (done.length > 0) await session.query(lockTables(database.schema))
-    for (let number = done.length + 1; number <= STEPS.length; number += 1) {
-      await applyStep(database, session, number)
-    }
-  })
+    const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes']
+    await session.query(`LOCK TABLE ${tables.map((table) => `${schema}.${table}`).join(', ')}`)
+  }
+  for (const [index, { sql, checksum }] of STEPS.entries()) {
+    if (index < done) continue
+    if (sql !== '') await session.query(sql.replaceAll('$schema', schema))
+    await FILLS[index + 1]?.(schema, session)
+    const applied = `INSERT INTO ${schema}.migrations VALUES ($1, $2, clock_timestamp())`
+    await session.query(applied, [index + 1, checksum])
+  }
 }
 
 /**
@@ -59,7 +75,7 @@ export async function migrate(
  * connection remembers the names that it did not find, and has not heard yet of what was made while
  * it waited for the lock.
  */
-async function createSchema({ schema }: Database, session: Queryable): Promise<void> {
+async function createSchema(schema: string, session: Queryable): Promise<void> {
   const found = await session.query('SELECT FROM pg_namespace WHERE nspname = $1', [
     schema.slice(1, -1),
   ])
@@ -90,23 +106,34 @@ async function refuseForeign(database: Database, session: Queryable): Promise<re
     [database.schema, `${database.schema}.migrations`],
   )
   if (rows.length === 0) return []
-  throw new HoldfastError(
-    'store_unavailable',
+  throw unavailable(
     `the schema ${database.schema} belongs to another program: name another with ?schema=NAME`,
   )
 }
 
-async function applyStep(database: Database, session: Queryable, number: number): Promise<void> {
-  const { sql, checksum } = STEPS[number - 1]!
-  if (sql !== '') await session.query(sql.replaceAll('$schema', database.schema))
-  await FILLS[number]?.(database.schema, session)
-  await session.query(
-    `INSERT INTO ${database.schema}.migrations VALUES ($1, $2, clock_timestamp())`,
-    [number, checksum],
-  )
-}
+const PAGE = 1_000
 
-function lockTables(schema: string): string {
-  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes']
-  return `LOCK TABLE ${tables.map((table) => `${schema}.${table}`).join(', ')}`
+/** The keys of the logs that are there, of open sessions: nothing was indexed before. */
+async function fillRequestKeys(schema: string, session: Queryable): Promise<void> {
+  const events = `SELECT events.session::float8 AS session, events.seq::float8 AS seq, events.body
+    FROM ${schema}.events JOIN ${schema}.sessions ON sessions.number = events.session
+    WHERE sessions.state = 'open' AND (events.session, events.seq) > ($1::bigint, $2::bigint)
+      AND events.body LIKE '%"keys":[{%'
+    ORDER BY events.session, events.seq LIMIT ${PAGE}`
+  const add = `INSERT INTO ${schema}.request_keys VALUES ($1, $2,
+      1 + coalesce((SELECT max(number) FROM ${schema}.request_keys WHERE session = $1), 0),
+      $3, $4, $5)
+    ON CONFLICT (session, key) DO UPDATE SET number = excluded.number,
+      digest = excluded.digest, turn = excluded.turn, at = excluded.at`
+  type Found = { readonly session: number; readonly seq: number; readonly body: string }
+  let last: Found | undefined = { session: 0, seq: 0, body: '' }
+  while (last !== undefined) {
+    const page: Found[] = await session.query<Found>(events, [last.session, last.seq])
+    for (const { session: number, body } of page) {
+      for (const { key, digest, turn, at } of keysInText(body)) {
+        await session.query(add, [number, storedName(key), digest, turn, at])
+      }
+    }
+    last = page.at(-1)
+  }
 }

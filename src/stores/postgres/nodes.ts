@@ -6,7 +6,6 @@ import { HoldfastError } from '../../core/errors.ts'
 import type { Beat, Cluster, NodeRow, SessionRef } from '../../core/store.ts'
 import { nameFrom, storedName } from '../names.ts'
 import type { Database } from './database.ts'
-import type { Statements } from './statements.ts'
 
 /** What a node writes into its row. */
 export type NodeFacts = {
@@ -24,10 +23,7 @@ const TIDY_MS = 10_000
 
 export class Nodes implements Cluster {
   readonly #database: Database
-  readonly #sql: Statements
-  readonly #url: string | null
-  readonly #version: string
-  readonly #secret: string | null
+  readonly #self: NodeFacts
   #lastBeat: Promise<unknown> = Promise.resolve()
   /** Nodes that must have a row: if it is missing, others took the node for dead. */
   readonly #beating = new Set<string>()
@@ -35,12 +31,9 @@ export class Nodes implements Cluster {
   /** The first beat has to connect too, and nothing hangs on its lease yet. */
   #isFirst = true
 
-  constructor(database: Database, sql: Statements, { url, version, secret }: NodeFacts) {
+  constructor(database: Database, self: NodeFacts) {
     this.#database = database
-    this.#sql = sql
-    this.#url = url
-    this.#version = version
-    this.#secret = secret
+    this.#self = self
   }
 
   beat(node: string, leaseMs: number): Promise<Beat> {
@@ -51,20 +44,19 @@ export class Nodes implements Cluster {
   }
 
   async #beat(node: string, leaseMs: number): Promise<Beat> {
-    const dueMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
-    const answerMs = this.#isFirst ? BEAT_MS_MAX : dueMs
     if (leaseMs <= 0) {
       this.#beating.delete(node)
-      await this.#database.queryLease(this.#sql.leave, [storedName(node)], BEAT_MS_MAX)
+      await this.#database.runForLease('leave', [storedName(node)], BEAT_MS_MAX)
       return
     }
+    const dueMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
+    const { url, version, secret } = this.#self
     const ms = Number.isFinite(leaseMs) ? leaseMs : null
-    const values = [storedName(node), this.#url, this.#version, ms, this.#secret]
     const askedAt = performance.now()
-    const [answer] = await this.#database.queryLease<{ now: number; lapsed: boolean | null }>(
-      this.#sql.beat,
-      values,
-      answerMs,
+    const [answer] = await this.#database.runForLease<{ now: number; lapsed: boolean | null }>(
+      'beat',
+      [storedName(node), url, version, ms, secret],
+      this.#isFirst ? BEAT_MS_MAX : dueMs,
     )
     this.#isFirst = false
     if (answer !== undefined) this.#database.time.set(answer.now, askedAt)
@@ -79,9 +71,9 @@ export class Nodes implements Cluster {
     const now = performance.now()
     if (now - this.#tidiedAt < TIDY_MS || this.#database.isClosing) return
     this.#tidiedAt = now
-    for (const sql of [this.#sql.unflag, this.#sql.forget]) {
+    for (const name of ['unflag', 'forget'] as const) {
       // The next time it is tried again.
-      this.#database.query(sql).catch(() => undefined)
+      this.#database.run(name).catch(() => undefined)
     }
   }
 
@@ -91,11 +83,9 @@ export class Nodes implements Cluster {
 
   /** Throws if a living node has another secret: requests could not be passed on. */
   async assertSameSecret(): Promise<void> {
-    if (this.#secret === null) return
-    const [other] = await this.#database.query<{ name: string; url: string | null }>(
-      this.#sql.stranger,
-      [this.#secret],
-    )
+    const { secret } = this.#self
+    if (secret === null) return
+    const [other] = await this.#database.run<Pick<NodeRow, 'name' | 'url'>>('stranger', [secret])
     if (other === undefined) return
     throw new HoldfastError(
       'invalid_field',
@@ -106,31 +96,27 @@ export class Nodes implements Cluster {
   }
 
   async urlOf(node: string): Promise<string | null> {
-    const name = storedName(node)
-    const [found] = await this.#database.rideOut(() =>
-      this.#database.query<{ url: string | null }>(this.#sql.node, [name]),
-    )
+    const [found] = await this.#database.ask<Pick<NodeRow, 'url'>>('node', [storedName(node)])
     return found?.url ?? null
   }
 
   async ownerOf(session: SessionRef): Promise<string | null> {
-    const [sql, name] =
-      'id' in session ? [this.#sql.ownerOfId, session.id] : [this.#sql.ownerOfKey, session.key]
-    const [found] = await this.#database.rideOut(() =>
-      this.#database.query<{ owner: string }>(sql, [storedName(name)]),
-    )
+    const [statement, name] =
+      'id' in session
+        ? (['ownerOfId', session.id] as const)
+        : (['ownerOfKey', session.key] as const)
+    const [found] = await this.#database.ask<{ owner: string }>(statement, [storedName(name)])
     return found === undefined ? null : nameFrom(found.owner)
   }
 
   /** Not tried again: it is only reported. */
   async owned(node: string): Promise<number> {
-    const name = storedName(node)
-    const [found] = await this.#database.query<{ count: number }>(this.#sql.owned, [name])
+    const [found] = await this.#database.run<{ count: number }>('owned', [storedName(node)])
     return found?.count ?? 0
   }
 
   async nodes(): Promise<readonly NodeRow[]> {
-    const rows = await this.#database.rideOut(() => this.#database.query<NodeRow>(this.#sql.nodes))
+    const rows = await this.#database.ask<NodeRow>('nodes')
     return rows.map((row) => ({ ...row, name: nameFrom(row.name) }))
   }
 }

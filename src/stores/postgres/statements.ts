@@ -10,24 +10,22 @@
  */
 import { createHash } from 'node:crypto'
 import { PAGE_CHARS } from '../../core/store.ts'
-import type { NamedStatement } from './database.ts'
 import { ROW_COLUMNS } from '../rows.ts'
 import { STEP } from './schema.ts'
 import { NOW } from './time.ts'
 
-export type Statements = Readonly<Record<keyof ReturnType<typeof texts>, NamedStatement>>
+/** A statement that each connection prepares once. */
+export type NamedStatement = { readonly name: string; readonly text: string }
 
-export function statementsFor(schema: string): Statements {
-  const named = Object.entries(texts(schema)).map(([name, text]) => [
-    name,
-    { name: `holdfast_${name}_${digestOf(text)}`, text },
-  ])
-  return Object.fromEntries(named) as Statements
-}
+export type StatementName = keyof ReturnType<typeof texts>
 
-/** Behind a pooler others use our connections: the same name must be the same statement. */
-function digestOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex').slice(0, 12)
+export function statementsFor(schema: string): Readonly<Record<StatementName, NamedStatement>> {
+  const named = Object.entries(texts(schema)).map(([name, text]) => {
+    // Behind a pooler others use our connections: the same name must be the same statement.
+    const digest = createHash('sha256').update(text).digest('hex').slice(0, 12)
+    return [name, { name: `holdfast_${name}_${digest}`, text }]
+  })
+  return Object.fromEntries(named) as Record<StatementName, NamedStatement>
 }
 
 function texts(schema: string) {
@@ -65,7 +63,17 @@ function texts(schema: string) {
     claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2, ${STEP})`,
     release: `UPDATE ${sessions} SET owner = NULL
       WHERE ${isCurrent} AND id = $1 AND owner_epoch = $2 AND state = 'open'`,
-    append: appendText(schema),
+    // $1 to $10: one entry per append. $11 to $14: one per event, $15 to $17 one per snapshot, and
+    // $18 to $22 one per request key, each with the place of its append, from 1 on. $23 and $24:
+    // how old and how many keys may be. Answers the places that were appended.
+    append: `SELECT place FROM ${schema}.append(
+        $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+        $6::boolean[], $7::boolean[], $8::bigint[], $9::text[], $10::bigint[],
+        $11::bigint[], $12::bigint[], $13::bigint[], $14::text,
+        $15::bigint[], $16::bigint[], $17::text,
+        $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
+        $23::bigint, $24::bigint, ${STEP}
+      ) AS place`,
     positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
     load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
@@ -156,20 +164,4 @@ export function pageText(schema: string, column: string, session: string): strin
           ORDER BY seq LIMIT $3::bigint
       ) AS following
     ) AS page WHERE before < ${PAGE_CHARS} ORDER BY seq`
-}
-
-/**
- * $1 to $10: one entry per append. $11 to $14: one per event, $15 to $17 one per snapshot, and $18
- * to $22 one per request key, each with the place of its append, from 1 on. $23 and $24: how old
- * and how many keys may be. Answers the places that were appended.
- */
-function appendText(schema: string): string {
-  return `SELECT place FROM ${schema}.append(
-      $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-      $6::boolean[], $7::boolean[], $8::bigint[], $9::text[], $10::bigint[],
-      $11::bigint[], $12::bigint[], $13::bigint[], $14::text,
-      $15::bigint[], $16::bigint[], $17::text,
-      $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
-      $23::bigint, $24::bigint, ${STEP}
-    ) AS place`
 }

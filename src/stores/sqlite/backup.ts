@@ -3,22 +3,31 @@
  * reads it in a single transaction, beside the writer and without holding it up.
  */
 import { closeSync, existsSync, openSync, rmSync } from 'node:fs'
-import { openSqliteToRead, type SqliteDatabase } from './driver.ts'
-import { HoldfastError } from '../../core/errors.ts'
-import { checkPages } from './database.ts'
-import { storeError } from './failures.ts'
+import { readSqlite, type SqliteDatabase } from './driver.ts'
+import { unavailable } from '../failures.ts'
+import { DamageError } from './failures.ts'
 import { checkMarker } from './marker.ts'
 
 export type BackupOptions = { readonly file: string; readonly to: string }
 
 /** Writes a checked copy of `file` to `to`, which must not exist. Blocks its thread meanwhile. */
 export async function backupSqlite({ file, to }: BackupOptions): Promise<void> {
-  if (!existsSync(file)) throw new HoldfastError('store_unavailable', `there is no file ${file}`)
+  checkThere(file)
+  readSqlite(file, (database) => copyTo(database, to))
+}
+
+/** For tools that read the file as the last process left it, or while one uses it. */
+export function checkThere(file: string): void {
+  if (!existsSync(file)) throw unavailable(`there is no file ${file}`)
   checkMarker(file)
+}
+
+/** A checked copy. */
+export function copyTo(database: SqliteDatabase, to: string): void {
   createTarget(to)
   try {
-    withDatabase(file, (database) => database.prepare('VACUUM INTO ?').run(to))
-    withDatabase(to, checkPages)
+    database.prepare('VACUUM INTO ?').run(to)
+    readSqlite(to, checkPages)
   } catch (thrown) {
     rmSync(to, { force: true })
     throw thrown
@@ -31,19 +40,14 @@ function createTarget(to: string): void {
     closeSync(openSync(to, 'wx', 0o600))
   } catch (thrown) {
     const { code, message } = thrown as NodeJS.ErrnoException
-    const reason = code === 'EEXIST' ? `${to} exists: a backup never overwrites a file` : message
-    throw new HoldfastError('store_unavailable', reason)
+    throw unavailable(
+      code === 'EEXIST' ? `${to} exists: a backup never overwrites a file` : message,
+    )
   }
 }
 
-function withDatabase(file: string, use: (database: SqliteDatabase) => void): void {
-  let database: SqliteDatabase | undefined
-  try {
-    database = openSqliteToRead(file)
-    use(database)
-  } catch (thrown) {
-    throw storeError(thrown, file)
-  } finally {
-    database?.close()
-  }
+/** Reads every page. */
+export function checkPages(database: SqliteDatabase): void {
+  const { quick_check: found } = database.prepare('PRAGMA quick_check(1)').get()
+  if (found !== 'ok') throw new DamageError(String(found))
 }

@@ -6,6 +6,7 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
+  mkdirSync,
   openSync,
   realpathSync,
   renameSync,
@@ -14,15 +15,15 @@ import {
   statSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
+import { HoldfastError, messageOf } from '../../core/errors.ts'
+import { unavailable } from '../failures.ts'
+import { checkPages, copyTo } from './backup.ts'
 import { openSqlite, checkSqliteVersion, type SqliteDatabase } from './driver.ts'
-import { HoldfastError } from '../../core/errors.ts'
-import { DamageError, storeError } from './failures.ts'
-import { makeFolder } from './folder.ts'
-import { OpenPaths } from './identity.ts'
+import { storeError } from './failures.ts'
 import { takeLock } from './lock.ts'
 import { checkMarker, OpenMarker } from './marker.ts'
-import type { WriterOptions } from './operations.ts'
 import { dueMigration, migrate, type Migration } from './migrations.ts'
+import type { WriterOptions } from './operations.ts'
 
 /**
  * Files up to this size are checked in full when opened; in larger ones damage is met when it is
@@ -49,7 +50,6 @@ const PRAGMAS = `
 
 export type OpenFile = {
   readonly database: SqliteDatabase
-  readonly paths: OpenPaths
   readonly marker: OpenMarker
   /** Throws `store_full` if the file system has too little room for one large request. */
   checkRoom(): void
@@ -64,32 +64,21 @@ export function openFile(
 ): OpenFile {
   const file = located(given)
   const lock = takeLock(file)
+  let database: SqliteDatabase | undefined
   try {
     checkLinks(file)
     checkMarker(file)
-    const database = openDatabase(file, pagesMax, onMigration)
-    try {
-      const { marker, paths } = markOpen(file, database)
-      const close = (isSound: boolean): void => closeAll({ database, marker, lock }, isSound)
-      return { database, paths, marker, checkRoom: () => checkRoom(file), close }
-    } catch (thrown) {
-      database.close()
-      throw thrown
-    }
+    createPrivately(file)
+    database = openSqlite(file)
+    prepareDatabase(database, file, onMigration)
+    if (pagesMax !== undefined) database.exec(`PRAGMA max_page_count = ${Math.trunc(pagesMax)}`)
+    const parts = { database, marker: new OpenMarker(file, database) }
+    const close = (isSound: boolean): void => closeAll({ ...parts, lock }, isSound)
+    return { ...parts, checkRoom: () => checkRoom(file), close }
   } catch (thrown) {
+    database?.close()
     lock.close()
     throw storeError(thrown, file)
-  }
-}
-
-function markOpen(file: string, database: SqliteDatabase): Pick<OpenFile, 'marker' | 'paths'> {
-  const marker = new OpenMarker(file, database)
-  try {
-    const paths = new OpenPaths(['', '-wal', '.lock', '.open'].map((suffix) => file + suffix))
-    return { marker, paths }
-  } catch (thrown) {
-    marker.close(false)
-    throw thrown
   }
 }
 
@@ -100,47 +89,57 @@ function located(file: string): string {
     makeFolder(folder)
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException
-    throw new HoldfastError('store_unavailable', `cannot make the folder of ${file}: ${code}`)
+    throw unavailable(`cannot make the folder of ${file}: ${code}`)
   }
   try {
     if (existsSync(file)) return realpathSync(file)
     return join(realpathSync(folder), basename(file))
   } catch (thrown) {
-    const { message } = thrown as Error
-    throw new HoldfastError('store_unavailable', `cannot use ${file}: ${message}`)
+    throw unavailable(`cannot use ${file}: ${messageOf(thrown)}`)
   }
 }
 
-function openDatabase(
-  file: string,
-  pagesMax: number | undefined,
-  onMigration: (migration: Migration) => void,
-): SqliteDatabase {
-  createPrivately(file)
-  const database = openSqlite(file)
+/**
+ * For its owner alone, with what is missing above it. Node's own way never ends where a folder
+ * cannot be made.
+ */
+function makeFolder(path: string): void {
   try {
-    checkSqliteVersion(database)
-    database.exec(PRAGMAS)
-    if (statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
-    setDurable(database)
-    const due = dueMigration(database, file)
-    if (due === null) migrate(database, file)
-    else {
-      onMigration(due)
-      migrateWithCopy(database, file, due.backup)
-    }
-    if (pagesMax !== undefined) database.exec(`PRAGMA max_page_count = ${Math.trunc(pagesMax)}`)
-    return database
+    mkdirSync(path, { mode: 0o700 })
   } catch (thrown) {
-    database.close()
-    throw thrown
+    const { code } = thrown as NodeJS.ErrnoException
+    if (code === 'EEXIST' && isFolder(path)) return
+    const above = dirname(path)
+    if (code !== 'ENOENT' || isFolder(above)) throw thrown
+    makeFolder(above)
+    makeFolder(path)
   }
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+}
+
+/** Checks it, sets it up to be durable, and brings it up to date. */
+function prepareDatabase(
+  database: SqliteDatabase,
+  file: string,
+  onMigration: (migration: Migration) => void,
+): void {
+  checkSqliteVersion(database)
+  database.exec(PRAGMAS)
+  if (statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
+  setDurable(database)
+  const due = dueMigration(database, file)
+  if (due === null) return migrate(database, file)
+  onMigration(due)
+  migrateWithCopy(database, file, due.backup)
 }
 
 /** A migration that was rolled back needs no copy: else each start that fails leaves another. */
 function migrateWithCopy(database: SqliteDatabase, file: string, backup: string): void {
   try {
-    copyTo(database, backup)
+    copyDurably(database, backup)
     migrate(database, file)
   } catch (thrown) {
     // After a failed sync it is not known what a later start finds: the copy stays.
@@ -150,18 +149,11 @@ function migrateWithCopy(database: SqliteDatabase, file: string, backup: string)
 }
 
 /** A checked copy, which takes its name only when it is whole. */
-function copyTo(database: SqliteDatabase, backup: string): void {
+function copyDurably(database: SqliteDatabase, backup: string): void {
   const part = `${backup}.part`
   rmSync(part, { force: true })
-  closeSync(openSync(part, 'wx', 0o600))
+  copyTo(database, part)
   try {
-    database.prepare('VACUUM INTO ?').run(part)
-    const copy = openSqlite(part, { readOnly: true })
-    try {
-      checkPages(copy)
-    } finally {
-      copy.close()
-    }
     sync(part, 'r+')
     renameSync(part, backup)
     // The name too must outlast the machine. Windows opens no folder.
@@ -187,12 +179,6 @@ function createPrivately(file: string): void {
   closeSync(openSync(file, 'wx', 0o600))
 }
 
-/** Reads every page; a backup is checked by it too. */
-export function checkPages(database: SqliteDatabase): void {
-  const { quick_check: found } = database.prepare('PRAGMA quick_check(1)').get()
-  if (found !== 'ok') throw new DamageError(String(found))
-}
-
 /**
  * Drivers have been seen to lower `synchronous` in WAL mode, so it is set after it and read back.
  */
@@ -201,8 +187,7 @@ function setDurable(database: SqliteDatabase): void {
   database.exec('PRAGMA synchronous = FULL')
   const { synchronous } = database.prepare('PRAGMA synchronous').get()
   if (journal === 'wal' && synchronous === 2) return
-  throw new HoldfastError(
-    'store_unavailable',
+  throw unavailable(
     'this file system cannot hold a durable store ' +
       `(journal_mode ${journal}, synchronous ${synchronous})`,
   )
@@ -216,14 +201,11 @@ function checkRoom(file: string): void {
   throw new HoldfastError('store_full', 'the disk of the store is full: free some space')
 }
 
-type OpenParts = {
-  readonly database: SqliteDatabase
-  readonly marker: OpenMarker
-  readonly lock: SqliteDatabase
-}
-
 /** The lock is released last: no process opens the file while it is being closed. */
-function closeAll({ database, marker, lock }: OpenParts, isSound: boolean): void {
+function closeAll(
+  { database, marker, lock }: Pick<OpenFile, 'database' | 'marker'> & { lock: SqliteDatabase },
+  isSound: boolean,
+): void {
   let isComplete = false
   try {
     isComplete = isSound && emptyWal(database)
@@ -253,5 +235,5 @@ function emptyWal(database: SqliteDatabase): boolean {
 function checkLinks(file: string): void {
   if ((statSync(file, { throwIfNoEntry: false })?.nlink ?? 1) <= 1) return
   const why = 'it has several names (hard links), and another process may use it by another'
-  throw new HoldfastError('store_unavailable', `cannot use ${file}: ${why}; make it a copy`)
+  throw unavailable(`cannot use ${file}: ${why}; make it a copy`)
 }

@@ -4,21 +4,20 @@
  * file is opened, so that programs with another store need neither.
  */
 import { createRequire } from 'node:module'
-import { HoldfastError } from '../../core/errors.ts'
+import { unavailable } from '../failures.ts'
+import { storeError } from './failures.ts'
 
 type SqlValue = string | number | null
 
+// oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
+type AnyRow = any
+
 /** The part of a prepared statement that is used here. */
 export interface SqliteStatement {
-  // oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
-  get(...values: SqlValue[]): any
-  // oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
-  all(...values: SqlValue[]): any[]
-  iterate(...values: SqlValue[]): Iterable<unknown>
-  run(...values: SqlValue[]): {
-    readonly changes: number | bigint
-    lastInsertRowid: number | bigint
-  }
+  get(...values: SqlValue[]): AnyRow
+  all(...values: SqlValue[]): AnyRow[]
+  iterate(...values: SqlValue[]): Iterable<AnyRow>
+  run(...values: SqlValue[]): { changes: number | bigint; lastInsertRowid: number | bigint }
 }
 
 /** The part of a connection that is used here. */
@@ -49,6 +48,22 @@ export function openSqliteToRead(file: string): SqliteDatabase {
   return openSqlite(file, { readOnly: true, timeout: 5_000 })
 }
 
+/** Uses it so. Errors name the file. */
+export function readSqlite<Result>(
+  file: string,
+  read: (database: SqliteDatabase) => Result,
+): Result {
+  let database: SqliteDatabase | undefined
+  try {
+    database = openSqliteToRead(file)
+    return read(database)
+  } catch (thrown) {
+    throw storeError(thrown, file)
+  } finally {
+    database?.close()
+  }
+}
+
 function loadDriver(): Driver {
   const { node, sqlite } = process.versions
   const isRecent = sqlite !== undefined && isRecentEnough(sqlite)
@@ -58,8 +73,7 @@ function loadDriver(): Driver {
   } catch (thrown) {
     if (isRecent) return builtIn()
     const { code, message } = thrown as NodeJS.ErrnoException
-    throw new HoldfastError(
-      'store_unavailable',
+    throw unavailable(
       `SQLite cannot be loaded (${code ?? message}): Node ${node} brings none that is recent ` +
         'enough; use Node 24, or install the package @photostructure/sqlite',
     )
@@ -71,12 +85,9 @@ function builtIn(): Driver {
 }
 
 export function checkSqliteVersion(database: SqliteDatabase): void {
-  const { version } = database.prepare('SELECT sqlite_version() AS version').get() as {
-    version: string
-  }
+  const { version } = database.prepare('SELECT sqlite_version() AS version').get()
   if (isRecentEnough(version)) return
-  const least = SQLITE_VERSION_MIN.join('.')
-  throw new HoldfastError('store_unavailable', `SQLite ${version} is older than ${least}`)
+  throw unavailable(`SQLite ${version} is older than ${SQLITE_VERSION_MIN.join('.')}`)
 }
 
 function isRecentEnough(version: string): boolean {
@@ -85,11 +96,13 @@ function isRecentEnough(version: string): boolean {
   return differs === -1 || parts[differs]! > SQLITE_VERSION_MIN[differs]!
 }
 
+export type Prepared<Name extends string> = Readonly<Record<Name, SqliteStatement>>
+
 /** The statements of a table of SQL texts, prepared. */
 export function prepareAll<Name extends string>(
   database: SqliteDatabase,
   texts: Readonly<Record<Name, string>>,
-): Readonly<Record<Name, SqliteStatement>> {
+): Prepared<Name> {
   const entries = Object.entries<string>(texts).map(([name, sql]) => [name, database.prepare(sql)])
   return Object.fromEntries(entries) as Record<Name, SqliteStatement>
 }

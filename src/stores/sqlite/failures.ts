@@ -2,7 +2,7 @@
  * What SQLite's errors mean for a caller. `store_failed` and `store_corrupt` are for good: after a
  * failed fsync a second one may lie, and what is damaged must not be written to.
  */
-import { HoldfastError, type ErrorCode } from '../../core/errors.ts'
+import { HoldfastError, messageOf, type ErrorCode } from '../../core/errors.ts'
 
 const SQLITE_CORRUPT = 11
 const SQLITE_IOERR_SHMSIZE = 4874
@@ -26,9 +26,7 @@ export class DamageError extends Error {
 /** Whatever was thrown while `file` was used, as an error with a code and a sentence for people. */
 export function storeError(thrown: unknown, file: string): HoldfastError {
   if (thrown instanceof HoldfastError) return thrown
-  const reason = (thrown instanceof Error ? thrown.message : String(thrown)).replaceAll(/\s+/g, ' ')
-  const code = codeOf(thrown)
-  return new HoldfastError(code, sentence(code, file, reason))
+  return errorOf(codeOf(thrown), file, messageOf(thrown).replaceAll(/\s+/g, ' '))
 }
 
 /**
@@ -39,7 +37,11 @@ export function errorAfterCommit(thrown: unknown): HoldfastError {
   const error = storeError(thrown, 'the store')
   if (isForGood(error)) return error
   const { code = error.code } = thrown as NodeJS.ErrnoException
-  return new HoldfastError('store_failed', sentence('store_failed', 'the store', code))
+  return errorOf('store_failed', 'the store', code)
+}
+
+function errorOf(code: ErrorCode, file: string, reason: string): HoldfastError {
+  return new HoldfastError(code, SENTENCES[code]?.(file, reason) ?? reason)
 }
 
 function codeOf(thrown: unknown): ErrorCode {
@@ -50,21 +52,16 @@ function codeOf(thrown: unknown): ErrorCode {
   return CODES[errcode & 0xff] ?? 'internal'
 }
 
-function sentence(code: ErrorCode, file: string, reason: string): string {
-  switch (code) {
-    case 'store_full':
-      return `no room to write to ${file}: free some space, and Holdfast goes on by itself`
-    case 'store_failed':
-      return `the disk failed under ${file} (${reason}): check the disk, then start Holdfast again`
-    case 'store_corrupt':
-      return `${file} is damaged or not Holdfast's (${reason}): move it away, restore a backup`
-    case 'store_locked':
-      return `${file} is locked by another process (${reason})`
-    case 'store_unavailable':
-      return `cannot open ${file} for writing (${reason}): is its folder there, and writable?`
-    default:
-      return reason
-  }
+const SENTENCES: Partial<Record<ErrorCode, (file: string, reason: string) => string>> = {
+  store_full: (file) =>
+    `no room to write to ${file}: free some space, and Holdfast goes on by itself`,
+  store_failed: (file, reason) =>
+    `the disk failed under ${file} (${reason}): check the disk, then start Holdfast again`,
+  store_corrupt: (file, reason) =>
+    `${file} is damaged or not Holdfast's (${reason}): move it away, restore a backup`,
+  store_locked: (file, reason) => `${file} is locked by another process (${reason})`,
+  store_unavailable: (file, reason) =>
+    `cannot open ${file} for writing (${reason}): is its folder there, and writable?`,
 }
 
 /** After these the store answers nothing more until the process starts anew. */

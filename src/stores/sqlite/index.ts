@@ -7,28 +7,15 @@
  */
 import { Worker } from 'node:worker_threads'
 import { HoldfastError } from '../../core/errors.ts'
+import type { AppendOutcome, Store } from '../../core/store.ts'
+import { closedError } from '../failures.ts'
+import type { Migration } from './migrations.ts'
 import type {
-  Append,
-  AppendOutcome,
-  Beat,
-  ChangePage,
-  Claim,
-  KeyedTurn,
-  KeyQuery,
-  ListPage,
-  ListQuery,
-  ReadResult,
-  Reservation,
-  Reserved,
-  Store,
-} from '../../core/store.ts'
-import type {
-  WriterAnswers,
   MigrationNotice,
+  WriterAnswers,
   WriterOperation,
   WriterOptions,
 } from './operations.ts'
-import type { Migration } from './migrations.ts'
 
 export { backupSqlite, type BackupOptions } from './backup.ts'
 
@@ -58,19 +45,20 @@ export async function openSqliteStore({
 /** Pages under way: both threads have them in memory. */
 const PAGES_MAX = 16
 
-type PendingOperation = {
-  readonly operation: WriterOperation
+type Waiting = {
   readonly resolve: (value: unknown) => void
   readonly reject: (error: HoldfastError) => void
 }
+
+type PendingOperation = Waiting & { readonly operation: WriterOperation }
 
 class SqliteStore implements Store {
   /** Settles when the file is open, or could not be opened. */
   readonly opened: Promise<unknown>
   readonly #worker: Worker
   /** What was posted and waits for its answer, in order. */
-  readonly #waiting: PendingOperation[] = []
-  #outbox: PendingOperation[] = []
+  readonly #waiting: Waiting[] = []
+  readonly #outbox: PendingOperation[] = []
   /** Pages that were asked for and are not here, and reads that wait for their turn. */
   #pages = 0
   readonly #readers: (() => void)[] = []
@@ -79,9 +67,7 @@ class SqliteStore implements Store {
 
   constructor(worker: Worker, onMigration: (migration: Migration) => void) {
     this.#worker = worker
-    this.opened = new Promise((resolve, reject) => {
-      this.#waiting.push({ operation: ['open'], resolve, reject })
-    })
+    this.opened = new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }))
     worker.on('message', (said: WriterAnswers | MigrationNotice) => {
       if ('migration' in said) onMigration(said.migration)
       else this.#settle(said)
@@ -90,61 +76,35 @@ class SqliteStore implements Store {
     worker.on('exit', () => this.#end('the SQLite thread has ended'))
   }
 
-  reserve(reservation: Reservation): Promise<Reserved> {
-    return this.#ask(['reserve', reservation])
-  }
+  readonly reserve: Store['reserve'] = (...given) => this.#ask(['reserve', given])
+  readonly claim: Store['claim'] = (...given) => this.#ask(['claim', given])
+  readonly release: Store['release'] = (...given) => this.#ask(['release', given])
+  readonly findKeys: Store['findKeys'] = (...given) => this.#ask(['findKeys', given])
+  readonly list: Store['list'] = (...given) => this.#ask(['list', given])
+  readonly beat: Store['beat'] = (...given) => this.#ask(['beat', given])
+  readonly erase: Store['erase'] = (...given) => this.#ask(['erase', given])
+  readonly changes: Store['changes'] = (...given) => this.#ask(['changes', given])
+  readonly ready = (): Promise<void> => this.#ask(['ready', []])
 
-  claim(session: string, node: string): Promise<Claim> {
-    return this.#ask(['claim', session, node])
-  }
-
-  release(session: string, epoch: number): Promise<void> {
-    return this.#ask(['release', session, epoch])
-  }
-
-  async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
-    const stale = await this.#ask<readonly number[]>(['append', appends])
+  readonly append: Store['append'] = async (appends) => {
+    const stale = await this.#ask<readonly number[]>(['append', [appends]])
     const outcomes = appends.map((): AppendOutcome => 'appended')
     for (const index of stale) outcomes[index] = 'stale'
     return outcomes
   }
 
-  async read(session: string, after: number, limit: number): Promise<ReadResult> {
-    if (limit === 0) return this.#ask(['read', session, after, limit])
+  readonly read: Store['read'] = async (session, after, limit) => {
+    if (limit === 0) return this.#ask(['read', [session, after, limit]])
     if (this.#pages >= PAGES_MAX) await new Promise<void>((next) => this.#readers.push(next))
     else this.#pages += 1
     try {
-      return await this.#ask<ReadResult>(['read', session, after, limit])
+      return await this.#ask(['read', [session, after, limit]])
     } finally {
       // The next one has its place at once, or another could take it meanwhile.
       const next = this.#readers.shift()
       if (next === undefined) this.#pages -= 1
       else next()
     }
-  }
-
-  findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
-    return this.#ask(['findKeys', session, query])
-  }
-
-  list(query: ListQuery): Promise<ListPage> {
-    return this.#ask(['list', query])
-  }
-
-  beat(node: string, leaseMs: number): Promise<Beat> {
-    return this.#ask(['beat', node, leaseMs])
-  }
-
-  erase(session: string): Promise<boolean> {
-    return this.#ask(['erase', session])
-  }
-
-  ready(): Promise<void> {
-    return this.#ask(['ready'])
-  }
-
-  changes(after: number | null, limit: number): Promise<ChangePage> {
-    return this.#ask(['changes', after, limit])
   }
 
   close(): Promise<void> {
@@ -155,8 +115,8 @@ class SqliteStore implements Store {
   async #close(): Promise<void> {
     if (this.#ended !== null) return
     const exited = new Promise((resolve) => this.#worker.once('exit', resolve))
-    const closed = this.#ask(['close'])
-    this.#ended = new HoldfastError('store_unavailable', 'the store is closed')
+    const closed = this.#ask(['close', []])
+    this.#ended = closedError()
     await closed
     await exited
   }
@@ -164,16 +124,10 @@ class SqliteStore implements Store {
   #ask<Answer>(operation: WriterOperation): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       if (this.#ended !== null) return reject(this.#ended)
-      const asked = { operation, resolve: resolve as PendingOperation['resolve'], reject }
+      const asked = { operation, resolve: resolve as Waiting['resolve'], reject }
       // After the microtasks: everything that this turn of the loop asks for travels together.
-      if (this.#outbox.push(asked) === 1) process.nextTick(() => this.#flush())
+      if (this.#outbox.push(asked) === 1) process.nextTick(() => this.#post(this.#outbox.splice(0)))
     })
-  }
-
-  #flush(): void {
-    const asked = this.#outbox
-    this.#outbox = []
-    this.#post(asked)
   }
 
   /** What cannot be copied to the other thread is refused by itself, and the rest still goes. */
@@ -198,7 +152,7 @@ class SqliteStore implements Store {
 
   #end(reason: string): void {
     this.#ended ??= new HoldfastError('store_failed', reason)
-    for (const asked of this.#waiting.splice(0)) asked.reject(this.#ended)
-    for (const asked of this.#outbox.splice(0)) asked.reject(this.#ended)
+    const left = [...this.#waiting.splice(0), ...this.#outbox.splice(0)]
+    for (const asked of left) asked.reject(this.#ended)
   }
 }

@@ -18,6 +18,7 @@ import {
 } from 'node:fs'
 import { openSqlite, type SqliteDatabase } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
+import { unavailable } from '../failures.ts'
 import { storeError } from './failures.ts'
 
 const PRIVATE = 0o600
@@ -28,8 +29,8 @@ export function takeLock(file: string): SqliteDatabase {
   const path = `${file}.lock`
   makePrivate(path)
   const lock = tryLock(path, file) ?? replaceLock(path, file)
-  if (lock === null) throw inUse(file)
-  return lock
+  if (lock !== null) return lock
+  throw new HoldfastError('store_locked', `${file} is in use by another Holdfast: stop it first`)
 }
 
 /**
@@ -55,10 +56,6 @@ function replaceLock(path: string, file: string): SqliteDatabase | null {
   if (isOurs) unlinkSync(next)
   lock.close()
   return first
-}
-
-function inUse(file: string): HoldfastError {
-  return new HoldfastError('store_locked', `${file} is in use by another Holdfast: stop it first`)
 }
 
 /** Null: another process has it. */
@@ -88,7 +85,7 @@ function makePrivate(path: string): void {
     // Another process has made it in this moment.
     if (code === 'EEXIST') return
     const reason = code === 'EPERM' ? 'it belongs to another user' : message
-    throw new HoldfastError('store_unavailable', `cannot use ${path}: ${reason}`)
+    throw unavailable(`cannot use ${path}: ${reason}`)
   }
 }
 

@@ -8,7 +8,7 @@
  * process is the only writer.
  */
 import { crc32 } from 'node:zlib'
-import { prepareAll, type SqliteDatabase, type SqliteStatement } from './driver.ts'
+import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import type { StoredEvent } from '../../core/store.ts'
 import { DamageError } from './failures.ts'
 
@@ -17,6 +17,15 @@ const INSERT_MAX = 8
 
 /** Must be the same as in the index `events_marked`. */
 const IS_MARKED = 'seq % 64 = 0'
+
+/** The numbers of all events of a log: ?1 is that of its last one, ?2 the session. */
+export const CHAIN = `WITH RECURSIVE chain (number, previous) AS (
+    SELECT number, previous FROM events WHERE number = ?1 AND session = ?2
+    UNION ALL
+    SELECT events.number, events.previous
+      FROM chain JOIN events ON events.number = chain.previous
+      WHERE events.session = ?2
+  )`
 
 const SQL = {
   lastNumber: 'SELECT coalesce(max(number), 0) AS number FROM events',
@@ -32,40 +41,28 @@ const SQL = {
     ),
     page AS MATERIALIZED (SELECT number, seq FROM chain WHERE seq <= ?4 ORDER BY seq)
     SELECT page.seq, events.body FROM page CROSS JOIN events ON events.number = page.number`,
-  drop: `DELETE FROM events WHERE number IN (
-    WITH RECURSIVE chain (number, previous) AS (
-      SELECT number, previous FROM events WHERE number = ?1 AND session = ?2
-      UNION ALL
-      SELECT events.number, events.previous
-        FROM chain JOIN events ON events.number = chain.previous
-        WHERE events.session = ?2
-    )
-    SELECT number FROM chain)`,
+  drop: `DELETE FROM events WHERE number IN (${CHAIN} SELECT number FROM chain)`,
 } as const
 
 /** A log's place in the table: its session, its last event's number, and how many events it has. */
 export type LogEnd = { readonly session: number; readonly last: number; readonly seq: number }
 
 export class EventLog {
-  readonly #sql: Readonly<Record<keyof typeof SQL, SqliteStatement>>
+  readonly #sql: Prepared<keyof typeof SQL>
   readonly #inserts: readonly SqliteStatement[]
-  #lastNumber: number
+  #lastNumber = 0
 
   constructor(database: SqliteDatabase) {
     this.#sql = prepareAll(database, SQL)
     this.#inserts = Array.from({ length: INSERT_MAX }, (_, index) =>
       database.prepare(insertSql(index + 1)),
     )
-    this.#lastNumber = this.#readLastNumber()
+    this.forget()
   }
 
   /** Numbers that were given out may have been rolled back. */
   forget(): void {
-    this.#lastNumber = this.#readLastNumber()
-  }
-
-  #readLastNumber(): number {
-    return (this.#sql.lastNumber.get() as { number: number }).number
+    this.#lastNumber = this.#sql.lastNumber.get().number
   }
 
   /** The number that the last of `count` events will have if they are inserted next. */
@@ -100,8 +97,7 @@ export class EventLog {
     const events: StoredEvent[] = []
     if (until <= from) return events
     let chars = 0
-    for (const row of this.#sql.after.iterate(session, last, from, until)) {
-      const event = row as StoredEvent
+    for (const event of this.#sql.after.iterate(session, last, from, until)) {
       if (event.seq !== from + events.length + 1) break
       events.push(event)
       chars += event.body.length

@@ -18,13 +18,14 @@ import {
   statSync,
   writeSync,
 } from 'node:fs'
-import { openSqliteToRead, type SqliteDatabase } from './driver.ts'
+import { readSqlite, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 
 const VERSION = 1
 const BYTES = 256
 
 type Mark = {
+  readonly v: number
   /** The inodes of the file and of its `-wal`. */
   readonly database: number
   readonly wal: number
@@ -34,26 +35,29 @@ type Mark = {
   readonly checksum?: number | null
 }
 
-type LastEvent = { readonly number: number; readonly checksum: number | null }
+/** The files of a store. The first is the database itself. */
+const SUFFIXES = ['', '-wal', '.lock', '.open'] as const
 
-const LAST_EVENT = 'SELECT number, checksum FROM events ORDER BY number DESC LIMIT 1'
-const LAST_NUMBER = 'SELECT coalesce(max(number), 0) AS number FROM events'
-
-const NONE: LastEvent = { number: 0, checksum: null }
-
+/** The marker of an open file, and whether the paths of its files still lead to them. */
 export class OpenMarker {
   readonly #path: string
   readonly #descriptor: number
-  readonly #inodes: Pick<Mark, 'database' | 'wal'>
-  readonly #lastEvent: { get(): LastEvent | undefined }
+  readonly #lastEvent: SqliteStatement
+  readonly #files: readonly { suffix: string; path: string; dev: number; ino: number }[]
 
-  /** The file is open: its `-wal` is there. */
+  /** The file is open and locked: its `-wal` and its lock file are there. */
   constructor(file: string, database: SqliteDatabase) {
     this.#path = markerOf(file)
-    this.#inodes = { database: inodeOf(file), wal: inodeOf(`${file}-wal`) }
-    this.#lastEvent = database.prepare(LAST_EVENT)
+    this.#lastEvent = database.prepare(
+      'SELECT number, checksum FROM events ORDER BY number DESC LIMIT 1',
+    )
     this.#descriptor = openSync(this.#path, 'w', 0o600)
     try {
+      this.#files = SUFFIXES.map((suffix) => {
+        const path = file + suffix
+        const { dev, ino } = statSync(path)
+        return { suffix, path, dev, ino }
+      })
       this.note()
       fsyncSync(this.#descriptor)
     } catch (thrown) {
@@ -64,9 +68,29 @@ export class OpenMarker {
 
   /** What was committed is acknowledged next. */
   note(): void {
-    const { number: events, checksum } = this.#lastEvent.get() ?? NONE
-    const text = JSON.stringify({ v: VERSION, ...this.#inodes, events, checksum })
+    const [database, wal] = this.#files
+    const { number: events, checksum } = this.#lastEvent.get() ?? { number: 0, checksum: null }
+    const inodes = { database: database?.ino, wal: wal?.ino }
+    const text = JSON.stringify({ v: VERSION, ...inodes, events, checksum })
     writeSync(this.#descriptor, `${text.padEnd(BYTES - 1)}\n`, 0)
+  }
+
+  /**
+   * Throws `store_failed` if a path leads elsewhere or nowhere: a file that was deleted, moved or
+   * replaced goes on to take writes, which are lost.
+   */
+  checkPaths(): void {
+    for (const { suffix, path, dev, ino } of this.#files) {
+      const now = statSync(path, { throwIfNoEntry: false })
+      if (now?.ino === ino && now.dev === dev) continue
+      const what = now === undefined ? 'deleted or moved' : 'replaced'
+      // Clients see it too: the kind of file, not its path.
+      throw new HoldfastError(
+        'store_failed',
+        `a file of the store was ${what} while it was in use (${suffix || 'the database'}): ` +
+          'nothing more is written; put it back, then start Holdfast again',
+      )
+    }
   }
 
   /** `isComplete`: the file was closed, and everything is in it. */
@@ -90,21 +114,38 @@ function inodeOf(path: string): number {
  * so a file that a process has open is never behind the marker.
  */
 export function checkMarker(file: string): void {
-  const mark = markOf(readMarker(file))
+  const mark = readMark(file)
   const problem = mark === null ? null : problemWith(file, mark)
-  if (problem !== null) throw notOurs(file, problem)
+  if (problem === null) return
+  throw new HoldfastError(
+    'store_corrupt',
+    `${file} ${problem}, and the Holdfast before did not stop cleanly: put its files back, ` +
+      `or remove ${markerOf(file)} to go on with what is there`,
+  )
+}
+
+/** Null: there is none, because the file before was closed, or it cannot be read. */
+function readMark(file: string): Mark | null {
+  try {
+    const mark = JSON.parse(readFileSync(markerOf(file), 'utf8')) as Mark
+    return mark.v === VERSION ? mark : null
+  } catch {
+    // The marker was cut off with the machine. One that cannot be read cannot be written either:
+    // then opening the file will fail.
+    return null
+  }
 }
 
 /** What is wrong with the file if that is its mark. */
 function problemWith(file: string, mark: Mark): string | null {
-  const isThere = existsSync(file)
-  if (!isThere) return mark.events > 0 ? 'is gone' : null
+  if (!existsSync(file)) return mark.events > 0 ? 'is gone' : null
   const isReplaced = inodeOf(file) !== mark.database
-  if (isReplaced && mark.wal !== 0 && inodeOf(`${file}-wal`) === mark.wal) {
+  const hasItsWal = inodeOf(`${file}-wal`) === mark.wal
+  if (isReplaced && mark.wal !== 0 && hasItsWal) {
     return 'was replaced, and its -wal is that of the file before'
   }
   // A reader makes an empty one.
-  const wal = inodeOf(`${file}-wal`) === mark.wal ? '' : ' (its -wal is gone)'
+  const wal = hasItsWal ? '' : ' (its -wal is gone)'
   const found = eventsIn(file, mark.events)
   if (found === null) return null
   const missing = mark.events - found.last
@@ -114,55 +155,24 @@ function problemWith(file: string, mark: Mark): string | null {
   return `has another event in place of the last that was acknowledged${wal}`
 }
 
-function notOurs(file: string, what: string): HoldfastError {
-  return new HoldfastError(
-    'store_corrupt',
-    `${file} ${what}, and the Holdfast before did not stop cleanly: put its files back, ` +
-      `or remove ${markerOf(file)} to go on with what is there`,
-  )
-}
-
-/** Empty: there is none, because the file before was closed. */
-function readMarker(file: string): string {
-  try {
-    return readFileSync(markerOf(file), 'utf8')
-  } catch {
-    // A marker that cannot be read cannot be written either: opening the file will fail.
-    return ''
-  }
-}
-
-/** Null: there is none, or it cannot be parsed. */
-function markOf(text: string): Mark | null {
-  try {
-    const mark = JSON.parse(text) as Mark & { v: number }
-    return mark.v === VERSION ? mark : null
-  } catch {
-    // The marker was cut off with the machine.
-    return null
-  }
-}
-
-type Found = { readonly last: number; readonly event: { checksum?: unknown } | undefined }
+type Found = { readonly last: number; readonly event?: { readonly checksum?: unknown } }
 
 /**
  * The last event's number, and the event of the number that is asked for. As a reader, which
  * neither copies the `-wal` into the file nor deletes it. Null: it cannot be read.
  */
 function eventsIn(file: string, number: number): Found | null {
-  let database: SqliteDatabase | undefined
   try {
-    database = openSqliteToRead(file)
-    const tables = database.prepare(`SELECT name FROM sqlite_schema WHERE name = 'events'`).all()
-    if (tables.length === 0) return { last: 0, event: undefined }
-    const { number: last } = database.prepare(LAST_NUMBER).get() as { number: number }
-    // All columns: a file of schema 1 has no checksum.
-    const event = database.prepare('SELECT * FROM events WHERE number = ?').get(number)
-    return { last, event: event as Found['event'] }
+    return readSqlite(file, (database) => {
+      const tables = database.prepare(`SELECT name FROM sqlite_schema WHERE name = 'events'`).all()
+      if (tables.length === 0) return { last: 0 }
+      const { last } = database.prepare('SELECT coalesce(max(number), 0) AS last FROM events').get()
+      // All columns: a file of schema 1 has no checksum.
+      const event = database.prepare('SELECT * FROM events WHERE number = ?').get(number)
+      return { last, event }
+    })
   } catch {
     // Opening the file reports it.
     return null
-  } finally {
-    database?.close()
   }
 }

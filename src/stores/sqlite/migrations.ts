@@ -1,9 +1,10 @@
 /** Brings a file of an older version up to date: after a copy, in one transaction. */
 import { existsSync } from 'node:fs'
-import { HoldfastError } from '../../core/errors.ts'
+import { keysInText } from '../../core/request-keys.ts'
+import { unavailable } from '../failures.ts'
+import { storedName } from '../names.ts'
 import { checkSteps } from '../steps.ts'
 import type { SqliteDatabase } from './driver.ts'
-import { fillRequestKeys } from './request-keys.ts'
 import { STEPS } from './schema.ts'
 
 /** What a step takes over from the rows that are there, by its number. */
@@ -30,13 +31,12 @@ function freeName(file: string, from: number): string {
     const name = `${file}.schema-${from}${copy === 1 ? '' : `-${copy}`}.backup`
     if (!existsSync(name)) return name
   }
-  throw new HoldfastError(
-    'store_unavailable',
+  throw unavailable(
     `${file} has to be brought up to date, and has ${BACKUPS_MAX} backups already: move them away`,
   )
 }
 
-/** Brings the file to the latest schema, in one transaction, or refuses it. */
+/** Brings the file to the latest schema. */
 export function migrate(database: SqliteDatabase, file: string): void {
   database.exec('BEGIN IMMEDIATE')
   try {
@@ -58,7 +58,7 @@ function appliedSteps(database: SqliteDatabase, file: string): readonly string[]
   const tables = database.prepare('SELECT name FROM sqlite_schema').all()
   if (tables.length === 0) return []
   if (!tables.some(({ name }) => name === 'migrations')) {
-    throw new HoldfastError('store_unavailable', `${file} is a database of another program`)
+    throw unavailable(`${file} is a database of another program`)
   }
   const rows = database.prepare('SELECT checksum FROM migrations ORDER BY number').all()
   return rows.map(({ checksum }) => checksum as string)
@@ -71,4 +71,19 @@ function applyStep(database: SqliteDatabase, number: number): void {
   database
     .prepare('INSERT INTO migrations VALUES (?, ?, ?)')
     .run(number, checksum, new Date().toISOString())
+}
+
+/** The keys of the logs that are there, of open sessions: nothing was indexed before. */
+function fillRequestKeys(database: SqliteDatabase): void {
+  const add = database.prepare(`INSERT OR REPLACE INTO request_keys
+    (session, key, number, digest, turn, at) VALUES (?1, ?2,
+      1 + coalesce((SELECT max(number) FROM request_keys WHERE session = ?1), 0), ?3, ?4, ?5)`)
+  const events = database.prepare(`SELECT events.session, events.body
+    FROM events JOIN sessions ON sessions.number = events.session
+    WHERE sessions.state = 'open' AND events.body LIKE '%"keys":[{%' ORDER BY events.number`)
+  for (const { session, body } of events.iterate()) {
+    for (const { key, digest, turn, at } of keysInText(body)) {
+      add.run(session, storedName(key), digest, turn, at)
+    }
+  }
 }

@@ -3,30 +3,25 @@
  * in which they were posted, so no message carries an id.
  */
 import type { ErrorCode } from '../../core/errors.ts'
+import type { Store } from '../../core/store.ts'
 import type { Migration } from './migrations.ts'
-import type { Append, KeyQuery, ListQuery, Reservation } from '../../core/store.ts'
 
-export type WriteOperation =
-  | readonly ['reserve', Reservation]
-  | readonly ['claim', session: string, node: string]
-  | readonly ['release', session: string, epoch: number]
-  | readonly ['append', readonly Append[]]
-  | readonly ['beat', node: string, leaseMs: number]
-  | readonly ['erase', session: string]
+/** The methods of a store that write nothing. */
+export const READS = ['read', 'list', 'findKeys', 'changes', 'ready'] as const
+type Write = 'reserve' | 'claim' | 'release' | 'append' | 'beat' | 'erase'
+type OperationName = Write | (typeof READS)[number]
 
-export type ReadOperation =
-  | readonly ['read', session: string, after: number, limit: number]
-  | readonly ['list', ListQuery]
-  | readonly ['ready']
-  | readonly ['changes', after: number | null, limit: number]
-  | readonly ['findKeys', session: string, KeyQuery]
+type Given = { readonly [Name in OperationName]: Parameters<Required<Store>[Name]> }
 
-/** `open` is never posted: the writer answers it when it has started. */
-export type WriterOperation =
-  | WriteOperation
-  | ReadOperation
-  | readonly ['open']
-  | readonly ['close']
+/** A call of a method of the store. */
+export type Operation<Name extends OperationName = OperationName> = {
+  [One in Name]: readonly [name: One, given: Given[One]]
+}[Name]
+
+/** The methods that carry the operations out. */
+export type Steps = { [Name in OperationName]: (...given: Given[Name]) => unknown }
+
+export type WriterOperation = Operation | readonly [name: 'close', given: []]
 
 export type OperationFailure = readonly [
   position: number,
@@ -35,7 +30,10 @@ export type OperationFailure = readonly [
   details: Readonly<Record<string, unknown>>,
 ]
 
-/** One value per operation, in order; the positions in `failures` have none. */
+/**
+ * One value per operation, in order; the positions in `failures` have none. The first answer comes
+ * unasked, when the file is open or could not be opened.
+ */
 export type WriterAnswers = { readonly values: unknown[]; readonly failures: OperationFailure[] }
 
 /** Told before an older file is copied and changed. */

@@ -5,25 +5,38 @@
  * its fence: it changes the session's row only under the right epoch and position, and if it
  * changes nothing then nothing else is written.
  */
-import { prepareAll, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import {
   PAGE_CHARS,
   type Append,
+  type AppendedKeys,
+  type Beat,
   type ChangePage,
   type Claim,
   type KeyedTurn,
   type KeyQuery,
+  type ListPage,
+  type ListQuery,
   type ReadResult,
   type Reservation,
   type Reserved,
   type StoredEvent,
 } from '../../core/store.ts'
-import type { Leases } from '../leases.ts'
-import { Changes } from './changes.ts'
+import { Leases } from '../leases.ts'
+import { nameFrom, storedName, storedRanges } from '../names.ts'
+import {
+  changePage,
+  changesGone,
+  listConditions,
+  listPage,
+  reservedExplicitly,
+  ROW_COLUMNS,
+  sessionRow,
+  type ChangeRecord,
+  type StoredRow,
+} from '../rows.ts'
+import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { EventLog, type LogEnd } from './log.ts'
-import { nameFrom, storedName } from '../names.ts'
-import { KeyTable } from './request-keys.ts'
-import { reservedExplicitly, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
+import type { Steps } from './operations.ts'
 
 /** Sessions whose numbers are cached: looking one up costs about as much as an append's fence. */
 const CACHED_MAX = 5_000
@@ -31,7 +44,9 @@ const CACHED_MAX = 5_000
 type OwnedRow = StoredRow & { readonly epoch: number; readonly last_event: number }
 
 const SQL = {
-  find: 'SELECT number, due_at AS dueAt, last_event AS last FROM sessions WHERE id = ?',
+  find: `SELECT number, due_at AS dueAt, last_event AS last, NULL AS keys FROM sessions
+    WHERE id = ?`,
+  row: `SELECT ${ROW_COLUMNS} FROM sessions WHERE number = ?`,
   rowById: `SELECT ${ROW_COLUMNS}, epoch, last_event FROM sessions WHERE id = ?`,
   openByKey: `SELECT id FROM sessions WHERE key = ? AND state = 'open'`,
   create: `INSERT INTO sessions
@@ -56,27 +71,59 @@ const SQL = {
     WHERE number = ? AND state = 'closed'`,
   dropSnapshot: 'DELETE FROM snapshots WHERE session = ?',
   dropLabels: 'DELETE FROM labels WHERE session = ?',
+  // The change feed is the table of events itself: its numbers only grow, commits are in their
+  // order, and a log that is erased leaves one row without a body behind, which adds no event.
+  changes: `SELECT number AS position, session, seq - (octet_length(body) > 0) AS after, seq
+    FROM events WHERE number > ? ORDER BY number LIMIT ?`,
+  keyRange: `SELECT coalesce(max(number), 0) AS newest,
+    coalesce((SELECT min(number) FROM request_keys WHERE session = ?1), 0) AS oldest,
+    coalesce((SELECT at FROM request_keys INDEXED BY request_keys_by_number
+      WHERE session = ?1 ORDER BY number LIMIT 1), 0) AS oldestAt
+    FROM request_keys WHERE session = ?1`,
+  addKey: `INSERT OR REPLACE INTO request_keys (session, key, number, digest, turn, at)
+    VALUES (?, ?, ?, ?, ?, ?)`,
+  pruneKeys: `DELETE FROM request_keys WHERE session = ?1 AND number < max(?2,
+    coalesce((SELECT number FROM request_keys INDEXED BY request_keys_by_number
+      WHERE session = ?1 AND at >= ?3 ORDER BY number LIMIT 1), 0))`,
+  findKey: `SELECT key, digest, turn, at FROM request_keys
+    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND key = ?2 AND at >= ?3`,
+  findAllKeys: `SELECT key, digest, turn, at FROM request_keys
+    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND at >= ?2
+      AND (key >= ?4 AND (?5 IS NULL OR key < ?5) OR key >= ?6 AND key < ?7)
+    ORDER BY number DESC LIMIT ?3`,
+  dropKeys: 'DELETE FROM request_keys WHERE session = ?',
 } as const
 
-/** A session's creation number, its entry in the index of expiry and its last event's number. */
-type CachedSession = { readonly number: number; dueAt: number | null; last: number }
+type CachedSession = {
+  /** Its creation number. */
+  readonly number: number
+  /** Its entry in the index of expiry. */
+  dueAt: number | null
+  /** The number of its last event. */
+  last: number
+  /** Null: not looked up yet. */
+  keys: KeyRange | null
+}
 
-export class Statements {
+/**
+ * The numbers of a session's newest and oldest request key. The oldest may be gone: what is known
+ * of it is then a lower bound, so that no key that has to be forgotten is overlooked.
+ */
+type KeyRange = { newest: number; readonly oldest: number; readonly oldestAt: number }
+
+export class Statements implements Omit<Steps, 'ready'> {
   readonly #database: SqliteDatabase
-  readonly #leases: Leases
-  readonly #sql: Readonly<Record<keyof typeof SQL, SqliteStatement>>
+  readonly #leases = new Leases()
+  readonly #sql: Prepared<keyof typeof SQL>
+  /** By their SQL: as many as there are combinations of filters. */
+  readonly #lists = new Map<string, SqliteStatement>()
   readonly #log: EventLog
-  readonly #keys: KeyTable
-  readonly #changes: Changes
   readonly #cached = new Map<string, CachedSession>()
 
-  constructor(database: SqliteDatabase, leases: Leases) {
+  constructor(database: SqliteDatabase) {
     this.#database = database
-    this.#leases = leases
     this.#sql = prepareAll(database, SQL)
     this.#log = new EventLog(database)
-    this.#keys = new KeyTable(database)
-    this.#changes = new Changes(database)
   }
 
   reserve(reservation: Reservation): Reserved {
@@ -91,7 +138,7 @@ export class Statements {
   }
 
   #openByKey(key: string): string | null {
-    const found = this.#sql.openByKey.get(storedName(key)) as { id: string } | undefined
+    const found = this.#sql.openByKey.get(storedName(key))
     return found === undefined ? null : nameFrom(found.id)
   }
 
@@ -113,7 +160,7 @@ export class Statements {
     for (const [name, value] of Object.entries(labels)) {
       this.#sql.label.run(storedName(name), storedName(value), number)
     }
-    this.#remember(id, { number, dueAt: expiresAt, last })
+    this.#remember(id, { number, dueAt: expiresAt, last, keys: null })
     return { type: 'created', id, epoch: 1 }
   }
 
@@ -144,16 +191,16 @@ export class Statements {
   /** The positions of the appends that are stale. */
   append(appends: readonly Append[]): readonly number[] {
     const stale: number[] = []
-    for (const [index, append] of appends.entries()) {
+    appends.forEach((append, index) => {
       if (!this.#append(append)) stale.push(index)
-    }
+    })
     return stale
   }
 
   #append(append: Append): boolean {
     const cached = this.#cachedSession(append.session)
     if (cached === null) return false
-    const { after, events, snapshot } = append
+    const { after, events, snapshot, keys, closed } = append
     const last = events.length === 0 ? cached.last : this.#log.numberAfter(events.length)
     if (!this.#advance(cached, append, last)) return false
     this.#log.insert({ session: cached.number, last: cached.last, seq: after }, events)
@@ -161,8 +208,8 @@ export class Statements {
     if (snapshot !== null) {
       this.#sql.setSnapshot.run(cached.number, after + events.length, snapshot)
     }
-    if (append.keys !== undefined) this.#keys.add(cached.number, append.keys)
-    if (append.closed) this.#keys.drop(cached.number)
+    if (keys !== undefined) this.#addKeys(cached, keys)
+    if (closed) this.#sql.dropKeys.run(cached.number)
     return true
   }
 
@@ -173,8 +220,10 @@ export class Statements {
     const { advance, advanceAndClose } = this.#sql
     if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after).changes > 0
     const flag = pending ? 1 : 0
-    const shown = [status ?? null, queuedTurns ?? 0] as const
-    const { changes } = advance.run(seq, last, at, flag, expiresAt, ...shown, number, epoch, after)
+    const shown = status ?? null
+    const queued = queuedTurns ?? 0
+    const moved = [seq, last, at, flag, expiresAt, shown, queued, number, epoch, after]
+    const { changes } = advance.run(...moved)
     if (changes > 0 && expiresAt !== null) this.#keepDue(cached, expiresAt, at)
     return changes > 0
   }
@@ -197,25 +246,67 @@ export class Statements {
     return { row, events: this.#log.after(logEnd(stored), after, limit, PAGE_CHARS) }
   }
 
-  findKeys(session: string, query: KeyQuery): readonly KeyedTurn[] {
-    return this.#keys.find(session, query)
+  /** Most appends only add: what has to be forgotten is looked for when there is something. */
+  #addKeys(cached: CachedSession, { added, since, max }: AppendedKeys): void {
+    const { number } = cached
+    const range = (cached.keys ??= this.#sql.keyRange.get(number) as KeyRange)
+    for (const { key, digest, turn, at } of added) {
+      range.newest += 1
+      this.#sql.addKey.run(number, storedName(key), range.newest, digest, turn, at)
+    }
+    if (range.oldest > range.newest - max && range.oldestAt >= since) return
+    this.#sql.pruneKeys.run(number, range.newest - max + 1, since)
+    cached.keys = null
+  }
+
+  findKeys(session: string, { key, prefix = '', since, limit }: KeyQuery): readonly KeyedTurn[] {
+    const name = storedName(session)
+    const found: KeyedTurn[] =
+      key === undefined
+        ? this.#sql.findAllKeys.all(name, since, limit, ...storedRanges(prefix))
+        : this.#sql.findKey.all(name, storedName(key), since)
+    return found.map((row) => ({ ...row, key: nameFrom(row.key) }))
+  }
+
+  list(query: ListQuery): ListPage {
+    const values: (string | number)[] = []
+    const where = listConditions(query, {
+      schema: '',
+      isPublic: 'internal = 0',
+      add: (value) => `?${values.push(value)}`,
+      isPendingFor: (node) => {
+        const others = this.#leases.alive().filter((alive) => alive !== node)
+        const owners = `?${values.push(JSON.stringify(others.map(storedName)))}`
+        return `pending = 1
+          AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(${owners})))`
+      },
+    })
+    const sql = `SELECT ${ROW_COLUMNS} FROM sessions ${indexFor(query)} WHERE ${where}
+      ORDER BY number DESC LIMIT ?${values.push(query.limit + 1)}`
+    const statement = this.#lists.get(sql) ?? this.#database.prepare(sql)
+    this.#lists.set(sql, statement)
+    return listPage(statement.all(...values) as StoredRow[], query.limit, sessionRow)
   }
 
   changes(after: number | null, limit: number): ChangePage {
-    return this.#changes.after(after, limit, this.#log.numberAfter(0))
+    const last = this.#log.numberAfter(0)
+    if (after === null) return { changes: [], position: last }
+    if (after < 0 || after > last) throw changesGone(after)
+    const records: ChangeRecord<number>[] = this.#sql.changes.all(after, limit)
+    return changePage(records, after, ({ session }) => sessionRow(this.#sql.row.get(session)))
+  }
+
+  beat(node: string, leaseMs: number): Beat {
+    return this.#leases.beat(node, leaseMs)
   }
 
   erase(session: string): boolean {
     const cached = this.#cachedSession(session)
     if (cached === null || this.#sql.erase.run(cached.number).changes === 0) return false
-    this.#log.erase({
-      session: cached.number,
-      last: cached.last,
-      seq: this.#row(session)?.seq ?? 0,
-    })
-    this.#sql.dropSnapshot.run(cached.number)
-    this.#sql.dropLabels.run(cached.number)
-    this.#keys.drop(cached.number)
+    const { number, last } = cached
+    this.#log.erase({ session: number, last, seq: this.#row(session)?.seq ?? 0 })
+    const { dropSnapshot, dropLabels, dropKeys } = this.#sql
+    for (const drop of [dropSnapshot, dropLabels, dropKeys]) drop.run(number)
     return true
   }
 
@@ -236,14 +327,6 @@ export class Statements {
     this.#cached.set(session, cached)
   }
 
-  begin(): void {
-    this.#database.exec('BEGIN IMMEDIATE')
-  }
-
-  commit(): void {
-    this.#database.exec('COMMIT')
-  }
-
   /**
    * A full disk has rolled back already, and a second rollback would throw. What was remembered may
    * be gone with it.
@@ -257,4 +340,17 @@ export class Statements {
 
 function logEnd({ number, last_event: last, seq }: OwnedRow): LogEnd {
   return { session: number, last, seq }
+}
+
+/**
+ * Each filter that can be rare among many sessions names the index that finds it: without
+ * statistics SQLite would rather walk all sessions in order.
+ */
+function indexFor(query: ListQuery): string {
+  if (query.pendingFor !== undefined) return 'INDEXED BY sessions_pending'
+  if (query.expiredAt !== undefined) return 'INDEXED BY sessions_due'
+  if (query.closedBefore !== undefined) return 'INDEXED BY sessions_closed'
+  if (query.key !== undefined) return 'INDEXED BY sessions_by_key'
+  if (query.label === undefined && query.state === 'open') return 'INDEXED BY sessions_open'
+  return ''
 }

@@ -1,42 +1,222 @@
 /**
  * The writer's thread. Whenever it is idle it takes all operations that wait on its port, so that a
  * group is as large as the load makes it, without a timer.
+ *
+ * Group commit: all writes that wait share one transaction and one sync, and all are answered
+ * after it. An operation that fails by its own fault is found by running each of the group in a
+ * transaction of its own, so that the others succeed. A full disk refuses the group's writes and
+ * nothing more. After a failed sync or on a damaged file everything is refused for good (see
+ * `failures.ts`).
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
+import type { HoldfastError } from '../../core/errors.ts'
 import { openFile, type OpenFile } from './database.ts'
-import { storeError } from './failures.ts'
-import type {
-  WriterAnswers,
-  MigrationNotice,
-  WriterOperation,
-  WriterOptions,
+import type { SqliteStatement } from './driver.ts'
+import { errorAfterCommit, isForGood, storeError } from './failures.ts'
+import {
+  READS,
+  type MigrationNotice,
+  type Operation,
+  type Steps,
+  type WriterAnswers,
+  type WriterOperation,
+  type WriterOptions,
 } from './operations.ts'
-import type { Migration } from './migrations.ts'
-import { Writer } from './writer.ts'
+import { Statements } from './statements.ts'
 
 /** Operations in one group. */
 const OPERATIONS_MAX = 1_000
 
-const options = workerData as WriterOptions
-const port = parentPort as MessagePort
+/**
+ * The WAL is copied into the file when it holds this many pages: small, so that opening stays
+ * fast.
+ */
+const CHECKPOINT_PAGES = 1_000
 
-function start(): Writer | null {
-  try {
-    const notice = (migration: Migration): void =>
-      port.postMessage({ migration } satisfies MigrationNotice)
-    const writer = writerOf(openFile(options, notice))
-    port.postMessage({ values: [null], failures: [] } satisfies WriterAnswers)
-    return writer
-  } catch (thrown) {
-    const { code, message, details } = storeError(thrown, options.file)
-    const answers: WriterAnswers = { values: [null], failures: [[0, code, message, details]] }
-    port.postMessage(answers)
-    port.close()
-    return null
+/** A write that needs room and leaves nothing behind. */
+const PROBE = 'BEGIN IMMEDIATE; CREATE TABLE probe (x); DROP TABLE probe; COMMIT'
+
+/** How often a store that is only read looks whether its files are still there. */
+const PATHS_CHECK_MS = 100
+
+type Placed = { readonly position: number; readonly operation: Operation }
+
+class Writer {
+  readonly #open: OpenFile
+  readonly #statements: Statements
+  readonly #walSize: SqliteStatement
+  readonly #checkpoint: SqliteStatement
+  #failure: HoldfastError | null = null
+  /** The last write found no room. */
+  #isFull = false
+  #checkedAt = performance.now()
+
+  constructor(open: OpenFile) {
+    this.#open = open
+    this.#statements = new Statements(open.database)
+    this.#walSize = open.database.prepare('PRAGMA wal_checkpoint(NOOP)')
+    this.#checkpoint = open.database.prepare('PRAGMA wal_checkpoint(PASSIVE)')
+  }
+
+  /** Carries out the operations and answers each, in order. Reads see every write of the group. */
+  run(operations: readonly WriterOperation[]): WriterAnswers {
+    const answers: WriterAnswers = { values: Array.from(operations, () => null), failures: [] }
+    const writes: Placed[] = []
+    const reads: Placed[] = []
+    for (const [position, operation] of operations.entries()) {
+      if (operation[0] === 'close') continue
+      const isRead = (READS as readonly string[]).includes(operation[0])
+      const some = isRead ? reads : writes
+      some.push({ position, operation })
+    }
+    if (writes.length > 0) this.#write(writes, answers)
+    else this.#checkPathsNowAndThen()
+    for (const read of reads) this.#read(read, answers)
+    return answers
+  }
+
+  #write(writes: readonly Placed[], answers: WriterAnswers): void {
+    const failure = this.#failure ?? this.#transact(writes, answers)
+    if (failure === null) return
+    if (failure.code === 'internal' && writes.length > 1) {
+      for (const write of writes) this.#write([write], answers)
+      return
+    }
+    for (const { position } of writes) refuse(answers, position, failure)
+  }
+
+  #transact(writes: readonly Placed[], answers: WriterAnswers): HoldfastError | null {
+    try {
+      this.#open.database.exec('BEGIN IMMEDIATE')
+      for (const { position, operation } of writes) {
+        answers.values[position] = this.#carryOut(operation)
+      }
+      this.#open.database.exec('COMMIT')
+    } catch (thrown) {
+      return this.#rollBack(thrown)
+    }
+    return this.#confirm()
+  }
+
+  /** What fails here fails after the commit: it is for good, and nothing is run a second time. */
+  #confirm(): HoldfastError | null {
+    try {
+      // I4: what was written to a deleted or replaced file is not acknowledged.
+      this.#open.marker.checkPaths()
+      this.#open.marker.note()
+      this.#isFull = false
+      return null
+    } catch (thrown) {
+      return this.#judge(errorAfterCommit(thrown))
+    }
+  }
+
+  #read({ position, operation }: Placed, answers: WriterAnswers): void {
+    if (this.#failure !== null) return refuse(answers, position, this.#failure)
+    try {
+      answers.values[position] = this.#carryOut(operation)
+    } catch (thrown) {
+      refuse(answers, position, this.#judge(thrown))
+    }
+  }
+
+  #carryOut(operation: Operation): unknown {
+    return operation[0] === 'ready' ? this.#checkRoom() : carryOut(this.#statements, operation)
+  }
+
+  /** Throws `store_full` if the system reports no room, or the last write found none. */
+  #checkRoom(): void {
+    this.#open.checkRoom()
+    if (!this.#isFull) return
+    try {
+      this.#open.database.exec(PROBE)
+      this.#isFull = false
+    } finally {
+      this.#statements.rollBack()
+    }
+  }
+
+  #rollBack(thrown: unknown): HoldfastError {
+    const error = this.#judge(thrown)
+    try {
+      this.#statements.rollBack()
+      return error
+    } catch (worse) {
+      return this.#judge(worse)
+    }
+  }
+
+  /** What is for good is remembered. */
+  #judge(thrown: unknown): HoldfastError {
+    // Clients see it too: no path.
+    const error = storeError(thrown, 'the store')
+    if (isForGood(error)) this.#failure ??= error
+    if (error.code === 'store_full') this.#isFull = true
+    return error
+  }
+
+  /** Of a store that is only read, or only asked whether it is ready. */
+  #checkPathsNowAndThen(): void {
+    if (this.#failure !== null || performance.now() - this.#checkedAt < PATHS_CHECK_MS) return
+    this.#checkedAt = performance.now()
+    try {
+      this.#open.marker.checkPaths()
+    } catch (thrown) {
+      this.#judge(thrown)
+    }
+  }
+
+  /** Between two groups, after the answers were posted. */
+  checkpoint(): void {
+    if (this.#failure !== null) return
+    try {
+      const { log, checkpointed } = this.#walSize.get()
+      if (log - checkpointed >= CHECKPOINT_PAGES) this.#checkpoint.get()
+    } catch (thrown) {
+      // A full disk or a reader in the way: the WAL waits. Anything worse is remembered.
+      this.#judge(thrown)
+    }
+  }
+
+  close(): void {
+    this.#open.close(this.#failure === null)
   }
 }
 
-function writerOf(open: OpenFile): Writer {
+function carryOut<Name extends Exclude<keyof Steps, 'ready'>>(
+  steps: Omit<Steps, 'ready'>,
+  operation: Operation<Name>,
+): unknown {
+  return steps[operation[0]](...operation[1])
+}
+
+function refuse(
+  { values, failures }: WriterAnswers,
+  position: number,
+  { code, message, details }: HoldfastError,
+): void {
+  values[position] = null
+  failures.push([position, code, message, details])
+}
+
+const options = workerData as WriterOptions
+const port = parentPort as MessagePort
+
+function start(): void {
+  const answers: WriterAnswers = { values: [null], failures: [] }
+  try {
+    serve(openWriter())
+  } catch (thrown) {
+    refuse(answers, 0, storeError(thrown, options.file))
+  }
+  port.postMessage(answers)
+  if (answers.failures.length > 0) port.close()
+}
+
+function openWriter(): Writer {
+  const open = openFile(options, (migration) => {
+    port.postMessage({ migration } satisfies MigrationNotice)
+  })
   try {
     return new Writer(open)
   } catch (thrown) {
@@ -57,8 +237,7 @@ function serve(writer: Writer): void {
   })
 }
 
-function waiting(first: WriterOperation[]): WriterOperation[] {
-  const operations = first
+function waiting(operations: WriterOperation[]): WriterOperation[] {
   while (operations.length < OPERATIONS_MAX) {
     const next: { message: WriterOperation[] } | undefined = receiveMessageOnPort(port)
     if (next === undefined) break
@@ -71,10 +250,8 @@ function closeWriter(writer: Writer, answers: WriterAnswers): void {
   try {
     writer.close()
   } catch (thrown) {
-    const { code, message, details } = storeError(thrown, options.file)
-    answers.failures.push([answers.values.length - 1, code, message, details])
+    refuse(answers, answers.values.length - 1, storeError(thrown, options.file))
   }
 }
 
-const writer = start()
-if (writer !== null) serve(writer)
+start()
