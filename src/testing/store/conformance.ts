@@ -6,12 +6,11 @@ import type { Store } from '../../core/store.ts'
 import { appendClaims } from './append.ts'
 import { changeClaims } from './changes.ts'
 import { claimClaims } from './claim.ts'
-import { eraseClaims } from './erase.ts'
 import { keyClaims } from './keys.ts'
 import { lifeClaims } from './life.ts'
 import { listClaims } from './list.ts'
 import { reserveClaims } from './reserve.ts'
-import type { Claims } from './samples.ts'
+import { Trial, type Claims } from './samples.ts'
 
 export type StoreUnderTest = {
   readonly store: Store
@@ -30,7 +29,6 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...listClaims,
     ...changeClaims,
     ...keyClaims,
-    ...eraseClaims,
     ...lifeClaims,
   }
   return Object.entries(claims).map(([title, check]) => ({
@@ -42,7 +40,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
 async function runCase(open: () => Promise<StoreUnderTest>, check: Claims[string]): Promise<void> {
   const { store, dispose } = await open()
   try {
-    await check(store)
+    await check(new Trial(store), store)
   } finally {
     await store.close()
     await dispose?.()

@@ -3,10 +3,19 @@
  * about.
  */
 import assert from 'node:assert/strict'
-import type { Append, Claim, Reservation, Reserved, Store } from '../../core/store.ts'
+import type {
+  Append,
+  AppendOutcome,
+  Claim,
+  ListQuery,
+  Reservation,
+  Reserved,
+  Store,
+  StoredEvent,
+} from '../../core/store.ts'
 
 /** What a store does, as a sentence, and the check of it on an empty store. */
-export type Claims = Readonly<Record<string, (store: Store) => Promise<void>>>
+export type Claims = Readonly<Record<string, (trial: Trial, store: Store) => Promise<void>>>
 
 export const NODE = 'node-a'
 export const OTHER_NODE = 'node-b'
@@ -21,6 +30,16 @@ export function freshId(): string {
 
 export function bodyOf(seq: number, text = 'hello'): string {
   return JSON.stringify({ seq, text })
+}
+
+/** The seqs and bodies of a log of `bodyOf` events from `first` to `last`. */
+export function eventsFrom(first: number, last: number): readonly StoredEvent[] {
+  const seqs = Array.from({ length: last - first + 1 }, (_, index) => first + index)
+  return seqs.map((seq) => ({ seq, body: bodyOf(seq) }))
+}
+
+export function bodiesFrom(first: number, last: number): readonly string[] {
+  return eventsFrom(first, last).map(({ body }) => body)
 }
 
 export function sampleReservation(changes: Partial<Reservation> = {}): Reservation {
@@ -55,39 +74,63 @@ export function sampleAppend(session: string, changes: Partial<Append> = {}): Ap
   }
 }
 
-/** Creates a session and returns its id. */
-export async function create(store: Store, changes: Partial<Reservation> = {}): Promise<string> {
-  const reserved = await store.reserve(sampleReservation(changes))
-  assert.equal(reserved.type, 'created')
-  return reserved.id
-}
+/** A store, and what cases ask of it again and again. */
+export class Trial {
+  readonly store: Store
 
-/** Creates a session and closes it with its second event. */
-export async function createClosed(
-  store: Store,
-  changes: Partial<Reservation> = {},
-): Promise<string> {
-  const id = await create(store, changes)
-  assert.deepEqual(await store.append([sampleAppend(id, { closed: true })]), ['appended'])
-  return id
-}
+  constructor(store: Store) {
+    this.store = store
+  }
 
-export function assertCreated(
-  reserved: Reserved,
-): asserts reserved is Reserved & { type: 'created' } {
-  assert.equal(reserved.type, 'created')
-}
+  reserve(changes?: Partial<Reservation>): Promise<Reserved> {
+    return this.store.reserve(sampleReservation(changes))
+  }
 
-export function assertClaimed(claim: Claim): asserts claim is Claim & { type: 'claimed' } {
-  assert.equal(claim.type, 'claimed')
-}
+  /** Reserves that many times at once. */
+  race(count: number, changes?: Partial<Reservation>): Promise<readonly Reserved[]> {
+    return Promise.all(Array.from({ length: count }, () => this.reserve(changes)))
+  }
 
-export async function idsOf(page: ReturnType<Store['list']>): Promise<readonly string[]> {
-  return (await page).sessions.map(({ id }) => id)
-}
+  /** Creates a session and returns its id. */
+  async create(changes?: Partial<Reservation>): Promise<string> {
+    const { type, id } = await this.reserve(changes)
+    assert.equal(type, 'created')
+    return id
+  }
 
-/** The seqs and bodies of a log of `bodyOf` events from `first` to `last`. */
-export function eventsFrom(first: number, last: number): readonly { seq: number; body: string }[] {
-  const seqs = Array.from({ length: last - first + 1 }, (_, index) => first + index)
-  return seqs.map((seq) => ({ seq, body: bodyOf(seq) }))
+  /** One after the other. */
+  async createMany(count: number, changes?: Partial<Reservation>): Promise<readonly string[]> {
+    const ids: string[] = []
+    while (ids.length < count) ids.push(await this.create(changes))
+    return ids
+  }
+
+  /** Creates a session and closes it with its second event. */
+  async createClosed(changes?: Partial<Reservation>): Promise<string> {
+    const id = await this.create(changes)
+    assert.equal(await this.append(id, { closed: true }), 'appended')
+    return id
+  }
+
+  async append(session: string, changes?: Partial<Append>): Promise<AppendOutcome> {
+    const [outcome, ...others] = await this.store.append([sampleAppend(session, changes)])
+    assert.ok(outcome !== undefined && others.length === 0)
+    return outcome
+  }
+
+  /** A claim that succeeds. */
+  async claim(session: string, node = NODE): Promise<Claim & { type: 'claimed' }> {
+    const claim = await this.store.claim(session, node)
+    assert.ok(claim.type === 'claimed', `the claim is ${claim.type}`)
+    return claim
+  }
+
+  /** The ids of the sessions of a page. */
+  async list(query: Partial<ListQuery> = {}): Promise<readonly string[]> {
+    return (await this.store.list({ limit: 9, ...query })).sessions.map(({ id }) => id)
+  }
+
+  async events(session: string, after = 0): Promise<readonly StoredEvent[]> {
+    return (await this.store.read(session, after, 200)).events
+  }
 }
