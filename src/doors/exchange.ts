@@ -1,13 +1,21 @@
 /**
  * One request and its answer. Every answer of a door leaves through here, so that all carry the
- * same headers and are counted.
+ * same headers and are counted. Of a body never more than its limit is held in memory.
  */
+import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { HoldfastError, type Holdfast, type Principal, type Unbound } from '../core/index.ts'
+import {
+  HoldfastError,
+  type Holdfast,
+  type Principal,
+  type SessionHandle,
+  type Unbound,
+} from '../core/index.ts'
 import { httpStatus } from '../wire/error-table.ts'
 import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
+import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
+import { sessionPath } from '../wire/views.ts'
 import { reportRefusal } from './refusals.ts'
-import { discardBody, readBody, readJson } from './body.ts'
 import type { Operation } from './scopes.ts'
 import type { Unread } from './unread.ts'
 
@@ -33,15 +41,11 @@ export type ServerContext = {
   readonly addressOf: (request: IncomingMessage) => string
   /** How many sockets are open. */
   readonly sockets: () => number
-  /** The browsers behind the server; null where it has none. */
-  readonly browsers?: () => BrowserOverview | null
-}
-
-/** What is to be known of them. */
-export interface BrowserOverview {
-  /** Each that runs, as JSON. */
-  browsers(): Promise<readonly object[]>
-  countsNow(): Readonly<Record<string, number>>
+  /** The browsers behind the server, each as JSON and in numbers; null where it has none. */
+  readonly browsers: () => {
+    browsers(): Promise<readonly object[]>
+    countsNow(): Readonly<Record<string, number>>
+  } | null
 }
 
 /** What a request asks for, as its path says, and on whose behalf. */
@@ -53,6 +57,8 @@ export type RoutedRequest = {
   readonly route?: { readonly operation: Operation; readonly historyBytesMax?: number }
 }
 
+const NOT_ROUTED: RoutedRequest = { by: null, params: [], search: '' }
+
 /** Header names and values in turn, as Node takes them without copying. */
 export type Headers = readonly string[]
 
@@ -60,6 +66,8 @@ export type Headers = readonly string[]
 const STALLED_MS = 25_000
 /** A larger answer is sent in parts: a slow reader takes one at times, a stalled one none. */
 const PART_BYTES = 65_536
+/** How long the rest of a refused body is thrown away, so that its sender reads the refusal. */
+const DISCARD_MS = 2_000
 
 /** A whole answer, ready to be sent. */
 export type HttpResponse = {
@@ -83,21 +91,15 @@ function revokedError(): HoldfastError {
 }
 
 const JSON_TYPE = 'application/json'
-
-/** Nothing of an answer is kept, guessed at, framed, or named to the next site. */
-const SAFETY: Headers = [
-  'Cache-Control',
-  'no-store',
-  'X-Content-Type-Options',
-  'nosniff',
-  'X-Frame-Options',
-  'DENY',
-  'Referrer-Policy',
-  'no-referrer',
-  'Cross-Origin-Resource-Policy',
-  'same-origin',
-]
 const POLICY = 'Content-Security-Policy'
+/** Nothing of an answer is kept, guessed at, framed, or named to the next site. */
+const SAFETY: Headers = Object.entries({
+  'Cache-Control': 'no-store',
+  'X-Content-Type-Options': 'nosniff',
+  'X-Frame-Options': 'DENY',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+}).flat()
 /** Of all that is no page: a browser that shows it loads and runs nothing. */
 const STRICTEST: Headers = [POLICY, "default-src 'none'; frame-ancestors 'none'"]
 
@@ -128,7 +130,7 @@ export class Exchange {
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
     context: ServerContext,
-    { by, params, search, route }: RoutedRequest,
+    { by, params, search, route }: RoutedRequest = NOT_ROUTED,
     refusalOf: RefusalForm = problemRefusal,
   ) {
     this.request = request
@@ -149,20 +151,63 @@ export class Exchange {
     return this.#holdfast
   }
 
+  /** The session that the path names first. */
+  get session(): SessionHandle {
+    return this.holdfast.session(this.params[0] ?? '')
+  }
+
+  /** The path of a session on this server, for `Location`. */
+  locationOf(session: string): string {
+    return `${this.context.basePath}${sessionPath(session)}`
+  }
+
   header(name: string): string | undefined {
     const value = this.request.headers[name]
     return Array.isArray(value) ? value.join(', ') : value
   }
 
+  /** Whether `Accept` prefers server-sent events to JSON. */
+  get wantsEvents(): boolean {
+    const types = [JSON_TYPE, EVENT_STREAM_TYPE] as const
+    return negotiate(this.header('accept'), types) === EVENT_STREAM_TYPE
+  }
+
+  /** A body that is JSON; an empty one is an object without fields. */
   json(): Promise<unknown> {
-    this.#json ??= readJson(this.request, () => this.body())
+    this.#json ??= this.#readJson()
     return this.#json
   }
 
-  /** The body's bytes, however often they are asked for. */
+  async #readJson(): Promise<unknown> {
+    if (!hasBody(this.request)) return {}
+    const type = this.request.headers['content-type'] ?? ''
+    if (type !== JSON_TYPE && !/^application\/json *(;|$)/i.test(type)) {
+      throw new HoldfastError(
+        'unsupported_media_type',
+        'send the body as JSON, with the header content-type: application/json',
+      )
+    }
+    const bytes = await this.body()
+    if (!isUtf8(bytes)) throw new HoldfastError('bad_request', 'the body is not UTF-8')
+    try {
+      return bytes.length === 0 ? {} : JSON.parse(bytes.toString())
+    } catch {
+      throw new HoldfastError('bad_request', 'the body is not JSON')
+    }
+  }
+
+  /** The whole body as it came, however often it is asked for. */
   body(): Promise<Buffer> {
-    this.#body ??= readBody(this.request, this.#bodyBytesMax)
+    this.#body ??= this.#readBody()
     return this.#body
+  }
+
+  async #readBody(): Promise<Buffer> {
+    const { request } = this
+    if (!hasBody(request)) return Buffer.alloc(0)
+    const isTooLarge = Number(request.headers['content-length']) > this.#bodyBytesMax
+    if (isTooLarge) throw bodyTooLarge(this.#bodyBytesMax)
+    return (earlyBodies.get(request) ?? new BodyReader(request)).read(this.#bodyBytesMax)
   }
 
   /** Aborted when the caller goes away before it has its whole answer. */
@@ -209,16 +254,14 @@ export class Exchange {
 
   /** The answer's head; its body follows by and by, through `write`. */
   begin(type: string, headers: Headers = []): void {
-    this.#assertGood()
+    if (this.#isRevoked) throw revokedError()
     this.#writeHead(200, type, headers)
   }
 
   /** The head of an answer that another node gave; its body follows, through `write`. */
   beginPassed(status: number, headers: Headers): void {
-    this.#assertGood()
-    const { answered, isDraining } = this.context
-    answered.set(status, (answered.get(status) ?? 0) + 1)
-    const end = isDraining() ? ['Connection', 'close'] : []
+    if (this.#isRevoked) throw revokedError()
+    const end = this.#countAnswer(status) ? ['Connection', 'close'] : []
     this.response.writeHead(status, [...headers, ...end])
   }
 
@@ -274,7 +317,20 @@ export class Exchange {
     const length = String(Buffer.byteLength(text))
     this.#writeHead(status, type, ['Content-Length', length, 'Connection', 'close'])
     response.write(text)
-    discardBody(this.request, () => response.end())
+    this.#discardBody(() => response.end())
+  }
+
+  /** Throws the rest of the body away for a while, then calls `done`. */
+  #discardBody(done: () => void): void {
+    const { request } = this
+    const timer = setTimeout(finish, DISCARD_MS)
+    function finish(): void {
+      clearTimeout(timer)
+      request.off('end', finish).off('close', finish)
+      done()
+    }
+    if (request.complete || request.destroyed) return finish()
+    request.on('end', finish).on('close', finish).resume()
   }
 
   #reportRefusal(error: HoldfastError): void {
@@ -295,23 +351,97 @@ export class Exchange {
     this.#presence?.abort()
   }
 
-  #assertGood(): void {
-    if (this.#isRevoked) throw revokedError()
-  }
-
   #writeHead(status: number, type: string, headers: Headers): void {
-    const { answered, isDraining } = this.context
-    answered.set(status, (answered.get(status) ?? 0) + 1)
     const policy = headers.includes(POLICY) ? [] : STRICTEST
     const all = ['Content-Type', type, ...SAFETY, ...policy, ...headers]
-    if (isDraining() && !headers.includes('Connection')) {
-      all.push('Connection', 'close')
-    }
+    const isLast = this.#countAnswer(status)
+    if (isLast && !headers.includes('Connection')) all.push('Connection', 'close')
     this.response.writeHead(status, all)
+  }
+
+  /** True if the connection is to be closed after this answer. */
+  #countAnswer(status: number): boolean {
+    const { answered, isDraining } = this.context
+    answered.set(status, (answered.get(status) ?? 0) + 1)
+    return isDraining()
   }
 }
 
-type MediaRange = { readonly range: string; readonly weight: number }
+function hasBody({ headers }: IncomingMessage): boolean {
+  const length = headers['content-length']
+  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0')
+}
+
+function bodyTooLarge(bytesMax: number): HoldfastError {
+  return new HoldfastError('body_too_large', `the body is over ${bytesMax} bytes`, { bytesMax })
+}
+
+const earlyBodies = new WeakMap<IncomingMessage, BodyReader>()
+
+/** Reads a body before it is asked for; null if there is none. `arrived` counts its bytes. */
+export function readEarly(
+  request: IncomingMessage,
+  arrived: (bytes: number) => void,
+): BodyReader | null {
+  if (!hasBody(request)) return null
+  const reader = new BodyReader(request, arrived)
+  earlyBodies.set(request, reader)
+  return reader
+}
+
+class BodyReader {
+  readonly #request: IncomingMessage
+  readonly #whole: Promise<Buffer>
+  readonly #chunks: Buffer[] = []
+  #bytes = 0
+  #bytesMax = Number.POSITIVE_INFINITY
+  #refuse: (error: HoldfastError) => void = () => undefined
+
+  constructor(request: IncomingMessage, arrived: (bytes: number) => void = () => undefined) {
+    this.#request = request
+    this.#whole = new Promise((resolve, reject) => {
+      this.#refuse = reject
+      request.on('data', (chunk: Buffer) => {
+        arrived(chunk.length)
+        this.#bytes += chunk.length
+        this.#chunks.push(chunk)
+        this.#check()
+      })
+      const chunks = this.#chunks
+      request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
+      // Whatever broke it, the body is cut off: a refusal says so.
+      const cut = (): void => {
+        if (!request.complete) reject(new HoldfastError('bad_request', 'the body was cut short'))
+      }
+      request.on('error', cut).on('close', cut)
+    })
+    // The body may never be read.
+    this.#whole.catch(() => undefined)
+  }
+
+  read(bytesMax: number): Promise<Buffer> {
+    this.#bytesMax = bytesMax
+    this.#check()
+    this.#request.resume()
+    return this.#whole
+  }
+
+  /** The request begins: the rest is read when the handler reads the body. */
+  begin(): void {
+    this.#request.pause()
+  }
+
+  /** The request is answered: what was not read is thrown away. */
+  discard(): void {
+    void this.read(0)
+  }
+
+  #check(): void {
+    if (this.#bytes <= this.#bytesMax) return
+    this.#chunks.length = 0
+    this.#refuse(bodyTooLarge(this.#bytesMax))
+  }
+}
 
 /** The type that `Accept` prefers; the first of them if it has no preference. */
 export function negotiate<Type extends string>(
@@ -319,28 +449,23 @@ export function negotiate<Type extends string>(
   types: readonly [Type, ...Type[]],
 ): Type {
   if (accept === undefined || accept === '*/*') return types[0]
-  for (const { range } of mediaRanges(accept)) {
-    const type = types.find((candidate) => matches(range, candidate))
-    if (type !== undefined) return type
-  }
-  throw new HoldfastError('not_acceptable', `there is: ${types.join(', ')}`)
-}
-
-/** The most wanted first; among equals the one named first. */
-function mediaRanges(accept: string): readonly MediaRange[] {
-  return accept
+  // The most wanted first; among equals the one named first.
+  const ranges = accept
     .split(',')
     .map(mediaRangeOf)
     .filter(({ weight }) => weight > 0)
     .toSorted((one, other) => other.weight - one.weight)
+  for (const { range } of ranges) {
+    const type = types.find(
+      (candidate) => range === candidate || range === `${candidate.split('/')[0]}/*`,
+    )
+    if (range === '*/*' || type !== undefined) return type ?? types[0]
+  }
+  throw new HoldfastError('not_acceptable', `there is: ${types.join(', ')}`)
 }
 
-function mediaRangeOf(text: string): MediaRange {
+function mediaRangeOf(text: string): { readonly range: string; readonly weight: number } {
   const [range = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
   const weight = parameters.find((parameter) => parameter.startsWith('q='))
   return { range, weight: weight === undefined ? 1 : Number(weight.slice(2)) }
-}
-
-function matches(range: string, type: string): boolean {
-  return range === type || range === '*/*' || range === `${type.split('/')[0]}/*`
 }

@@ -1,7 +1,9 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
-import type { SessionRef } from '../core/index.ts'
+import { invalid, type SessionRef } from '../core/index.ts'
+import { contract, EXACT, optional } from '../schema/contract.ts'
+import { Type, type Static, type TProperties } from '../schema/typebox.ts'
+import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import type { Exchange } from './exchange.ts'
-import type { Query } from './query.ts'
 import { OPERATIONS, type Operation } from './scopes.ts'
 
 export const METHODS = ['GET', 'POST', 'DELETE'] as const
@@ -45,6 +47,21 @@ export type Route = {
   readonly handle: (exchange: Exchange) => Promise<void> | void
 }
 
+/** Routes by method and path, as in `GET /v1/sessions/:id`. */
+export function routes(
+  table: Readonly<Record<`${Method} /${string}`, Omit<Route, 'method' | 'path'>>>,
+): readonly Route[] {
+  return Object.entries(table).map(([name, route]) => {
+    const [method, path] = name.split(' ') as [Method, string]
+    return { method, path, ...route }
+  })
+}
+
+/** The session of a route whose path names it first. */
+export function sessionOfPath({ params: [id = ''] }: Exchange): SessionRef {
+  return { id }
+}
+
 /** Whether it is open to every client that reaches the server. */
 export function isPublic({ operation }: Pick<Route, 'operation'>): boolean {
   return OPERATIONS[operation] === null
@@ -53,4 +70,42 @@ export function isPublic({ operation }: Pick<Route, 'operation'>): boolean {
 /** An answer that is JSON. */
 export function json(description: string, schema: Schema): RouteAnswer {
   return { description, content: { 'application/json': schema } }
+}
+
+/** An answer that is JSON, or a stream if `Accept` asks for one. */
+export function jsonOrEvents(description: string, schema: Schema): RouteAnswer {
+  const events = { type: 'string', description: 'Server-sent events.' }
+  return { description, content: { 'application/json': schema, [EVENT_STREAM_TYPE]: events } }
+}
+
+/** A query by its schema: numbers and flags as such, no unknown name, each name once. */
+export type Query<Fields extends TProperties = TProperties> = {
+  readonly fields: Fields
+  /** The text of a query, or its parameters one by one. */
+  readonly read: (search: string | Iterable<readonly [string, string]>) => {
+    readonly [Name in keyof Fields]?: Static<Fields[Name]>
+  }
+}
+
+/** A query of these parameters, none of which must be there. */
+export function query<Fields extends TProperties>(fields: Fields): Query<Fields> {
+  const check = contract(Type.Object(optional(fields), EXACT), 'is no query parameter here')
+  return { fields, read: (search) => (search === '' ? {} : check(valuesOf(search, fields))) }
+}
+
+export const NO_QUERY = query({})
+
+function valuesOf(
+  search: Parameters<Query['read']>[0],
+  fields: TProperties,
+): Readonly<Record<string, unknown>> {
+  const values: Record<string, unknown> = {}
+  for (const [name, text] of typeof search === 'string' ? new URLSearchParams(search) : search) {
+    if (Object.hasOwn(values, name)) throw invalid(name, 'must be there only once')
+    const type: unknown = Object.hasOwn(fields, name) ? fields[name]?.['type'] : undefined
+    if (type === 'integer' && /^\d{1,15}$/.test(text)) values[name] = Number(text)
+    else if (type === 'boolean' && /^(true|false)$/.test(text)) values[name] = text === 'true'
+    else values[name] = text
+  }
+  return values
 }

@@ -6,8 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { HoldfastError, type Diagnose } from '../core/index.ts'
-import { readEarly, type EarlyBody } from '../doors/body.ts'
-import { problemRefusal } from '../doors/exchange.ts'
+import { problemRefusal, readEarly } from '../doors/exchange.ts'
 import { reportRefusal } from '../doors/refusals.ts'
 import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
 import { headTooLarge, type AccessPolicy } from './access.ts'
@@ -93,7 +92,7 @@ export function newHttpServer(options: HttpServerOptions): Server {
 type PipelinedRequest = {
   readonly request: IncomingMessage
   readonly response: ServerResponse
-  readonly body: EarlyBody | null
+  readonly body: ReturnType<typeof readEarly>
   bytes: number
 }
 

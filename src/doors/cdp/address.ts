@@ -8,7 +8,7 @@ import {
   type ResolveOptions,
 } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
-import { query } from '../query.ts'
+import { query } from '../route.ts'
 
 export type Address = {
   readonly browser: string

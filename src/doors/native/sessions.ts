@@ -1,62 +1,200 @@
-/** Sessions: find or create, list, look at, close. */
-import { HoldfastError, type ListQuery, type SessionRef } from '../../core/index.ts'
-import { readSessionBody } from '../../wire/bodies.ts'
-import { rowView, sessionPath, sessionView } from '../../wire/views.ts'
+/**
+ * Sessions, their asks, and the links to them.
+ *
+ * A link is a capability for one session. Its token is in the answer to the request that made it,
+ * and nowhere else; in the URL it is in the fragment, which browsers do not send.
+ */
+import { HoldfastError, invalid, type ErrorCode } from '../../core/index.ts'
+import { oneOf, PROBLEM } from '../../schema/contract.ts'
+import { Type } from '../../schema/typebox.ts'
+import {
+  AnswerRequest,
+  LinkRequest,
+  readAnswerBody,
+  readLinkBody,
+  readSessionBody,
+  SessionRequest,
+  type LinkBody,
+} from '../../wire/bodies.ts'
+import { linkView, rowView, sessionView } from '../../wire/views.ts'
 import type { Exchange } from '../exchange.ts'
-import { CLOSE_QUERY, LIST_QUERY } from './queries.ts'
+import { json, query, routes, sessionOfPath } from '../route.ts'
+import * as schemas from './schemas.ts'
 
-export async function createSession(exchange: Exchange): Promise<void> {
-  const options = readSessionBody(await exchange.json())
-  const session = await exchange.holdfast.resolve(options)
-  const { isNew } = session
-  const { session: state, queue } = await session.overview()
-  const body = { ...sessionView(state, queue), isNew }
-  exchange.reply(isNew ? 201 : 200, body, ['Location', sessionLocation(exchange, session.id)])
+const LIST_QUERY = query({
+  state: oneOf(['open', 'closed'], { description: 'Only open, or only closed ones.' }),
+  key: Type.String({ description: 'Only those of this key.' }),
+  label: Type.String({
+    pattern: '^[^:]+:',
+    [PROBLEM]: 'must be name:value',
+    description: 'Only those with this label, as name:value.',
+  }),
+  limit: Type.Integer({ minimum: 1, description: 'How many; at most the limit listMax.' }),
+  cursor: Type.String({ description: 'The nextCursor of the page before.' }),
+})
+const CLOSE_QUERY = query({
+  erase: Type.Boolean({ description: 'Also erase its log for ever.' }),
+})
+
+export const sessionRoutes = routes({
+  'POST /v1/sessions': {
+    name: 'createSession',
+    summary: 'Find the session of a key or an id, or create it',
+    operation: 'session.create',
+    body: SessionRequest,
+    answers: {
+      200: json('It was there.', schemas.ResolvedSession),
+      201: json('It was created by this very request.', schemas.ResolvedSession),
+    },
+    refusals: [409, 410, 413, 415, 429],
+    // Null: a new one is made here. The handler checks the fields.
+    session: async (exchange) => {
+      const { id, key } = ((await exchange.json()) ?? {}) as Readonly<Record<string, unknown>>
+      if (typeof id === 'string') return { id }
+      return typeof key === 'string' ? { key } : null
+    },
+    handle: async (exchange) => {
+      const session = await exchange.holdfast.resolve(readSessionBody(await exchange.json()))
+      const { id, isNew } = session
+      const { session: state, queue } = await session.overview()
+      const body = { ...sessionView(state, queue), isNew }
+      exchange.reply(isNew ? 201 : 200, body, ['Location', exchange.locationOf(id)])
+    },
+  },
+  'GET /v1/sessions': {
+    name: 'listSessions',
+    summary: 'List sessions, newest first; internal ones are never listed',
+    operation: 'session.read',
+    query: LIST_QUERY,
+    answers: { 200: json('One page.', schemas.SessionPage) },
+    handle: async (exchange) => {
+      const { label, ...rest } = LIST_QUERY.read(exchange.search)
+      const [, name = '', value = ''] = /^([^:]*):(.*)$/s.exec(label ?? '') ?? []
+      const filter = label === undefined ? rest : { ...rest, label: { name, value } }
+      const { sessions, nextCursor } = await exchange.holdfast.list(filter)
+      exchange.reply(200, { sessions: sessions.map(rowView), nextCursor })
+    },
+  },
+  'GET /v1/sessions/:id': {
+    name: 'getSession',
+    summary: 'A session as it is now, open or closed',
+    operation: 'session.read',
+    answers: { 200: json('The session.', schemas.Session) },
+    refusals: [404, 410],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const { session, queue } = await exchange.session.overview()
+      exchange.reply(200, sessionView(session, queue))
+    },
+  },
+  'DELETE /v1/sessions/:id': {
+    name: 'closeSession',
+    summary: 'Close a session for good; closing it again changes nothing',
+    operation: 'session.close',
+    query: CLOSE_QUERY,
+    answers: { 200: json('It is closed.', schemas.ClosedSession) },
+    refusals: [404],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const { session } = exchange
+      const { erase = false } = CLOSE_QUERY.read(exchange.search)
+      const closing = erase ? session.erase() : session.close()
+      const wasErased = await closing.then(() => false, unlessOver('session_erased'))
+      exchange.reply(200, { id: session.id, state: 'closed', erased: erase || wasErased })
+    },
+  },
+  'GET /v1/sessions/:id/asks': {
+    name: 'getAsks',
+    summary: 'The questions that wait for an answer',
+    operation: 'session.read',
+    answers: { 200: json('The asks.', schemas.AskList) },
+    refusals: [404, 410],
+    session: sessionOfPath,
+    handle: async (exchange) => exchange.reply(200, { asks: await exchange.session.asks() }),
+  },
+  'POST /v1/sessions/:id/asks/:ask': {
+    name: 'answerAsk',
+    summary: 'Answer a question; the first valid answer wins',
+    operation: 'ask.answer',
+    body: AnswerRequest,
+    answers: { 200: json('It is answered.', schemas.AnsweredAsk) },
+    refusals: [404, 409, 410, 413, 415],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [id, ask = ''] = exchange.params
+      const answer = readAnswerBody(await exchange.json())
+      await exchange.session.answer(ask, answer)
+      exchange.reply(200, { session: id, ask: { id: ask, outcome: 'answered', answer } })
+    },
+  },
+  'POST /v1/sessions/:id/links': {
+    name: 'createLink',
+    summary: 'Make a link that lets its holder into this one session',
+    operation: 'link.manage',
+    body: LinkRequest,
+    answers: { 201: json('The link, with its token.', schemas.CreatedLink) },
+    refusals: [404, 410, 413, 415, 429],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const { session, holdfast } = exchange
+      const { scopes, uses, ...end } = readLinkBody(await exchange.json())
+      const expiresAt = endOf(end, holdfast.authority.clock.now())
+      const options = { scopes: [...new Set(scopes)], uses, expiresAt }
+      const { token, ...link } = await session.createLink(options)
+      const url = `${serverUrl(exchange)}/#/link/${encodeURIComponent(session.id)}/${token}`
+      const location = `${exchange.locationOf(session.id)}/links/${link.id}`
+      exchange.reply(201, { ...linkView(link), token, url }, ['Location', location])
+    },
+  },
+  'GET /v1/sessions/:id/links': {
+    name: 'getLinks',
+    summary: 'The links of a session, without their tokens',
+    operation: 'link.manage',
+    answers: { 200: json('The links.', schemas.LinkList) },
+    refusals: [404, 410],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const { links } = await exchange.session.state()
+      exchange.reply(200, { links: links.map(linkView) })
+    },
+  },
+  'DELETE /v1/sessions/:id/links/:link': {
+    name: 'revokeLink',
+    summary: 'Revoke a link; revoking it again changes nothing',
+    operation: 'link.manage',
+    answers: { 200: json('Nobody can attach by it any more.', schemas.RevokedLink) },
+    refusals: [404],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [, link = ''] = exchange.params
+      // The links of a session that is over are over with it.
+      await exchange.session.revokeLink(link).catch(unlessOver('session_closed', 'session_erased'))
+      exchange.reply(200, { id: link, state: 'revoked' })
+    },
+  },
+})
+
+/** To end what has ended with one of these codes changes nothing, and is no mistake. */
+function unlessOver(...codes: readonly ErrorCode[]): (error: unknown) => true {
+  return (error) => {
+    if (error instanceof HoldfastError && codes.includes(error.code)) return true
+    throw error
+  }
 }
 
-/** By its id or key; null: a new one is made here. The handler checks the fields. */
-export async function sessionOfBody(exchange: Exchange): Promise<SessionRef | null> {
-  const { id, key } = ((await exchange.json()) ?? {}) as Readonly<Record<string, unknown>>
-  if (typeof id === 'string') return { id }
-  return typeof key === 'string' ? { key } : null
+/** When the link ends. One that would be over already is a mistake. */
+function endOf({ expiresInMs, expiresAt }: Partial<LinkBody>, now: number): number | null {
+  if (typeof expiresAt === 'number' && expiresAt <= now) {
+    throw invalid('expiresAt', 'must be in the future')
+  }
+  return expiresInMs === undefined ? (expiresAt ?? null) : now + expiresInMs
 }
 
-/** The path of a session on this server, for `Location`. */
-export function sessionLocation({ context }: Exchange, id: string): string {
-  return `${context.basePath}${sessionPath(id)}`
-}
-
-export async function listSessions(exchange: Exchange): Promise<void> {
-  const { label, ...query } = LIST_QUERY.read(exchange.search)
-  const labelled = label === undefined ? {} : { label: labelOf(label) }
-  const { sessions, nextCursor } = await exchange.holdfast.list({ ...query, ...labelled })
-  exchange.reply(200, { sessions: sessions.map(rowView), nextCursor })
-}
-
-function labelOf(text: string): NonNullable<ListQuery['label']> {
-  const colon = text.indexOf(':')
-  return { name: text.slice(0, colon), value: text.slice(colon + 1) }
-}
-
-export async function getSession(exchange: Exchange): Promise<void> {
-  const [id = ''] = exchange.params
-  const { session, queue } = await exchange.holdfast.session(id).overview()
-  exchange.reply(200, sessionView(session, queue))
-}
-
-/** Closing what is closed, and erasing what is erased, changes nothing and is no mistake. */
-export async function closeSession(exchange: Exchange): Promise<void> {
-  const { erase = false } = CLOSE_QUERY.read(exchange.search)
-  const [id = ''] = exchange.params
-  const session = exchange.holdfast.session(id)
-  const erased = await (erase ? session.erase() : session.close()).then(
-    () => erase,
-    throwUnlessErased,
-  )
-  exchange.reply(200, { id, state: 'closed', erased })
-}
-
-function throwUnlessErased(error: unknown): boolean {
-  if (error instanceof HoldfastError && error.code === 'session_erased') return true
-  throw error
+/** Where the caller reached this server: its name has been checked. */
+function serverUrl(exchange: Exchange): string {
+  const host = exchange.header('host')
+  const isSecure =
+    exchange.header('x-forwarded-proto') === 'https' ||
+    exchange.header('origin') === `https://${host}`
+  return `${isSecure ? 'https' : 'http'}://${host}${exchange.context.basePath}`
 }

@@ -11,14 +11,108 @@ import {
   type TurnOptions,
   type TurnRecord,
 } from '../../core/index.ts'
-import { readKeyTurnBody, readTurnBody, type TurnBody } from '../../wire/bodies.ts'
-import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
+import { Type } from '../../schema/typebox.ts'
+import {
+  KeyTurnRequest,
+  readKeyTurnBody,
+  readTurnBody,
+  TurnRequest,
+  type TurnBody,
+} from '../../wire/bodies.ts'
 import { turnView } from '../../wire/views.ts'
 import { streamFeed } from '../event-stream.ts'
-import { negotiate, type Exchange } from '../exchange.ts'
-import { sessionLocation } from './sessions.ts'
+import type { Exchange } from '../exchange.ts'
+import { json, jsonOrEvents, routes, sessionOfPath, type Header } from '../route.ts'
+import { CancelledRequest, TurnOfSession } from './schemas.ts'
 
-/** Where a turn goes: one session, or whichever has the key. */
+const turnHeaders: readonly Header[] = [
+  { name: 'Idempotency-Key', description: 'The same key and input join the same turn.' },
+  {
+    name: 'Prefer',
+    description: 'respond-async: answer with 202 as soon as the turn is recorded.',
+  },
+]
+
+const turnAnswers = {
+  200: jsonOrEvents('The turn when it is over, or its events as they happen.', TurnOfSession),
+  202: json('The turn is recorded; Location says where.', TurnOfSession),
+}
+
+export const turnRoutes = routes({
+  'POST /v1/sessions/:id/turns': {
+    name: 'postSessionTurn',
+    summary: 'Run a turn in a session',
+    operation: 'turn.run',
+    headers: turnHeaders,
+    body: TurnRequest,
+    answers: turnAnswers,
+    refusals: [404, 406, 409, 410, 413, 415, 429],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const { session } = exchange
+      await postTurn(exchange, readTurnBody(await exchange.json()), {
+        turn: (input, options) => session.turn(input, options),
+        submit: async (input, options) => {
+          return { session: session.id, turn: await session.submit(input, options) }
+        },
+      })
+    },
+  },
+  'POST /v1/keys/:key/turns': {
+    name: 'postKeyTurn',
+    summary: 'Run a turn in the session of a key, creating the session in the same step if need be',
+    operation: 'turn.run',
+    headers: turnHeaders,
+    body: KeyTurnRequest,
+    answers: turnAnswers,
+    refusals: [406, 409, 413, 415, 429],
+    session: ({ params: [key = ''] }) => ({ key }),
+    handle: async (exchange) => {
+      const [key = ''] = exchange.params
+      const { holdfast } = exchange
+      const { turn, session } = readKeyTurnBody(await exchange.json())
+      const where = { ...session, key }
+      await postTurn(exchange, turn, {
+        turn: (input, options) => holdfast.turn(where, input, options),
+        submit: (input, options) => holdfast.submit(where, input, options),
+      })
+    },
+  },
+  'GET /v1/sessions/:id/turns/:turn': {
+    name: 'getTurn',
+    summary: 'A turn as it is now',
+    operation: 'session.read',
+    answers: { 200: json('The turn.', TurnOfSession) },
+    refusals: [404, 410],
+    handle: async (exchange) => {
+      const [id = '', turn = ''] = exchange.params
+      exchange.reply(200, turnView(id, await exchange.session.getTurn(turn)))
+    },
+  },
+  'DELETE /v1/sessions/:id/turns/:turn': {
+    name: 'cancelTurn',
+    summary: 'Cancel a turn that waits or runs, or a request that waits to be admitted',
+    operation: 'turn.cancel',
+    answers: {
+      200: json(
+        'The turn, which is over, or the request, of which nothing has happened.',
+        Type.Union([TurnOfSession, CancelledRequest]),
+      ),
+    },
+    refusals: [404, 410],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [session = '', id = ''] = exchange.params
+      if (!isRequestId(id)) {
+        return exchange.reply(200, turnView(session, await exchange.session.cancelTurn(id)))
+      }
+      await exchange.session.cancelRequest(id)
+      exchange.reply(200, { session, request: { id, state: 'cancelled' } })
+    },
+  },
+})
+
+/** Where a turn goes: one session, or the one that has the key. */
 type Target = {
   readonly turn: (input: Input, options: TurnOptions) => TurnHandle
   readonly submit: (
@@ -27,32 +121,8 @@ type Target = {
   ) => Promise<{ readonly session: string; readonly turn: TurnRecord }>
 }
 
-export async function postSessionTurn(exchange: Exchange): Promise<void> {
-  const [id = ''] = exchange.params
-  const session = exchange.holdfast.session(id)
-  const body = readTurnBody(await exchange.json())
-  await postTurn(exchange, body, {
-    turn: (input, options) => session.turn(input, options),
-    submit: async (input, options) => ({
-      session: id,
-      turn: await session.submit(input, options),
-    }),
-  })
-}
-
-export async function postKeyTurn(exchange: Exchange): Promise<void> {
-  const [key = ''] = exchange.params
-  const { holdfast } = exchange
-  const { turn, session } = readKeyTurnBody(await exchange.json())
-  const options = { ...session, key }
-  await postTurn(exchange, turn, {
-    turn: (input, turnOptions) => holdfast.turn(options, input, turnOptions),
-    submit: (input, turnOptions) => holdfast.submit(options, input, turnOptions),
-  })
-}
-
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
-  const type = negotiate(exchange.header('accept'), ['application/json', EVENT_STREAM_TYPE])
+  const { wantsEvents } = exchange
   const { input, busy, waitMs, onDisconnect } = body
   const options: TurnOptions = {
     busy,
@@ -64,16 +134,19 @@ async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Pro
       return exchange.signal
     },
   }
-  if (type === 'application/json' && prefersAsync(exchange)) {
-    const submitted = await target.submit(input, options)
+  if (!wantsEvents && prefersAsync(exchange)) {
+    const { session, turn } = await target.submit(input, options)
     exchange.isCommitted = true
-    return replyQueued(exchange, submitted)
+    const location = turnPath(exchange, session, turn.id)
+    const headers = ['Location', location, 'Preference-Applied', 'respond-async']
+    return exchange.reply(202, turnView(session, turn), headers)
   }
   const turn = target.turn(input, options)
-  if (type === EVENT_STREAM_TYPE) return streamTurn(exchange, turn)
-  const { live } = await turn.admission
+  const { live, turn: id } = await turn.admission
   exchange.isCommitted = true
-  exchange.reply(200, turnView(live.id, await turn))
+  if (!wantsEvents) return exchange.reply(200, turnView(live.id, await turn))
+  const headers = ['Content-Location', turnPath(exchange, live.id, id)]
+  await streamFeed(exchange, turn.feed(exchange.signal), { headers })
 }
 
 function prefersAsync(exchange: Exchange): boolean {
@@ -81,39 +154,6 @@ function prefersAsync(exchange: Exchange): boolean {
   return prefer !== undefined && /(^|[,; ])respond-async($|[,; ])/i.test(prefer)
 }
 
-function replyQueued(
-  exchange: Exchange,
-  { session, turn }: { readonly session: string; readonly turn: TurnRecord },
-): void {
-  exchange.reply(202, turnView(session, turn), [
-    'Location',
-    turnPath(exchange, session, turn.id),
-    'Preference-Applied',
-    'respond-async',
-  ])
-}
-
-async function streamTurn(exchange: Exchange, turn: TurnHandle): Promise<void> {
-  const { live, turn: id } = await turn.admission
-  exchange.isCommitted = true
-  const headers = ['Content-Location', turnPath(exchange, live.id, id)]
-  await streamFeed(exchange, turn.feed(exchange.signal), { headers })
-}
-
 function turnPath(exchange: Exchange, session: string, turn: string): string {
-  return `${sessionLocation(exchange, session)}/turns/${turn}`
-}
-
-export async function getTurn(exchange: Exchange): Promise<void> {
-  const [id = '', turn = ''] = exchange.params
-  exchange.reply(200, turnView(id, await exchange.holdfast.session(id).getTurn(turn)))
-}
-
-/** A turn, or a request that waits and is not admitted. */
-export async function cancelTurn(exchange: Exchange): Promise<void> {
-  const [id = '', turn = ''] = exchange.params
-  const session = exchange.holdfast.session(id)
-  if (!isRequestId(turn)) return exchange.reply(200, turnView(id, await session.cancelTurn(turn)))
-  await session.cancelRequest(turn)
-  exchange.reply(200, { session: id, request: { id: turn, state: 'cancelled' } })
+  return `${exchange.locationOf(session)}/turns/${turn}`
 }

@@ -3,7 +3,7 @@ import { Type } from '../../schema/typebox.ts'
 import { invalid, type Message, type SessionHandle, type SessionRef } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
-import { query } from '../query.ts'
+import { query } from '../route.ts'
 import { itemStatus, textPart } from './response.ts'
 import { readConversationBody } from './schemas.ts'
 import {

@@ -2,7 +2,7 @@
 import { Type } from '../../schema/typebox.ts'
 import type { SessionRef, TurnRecord } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import { query } from '../query.ts'
+import { query } from '../route.ts'
 import { answerParts, wholeAnswer } from './answer.ts'
 import { sessionHeaders } from './chat.ts'
 import { turnFailure } from './errors.ts'

@@ -1,0 +1,149 @@
+/**
+ * What happens: the log of a session, its conversation, and the change feed of all sessions. Page
+ * by page as JSON, or as it happens as server-sent events.
+ */
+import { invalid, type ChangePage, type Message, type SessionHandle } from '../../core/index.ts'
+import { Type } from '../../schema/typebox.ts'
+import { encodeEvent, encodeNotice, parsePosition } from '../../wire/server-sent-events.ts'
+import { changesView } from '../../wire/views.ts'
+import { streamFeed, streamTexts } from '../event-stream.ts'
+import { negotiate, type Exchange } from '../exchange.ts'
+import { jsonOrEvents, query, routes, sessionOfPath } from '../route.ts'
+import * as schemas from './schemas.ts'
+
+const CHANGES_QUERY = query({
+  after: Type.Integer({
+    minimum: 0,
+    description: 'The position of the last page; without it, the end of the feed.',
+  }),
+  limit: Type.Integer({ minimum: 1, description: 'How many changes on a page.' }),
+})
+const EVENTS_QUERY = query({
+  after: Type.String({ description: 'The last event that is known: SEQ, on a stream SEQ.N too.' }),
+  limit: Type.Integer({ minimum: 1, description: 'How many events on a page.' }),
+})
+const LAST_EVENT_ID = {
+  name: 'Last-Event-ID',
+  description: 'On a stream: the id of the last event that was seen.',
+}
+const TRANSCRIPT_TYPE = 'application/jsonl'
+/** Lines of a transcript are gathered to writes of about this size. */
+const WRITE_CHARS = 65_536
+
+export const logRoutes = routes({
+  'GET /v1/changes': {
+    name: 'getChanges',
+    summary: 'The sessions that changed after a position: one page, or as they change',
+    operation: 'change.read',
+    query: CHANGES_QUERY,
+    headers: [LAST_EVENT_ID],
+    answers: { 200: jsonOrEvents('A page, or the stream.', schemas.ChangesPage) },
+    refusals: [406, 410],
+    handle: getChanges,
+  },
+  'GET /v1/sessions/:id/events': {
+    name: 'getEvents',
+    summary: "A session's events: one page, or from a position on as they happen",
+    operation: 'session.read',
+    query: EVENTS_QUERY,
+    headers: [LAST_EVENT_ID],
+    answers: { 200: jsonOrEvents('A page, or the stream.', schemas.EventPage) },
+    refusals: [404, 406, 410],
+    // Any node can read the log; only the owner knows what happens now.
+    session: (exchange) => (exchange.wantsEvents ? sessionOfPath(exchange) : null),
+    handle: (exchange) => (exchange.wantsEvents ? streamEvents(exchange) : replyPage(exchange)),
+  },
+  'GET /v1/sessions/:id/transcript': {
+    name: 'getTranscript',
+    summary: 'The conversation, one message per line',
+    operation: 'session.read',
+    answers: {
+      200: { description: 'JSON lines.', content: { [TRANSCRIPT_TYPE]: schemas.Message } },
+    },
+    refusals: [404, 406, 410],
+    handle: getTranscript,
+  },
+})
+
+async function getChanges(exchange: Exchange): Promise<void> {
+  const { holdfast, signal, wantsEvents } = exchange
+  const { after: given = null, limit } = CHANGES_QUERY.read(exchange.search)
+  if (!wantsEvents) {
+    const { hasMore, ...page } = await holdfast.readChanges(given, limit)
+    return exchange.reply(200, { ...changesView(page), hasMore })
+  }
+  const lastEventId = exchange.header('last-event-id') || null
+  if (lastEventId !== null && !/^\d{1,15}$/.test(lastEventId)) {
+    throw invalid('Last-Event-ID', 'must be the id of an event of this stream')
+  }
+  const after = lastEventId === null ? given : Number(lastEventId)
+  // While a refusal can still be a status: does the feed reach back so far?
+  const { position } = await holdfast.readChanges(after, 1)
+  const start = after ?? position
+  await streamTexts(exchange, changeTexts(start, holdfast.changes({ after: start, signal })))
+}
+
+/** Begins with the position, so that a reader can list the sessions and miss no change. */
+async function* changeTexts(start: number, pages: AsyncIterable<ChangePage>) {
+  const encoded = (page: ChangePage): string =>
+    encodeEvent('changes', page.position, JSON.stringify(changesView(page)))
+  yield encoded({ changes: [], position: start })
+  for await (const page of pages) yield encoded(page)
+}
+
+async function replyPage(exchange: Exchange): Promise<void> {
+  const { pageEvents } = exchange.holdfast.authority.limits
+  const { after: text = '0', limit = pageEvents } = EVENTS_QUERY.read(exchange.search)
+  const { seq: after } = parsePosition('after', text)
+  if (limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
+  // Shorter where the events are large: all of it is in memory until it has been sent.
+  const { row, events } = await exchange.session.read(after, limit)
+  const nextAfter = events.at(-1)?.seq ?? after
+  const hasMore = nextAfter < (row?.seq ?? 0)
+  // The log holds JSON already.
+  const bodies = events.map(({ body }) => body).join(',')
+  const page = `{"events":[${bodies}],"nextAfter":${nextAfter},"hasMore":${hasMore}}`
+  exchange.send(200, 'application/json', page)
+}
+
+async function streamEvents(exchange: Exchange): Promise<void> {
+  const { session, signal, search } = exchange
+  const { after = '0' } = EVENTS_QUERY.read(search)
+  // What a browser sends by itself when it reconnects counts more than the address it began with.
+  const lastEventId = exchange.header('last-event-id') || null
+  const from =
+    lastEventId === null
+      ? parsePosition('after', after)
+      : parsePosition('Last-Event-ID', lastEventId)
+  // While a refusal can still be a status: is there such a log, and does it reach that far?
+  await session.read(from.seq, 0)
+  const feed = await session.openFeed({ after: from.seq, afterDelta: from.delta, signal })
+  await streamFeed(exchange, feed, { from, lastWords: () => farewell(session) })
+}
+
+async function farewell(session: SessionHandle): Promise<string> {
+  const { closed } = await session.state()
+  return encodeNotice('end', { code: 'session_closed', reason: closed?.reason ?? null })
+}
+
+/** The conversation, read and written piece by piece however long it is. */
+async function getTranscript(exchange: Exchange): Promise<void> {
+  const type = negotiate(exchange.header('accept'), [TRANSCRIPT_TYPE, 'application/x-ndjson'])
+  const messages = exchange.session.messages()
+  // The first step fails if there is no such session, while a refusal can still be a status.
+  let step: IteratorResult<Message> | null = await messages.next()
+  exchange.begin(type)
+  let lines = ''
+  while (step.done !== true && !exchange.response.destroyed) {
+    lines += `${JSON.stringify(step.value)}\n`
+    // The message may be large and the reader slow: the loop keeps nothing of it while it waits.
+    step = null
+    if (lines.length >= WRITE_CHARS) {
+      const written = exchange.write(lines)
+      lines = ''
+      await written
+    }
+    step = await messages.next()
+  }
+  exchange.response.end(lines)
+}
