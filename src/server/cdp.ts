@@ -1,14 +1,13 @@
 /**
- * Where the CDP door hangs in the server: requests and sockets under `/cdp/NAME`, and on a port of
- * its own if one browser has it. Clients of this protocol often take nothing but an address: for
- * them a ticket stands in its query. It is never told again but to who sent it.
+ * The CDP door in the server: requests and sockets under `/cdp/NAME`, and on a port of its own if
+ * one browser has it. Clients of this protocol often take nothing but an address: for them a ticket
+ * stands in its query. The server shows it to nobody but the client that sent it.
  */
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Duplex } from 'node:stream'
-import { WebSocketServer, type RawData, type WebSocket } from 'ws'
-import { asHoldfastError, HoldfastError, invalid, type Principal } from '../core/index.ts'
+import { asHoldfastError, HoldfastError, invalid, type Diagnose } from '../core/index.ts'
 import { BROWSER_LIMITS } from '../browsers/index.ts'
 import {
   isCdpPath,
@@ -33,14 +32,13 @@ import type { Hub } from '../doors/connect/hub.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import { Exchange, type ServerContext } from '../doors/exchange.ts'
 import { reportRefusal } from '../doors/refusals.ts'
-import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
 import { isUndone } from './forwarding/request-forwarder.ts'
 import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
 import type { Upgrade } from './forwarding/tunnels.ts'
 import { newHttpServer, refuseSocket, type Connections } from './http-server.ts'
 import { TICKET_LIMITS, type Ticket, type Tickets } from './tickets.ts'
-import { reportBroken, reportFlood } from './upgrade.ts'
+import { SocketServer, type SocketListener, type WebSocketEnd } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
@@ -49,16 +47,9 @@ export type CdpEntranceOptions = {
   readonly context: ServerContext
   readonly tickets: Tickets
   /** Null: there are no other nodes. */
-  readonly forwarder?: Forwarder | null
+  readonly forwarder: Forwarder | null
   /** The server takes nothing more itself, but passes on. */
-  readonly isLeaving?: () => boolean
-}
-
-/** Where a browser has a port of its own. */
-export type CdpPort = {
-  readonly host: string
-  readonly port: number
-  readonly connections: Connections
+  readonly isLeaving: () => boolean
 }
 
 /** A socket that may come now; `abandon` if it does not. */
@@ -69,44 +60,26 @@ type Prepared = {
   readonly stock: { readonly token: string | undefined } | null
 }
 
-/** Where a request goes, by which token, and whose it is. */
-type LetIn = {
-  readonly address: Address
-  readonly token: string | undefined
-  readonly by: Principal
-}
-
 export class CdpEntrance {
   readonly door: CdpDoor
-  readonly #tickets: Tickets
+  readonly #options: CdpEntranceOptions
   readonly #access: AccessPolicy
-  readonly #context: ServerContext
   readonly #forwarder: Forwarder | null
-  readonly #isLeaving: () => boolean
-  readonly #hub: Hub
-  readonly #sockets: WebSocketServer
+  readonly #diagnose: Diagnose
+  readonly #sockets: SocketServer
   readonly #ports: Server[] = []
-  /** When each was heard last; null: the hub looks after it. */
-  readonly #alive = new Map<WebSocket, number | null>()
-  readonly #addresses = new WeakMap<WebSocket, string>()
+  readonly #open = new Set<WebSocketEnd>()
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
-    const { door, access, context, tickets } = options
-    const { forwarder = null, isLeaving = () => false } = options
+    const { door, access, forwarder } = options
+    const { diagnose } = door.holdfast.authority
     this.door = door
-    this.#tickets = tickets
-    this.#hub = options.hub
+    this.#options = options
     this.#access = access
-    this.#context = context
     this.#forwarder = forwarder
-    this.#isLeaving = isLeaving
-    this.#sockets = new WebSocketServer({
-      noServer: true,
-      maxPayload: door.limits.messageBytesMax,
-      clientTracking: false,
-      ...SOCKET_OPTIONS,
-    })
+    this.#diagnose = diagnose
+    this.#sockets = new SocketServer({ diagnose, access }, door.limits.messageBytesMax)
     this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
   }
 
@@ -115,29 +88,33 @@ export class CdpEntrance {
   }
 
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
-  async listen(browser: string, { host, port, connections }: CdpPort): Promise<number> {
+  async listen(
+    browser: string,
+    connections: Connections,
+    where: { readonly host: string; readonly port: number },
+  ): Promise<number> {
     const own: OwnPort = { browser, key: SHARED_KEY }
     const server = newHttpServer({
       door: 'cdp',
       serve: (request, response) => this.serve(request, response, own),
-      upgrade: (request, stream, head) => this.upgrade(request, { stream, head }, own),
-      diagnose: this.door.holdfast.authority.diagnose,
+      upgrade: (request, stream, head) => this.upgrade({ request, stream, head }, own),
+      diagnose: this.#diagnose,
       connections,
       access: this.#access,
     })
     this.#ports.push(server)
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject)
-      server.listen({ host, port }, resolve)
-    })
+    await once(server.listen(where), 'listening')
     return (server.address() as AddressInfo).port
   }
 
   serve(request: IncomingMessage, response: ServerResponse, own: OwnPort | null = null): void {
-    const exchange = new Exchange({ request, response }, this.#context, NO_MATCH)
+    const exchange = new Exchange({ request, response }, this.#options.context)
     const handle = forwardable(request, own, (port) => this.#answer(exchange, port))
     const answered = this.#forwarder?.serve(exchange, { handle }) ?? handle()
-    answered.catch((thrown: unknown) => this.#refuse(exchange, asHoldfastError(thrown)))
+    answered.catch((thrown: unknown) => {
+      const error = asHoldfastError(thrown)
+      exchange.refuse(error, this.#forwarder?.refusalHeaders(request, error))
+    })
   }
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
@@ -162,20 +139,17 @@ export class CdpEntrance {
     }
     this.door.browserId(browser)
     const { key = `ticket-${randomBytes(12).toString('hex')}` } = address
-    const made = this.#tickets.make({ token: token ?? null, browser, key, lifeMs })
+    const made = this.#options.tickets.make({ token: token ?? null, browser, key, lifeMs })
     const socket = socketUrl(exchange, { ...address, query: `ticket=${made.text}` }, '')
     const body = { ticket: made.text, key, expiresAt: made.expiresAt }
     exchange.reply(201, { ...body, url: socket.replace(/^ws/, 'http'), webSocketUrl: socket })
   }
 
-  #refuse(exchange: Exchange, error: HoldfastError): void {
-    exchange.refuse(error, this.#forwarder?.refusalHeaders(exchange.request, error))
-  }
-
-  #letIn(request: IncomingMessage, own: OwnPort | null): LetIn {
+  /** Where a request goes, by which token, and whose it is. */
+  #letIn(request: IncomingMessage, own: OwnPort | null) {
     // The server's own port has looked at it already.
     if (own !== null) this.#access.check(request)
-    // Also when somebody follows a link there: looking at an address here starts a browser.
+    // Also if a link leads there: a mere GET of an address here starts a browser.
     if (request.headers['sec-fetch-site'] === 'cross-site') {
       throw new HoldfastError('origin_refused', 'a page of another origin may not do this')
     }
@@ -190,7 +164,7 @@ export class CdpEntrance {
   /** Null: it has none. Throws unless its ticket is good, and for this session. */
   #byTicket(request: IncomingMessage, address: Address): Ticket | null {
     if (address.ticket === undefined) return null
-    const ticket = this.#tickets.read(address.ticket)
+    const ticket = this.#options.tickets.read(address.ticket)
     if (ticket === null) {
       this.#access.failed(this.#access.addressOf(request))
       throw new HoldfastError('unauthorized', 'the ticket is not good, or no more: ask for another')
@@ -202,27 +176,20 @@ export class CdpEntrance {
     return ticket
   }
 
-  upgrade(
-    request: IncomingMessage,
-    { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
-    own: OwnPort | null = null,
-  ): void {
+  upgrade(upgrade: Upgrade, own: OwnPort | null = null): void {
+    const { request, stream } = upgrade
     // The client is gone: there is nobody to answer.
     stream.on('error', () => stream.destroy())
-    const upgrade = { request, stream, head }
-    const handle = forwardable(request, own, (port) => this.#enter(upgrade, port))
+    const handle = forwardable(request, own, async (port) => {
+      this.#accept(upgrade, await this.#prepare(request, port))
+    })
     const answered = this.#forwarder?.serveUpgrade(upgrade, handle) ?? handle()
-    answered.catch((thrown: unknown) => this.#refuseUpgrade(upgrade, asHoldfastError(thrown)))
-  }
-
-  async #enter(upgrade: Upgrade, own: OwnPort | null): Promise<void> {
-    this.#accept(upgrade, await this.#prepare(upgrade.request, own))
-  }
-
-  #refuseUpgrade({ request, stream }: Upgrade, error: HoldfastError): void {
-    const client = { address: this.#access.addressOf(request), headers: request.headers }
-    reportRefusal(this.door.holdfast.authority.diagnose, error, { door: 'cdp', ...client })
-    refuseSocket(stream, error, this.#forwarder?.refusalHeaders(request, error))
+    answered.catch((thrown: unknown) => {
+      const error = asHoldfastError(thrown)
+      const client = { address: this.#access.addressOf(request), headers: request.headers }
+      reportRefusal(this.#diagnose, error, { door: 'cdp', ...client })
+      refuseSocket(stream, error, this.#forwarder?.refusalHeaders(request, error))
+    })
   }
 
   async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
@@ -237,8 +204,8 @@ export class CdpEntrance {
       if (this.#forwarder !== null) await door.assertHere(address)
       const forwarding = this.#forwarding(request, address)
       const caller = { address: { ...address, by }, target, token, forwarding }
-      const service = heldService({ hub: this.#hub, door, ...caller })
-      const connect = (socket: CdpSocket) => new Connection(this.#hub, socket, service)
+      const service = heldService({ hub: this.#options.hub, door, ...caller })
+      const connect = (socket: CdpSocket) => new Connection(this.#options.hub, socket, service)
       return { connect, abandon: () => undefined, stock: null }
     }
     const carrier = new StockConnection(door.limits)
@@ -255,12 +222,12 @@ export class CdpEntrance {
     if (clients < 2) return
     const apart = `/cdp/${browser}, or ?key= in the address, keeps them apart`
     const message = `clients of this port share one browser session, with its tabs: ${apart}`
-    this.door.holdfast.authority.diagnose('browser_shared', message, { browser, key, clients })
+    this.#diagnose('browser_shared', message, { browser, key, clients })
   }
 
   /** A server that is about to stop begins nothing that would end with it: others can, if any. */
   #assertStays(): void {
-    if (this.#isLeaving() || this.#context.isDraining()) throw drainingError()
+    if (this.#options.isLeaving() || this.#options.context.isDraining()) throw drainingError()
   }
 
   /** How a client whose session turns out to be another node's gets there. */
@@ -285,72 +252,53 @@ export class CdpEntrance {
     throw new HoldfastError('route_unknown', 'there is nothing at this path')
   }
 
-  #accept({ request, stream, head }: Upgrade, { connect, abandon, stock }: Prepared): void {
-    // Whoever went away meanwhile never came.
+  #accept(upgrade: Upgrade, { connect, abandon, stock }: Prepared): void {
+    const { stream } = upgrade
+    // A client that went away meanwhile never came.
     if (stream.destroyed) return abandon()
     let isOpen = false
     stream.once('close', () => {
       if (!isOpen) abandon()
     })
-    this.#sockets.handleUpgrade(request, stream, head, (socket) => {
+    this.#sockets.open(upgrade, (end) => {
       isOpen = true
-      const { diagnose } = this.door.holdfast.authority
-      const from = this.#access.addressOf(request)
-      answerPings(socket, () => reportFlood(diagnose, from))
-      socket.on('error', (error) => reportBroken(diagnose, error, from))
-      this.#addresses.set(socket, from)
-      const isForwarded = this.#access.isForwarded(request)
-      const facts = { address: from, isForwarded, cutSlow: () => this.#cutSlow(socket) }
-      this.#connect(socket, connect(cdpSocket(socket, stream, facts)), stock !== null)
-      if (stock === null) return
-      const revoke = (): void => socket.close(4401, 'unauthorized')
-      socket.once('close', this.#access.hold(stock.token, [OPERATIONS['browser.use']], revoke))
+      return this.#connect(end, connect(end), stock)
     })
   }
 
-  #connect(socket: WebSocket, connection: CdpConnection, isStock: boolean): void {
-    const heard = (): void => void this.#alive.set(socket, isStock ? performance.now() : null)
-    heard()
-    socket.on('message', (data: RawData, isBinary: boolean) => {
-      heard()
+  #connect(end: WebSocketEnd, connection: CdpConnection, stock: Prepared['stock']): SocketListener {
+    this.#open.add(end)
+    let release = (): void => undefined
+    if (stock !== null) {
+      end.heardAt = performance.now()
+      const revoke = (): void => end.close(4401, 'unauthorized')
+      release = this.#access.hold(stock.token, [OPERATIONS['browser.use']], revoke)
+    }
+    return {
       // As Chrome does.
-      if (isBinary) return socket.close(1003)
-      connection.receive(data as Buffer)
-    })
-    socket.on('pong', heard)
-    socket.on('close', (code: number) => {
-      this.#alive.delete(socket)
-      connection.closed(code)
-    })
+      receive: (data, isBinary) => (isBinary ? end.close(1003) : connection.receive(data)),
+      closed: (code) => {
+        release()
+        this.#open.delete(end)
+        connection.closed(code)
+      },
+    }
   }
 
   #watchAll(): void {
     const now = performance.now()
-    const { pingMs, deadMs } = this.door.limits
-    for (const [socket, heardAt] of [...this.#alive]) {
-      if (heardAt === null) continue
+    const { pingMs, deadMs, unreadTotalBytesMax } = this.door.limits
+    for (const end of [...this.#open]) {
+      if (end.heardAt === null) continue
       // It is silent because it is not listened to.
-      if (socket.isPaused) this.#alive.set(socket, now)
-      else if (now - heardAt > deadMs) socket.terminate()
-      else if (now - heardAt > pingMs) socket.ping()
+      if (end.isPaused) end.heardAt = now
+      else if (now - end.heardAt > deadMs) end.cut()
+      else if (now - end.heardAt > pingMs) end.ping()
     }
-    this.#boundUnread()
-  }
-
-  /** Each has a bound, but many who do not read could still fill the memory together. */
-  #boundUnread(): void {
-    const { unreadTotalBytesMax } = this.door.limits
-    const unread = ({ bufferedAmount }: WebSocket): number => bufferedAmount
-    const most = largestBeyond(this.#alive.keys(), unread, unreadTotalBytesMax)
-    for (const socket of most) this.#cutSlow(socket)
+    // Each has a bound, but many that do not read could still fill the memory together.
+    const unread = ({ bufferedBytes }: WebSocketEnd): number => bufferedBytes
+    for (const end of largestBeyond(this.#open, unread, unreadTotalBytesMax)) end.cutSlow()
     this.door.boundHeld()
-  }
-
-  #cutSlow(socket: WebSocket): void {
-    const error = new HoldfastError('too_slow', 'the client does not read what it is sent')
-    const client = { door: 'cdp', address: this.#addresses.get(socket) ?? '' } as const
-    reportRefusal(this.door.holdfast.authority.diagnose, error, client)
-    socket.terminate()
   }
 
   async close(): Promise<void> {
@@ -385,30 +333,5 @@ function forwardable(
       }
       throw thrown
     }
-  }
-}
-
-const NO_MATCH = { by: null, params: [], search: '' } as const
-
-function cdpSocket(
-  socket: WebSocket,
-  stream: Duplex & { readonly bytesRead?: number },
-  facts: Pick<CdpSocket, 'address' | 'isForwarded' | 'cutSlow'>,
-): CdpSocket {
-  return {
-    ...facts,
-    get bufferedBytes() {
-      return socket.bufferedAmount
-    },
-    get bytesRead() {
-      return stream.bytesRead ?? 0
-    },
-    get isPaused() {
-      return socket.isPaused
-    },
-    send: (message, sent) => socket.send(message, { binary: false }, sent),
-    close: (code, reason) => socket.close(code, reason),
-    cut: () => socket.terminate(),
-    setPaused: (isPaused) => (isPaused ? socket.pause() : socket.resume()),
   }
 }

@@ -12,22 +12,23 @@ const REQUEST_HEADERS = [
 const ANSWER_HEADERS =
   'Location, Content-Location, Retry-After, Retry-After-Ms, X-Should-Retry, X-Request-Id'
 
-/** How long a browser may remember the answer to its question, in seconds. */
+/** How long a browser may remember the answer to a preflight, in seconds. */
 const REMEMBER_S = 600
 
-/** Marks the answer as one that this page may read. Only for an origin that was found allowed. */
-export function letRead(response: ServerResponse, origin: string): void {
+/**
+ * Marks the answer as one that a page of this origin may read. True if that was all: a browser asks
+ * what a page may do before it does it (a preflight).
+ */
+export function answerPage(
+  { method, headers }: IncomingMessage,
+  response: ServerResponse,
+  origin: string,
+): boolean {
   response.setHeader('Access-Control-Allow-Origin', origin)
   response.setHeader('Access-Control-Expose-Headers', ANSWER_HEADERS)
   response.setHeader('Vary', 'Origin')
-}
-
-/** A browser asks what a page may do, before it does it. */
-export function isPreflight({ method, headers }: IncomingMessage): boolean {
-  return method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
-}
-
-export function answerPreflight(response: ServerResponse): void {
+  const isPreflight = method === 'OPTIONS' && 'access-control-request-method' in headers
+  if (!isPreflight) return false
   response.writeHead(204, {
     'Access-Control-Allow-Methods': METHODS.join(', '),
     'Access-Control-Allow-Headers': REQUEST_HEADERS,
@@ -35,4 +36,5 @@ export function answerPreflight(response: ServerResponse): void {
     'Cache-Control': 'no-store',
   })
   response.end()
+  return true
 }

@@ -3,8 +3,9 @@
  * and the owner of its session, and answers whatever the handler threw. It listens nowhere itself:
  * `server.ts` does, or the server of another program (`createHandler`).
  */
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
+import type { Duplex } from 'node:stream'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, HoldfastError, type Diagnose, type Holdfast } from '../core/index.ts'
 import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
@@ -12,21 +13,19 @@ import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type Headers, type RefusalForm, type ServerContext } from '../doors/exchange.ts'
-import { NO_QUERY } from '../doors/route.ts'
-import { isPublic, type Route } from '../doors/route.ts'
+import { reportRefusal } from '../doors/refusals.ts'
+import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
 import { AccessPolicy, type AccessOptions } from './access.ts'
 import { CdpEntrance } from './cdp.ts'
-import { answerPreflight, isPreflight, letRead } from './cors.ts'
-import { connectionsFor, descriptorLimit } from './descriptors.ts'
+import { answerPage } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
+import { CONNECT_PATH } from './forwarding/owner-socket.ts'
 import { Seal } from './forwarding/seal.ts'
-import { isForGood, unreadiness } from './health.ts'
-import type { OnUpgrade } from './http-server.ts'
-import { SERVER_LIMITS } from './limits.ts'
-import { Router } from './router.ts'
-import { refusalForm, serverRoutes } from './routes.ts'
+import { refuseSocket, type OnUpgrade } from './http-server.ts'
+import { connectionsFor, descriptorLimit, SERVER_LIMITS } from './limits.ts'
+import { refusalForm, serverRoutes, unreadiness } from './routes.ts'
 import { Tickets } from './tickets.ts'
 import { acceptSockets } from './upgrade.ts'
 
@@ -62,24 +61,23 @@ export type CloseOptions = {
   readonly closeHoldfast?: boolean
 }
 
-const NO_MATCH = { by: null, params: [], search: '' } as const
-
 export class RequestHandler {
   readonly holdfast: Holdfast
   readonly access: AccessPolicy
   readonly cdp: CdpEntrance | null
   /** How many connections the process has descriptors for. */
   readonly connectionsMax: number
-  readonly upgrade: OnUpgrade
+  readonly #connect: OnUpgrade
   readonly #context: ServerContext
   readonly #router: Router
   readonly #hub: Hub
   readonly #forwarder: Forwarder | null
   readonly #diagnose: Diagnose
   readonly #delay = monitorEventLoopDelay({ resolution: 20 })
-  readonly #onStoreFailed: (error: HoldfastError) => void
+  readonly #onStoreFailed: HandlerOptions['onStoreFailed']
   #storeTimer: NodeJS.Timeout | undefined
   #hasFailed = false
+  #closing: Promise<void> | null = null
   /** It begins no work any more. */
   #isDraining = false
   /** It answers nothing itself any more, but forwards. */
@@ -90,6 +88,7 @@ export class RequestHandler {
     const { clock, limits, diagnose } = holdfast.authority
     this.holdfast = holdfast
     this.#diagnose = diagnose
+    this.#onStoreFailed = options.onStoreFailed
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
     this.access = new AccessPolicy(host, clock, options, seal)
     const addressOf = (request: IncomingMessage) => this.access.addressOf(request)
@@ -110,7 +109,6 @@ export class RequestHandler {
       ...(this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }),
     }
     this.connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
-    this.#onStoreFailed = options.onStoreFailed ?? (() => undefined)
     this.#router = new Router(serverRoutes(this.#delay))
     this.#hub = new Hub({
       holdfast,
@@ -119,54 +117,71 @@ export class RequestHandler {
       forwarder: this.#forwarder,
       unread,
     })
+    this.#connect = acceptSockets(this.#hub, this.access)
     this.cdp = this.#openCdp(options, seal)
-    this.upgrade = acceptSockets({
-      hub: this.#hub,
-      elsewhere: (request, stream, head) => {
-        if (this.cdp?.isFor(request) !== true) return false
-        this.cdp.upgrade(request, { stream, head })
-        return true
-      },
-      check: (request) => {
-        this.access.check(request)
-        request.url = this.#withoutBase(request.url ?? '')
-        if (this.#isDraining) throw drainingError()
-      },
-      addressOf,
-      isForwarded: (request) => this.access.isForwarded(request),
-    })
   }
 
   #openCdp(options: HandlerOptions, seal: Seal | null): CdpEntrance | null {
-    const { holdfast } = this
+    const { holdfast, access } = this
     const { browsers = {}, browserLimits, cdpLimits: limits = {} } = options
+    const { clock, reservedKeys } = holdfast.authority
     // Without browsers too: another node may have them.
-    holdfast.authority.reservedKeys.add(BROWSER_KEYS)
+    reservedKeys.add(BROWSER_KEYS)
     if (Object.keys(browsers).length === 0) return null
-    const { clock } = holdfast.authority
     const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })
     const recordings = options.recordings === undefined ? {} : { recordings: options.recordings }
     // An address that one node hands out may be used at another.
     const names =
       seal === null ? {} : { browserIdOf: (name: string) => seal.nameFor(`cdp ${name}`) }
-    const door = new CdpDoor({ holdfast, pool, limits, ...recordings, ...names })
-    const forwarder = this.#forwarder
-    const isLeaving = (): boolean => this.#isLeaving
-    const tickets = new Tickets(clock, seal?.keyFor('cdp tickets'))
-    const shared = { access: this.access, context: this.#context, tickets }
-    const hub = this.#hub
-    return new CdpEntrance({ door, hub, ...shared, forwarder, isLeaving })
+    return new CdpEntrance({
+      door: new CdpDoor({ holdfast, pool, limits, ...recordings, ...names }),
+      hub: this.#hub,
+      access,
+      context: this.#context,
+      tickets: new Tickets(clock, seal?.keyFor('cdp tickets')),
+      forwarder: this.#forwarder,
+      isLeaving: () => this.#isLeaving,
+    })
   }
 
   /** Begins to measure the event loop and to check the store. */
   start(): void {
     this.#delay.enable()
-    this.#storeTimer = setInterval(() => void this.#checkStore(), SERVER_LIMITS.storeCheckMs)
-    this.#storeTimer.unref()
+    const check = async (): Promise<void> => {
+      const error = await unreadiness(this.#context)
+      if (error !== null) this.#noticeFailure(error)
+    }
+    this.#storeTimer = setInterval(() => void check(), SERVER_LIMITS.storeCheckMs).unref()
   }
 
-  /** Takes no new work, and lets running turns end. Requests are still answered meanwhile. */
-  async drain({ drainMs = 0, closeHoldfast = false }: CloseOptions): Promise<void> {
+  /**
+   * Stops in order: it takes no new turns while running ones may end, then it ends every stream and
+   * socket, then it cuts the remaining connections of `server`. It closes what it opened, and the
+   * Holdfast behind it only with `closeHoldfast`.
+   */
+  close(options: CloseOptions, server: Server | null = null): Promise<void> {
+    this.#closing ??= this.#close(options, server)
+    return this.#closing
+  }
+
+  async #close(options: CloseOptions, server: Server | null): Promise<void> {
+    const wasListening = server?.listening === true
+    try {
+      // Still listening: new requests are refused as draining, and may go to another node.
+      await this.#drain(options)
+    } finally {
+      await this.#disconnect()
+      const closed = new Promise<unknown>((resolve) => server?.close(resolve) ?? resolve(null))
+      server?.closeIdleConnections()
+      await this.#forwarder?.close(options.drainMs ?? 0)
+      const cut = setTimeout(() => server?.closeAllConnections(), SERVER_LIMITS.farewellMs)
+      await closed
+      clearTimeout(cut)
+    }
+    if (wasListening) this.#diagnose('stopped', 'the server has stopped')
+  }
+
+  async #drain({ drainMs = 0, closeHoldfast = false }: CloseOptions): Promise<void> {
     clearInterval(this.#storeTimer)
     const { authority } = this.holdfast
     if (!closeHoldfast) {
@@ -180,8 +195,7 @@ export class RequestHandler {
     await this.#forwarder?.linger(drainMs)
   }
 
-  /** Ends every stream and socket, and closes the browsers. */
-  async disconnect(): Promise<void> {
+  async #disconnect(): Promise<void> {
     this.#isDraining = true
     this.#hub.close()
     for (const drain of [...this.#context.streams]) drain()
@@ -191,81 +205,89 @@ export class RequestHandler {
     this.#delay.disable()
   }
 
-  /** Waits for requests that other nodes answer, but not longer than `ms`. */
-  async finishForwarding(ms: number): Promise<void> {
-    await this.#forwarder?.close(ms)
+  /** Takes a request to upgrade its connection, or refuses it. */
+  readonly upgrade: OnUpgrade = (request, stream, head) => {
+    stream.on('error', destroyStream)
+    try {
+      this.#check(request)
+      if (this.#isDraining) throw drainingError()
+    } catch (thrown) {
+      const error = asHoldfastError(thrown)
+      const client = { address: this.access.addressOf(request), headers: request.headers }
+      reportRefusal(this.#diagnose, error, { door: 'connect', ...client })
+      return refuseSocket(stream, error)
+    }
+    if (this.cdp?.isFor(request) === true) return this.cdp.upgrade({ request, stream, head })
+    if (request.url?.split('?', 1)[0] === CONNECT_PATH) return this.#connect(request, stream, head)
+    stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
   }
 
   /** Answers a request, or refuses it. */
-  serve(request: IncomingMessage, response: ServerResponse): void {
+  readonly serve = (request: IncomingMessage, response: ServerResponse): void => {
     const ends = { request, response }
+    const form: RefusalForm = (error) => refusalForm(this.#withoutBase(request))(error)
     try {
-      this.access.check(request)
-      request.url = this.#withoutBase(request.url ?? '')
-      if (this.#answerPage(request, response)) return
+      this.#check(request)
+      const { origin } = request.headers
+      const isPage = origin !== undefined && this.access.isAllowedOrigin(origin)
+      if (isPage && answerPage(request, response, origin)) return
       if (this.cdp?.isFor(request) === true) return this.cdp.serve(request, response)
       const match = this.#router.match(request.method ?? '', request.url ?? '')
-      const by = this.access.authorize(request, match.route.operation)
-      const form: RefusalForm = (error) => refusalForm(request.url ?? '')(error)
+      const { route, search } = match
+      const by = this.access.authorize(request, route.operation)
       const exchange = new Exchange(ends, this.#context, { ...match, by }, form)
-      this.access.holdRequest(exchange, match.route.operation)
-      if (match.route.query !== null) (match.route.query ?? NO_QUERY).read(match.search)
-      this.#answer(exchange, match.route)?.catch((thrown: unknown) =>
-        this.#refuse(exchange, thrown),
-      )
+      this.access.holdRequest(exchange, route.operation)
+      if (search !== '' && route.query !== null) (route.query ?? NO_QUERY).read(search)
+      this.#answer(exchange, route)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
     } catch (thrown) {
-      const form = refusalForm(this.#withoutBase(request.url ?? ''))
-      this.#refuse(new Exchange(ends, this.#context, NO_MATCH, form), thrown)
+      this.#refuse(new Exchange(ends, this.#context, undefined, form), thrown)
     }
+  }
+
+  /** The first checks of a request. Makes its target a path below the base path. */
+  #check(request: IncomingMessage): void {
+    this.access.check(request)
+    request.url = this.#withoutBase(request)
+  }
+
+  #withoutBase({ url = '' }: IncomingMessage): string {
+    const { basePath } = this.#context
+    return url.startsWith(`${basePath}/`) ? url.slice(basePath.length) : url
   }
 
   /** A handler that does not wait for anything has answered when this returns. */
   #answer(exchange: Exchange, route: Route): Promise<void> | void {
-    const forwarder = this.#forwarder
+    // A public route is about this node.
+    const forwarder = isPublic(route) ? null : this.#forwarder
     const isRefused =
-      (this.#isDraining && beginsWork(route)) ||
-      (this.#isLeaving && !isPublic(route) && forwarder !== null)
-    if (forwarder !== null && !isPublic(route)) {
+      (this.#isDraining && beginsWork(route)) || (this.#isLeaving && forwarder !== null)
+    if (forwarder !== null) {
       return forwarder.serve(exchange, route, isRefused ? drainingError() : null)
     }
     if (isRefused) throw drainingError()
     return route.handle(exchange)
   }
 
-  /** Lets a page of an allowed origin read the answer; true if its browser asked for no more. */
-  #answerPage(request: IncomingMessage, response: ServerResponse): boolean {
-    const { origin } = request.headers
-    if (origin === undefined || !this.access.isAllowedOrigin(origin)) return false
-    letRead(response, origin)
-    if (!isPreflight(request)) return false
-    answerPreflight(response)
-    return true
-  }
-
   #refuse(exchange: Exchange, thrown: unknown): void {
     const error = refusalOf(exchange, asHoldfastError(thrown))
-    if (isForGood(error)) this.#storeFailed(error)
+    this.#noticeFailure(error)
     const toNode = this.#forwarder?.refusalHeaders(exchange.request, error) ?? []
     exchange.refuse(error, [...refusalHeaders(error), ...toNode])
   }
 
-  /** The target below the base path. */
-  #withoutBase(target: string): string {
-    const { basePath } = this.#context
-    return target.startsWith(`${basePath}/`) ? target.slice(basePath.length) : target
-  }
-
-  async #checkStore(): Promise<void> {
-    const error = await unreadiness(this.#context)
-    if (error !== null && isForGood(error)) this.#storeFailed(error)
-  }
-
-  #storeFailed(error: HoldfastError): void {
-    if (this.#hasFailed) return
+  /** Of the store, if nothing but a new start helps. */
+  #noticeFailure(error: HoldfastError): void {
+    const isForGood = ['store_failed', 'store_corrupt', 'store_newer'].includes(error.code)
+    if (!isForGood || this.#hasFailed) return
     this.#hasFailed = true
     this.#diagnose('store_failed', 'the store has failed for good', { error: error.message })
-    this.#onStoreFailed(error)
+    this.#onStoreFailed?.(error)
   }
+}
+
+/** Not a closure: it would hold the request for as long as the socket lives. */
+function destroyStream(this: Duplex): void {
+  this.destroy()
 }
 
 /** Sessions and turns; what runs may still be watched, answered and cancelled. */
@@ -283,4 +305,82 @@ function refusalOf({ isCommitted }: Exchange, error: HoldfastError): HoldfastErr
 function refusalHeaders({ code, details: { allowed } }: HoldfastError): Headers {
   if (Array.isArray(allowed)) return ['Allow', allowed.join(', ')]
   return ERROR_TABLE[code].status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
+}
+
+class Segment {
+  readonly named = new Map<string, Segment>()
+  any: Segment | null = null
+  readonly routes = new Map<string, Route>()
+}
+
+/** From a method and a path to a route: a tree of path segments, made once from the table. */
+export class Router {
+  readonly #root = new Segment()
+
+  constructor(routes: readonly Route[]) {
+    for (const route of routes) this.#add(route)
+  }
+
+  #add(route: Route): void {
+    let segment = this.#root
+    for (const part of segmentsOf(route.path)) {
+      const isParameter = part.startsWith(':')
+      const next = (isParameter ? segment.any : segment.named.get(part)) ?? new Segment()
+      if (isParameter) segment.any = next
+      else segment.named.set(part, next)
+      segment = next
+    }
+    if (segment.routes.has(route.method)) throw new Error(`${route.method} ${route.path} twice`)
+    segment.routes.set(route.method, route)
+  }
+
+  /**
+   * The route, what the path has in place of its parameters, and the query. Throws `route_unknown`,
+   * or `method_not_allowed` with the methods that are.
+   */
+  match(method: string, target: string) {
+    const question = target.indexOf('?')
+    const path = question === -1 ? target : target.slice(0, question)
+    const params: string[] = []
+    const routes = this.#find(path, params)?.routes
+    if (routes === undefined || routes.size === 0) {
+      throw new HoldfastError('route_unknown', 'there is nothing at this path')
+    }
+    // Public routes answer HEAD too, which load balancers use.
+    const looked = method === 'HEAD' ? routes.get('GET') : undefined
+    const route = routes.get(method) ?? (looked && isPublic(looked) ? looked : undefined)
+    if (route === undefined) {
+      const allowed = [...routes.keys()]
+      throw new HoldfastError('method_not_allowed', `${method} is not possible here`, { allowed })
+    }
+    return { route, params, search: question === -1 ? '' : target.slice(question + 1) }
+  }
+
+  #find(path: string, params: string[]): Segment | null {
+    if (!path.startsWith('/')) return null
+    let segment = this.#root
+    for (const part of segmentsOf(path)) {
+      let next = segment.named.get(part)
+      if (next === undefined && part !== '' && segment.any !== null) {
+        params.push(decode(part))
+        next = segment.any
+      }
+      if (next === undefined) return null
+      segment = next
+    }
+    return segment
+  }
+}
+
+function segmentsOf(path: string): readonly string[] {
+  return path.slice(1).split('/')
+}
+
+function decode(part: string): string {
+  if (!part.includes('%')) return part
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw new HoldfastError('bad_request', 'the path has a malformed percent-encoding')
+  }
 }

@@ -5,6 +5,12 @@ export type { CdpLimits } from '../doors/cdp/limits.ts'
 export type { AccessOptions } from './access.ts'
 export type { ClusterOptions } from './forwarding/forwarder.ts'
 export type { CloseOptions, HandlerOptions } from './handler.ts'
-export { createHandler, type HoldfastHandler, type MountOptions } from './mount.ts'
-export { HoldfastServer, startServer, type ServerOptions } from './server.ts'
+export {
+  createHandler,
+  HoldfastServer,
+  startServer,
+  type HoldfastHandler,
+  type MountOptions,
+  type ServerOptions,
+} from './server.ts'
 export { openTokenFile, type TokenFile, type TokenSource } from './tokens.ts'

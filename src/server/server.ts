@@ -1,20 +1,15 @@
-/**
- * The HTTP server.
- *
- * It stops in order: it takes no new turns while running ones may end, then it ends every stream,
- * then it cuts the remaining connections. It closes what it opened, and the Holdfast behind it only
- * with `closeHoldfast`.
- */
-import type { Server } from 'node:http'
+/** Where requests come from: an HTTP server of its own, or a part of another program's. */
+import { once } from 'node:events'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Diagnose, Holdfast } from '../core/index.ts'
+import type { Duplex } from 'node:stream'
+import { invalid, type Diagnose, type Holdfast } from '../core/index.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { checkAccessOptions } from './access.ts'
 import { urlHost } from './addresses.ts'
-import { descriptorLimit } from './descriptors.ts'
 import { RequestHandler, type CloseOptions, type HandlerOptions } from './handler.ts'
 import { Connections, newHttpServer } from './http-server.ts'
-import { SERVER_LIMITS } from './limits.ts'
+import { descriptorLimit, SERVER_LIMITS } from './limits.ts'
 
 export type ServerOptions = HandlerOptions & {
   readonly holdfast: Holdfast
@@ -45,7 +40,6 @@ export class HoldfastServer {
   readonly #connections: Connections
   readonly #diagnose: Diagnose
   readonly #boundHost: string
-  #closing: Promise<void> | null = null
 
   constructor(options: ServerOptions, boundHost: string) {
     this.holdfast = options.holdfast
@@ -56,7 +50,7 @@ export class HoldfastServer {
     this.#connections = new Connections(handler.connectionsMax, this.#diagnose)
     this.#server = newHttpServer({
       door: 'http',
-      serve: (request, response) => handler.serve(request, response),
+      serve: handler.serve,
       upgrade: handler.upgrade,
       access: handler.access,
       diagnose: this.#diagnose,
@@ -68,7 +62,7 @@ export class HoldfastServer {
   async listenCdp(browser: string, port: number): Promise<number> {
     const { cdp } = this.#handler
     if (cdp === null) throw new Error('this server has no browsers')
-    return cdp.listen(browser, { host: this.#boundHost, port, connections: this.#connections })
+    return cdp.listen(browser, this.#connections, { host: this.#boundHost, port })
   }
 
   /** What the browsers hold now; null where there are none. */
@@ -85,26 +79,17 @@ export class HoldfastServer {
   }
 
   async listen(port: number): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject)
-      const { backlog } = SERVER_LIMITS
-      this.#server.listen({ port, host: this.#boundHost, backlog }, () => {
-        this.#server.off('error', reject)
-        resolve()
-      })
-    })
+    const { backlog, connectionsMax } = SERVER_LIMITS
+    await once(this.#server.listen({ port, host: this.#boundHost, backlog }), 'listening')
     this.#handler.start()
-    this.#reportLimit()
+    const { max } = this.#connections
+    if (max < connectionsMax) {
+      const descriptors = descriptorLimit()
+      const message = `the system allows ${descriptors} open files: at most ${max} connections`
+      this.#diagnose('descriptors_low', `${message} (ulimit -n)`, { descriptors, connections: max })
+    }
     const { about, agents } = this.holdfast.authority
     this.#diagnose('listening', 'listening', { url: this.url, ...about, agents: agents.join(', ') })
-  }
-
-  #reportLimit(): void {
-    const { max } = this.#connections
-    if (max >= SERVER_LIMITS.connectionsMax) return
-    const descriptors = descriptorLimit()
-    const message = `the system allows ${descriptors} open files: at most ${max} connections`
-    this.#diagnose('descriptors_low', `${message} (ulimit -n)`, { descriptors, connections: max })
   }
 
   /**
@@ -112,28 +97,58 @@ export class HoldfastServer {
    * connections and browsers. The Holdfast behind it stays open; turns that still run go on.
    */
   close(options: CloseOptions = {}): Promise<void> {
-    this.#closing ??= this.#close(options)
-    return this.#closing
+    return this.#handler.close(options, this.#server)
   }
+}
 
-  async #close(options: CloseOptions): Promise<void> {
-    const wasListening = this.#server.listening
-    try {
-      // Still listening: new requests are refused as draining, and may go to another node.
-      await this.#handler.drain(options)
-    } finally {
-      await this.#disconnect(options.drainMs ?? 0)
-    }
-    if (wasListening) this.#diagnose('stopped', 'the server has stopped')
+/**
+ * Holdfast below a path of another program's HTTP server: its API, its sockets and the inspector.
+ * The program keeps the server itself: listening, TLS, the limits of connections and headers, and
+ * every path outside `basePath`.
+ */
+export type MountOptions = HandlerOptions & {
+  /** What comes before every path, as `/holdfast`. Empty, the default: all paths are Holdfast's. */
+  readonly basePath?: string
+}
+
+export type HoldfastHandler = {
+  /**
+   * Answers a request below `basePath`. Any other goes to `next`, as Express and Connect call it;
+   * without `next` it is answered with 404.
+   */
+  readonly request: (request: IncomingMessage, response: ServerResponse, next?: () => void) => void
+  /** Takes a socket below `basePath`; false, and nothing is done, for any other. */
+  readonly upgrade: (request: IncomingMessage, stream: Duplex, head: Buffer) => boolean
+  /**
+   * Lets running turns end for `drainMs`, then ends all streams and sockets. The server stays open,
+   * and refuses new turns; so does the Holdfast, unless `closeHoldfast` is set.
+   */
+  readonly close: (options?: CloseOptions) => Promise<void>
+}
+
+/** Without tokens it answers only what comes to a loopback address, under a name of loopback. */
+export function createHandler(holdfast: Holdfast, options: MountOptions = {}): HoldfastHandler {
+  const { basePath = '' } = options
+  if (basePath !== '' && !/^(\/[\w.~-]+)+$/.test(basePath)) {
+    throw invalid('basePath', 'must be like /holdfast, without a slash at its end')
   }
-
-  async #disconnect(drainMs: number): Promise<void> {
-    await this.#handler.disconnect()
-    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
-    this.#server.closeIdleConnections()
-    await this.#handler.finishForwarding(drainMs)
-    const cut = setTimeout(() => this.#server.closeAllConnections(), SERVER_LIMITS.farewellMs)
-    await closed
-    clearTimeout(cut)
+  const handler = new RequestHandler(holdfast, options, { host: 'localhost', basePath })
+  handler.start()
+  const isBelow = ({ url = '' }: IncomingMessage): boolean => url.startsWith(`${basePath}/`)
+  return {
+    request: (request, response, next) => {
+      if (isBelow(request)) return handler.serve(request, response)
+      // The page finds its modules and the API by paths relative to its own.
+      const isPage = basePath !== '' && request.url === basePath
+      if (isPage) response.writeHead(308, { location: `${basePath}/` }).end()
+      else if (next !== undefined) next()
+      else response.writeHead(404).end()
+    },
+    upgrade: (request, stream, head) => {
+      if (!isBelow(request)) return false
+      handler.upgrade(request, stream, head)
+      return true
+    },
+    close: (closeOptions = {}) => handler.close(closeOptions),
   }
 }

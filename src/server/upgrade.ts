@@ -1,115 +1,140 @@
-/**
- * Sockets at `/v1/connect`: let in by the same rules as requests, then handed to the connect door.
- */
+/** The server's end of a WebSocket, for the doors that have them. */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { WebSocketServer, type RawData, type WebSocket } from 'ws'
-import { asHoldfastError, type Diagnose } from '../core/index.ts'
+import { WebSocketServer, type RawData, type ServerOptions, type WebSocket } from 'ws'
+import { HoldfastError, type Diagnose } from '../core/index.ts'
+import type { CdpSocket } from '../doors/cdp/stock-connection.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import { connectService } from '../doors/connect/entry.ts'
 import type { Hub } from '../doors/connect/hub.ts'
-import type { Socket } from '../doors/connect/socket.ts'
 import { reportRefusal } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
-import { refuseSocket, type OnUpgrade } from './http-server.ts'
-import { CONNECT_PATH } from './paths.ts'
-
-export type UpgradeOptions = {
-  readonly hub: Hub
-  /** Throws if the request may not come in. */
-  readonly check: (request: IncomingMessage) => void
-  /** The client's address, also behind a proxy. */
-  readonly addressOf: (request: IncomingMessage) => string
-  /** Takes a socket that is for another door, after its check; false if it is for none. */
-  readonly elsewhere?: (request: IncomingMessage, stream: Duplex, head: Buffer) => boolean
-  /** Whether another node has forwarded it. */
-  readonly isForwarded?: (request: IncomingMessage) => boolean
-}
+import type { AccessPolicy } from './access.ts'
+import type { Upgrade } from './forwarding/tunnels.ts'
 
 /** In how many pieces a message may come: each takes some hundred bytes, however short it is. */
 const MESSAGE_CHUNKS_MAX = 4_096
 const AS_TEXT = { binary: false }
 
-/** What a server does with its upgrades. */
-export function acceptSockets(options: UpgradeOptions): OnUpgrade {
-  const { hub, check, addressOf, elsewhere, isForwarded = () => false } = options
-  const sockets = new WebSocketServer({
-    noServer: true,
-    maxPayload: hub.limits.messageBytesMax,
+/** What a door does with the messages of one socket. */
+export type SocketListener = {
+  receive(data: Buffer, isBinary: boolean): void
+  closed(code: number): void
+}
+
+export type SocketFacts = {
+  readonly diagnose: Diagnose
+  readonly access: Pick<AccessPolicy, 'addressOf' | 'isForwarded'>
+}
+
+/** Opens the sockets of the connect door. */
+export function acceptSockets(
+  hub: Hub,
+  access: SocketFacts['access'],
+): (request: IncomingMessage, stream: Duplex, head: Buffer) => void {
+  const { diagnose } = hub.holdfast.authority
+  const sockets = new SocketServer({ diagnose, access }, hub.limits.messageBytesMax, {
     maxBufferedChunks: MESSAGE_CHUNKS_MAX,
     maxFragments: MESSAGE_CHUNKS_MAX,
-    clientTracking: false,
-    ...SOCKET_OPTIONS,
   })
   const service = connectService(hub)
-  return (request, stream, head) => {
-    stream.on('error', streamOnError)
-    try {
-      check(request)
-    } catch (thrown) {
-      const error = asHoldfastError(thrown)
-      const client = { address: addressOf(request), headers: request.headers }
-      reportRefusal(hub.holdfast.authority.diagnose, error, { door: 'connect', ...client })
-      return refuseSocket(stream, error)
+  const connect = (end: WebSocketEnd): SocketListener => {
+    const connection = new Connection(hub, end, service)
+    return {
+      receive: (data, isBinary) => connection.receive(isBinary ? '' : data.toString()),
+      closed: (code) => connection.closed(code),
     }
-    if (elsewhere?.(request, stream, head) === true) return
-    if (request.url?.split('?', 1)[0] !== CONNECT_PATH) return refusePath(stream)
-    sockets.handleUpgrade(request, stream, head, (socket) => {
-      const end = new WebSocketEnd(socket, stream, addressOf(request), isForwarded(request))
-      listen(socket, new Connection(hub, end, service), hub.holdfast.authority.diagnose)
+  }
+  return (request, stream, head) => sockets.open({ request, stream, head }, connect)
+}
+
+export class SocketServer {
+  readonly #facts: SocketFacts
+  readonly #sockets: WebSocketServer
+
+  constructor(facts: SocketFacts, messageBytesMax: number, more: ServerOptions = {}) {
+    this.#facts = facts
+    this.#sockets = new WebSocketServer({
+      noServer: true,
+      maxPayload: messageBytesMax,
+      clientTracking: false,
+      ...SOCKET_OPTIONS,
+      ...more,
+    })
+  }
+
+  open({ request, stream, head }: Upgrade, connect: (end: WebSocketEnd) => SocketListener): void {
+    const { access, diagnose } = this.#facts
+    const client = { address: access.addressOf(request), isForwarded: access.isForwarded(request) }
+    this.#sockets.handleUpgrade(request, stream, head, (socket) => {
+      const end = new WebSocketEnd(socket, stream, client, diagnose)
+      listen(socket, end, connect(end))
     })
   }
 }
 
-function listen(socket: WebSocket, connection: Connection, diagnose: Diagnose): void {
-  const { address } = connection.socket
-  answerPings(socket, () => reportFlood(diagnose, address))
-  socket.on('message', (data: RawData, isBinary: boolean) => {
-    if (isBinary) return connection.receive('')
-    connection.receive((data as Buffer).toString())
+/** Apart from `open`: its closures would hold the request for as long as the socket lives. */
+function listen(socket: WebSocket, end: WebSocketEnd, listener: SocketListener): void {
+  answerPings(socket, () => {
+    end.report('a socket was cut: its client sent too many control frames', 'control_frames')
   })
-  socket.on('close', (code) => connection.closed(code))
-  // The close event follows.
-  socket.on('error', (error) => reportBroken(diagnose, error, address))
+  socket.on('message', (data: RawData, isBinary) => {
+    end.heard()
+    listener.receive(data as Buffer, isBinary)
+  })
+  socket.on('pong', () => end.heard())
+  socket.on('close', (code) => listener.closed(code))
+  // The close event follows. A connection that was reset is nothing to report.
+  socket.on('error', ({ code = '' }: NodeJS.ErrnoException) => {
+    const message = 'a socket was closed: its client broke the protocol'
+    if (code.startsWith('WS_ERR')) end.report(message, 'broken_frames', { code })
+  })
 }
 
-/** Tells of a client whose pings or pongs were too many. */
-export function reportFlood(diagnose: Diagnose, address: string): void {
-  const facts = { reason: 'control_frames', address }
-  diagnose('client_refused', 'a socket was cut: its client sent too many control frames', facts)
-}
-
-/** Tells of a client that broke the protocol. A connection that was reset is nothing to tell of. */
-export function reportBroken(diagnose: Diagnose, error: Error, address: string): void {
-  const { code = '' } = error as NodeJS.ErrnoException
-  if (!code.startsWith('WS_ERR')) return
-  const facts = { reason: 'broken_frames', address, code }
-  diagnose('client_refused', 'a socket was closed: its client broke the protocol', facts)
-}
-
-/** Not a closure: it would hold the request for as long as the socket lives. */
-function streamOnError(this: Duplex): void {
-  this.destroy()
-}
-
-/** All that is sent in one turn of the event loop leaves in one write. */
-class WebSocketEnd implements Socket {
+export class WebSocketEnd implements CdpSocket {
   readonly address: string
   readonly isForwarded: boolean
+  /** When something came from it, by `performance.now()`; null: the connect door's hub knows. */
+  heardAt: number | null = null
   readonly #socket: WebSocket
-  readonly #stream: Duplex
+  readonly #stream: Duplex & { readonly bytesRead?: number }
+  readonly #diagnose: Diagnose
 
-  constructor(socket: WebSocket, stream: Duplex, address: string, isForwarded: boolean) {
+  constructor(
+    socket: WebSocket,
+    stream: Duplex,
+    { address, isForwarded }: { readonly address: string; readonly isForwarded: boolean },
+    diagnose: Diagnose,
+  ) {
     this.#socket = socket
     this.#stream = stream
     this.address = address
     this.isForwarded = isForwarded
+    this.#diagnose = diagnose
   }
 
   get bufferedBytes(): number {
     return this.#socket.bufferedAmount
   }
 
+  get bytesRead(): number {
+    return this.#stream.bytesRead ?? 0
+  }
+
+  get isPaused(): boolean {
+    return this.#socket.isPaused
+  }
+
+  setPaused(isPaused: boolean): void {
+    if (isPaused) this.#socket.pause()
+    else this.#socket.resume()
+  }
+
+  heard(): void {
+    if (this.heardAt !== null) this.heardAt = performance.now()
+  }
+
+  /** All that is sent in one turn of the event loop leaves in one write. */
   send(data: string | Uint8Array, sent?: () => void): void {
     if (this.#stream.writableCorked === 0) {
       this.#stream.cork()
@@ -118,19 +143,29 @@ class WebSocketEnd implements Socket {
     this.#socket.send(data, AS_TEXT, sent)
   }
 
-  close(code: number, reason: string): void {
+  ping(): void {
+    this.#socket.ping()
+  }
+
+  close(code: number, reason = ''): void {
     this.#socket.close(code, reason)
   }
 
   cut(): void {
     this.#socket.terminate()
   }
+
+  cutSlow(): void {
+    const error = new HoldfastError('too_slow', 'the client does not read what it is sent')
+    reportRefusal(this.#diagnose, error, { door: 'cdp', address: this.address })
+    this.cut()
+  }
+
+  report(message: string, reason: string, facts: Readonly<Record<string, string>> = {}): void {
+    this.#diagnose('client_refused', message, { reason, address: this.address, ...facts })
+  }
 }
 
 function uncork(stream: Duplex): void {
   stream.uncork()
-}
-
-function refusePath(stream: Duplex): void {
-  stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
 }

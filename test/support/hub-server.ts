@@ -29,8 +29,8 @@ export async function serveHub(
   const holdfast = await openHoldfast({ store: 'memory:', agents: all })
   const hub = new Hub({ holdfast, limits })
   const server = createServer()
-  const addressOf = (): string => '127.0.0.1'
-  server.on('upgrade', acceptSockets({ hub, check: () => undefined, addressOf }))
+  const access = { addressOf: () => '127.0.0.1', isForwarded: () => false }
+  server.on('upgrade', acceptSockets(hub, access))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
     hub,

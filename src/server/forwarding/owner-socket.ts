@@ -5,9 +5,11 @@
 import { WebSocket, type RawData } from 'ws'
 import type { ForwardedSocket, ForwardedSocketOptions } from '../../doors/connect/socket.ts'
 import { answerPings, SOCKET_OPTIONS } from '../../wire/control-frames.ts'
-import { CONNECT_PATH } from '../paths.ts'
 import { FORWARD_LIMITS } from './limits.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
+
+/** Where the connect door is. */
+export const CONNECT_PATH = '/v1/connect'
 
 /** Codes that stand for a broken connection, and may not be sent. */
 const BROKEN: ReadonlySet<number> = new Set([1005, 1006, 1015])
