@@ -3,8 +3,7 @@ import { Kind, Type } from '../schema/typebox.ts'
 import * as native from '../doors/native/schemas.ts'
 import { isOpenAiPath } from '../doors/openai/errors.ts'
 import * as openai from '../doors/openai/schemas.ts'
-import { NO_QUERY, type Query } from '../doors/route.ts'
-import type { Header, Route, RouteAnswer, Schema } from '../doors/route.ts'
+import { NO_QUERY, type Query, type Route, type Schema } from '../doors/route.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import * as bodies from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
@@ -68,57 +67,38 @@ function withReferences(value: unknown): unknown {
 }
 
 function operation(route: Route): Schema {
-  const { name, summary, operation, body, answers, refusals = [] } = route
+  const { name, summary, operation, path, headers = [], body } = route
+  const { fields }: Query = route.query ?? NO_QUERY
   const scope = OPERATIONS[operation]
   const guarded = scope === null ? [] : [401]
-  const statuses = [...new Set([...COMMON_REFUSALS, ...guarded, ...refusals])]
-  const refused = statuses.map((status) => [status, refusal(status, route.path)] as const)
-  const answered = Object.entries(answers).map(([status, answer]) => [status, response(answer)])
+  const statuses = [...COMMON_REFUSALS, ...guarded, ...(route.refusals ?? [])]
+  const refused = statuses.map((status) => [status, refusal(status, path)] as const)
+  const answered = Object.entries(route.answers).map(([status, answer]) => {
+    const { description, content = {} } = answer
+    const media = Object.entries(content).map(([type, schema]) => [type, { schema }])
+    return [status, { description, content: Object.fromEntries(media) as Schema }] as const
+  })
   return {
     operationId: name,
     summary,
     // A server without tokens asks for none.
     security: scope === null ? [] : [{ token: [scope] }, {}],
     parameters: [
-      ...pathParameters(route.path),
-      ...queryParameters(route.query ?? NO_QUERY),
-      ...(route.headers ?? []).map(header),
+      ...Array.from(path.matchAll(/:(\w+)/g), ([, parameter]) => {
+        return { name: parameter, in: 'path', required: true, schema: { type: 'string' } }
+      }),
+      ...Object.entries(fields).map(([field, { description, ...schema }]) => {
+        return { name: field, in: 'query', description, required: false, schema }
+      }),
+      ...headers.map((header) => {
+        return { ...header, in: 'header', required: false, schema: { type: 'string' } }
+      }),
     ],
-    ...(body === undefined ? {} : { requestBody: requestBody(body) }),
+    ...(body && {
+      requestBody: { required: true, content: { 'application/json': { schema: body } } },
+    }),
     responses: Object.fromEntries([...refused, ...answered]) as Schema,
   }
-}
-
-function pathParameters(path: string): readonly Schema[] {
-  return Array.from(path.matchAll(/:(\w+)/g), ([, name]) => ({
-    name,
-    in: 'path',
-    required: true,
-    schema: { type: 'string' },
-  }))
-}
-
-function queryParameters({ fields }: Query): readonly Schema[] {
-  return Object.entries(fields).map(([name, { description, ...schema }]) => ({
-    name,
-    in: 'query',
-    description,
-    required: false,
-    schema,
-  }))
-}
-
-function header({ name, description }: Header): Schema {
-  return { name, in: 'header', description, required: false, schema: { type: 'string' } }
-}
-
-function requestBody(schema: Schema): Schema {
-  return { required: true, content: { 'application/json': { schema } } }
-}
-
-function response({ description, content = {} }: RouteAnswer): Schema {
-  const media = Object.entries(content).map(([type, schema]) => [type, { schema }])
-  return { description, content: Object.fromEntries(media) as Schema }
 }
 
 function refusal(status: number, path: string): Schema {
