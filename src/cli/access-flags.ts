@@ -2,7 +2,7 @@
 import { HoldfastError } from '../core/index.ts'
 import { checkAccessOptions, type AccessOptions } from '../server/access.ts'
 import { isLoopback, isWildcard } from '../server/addresses.ts'
-import { SERVER_LIMITS } from '../server/limits.ts'
+import { RATE_LIMITS } from '../server/limits.ts'
 import { number, orElse, repeated, text, toggle, UsageError, type FlagValues } from './flags.ts'
 
 export const ACCESS_FLAGS = {
@@ -30,7 +30,7 @@ export const ACCESS_FLAGS = {
       min: 1,
       max: 1_000_000,
     }),
-    SERVER_LIMITS.requestsPerSecond,
+    RATE_LIMITS.requestsPerSecond,
   ),
 }
 

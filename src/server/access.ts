@@ -10,16 +10,8 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { HoldfastError, invalid, LOCAL, type Clock, type Principal } from '../core/index.ts'
 import type { Exchange } from '../doors/exchange.ts'
-import {
-  assertMayDo,
-  mayDo,
-  OPERATIONS,
-  SCOPES,
-  type Operation,
-  type Scope,
-} from '../doors/scopes.ts'
+import { assertMayDo, OPERATIONS, SCOPES, type Operation, type Scope } from '../doors/scopes.ts'
 import { hostName, isHostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
-import { Revocations } from './revocations.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './forwarding/seal.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { Rates, type RateLimits } from './rates.ts'
@@ -37,7 +29,14 @@ export type AccessOptions = {
   readonly rates?: Partial<RateLimits>
 }
 
-const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'] as const
+const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]']
+
+/** What was let in by a token and still goes on: a request, a stream or a socket. */
+type Revocable = {
+  readonly token: string | undefined
+  readonly scopes: readonly Scope[]
+  readonly end: () => void
+}
 
 /** Throws `invalid_field` unless a server with these options is safe where it listens. */
 export function checkAccessOptions(boundHost: string, options: AccessOptions): void {
@@ -67,18 +66,21 @@ export function checkAccessOptions(boundHost: string, options: AccessOptions): v
 export class AccessPolicy {
   /** There are no tokens: every client that passes the checks may do everything. */
   readonly open: boolean
-  readonly rates: Rates
+  readonly #rates: Rates
   readonly #tokens: TokenSource | null
   readonly #hosts: ReadonlySet<string>
   readonly #origins: ReadonlySet<string>
   readonly #trustProxy: boolean
   readonly #clock: Clock
-  /** Null where there are no tokens to be taken back. */
-  readonly #revocations: Revocations | null
   /** Null: there are no other nodes. */
   readonly #seal: Seal | null
   /** Connections that are counted as a client's, each with its address. */
   readonly #counted = new WeakMap<Socket, string>()
+  /** The one place that ends these when their token is taken back or expires. */
+  readonly #held = new Set<Revocable>()
+  readonly #revocationTimer: NodeJS.Timeout | undefined
+  #revision: number | null
+  #revocationsAt = performance.now()
 
   constructor(
     boundHost: string,
@@ -87,18 +89,20 @@ export class AccessPolicy {
     seal: Seal | null = null,
   ) {
     checkAccessOptions(boundHost, options)
-    this.#seal = seal
     const { tokens = null, allowHosts = [], allowOrigins = [], trustProxy = false } = options
     this.open = tokens === null
-    this.rates = new Rates(clock, options.rates)
+    this.#rates = new Rates(clock, options.rates)
     this.#tokens = tokens
     this.#clock = clock
-    const revision = (): number | null => tokens?.revision?.(clock.now()) ?? null
-    this.#revocations = tokens === null ? null : new Revocations(revision)
+    this.#seal = seal
     this.#trustProxy = trustProxy
     const names = [...LOOPBACK_NAMES, urlHost(boundHost), ...allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
     this.#origins = new Set(allowOrigins)
+    this.#revision = this.#revisionNow()
+    if (this.open) return
+    const { revocationMs } = SERVER_LIMITS
+    this.#revocationTimer = setInterval(() => this.#revoke(), revocationMs).unref()
   }
 
   /** The first checks of any request: its head, its rate, its `Host` and its `Origin`. */
@@ -106,7 +110,13 @@ export class AccessPolicy {
     checkHead(request)
     if (this.isForwarded(request)) return
     this.#checkLocal(request.socket)
-    if (!this.open) this.rates.admit(this.addressOf(request), () => this.#goodToken(request))
+    if (!this.open) {
+      // The holder of a good token has a rate of its own.
+      this.#rates.admit(this.addressOf(request), () => {
+        const token = bearerToken(request.headers) ?? null
+        return token === null || this.grant(token) === null ? null : token
+      })
+    }
     this.#checkHost(request.headers)
     this.#checkOrigin(request.headers)
   }
@@ -148,13 +158,10 @@ export class AccessPolicy {
    * returned function is for when what was let in by it is over.
    */
   hold(token: string | undefined, scopes: readonly Scope[], end: () => void): () => void {
-    if (this.#revocations === null) return () => undefined
-    const isGood = (): boolean => {
-      const granted = this.grant(token) ?? []
-      return scopes.every((scope) => granted.includes(scope))
-    }
-    if (!isGood()) end()
-    return this.#revocations.add(isGood, end)
+    if (this.open) return () => undefined
+    const revocable = { token, scopes, end }
+    if (!this.#isGood(revocable)) end()
+    return this.#add(revocable)
   }
 
   /** The same for a request that was authorized now. */
@@ -163,16 +170,45 @@ export class AccessPolicy {
     operation: Operation,
     token = bearerToken(exchange.request.headers),
   ): void {
-    if (this.#revocations === null || OPERATIONS[operation] === null) return
-    const isGood = (): boolean => mayDo(this.grant(token) ?? [], operation)
-    exchange.response.once(
-      'close',
-      this.#revocations.add(isGood, () => exchange.revoke()),
-    )
+    const scope = OPERATIONS[operation]
+    if (this.open || scope === null) return
+    const end = (): void => exchange.revoke()
+    exchange.response.once('close', this.#add({ token, scopes: [scope], end }))
+  }
+
+  #add(revocable: Revocable): () => void {
+    this.#held.add(revocable)
+    return () => void this.#held.delete(revocable)
+  }
+
+  #isGood({ token, scopes }: Revocable): boolean {
+    const granted = this.grant(token) ?? []
+    return scopes.every((scope) => granted.includes(scope))
+  }
+
+  /** Another number whenever a token may have lost something; null: the tokens cannot say. */
+  #revisionNow(): number | null {
+    return this.#tokens?.revision?.(this.#clock.now()) ?? null
+  }
+
+  /** Ends what is no longer good, once. */
+  #revoke(): void {
+    const revision = this.#revisionNow()
+    const now = performance.now()
+    const isDue = now - this.#revocationsAt >= SERVER_LIMITS.revocationBlindMs
+    if (revision === null ? !isDue : revision === this.#revision) return
+    this.#revision = revision
+    this.#revocationsAt = now
+    for (const revocable of [...this.#held]) {
+      if (this.#isGood(revocable)) continue
+      this.#held.delete(revocable)
+      revocable.end()
+    }
   }
 
   close(): void {
-    this.#revocations?.close()
+    clearInterval(this.#revocationTimer)
+    this.#held.clear()
   }
 
   /**
@@ -181,13 +217,7 @@ export class AccessPolicy {
    * is good whatever else came from its address.
    */
   failed(address: string): void {
-    if (!this.open) this.rates.failed(address)
-  }
-
-  /** The token of the request, if it is good: its holder has a rate of its own. */
-  #goodToken({ headers }: IncomingMessage): string | null {
-    const token = bearerToken(headers)
-    return token === undefined || this.grant(token) === null ? null : token
+    if (!this.open) this.#rates.failed(address)
   }
 
   /** Counts a new connection until it closes; false if its client has too many. */
@@ -195,7 +225,7 @@ export class AccessPolicy {
     // Always read: Node remembers it then, also for reports after the socket was destroyed.
     const address = plainAddress(socket.remoteAddress ?? '')
     if (this.open || this.#trustProxy) return true
-    if (!this.rates.connected(address)) return false
+    if (!this.#rates.connected(address)) return false
     this.#counted.set(socket, address)
     socket.once('close', () => this.#uncount(socket))
     return true
@@ -203,7 +233,7 @@ export class AccessPolicy {
 
   #uncount(socket: Socket): void {
     const address = this.#counted.get(socket)
-    if (address !== undefined) this.rates.disconnected(address)
+    if (address !== undefined) this.#rates.disconnected(address)
     this.#counted.delete(socket)
   }
 
@@ -218,11 +248,8 @@ export class AccessPolicy {
   addressOf(request: IncomingMessage): string {
     const { headers, socket } = request
     if (this.isForwarded(request)) return String(headers[CLIENT_HEADER])
-    const forwarded = this.#trustProxy ? headers['x-forwarded-for'] : undefined
-    const last = String(forwarded ?? '')
-      .split(',')
-      .at(-1)
-      ?.trim()
+    const chain = this.#trustProxy ? String(headers['x-forwarded-for'] ?? '') : ''
+    const last = chain.slice(chain.lastIndexOf(',') + 1).trim()
     return last || plainAddress(socket.remoteAddress ?? '')
   }
 

@@ -92,7 +92,9 @@ export class RequestHandler {
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
     this.access = new AccessPolicy(host, clock, options, seal)
     const addressOf = (request: IncomingMessage) => this.access.addressOf(request)
-    this.#forwarder = Forwarder.from({ seal, holdfast, addressOf })
+    const nodes = holdfast.authority.store.cluster
+    this.#forwarder =
+      seal === null || nodes === undefined ? null : new Forwarder(seal, nodes, holdfast, addressOf)
     const unread = new Unread(SERVER_LIMITS.unreadTotalBytesMax)
     this.#context = {
       holdfast,

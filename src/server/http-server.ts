@@ -30,16 +30,7 @@ export type HttpServerOptions = {
 export function newHttpServer(options: HttpServerOptions): Server {
   const { door, serve, upgrade, diagnose, connections, access } = options
   const limits = SERVER_LIMITS
-  /** The response that was begun last on each connection. */
-  const begun = new WeakMap<Duplex, ServerResponse>()
-  const begin: Serve = (request, response) => {
-    begun.set(request.socket, response)
-    serve(request, response)
-  }
-  const pipelines = new Pipelines(begin, (socket) => {
-    const message = 'a connection was closed: too many requests waited on it'
-    diagnose('client_refused', message, { reason: 'pipelining', address: addressOf(socket) })
-  })
+  const pipelines = new Pipelines(serve, diagnose)
   const take: Serve = (request, response) => {
     const { socket } = request
     connections.used(socket)
@@ -62,26 +53,25 @@ export function newHttpServer(options: HttpServerOptions): Server {
   server.on('checkExpectation', take)
   server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
     // Its answer and that of the request before it would be mixed.
-    if (pipelines.isBusy(stream)) return void stream.destroy()
+    if (pipelines.answering(stream) !== undefined) return void stream.destroy()
     connections.upgraded(stream)
     upgrade(request, stream, head)
   })
   const unparsed = new UnparsedRequests(diagnose)
   server.on('clientError', (error: Error, stream: Duplex) =>
-    unparsed.refuse(error, stream, pipelines.isBusy(stream) ? begun.get(stream) : undefined),
+    unparsed.refuse(error, stream, pipelines.answering(stream)),
   )
+  const isBusy: IsBusy = (socket) => pipelines.answering(socket) !== undefined
   server.on('connection', (socket) => {
-    if (!connections.take(socket, (one) => pipelines.isBusy(one)) || access.connected(socket))
-      return
+    if (!connections.take(socket, isBusy) || access.connected(socket)) return
     const error = refuseConnection(socket, 'there are too many connections from this address')
-    reportRefusal(diagnose, error, { door, address: addressOf(socket) })
+    reportRefusal(diagnose, error, { door, address: plainAddress(socket.remoteAddress ?? '') })
   })
   // Refused connections count too, until they have read their answer.
   server.maxConnections = connections.max + limits.descriptorsKept / 4
-  server.on('drop', (dropped) => {
+  server.on('drop', (dropped = {}) => {
     const message = 'a connection was dropped: there are as many as there may be'
-    const address = plainAddress(dropped?.remoteAddress ?? '')
-    diagnose('client_refused', message, { reason: 'connections', address })
+    reportClient(diagnose, message, 'connections', dropped)
   })
   server.on('error', ({ message }) => {
     if (server.listening) diagnose('accept_failed', `a connection could not be taken: ${message}`)
@@ -99,6 +89,9 @@ type PipelinedRequest = {
 /** What a request that waits takes in memory, besides its text. */
 const REQUEST_BYTES = 4_096
 
+/** A connection on which a request is being answered, and those that wait for it. */
+type Pipeline = { readonly answering: ServerResponse; readonly waiting: PipelinedRequest[] }
+
 /**
  * HTTP pipelining: a client may send further requests before it has its answer. Node begins each as
  * soon as it is parsed, so that one connection could have any number of them under way. Here one
@@ -111,35 +104,38 @@ const REQUEST_BYTES = 4_096
  */
 class Pipelines {
   readonly #serve: Serve
-  readonly #closed: (socket: Socket) => void
-  /** Connections on which a request is being answered. */
-  readonly #busy = new WeakMap<Duplex, PipelinedRequest[]>()
+  readonly #diagnose: Diagnose
+  readonly #busy = new WeakMap<Duplex, Pipeline>()
   /** What waits on all connections together. */
   #bytes = 0
 
-  /** `closed` is called when a connection was closed because too much waited on it. */
-  constructor(serve: Serve, closed: (socket: Socket) => void) {
+  constructor(serve: Serve, diagnose: Diagnose) {
     this.#serve = serve
-    this.#closed = closed
+    this.#diagnose = diagnose
   }
 
-  /** Whether a request of this connection is being answered. */
-  isBusy(socket: Duplex): boolean {
-    return this.#busy.has(socket)
+  /** The response that is under way on this connection, if one is. */
+  answering(socket: Duplex): ServerResponse | undefined {
+    return this.#busy.get(socket)?.answering
   }
 
   take(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request
     // The parser goes on with what it has, also when the connection is closed.
     if (!socket.writable) return
-    const waiting = this.#busy.get(socket)
+    const waiting = this.#busy.get(socket)?.waiting
     if (waiting === undefined) return this.#begin(request, response, [])
-    this.#wait(waiting, request, response)
+    const body = readEarly(request, (bytes) => this.#count(socket, waiting, next, bytes))
+    const next: PipelinedRequest = { request, response, body, bytes: 0 }
+    waiting.push(next)
+    const { url = '', rawHeaders } = request
+    const headBytes = rawHeaders.reduce((sum, text) => sum + text.length, url.length)
+    this.#count(socket, waiting, next, REQUEST_BYTES + headBytes)
   }
 
   #begin(request: IncomingMessage, response: ServerResponse, waiting: PipelinedRequest[]): void {
     const { socket } = request
-    this.#busy.set(socket, waiting)
+    this.#busy.set(socket, { answering: response, waiting })
     response.once('close', () => this.#next(socket, waiting))
     this.#serve(request, response)
   }
@@ -158,14 +154,6 @@ class Pipelines {
     this.#begin(request, response, waiting)
   }
 
-  #wait(waiting: PipelinedRequest[], request: IncomingMessage, response: ServerResponse): void {
-    const { socket } = request
-    const body = readEarly(request, (bytes) => this.#count(socket, waiting, next, bytes))
-    const next: PipelinedRequest = { request, response, body, bytes: 0 }
-    waiting.push(next)
-    this.#count(socket, waiting, next, REQUEST_BYTES + headBytes(request))
-  }
-
   #count(socket: Socket, waiting: PipelinedRequest[], next: PipelinedRequest, bytes: number): void {
     if (!waiting.includes(next)) return
     next.bytes += bytes
@@ -175,7 +163,8 @@ class Pipelines {
     if (own <= pipelinedBytesMax && this.#bytes <= pipelinedTotalBytesMax) return
     this.#drop(waiting)
     socket.destroy()
-    this.#closed(socket)
+    const message = 'a connection was closed: too many requests waited on it'
+    reportClient(this.#diagnose, message, 'pipelining', socket)
   }
 
   #drop(waiting: PipelinedRequest[]): void {
@@ -183,12 +172,8 @@ class Pipelines {
   }
 }
 
-function headBytes({ url = '', rawHeaders }: IncomingMessage): number {
-  return rawHeaders.reduce((sum, text) => sum + text.length, url.length)
-}
-
 /** Whether a request of this connection is being answered. */
-export type IsBusy = (socket: Duplex) => boolean
+type IsBusy = (socket: Duplex) => boolean
 
 /**
  * The connections of a server, over all its ports: no more than there are descriptors for. When
@@ -213,8 +198,14 @@ export class Connections {
 
   /** Counts a new connection; false if it was refused. */
   take(socket: Socket, isBusy: IsBusy): boolean {
-    if (this.#open.size >= this.max && !this.#makeRoom()) {
-      this.#report('a connection was refused: there are too many', socket)
+    const hasRoom = this.#open.size < this.max
+    if (
+      !hasRoom &&
+      !this.#closeIdle({ servedToo: false }) &&
+      !this.#closeIdle({ servedToo: true })
+    ) {
+      const message = 'a connection was refused: there are too many'
+      reportClient(this.#diagnose, message, 'too_many', socket)
       refuseConnection(socket, 'there are too many connections')
       return false
     }
@@ -236,23 +227,17 @@ export class Connections {
     this.#upgraded.add(socket)
   }
 
-  #makeRoom(): boolean {
-    return this.#closeIdle((socket) => !this.#served.has(socket)) || this.#closeIdle(() => true)
-  }
-
-  #closeIdle(may: (socket: Duplex) => boolean): boolean {
+  #closeIdle({ servedToo }: { readonly servedToo: boolean }): boolean {
     for (const [socket, isBusy] of this.#open) {
-      if (!may(socket) || this.#upgraded.has(socket) || isBusy(socket)) continue
+      if (!servedToo && this.#served.has(socket)) continue
+      if (this.#upgraded.has(socket) || isBusy(socket)) continue
       this.#open.delete(socket)
       socket.destroy()
-      this.#report('an idle connection was closed, for there are too many', socket)
+      const message = 'an idle connection was closed, for there are too many'
+      reportClient(this.#diagnose, message, 'too_many', socket)
       return true
     }
     return false
-  }
-
-  #report(message: string, socket: Duplex): void {
-    this.#diagnose('client_refused', message, { reason: 'too_many', address: addressOf(socket) })
   }
 }
 
@@ -280,8 +265,7 @@ export class UnparsedRequests {
     this.#refused.add(socket)
     // A client that left in the middle, or never sent anything, was not refused.
     if (code !== 'HPE_INVALID_EOF_STATE' && (socket as Socket).bytesRead > 0) {
-      const facts = { reason: error.code, address: addressOf(socket) }
-      this.#diagnose('client_refused', error.message, facts)
+      reportClient(this.#diagnose, error.message, error.code, socket)
     }
     // It would be taken for a part of the answer before it, or for the answer itself.
     const isMixed = answering !== undefined && (answering.headersSent || answering.req.complete)
@@ -300,8 +284,9 @@ function parserRefusal(code: string): HoldfastError | null {
   return new HoldfastError('bad_request', 'the request cannot be read as HTTP')
 }
 
-function addressOf(socket: Duplex): string {
-  return plainAddress((socket as Socket).remoteAddress ?? '')
+function reportClient(diagnose: Diagnose, message: string, reason: string, peer: object): void {
+  const address = plainAddress((peer as Partial<Socket>).remoteAddress ?? '')
+  diagnose('client_refused', message, { reason, address })
 }
 
 /** Answers before a request has come, and closes. */
@@ -327,15 +312,17 @@ export function refuseSocket(
 ): void {
   const problem = problemOf(error)
   const body = JSON.stringify(problem)
-  const head = [
-    `HTTP/1.1 ${problem.status} ${problem.title}`,
-    `Content-Type: ${PROBLEM_TYPE}`,
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    'Connection: close',
-  ]
-  const all = [...problemRefusal(error).headers, ...headers]
-  for (let index = 0; index < all.length; index += 2) {
-    head.push(`${all[index]}: ${all[index + 1]}`)
+  const length = String(Buffer.byteLength(body))
+  const own = ['Content-Type', PROBLEM_TYPE, 'Content-Length', length, 'Connection', 'close']
+  const all = [...own, ...problemRefusal(error).headers, ...headers]
+  stream.end(headText(problem.status, problem.title, all) + body)
+}
+
+/** The head of an answer as it is sent; `headers` are names and values in turn. */
+export function headText(status: number, title: string, headers: readonly string[]): string {
+  const lines = [`HTTP/1.1 ${status} ${title}`]
+  for (let index = 0; index < headers.length; index += 2) {
+    lines.push(`${headers[index]}: ${headers[index + 1]}`)
   }
-  stream.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+  return `${lines.join('\r\n')}\r\n\r\n`
 }

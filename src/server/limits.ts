@@ -1,6 +1,7 @@
 /** Every bound of the server, in one place, each named with its unit. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { invalid } from '../core/index.ts'
 
 export const SERVER_LIMITS = {
@@ -34,14 +35,6 @@ export const SERVER_LIMITS = {
    * finds no place waits for seconds.
    */
   backlog: 4_096,
-  /** Of one client on another machine: connections, requests at once, and per second. */
-  connectionsPerClientMax: 256,
-  requestsBurst: 400,
-  requestsPerSecond: 200,
-  /** Bad tokens of one client. */
-  failuresPerMinute: 20,
-  /** How many clients are remembered for that. */
-  clientsMax: 10_000,
   /** The tokens file: its size, the number of tokens, and the time between two checks. */
   tokensBytesMax: 1_048_576,
   tokensMax: 1_000,
@@ -58,6 +51,43 @@ export const SERVER_LIMITS = {
   storeAnswerMs: 2_000,
   /** After the drain: how long last answers may take to leave. */
   farewellMs: 500,
+} as const
+
+/** Of one client on another machine. */
+export const RATE_LIMITS = {
+  /** Requests of one client: how many at once, and how many per second after that. */
+  requestsBurst: 400,
+  requestsPerSecond: 200,
+  /** Bad tokens of one client. */
+  failuresPerMinute: 20,
+  connectionsPerClientMax: 256,
+  /** How many clients are remembered. */
+  clientsMax: 10_000,
+}
+
+/** Of forwarding to other nodes. */
+export const FORWARD_LIMITS = {
+  /** How long a request waits for a session whose owner is gone or about to stop. */
+  patienceMs: 30_000,
+  /** Between two attempts to find the owner: doubled from the first to the second. */
+  againMs: 50,
+  againMsMax: 500,
+  /** To connect to another node. */
+  connectMs: 3_000,
+  /** Between two checks whether a node that has not answered yet is alive. */
+  aliveMs: 1_000,
+  /** Idle connections to one other node. */
+  idleSocketsMax: 64,
+  /** Messages of a client before its owner is reached: it should wait for the welcome. */
+  messagesWaitingMax: 16,
+  /**
+   * How long a node that stops goes on forwarding, so that load balancers and other nodes notice.
+   * Never longer than its drain time.
+   */
+  lingerMs: 3_000,
+  /** How long an owner or an address from the store is used again, and how many are kept. */
+  cacheMs: 1_000,
+  cachedMax: 10_000,
 } as const
 
 /**
@@ -90,4 +120,14 @@ export function connectionsFor(limit: number, isClustered: boolean): number {
   }
   const left = limit - Math.min(descriptorsKept, limit / 2)
   return Math.min(connectionsMax, Math.floor(isClustered ? left / 2 : left))
+}
+
+/** What a promise gives; null if it takes longer than `ms`. */
+export async function within<Value>(ms: number, promise: Promise<Value>): Promise<Value | null> {
+  const late = new AbortController()
+  try {
+    return await Promise.race([promise, sleep(ms, null, { signal: late.signal })])
+  } finally {
+    late.abort()
+  }
 }

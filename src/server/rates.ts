@@ -6,24 +6,9 @@
 import { createHash } from 'node:crypto'
 import { HoldfastError, limitsFrom, type Clock } from '../core/index.ts'
 import { clientOf, isLoopback } from './addresses.ts'
-import { SERVER_LIMITS } from './limits.ts'
+import { RATE_LIMITS } from './limits.ts'
 
-export type RateLimits = {
-  /** Requests of one client: how many at once, and how many per second after that. */
-  readonly requestsBurst: number
-  readonly requestsPerSecond: number
-  /** Bad tokens of one client. */
-  readonly failuresPerMinute: number
-  readonly connectionsPerClientMax: number
-  /** How many clients are remembered. */
-  readonly clientsMax: number
-}
-
-const { requestsBurst, requestsPerSecond, failuresPerMinute, connectionsPerClientMax, clientsMax } =
-  SERVER_LIMITS
-const RATE_LIMITS: RateLimits = {
-  ...{ requestsBurst, requestsPerSecond, failuresPerMinute, connectionsPerClientMax, clientsMax },
-}
+export type RateLimits = { readonly [Name in keyof typeof RATE_LIMITS]: number }
 
 type Level = { left: number; at: number }
 
@@ -40,17 +25,15 @@ class Buckets {
     this.#clientsMax = clientsMax
   }
 
-  /** In how many milliseconds there is one to take; 0: now. */
-  waitMs(client: string, now: number): number {
+  /** Takes one; if there is none, throws `too_many`, which says when there is. */
+  take(client: string, now: number, message: string): void {
     const { left } = this.#level(client, now)
-    return left >= 1 ? 0 : Math.ceil((1 - left) / this.#perMs)
-  }
-
-  /** Takes one, if there is one. */
-  take(client: string, now: number): void {
-    const level = this.#level(client, now)
+    if (left < 1) {
+      const retryAfterMs = Math.ceil((1 - left) / this.#perMs)
+      throw new HoldfastError('too_many', message, { retryAfterMs })
+    }
     this.#levels.delete(client)
-    this.#levels.set(client, { left: Math.max(0, level.left - 1), at: now })
+    this.#levels.set(client, { left: left - 1, at: now })
     if (this.#levels.size <= this.#clientsMax) return
     const [oldest] = this.#levels.keys()
     if (oldest !== undefined) this.#levels.delete(oldest)
@@ -88,19 +71,14 @@ export class Rates {
     if (isLoopback(network)) return
     const token = goodToken()
     const client = token === null ? network : `${network} ${digestOf(token)}`
-    const now = this.#clock.monotonic()
-    const waitMs = this.#requests.waitMs(client, now)
-    if (waitMs > 0) throw tooMany('too many requests from this address', waitMs)
-    this.#requests.take(client, now)
+    const message = 'too many requests from this address'
+    this.#requests.take(client, this.#clock.monotonic(), message)
   }
 
   /** Counts a token that is not good; throws `too_many` if it is one too many. */
   failed(address: string): void {
-    const client = clientOf(address)
-    const now = this.#clock.monotonic()
-    const waitMs = this.#failures.waitMs(client, now)
-    if (waitMs > 0) throw tooMany('too many bad tokens from this address', waitMs)
-    this.#failures.take(client, now)
+    const message = 'too many bad tokens from this address'
+    this.#failures.take(clientOf(address), this.#clock.monotonic(), message)
   }
 
   /** Counts a connection, which `disconnected` must end; false if it is one too many. */
@@ -123,8 +101,4 @@ export class Rates {
 /** A token itself is not kept. */
 function digestOf(token: string): string {
   return createHash('sha256').update(token).digest('base64')
-}
-
-function tooMany(message: string, retryAfterMs: number): HoldfastError {
-  return new HoldfastError('too_many', message, { retryAfterMs })
 }

@@ -10,7 +10,7 @@ import { oneOf, orNull } from '../schema/contract.ts'
 import { Type } from '../schema/typebox.ts'
 import { drainingError } from './forwarding/forwarder.ts'
 import { inspectorAsset, inspectorPage, PAGE_POLICY } from './inspector-page.ts'
-import { SERVER_LIMITS } from './limits.ts'
+import { SERVER_LIMITS, within } from './limits.ts'
 import { METRICS_TYPE, renderMetrics } from './metrics.ts'
 import { openApiDocument, Problem } from './openapi.ts'
 
@@ -142,18 +142,12 @@ export async function unreadiness({
   isDraining,
 }: Pick<ServerContext, 'holdfast' | 'isDraining'>): Promise<HoldfastError | null> {
   if (isDraining()) return drainingError()
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    const error = new HoldfastError('store_unavailable', 'the store does not answer')
-    timer = setTimeout(() => reject(error), SERVER_LIMITS.storeAnswerMs)
-  })
+  const { store } = holdfast.authority
   try {
-    const { store } = holdfast.authority
-    await Promise.race([store.ready?.() ?? store.read('', 0, 0), late])
-    return null
+    const answer = (store.ready?.() ?? store.read('', 0, 0)).then(() => 'ready')
+    const isLate = (await within(SERVER_LIMITS.storeAnswerMs, answer)) === null
+    return isLate ? new HoldfastError('store_unavailable', 'the store does not answer') : null
   } catch (error) {
     return asHoldfastError(error)
-  } finally {
-    clearTimeout(timer)
   }
 }

@@ -10,7 +10,7 @@ import type { Hub } from '../doors/connect/hub.ts'
 import { reportRefusal } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import type { AccessPolicy } from './access.ts'
-import type { Upgrade } from './forwarding/tunnels.ts'
+import type { Upgrade } from './forwarding/request-forwarder.ts'
 
 /** In how many pieces a message may come: each takes some hundred bytes, however short it is. */
 const MESSAGE_CHUNKS_MAX = 4_096

@@ -4,7 +4,7 @@
  * store is closed, so that a node that stops can still forward late requests.
  */
 import type { Cluster, SessionRef } from '../../core/index.ts'
-import { FORWARD_LIMITS } from './limits.ts'
+import { FORWARD_LIMITS } from '../limits.ts'
 
 export class Directory {
   readonly #cluster: Cluster

@@ -8,7 +8,14 @@
  * that drains forwards what it does not begin any more to any other node.
  */
 import type { IncomingMessage } from 'node:http'
-import { asHoldfastError, HoldfastError, type Holdfast, type SessionRef } from '../../core/index.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  asHoldfastError,
+  HoldfastError,
+  type Cluster,
+  type Holdfast,
+  type SessionRef,
+} from '../../core/index.ts'
 import type {
   ForwardedSocket,
   ForwardedSocketOptions,
@@ -17,29 +24,14 @@ import type {
 import type { Exchange } from '../../doors/exchange.ts'
 import type { Route } from '../../doors/route.ts'
 import { Directory } from './directory.ts'
-import { FORWARD_LIMITS } from './limits.ts'
+import { FORWARD_LIMITS, within } from '../limits.ts'
 import { OwnerSocket } from './owner-socket.ts'
-import { isUndone, RequestForwarder, type ProxyTarget } from './request-forwarder.ts'
+import { isUndone, RequestForwarder, type ProxyTarget, type Upgrade } from './request-forwarder.ts'
 import { UNDONE_HEADER, type Seal } from './seal.ts'
-import { Tunnels, type Upgrade } from './tunnels.ts'
 
 export type ClusterOptions = {
   /** The secret that all nodes share, and no client knows. */
   readonly secret: string
-}
-
-export type ForwarderParts = {
-  readonly seal: Seal
-  readonly holdfast: Holdfast
-  /** The client's address, also behind a proxy. */
-  readonly addressOf: (request: IncomingMessage) => string
-}
-
-export type ForwardCounts = {
-  passedOn: number
-  triedAgain: number
-  failed: number
-  sockets: number
 }
 
 /** A request, or an upgrade, that this node answers or forwards. */
@@ -61,35 +53,32 @@ export function drainingError(): HoldfastError {
 }
 
 export class Forwarder implements SocketForwarder {
-  readonly seal: Seal
-  readonly counts: ForwardCounts = { passedOn: 0, triedAgain: 0, failed: 0, sockets: 0 }
+  /** By what became of the requests and sockets that came to the wrong node. */
+  readonly counts = { passedOn: 0, triedAgain: 0, failed: 0, sockets: 0 }
+  readonly #seal: Seal
   readonly #holdfast: Holdfast
   readonly #addressOf: (request: IncomingMessage) => string
   readonly #directory: Directory
   readonly #requests: RequestForwarder
-  readonly #tunnels: Tunnels
   readonly #underWay = new Set<Promise<void>>()
 
-  private constructor(directory: Directory, { seal, holdfast, addressOf }: ForwarderParts) {
-    this.seal = seal
+  /** `addressOf`: the client's address, also behind a proxy. */
+  constructor(
+    seal: Seal,
+    cluster: Cluster,
+    holdfast: Holdfast,
+    addressOf: (request: IncomingMessage) => string,
+  ) {
+    this.#seal = seal
     this.#holdfast = holdfast
     this.#addressOf = addressOf
-    this.#directory = directory
+    this.#directory = new Directory(cluster, holdfast.authority.node)
     this.#requests = new RequestForwarder(seal)
-    this.#tunnels = new Tunnels(seal)
-  }
-
-  /** Null where there are no other nodes. */
-  static from(parts: Omit<ForwarderParts, 'seal'> & { seal: Seal | null }): Forwarder | null {
-    const { store, node } = parts.holdfast.authority
-    const { seal } = parts
-    if (seal === null || store.cluster === undefined) return null
-    return new Forwarder(new Directory(store.cluster, node), { ...parts, seal })
   }
 
   /** Headers that mark a refusal, for the node that forwarded the request, as without effect. */
   refusalHeaders(request: IncomingMessage, { code, details }: HoldfastError): readonly string[] {
-    return isUndone(code, details) && this.seal.isOn(request) ? [UNDONE_HEADER, '1'] : []
+    return isUndone(code, details) && this.#seal.isOn(request) ? [UNDONE_HEADER, '1'] : []
   }
 
   /** Answers here or through the owner; throws why not. `refusal`: this node must not answer it. */
@@ -105,7 +94,7 @@ export class Forwarder implements SocketForwarder {
       isUntouched: () => !response.headersSent && !exchange.isCommitted,
       session: () => session(exchange),
       handle: () => handle(exchange),
-      send: (target) => this.#requests.send({ exchange, ...target }),
+      send: (target) => this.#requests.send(exchange, target),
     })
   }
 
@@ -119,7 +108,7 @@ export class Forwarder implements SocketForwarder {
       session: () => null,
       handle,
       send: async (target) => {
-        const isDone = await this.#tunnels.open({ ...upgrade, ...target })
+        const isDone = await this.#requests.tunnel(upgrade, target)
         if (isDone) this.counts.sockets += 1
         return isDone
       },
@@ -127,7 +116,7 @@ export class Forwarder implements SocketForwarder {
   }
 
   async #serve(refusal: HoldfastError | null, one: Forwardable): Promise<void> {
-    if (this.seal.isOn(one.request)) {
+    if (this.#seal.isOn(one.request)) {
       if (refusal !== null) throw refusal
       return one.handle()
     }
@@ -180,7 +169,7 @@ export class Forwarder implements SocketForwarder {
     for (let error: HoldfastError | null = refusal; error !== null && !one.isGone();) {
       if (await this.#send(one, error)) return
       if (performance.now() > until) throw error
-      await new Promise((resolve) => setTimeout(resolve, pause))
+      await sleep(pause)
       pause = Math.min(2 * pause, FORWARD_LIMITS.againMsMax)
       this.counts.triedAgain += 1
       error = this.#holdfast.authority.draining ? drainingError() : await this.#tryHere(one)
@@ -189,25 +178,21 @@ export class Forwarder implements SocketForwarder {
 
   /** False: nothing was done, and it may be tried again. */
   async #send(one: Forwardable, { code, details }: HoldfastError): Promise<boolean> {
-    const { node } = details
-    const isDraining = code === 'draining'
-    if (!isDraining && typeof node !== 'string') return false
-    const to = isDraining ? await this.#anyOther() : await this.#urlOf(node as string)
+    const node = code === 'draining' ? null : details['node']
+    if (node !== null && typeof node !== 'string') return false
+    const others = node === null ? await this.#directory.others() : []
+    const any = others[Math.floor(Math.random() * others.length)] ?? null
+    const to = node === null ? any : await this.#urlOf(node)
     const isAlive = async (): Promise<boolean> =>
-      isDraining
+      node === null
         ? (await this.#directory.others()).includes(to ?? '')
-        : (await this.#directory.urlOf(node as string)) !== null
+        : (await this.#directory.urlOf(node)) !== null
     const from = this.#addressOf(one.request)
     const isDone = to !== null && (await one.send({ to, from, isAlive }))
     if (isDone) this.counts.passedOn += 1
-    const ref = isDone || isDraining ? null : await one.session()
+    const ref = isDone || node === null ? null : await one.session()
     if (ref !== null) this.#directory.forgetOwner(ref)
     return isDone
-  }
-
-  async #anyOther(): Promise<string | null> {
-    const others = await this.#directory.others()
-    return others[Math.floor(Math.random() * others.length)] ?? null
   }
 
   /** Null too if the store cannot say. */
@@ -218,7 +203,7 @@ export class Forwarder implements SocketForwarder {
   /** For a socket that is open, and whose session turned out to be another node's. */
   open(node: string, options: ForwardedSocketOptions): ForwardedSocket {
     this.counts.sockets += 1
-    return new OwnerSocket(this.seal, this.#urlOf(node), options)
+    return new OwnerSocket(this.#seal, this.#urlOf(node), options)
   }
 
   /** Fetches the list of nodes while the store can still be asked. */
@@ -228,23 +213,17 @@ export class Forwarder implements SocketForwarder {
 
   /** Leaves clients time to notice that this node is about to stop. */
   async linger(msMax: number): Promise<void> {
-    const ms = Math.min(FORWARD_LIMITS.lingerMs, msMax)
-    await new Promise((resolve) => setTimeout(resolve, ms))
+    await sleep(Math.min(FORWARD_LIMITS.lingerMs, msMax))
   }
 
   /** Clients whose sockets pass through this node lose their connections, and reconnect. */
   cutSockets(): void {
-    this.#tunnels.close()
+    this.#requests.cutTunnels()
   }
 
   /** Waits for what is under way, but not longer than `ms`. */
   async close(ms: number): Promise<void> {
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise((resolve) => {
-      timer = setTimeout(resolve, ms)
-    })
-    await Promise.race([Promise.all(this.#underWay), late])
-    clearTimeout(timer)
+    await within(ms, Promise.all(this.#underWay))
     this.#requests.close()
   }
 }

@@ -5,7 +5,7 @@
 import { WebSocket, type RawData } from 'ws'
 import type { ForwardedSocket, ForwardedSocketOptions } from '../../doors/connect/socket.ts'
 import { answerPings, SOCKET_OPTIONS } from '../../wire/control-frames.ts'
-import { FORWARD_LIMITS } from './limits.ts'
+import { FORWARD_LIMITS } from '../limits.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
 
 /** Where the connect door is. */

@@ -39,7 +39,7 @@ test('I11: what reached an owner that then fell silent is not sent again', async
   subscribe('net.client.socket', note)
   const send = async (code: string, exchange: Exchange): Promise<boolean> => {
     const to = `http://127.0.0.1:${port}`
-    const sent = forwarder.send({ exchange, to, from: '', isAlive: async () => true })
+    const sent = forwarder.send(exchange, { to, from: '', isAlive: async () => true })
     const [request] = (await once(owner, 'request')) as [IncomingMessage]
     await once(request.resume(), 'end')
     outgoing.at(-1)?.destroy(fellSilent(code))
@@ -59,8 +59,7 @@ test('I11: what reached an owner that then fell silent is not sent again', async
   owner.closeAllConnections()
   owner.close()
   await once(owner, 'close')
-  const refused = forwarder.send({
-    exchange: post(),
+  const refused = forwarder.send(post(), {
     to: `http://localhost:${port}`,
     from: '',
     isAlive: async () => true,

@@ -1,48 +1,44 @@
 /**
- * One request on its way to another node and back. Bodies and streams pass as they come.
+ * Requests on their way to another node and back. Bodies and streams pass as they come.
  *
  * I11: what was surely not delivered, or was refused because nothing was done, may be tried again;
  * what may have been carried out may not, unless trying again is harmless.
+ *
+ * A request to upgrade goes there as it is, and from then on every byte, both ways. Nothing is read
+ * on the way, so whatever the two ends agree on holds here too.
  */
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest } from 'node:http'
 import type { IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import type { Duplex } from 'node:stream'
 import { HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../../doors/exchange.ts'
-import { FORWARD_LIMITS } from './limits.ts'
+import { headText } from '../http-server.ts'
+import { FORWARD_LIMITS } from '../limits.ts'
 import { CLIENT_HEADER, SEAL_HEADER, UNDONE_HEADER, type Seal } from './seal.ts'
 
 /** Between nodes only: removed from requests of clients and from answers to them. */
-export const BETWEEN_NODES = [SEAL_HEADER, CLIENT_HEADER, UNDONE_HEADER]
-
+const BETWEEN_NODES = [SEAL_HEADER, CLIENT_HEADER, UNDONE_HEADER]
 /** Headers of one connection only. The length is set again. */
 const NOT_PASSED_ON: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'transfer-encoding',
-  'te',
-  'trailer',
-  'upgrade',
-  'expect',
-  'content-length',
+  ...'connection keep-alive proxy-connection transfer-encoding te trailer upgrade'.split(' '),
+  ...'expect content-length'.split(' '),
   ...BETWEEN_NODES,
 ])
+/** Of an upgrade. A refusal is forwarded without framing: it ends with the connection. */
+const NOT_TUNNELLED: ReadonlySet<string> = new Set([...BETWEEN_NODES, 'transfer-encoding'])
+
+/** Why a connection was never made. */
+const UNREACHED: ReadonlySet<string> = new Set(
+  'ECONNREFUSED EHOSTUNREACH ENETUNREACH ENOTFOUND EAI_AGAIN ETIMEDOUT'.split(' '),
+)
+
+const AGENT_OPTIONS = { keepAlive: true, maxFreeSockets: FORWARD_LIMITS.idleSocketsMax }
 
 /** Whether a refusal says that nothing was done, and another node, or this one, may do it. */
 export function isUndone(code: string, details: Readonly<Record<string, unknown>>): boolean {
   return code === 'not_owner' || (code === 'draining' && details['stopped'] !== true)
 }
-
-/** Why a connection was never made. */
-const UNREACHED: ReadonlySet<string> = new Set([
-  'ECONNREFUSED',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'ETIMEDOUT',
-])
 
 /** The node that a request goes to. */
 export type ProxyTarget = {
@@ -53,12 +49,19 @@ export type ProxyTarget = {
   readonly isAlive: () => Promise<boolean>
 }
 
-export type ForwardedRequest = ProxyTarget & { readonly exchange: Exchange }
+/** A socket that is not open yet. */
+export type Upgrade = {
+  readonly request: IncomingMessage
+  readonly stream: Duplex
+  readonly head: Buffer
+}
 
 export class RequestForwarder {
   readonly #seal: Seal
-  readonly #http = new HttpAgent(agentOptions)
-  readonly #https = new HttpsAgent(agentOptions)
+  readonly #http = new HttpAgent(AGENT_OPTIONS)
+  readonly #https = new HttpsAgent(AGENT_OPTIONS)
+  /** Both ends of every tunnel. */
+  readonly #tunnels = new Set<Duplex>()
 
   constructor(seal: Seal) {
     this.#seal = seal
@@ -69,14 +72,18 @@ export class RequestForwarder {
     this.#https.destroy()
   }
 
+  /** At both ends of a tunnel that is a connection which was lost. */
+  cutTunnels(): void {
+    for (const stream of this.#tunnels) stream.destroy()
+  }
+
   /** True if the caller has its answer; false if nothing was done and it may be tried again. */
-  async send(forwarded: ForwardedRequest): Promise<boolean> {
-    const { exchange } = forwarded
+  async send(exchange: Exchange, target: ProxyTarget): Promise<boolean> {
     // Nothing was sent yet: an error in the body is the client's, and refused as such.
     const body = await exchange.body()
     let answer: IncomingMessage
     try {
-      answer = await this.#ask(forwarded, body)
+      answer = await this.#ask(exchange, target, body)
     } catch (thrown) {
       if (exchange.response.destroyed) return true
       if (isUnreached(thrown) || isHarmless(exchange)) return false
@@ -91,80 +98,141 @@ export class RequestForwarder {
     return false
   }
 
-  #ask(forwarded: ForwardedRequest, body: Buffer): Promise<IncomingMessage> {
-    const { exchange, isAlive } = forwarded
+  #ask(exchange: Exchange, target: ProxyTarget, body: Buffer): Promise<IncomingMessage> {
+    const { request, response } = exchange
     return new Promise((resolve, reject) => {
-      const request = this.#request(forwarded, body.length)
-      const stop = watchOver(request, exchange, isAlive)
-      request.on('response', (answer) => {
-        answer.once('close', stop)
+      const headers = without(NOT_PASSED_ON, request.rawHeaders)
+      if (body.length > 0) headers.push('Content-Length', String(body.length))
+      const agent = target.to.startsWith('https:') ? this.#https : this.#http
+      const asking = this.#request(request, target, { headers, agent })
+      const giveUp = (code: string): void => {
+        asking.destroy(Object.assign(new Error(code), { code }))
+      }
+      const callerLeft = (): void => giveUp('ECANCELED')
+      response.once('close', callerLeft)
+      limitConnecting(asking, () => giveUp('ETIMEDOUT'))
+      const stopWatching = watch(target, () => giveUp('EOWNERLOST'))
+      const over = (): void => {
+        stopWatching()
+        response.off('close', callerLeft)
+      }
+      asking.on('response', (answer) => {
+        answer.once('close', over)
         resolve(answer)
       })
-      request.on('error', (error) => {
-        stop()
+      asking.on('error', (error) => {
+        over()
         reject(error)
       })
-      request.end(body)
+      asking.end(body)
     })
   }
 
-  #request({ exchange, ...target }: ForwardedRequest, length: number): ClientRequest {
-    const { request } = exchange
-    const headers = passedOn(request.rawHeaders)
-    if (length > 0) headers.push('Content-Length', String(length))
-    const agent = target.to.startsWith('https:') ? this.#https : this.#http
-    return requestTo(this.#seal, target, { request, headers, agent })
+  /** The same request to another node, with these headers and the seal. */
+  #request(
+    { method = '', url = '' }: IncomingMessage,
+    { to, from }: ProxyTarget,
+    { headers, agent }: { headers: readonly string[]; agent: HttpAgent | false },
+  ): ClientRequest {
+    const { protocol, hostname, port, pathname } = new URL(to)
+    const path = pathname.replace(/\/$/, '') + url
+    const sealed = [SEAL_HEADER, this.#seal.make({ method, url: path, from }), CLIENT_HEADER, from]
+    const address = { hostname: hostname.replaceAll(/[[\]]/g, ''), port, method, path }
+    // As a list, so that Node adds no Host of its own.
+    const all = [...headers, ...sealed] as unknown as Record<string, string>
+    const options = { ...address, headers: all, agent }
+    return protocol === 'https:' ? httpsRequest(options) : httpRequest(options)
+  }
+
+  /**
+   * True if the client has its answer; false if another may be asked. What was asked and not
+   * answered may be asked again: a socket that never opened has done nothing.
+   */
+  async tunnel(upgrade: Upgrade, target: ProxyTarget): Promise<boolean> {
+    const { stream } = upgrade
+    // It is tried again; if that fails too, `forward_failed` reports it.
+    const answer = await this.#askUpgrade(upgrade, target).catch(() => null)
+    if (stream.destroyed) answer?.far?.destroy()
+    if (answer === null || stream.destroyed) return stream.destroyed
+    const { message, far, begun } = answer
+    if (far === null && message.headers[UNDONE_HEADER] !== undefined) {
+      message.resume()
+      return false
+    }
+    const { statusCode = 502, statusMessage = '', rawHeaders } = message
+    stream.write(headText(statusCode, statusMessage, without(NOT_TUNNELLED, rawHeaders)))
+    if (far === null) {
+      // A refusal is short, and ends with its connection.
+      message.pipe(stream)
+      return true
+    }
+    stream.write(begun)
+    far.write(upgrade.head)
+    this.#pipe(stream, far)
+    this.#pipe(far, stream)
+    // A machine that is gone says nothing.
+    far.once(
+      'close',
+      watch(target, () => far.destroy()),
+    )
+    return true
+  }
+
+  /** What the other node said and, if it took the socket, its end of it with what it sent first. */
+  #askUpgrade({ request, stream }: Upgrade, target: ProxyTarget) {
+    type Answer = { message: IncomingMessage; far: Duplex | null; begun: Buffer }
+    return new Promise<Answer>((resolve, reject) => {
+      const headers = without(NOT_TUNNELLED, request.rawHeaders)
+      const asking = this.#request(request, target, { headers, agent: false })
+      const giveUp = (): void => void asking.destroy(new Error('the caller has gone'))
+      // Long enough for the other node to start a browser first.
+      asking.setTimeout(FORWARD_LIMITS.patienceMs, giveUp)
+      limitConnecting(asking, giveUp)
+      stream.once('close', giveUp)
+      asking.once('close', () => stream.off('close', giveUp))
+      asking.on('upgrade', (message, far, begun) => {
+        far.setTimeout(0)
+        resolve({ message, far, begun })
+      })
+      asking.on('response', (message) => resolve({ message, far: null, begun: Buffer.alloc(0) }))
+      asking.on('error', reject)
+      asking.end()
+    })
+  }
+
+  #pipe(from: Duplex, to: Duplex): void {
+    this.#tunnels.add(from)
+    from.pipe(to)
+    // The close event follows, and ends the other side.
+    from.on('error', () => from.destroy())
+    from.on('close', () => {
+      this.#tunnels.delete(from)
+      to.destroy()
+    })
   }
 }
 
-/** The same request to another node, with these headers and the seal. */
-export function requestTo(
-  seal: Seal,
-  { to, from }: Pick<ProxyTarget, 'to' | 'from'>,
-  {
-    request: { method = '', url = '' },
-    headers,
-    agent,
-  }: { request: IncomingMessage; headers: readonly string[]; agent: HttpAgent | false },
-): ClientRequest {
-  const { protocol, hostname, port, pathname } = new URL(to)
-  const path = pathname.replace(/\/$/, '') + url
-  const sealed = [SEAL_HEADER, seal.make({ method, url: path, from }), CLIENT_HEADER, from]
-  const address = { hostname: hostname.replaceAll(/[[\]]/g, ''), port, method, path }
-  // As a list, so that Node adds no Host of its own.
-  const all = [...headers, ...sealed] as unknown as Record<string, string>
-  const options = { ...address, headers: all, agent }
-  return protocol === 'https:' ? httpsRequest(options) : httpRequest(options)
-}
-
-const agentOptions = { keepAlive: true, maxFreeSockets: FORWARD_LIMITS.idleSocketsMax }
-
-/** Aborts the request when its client is gone, or the other node cannot be reached or is dead. */
-function watchOver(
-  request: ClientRequest,
-  { response }: Exchange,
-  isAlive: () => Promise<boolean>,
-): () => void {
-  const giveUp = (code: string): void => {
-    request.destroy(Object.assign(new Error(code), { code }))
-  }
-  const callerLeft = (): void => giveUp('ECANCELED')
-  response.once('close', callerLeft)
-  const unreached = setTimeout(() => giveUp('ETIMEDOUT'), FORWARD_LIMITS.connectMs)
+/** Calls `giveUp` if the other node cannot be reached in time. */
+function limitConnecting(request: ClientRequest, giveUp: () => void): void {
+  const timer = setTimeout(giveUp, FORWARD_LIMITS.connectMs)
+  const reached = (): void => clearTimeout(timer)
+  request.once('close', reached)
   request.once('socket', (socket) => {
-    if (!socket.connecting) return clearTimeout(unreached)
-    socket.once('connect', () => clearTimeout(unreached))
+    if (socket.connecting) socket.once('connect', reached)
+    else reached()
   })
+}
+
+/** Calls `dead` if the other node is found dead, until the returned function is called. */
+function watch({ isAlive }: ProxyTarget, dead: () => void): () => void {
   const look = setInterval(() => {
-    const dead = (alive: boolean): void => (alive ? undefined : giveUp('EOWNERLOST'))
     // A store that cannot say is no reason to give up.
-    isAlive().then(dead, () => undefined)
+    isAlive().then(
+      (alive) => (alive ? undefined : dead()),
+      () => undefined,
+    )
   }, FORWARD_LIMITS.aliveMs)
-  return () => {
-    clearTimeout(unreached)
-    clearInterval(look)
-    response.off('close', callerLeft)
-  }
+  return () => clearInterval(look)
 }
 
 /** A connection that was made and then fell silent ends with the same codes, while it is read. */
@@ -179,12 +247,8 @@ function isHarmless({ request, operation }: Exchange): boolean {
   return request.method === 'GET' || (operation === 'turn.run' && isKeyed)
 }
 
-function passedOn(rawHeaders: readonly string[]): string[] {
-  return without(NOT_PASSED_ON, rawHeaders)
-}
-
 /** Headers as they came, without some. */
-export function without(names: ReadonlySet<string>, rawHeaders: readonly string[]): string[] {
+function without(names: ReadonlySet<string>, rawHeaders: readonly string[]): string[] {
   const passed: string[] = []
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? ''
@@ -192,10 +256,11 @@ export function without(names: ReadonlySet<string>, rawHeaders: readonly string[
   }
   return passed
 }
+
 /** Hands the answer over; if it breaks off, so does the caller's. */
 async function pass(exchange: Exchange, answer: IncomingMessage): Promise<true> {
   const { statusCode = 502, rawHeaders } = answer
-  exchange.beginPassed(statusCode, passedOn(rawHeaders))
+  exchange.beginPassed(statusCode, without(NOT_PASSED_ON, rawHeaders))
   try {
     for await (const chunk of answer as AsyncIterable<Buffer>) await exchange.write(chunk)
     exchange.response.end()
