@@ -97,7 +97,7 @@ function operation(route: Route): Schema {
     ...(body && {
       requestBody: { required: true, content: { 'application/json': { schema: body } } },
     }),
-    responses: Object.fromEntries([...refused, ...answered]) as Schema,
+    responses: Object.fromEntries([...refused, ...answered]),
   }
 }
 
