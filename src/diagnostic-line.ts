@@ -4,7 +4,11 @@
  */
 import type { Diagnostic, DiagnosticLevel, Facts } from './core/index.ts'
 
-export type LineFormat = 'text' | 'json'
+export const LINE_FORMATS = ['text', 'json'] as const
+export type LineFormat = (typeof LINE_FORMATS)[number]
+
+/** The lowest first. */
+export const LOG_LEVELS: readonly DiagnosticLevel[] = ['debug', 'info', 'warn', 'error']
 
 /** The characters of a message and of a fact after escaping, and the number of facts. */
 const MESSAGE_CHARS_MAX = 2_048
@@ -20,13 +24,6 @@ const PLAIN = /^[\w.:/@+,~-]+$/
 
 const FIELDS: ReadonlySet<string> = new Set(['time', 'level', 'code', 'message'])
 
-const LEVELS: readonly DiagnosticLevel[] = ['debug', 'info', 'warn', 'error']
-
-/** Whether a line of this level is printed if `least` is the lowest level. */
-export function isPrinted(level: DiagnosticLevel, least: DiagnosticLevel): boolean {
-  return LEVELS.indexOf(level) >= LEVELS.indexOf(least)
-}
-
 /** The same diagnostic within the limits of a line. */
 export function boundDiagnostic({ message, facts, ...rest }: Diagnostic): Diagnostic {
   const bounded = Object.entries(facts)
@@ -41,25 +38,20 @@ export function boundDiagnostic({ message, facts, ...rest }: Diagnostic): Diagno
 
 /** The line, without its end, of a diagnostic within the limits. */
 export function diagnosticLine(at: number, diagnostic: Diagnostic, format: LineFormat): string {
-  const { level, code, message, facts } = diagnostic
+  const { level, code, message } = diagnostic
   const time = new Date(at).toISOString()
-  if (format === 'json') return quote({ time, level, code, message, ...besideFields(facts) })
-  const pairs = Object.entries(facts).map(([name, value]) => ` ${name}=${written(value)}`)
+  const facts = Object.entries(diagnostic.facts)
+  if (format === 'json') {
+    // A fact must not replace a field of the line.
+    const renamed = facts.map(([name, value]) => [FIELDS.has(name) ? `fact_${name}` : name, value])
+    return quote({ time, level, code, message, ...Object.fromEntries(renamed) })
+  }
+  const pairs = facts.map(([name, value]) => ` ${name}=${written(value)}`)
   return `${time} ${level.padEnd(5)} ${code}: ${escape(message)}${pairs.join('')}`
 }
 
 function written(value: Facts[string]): string {
-  if (typeof value !== 'string' || PLAIN.test(value)) return String(value)
-  return quote(value)
-}
-
-/** A fact must not replace a field of the line. */
-function besideFields(facts: Facts): Facts {
-  const named = Object.entries(facts).map(([name, value]) => [
-    FIELDS.has(name) ? `fact_${name}` : name,
-    value,
-  ])
-  return Object.fromEntries(named) as Facts
+  return typeof value !== 'string' || PLAIN.test(value) ? String(value) : quote(value)
 }
 
 /** JSON in which every unsafe character is escaped too: it parses to the same value. */
@@ -68,13 +60,8 @@ function quote(value: unknown): string {
 }
 
 function escape(text: string): string {
-  return text.replace(UNSAFE, (character) =>
-    Array.from({ length: character.length }, (_, index) => unit(character, index)).join(''),
-  )
-}
-
-function unit(character: string, index: number): string {
-  return `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`
+  const unit = (code: string): string => `\\u${code.charCodeAt(0).toString(16).padStart(4, '0')}`
+  return text.replace(UNSAFE, (character) => character.split('').map(unit).join(''))
 }
 
 /** The beginning of a text that has at most so many characters after escaping. */

@@ -8,7 +8,7 @@
  * window is twice as long.
  */
 import type { Clock, Diagnostic, DiagnosticLevel, DiagnosticListener } from './core/index.ts'
-import { boundDiagnostic, diagnosticLine, isPrinted, type LineFormat } from './diagnostic-line.ts'
+import { boundDiagnostic, diagnosticLine, LOG_LEVELS, type LineFormat } from './diagnostic-line.ts'
 import { systemClock } from './platform/clock.ts'
 
 export type PrinterOptions = {
@@ -29,8 +29,6 @@ const DEBUG_BUDGET = { lines: 1_000, refillMs: 100 } as const
 /** How many codes with reasons have their own window; beyond it windows are per code. */
 const WINDOWS_MAX = 256
 
-type Printed = { readonly diagnostic: Diagnostic; repeated: number }
-
 type Window = {
   readonly first: Diagnostic
   ms: number
@@ -38,7 +36,7 @@ type Window = {
   left: number
   at: number
   /** The printed diagnostics by their text. */
-  printed: Map<string, Printed>
+  printed: Map<string, { readonly diagnostic: Diagnostic; repeated: number }>
   /** How many were beyond the budget. */
   more: number
   cancel: () => void
@@ -60,16 +58,17 @@ export class DiagnosticPrinter {
   readonly #clock: Clock
   readonly #windows = new Map<string, Window>()
 
-  constructor({ write, format, level, clock }: PrinterOptions) {
+  constructor(options: PrinterOptions) {
+    const { write, format = 'text', level = 'info', clock = backgroundClock } = options
     this.#write = write
-    this.#format = format ?? 'text'
-    this.#level = level ?? 'info'
-    this.#clock = clock ?? backgroundClock
+    this.#format = format
+    this.#level = level
+    this.#clock = clock
   }
 
   /** A listener for `onDiagnostic`. */
   readonly print: DiagnosticListener = (whole) => {
-    if (!isPrinted(whole.level, this.#level)) return
+    if (LOG_LEVELS.indexOf(whole.level) < LOG_LEVELS.indexOf(this.#level)) return
     const diagnostic = boundDiagnostic(whole)
     const window = this.#windowOf(diagnostic)
     const text = JSON.stringify([diagnostic.message, diagnostic.facts])

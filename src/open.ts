@@ -47,29 +47,25 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 
 /** Opens the store, continues what an earlier process left unfinished, and accepts turns. */
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
-  const agents = options.agents ?? builtinAgents
+  const { store: named, agents = builtinAgents, limits = {}, defaultAgent, onDiagnostic } = options
   // Before the store is opened, which would have to be closed again.
-  coreLimits(options.limits ?? {})
+  coreLimits(limits)
   // An undefined limit must not replace a default.
-  const set = Object.entries(options.limits ?? {}).filter(([, value]) => value !== undefined)
-  const given: Partial<Limits> = Object.fromEntries(set)
-  const { store: named } = options
+  const given = Object.entries(limits).filter(([, value]) => value !== undefined)
   const store = typeof named === 'string' ? await openStore(named, options) : named
-  const limits = { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...given }
   try {
+    const runners = Object.entries(agents).map(([name, agent]) => [name, runnerOf(agent)] as const)
     const holdfast = new Holdfast({
       store,
-      runners: Object.fromEntries(
-        Object.entries(agents).map(([name, agent]) => [name, runnerOf(agent)]),
-      ),
+      runners: Object.fromEntries(runners),
       clock: clockOf(store),
       entropy: systemEntropy,
       digest: systemDigest,
       node: systemEntropy.id(),
       about: { version: VERSION, runtime: `node ${process.version}`, store: shownStore(named) },
-      ...(options.defaultAgent === undefined ? {} : { defaultAgent: options.defaultAgent }),
-      ...(options.onDiagnostic === undefined ? {} : { onDiagnostic: options.onDiagnostic }),
-      limits,
+      defaultAgent,
+      onDiagnostic,
+      limits: { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...Object.fromEntries(given) },
     })
     await holdfast.authority.start()
     return holdfast
@@ -111,11 +107,8 @@ async function openStore(name: string, options: OpenOptions): Promise<Store> {
     })
   if (isPostgres(name)) {
     const { advertise, clusterSecret: secret } = options
-    const self = {
-      ...(advertise === undefined ? {} : { advertise }),
-      ...(secret === undefined ? {} : { secret }),
-    }
-    return openPostgresStore({ url: name, version: VERSION, diagnose, onMigration, ...self })
+    const self = { version: VERSION, advertise, secret }
+    return openPostgresStore({ url: name, diagnose, onMigration, ...self })
   }
   if (!/^sqlite:./.test(name)) {
     const known = 'memory:, sqlite:FILE or postgres://…'
