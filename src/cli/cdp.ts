@@ -1,21 +1,18 @@
 /** `holdfast cdp`: a local port for a browser behind Holdfast, over connections that resume. */
+import { once } from 'node:events'
 import { startRelay, type RelayOptions } from '../cdp/index.ts'
-import { defineCommand, NO_OPERANDS } from './command.ts'
-import { number, orElse, required, text, UsageError } from './flags.ts'
+import { defineCommand } from './command.ts'
+import { number, text, UsageError } from './flags.ts'
 import { say } from './output.ts'
 
 export const cdp = defineCommand({
   name: 'cdp',
-  operands: NO_OPERANDS,
   summary:
     'Offers a browser behind Holdfast on a local port, over connections that survive a bad ' +
     'network. If the remote server requires a token, set HOLDFAST_TOKEN in the environment.',
   flags: {
-    remote: required(text('URL', 'the browser: http://HOST/cdp/NAME')),
-    listen: orElse(
-      number('PORT', 'the port on loopback; 0: any free port', { min: 0, max: 65_535 }),
-      9222,
-    ),
+    remote: text('URL', 'the browser: http://HOST/cdp/NAME').required(),
+    listen: number('PORT', 'the port on loopback; 0: any free port').between(0, 65_535).or(9222),
     key: text(
       'KEY',
       'the browser session that all clients of the relay share; without it a new one',
@@ -26,19 +23,11 @@ export const cdp = defineCommand({
       throw new UsageError('--remote must be an address like http://HOST/cdp/NAME')
     }
     const { HOLDFAST_TOKEN: token } = process.env
-    const { port, close } = await startRelay({
-      remote,
-      port: listen,
-      ...(key === null ? {} : { key }),
-      ...(token === undefined ? {} : { token }),
-      onState: stateReporter(),
-    })
-    say(`listening on http://127.0.0.1:${port}`)
-    await new Promise<void>((resolve) => {
-      process.once('SIGINT', () => resolve())
-      process.once('SIGTERM', () => resolve())
-    })
-    await close()
+    const onState = stateReporter()
+    const relay = await startRelay({ remote, port: listen, key: key ?? undefined, token, onState })
+    say(`listening on http://127.0.0.1:${relay.port}`)
+    await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+    await relay.close()
     return 0
   },
 })
@@ -47,14 +36,10 @@ export const cdp = defineCommand({
 function stateReporter(): NonNullable<RelayOptions['onState']> {
   const lost = new Set<number>()
   return (state, reason, connection) => {
-    if (state === 'lost') {
-      lost.add(connection)
-      say(`connection ${connection} is lost: ${reason}`)
-    }
-    if (state === 'live' && lost.delete(connection)) say(`connection ${connection} is back`)
-    if (state === 'over') {
-      lost.delete(connection)
-      say(`connection ${connection} is over: ${reason}`)
-    }
+    if (state === 'connecting') return
+    const wasLost = lost.delete(connection)
+    if (state === 'lost') lost.add(connection)
+    if (state === 'lost' || state === 'over') say(`connection ${connection} is ${state}: ${reason}`)
+    if (state === 'live' && wasLost) say(`connection ${connection} is back`)
   }
 }

@@ -18,11 +18,10 @@ export type ClaudeLine = {
   readonly message?: { readonly content?: unknown }
 }
 
-type ClaudeMessage = 'prompt' | 'answer'
 type ChainEntry = {
   readonly parent: string | null
   readonly line: number
-  readonly message: ClaudeMessage | null
+  readonly message: ReturnType<typeof messageKind>
 }
 
 export class ClaudeCheck {
@@ -42,25 +41,18 @@ export class ClaudeCheck {
 
   finish(): Findings {
     const entries = [...this.#entries.values()]
-    this.#checkRoots(entries)
-    this.#checkParents(entries)
-    this.#checkChain()
-    const turns = entries.filter(({ message }) => message === 'prompt').length
-    return { events: entries.length, turns, problems: this.#problems, pending: [] }
-  }
-
-  #checkRoots(entries: readonly ChainEntry[]): void {
     const roots = entries.filter(({ parent }) => parent === null)
-    if (roots.length <= 1) return
-    const lines = roots.map(({ line }) => line).join(', ')
-    this.#problems.push(`${roots.length} roots: lines ${lines} each begin a conversation`)
-  }
-
-  #checkParents(entries: readonly ChainEntry[]): void {
+    if (roots.length > 1) {
+      const lines = roots.map(({ line }) => line).join(', ')
+      this.#problems.push(`${roots.length} roots: lines ${lines} each begin a conversation`)
+    }
     for (const { parent, line } of entries) {
       if (parent === null || this.#entries.has(parent)) continue
       this.#problems.push(`line ${line} follows ${parent}, which is not there`)
     }
+    this.#checkChain()
+    const turns = entries.filter(({ message }) => message === 'prompt').length
+    return { events: entries.length, turns, problems: this.#problems, pending: [] }
   }
 
   /** Follows the chain from the last message to the root; it must contain all messages. */
@@ -78,7 +70,7 @@ export class ClaudeCheck {
 }
 
 /** Null for calls and results of tools, and for notes of Claude Code itself. */
-function messageKind({ type, isMeta, message }: ClaudeLine): ClaudeMessage | null {
+function messageKind({ type, isMeta, message }: ClaudeLine): 'prompt' | 'answer' | null {
   if (isMeta === true || message === undefined) return null
   const { content } = message
   const parts = Array.isArray(content) ? (content as readonly { readonly type?: string }[]) : []

@@ -18,45 +18,39 @@ type Operands = {
   readonly max: number
 }
 
-export type CliCommand = {
-  readonly name: string
-  readonly usage: string
-  readonly summary: string
-  readonly flags: FlagTable
-  /** Parses the arguments and runs; resolves with the exit code. */
-  readonly start: (args: readonly string[]) => Promise<number>
-}
+export type CliCommand = ReturnType<typeof defineCommand>
 
-export const NO_OPERANDS: Operands = { usage: '', takes: 'flags only', min: 0, max: 0 }
+const NO_OPERANDS: Operands = { usage: '', takes: 'flags only', min: 0, max: 0 }
 export const ONE_SESSION: Operands = { usage: 'ID|KEY', takes: 'one ID or KEY', min: 1, max: 1 }
 
 export function defineCommand<Table extends FlagTable>(definition: {
   readonly name: string
-  readonly operands: Operands
+  readonly operands?: Operands
   readonly summary: string
   readonly flags: Table
   /** Gets the values of the flags, and the operands; resolves with the exit code. */
   readonly run: (values: FlagValues<Table>, operands: readonly string[]) => Promise<number>
-}): CliCommand {
-  const { name, operands, summary, flags, run } = definition
+}) {
+  const { name, operands = NO_OPERANDS, summary, flags, run } = definition
   const demanded = Object.entries(flags).filter(([, flag]) => flag.isRequired)
   const parts = [name, operands.usage, ...demanded.map(flagUsage), '[flags]']
   const usage = parts.filter((part) => part !== '').join(' ')
+  /** Parses the arguments and runs; resolves with the exit code. */
   const start = async (args: readonly string[]): Promise<number> => {
-    const { values, words } = withHint(name, () => {
+    const given = withHint(name, () => {
       const parsed = parseArguments(flags, args)
-      if (parsed.flags['help'] !== undefined) return { values: null, words: [] }
+      if (parsed.flags['help'] !== undefined) return null
       const { length, 0: first } = parsed.words
       if (length < operands.min || length > operands.max || first === '') {
         throw new UsageError(`${name} takes ${operands.takes}`)
       }
       return { values: readFlags(flags, parsed), words: parsed.words }
     })
-    if (values !== null) return run(values, words)
-    console.log(commandHelp({ usage, summary, flags }))
+    if (given !== null) return run(given.values, given.words)
+    console.log(commandHelp(usage, summary, flags))
     return 0
   }
-  return { name, usage, summary, flags, start }
+  return { name, usage, summary, flags: flags as FlagTable, start }
 }
 
 function withHint<Result>(name: string, read: () => Result): Result {
@@ -70,11 +64,7 @@ function withHint<Result>(name: string, read: () => Result): Result {
 
 const HELP_COLUMNS = 100
 
-function commandHelp({
-  usage,
-  summary,
-  flags,
-}: Pick<CliCommand, 'usage' | 'summary' | 'flags'>): string {
+function commandHelp(usage: string, summary: string, flags: FlagTable): string {
   const all = Object.entries(flags)
   const indent = Math.max(...all.map((entry) => flagUsage(entry).length)) + 4
   const lines = all.map((entry) => {

@@ -1,17 +1,13 @@
 /** All commands, in the order of the overview. */
 import { VERSION } from '../wire/version.ts'
-import { backup } from './backup.ts'
 import { cdp } from './cdp.ts'
-import { close } from './close.ts'
 import { wrap, type CliCommand } from './command.ts'
-import { exportLog } from './export.ts'
-import { suggestion, UsageError } from './flags.ts'
-import { nodes } from './nodes.ts'
-import { queue } from './queue.ts'
+import { unknownName, UsageError } from './flags.ts'
+import { exportLog, tail } from './log-commands.ts'
 import { send } from './send.ts'
 import { serve } from './serve.ts'
-import { sessions } from './sessions.ts'
-import { tail } from './tail.ts'
+import { close, queue, sessions } from './session-commands.ts'
+import { backup, nodes } from './stores.ts'
 import { token } from './token.ts'
 import { verify } from './verify.ts'
 
@@ -32,9 +28,7 @@ function commandOf(name: string): CliCommand {
   const command = COMMANDS.find((candidate) => candidate.name === name)
   if (command !== undefined) return command
   const names = COMMANDS.map((candidate) => candidate.name)
-  const hint = suggestion(name, names)
-  const instead = hint === '' ? 'see holdfast --help' : `do you mean ${hint}?`
-  throw new UsageError(`there is no command ${name}: ${instead}`)
+  throw unknownName('command', name, names, 'see holdfast --help')
 }
 
 function overview(): string {

@@ -2,22 +2,20 @@ import { describe, expect, it } from 'vitest'
 import {
   choice,
   number,
-  orElse,
   parseArguments,
   readFlags,
   repeated,
-  required,
   text,
   toggle,
   UsageError,
 } from './flags.ts'
 
 const TABLE = {
-  port: orElse(number('N', 'the port', { min: 0, max: 65_535 }), 7420),
+  port: number('N', 'the port').between(0, 65_535).or(7420),
   state: choice('STATE', 'the state', ['open', 'closed']),
   host: repeated('NAME', 'a host'),
   json: toggle('as JSON'),
-  file: required(text('FILE', 'the file')),
+  file: text('FILE', 'the file').required(),
 }
 
 const read = (...args: string[]) => readFlags(TABLE, parseArguments(TABLE, args))

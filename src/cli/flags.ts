@@ -9,15 +9,47 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-export type Flag<Value = unknown> = {
+export class Flag<Value = unknown> {
   /** The name of its value in help; null for a flag without a value. */
   readonly valueName: string | null
   readonly meaning: string
-  /** The default as help shows it. */
-  readonly defaultText: string
-  readonly isRequired: boolean
   /** The value from the texts on the command line; throws if they are wrong. */
   readonly read: (texts: readonly string[], name: string) => Value
+  /** The default as help shows it. */
+  defaultText = ''
+  isRequired = false
+
+  constructor(valueName: string | null, meaning: string, read: Flag<Value>['read']) {
+    this.valueName = valueName
+    this.meaning = meaning
+    this.read = read
+  }
+
+  /** The same flag with a default. */
+  or(fallback: NonNullable<Value>): Flag<NonNullable<Value>> {
+    return this.#ifMissing(() => fallback).showing(String(fallback))
+  }
+
+  /** A default that is set elsewhere: it only appears in help. */
+  showing(defaultText: string | number): this {
+    this.defaultText = String(defaultText)
+    return this
+  }
+
+  /** The same flag, which must be given. */
+  required(): Flag<NonNullable<Value>> {
+    const flag = this.#ifMissing((name) => {
+      throw new UsageError(`--${name} ${this.valueName} is required`)
+    })
+    flag.isRequired = true
+    return flag
+  }
+
+  #ifMissing(instead: (name: string) => NonNullable<Value>): Flag<NonNullable<Value>> {
+    const read: Flag<NonNullable<Value>>['read'] = (texts, name) =>
+      this.read(texts, name) ?? instead(name)
+    return new Flag(this.valueName, this.meaning, read)
+  }
 }
 
 export type FlagTable = Readonly<Record<string, Flag>>
@@ -28,33 +60,30 @@ export type FlagValues<Table extends FlagTable> = {
 
 /** A flag without a value. */
 export function toggle(meaning: string): Flag<boolean> {
-  const read = (texts: readonly string[]): boolean => texts.length > 0
-  return { valueName: null, meaning, defaultText: '', isRequired: false, read }
+  return new Flag(null, meaning, (texts) => texts.length > 0)
 }
 
 /** A flag with a value; the last one counts. Null if it is missing. */
 export function text(valueName: string, meaning: string): Flag<string | null> {
-  const read = (texts: readonly string[]): string | null => texts.at(-1) ?? null
-  return { valueName, meaning, defaultText: '', isRequired: false, read }
+  return new Flag(valueName, meaning, (texts) => texts.at(-1) ?? null)
 }
 
 /** A flag that may be repeated. */
 export function repeated(valueName: string, meaning: string): Flag<readonly string[]> {
-  const all = `${meaning}; may be repeated`
-  return { ...text(valueName, all), read: (texts) => texts }
+  return new Flag(valueName, `${meaning}; may be repeated`, (texts) => texts)
 }
 
-/** A whole number from `min` to `max`. */
-export function number(
-  valueName: string,
-  meaning: string,
-  { min, max }: { readonly min: number; readonly max: number },
-): Flag<number | null> {
-  return convert(text(valueName, meaning), (given, name) => {
-    const value = /^\d{1,15}$/.test(given) ? Number(given) : Number.NaN
-    if (value >= min && value <= max) return value
-    throw new UsageError(`--${name} must be a whole number from ${min} to ${max}, not ${given}`)
-  })
+/** A whole number: `number('N', 'the port').between(0, 65_535)`. */
+export function number(valueName: string, meaning: string) {
+  const between = (min: number, max: number): Flag<number | null> =>
+    new Flag(valueName, meaning, (texts, name) => {
+      const given = texts.at(-1)
+      if (given === undefined) return null
+      const value = /^\d{1,15}$/.test(given) ? Number(given) : Number.NaN
+      if (value >= min && value <= max) return value
+      throw new UsageError(`--${name} must be a whole number from ${min} to ${max}, not ${given}`)
+    })
+  return { between }
 }
 
 /** One of a few words. */
@@ -63,44 +92,13 @@ export function choice<Word extends string>(
   meaning: string,
   words: readonly Word[],
 ): Flag<Word | null> {
-  return convert(text(valueName, meaning), (given, name) => {
+  return new Flag(valueName, meaning, (texts, name) => {
+    const given = texts.at(-1)
     const word = words.find((candidate) => candidate === given)
-    if (word !== undefined) return word
+    if (word !== undefined || given === undefined) return word ?? null
     const known = words.length === 2 ? words.join(' or ') : `one of ${words.join(', ')}`
     throw new UsageError(`--${name} must be ${known}, not ${given}`)
   })
-}
-
-function convert<Value>(
-  flag: Flag<string | null>,
-  valueOf: (given: string, name: string) => Value,
-): Flag<Value | null> {
-  const read = (texts: readonly string[], name: string): Value | null => {
-    const given = texts.at(-1)
-    return given === undefined ? null : valueOf(given, name)
-  }
-  return { ...flag, read }
-}
-
-/** The same flag with a default. */
-export function orElse<Value>(flag: Flag<Value | null>, fallback: Value): Flag<Value> {
-  const read: Flag<Value>['read'] = (texts, name) => flag.read(texts, name) ?? fallback
-  return { ...flag, defaultText: String(fallback), read }
-}
-
-/** The same flag; its default, which is set elsewhere, only appears in help. */
-export function showDefault<Value>(flag: Flag<Value>, defaultText: string | number): Flag<Value> {
-  return { ...flag, defaultText: String(defaultText) }
-}
-
-/** The same flag, which must be given. */
-export function required<Value>(flag: Flag<Value | null>): Flag<Value> {
-  const read = (texts: readonly string[], name: string): Value => {
-    const value = flag.read(texts, name)
-    if (value !== null) return value
-    throw new UsageError(`--${name} ${flag.valueName} is required`)
-  }
-  return { ...flag, isRequired: true, read }
 }
 
 /** `--port N`, as help shows it. */
@@ -108,27 +106,26 @@ export function flagUsage([name, { valueName }]: readonly [string, Flag]): strin
   return valueName === null ? `--${name}` : `--${name} ${valueName}`
 }
 
-/** What was written on a command line, not validated yet. */
-export type ParsedArguments = {
-  readonly flags: Readonly<Record<string, readonly string[]>>
-  readonly words: readonly string[]
-}
-
-export function parseArguments(table: FlagTable, args: readonly string[]): ParsedArguments {
+/** The flags and words of a command line, not validated yet. */
+export function parseArguments(table: FlagTable, args: readonly string[]) {
   const options = Object.entries(table).map(([name, { valueName }]) => {
     const type = valueName === null ? ('boolean' as const) : ('string' as const)
     return [name, { type, multiple: true }] as const
   })
   const help = { type: 'boolean' as const, short: 'h', multiple: true }
-  checkNames([...Object.keys(table), 'help'], args)
+  checkNames(
+    [...Object.keys(table), 'help'].map((name) => `--${name}`),
+    args,
+  )
   try {
     const { values, positionals } = parseArgs({
       args: [...args],
       options: { ...Object.fromEntries(options), help },
       allowPositionals: true,
     })
-    const flags = Object.entries(values).map(([name, given]) => [name, [given].flat().map(String)])
-    return { flags: Object.fromEntries(flags), words: positionals }
+    const texts = Object.entries(values).map(([name, given]) => [name, [given].flat().map(String)])
+    const flags: Readonly<Record<string, readonly string[]>> = Object.fromEntries(texts)
+    return { flags, words: positionals }
   } catch (error) {
     const [line = ''] = (error as Error).message.split(/\n|\. /)
     throw new UsageError(line)
@@ -137,7 +134,7 @@ export function parseArguments(table: FlagTable, args: readonly string[]): Parse
 
 export function readFlags<Table extends FlagTable>(
   table: Table,
-  { flags }: ParsedArguments,
+  { flags }: ReturnType<typeof parseArguments>,
 ): FlagValues<Table> {
   const values = Object.entries(table).map(([name, flag]) => {
     const texts = flags[name] ?? []
@@ -151,20 +148,19 @@ export function readFlags<Table extends FlagTable>(
 function checkNames(names: readonly string[], args: readonly string[]): void {
   for (const argument of args) {
     if (argument === '--') return
-    const [, name] = /^--([^=]+)/.exec(argument) ?? []
-    if (name === undefined || names.includes(name)) continue
-    const hint = suggestion(name, names)
-    throw new UsageError(`there is no flag --${name}${hint && `: do you mean --${hint}?`}`)
+    const [name] = /^--[^=]+/.exec(argument) ?? []
+    if (name !== undefined && !names.includes(name)) throw unknownName('flag', name, names)
   }
 }
 
-/** The name that was probably meant: at most two letters away, or with this beginning; or ''. */
-export function suggestion(word: string, names: readonly string[]): string {
-  const near = names
-    .map((name) => ({ name, distance: name.startsWith(word) ? 1 : distance(word, name) }))
-    .filter((candidate) => candidate.distance <= 2)
-    .toSorted((one, other) => one.distance - other.distance)
-  return near[0]?.name ?? ''
+/** The error for an unknown name: with the name that was probably meant, or with `instead`. */
+export function unknownName(kind: string, name: string, names: readonly string[], instead = '') {
+  const [nearest] = names
+    .map((known) => ({ known, letters: known.startsWith(name) ? 1 : distance(name, known) }))
+    .filter(({ letters }) => letters <= 2)
+    .toSorted((one, other) => one.letters - other.letters)
+  const hint = nearest === undefined ? instead : `do you mean ${nearest.known}?`
+  return new UsageError(`there is no ${kind} ${name}${hint && `: ${hint}`}`)
 }
 
 /** How many letters to add, drop or change (Levenshtein). */

@@ -3,8 +3,13 @@
 export const say = (message: string): void => console.log(`holdfast: ${message}`)
 export const note = (message: string): void => console.error(`holdfast: ${message}`)
 
-/** The first line has the titles. */
-export function printTable(lines: readonly (readonly string[])[]): void {
+/** The columns of a table by their titles: each gives the cell of a row. Null is shown as `-`. */
+type Columns<Row> = Readonly<Record<string, (row: Row) => string | number | null>>
+
+export function printTable<Row>(rows: readonly Row[], columns: Columns<Row>): void {
+  const cellsOf = (row: Row): readonly string[] =>
+    Object.values(columns).map((cell) => printable(String(cell(row) ?? '-')))
+  const lines = [Object.keys(columns), ...rows.map(cellsOf)]
   const widths = lines[0]!.map((_, column) =>
     Math.max(...lines.map((line) => Array.from(line[column]!).length)),
   )
@@ -13,6 +18,8 @@ export function printTable(lines: readonly (readonly string[])[]): void {
     console.log(cells.join('  ').trimEnd())
   }
 }
+
+export const isoTime = (at: number): string => new Date(at).toISOString()
 
 export function printJson(items: readonly unknown[]): void {
   for (const item of items) console.log(JSON.stringify(item))

@@ -4,7 +4,7 @@ import type { Readable, Writable } from 'node:stream'
 import type { Ask } from '../client/index.ts'
 import { printable } from './output.ts'
 
-export type Terminal = {
+type Terminal = {
   readonly input: Readable
   readonly output: Writable
   /** Ctrl-C at the prompt. */

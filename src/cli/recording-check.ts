@@ -25,8 +25,7 @@ export class RecordingCheck {
   readonly #problems: string[] = []
   /** Pending commands: how many of one session and id. */
   readonly #waiting = new Map<string, number>()
-  readonly #sessions = new Set<string>()
-  readonly #gone = new Set<string>()
+  readonly #sessions = new Map<string, 'announced' | 'gone'>()
   #n = 0
   #commands = 0
   /** Messages were dropped: what is missing cannot be checked any more. */
@@ -48,56 +47,45 @@ export class RecordingCheck {
     this.#waiting.set(name, (this.#waiting.get(name) ?? 0) + 1)
   }
 
-  #fromBrowser(message: RecordedMessage): void {
-    const { id, sessionId = '', method, params, result } = message
+  #fromBrowser({ id, sessionId = '', method, params, result }: RecordedMessage): void {
     if (id !== undefined) this.#reply(id, sessionId)
     else this.#event(sessionId)
-    if (method === 'Target.attachedToTarget') this.#announce(params?.['sessionId'])
-    if (method === 'Target.detachedFromTarget') this.#leave(params?.['sessionId'])
-    if (id !== undefined) this.#announce(result?.['sessionId'])
+    if (method === 'Target.attachedToTarget') this.#mark(params?.['sessionId'], 'announced')
+    if (method === 'Target.detachedFromTarget') this.#mark(params?.['sessionId'], 'gone')
+    if (id !== undefined) this.#mark(result?.['sessionId'], 'announced')
   }
 
   #reply(id: number, sessionId: string): void {
     // The reply to a command for an unknown session has no session.
-    const names = [`${sessionId}/${id}`, ...this.#strays(id, sessionId)]
-    const name = names.find((candidate) => (this.#waiting.get(candidate) ?? 0) > 0)
-    if (name !== undefined) return this.#settle(name)
-    if (!this.#isTorn)
-      this.#bad(`line ${this.#n} replies to ${sessionId}/${id}, which has no command`)
+    const name = [`${sessionId}/${id}`, ...this.#strays(id, sessionId)].find((candidate) =>
+      this.#waiting.has(candidate),
+    )
+    if (name === undefined) {
+      if (this.#isTorn) return
+      return this.#bad(`line ${this.#n} replies to ${sessionId}/${id}, which has no command`)
+    }
+    const left = (this.#waiting.get(name) ?? 1) - 1
+    if (left === 0) this.#waiting.delete(name)
+    else this.#waiting.set(name, left)
   }
 
   #strays(id: number, sessionId: string): readonly string[] {
     if (sessionId !== '') return []
     return [...this.#waiting.keys()].filter((name) => {
       const [session = '', asked] = name.split('/')
-      return asked === String(id) && !this.#sessions.has(session)
+      return asked === String(id) && this.#sessions.get(session) !== 'announced'
     })
   }
 
-  #settle(name: string): void {
-    const left = (this.#waiting.get(name) ?? 1) - 1
-    if (left === 0) this.#waiting.delete(name)
-    else this.#waiting.set(name, left)
-  }
-
   #event(sessionId: string): void {
-    if (sessionId === '' || this.#isTorn) return
-    if (this.#gone.has(sessionId)) this.#bad(`line ${this.#n} is of a session that is gone`)
-    else if (!this.#sessions.has(sessionId)) {
-      this.#bad(`line ${this.#n} is of a session that was not announced`)
-    }
+    const state = this.#sessions.get(sessionId)
+    if (sessionId === '' || this.#isTorn || state === 'announced') return
+    const problem = state === 'gone' ? 'is gone' : 'was not announced'
+    this.#bad(`line ${this.#n} is of a session that ${problem}`)
   }
 
-  #announce(sessionId: unknown): void {
-    if (typeof sessionId !== 'string') return
-    this.#sessions.add(sessionId)
-    this.#gone.delete(sessionId)
-  }
-
-  #leave(sessionId: unknown): void {
-    if (typeof sessionId !== 'string') return
-    this.#sessions.delete(sessionId)
-    this.#gone.add(sessionId)
+  #mark(sessionId: unknown, state: 'announced' | 'gone'): void {
+    if (typeof sessionId === 'string') this.#sessions.set(sessionId, state)
   }
 
   #bad(problem: string): void {

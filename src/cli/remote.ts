@@ -3,15 +3,12 @@ import { readFileSync } from 'node:fs'
 import { ApiError, HttpApi } from '../client/http-api.ts'
 import type { BrowserView } from '../doors/cdp/overview.ts'
 import { sessionPath, type SessionListView, type SessionRowView } from '../wire/views.ts'
-import { showDefault, text, UsageError, type FlagValues } from './flags.ts'
+import { text, UsageError, type FlagValues } from './flags.ts'
 
 const DEFAULT_URL = 'http://127.0.0.1:7420'
 
 export const REMOTE_FLAGS = {
-  url: showDefault(
-    text('URL', "where the server is; else the environment's HOLDFAST_URL"),
-    DEFAULT_URL,
-  ),
+  url: text('URL', "where the server is; else the environment's HOLDFAST_URL").showing(DEFAULT_URL),
   'token-file': text('FILE', 'a file with the token to send; else HOLDFAST_TOKEN'),
 }
 
@@ -22,7 +19,10 @@ export type RunningBrowsers = {
   readonly browsers: readonly BrowserView[]
 }
 
-const NO_BROWSERS: RunningBrowsers = { node: null, browsers: [] }
+const PAGE_SESSIONS = 500
+
+/** Which sessions are wanted; null does not restrict. */
+type SessionFilters = { readonly [Name in 'state' | 'key' | 'label']?: string | null }
 
 export class Remote extends HttpApi {
   readonly #token: string | null
@@ -44,7 +44,7 @@ export class Remote extends HttpApi {
     try {
       return await super.call(path, init)
     } catch (error) {
-      if (!(error instanceof ApiError) || error.code !== 'unauthorized') throw error
+      if (!isApiError(error, 'unauthorized')) throw error
       const hint = 'pass one with --token-file or HOLDFAST_TOKEN'
       throw new ApiError(error.code, `${error.message}: ${hint}`)
     }
@@ -60,8 +60,18 @@ export class Remote extends HttpApi {
     }
   }
 
-  list(query: Readonly<Record<string, string>>): Promise<SessionListView> {
-    return this.json(`/v1/sessions?${new URLSearchParams(query).toString()}`)
+  /** The newest sessions, up to the limit: all pages. */
+  async sessions(filters: SessionFilters, limit: number): Promise<readonly SessionRowView[]> {
+    const query = new URLSearchParams()
+    for (const [name, value] of Object.entries(filters)) if (value) query.set(name, value)
+    const found: SessionRowView[] = []
+    for (;;) {
+      query.set('limit', String(Math.min(PAGE_SESSIONS, limit - found.length)))
+      const page = await this.json<SessionListView>(`/v1/sessions?${query.toString()}`)
+      found.push(...page.sessions)
+      if (page.nextCursor === null || found.length >= limit) return found
+      query.set('cursor', page.nextCursor)
+    }
   }
 
   /** The running browsers; none if the server is older than this route. */
@@ -69,15 +79,14 @@ export class Remote extends HttpApi {
     try {
       return await this.json<RunningBrowsers>('/v1/browsers')
     } catch (error) {
-      if (isApiError(error, 'route_unknown')) return NO_BROWSERS
+      if (isApiError(error, 'route_unknown')) return { browsers: [] }
       throw error
     }
   }
 
   /** The open session of a key, or null. */
   async sessionOfKey(key: string): Promise<SessionRowView | null> {
-    const { sessions } = await this.list({ key, state: 'open', limit: '1' })
-    return sessions[0] ?? null
+    return (await this.sessions({ key, state: 'open' }, 1))[0] ?? null
   }
 
   /** The id of a session by its id or its key; the newest session of that key. */
@@ -87,14 +96,13 @@ export class Remote extends HttpApi {
     } catch (error) {
       if (!isApiError(error, 'session_unknown')) throw error
     }
-    const { sessions } = await this.list({ key: name, limit: '1' })
-    const [session] = sessions
+    const [session] = await this.sessions({ key: name }, 1)
     if (session !== undefined) return session.id
     throw new ApiError('session_unknown', `there is no session with the id or key ${name}`)
   }
 }
 
-function isApiError(error: unknown, code: string): boolean {
+function isApiError(error: unknown, code: string): error is ApiError {
   return error instanceof ApiError && error.code === code
 }
 

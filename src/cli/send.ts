@@ -4,7 +4,7 @@ import { WebSocket } from 'ws'
 import { connect, type ClientSocketClass } from '../client/index.ts'
 import { BUSY_POLICIES, LIMITS } from '../core/index.ts'
 import { defineCommand } from './command.ts'
-import { choice, number, showDefault, text, toggle, UsageError } from './flags.ts'
+import { choice, number, text, toggle, UsageError } from './flags.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 import { TerminalTurn } from './terminal-turn.ts'
 
@@ -18,48 +18,39 @@ export const send = defineCommand({
     'Runs a turn in the session of KEY and streams the answer. Ctrl-C cancels the turn, a second ' +
     'Ctrl-C exits. If TEXT is missing or -, it is read from stdin.',
   flags: {
-    agent: showDefault(
-      text('NAME', 'the agent, if this command creates the session'),
-      'the first one',
-    ),
+    agent: text('NAME', 'the agent, if this command creates the session').showing('the first one'),
     answer: text('ANSWER', 'give this answer to every ask, instead of prompting'),
-    busy: showDefault(
-      choice('HOW', `if another turn runs: ${BUSY_POLICIES.join(', ')}`, BUSY_POLICIES),
+    busy: choice('HOW', `if another turn runs: ${BUSY_POLICIES.join(', ')}`, BUSY_POLICIES).showing(
       'queue',
     ),
-    'wait-ms': showDefault(
-      number('N', 'how long to wait for the start', { min: 0, max: LIMITS.waitMsMax }),
-      LIMITS.waitMs,
-    ),
+    'wait-ms': number('N', 'how long to wait for the start')
+      .between(0, LIMITS.waitMsMax)
+      .showing(LIMITS.waitMs),
     json: toggle('print the events of the turn, and the parts of its answer, as JSON lines'),
     ...REMOTE_FLAGS,
   },
   async run(values, [key = '', given = '-']) {
     const { agent, answer, busy, 'wait-ms': waitMs, json: isJson } = values
     const remote = new Remote(values)
-    const { url, token } = remote
     // A token may allow turns but no answers; then asks are only printed.
     const isInteractive =
       process.stdin.isTTY && process.stderr.isTTY && !isJson && (await remote.mayAnswer())
     const input = given === '-' ? await readInput() : given
     const known = await remote.sessionOfKey(key)
     const client = connect({
-      url,
+      url: remote.url,
       webSocket: WebSocket as unknown as ClientSocketClass,
-      ...(token === null ? {} : { token }),
+      token: remote.token ?? undefined,
     })
     const session = client.session({
       key,
       answers: answer !== null || isInteractive ? ANSWERS : [],
-      ...(agent === null ? {} : { agent }),
+      agent: agent ?? undefined,
       // Earlier events are not needed.
-      ...(known === null ? {} : { after: { seq: known.seq, delta: 0 } }),
+      after: known === null ? undefined : { seq: known.seq, delta: 0 },
     })
-    const turn = { ...(busy === null ? {} : { busy }), ...(waitMs === null ? {} : { waitMs }) }
-    const hasToken = token !== null
-    return new TerminalTurn(session, { url, hasToken, turn, answer, isJson, isInteractive }).run(
-      input,
-    )
+    const turn = { busy: busy ?? undefined, waitMs: waitMs ?? undefined }
+    return new TerminalTurn(session, { remote, turn, answer, isJson, isInteractive }).run(input)
   },
 })
 

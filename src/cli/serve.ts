@@ -1,62 +1,24 @@
 /** `holdfast serve`: opens the store, listens, and drains on a signal. */
 import { createServer } from 'node:net'
 import { openAgents, readConfig, type Config } from '../config/index.ts'
-import { builtinAgents, LIMITS, openHoldfast, type Agent, type Holdfast } from '../index.ts'
+import { builtinAgents, openHoldfast, type Agent, type Holdfast } from '../index.ts'
 import { openTokenFile, startServer, type HoldfastServer, type TokenFile } from '../server/index.ts'
 import { tryLine } from '../server/inspector-page.ts'
-import { ACCESS_FLAGS, readAccess } from './access-flags.ts'
-import { AGENT_FLAGS, checkAgents } from './agent-flags.ts'
-import { BROWSER_FLAGS, listenCdp, readBrowsers } from './browser-flags.ts'
-import { CLUSTER_FLAGS, readCluster } from './cluster-flags.ts'
-import { defineCommand, NO_OPERANDS } from './command.ts'
-import { number, orElse, showDefault, text, UsageError, type FlagValues } from './flags.ts'
-import { LOG_FLAGS, readServeLog, type ServeLog } from './log-flags.ts'
-import { agentsFolder, DEFAULT_FOLDER, storeName } from './store-flags.ts'
-
-const DAY_MS = 86_400_000
-
-const SERVE_FLAGS = {
-  port: orElse(
-    number('N', 'the port to listen on; 0: any free port', { min: 0, max: 65_535 }),
-    7420,
-  ),
-  ...AGENT_FLAGS,
-  ...ACCESS_FLAGS,
-  ...BROWSER_FLAGS,
-  data: showDefault(
-    text('DIR', 'the folder of the store; the server creates it, readable only for you'),
-    DEFAULT_FOLDER,
-  ),
-  store: text(
-    'NAME',
-    'instead of --data: sqlite:FILE, postgres://…, or memory:, which is not durable',
-  ),
-  ...CLUSTER_FLAGS,
-  'wait-ms': showDefault(
-    number('N', 'how long a request waits for its turn to start before it gets 429', {
-      min: 0,
-      max: LIMITS.waitMsMax,
-    }),
-    LIMITS.waitMs,
-  ),
-  queue: showDefault(
-    number('N', 'how many turns of one session may wait', { min: 1, max: 1_000_000 }),
-    LIMITS.queuedTurnsMax,
-  ),
-  'turn-ms': showDefault(
-    number('N', 'how long one turn may run', { min: 1, max: 365 * DAY_MS }),
-    LIMITS.turnMs,
-  ),
-  'drain-ms': orElse(
-    number('N', 'how long running turns may continue at shutdown', { min: 0, max: DAY_MS }),
-    10_000,
-  ),
-  ...LOG_FLAGS,
-}
+import { defineCommand } from './command.ts'
+import { UsageError } from './flags.ts'
+import {
+  checkAgents,
+  readAccess,
+  readBrowsers,
+  readCluster,
+  SERVE_FLAGS,
+  type ServeValues,
+} from './serve-flags.ts'
+import { readServeLog, type ServeLog } from './serve-log.ts'
+import { agentsFolder, storeName } from './stores.ts'
 
 export const serve = defineCommand({
   name: 'serve',
-  operands: NO_OPERANDS,
   summary: 'Runs the server until it gets SIGINT or SIGTERM.',
   flags: SERVE_FLAGS,
   run: (values) => runServer(readSettings(values)),
@@ -64,28 +26,27 @@ export const serve = defineCommand({
 
 type ServeSettings = ReturnType<typeof readSettings>
 
-function readSettings(values: FlagValues<typeof SERVE_FLAGS>) {
+function readSettings(values: ServeValues) {
   const store = storeName(values)
-  const limits = Object.entries({
-    waitMs: values['wait-ms'],
-    queuedTurnsMax: values.queue,
-    turnMs: values['turn-ms'],
-  }).filter(([, value]) => value !== null)
   return {
     values,
     store,
     access: readAccess(values),
     browsers: readBrowsers(values),
-    clustering: readCluster(values, store),
-    /** Limits that a flag sets; the configuration may set others. */
-    limits: Object.fromEntries(limits),
+    cluster: readCluster(values, store),
     log: readServeLog(values),
   }
 }
 
 async function runServer(settings: ServeSettings): Promise<number> {
   const { log } = settings
-  onCrash(log)
+  // An uncaught exception ends the process, and is printed as a line like all others.
+  process.on('uncaughtException', (error: unknown) => {
+    const { stack } = error as Partial<Error>
+    log.diagnose('crashed', stack ?? String(error))
+    log.close()
+    process.exit(1)
+  })
   try {
     return await runUntilStopped(settings)
   } catch (error) {
@@ -95,16 +56,6 @@ async function runServer(settings: ServeSettings): Promise<number> {
   } finally {
     log.close()
   }
-}
-
-/** An uncaught exception ends the process, and is printed as a line like all others. */
-function onCrash(log: ServeLog): void {
-  process.on('uncaughtException', (error: unknown) => {
-    const { stack } = error as Partial<Error>
-    log.diagnose('crashed', stack ?? String(error))
-    log.close()
-    process.exit(1)
-  })
 }
 
 async function runUntilStopped(settings: ServeSettings): Promise<number> {
@@ -117,7 +68,7 @@ async function runUntilStopped(settings: ServeSettings): Promise<number> {
     values.tokens === null ? undefined : await openTokenFile(values.tokens, log.onDiagnostic)
   const holdfast = await open(settings, config)
   return new Promise<number>((exit, fail) => {
-    listen(settings, { holdfast, tokens }, exit).catch(async (error: unknown) => {
+    listen(settings, holdfast, tokens, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
     })
@@ -125,25 +76,28 @@ async function runUntilStopped(settings: ServeSettings): Promise<number> {
 }
 
 async function open(settings: ServeSettings, config: Config): Promise<Holdfast> {
-  const { store, limits, values, clustering, browsers } = settings
+  const { store, values, cluster, browsers, log } = settings
   const folder = agentsFolder(store)
   const configured = await openAgents(config, { folder, names: values.agent })
   const hasBrowsers = Object.keys(browsers).length > 0
   const browser: Record<string, Agent> = hasBrowsers ? { browser: browserAgent } : {}
-  const [first] = [
-    ...values.agent,
-    ...[config.defaultAgent ?? []].flat(),
-    ...Object.keys(configured),
-  ]
+  const [first] = Object.keys(configured)
   return openHoldfast({
     store,
-    ...clustering.node,
-    onDiagnostic: settings.log.onDiagnostic,
-    limits: { ...config.limits, ...limits, ...clustering.limits },
+    advertise: cluster.advertise,
+    clusterSecret: cluster.secret,
+    onDiagnostic: log.onDiagnostic,
+    limits: { ...config.limits, ...limitsOf(values), ...cluster.limits },
     // The configured agents are first, and replace built-in agents of the same name.
     agents: { ...configured, ...builtinAgents, ...configured, ...browser },
-    ...(first === undefined ? {} : { defaultAgent: first }),
+    defaultAgent: values.agent[0] ?? config.defaultAgent ?? first,
   })
+}
+
+/** The limits that a flag sets; the configuration may set others. */
+function limitsOf({ 'wait-ms': waitMs, queue: queuedTurnsMax, 'turn-ms': turnMs }: ServeValues) {
+  const given = Object.entries({ waitMs, queuedTurnsMax, turnMs })
+  return Object.fromEntries(given.filter(([, value]) => value !== null))
 }
 
 /** The agent of browser sessions. */
@@ -151,7 +105,7 @@ const browserAgent: Agent = () => {
   throw new Error('a browser session takes no turns: drive it over CDP')
 }
 
-type ListenAddress = { readonly host: string; readonly port: number }
+type ListenAddress = Pick<ServeValues, 'host' | 'port'>
 
 /** Throws if the port is in use, or the host is not an address of this machine. */
 async function checkPort({ host, port }: ListenAddress): Promise<void> {
@@ -179,11 +133,12 @@ function listenProblem(error: unknown, { host, port }: ListenAddress): string {
 
 async function listen(
   settings: ServeSettings,
-  { holdfast, tokens }: { readonly holdfast: Holdfast; readonly tokens?: TokenFile },
+  holdfast: Holdfast,
+  tokens: TokenFile | undefined,
   exit: (code: number) => void,
 ): Promise<void> {
-  const { values, access, browsers, log } = settings
-  const { host, port, record, 'drain-ms': drainMs } = values
+  const { values, access, browsers, cluster, log } = settings
+  const { host, port, 'drain-ms': drainMs } = values
   const server = await startServer({
     ...access,
     tokens,
@@ -193,25 +148,53 @@ async function listen(
       runningMax: values['browsers-max'],
       memoryBytesMax: values['browser-memory'] * 1e6,
     },
-    ...settings.clustering.server,
-    ...(record === null ? {} : { recordings: record }),
+    cluster: cluster.secret === undefined ? undefined : { secret: cluster.secret },
+    recordings: values.record ?? undefined,
     holdfast,
     host,
     port,
     onStoreFailed: () => void stop(server, 0, log).finally(() => exit(1)),
   })
   greet(settings, server)
-  await listenCdp(server, Object.keys(browsers), values['cdp-port'], log)
-  onSignals(
-    (signal) => {
-      log.greet(`${signal}: draining for up to ${drainMs} ms; a second signal stops at once`)
-      void stop(server, drainMs, log).then(exit)
-    },
-    () => {
+  await listenCdp(settings, server)
+  let isStopping = false
+  const onSignal = (signal: string): void => {
+    if (isStopping) {
       log.close()
       process.exit(1)
-    },
-  )
+    }
+    isStopping = true
+    log.greet(`${signal}: draining for up to ${drainMs} ms; a second signal stops at once`)
+    void stop(server, drainMs, log).then(exit)
+  }
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
+}
+
+function greet({ log, values }: ServeSettings, { url, holdfast }: HoldfastServer): void {
+  const { about, agents } = holdfast.authority
+  log.greet(`listening on ${url}`)
+  log.greet(`store ${about['store']}; agents ${agents.join(', ')}`)
+  log.greet(`try: ${tryLine(url, values.tokens !== null)}`)
+}
+
+/** Opens `--cdp-port`, and reports the addresses of all browsers. */
+async function listenCdp(settings: ServeSettings, server: HoldfastServer): Promise<void> {
+  const { browsers, values, log } = settings
+  const { 'cdp-port': cdpPort } = values
+  const report = (name: string, url: string): void => {
+    log.diagnose('browser_listening', 'browser', { url, name })
+    // The address of `--cdp-port` does not contain the name.
+    log.greet(`browser (url: ${url}${url.endsWith(`/cdp/${name}`) ? '' : `, name: ${name}`})`)
+  }
+  const names = Object.keys(browsers)
+  for (const name of names) report(name, `${server.url}/cdp/${name}`)
+  const [first] = names
+  if (cdpPort === null || first === undefined) return
+  const port = await server.listenCdp(first, cdpPort).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`cannot listen on --cdp-port ${cdpPort}: ${error.code ?? error.message}`)
+  })
+  report(first, server.url.replace(/:\d+$/, `:${port}`))
 }
 
 /** The time for everything that ends after the drain. */
@@ -233,22 +216,4 @@ async function stop(server: HoldfastServer, drainMs: number, log: ServeLog): Pro
     log.diagnose('stop_failed', `stopped, but not cleanly: ${(error as Error).message}`)
     return 1
   }
-}
-
-function onSignals(first: (signal: string) => void, second: () => void): void {
-  let isFirst = true
-  const onSignal = (signal: string): void => {
-    if (!isFirst) return second()
-    isFirst = false
-    first(signal)
-  }
-  process.on('SIGINT', onSignal)
-  process.on('SIGTERM', onSignal)
-}
-
-function greet({ log, values }: ServeSettings, { url, holdfast }: HoldfastServer): void {
-  const { about, agents } = holdfast.authority
-  log.greet(`listening on ${url}`)
-  log.greet(`store ${about['store']}; agents ${agents.join(', ')}`)
-  log.greet(`try: ${tryLine(url, values.tokens !== null)}`)
 }

@@ -13,12 +13,11 @@ import type {
 import { AnswerText } from '../wire/answer-text.ts'
 import { note, printableLines } from './output.ts'
 import { askPerson, describeAsk, readAnswer } from './prompt.ts'
+import type { Remote } from './remote.ts'
 import { sessionPath } from '../wire/views.ts'
 
-export type TerminalTurnOptions = {
-  readonly url: string
-  /** Whether the server requires one. */
-  readonly hasToken: boolean
+type TerminalTurnOptions = {
+  readonly remote: Remote
   readonly turn: ClientTurnOptions
   /** The answer to every ask; null to prompt. */
   readonly answer: string | null
@@ -58,12 +57,11 @@ export class TerminalTurn {
     const interrupted = new Promise<number>((resolve) => {
       this.#leave = resolve
     })
-    const onInterrupt = (): void => this.#interrupt()
-    process.on('SIGINT', onInterrupt)
+    process.on('SIGINT', this.#interrupt)
     try {
       return await Promise.race([this.#take(input), interrupted])
     } finally {
-      process.off('SIGINT', onInterrupt)
+      process.off('SIGINT', this.#interrupt)
       for (const prompt of this.#prompts.values()) prompt.abort()
       session.dispose()
     }
@@ -96,18 +94,14 @@ export class TerminalTurn {
       case 'delta':
         return this.#print(this.#text.delta(item.text))
       case 'message.added':
-        return this.#message(item.text)
+        this.#print(this.#text.message(item.text))
+        return this.#finishLine()
       case 'ask.opened':
         return this.#ask({ ...item, id: item.ask })
       case 'ask.settled':
         return this.#prompts.get(item.ask)?.abort()
       default:
     }
-  }
-
-  #message(text: string): void {
-    this.#print(this.#text.message(text))
-    this.#finishLine()
   }
 
   #print(text: string): void {
@@ -154,20 +148,21 @@ export class TerminalTurn {
     }
     if (!isInteractive) return this.#note(this.#howToAnswer(ask))
     this.#finishLine()
-    const onInterrupt = (): void => this.#interrupt()
-    return askPerson({ input: process.stdin, output: process.stderr, onInterrupt }, ask, settled)
+    const { stdin: input, stderr: output } = process
+    return askPerson({ input, output, onInterrupt: this.#interrupt }, ask, settled)
   }
 
   #howToAnswer(ask: Ask): string {
     const body = JSON.stringify({ answer: ask.options?.[0]?.id ?? 'ANSWER' })
-    const path = `${this.#options.url}${sessionPath(this.#session.info?.id ?? '')}/asks/${ask.id}`
+    const { url, token } = this.#options.remote
+    const path = `${sessionPath(this.#session.info?.id ?? '')}/asks/${ask.id}`
     // The token itself is never printed.
-    const auth = this.#options.hasToken ? ' -H "authorization: Bearer $HOLDFAST_TOKEN"' : ''
-    const line = `curl -s ${path}${auth} -H 'content-type: application/json' -d '${body}'`
+    const auth = token === null ? '' : ' -H "authorization: Bearer $HOLDFAST_TOKEN"'
+    const line = `curl -s ${url}${path}${auth} -H 'content-type: application/json' -d '${body}'`
     return `${describeAsk(ask)}\nanswer with: ${line}`
   }
 
-  #interrupt(): void {
+  readonly #interrupt = (): void => {
     if (this.#isCancelled || this.#turn === null) return this.#leave(INTERRUPTED)
     this.#isCancelled = true
     this.#note('cancelling; a second Ctrl-C exits')

@@ -15,18 +15,13 @@ import {
   type TokenEntry,
 } from '../server/tokens.ts'
 import { defineCommand } from './command.ts'
-import { repeated, required, text, UsageError, type FlagValues } from './flags.ts'
+import { repeated, text, UsageError, type FlagValues } from './flags.ts'
 import { note, say } from './output.ts'
 
-const UNITS_MS: Readonly<Record<string, number>> = {
-  s: 1_000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-}
+const UNITS_MS = new Map(Object.entries({ s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }))
 
 const TOKEN_FLAGS = {
-  tokens: required(text('FILE', 'the file; new creates it, readable only for you')),
+  tokens: text('FILE', 'the file; new creates it, readable only for you').required(),
   scope: repeated('SCOPE', 'new: watch, talk, answer or admin'),
   expires: text(
     'TIME',
@@ -35,21 +30,18 @@ const TOKEN_FLAGS = {
   id: text('ID', 'new: the id of its holder in logs; without it a random one'),
 }
 
+const ACTIONS = 'new NAME, list, or revoke NAME'
+
 export const token = defineCommand({
   name: 'token',
-  operands: {
-    usage: 'new NAME | list | revoke NAME',
-    takes: 'new NAME, list, or revoke NAME',
-    min: 1,
-    max: 2,
-  },
+  operands: { usage: 'new NAME | list | revoke NAME', takes: ACTIONS, min: 1, max: 2 },
   summary: 'Creates, lists and revokes tokens. The file contains only digests of the tokens.',
   flags: TOKEN_FLAGS,
   async run(values, [action, name]) {
     if (action === 'list' && name === undefined) return list(values.tokens)
     if (action === 'new' && name !== undefined) return create(name, values)
     if (action === 'revoke' && name !== undefined) return revoke(values.tokens, name)
-    throw new UsageError('token takes new NAME, list, or revoke NAME')
+    throw new UsageError(`token takes ${ACTIONS}`)
   },
 })
 
@@ -68,8 +60,7 @@ async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Pro
     if (entries.some((entry) => entry.name === name)) {
       throw new Error(`there is a token ${name} in ${file}: revoke it first`)
     }
-    const end = expiresAt === null ? {} : { expiresAt }
-    return [...entries, { name, id, sha256: tokenSha256(secret), scopes, ...end }]
+    return [...entries, { name, id, sha256: tokenSha256(secret), scopes, expiresAt }]
   })
   // Only the token goes to stdout, so that a program can read it.
   note(`token ${name} (${scopes.join(', ')}) is in ${file}; it is shown only now`)
@@ -77,10 +68,10 @@ async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Pro
   return 0
 }
 
-function readExpiry(text: string | null): number | null {
-  if (text === null) return null
+function readExpiry(text: string | null): number | undefined {
+  if (text === null) return undefined
   const [, count, unit = ''] = /^([1-9]\d{0,6})([smhd])$/.exec(text) ?? []
-  if (count !== undefined) return Date.now() + Number(count) * (UNITS_MS[unit] ?? 0)
+  if (count !== undefined) return Date.now() + Number(count) * (UNITS_MS.get(unit) ?? 0)
   throw new UsageError(`--expires must be like 90s, 45m, 12h or 30d, not ${text}`)
 }
 
@@ -127,13 +118,14 @@ async function read(file: string): Promise<readonly TokenEntry[] | null> {
   }
 }
 
-type Change = (entries: readonly TokenEntry[]) => readonly TokenEntry[]
-
 /**
  * Replaces the file in one step, so that no reader sees half of it. The new file, which only one
  * process can create, also prevents two commands from overwriting each other's change.
  */
-async function change(file: string, step: Change): Promise<void> {
+async function change(
+  file: string,
+  step: (entries: readonly TokenEntry[]) => readonly TokenEntry[],
+): Promise<void> {
   const next = `${file}.new`
   const handle = await open(next, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw new Error(`cannot write ${next}: ${error.code}`)

@@ -8,42 +8,29 @@ export type CheckedMessage = { readonly seq: number; readonly turn: string; read
 
 export class TranscriptCheck {
   readonly #problems: string[] = []
-  readonly #turns = new Set<string>()
+  /** All turns, and whether they have an answer. */
+  readonly #turns = new Map<string, boolean>()
   #current: string | null = null
-  #hasAnswer = true
-  readonly #unanswered: string[] = []
   #seq = 0
   #messages = 0
 
   add({ seq, turn, role }: CheckedMessage): void {
+    const bad = (problem: string) => this.#problems.push(`message ${seq} ${problem}`)
     this.#messages += 1
-    if (seq <= this.#seq) this.#bad(`message ${seq} follows message ${this.#seq}`)
+    if (seq <= this.#seq) bad(`follows message ${this.#seq}`)
     this.#seq = seq
-    if (role === 'user') this.#begin(seq, turn)
-    else if (turn === this.#current) this.#hasAnswer = true
-    else this.#bad(`message ${seq} is of turn ${turn}, within turn ${this.#current}`)
-  }
-
-  #begin(seq: number, turn: string): void {
-    if (this.#turns.has(turn)) this.#bad(`message ${seq} begins turn ${turn} again`)
-    this.#leave()
-    this.#turns.add(turn)
-    this.#current = turn
-    this.#hasAnswer = false
-  }
-
-  #leave(): void {
-    if (this.#current !== null && !this.#hasAnswer) this.#unanswered.push(this.#current)
-  }
-
-  #bad(problem: string): void {
-    this.#problems.push(problem)
+    if (role === 'user') {
+      if (this.#turns.has(turn)) bad(`begins turn ${turn} again`)
+      this.#turns.set(turn, false)
+      this.#current = turn
+    } else if (turn === this.#current) this.#turns.set(turn, true)
+    else bad(`is of turn ${turn}, within turn ${this.#current}`)
   }
 
   /** Turns without an answer have failed, were cancelled or still run: only the log shows which. */
   finish(): Findings {
-    this.#leave()
+    const pending = [...this.#turns.keys()].filter((turn) => this.#turns.get(turn) === false)
     const [events, turns] = [this.#messages, this.#turns.size]
-    return { events, turns, problems: this.#problems, pending: this.#unanswered }
+    return { events, turns, problems: this.#problems, pending }
   }
 }

@@ -1,7 +1,18 @@
 /** `holdfast verify`: checks that logs and transcripts are linear and complete. */
 import { createReadStream, existsSync, statSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { LogCheck, type CheckedEvent, type Findings } from '../core/index.ts'
+import { isDeepStrictEqual } from 'node:util'
+import { crc32 } from 'node:zlib'
+import {
+  FoldedLog,
+  LogCheck,
+  messageOf,
+  readSnapshot,
+  type CheckedEvent,
+  type Findings,
+} from '../core/index.ts'
+import { systemDigest } from '../platform/clock.ts'
+import type { AuditedLog } from '../stores/rows.ts'
 import { auditPostgres } from '../stores/postgres/audit.ts'
 import { auditSqlite } from '../stores/sqlite/audit.ts'
 import { ClaudeCheck, type ClaudeLine } from './claude-check.ts'
@@ -9,10 +20,8 @@ import { defineCommand } from './command.ts'
 import { text, toggle, type FlagValues } from './flags.ts'
 import { printable, printJson } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
-import { collectSessions } from './sessions.ts'
-import { isPostgres, storeFile, storeName } from './store-flags.ts'
-import { checkStored } from './store-check.ts'
 import { RecordingCheck, type RecordingLine } from './recording-check.ts'
+import { isPostgres, storeFile, storeName } from './stores.ts'
 import { TranscriptCheck, type CheckedMessage } from './transcript-check.ts'
 
 const VERIFY_FLAGS = {
@@ -78,8 +87,10 @@ function print({ name, key, events, turns, problems, pending }: CheckedLog): voi
 }
 
 async function* verifyRemote(remote: Remote, name?: string): AsyncGenerator<CheckedLog> {
-  const all = name === undefined ? await collectSessions(remote, {}, Number.MAX_SAFE_INTEGER) : null
-  const sessions = all ?? [{ id: await remote.find(name ?? ''), key: null }]
+  const sessions =
+    name === undefined
+      ? await remote.sessions({}, Number.MAX_SAFE_INTEGER)
+      : [{ id: await remote.find(name), key: null }]
   for (const { id, key } of sessions) {
     const check = new LogCheck()
     for await (const event of remote.events(id)) check.add(event)
@@ -103,54 +114,131 @@ async function* verifyStore(
   if (name !== undefined && found === 0) throw new Error(`there is no session ${name} in the store`)
 }
 
+/**
+ * Checks a session in a store: its log (`LogCheck`), the checksum of every event, its row, and
+ * its snapshot, which must match the state that the log gives. It finds one changed character.
+ * It reads one event at a time: a log may be larger than the memory.
+ */
+async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {
+  const check = new LogCheck()
+  const state = new StateCheck(row, snapshot)
+  let last: Partial<CheckedEvent> = {}
+  let seq = 0
+  for await (const { body, checksum } of events) {
+    seq += 1
+    if (checksum !== null && crc32(body) !== checksum) {
+      check.problem(`event ${seq} was changed: its checksum is wrong`)
+    }
+    const event = parse(body) as CheckedEvent | null
+    if (event === null) check.problem(`event ${seq} is not JSON`)
+    else check.add((last = event))
+    state.add(seq, body)
+  }
+  if (last.seq !== row.seq) check.problem(`the log ends at ${last.seq}, its row says ${row.seq}`)
+  if ((last.type === 'session.closed') !== (row.state === 'closed')) {
+    check.problem(`the session is ${row.state}, but its last event is ${last.type}`)
+  }
+  for (const problem of state.finish(seq)) check.problem(problem)
+  return check.finish()
+}
+
+/** Folds a log, and compares the snapshot with the state at its position. */
+class StateCheck {
+  readonly #row: AuditedLog['row']
+  readonly #snapshotSeq: number
+  /** The state in the snapshot; null if its format is not ours, since it is never used then. */
+  readonly #stored: object | null
+  readonly #folded: FoldedLog
+  readonly #problems: string[] = []
+  /** False after an event that could not be folded. */
+  #isFolding = true
+
+  constructor(row: AuditedLog['row'], snapshot: AuditedLog['snapshot']) {
+    this.#row = row
+    this.#snapshotSeq = snapshot?.seq ?? 0
+    this.#folded = new FoldedLog(row.id)
+    const read = snapshot === null ? null : readSnapshot(snapshot.body, systemDigest)
+    if (read !== null && 'kind' in read && read.kind === 'damaged') {
+      this.#problems.push(`the snapshot is damaged: ${read.why}`)
+    }
+    this.#stored = read !== null && 'session' in read ? read.session : null
+  }
+
+  add(seq: number, body: string): void {
+    this.#fold(() => {
+      this.#folded.add({ seq, body })
+      if (seq !== this.#snapshotSeq || this.#stored === null) return
+      const state: unknown = JSON.parse(JSON.stringify(this.#folded.session))
+      if (isDeepStrictEqual(this.#stored, state)) return
+      this.#problems.push(`the snapshot at ${this.#folded.session?.seq} is not what the log says`)
+    })
+  }
+
+  /** The problems of a log that ends at `seq`. */
+  finish(seq: number): readonly string[] {
+    this.#fold(() => void this.#folded.finish(this.#row))
+    if (this.#snapshotSeq > seq) {
+      this.#problems.push(`the snapshot is of event ${this.#snapshotSeq}, the log ends at ${seq}`)
+    }
+    return this.#problems
+  }
+
+  #fold(step: () => void): void {
+    if (!this.#isFolding) return
+    try {
+      step()
+    } catch (error) {
+      this.#isFolding = false
+      this.#problems.push(messageOf(error))
+    }
+  }
+}
+
 /** A line of a file of any kind that can be checked. */
 type CheckedLine = Partial<
   ClaudeLine & CheckedEvent & CheckedMessage & Pick<RecordingLine, 'n' | 'from'>
 >
+type LineCheck = { add(line: never, number: number): void; finish(): Findings }
 
+/** The first line of a known kind decides which kind of file it is. */
 async function* verifyFile(file: string): AsyncGenerator<CheckedLog> {
-  const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity })
-  const check = new FileCheck()
-  for await (const line of lines) check.add(line)
-  yield { name: file, key: null, ...check.finish() }
-}
-
-/** Checks a file; its first line of a known kind decides which kind of file it is. */
-class FileCheck {
-  readonly #torn: string[] = []
-  #number = 0
-  #check: { add(line: never, number: number): void; finish(): Findings } | null = null
-
-  add(text: string): void {
-    this.#number += 1
-    if (text.trim() === '') return
-    const line = parse(text)
-    if (line === null) return void this.#torn.push(`line ${this.#number} is no JSON object`)
-    this.#check ??= checkFor(line)
+  const torn: string[] = []
+  let number = 0
+  let check: LineCheck | null = null
+  for await (const text of createInterface({
+    input: createReadStream(file),
+    crlfDelay: Infinity,
+  })) {
+    number += 1
+    if (text.trim() === '') continue
+    const line: CheckedLine | null = parse(text)
+    if (line === null) {
+      torn.push(`line ${number} is no JSON object`)
+      continue
+    }
+    check ??= checkFor(line)
     // Claude Code also writes lines that are not part of the conversation.
-    if (this.#check instanceof ClaudeCheck && typeof line.uuid !== 'string') return
-    this.#check?.add(line as never, this.#number)
+    if (check instanceof ClaudeCheck && typeof line.uuid !== 'string') continue
+    check?.add(line as never, number)
   }
-
-  finish(): Findings {
-    if (this.#check === null)
-      throw new Error('this is not a log, transcript, Claude Code transcript or recording')
-    const findings = this.#check.finish()
-    return { ...findings, problems: [...this.#torn, ...findings.problems] }
+  if (check === null) {
+    throw new Error('this is not a log, transcript, Claude Code transcript or recording')
   }
+  const findings = check.finish()
+  yield { name: file, key: null, ...findings, problems: [...torn, ...findings.problems] }
 }
 
-/** Null if it is no JSON object; the caller reports the line. */
-function parse(text: string): CheckedLine | null {
+/** Null if it is no JSON object; the caller reports it. */
+function parse(text: string): object | null {
   try {
-    const line = JSON.parse(text) as unknown
-    return typeof line === 'object' && line !== null ? line : null
+    const value = JSON.parse(text) as unknown
+    return typeof value === 'object' ? value : null
   } catch {
     return null
   }
 }
 
-function checkFor(line: CheckedLine) {
+function checkFor(line: CheckedLine): LineCheck | null {
   if (typeof line.uuid === 'string' && 'parentUuid' in line) return new ClaudeCheck()
   if (typeof line.n === 'number' && ('from' in line || 'dropped' in line))
     return new RecordingCheck()

@@ -4,42 +4,18 @@
  */
 import { diagnoseTo, type Diagnose } from '../core/index.ts'
 import { DiagnosticPrinter, type DiagnosticLevel, type DiagnosticListener } from '../index.ts'
-import { choice, showDefault, toggle, UsageError, type FlagValues } from './flags.ts'
+import { UsageError } from './flags.ts'
 import { note, say } from './output.ts'
-
-const FORMATS = ['text', 'json'] as const
-const LEVELS = ['debug', 'info', 'warn', 'error'] as const
-
-export const LOG_FLAGS = {
-  'log-format': showDefault(
-    choice('WHAT', 'text, or json: one object per line, for programs', FORMATS),
-    'text',
-  ),
-  'log-level': showDefault(
-    choice('LEVEL', 'the lowest level that the server prints: debug, info, warn or error', LEVELS),
-    'info',
-  ),
-  quiet: toggle('the same as --log-level error'),
-  'json-log': toggle('the same as --log-format json'),
-}
+import type { ServeValues } from './serve-flags.ts'
 
 /** The bytes that may wait for a slow reader of a pipe; beyond them lines are dropped. */
 const UNREAD_BYTES_MAX = 1_048_576
 /** Diagnostics that the greeting replaces. */
 const GREETED: ReadonlySet<string> = new Set(['listening', 'browser_listening', 'draining'])
 
-export type ServeLog = {
-  readonly onDiagnostic: DiagnosticListener
-  readonly diagnose: Diagnose
-  /** A line for people; nothing where programs read, or below the level. */
-  readonly greet: (message: string) => void
-  /** The line that says why the command ends. */
-  readonly fail: Diagnose
-  /** Prints the counts of repeated diagnostics. */
-  readonly close: () => void
-}
+export type ServeLog = ReturnType<typeof readServeLog>
 
-export function readServeLog(values: FlagValues<typeof LOG_FLAGS>): ServeLog {
+export function readServeLog(values: ServeValues) {
   if (values['json-log'] && values['log-format'] !== null) {
     throw new UsageError('--json-log and --log-format exclude each other')
   }
@@ -54,12 +30,16 @@ export function readServeLog(values: FlagValues<typeof LOG_FLAGS>): ServeLog {
     if (!isGreeting || !GREETED.has(diagnostic.code)) printer.print(diagnostic)
   }
   const diagnose = diagnoseTo(onDiagnostic)
+  /** The line that says why the command ends. */
+  const fail: Diagnose = (code, message) =>
+    format === 'text' ? note(message) : diagnose(code, message)
   return {
     onDiagnostic,
     diagnose,
-    greet: (message) => (isGreeting ? say(message) : undefined),
-    fail: (code, message, facts) =>
-      format === 'text' ? note(message) : diagnose(code, message, facts),
+    fail,
+    /** A line for people; nothing where programs read, or below the level. */
+    greet: (message: string) => (isGreeting ? say(message) : undefined),
+    /** Prints the counts of repeated diagnostics. */
     close: () => printer.close(),
   }
 }
