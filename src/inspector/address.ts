@@ -1,15 +1,8 @@
 /** The pages of the inspector, named by the fragment of the address, which servers do not see. */
 
-/** Where the server is: the page may be below a path of another program's server. */
-export function serverUrl(): string {
-  return new URL('.', location.href).href.replace(/\/$/, '')
-}
-
 export type PageAddress =
-  | { readonly page: 'list' }
-  | { readonly page: 'new' }
+  | { readonly page: 'list' | 'new' | 'reload-test' }
   | { readonly page: 'session'; readonly id: string; readonly link: string | null }
-  | { readonly page: 'reload-test' }
 
 export function readPageAddress(hash: string): PageAddress {
   const [page = '', id = '', link = ''] = hash.replace(/^#\/?/, '').split('/').map(decode)

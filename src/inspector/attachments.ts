@@ -3,14 +3,12 @@ import type { SessionEvent } from '../client/index.ts'
 import { element, fill, svgElement, tag } from './element.ts'
 import { clockTime, duration } from './moment.ts'
 
-type Span = { readonly from: number; to: number | null }
-
 type AttachmentHistory = {
   readonly id: string
   readonly role: string
   answers: readonly string[]
   /** Its connections. */
-  readonly epochs: Span[]
+  readonly epochs: { readonly from: number; to: number | null }[]
   graceUntil: number | null
   ended: { readonly at: number; readonly reason: string } | null
 }
@@ -19,7 +17,7 @@ type AttachmentHistory = {
 const ENDED_SHOWN = 12
 
 export class AttachmentsView {
-  readonly element = element('div', { class: 'panel-body' })
+  readonly element = element('div.panel-body')
   readonly #attachments = new Map<string, AttachmentHistory>()
 
   /** The number of attachments, detached ones included. */
@@ -35,8 +33,13 @@ export class AttachmentsView {
   /** Call `render` after all events. */
   event(event: SessionEvent): void {
     if (!('attachment' in event) || event.type === 'ask.settled') return
-    if (event.type === 'attachment.opened') this.#attachments.set(event.attachment, opened(event))
-    const attachment = this.#attachments.get(event.attachment)
+    const { attachment: id, at } = event
+    if (event.type === 'attachment.opened') {
+      const { role, answers } = event
+      const epochs = [{ from: at, to: null }]
+      this.#attachments.set(id, { id, role, answers, epochs, graceUntil: null, ended: null })
+    }
+    const attachment = this.#attachments.get(id)
     if (attachment !== undefined) fold(attachment, event)
   }
 
@@ -48,49 +51,29 @@ export class AttachmentsView {
   render(): void {
     const all = [...this.#attachments.values()]
     if (all.length === 0) {
-      return fill(this.element, element('p', { class: 'empty' }, 'No clients are attached.'))
+      return fill(this.element, element('p.empty', 'No clients are attached.'))
     }
     const from = Math.min(...all.map(({ epochs }) => epochs[0]?.from ?? Date.now()))
     const present = all.filter(({ ended }) => ended === null)
     const past = all.filter(({ ended }) => ended !== null).slice(-ENDED_SHOWN)
     const items = [...present, ...past.reverse()].map((attachment) => item(attachment, from))
-    fill(this.element, element('ul', { class: 'attachments' }, ...items))
+    fill(this.element, element('ul.attachments', ...items))
   }
 }
 
 function item(attachment: AttachmentHistory, from: number): HTMLElement {
   const { id, role, answers, epochs } = attachment
-  const count = epochs.length
+  const connections = epochs.length === 1 ? '1 connection' : `${epochs.length} connections`
   const since = clockTime(epochs[0]?.from ?? 0)
-  return element(
-    'li',
-    { 'data-attachment': id },
-    element(
-      'div',
-      { class: 'facts' },
-      element('code', { title: id }, id.slice(0, 8)),
-      tag(role),
-      ...answers.map((kind) => tag(`answers ${kind}`)),
-      stateTag(attachment),
-      element(
-        'span',
-        { class: 'muted small' },
-        `${count} ${count === 1 ? 'connection' : 'connections'} since ${since}`,
-      ),
-    ),
-    timeline(attachment, from),
+  const facts = element(
+    'div.facts',
+    element('code', { title: id }, id.slice(0, 8)),
+    tag(role),
+    ...answers.map((kind) => tag(`answers ${kind}`)),
+    stateTag(attachment),
+    element('span.muted.small', `${connections} since ${since}`),
   )
-}
-
-function opened({ attachment, role, answers, at }: SessionEvent & { type: 'attachment.opened' }) {
-  return {
-    id: attachment,
-    role,
-    answers,
-    epochs: [{ from: at, to: null }],
-    graceUntil: null,
-    ended: null,
-  }
+  return element('li', { 'data-attachment': id }, facts, timeline(attachment, from))
 }
 
 function fold(attachment: AttachmentHistory, event: SessionEvent): void {
@@ -109,7 +92,7 @@ function fold(attachment: AttachmentHistory, event: SessionEvent): void {
     case 'attachment.ended':
       if (last !== undefined) last.to ??= event.at
       attachment.graceUntil = null
-      attachment.ended = { at: event.at, reason: event.reason }
+      attachment.ended = event
       return
     default:
   }
@@ -126,24 +109,16 @@ function stateTag({ graceUntil, ended }: AttachmentHistory): HTMLElement {
 function timeline({ epochs, ended }: AttachmentHistory, from: number): SVGElement {
   const now = Date.now()
   const scale = 1000 / Math.max(1, now - from)
-  const bar = (kind: string, start: number, end: number): SVGElement =>
-    svgElement('rect', {
-      class: kind,
-      x: (start - from) * scale,
-      y: 3,
-      width: Math.max(2, (end - start) * scale),
-      height: 8,
-    })
+  const bar = (kind: string, start: number, end: number): SVGElement => {
+    const width = Math.max(2, (end - start) * scale)
+    return svgElement('rect', { class: kind, x: (start - from) * scale, y: 3, width, height: 8 })
+  }
   const gaps = epochs.flatMap(({ to }, index) => {
     const until = epochs[index + 1]?.from ?? ended?.at ?? now
     return to === null || until <= to ? [] : [bar('gap', to, until)]
   })
   const bars = epochs.map(({ from: start, to }) => bar('epoch', start, to ?? now))
-  return svgElement(
-    'svg',
-    { viewBox: '0 0 1000 14', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
-    svgElement('rect', { class: 'track', x: 0, y: 6, width: 1000, height: 2 }),
-    ...gaps,
-    ...bars,
-  )
+  const track = svgElement('rect', { class: 'track', x: 0, y: 6, width: 1000, height: 2 })
+  const box = { viewBox: '0 0 1000 14', preserveAspectRatio: 'none', 'aria-hidden': 'true' }
+  return svgElement('svg', box, track, ...gaps, ...bars)
 }

@@ -1,6 +1,6 @@
 /** The form that sends a turn, and the button that cancels the running one. */
 import type { ClientTurnOptions } from '../client/index.ts'
-import { button, selectField, element, form, setText } from './element.ts'
+import { button, buttons, element, form, problemText, selectField, setText } from './element.ts'
 
 export type Busy = NonNullable<ClientTurnOptions['busy']>
 
@@ -11,49 +11,38 @@ const BUSY: readonly (readonly [Busy, string])[] = [
   ['collect', 'join the waiting turns'],
 ]
 
-export type ComposerOwner = {
-  readonly send: (text: string, busy: Busy) => void
-  readonly cancel: () => void
-}
-
 export class Composer {
-  readonly element: HTMLFormElement
-  readonly #owner: ComposerOwner
   readonly #text = element('textarea', {
     name: 'text',
     rows: 2,
     placeholder: 'Say something',
     'aria-label': 'What to say',
+    onkeydown: (event) => this.#onKey(event as KeyboardEvent),
   })
   readonly #busy = selectField('busy', BUSY)
-  readonly #send = element('button', { class: 'primary' }, 'Send')
+  readonly #send = element('button.primary', 'Send')
   readonly #cancel: HTMLButtonElement
-  readonly #problem = element('p', { class: 'problem', role: 'alert' })
+  readonly #problem = problemText()
+  readonly #submit: () => void
+  readonly element: HTMLFormElement
 
-  constructor(owner: ComposerOwner) {
-    this.#owner = owner
-    this.#cancel = button('Stop the turn', () => owner.cancel(), { class: 'cancel', hidden: true })
-    const busy = element('label', { class: 'busy' }, 'If a turn runs:', this.#busy)
-    const buttons = element('div', { class: 'buttons' }, this.#cancel, this.#send)
-    this.element = form(
-      () => this.#submit(),
-      { class: 'send' },
-      this.#problem,
-      this.#text,
-      element('div', { class: 'row' }, busy, buttons),
-    )
-    this.#text.addEventListener('keydown', (event) => {
-      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
-      event.preventDefault()
-      this.#submit()
-    })
+  constructor(send: (text: string, busy: Busy) => void, cancel: () => void) {
+    this.#submit = () => {
+      const text = this.#text.value
+      if (text.trim() === '' || this.#text.disabled) return
+      this.#text.value = ''
+      this.fail('')
+      send(text, this.#busy.value as Busy)
+    }
+    this.#cancel = button('Stop the turn', cancel, { class: 'cancel', hidden: true })
+    const busy = element('label.busy', 'If a turn runs:', this.#busy)
+    const row = element('div.row', busy, buttons(this.#cancel, this.#send))
+    this.element = form(this.#submit, { class: 'send' }, this.#problem, this.#text, row)
   }
 
   /** Whether a turn can be sent, and whether one runs. */
-  show({ isOpen, isRunning }: { readonly isOpen: boolean; readonly isRunning: boolean }): void {
-    this.#text.disabled = !isOpen
-    this.#send.disabled = !isOpen
-    this.#busy.disabled = !isOpen
+  show(isOpen: boolean, isRunning: boolean): void {
+    for (const control of [this.#text, this.#send, this.#busy]) control.disabled = !isOpen
     this.#cancel.hidden = !isOpen || !isRunning
   }
 
@@ -61,11 +50,9 @@ export class Composer {
     setText(this.#problem, message)
   }
 
-  #submit(): void {
-    const text = this.#text.value
-    if (text.trim() === '' || this.#text.disabled) return
-    this.#text.value = ''
-    this.fail('')
-    this.#owner.send(text, this.#busy.value as Busy)
+  #onKey(event: KeyboardEvent): void {
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
+    event.preventDefault()
+    this.#submit()
   }
 }

@@ -4,25 +4,17 @@ import { element, setText } from './element.ts'
 import { closedSentence } from './ending.ts'
 
 export class ConversationView {
-  readonly element = element('div', { class: 'conversation', role: 'log' })
-  readonly #empty = element('p', { class: 'empty' }, 'No messages yet.')
+  readonly #empty = element('p.empty', 'No messages yet.')
+  readonly element = element('div.conversation', { role: 'log' }, this.#empty)
   readonly #turns = new Map<string, TurnBubbles>()
   readonly #questions = new Map<string, HTMLElement>()
-  #running: string | null = null
-
-  constructor() {
-    this.element.append(this.#empty)
-  }
-
   /** The running turn. */
-  get running(): string | null {
-    return this.#running
-  }
+  running: string | null = null
 
   clear(): void {
     this.#turns.clear()
     this.#questions.clear()
-    this.#running = null
+    this.running = null
     this.element.replaceChildren(this.#empty)
   }
 
@@ -32,9 +24,9 @@ export class ConversationView {
 
   /** Shows a text that was sent and is not in the log yet; the result removes it. */
   sending(text: string): () => void {
-    const bubble = element('div', { class: 'bubble user' }, text)
-    const state = element('p', { class: 'state' }, 'waits for its turn')
-    const waiting = element('article', { class: 'turn', 'data-state': 'sending' }, bubble, state)
+    const bubble = element('div.bubble.user', text)
+    const state = element('p.state', 'waits for its turn')
+    const waiting = element('article.turn', { 'data-state': 'sending' }, bubble, state)
     this.#empty.remove()
     this.element.append(waiting)
     return () => waiting.remove()
@@ -47,7 +39,7 @@ export class ConversationView {
       case 'turn.joined':
         return this.#turn(event.turn).joined(event.input)
       case 'turn.started':
-        this.#running = event.turn
+        this.running = event.turn
         return this.#turn(event.turn).asked(event.input, 'running')
       case 'message.added':
         return this.#turn(event.turn).said(event.text, event.partial === true)
@@ -60,12 +52,19 @@ export class ConversationView {
         return this.#ended(event.turn, event.type.slice('turn.'.length), event.reason)
       case 'turn.expired':
         return this.#ended(event.turn, 'expired', 'it waited too long')
-      case 'ask.opened':
-        return this.#question(event.ask, this.#turn(event.turn), event.question)
-      case 'ask.settled':
-        return this.#settled(event)
+      case 'ask.opened': {
+        const line = element('p.note', event.question)
+        this.#questions.set(event.ask, line)
+        return void this.#turn(event.turn).remark(line)
+      }
+      case 'ask.settled': {
+        const { outcome } = event
+        const words = outcome === 'answered' ? textOf(event.answer) : outcome.replaceAll('_', ' ')
+        return this.#questions.get(event.ask)?.append(` → ${words}`)
+      }
       case 'session.closed':
-        return this.#note(closedSentence(event.reason))
+        this.#empty.remove()
+        return this.element.append(element('p.note', closedSentence(event.reason)))
       default:
     }
   }
@@ -82,45 +81,22 @@ export class ConversationView {
   }
 
   #ended(id: string, state: string, reason: string | null): void {
-    if (this.#running === id) this.#running = null
+    if (this.running === id) this.running = null
     this.#turn(id).ended(state, reason === null ? '' : `${state}: ${reason}`)
-  }
-
-  #question(ask: string, turn: TurnBubbles, question: string): void {
-    const line = element('p', { class: 'note' }, question)
-    this.#questions.set(ask, line)
-    turn.remark(line)
-  }
-
-  #settled(event: Extract<SessionEvent, { type: 'ask.settled' }>): void {
-    const line = this.#questions.get(event.ask)
-    if (line === undefined) return
-    const outcome =
-      event.outcome === 'answered' ? textOf(event.answer) : event.outcome.replaceAll('_', ' ')
-    line.append(` → ${outcome}`)
-  }
-
-  #note(words: string): void {
-    this.#empty.remove()
-    this.element.append(element('p', { class: 'note' }, words))
   }
 }
 
 /** One turn: its input, its messages and its end. */
 class TurnBubbles {
   readonly element: HTMLElement
-  readonly #question = element('div', { class: 'bubble user' })
-  readonly #state = element('p', { class: 'state' })
+  readonly #question = element('div.bubble.user')
+  readonly #state = element('p.state')
   /** The deltas of a message, until the message replaces them. */
   #live: HTMLElement | null = null
 
   constructor(id: string) {
-    this.element = element(
-      'article',
-      { class: 'turn', 'data-turn': id, 'aria-label': `Turn ${id}` },
-      this.#question,
-      this.#state,
-    )
+    const names = { 'data-turn': id, 'aria-label': `Turn ${id}` }
+    this.element = element('article.turn', names, this.#question, this.#state)
   }
 
   asked(input: Input, state: string): void {
@@ -133,12 +109,12 @@ class TurnBubbles {
   }
 
   add(text: string): void {
-    this.#live ??= this.#bubble({ 'data-live': true })
+    this.#live ??= this.remark(element('div.bubble.assistant', { 'data-live': true }))
     this.#live.append(text)
   }
 
   said(text: string, isPartial: boolean): void {
-    const bubble = this.#live ?? this.#bubble({})
+    const bubble = this.#live ?? this.remark(element('div.bubble.assistant'))
     this.#live = null
     delete bubble.dataset['live']
     if (isPartial) bubble.dataset['partial'] = ''
@@ -152,14 +128,10 @@ class TurnBubbles {
     this.#show(state, words)
   }
 
-  remark(line: HTMLElement): void {
+  /** Adds something after all that was said so far. */
+  remark(line: HTMLElement): HTMLElement {
     this.#state.before(line)
-  }
-
-  #bubble(attributes: Record<string, boolean>): HTMLElement {
-    const bubble = element('div', { class: 'bubble assistant', ...attributes })
-    this.#state.before(bubble)
-    return bubble
+    return line
   }
 
   #show(state: string, words: string): void {

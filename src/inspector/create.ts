@@ -1,7 +1,7 @@
 /** The form for a new session. */
 import type { SessionView } from '../wire/views.ts'
-import type { Api, NewSession } from './api.ts'
-import { selectField, element, field, form, setText } from './element.ts'
+import type { Api } from './api.ts'
+import { buttons, element, field, form, problemText, selectField, setText } from './element.ts'
 
 const POLICIES = [
   ['reopen', 'reopen: the session stays open until it is closed'],
@@ -12,34 +12,31 @@ const POLICIES = [
 
 /** Calls `created` with the session, which is new or was found by its key. */
 export function createForm(api: Api, created: (session: SessionView) => void): HTMLElement {
-  const key = element('input', { name: 'key', autocomplete: 'off', placeholder: 'none' })
+  const off = { autocomplete: 'off' }
+  const key = element('input', { name: 'key', ...off, placeholder: 'none' })
   const agent = element('input', {
     name: 'agent',
-    autocomplete: 'off',
+    ...off,
     placeholder: 'the first',
     list: 'agents',
   })
   const agents = ['echo', 'slow', 'ask'].map((value) => element('option', { value }))
   const reconnect = selectField('reconnect', POLICIES)
-  const grace = element('input', {
-    name: 'grace',
-    type: 'number',
-    min: 0,
-    step: 'any',
-    placeholder: 'by policy',
-  })
+  const seconds = { type: 'number', min: 0, step: 'any', placeholder: 'by policy' }
+  const grace = element('input', { name: 'grace', ...seconds })
   const exclusive = element('input', { name: 'exclusive', type: 'checkbox' })
-  const problem = element('p', { class: 'problem', role: 'alert' })
-  const options = (): NewSession => ({
-    reconnect: reconnect.value,
-    exclusive: exclusive.checked,
-    ...(key.value === '' ? {} : { key: key.value }),
-    ...(agent.value === '' ? {} : { agent: agent.value }),
-    ...(grace.value === '' ? {} : { graceMs: Math.round(Number(grace.value) * 1000) }),
-  })
+  const exclusiveLabel = element('span', 'Exclusive: one client drives, the others watch')
+  const problem = problemText()
   const submit = (): void => {
     setText(problem, '')
-    api.create(options()).then(created, (error: Error) => setText(problem, error.message))
+    const options = {
+      reconnect: reconnect.value,
+      exclusive: exclusive.checked,
+      key: key.value || undefined,
+      agent: agent.value || undefined,
+      graceMs: grace.value === '' ? undefined : Math.round(Number(grace.value) * 1000),
+    }
+    api.create(options).then(created, (error: Error) => setText(problem, error.message))
   }
   const fields = form(
     submit,
@@ -48,15 +45,10 @@ export function createForm(api: Api, created: (session: SessionView) => void): H
     field('Agent', agent),
     field('When a connection is lost', reconnect),
     field('Seconds within which a lost page may come back', grace),
-    element(
-      'label',
-      { class: 'check' },
-      exclusive,
-      element('span', {}, 'Exclusive: one client drives, the others watch'),
-    ),
+    element('label.check', exclusive, exclusiveLabel),
     problem,
-    element('div', { class: 'buttons' }, element('button', { class: 'primary' }, 'Create')),
+    buttons(element('button.primary', 'Create')),
     element('datalist', { id: 'agents' }, ...agents),
   )
-  return element('div', { class: 'page' }, element('h1', {}, 'New session'), fields)
+  return element('div.page', element('h1', 'New session'), fields)
 }

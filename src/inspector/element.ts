@@ -1,41 +1,48 @@
 /** Creates elements. Text is always text: nothing in a session can become markup. */
 
 export type ElementChild = Node | string | null
-
 export type Attributes = Readonly<
   Record<string, string | number | boolean | null | ((event: Event) => void)>
 >
+/** Attributes, if there are any, come before the children. */
+type Parts = readonly (Attributes | ElementChild)[]
 
-/** An attribute of null or false is left out, a function is a listener: `{ onclick: … }`. */
+/**
+ * A tag with its classes, `p.muted.small`, attributes and children. An attribute of null or false
+ * is left out, a function is a listener: `{ onclick: … }`.
+ */
 export function element<Tag extends keyof HTMLElementTagNameMap>(
-  tag: Tag,
-  attributes: Attributes = {},
-  ...children: readonly ElementChild[]
+  selector: Tag | `${Tag}.${string}`,
+  ...parts: Parts
 ): HTMLElementTagNameMap[Tag] {
-  return complete(document.createElement(tag), attributes, children)
+  const [tag = '', ...classes] = selector.split('.')
+  const created = document.createElement(tag as Tag)
+  if (classes.length > 0) created.className = classes.join(' ')
+  return complete(created, parts)
 }
 
 export function svgElement<Tag extends keyof SVGElementTagNameMap>(
   tag: Tag,
-  attributes: Attributes = {},
-  ...children: readonly ElementChild[]
+  ...parts: Parts
 ): SVGElementTagNameMap[Tag] {
-  const created = document.createElementNS('http://www.w3.org/2000/svg', tag)
-  return complete(created, attributes, children)
+  return complete(document.createElementNS('http://www.w3.org/2000/svg', tag), parts)
 }
 
-function complete<Created extends Element>(
-  created: Created,
-  attributes: Attributes,
-  children: readonly ElementChild[],
-): Created {
+function complete<Created extends Element>(created: Created, parts: Parts): Created {
+  for (const part of parts) {
+    if (part === null) continue
+    if (part instanceof Node || typeof part === 'string') created.append(part)
+    else setAttributes(created, part)
+  }
+  return created
+}
+
+function setAttributes(target: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === false) continue
-    if (typeof value === 'function') created.addEventListener(name.slice(2), value)
-    else created.setAttribute(name, value === true ? '' : String(value))
+    if (typeof value === 'function') target.addEventListener(name.slice(2), value)
+    else target.setAttribute(name, value === true ? '' : String(value))
   }
-  fill(created, ...children)
-  return created
 }
 
 /** Sets the text if it differs, so that screen readers do not announce it again. */
@@ -54,34 +61,35 @@ export function byId(id: string): HTMLElement {
 }
 
 /** A button that does not submit a form. */
-export function button(
-  label: string,
-  onclick: () => void,
-  attributes: Attributes = {},
-): HTMLButtonElement {
+export function button(label: string, onclick: () => void, attributes: Attributes = {}) {
   return element('button', { type: 'button', onclick, ...attributes }, label)
 }
 
-export function form(
-  onsubmit: () => void,
-  attributes: Attributes,
-  ...children: readonly ElementChild[]
-): HTMLFormElement {
+export function buttons(...children: readonly ElementChild[]): HTMLElement {
+  return element('div.buttons', ...children)
+}
+
+export function form(onsubmit: () => void, ...parts: Parts): HTMLFormElement {
   const submit = (event: Event): void => {
     event.preventDefault()
     onsubmit()
   }
-  return element('form', { onsubmit: submit, ...attributes }, ...children)
+  return element('form', { onsubmit: submit }, ...parts)
 }
 
 /** A small label. */
 export function tag(text: string, attributes: Attributes = {}): HTMLElement {
-  return element('span', { class: 'tag', ...attributes }, text)
+  return element('span.tag', attributes, text)
+}
+
+/** Where a form says why it did not work. */
+export function problemText(): HTMLElement {
+  return element('p.problem', { role: 'alert' })
 }
 
 /** A labelled control. */
 export function field(name: string, control: HTMLElement): HTMLLabelElement {
-  return element('label', { class: 'field' }, element('span', {}, name), control)
+  return element('label.field', element('span', name), control)
 }
 
 export function selectField(
@@ -96,7 +104,7 @@ export function selectField(
 /** A modal dialog with a form, shown at once; the form's buttons close it. */
 export function showDialog(title: string, ...children: readonly ElementChild[]): HTMLDialogElement {
   const heading = element('h2', { id: 'dialog-title' }, title)
-  const content = element('form', { class: 'form', method: 'dialog' }, heading, ...children)
+  const content = element('form.form', { method: 'dialog' }, heading, ...children)
   const dialog = element('dialog', { 'aria-labelledby': 'dialog-title' }, content)
   document.body.append(dialog)
   dialog.showModal()

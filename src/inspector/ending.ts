@@ -52,15 +52,13 @@ export function remedyOf({ code, reason, hint }: Ended): Remedy {
   return hint === 'start_new' || hint === 'take_over' ? hint : 'reload'
 }
 
+const REMEDIES: Readonly<Record<Remedy, string>> = {
+  start_new: 'Start a new session',
+  take_over: 'Take over',
+  reload: 'Reload',
+  token: 'Enter a token',
+}
+
 export function labelOf(remedy: Remedy, code: string): string {
-  switch (remedy) {
-    case 'start_new':
-      return 'Start a new session'
-    case 'take_over':
-      return code === 'superseded' ? 'Continue here' : 'Take over'
-    case 'reload':
-      return 'Reload'
-    case 'token':
-      return 'Enter a token'
-  }
+  return code === 'superseded' && remedy === 'take_over' ? 'Continue here' : REMEDIES[remedy]
 }

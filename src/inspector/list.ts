@@ -2,7 +2,7 @@
 import type { SessionRowView } from '../wire/views.ts'
 import { sessionHash } from './address.ts'
 import { ApiError, type Api } from './api.ts'
-import { selectField, element, fill, form, setText } from './element.ts'
+import { element, fill, form, selectField, setText } from './element.ts'
 import { age, fullTime } from './moment.ts'
 
 const EVERY_MS = 2_000
@@ -16,14 +16,16 @@ const STATES = [
 export class SessionList {
   readonly #api: Api
   readonly #status: HTMLElement
-  readonly #list = element('ul', { class: 'list' })
+  readonly #list = element('ul.list')
   readonly #search = element('input', {
     type: 'search',
     placeholder: 'Key or id',
     'aria-label': 'Show only sessions whose key or id contains this',
+    oninput: () => void this.#load(),
   })
   readonly #state = selectField('state', STATES, {
     'aria-label': 'Show only sessions in this state',
+    onchange: () => void this.#load(),
   })
   readonly #rows = new Map<string, ListItem>()
   #sessions: readonly SessionRowView[] = []
@@ -35,18 +37,15 @@ export class SessionList {
   constructor(api: Api, place: HTMLElement, status: HTMLElement) {
     this.#api = api
     this.#status = status
-    const filters = form(
-      () => undefined,
-      { class: 'filters', role: 'search' },
-      this.#search,
-      this.#state,
-      element('a', { class: 'button new', href: '#/new' }, 'New session'),
+    const create = element('a.button.new', { href: '#/new' }, 'New session')
+    const filters = { class: 'filters', role: 'search' }
+    fill(
+      place,
+      form(() => undefined, filters, this.#search, this.#state, create),
+      this.#list,
     )
-    fill(place, filters, this.#list)
-    this.#search.addEventListener('input', () => void this.#load())
-    this.#state.addEventListener('change', () => void this.#load())
-    document.addEventListener('visibilitychange', () => this.#schedule(0))
-    window.addEventListener('online', () => this.#schedule(0))
+    document.addEventListener('visibilitychange', () => this.refresh())
+    window.addEventListener('online', () => this.refresh())
     window.addEventListener('offline', () => setText(status, 'Offline'))
   }
 
@@ -54,7 +53,7 @@ export class SessionList {
   watch(wanted: boolean): void {
     if (this.#wanted === wanted) return
     this.#wanted = wanted
-    this.#schedule(0)
+    this.refresh()
   }
 
   /** Highlights the session that is open beside the list. */
@@ -63,12 +62,8 @@ export class SessionList {
     this.#render()
   }
 
-  /** Reads the list now. */
-  refresh(): void {
-    this.#schedule(0)
-  }
-
-  #schedule(ms: number): void {
+  /** Reads the list soon, and then from time to time. */
+  refresh(ms = 0): void {
     clearTimeout(this.#timer)
     if (!this.#wanted || document.hidden || !navigator.onLine) return
     this.#timer = setTimeout(() => void this.#load(), ms)
@@ -85,7 +80,7 @@ export class SessionList {
       const words = error instanceof ApiError ? error.message : 'the list could not be read'
       setText(this.#status, `${words.charAt(0).toUpperCase()}${words.slice(1)}`)
     }
-    this.#schedule(EVERY_MS)
+    this.refresh(EVERY_MS)
   }
 
   /** Recent sessions whose key or id contains the text; else any session with this key. */
@@ -109,7 +104,7 @@ export class SessionList {
     })
     while (this.#list.children.length > rows.length) this.#list.lastElementChild?.remove()
     if (rows.length === 0 && this.#isLoaded) {
-      this.#list.append(element('li', { class: 'none' }, 'No sessions here.'))
+      this.#list.append(element('li.none', 'No sessions here.'))
     }
   }
 
@@ -124,24 +119,26 @@ export class SessionList {
 class ListItem {
   readonly element: HTMLLIElement
   readonly #link: HTMLAnchorElement
-  readonly #title = element('span', { class: 'title' })
+  readonly #title = element('span.title')
   readonly #facts = element('span')
   readonly #age = element('span')
 
   constructor(id: string) {
-    const facts = element('span', { class: 'facts' }, this.#facts, this.#age)
+    const facts = element('span.facts', this.#facts, this.#age)
     this.#link = element('a', { href: sessionHash(id) }, this.#title, facts)
     this.element = element('li', { 'data-session': id }, this.#link)
   }
 
-  show({ id, key, agent, state, seq, updatedAt }: SessionRowView, isCurrent: boolean): void {
+  show(session: SessionRowView, isCurrent: boolean): void {
+    const { id, key, agent, state, status, seq, updatedAt } = session
     this.element.dataset['state'] = state
+    this.element.dataset['status'] = status
     setText(this.#title, key ?? id)
     this.#title.classList.toggle('mono', key === null)
     setText(this.#facts, `${agent} · ${seq} ${seq === 1 ? 'event' : 'events'}`)
-    setText(this.#age, state === 'closed' ? 'closed' : age(Date.now() - updatedAt))
+    const since = `${status} · ${age(Date.now() - updatedAt)}`
+    setText(this.#age, status === 'closed' ? status : since)
     this.#age.title = fullTime(updatedAt)
-    if (isCurrent) this.#link.setAttribute('aria-current', 'true')
-    else this.#link.removeAttribute('aria-current')
+    this.#link.ariaCurrent = isCurrent ? 'true' : null
   }
 }

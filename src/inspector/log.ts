@@ -8,17 +8,12 @@ import { clockTime, fullTime } from './moment.ts'
 const SHOWN_MAX = 300
 
 export class LogView {
-  readonly element: HTMLElement
   readonly #items = element('div')
-  readonly #earlier: HTMLButtonElement
+  readonly #earlier = button('', () => this.#showEarlier(), { class: 'earlier', hidden: true })
+  readonly element = element('div.log', this.#earlier, this.#items)
   #events: SessionEvent[] = []
   /** How many of the oldest events are not shown. */
   #hidden = 0
-
-  constructor() {
-    this.#earlier = button('', () => this.#showEarlier(), { class: 'earlier', hidden: true })
-    this.element = element('div', { class: 'log' }, this.#earlier, this.#items)
-  }
 
   get count(): number {
     return this.#events.length
@@ -55,15 +50,13 @@ export class LogView {
 
 function entry(event: SessionEvent): HTMLElement {
   const { seq, at, type } = event
-  const time = element('time', { title: fullTime(at) }, clockTime(at))
   const turn = 'turn' in event ? `${event.turn}  ` : ''
   const summary = element(
     'summary',
-    {},
-    element('span', { class: 'seq' }, String(seq)),
-    element('span', { class: 'mono' }, type),
-    element('span', { class: 'gist' }, `${turn}${eventSummary(event)}`),
-    time,
+    element('span.seq', String(seq)),
+    element('span.mono', type),
+    element('span.gist', `${turn}${eventSummary(event)}`),
+    element('time', { title: fullTime(at) }, clockTime(at)),
   )
   const details = element('details', { 'data-seq': seq, 'data-type': type }, summary)
   // Rendered when it is opened for the first time.

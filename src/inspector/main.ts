@@ -3,22 +3,19 @@
  * that were opened last, so that opening another one does not end a session that lives only while
  * it has a holder.
  */
-import { Access } from './access.ts'
 import { readPageAddress, sessionHash, type PageAddress } from './address.ts'
-import { Api } from './api.ts'
+import { Api, recall, remember } from './api.ts'
 import { createForm } from './create.ts'
 import { byId, element, fill } from './element.ts'
 import { SessionList } from './list.ts'
 import { ReloadTest } from './reload-test.ts'
 import { SessionPage } from './session.ts'
-import { recall, remember } from './tab-storage.ts'
 
 /** How many sessions the page stays attached to. */
 const ATTACHED_MAX = 8
 
 class Inspector {
-  readonly #access = new Access()
-  readonly #api = new Api(this.#access)
+  readonly #api = new Api()
   readonly #view = byId('view')
   readonly #list = new SessionList(this.#api, byId('sessions'), byId('server'))
   /** In the order in which they were shown, the last one last. */
@@ -26,63 +23,52 @@ class Inspector {
   #reloadTest: ReloadTest | null = null
   #shown: string | null = null
 
-  start(): void {
-    window.addEventListener('hashchange', () => this.#show())
-    this.#show()
-  }
-
-  #show(): void {
+  show(): void {
     const address = readPageAddress(location.hash)
+    const id = address.page === 'session' ? address.id : null
     if (address.page === 'session' && address.link !== null) hideLink(address.id, address.link)
-    const link = address.page === 'session' ? recall(`link:${address.id}`) : null
+    const link = id === null ? null : recall(`link:${id}`)
     document.body.dataset['view'] = address.page
     this.#list.watch(link === null)
-    this.#list.mark(address.page === 'session' ? address.id : null)
-    markNavigation(address)
-    const key = location.hash
-    if (this.#shown === key) return
+    this.#list.mark(id)
+    const current = address.page === 'reload-test' ? address.page : 'sessions'
+    for (const item of document.querySelectorAll<HTMLElement>('[data-page]')) {
+      item.ariaCurrent = item.dataset['page'] === current ? 'page' : null
+    }
+    const { hash } = location
+    if (this.#shown === hash) return
     const isFirst = this.#shown === null
-    this.#shown = key
+    this.#shown = hash
     this.#render(address, link)
     if (!isFirst) this.#view.focus()
   }
 
   #render(address: PageAddress, link: string | null): void {
     if (address.page !== 'session') document.title = 'Holdfast'
+    const go = ({ id }: { readonly id: string }): void => {
+      this.#list.refresh()
+      location.hash = sessionHash(id)
+    }
     switch (address.page) {
       case 'list':
         return fill(this.#view, welcome())
       case 'new':
-        return fill(
-          this.#view,
-          createForm(this.#api, ({ id }) => this.#go(id)),
-        )
+        return fill(this.#view, createForm(this.#api, go))
       case 'reload-test':
-        this.#reloadTest ??= new ReloadTest(this.#access)
+        this.#reloadTest ??= new ReloadTest(this.#api)
         return fill(this.#view, this.#reloadTest.element)
       case 'session': {
-        const page = this.#attach(address.id, link)
+        const { id } = address
+        const page =
+          this.#sessions.get(id) ?? new SessionPage({ id, link, api: this.#api, started: go })
+        this.#keep(id, page)
         fill(this.#view, page.element)
         return page.shown()
       }
     }
   }
 
-  #go(id: string): void {
-    this.#list.refresh()
-    location.hash = sessionHash(id)
-  }
-
-  #attach(id: string, link: string | null): SessionPage {
-    const page =
-      this.#sessions.get(id) ??
-      new SessionPage({
-        id,
-        link,
-        access: this.#access,
-        api: this.#api,
-        started: (next) => this.#go(next.id),
-      })
+  #keep(id: string, page: SessionPage): void {
     this.#sessions.delete(id)
     this.#sessions.set(id, page)
     for (const [other, oldest] of this.#sessions) {
@@ -90,7 +76,6 @@ class Inspector {
       oldest.leave()
       this.#sessions.delete(other)
     }
-    return page
   }
 }
 
@@ -100,27 +85,12 @@ function hideLink(id: string, link: string): void {
   remember(`link:${id}`, link)
 }
 
-function markNavigation({ page }: PageAddress): void {
-  const current = page === 'reload-test' ? page : 'sessions'
-  for (const link of document.querySelectorAll<HTMLElement>('[data-page]')) {
-    if (link.dataset['page'] === current) link.setAttribute('aria-current', 'page')
-    else link.removeAttribute('aria-current')
-  }
-}
-
 function welcome(): HTMLElement {
-  return element(
-    'div',
-    { class: 'page' },
-    element('h1', {}, 'Sessions'),
-    element(
-      'p',
-      { class: 'muted' },
-      'Choose a session to see its conversation, its log and its attachments, or ',
-      element('a', { href: '#/new' }, 'start a new one'),
-      '.',
-    ),
-  )
+  const words = 'Choose a session to see its conversation, its log and its attachments, or '
+  const create = element('a', { href: '#/new' }, 'start a new one')
+  return element('div.page', element('h1', 'Sessions'), element('p.muted', words, create, '.'))
 }
 
-new Inspector().start()
+const inspector = new Inspector()
+window.addEventListener('hashchange', () => inspector.show())
+inspector.show()

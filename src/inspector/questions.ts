@@ -1,11 +1,11 @@
 /** The open asks, each with its options as buttons. The first answer of any client counts. */
 import type { SessionEvent } from '../client/index.ts'
-import { button, element, fill, form, setText } from './element.ts'
+import { button, buttons, element, fill, form, setText } from './element.ts'
 
 type AskOpened = Extract<SessionEvent, { type: 'ask.opened' }>
 
 export class Questions {
-  readonly element = element('div', { class: 'asks', 'aria-live': 'polite', hidden: true })
+  readonly element = element('div.asks', { 'aria-live': 'polite', hidden: true })
   readonly #answer: (ask: string, answer: unknown) => Promise<void>
   readonly #open = new Map<string, HTMLElement>()
   #isAnswerable = true
@@ -39,37 +39,33 @@ export class Questions {
   }
 
   #card({ ask, kind, question, options }: AskOpened): HTMLElement {
-    const problem = element('span', { class: 'problem' })
+    const problem = element('span.problem')
     const card = element(
-      'section',
-      { class: 'ask', 'data-ask': ask, 'aria-label': `Question, ${kind}` },
-      element('p', {}, question, ' ', problem),
+      'section.ask',
+      { 'data-ask': ask, 'aria-label': `Question, ${kind}` },
+      element('p', question, ' ', problem),
     )
+    const enable = (isEnabled: boolean): void => {
+      for (const option of card.querySelectorAll('button')) option.disabled = !isEnabled
+    }
     const answer = (value: unknown): void => {
-      for (const option of card.querySelectorAll('button')) option.disabled = true
+      enable(false)
       this.#answer(ask, value).catch((error: Error) => {
-        for (const option of card.querySelectorAll('button')) option.disabled = false
+        enable(true)
         setText(problem, error.message)
       })
     }
-    card.append(options === null ? freeAnswer(answer) : choices(options, answer))
+    const choices = options?.map(({ id, label }) =>
+      button(label, () => answer(id), { 'data-option': id }),
+    )
+    card.append(choices === undefined ? freeAnswer(answer) : buttons(...choices))
     return card
   }
-}
-
-function choices(
-  options: NonNullable<AskOpened['options']>,
-  answer: (value: unknown) => void,
-): HTMLElement {
-  const buttons = options.map(({ id, label }) =>
-    button(label, () => answer(id), { 'data-option': id }),
-  )
-  return element('div', { class: 'buttons' }, ...buttons)
 }
 
 /** An ask without options accepts any text. */
 function freeAnswer(answer: (value: unknown) => void): HTMLElement {
   const input = element('input', { name: 'answer', 'aria-label': 'Answer', autocomplete: 'off' })
-  const send = element('button', {}, 'Answer')
+  const send = element('button', 'Answer')
   return form(() => answer(input.value), { class: 'buttons' }, input, send)
 }

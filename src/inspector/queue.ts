@@ -3,18 +3,11 @@
  * log, so the queue is polled while a turn runs.
  */
 import { principalText, type SessionView } from '../wire/views.ts'
-import { ApiError } from './api.ts'
+import { ApiError, type Api } from './api.ts'
 import { button, element, fill, setText, tag } from './element.ts'
 import { clockTime, fullTime } from './moment.ts'
 
 type QueueEntry = SessionView['queued'][number]
-
-export type QueueOwner = {
-  readonly read: () => Promise<readonly QueueEntry[]>
-  /** By the id of a turn or of a waiting request. */
-  readonly cancel: (id: string) => Promise<void>
-  readonly fail: (message: string) => void
-}
 
 const MODES: Readonly<Record<QueueEntry['busy'], string | null>> = {
   queue: null,
@@ -23,23 +16,26 @@ const MODES: Readonly<Record<QueueEntry['busy'], string | null>> = {
 }
 
 export class QueueView {
-  readonly element: HTMLElement
-  readonly #owner: QueueOwner
-  readonly #title = element('h2', {})
-  readonly #list = element('ol', {})
+  readonly #api: Api
+  readonly #session: string
+  readonly #fail: (message: string) => void
+  readonly #title = element('h2')
+  readonly #list = element('ol')
+  readonly element = element('section.queue', { hidden: true }, this.#title, this.#list)
   #rows: readonly QueueEntry[] = []
   #isReading = false
   #mayCancel = false
   /** The rendered state: without a change nothing is rendered, so that a button keeps its focus. */
   #shown = ''
 
-  constructor(owner: QueueOwner) {
-    this.#owner = owner
-    this.element = element('section', { class: 'queue', hidden: true }, this.#title, this.#list)
+  constructor(api: Api, session: string, fail: (message: string) => void) {
+    this.#api = api
+    this.#session = session
+    this.#fail = fail
   }
 
   /** `isBusy`: a turn runs, so others may wait. `mayCancel`: this page may cancel them. */
-  show({ isBusy, mayCancel }: { readonly isBusy: boolean; readonly mayCancel: boolean }): void {
+  show(isBusy: boolean, mayCancel: boolean): void {
     this.#mayCancel = mayCancel
     if (isBusy || this.#rows.length > 0) void this.#read()
     this.#render()
@@ -54,7 +50,7 @@ export class QueueView {
     if (this.#isReading) return
     this.#isReading = true
     try {
-      this.#rows = await this.#owner.read()
+      this.#rows = (await this.#api.session(this.#session)).queued
     } catch {
       // The page shows that the server cannot be reached, or that the session has ended.
       this.#rows = []
@@ -79,19 +75,18 @@ export class QueueView {
     const cancel = button('Cancel', () => void this.#cancel(id, cancel), {
       'aria-label': `Cancel ${id}`,
     })
+    const from = since === null ? '' : `since ${clockTime(since)} `
     return element(
       'li',
       { 'data-id': id, 'data-state': state },
-      element('span', { class: 'seq' }, String(position)),
+      element('span.seq', String(position)),
       tag(state, { title: MEANINGS[state] }),
       mode === null ? null : tag(mode),
       element('code', { title: id }, id.slice(0, 8)),
       element(
-        'span',
-        { class: 'muted small', title: since === null ? null : fullTime(since) },
-        [since === null ? '' : `since ${clockTime(since)}`, `by ${principalText(by) ?? 'unknown'}`]
-          .join(' ')
-          .trim(),
+        'span.muted.small',
+        { title: since === null ? null : fullTime(since) },
+        `${from}by ${principalText(by) ?? 'unknown'}`,
       ),
       this.#mayCancel ? cancel : null,
     )
@@ -100,11 +95,11 @@ export class QueueView {
   async #cancel(id: string, pressed: HTMLButtonElement): Promise<void> {
     pressed.disabled = true
     try {
-      await this.#owner.cancel(id)
+      await this.#api.cancel(this.#session, id)
     } catch (error) {
       // An entry that has left the queue meanwhile disappears from the list.
       const hasLeft = error instanceof ApiError && error.code === 'turn_unknown'
-      if (!hasLeft) this.#owner.fail(error instanceof Error ? error.message : String(error))
+      if (!hasLeft) this.#fail((error as Error).message)
       pressed.disabled = false
     }
     await this.#read()

@@ -10,13 +10,18 @@ import {
   type SessionEvent,
 } from '../client/index.ts'
 import type { SessionView } from '../wire/views.ts'
-import { serverUrl } from './address.ts'
-import type { Access } from './access.ts'
 import type { Api } from './api.ts'
 import type { Ended } from './ending.ts'
 
-export type ConnectionListener = {
-  readonly changed: (state: ClientState) => void
+/** Which session, and by what: a link, or else the token of this tab. */
+export type SessionAccess = {
+  readonly id: string
+  readonly link: string | null
+  readonly api: Api
+}
+
+type ConnectionListener = {
+  readonly changed: () => void
   readonly learned: (session: SessionView) => void
   /** The log follows again from its beginning. */
   readonly restarted: () => void
@@ -24,32 +29,28 @@ export type ConnectionListener = {
   readonly delta: (delta: Delta) => void
 }
 
-export type SessionConnectionOptions = {
-  readonly id: string
-  readonly link: string | null
-  readonly access: Access
-  readonly api: Api
-  readonly listener: ConnectionListener
+/** The kinds of ask that this page answers as a driver. */
+const ANSWERS = ['permission']
+
+const CLOSED: Ended = {
+  name: 'ended',
+  code: 'session_closed',
+  reason: 'the session is closed: connection_lost',
+  hint: 'start_new',
 }
 
 export class SessionConnection {
-  readonly #options: SessionConnectionOptions
+  readonly #access: SessionAccess
+  readonly #listener: ConnectionListener
   #session: ClientSession | null = null
-  #state: ClientState = { name: 'connecting' }
-  #info: SessionView | null = null
+  state: ClientState = { name: 'connecting' }
+  info: SessionView | null = null
   #seq = 0
 
-  constructor(options: SessionConnectionOptions) {
-    this.#options = options
-    this.#attach()
-  }
-
-  get state(): ClientState {
-    return this.#state
-  }
-
-  get info(): SessionView | null {
-    return this.#info
+  constructor(access: SessionAccess, listener: ConnectionListener) {
+    this.#access = access
+    this.#listener = listener
+    this.watch()
   }
 
   /** A reloaded page keeps its role. */
@@ -74,9 +75,18 @@ export class SessionConnection {
     this.#session?.takeOver().catch(() => undefined)
   }
 
-  /** Attaches again as a watcher. */
+  /** Attaches as a watcher; again, if it was attached before. */
   watch(): void {
-    this.#attach()
+    const { id, link, api } = this.#access
+    this.leave()
+    this.#change({ name: 'connecting' })
+    const client = connect({ url: api.url, token: api.token ?? undefined })
+    const role = 'watcher'
+    const session = client.session({ id, presence: true, role, link: link ?? undefined })
+    this.#session = session
+    session.on('event', (event) => this.#event(event))
+    session.on('delta', (delta) => this.#listener.delta(delta))
+    session.on('state', (state) => this.#onState(session, state))
   }
 
   leave(): void {
@@ -84,35 +94,17 @@ export class SessionConnection {
     this.#session = null
   }
 
-  #attach(): void {
-    const { id, link, access } = this.#options
-    const { token } = access
-    this.leave()
-    this.#change({ name: 'connecting' })
-    const client = connect({ url: serverUrl(), ...(token === null ? {} : { token }) })
-    const by = link === null ? {} : { link }
-    const session = client.session({ id, presence: true, role: 'watcher', ...by })
-    this.#session = session
-    session.on('event', (event) => this.#event(event))
-    session.on('delta', (delta) => this.#options.listener.delta(delta))
-    session.on('state', (state) => this.#onState(session, state))
-  }
-
-  #onState(session: ClientSession, state: ClientState): void {
-    if (session.info !== null) this.#learn(session.info)
+  #onState({ info }: ClientSession, state: ClientState): void {
+    if (info !== null) this.#learn(info)
     if (state.name !== 'ended') return this.#change(state)
-    const isOver = state.code === 'connection_lost' && session.info?.reconnect === 'none'
-    this.#end(isOver ? CLOSED : state)
-  }
-
-  #end(state: Ended): void {
-    this.#change(state)
-    if (state.code !== 'unauthorized' && this.#options.link === null) void this.#readAll()
+    const isOver = state.code === 'connection_lost' && info?.reconnect === 'none'
+    this.#change(isOver ? CLOSED : state)
+    if (state.code !== 'unauthorized' && this.#access.link === null) void this.#readAll()
   }
 
   /** Reads the session, and its log if the connection has not delivered it. */
   async #readAll(): Promise<void> {
-    const { api, id } = this.#options
+    const { api, id } = this.#access
     try {
       this.#learn(await api.session(id))
       if (this.#seq > 0) return
@@ -123,29 +115,18 @@ export class SessionConnection {
   }
 
   #event(event: SessionEvent): void {
-    const { listener } = this.#options
-    if (event.seq <= this.#seq) listener.restarted()
+    if (event.seq <= this.#seq) this.#listener.restarted()
     this.#seq = event.seq
-    listener.event(event)
+    this.#listener.event(event)
   }
 
   #learn(info: SessionView): void {
-    this.#info = info
-    this.#options.listener.learned(info)
+    this.info = info
+    this.#listener.learned(info)
   }
 
   #change(state: ClientState): void {
-    this.#state = state
-    this.#options.listener.changed(state)
+    this.state = state
+    this.#listener.changed()
   }
-}
-
-/** The kinds of ask that this page answers as a driver. */
-const ANSWERS = ['permission']
-
-const CLOSED: Ended = {
-  name: 'ended',
-  code: 'session_closed',
-  reason: 'the session is closed: connection_lost',
-  hint: 'start_new',
 }

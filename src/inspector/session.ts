@@ -1,27 +1,20 @@
 /** The page of one session: its conversation, log and attachments, and its controls. */
-import type { ClientState } from '../client/index.ts'
 import type { SessionView } from '../wire/views.ts'
-import type { Access } from './access.ts'
-import type { Api } from './api.ts'
 import { AttachmentsView } from './attachments.ts'
 import { Badge } from './badge.ts'
 import { Composer, type Busy } from './composer.ts'
 import { ConversationView } from './conversation.ts'
-import { button, element, fill, setText, tag } from './element.ts'
-import { labelOf, remedyOf, sentenceOf, type Ended } from './ending.ts'
-import { SessionConnection } from './session-connection.ts'
+import { button, buttons, element, fill, setText, tag } from './element.ts'
+import { labelOf, remedyOf, sentenceOf, type Ended, type Remedy } from './ending.ts'
 import { LogView } from './log.ts'
 import { duration } from './moment.ts'
 import { Questions } from './questions.ts'
 import { QueueView } from './queue.ts'
+import { SessionConnection, type SessionAccess } from './session-connection.ts'
 import { shareDialog } from './share.ts'
 import { Tabs } from './tabs.ts'
 
-export type SessionPageOptions = {
-  readonly id: string
-  readonly link: string | null
-  readonly access: Access
-  readonly api: Api
+type SessionPageOptions = SessionAccess & {
   /** A session was created in place of this one. */
   readonly started: (session: SessionView) => void
 }
@@ -39,54 +32,47 @@ export class SessionPage {
   readonly #conversation = new ConversationView()
   readonly #log = new LogView()
   readonly #attachments = new AttachmentsView()
-  readonly #badge = new Badge()
-  readonly #questions: Questions
+  readonly #questions = new Questions(async (ask, answer) => {
+    await this.#connection.takePart()?.answer(ask, answer)
+  })
+  readonly #composer = new Composer(
+    (text, busy) => this.#send(text, busy),
+    () => this.#cancel(),
+  )
   readonly #queue: QueueView
-  readonly #composer: Composer
-  readonly #tabs: Tabs
-  readonly #title = element('h1', {})
-  readonly #facts = element('div', { class: 'facts' })
-  readonly #banner = element('div', { class: 'banner', role: 'alert', hidden: true })
-  readonly #join: HTMLButtonElement
-  readonly #close: HTMLButtonElement
+  readonly #badge = new Badge()
+  readonly #tabs = new Tabs([
+    { name: 'conversation', label: 'Conversation', content: this.#conversation.element },
+    { name: 'log', label: 'Log', content: this.#log.element },
+    { name: 'attachments', label: 'Attachments', content: this.#attachments.element },
+  ])
+  readonly #title = element('h1')
+  readonly #facts = element('div.facts')
+  readonly #banner = element('div.banner', { role: 'alert', hidden: true })
+  readonly #join = button('Take part', () => this.#connection.takePart(), {
+    class: 'plain',
+    title: 'Until then this page only watches: agents do not wait for its answers',
+  })
   readonly #share: HTMLButtonElement
+  readonly #close = button('Close session', () => this.#confirmClose(), { class: 'plain danger' })
   readonly #connection: SessionConnection
-  readonly #tick: number
+  readonly #tick = setInterval(() => this.#onTick(), TICK_MS)
   #quiet: number | undefined
   #lostAt: number | null = null
   #drawn = true
 
   constructor(options: SessionPageOptions) {
+    const { api, id } = options
     this.#options = options
-    this.#questions = new Questions((ask, answer) => this.#answer(ask, answer))
-    this.#queue = new QueueView({
-      read: async () => (await options.api.session(options.id)).queued,
-      cancel: (turn) => options.api.cancel(options.id, turn),
-      fail: (message) => this.#composer.fail(message),
-    })
-    this.#composer = new Composer({
-      send: (text, busy) => this.#send(text, busy),
-      cancel: () => this.#cancel(),
-    })
-    this.#join = button('Take part', () => this.#connection.takePart(), {
-      class: 'plain',
-      title: 'Until then this page only watches: agents do not wait for its answers',
-    })
-    this.#close = button('Close session', () => this.#confirmClose(), { class: 'plain danger' })
-    this.#share = button('Share', () => shareDialog(options.api, options.id), { class: 'plain' })
-    this.#tabs = new Tabs([
-      { name: 'conversation', label: 'Conversation', panel: this.#conversation.element },
-      { name: 'log', label: 'Log', panel: this.#log.element },
-      { name: 'attachments', label: 'Attachments', panel: this.#attachments.element },
-    ])
+    this.#queue = new QueueView(api, id, (message) => this.#composer.fail(message))
+    this.#share = button('Share', () => shareDialog(api, id), { class: 'plain' })
     this.element = this.#frame()
     this.#tabs.onSelect = (name) => {
       this.element.dataset['tab'] = name
     }
-    setText(this.#title, options.id)
+    setText(this.#title, id)
     this.#connection = this.#connect()
     this.#showAll()
-    this.#tick = setInterval(() => this.#onTick(), TICK_MS)
   }
 
   /** Ends the connection to the session. */
@@ -103,59 +89,36 @@ export class SessionPage {
   }
 
   #frame(): HTMLElement {
-    const header = element(
-      'header',
-      {},
-      element('a', { class: 'back', href: '#/' }, '← Sessions'),
-      this.#title,
-      this.#badge.element,
-      this.#facts,
-      this.#tabs.element,
-    )
-    const parts = [this.#queue, this.#questions, this.#composer].map((part) => part.element)
-    const foot = element('div', { class: 'foot' }, ...parts)
+    const back = element('a.back', { href: '#/' }, '← Sessions')
+    const parts = [this.#badge.element, this.#facts, this.#tabs.element]
+    const controls = [this.#queue, this.#questions, this.#composer].map((part) => part.element)
     return element(
-      'section',
-      { class: 'session', 'data-id': this.#options.id },
-      header,
+      'section.session',
+      { 'data-id': this.#options.id },
+      element('header', back, this.#title, ...parts),
       this.#banner,
       ...this.#tabs.panels,
-      foot,
+      element('div.foot', ...controls),
     )
   }
 
   #connect(): SessionConnection {
-    const { id, link, access, api } = this.#options
-    return new SessionConnection({
-      id,
-      link,
-      access,
-      api,
-      listener: {
-        changed: (state) => queueMicrotask(() => this.#onState(state)),
-        learned: (info) => this.#showFacts(info),
-        restarted: () => this.#restart(),
-        event: (event) => {
-          this.#conversation.event(event)
-          this.#log.event(event)
-          this.#questions.event(event)
-          this.#attachments.event(event)
-          this.#drawSoon()
-        },
-        delta: (delta) => {
-          this.#conversation.delta(delta)
-          this.#drawSoon()
-        },
+    const views = [this.#conversation, this.#log, this.#questions, this.#attachments]
+    return new SessionConnection(this.#options, {
+      changed: () => queueMicrotask(() => this.#onState()),
+      learned: (info) => this.#showFacts(info),
+      restarted: () => {
+        for (const view of [...views, this.#queue]) view.clear()
+      },
+      event: (event) => {
+        for (const view of views) view.event(event)
+        this.#drawSoon()
+      },
+      delta: (delta) => {
+        this.#conversation.delta(delta)
+        this.#drawSoon()
       },
     })
-  }
-
-  #restart(): void {
-    this.#conversation.clear()
-    this.#log.clear()
-    this.#questions.clear()
-    this.#attachments.clear()
-    this.#queue.clear()
   }
 
   #onTick(): void {
@@ -178,9 +141,10 @@ export class SessionPage {
     }, 0)
   }
 
-  #onState(state: ClientState): void {
+  #onState(): void {
     clearTimeout(this.#quiet)
-    this.#lostAt = state.name === 'reconnecting' ? (this.#lostAt ?? performance.now()) : null
+    const isLost = this.#connection.state.name === 'reconnecting'
+    this.#lostAt = isLost ? (this.#lostAt ?? performance.now()) : null
     this.#showAll()
     if (this.#lostAt === null) return
     const quietMs = this.#lostAt + QUIET_MS - performance.now()
@@ -202,7 +166,7 @@ export class SessionPage {
 
   #showComposer(): void {
     const isOpen = this.#connection.state.name !== 'ended' && this.#connection.may('talk')
-    this.#composer.show({ isOpen, isRunning: this.#conversation.running !== null })
+    this.#composer.show(isOpen, this.#conversation.running !== null)
   }
 
   /** A guest with a link may only use the socket, which does not show the queue. */
@@ -210,24 +174,23 @@ export class SessionPage {
     if (this.#options.link !== null) return
     const isLive = this.#connection.state.name === 'live'
     const isBusy = isLive && this.#conversation.running !== null
-    this.#queue.show({ isBusy, mayCancel: this.#connection.may('talk') })
+    this.#queue.show(isBusy, this.#connection.may('talk'))
   }
 
   #showFacts(info: SessionView): void {
     const { id, key, agent, reconnect, exclusive, graceMs, state } = info
     setText(this.#title, key ?? id)
     document.title = `${key ?? id} – Holdfast`
+    const grace = tag(`${duration(graceMs)} grace`, { title: 'How long a page may be away' })
     fill(
       this.#facts,
       state === 'closed' ? tag('closed', { title: 'It accepts no more turns' }) : null,
       tag(agent, { title: 'Its agent' }),
       tag(reconnect, { title: 'Its reconnect policy' }),
       exclusive ? tag('exclusive', { title: 'One client drives, the others watch' }) : null,
-      reconnect === 'none'
-        ? null
-        : tag(`${duration(graceMs)} grace`, { title: 'How long a page may be away' }),
-      element('code', { class: 'muted', title: 'Its id' }, id),
-      element('span', { class: 'actions' }, this.#join, this.#share, this.#close),
+      reconnect === 'none' ? null : grace,
+      element('code.muted', { title: 'Its id' }, id),
+      element('span.actions', this.#join, this.#share, this.#close),
     )
   }
 
@@ -239,39 +202,30 @@ export class SessionPage {
     this.#banner.dataset['tone'] = state.name === 'ended' ? 'bad' : 'warn'
     if (state.name === 'ended') return this.#showEnded(state)
     const words = 'The connection is lost. What you send now is delivered when it is back.'
-    fill(this.#banner, element('p', {}, words))
+    fill(this.#banner, element('p', words))
   }
 
   #showEnded(ended: Ended): void {
+    const { code } = ended
     const remedy = remedyOf(ended)
-    const main = button(labelOf(remedy, ended.code), () => this.#remedy(), {
+    const main = button(labelOf(remedy, code), () => this.#remedies[remedy](), {
       class: 'primary',
       'data-remedy': remedy,
     })
     const watch = button('Watch only', () => this.#connection.watch(), { 'data-remedy': 'watch' })
-    this.#banner.dataset['code'] = ended.code
-    fill(
-      this.#banner,
-      element('p', {}, sentenceOf(ended)),
-      element('div', { class: 'buttons' }, main, ended.code === 'in_use' ? watch : null),
-    )
+    this.#banner.dataset['code'] = code
+    const choices = buttons(main, code === 'in_use' ? watch : null)
+    fill(this.#banner, element('p', sentenceOf(ended)), choices)
   }
 
-  #remedy(): void {
-    const { state } = this.#connection
-    if (state.name !== 'ended') return
-    switch (remedyOf(state)) {
-      case 'start_new':
-        return void this.#startNew()
-      case 'take_over':
-        return this.#connection.takeOver()
-      case 'reload':
-        return location.reload()
-      case 'token': {
-        const { access } = this.#options
-        return void access.ask(access.token).then(() => this.#connection.watch())
-      }
-    }
+  readonly #remedies: Readonly<Record<Remedy, () => void>> = {
+    start_new: () => void this.#startNew(),
+    take_over: () => this.#connection.takeOver(),
+    reload: () => location.reload(),
+    token: () => {
+      const { api } = this.#options
+      void api.renewToken(api.token).then(() => this.#connection.watch())
+    },
   }
 
   /** Creates a session with the same options; the key is free again. */
@@ -281,15 +235,11 @@ export class SessionPage {
     try {
       if (info === null) return started(await api.create({ reconnect: 'reopen', exclusive: false }))
       const { key, agent, reconnect, exclusive, graceMs } = info
-      const named = key === null ? {} : { key }
-      started(await api.create({ ...named, agent, reconnect, exclusive, graceMs }))
+      const options = { key: key ?? undefined, agent, reconnect, exclusive, graceMs }
+      started(await api.create(options))
     } catch (error) {
       this.#composer.fail((error as Error).message)
     }
-  }
-
-  async #answer(ask: string, answer: unknown): Promise<void> {
-    await this.#connection.takePart()?.answer(ask, answer)
   }
 
   #send(text: string, busy: Busy): void {

@@ -1,6 +1,15 @@
 /** The dialog that creates a link to a session, for a person without a token. */
 import type { Api } from './api.ts'
-import { button, selectField, element, field, setText, showDialog } from './element.ts'
+import {
+  button,
+  buttons,
+  element,
+  field,
+  problemText,
+  selectField,
+  setText,
+  showDialog,
+} from './element.ts'
 
 const RIGHTS = [
   ['watch', 'watch'],
@@ -20,29 +29,26 @@ export function shareDialog(api: Api, session: string): void {
   const life = selectField('life', LIFETIMES)
   const url = element('input', { readonly: true, 'aria-label': 'The link', hidden: true })
   url.addEventListener('focus', () => url.select())
-  const problem = element('p', { class: 'problem', role: 'alert' })
-  const create = (): void => {
-    api.link(session, rights.value.split(','), Number(life.value)).then(
-      (created) => {
-        url.value = created
-        url.hidden = false
-        url.focus()
-      },
-      (error: Error) => setText(problem, error.message),
-    )
+  const problem = problemText()
+  const create = async (): Promise<void> => {
+    try {
+      url.value = await api.link(session, rights.value.split(','), Number(life.value))
+      url.hidden = false
+      url.focus()
+    } catch (error) {
+      setText(problem, (error as Error).message)
+    }
   }
   const dialog = showDialog(
     'Share this session',
-    element('p', { class: 'muted' }, 'Everybody with the link gets in. It is shown only now.'),
+    element('p.muted', 'Everybody with the link gets in. It is shown only now.'),
     field('Its bearer may', rights),
     field('It is valid for', life),
     url,
     problem,
-    element(
-      'div',
-      { class: 'buttons' },
-      button('Make a link', create, { class: 'primary' }),
-      element('button', {}, 'Done'),
+    buttons(
+      button('Make a link', () => void create(), { class: 'primary' }),
+      element('button', 'Done'),
     ),
   )
   dialog.addEventListener('close', () => dialog.remove())

@@ -12,32 +12,31 @@ import {
   type Delta,
   type SessionEvent,
 } from '../client/index.ts'
-import { serverUrl } from './address.ts'
-
-export type SimulatedTabOptions = { readonly session: string; readonly token: string | null }
+import type { Api } from './api.ts'
 
 export class SimulatedTab {
   readonly session: ClientSession
   readonly events: SessionEvent[] = []
   readonly deltas: Delta[] = []
-  readonly #options: SimulatedTabOptions
+  readonly #api: Api
+  readonly #id: string
   readonly #stored: Map<string, string>
   readonly #sockets = new Set<WebSocket>()
   readonly #waiting = new Set<() => void>()
   /** The page was unloaded: it receives, sends and stores nothing. */
   #isUnloaded = false
 
-  constructor(options: SimulatedTabOptions, stored: Map<string, string> = new Map()) {
-    this.#options = options
+  constructor(api: Api, session: string, stored: Map<string, string> = new Map()) {
+    this.#api = api
+    this.#id = session
     this.#stored = stored
-    const { session: id, token } = options
     const client = connect({
-      url: serverUrl(),
+      url: api.url,
       webSocket: this.#socketClass(),
       storage: this.#storage(),
-      ...(token === null ? {} : { token }),
+      token: api.token ?? undefined,
     })
-    this.session = client.session({ id, presence: true })
+    this.session = client.session({ id: session, presence: true })
     this.session.on('event', (event) => {
       this.events.push(event)
       this.#wake()
@@ -55,25 +54,29 @@ export class SimulatedTab {
 
   /** Unloads the page and opens it again with the same storage. */
   reload(): SimulatedTab {
-    return this.unload().again()
+    this.unload()
+    return this.again()
   }
 
   /** Like a reload, but the server does not learn that the old connection has ended. */
   reloadHalfOpen(): SimulatedTab {
     this.#unload()
-    return new SimulatedTab(this.#options, this.#stored)
+    return this.again()
   }
 
   /** A second tab with a copy of this one's storage. */
   copy(): SimulatedTab {
-    return new SimulatedTab(this.#options, new Map(this.#stored))
+    return new SimulatedTab(this.#api, this.#id, new Map(this.#stored))
   }
 
   /** Unloads the page; `again` opens it later. */
-  unload(): { readonly again: () => SimulatedTab } {
+  unload(): void {
     this.#unload()
     this.drop()
-    return { again: () => new SimulatedTab(this.#options, this.#stored) }
+  }
+
+  again(): SimulatedTab {
+    return new SimulatedTab(this.#api, this.#id, this.#stored)
   }
 
   /** Closes the sockets; the page stays open. */

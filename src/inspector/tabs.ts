@@ -1,38 +1,33 @@
 /** Tabs and their panels. A panel that was scrolled to its end stays there. */
 import { element, setText } from './element.ts'
 
-export type TabSpec = {
-  readonly name: string
-  readonly label: string
-  readonly panel: HTMLElement
-}
-
-type TabParts = {
-  readonly name: string
-  readonly button: HTMLButtonElement
-  readonly count: HTMLElement
-  readonly panel: HTMLElement
-}
+type TabSpec = { readonly name: string; readonly label: string; readonly content: HTMLElement }
+type Tab = ReturnType<typeof makeTab>
 
 /** The distance that still counts as the end. */
 const NEAR_PX = 60
 
 export class Tabs {
-  readonly element = element('div', { class: 'tabs', role: 'tablist' })
+  readonly element = element('div.tabs', { role: 'tablist' })
+  readonly panels: readonly HTMLElement[]
   onSelect: (name: string) => void = () => undefined
-  readonly #tabs: readonly TabParts[]
-  #current: TabParts | undefined
+  readonly #tabs: readonly Tab[]
+  #current: Tab | undefined
   #isAtEnd = true
 
   constructor(specs: readonly TabSpec[]) {
-    this.#tabs = specs.map((spec) => this.#make(spec))
-    this.element.append(...this.#tabs.map(({ button }) => button))
+    this.#tabs = specs.map(makeTab)
+    this.panels = this.#tabs.map(({ panel }) => panel)
+    for (const tab of this.#tabs) {
+      const { button, panel } = tab
+      this.element.append(button)
+      button.addEventListener('click', () => this.#select(tab))
+      panel.addEventListener('scroll', () => {
+        this.#isAtEnd = panel.scrollHeight - panel.scrollTop - panel.clientHeight < NEAR_PX
+      })
+    }
     this.element.addEventListener('keydown', (event) => this.#onKey(event))
     if (this.#tabs[0] !== undefined) this.#select(this.#tabs[0])
-  }
-
-  get panels(): readonly HTMLElement[] {
-    return this.#tabs.map(({ panel }) => panel)
   }
 
   count(name: string, count: number): void {
@@ -43,35 +38,13 @@ export class Tabs {
   /** Scrolls to the end, unless the reader has scrolled up; `always` does it anyway. */
   scrollDown(always = false): void {
     if (always) this.#isAtEnd = true
-    const panel = this.#current?.panel
-    if (this.#isAtEnd && panel !== undefined && this.#current?.name !== 'attachments') {
+    const { name, panel } = this.#current ?? {}
+    if (this.#isAtEnd && panel !== undefined && name !== 'attachments') {
       panel.scrollTop = panel.scrollHeight
     }
   }
 
-  #make({ name, label, panel }: TabSpec): TabParts {
-    const count = element('span', { class: 'count' })
-    const id = `tab-${name}`
-    const button = element(
-      'button',
-      { type: 'button', role: 'tab', 'data-tab': name, 'aria-controls': `panel-${name}`, id },
-      label,
-      count,
-    )
-    const frame = element(
-      'div',
-      { class: 'panel', role: 'tabpanel', id: `panel-${name}`, tabindex: 0, 'aria-labelledby': id },
-      panel,
-    )
-    const tab = { name, button, count, panel: frame }
-    button.addEventListener('click', () => this.#select(tab))
-    frame.addEventListener('scroll', () => {
-      this.#isAtEnd = frame.scrollHeight - frame.scrollTop - frame.clientHeight < NEAR_PX
-    })
-    return tab
-  }
-
-  #select(chosen: TabParts): void {
+  #select(chosen: Tab): void {
     this.#current = chosen
     for (const tab of this.#tabs) {
       const isChosen = tab === chosen
@@ -91,4 +64,13 @@ export class Tabs {
     this.#select(next)
     next.button.focus()
   }
+}
+
+function makeTab({ name, label, content }: TabSpec) {
+  const [id, panelId] = [`tab-${name}`, `panel-${name}`]
+  const count = element('span.count')
+  const controls = { role: 'tab', 'data-tab': name, 'aria-controls': panelId, id }
+  const button = element('button', { type: 'button', ...controls }, label, count)
+  const labelled = { role: 'tabpanel', id: panelId, tabindex: 0, 'aria-labelledby': id }
+  return { name, button, count, panel: element('div.panel', labelled, content) }
 }

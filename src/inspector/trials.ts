@@ -142,9 +142,9 @@ export const TRIALS: readonly Trial[] = [
     does: `The page is away for longer than ${GRACE_MS / 1000} s, then comes back.`,
     expected: { none: ENDED, early: ENDED, resume: ENDED, reopen: REATTACHED },
     run: async (tab, tabs) => {
-      const { again } = tab.unload()
+      tab.unload()
       await new Promise((resolve) => setTimeout(resolve, GRACE_MS + 2_000))
-      return outcomeOf(tabs(again()))
+      return outcomeOf(tabs(tab.again()))
     },
   },
 ]
