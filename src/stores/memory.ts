@@ -3,7 +3,6 @@
  * process. Each method's body is synchronous, and that alone makes it one atomic step.
  */
 import type { Clock } from '../core/clock.ts'
-import { HoldfastError } from '../core/errors.ts'
 import {
   PAGE_CHARS,
   type Append,
@@ -31,7 +30,7 @@ import {
   isSweep,
   listPage,
   numberBelow,
-  reservedExplicitly,
+  reservedBefore,
   type ChangeRecord,
 } from './rows.ts'
 
@@ -42,7 +41,7 @@ type MemorySession = {
   owner: string | null
   pending: boolean
   expiresAt: number | null
-  snapshot: { readonly seq: number; readonly body: string } | null
+  snapshot: StoredEvent | null
   events: StoredEvent[]
   /** Oldest first. */
   keys: readonly KeyedTurn[]
@@ -67,14 +66,10 @@ export class MemoryStore implements Store {
   }
 
   async reserve(reservation: Reservation): Promise<Reserved> {
-    this.#mustBeOpen()
-    const { id, explicit, key } = reservation
-    const existing = this.#sessions.get(id)
+    const { id, key } = reservation
+    const existing = this.#find(id)?.row ?? null
     const holder = key === null ? null : (this.#keys.get(key) ?? null)
-    if (explicit && existing !== undefined) return reservedExplicitly(existing.row, key, holder)
-    if (holder !== null) return { type: explicit ? 'taken' : 'found', id: holder }
-    if (existing !== undefined) throw new HoldfastError('internal', `session id ${id} is in use`)
-    return this.#create(reservation)
+    return reservedBefore(reservation, existing, holder) ?? this.#create(reservation)
   }
 
   #create({ id, key, agent, internal, labels, node, at, expiresAt, body }: Reservation): Reserved {
@@ -97,8 +92,7 @@ export class MemoryStore implements Store {
   }
 
   async claim(session: string, node: string): Promise<Claim> {
-    this.#mustBeOpen()
-    const entry = this.#sessions.get(session)
+    const entry = this.#find(session)
     if (entry === undefined) return { type: 'unknown' }
     if (entry.row.state === 'erased') return { type: 'erased' }
     const { row, owner, snapshot } = entry
@@ -115,18 +109,16 @@ export class MemoryStore implements Store {
   }
 
   async release(session: string, epoch: number): Promise<void> {
-    this.#mustBeOpen()
-    const entry = this.#sessions.get(session)
+    const entry = this.#find(session)
     if (entry?.epoch === epoch && entry.row.state === 'open') entry.owner = null
   }
 
   async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
-    this.#mustBeOpen()
     return appends.map((append) => this.#append(append))
   }
 
   #append({ session, epoch, after, events, snapshot, at, ...flags }: Append): AppendOutcome {
-    const entry = this.#sessions.get(session)
+    const entry = this.#find(session)
     if (entry === undefined || entry.row.state !== 'open') return 'stale'
     if (entry.epoch !== epoch || entry.row.seq !== after) return 'stale'
     const seq = after + events.length
@@ -146,18 +138,16 @@ export class MemoryStore implements Store {
   }
 
   async findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
-    this.#mustBeOpen()
     const { prefix = '', since, limit } = query
     const isWanted = (key: string): boolean =>
       query.key === undefined ? key.startsWith(prefix) : key === query.key
-    const keys = this.#sessions.get(session)?.keys ?? []
+    const keys = this.#find(session)?.keys ?? []
     const found = keys.filter(({ key, at }) => isWanted(key) && at >= since)
     return found.toReversed().slice(0, limit)
   }
 
   async read(session: string, after: number, limit: number): Promise<ReadResult> {
-    this.#mustBeOpen()
-    const entry = this.#sessions.get(session)
+    const entry = this.#find(session)
     const from = Math.max(0, after)
     const events = pageOf(entry?.events.slice(from, from + limit) ?? [])
     return { row: entry?.row ?? null, events }
@@ -195,8 +185,7 @@ export class MemoryStore implements Store {
   }
 
   async erase(session: string): Promise<boolean> {
-    this.#mustBeOpen()
-    const entry = this.#sessions.get(session)
+    const entry = this.#find(session)
     if (entry?.row.state !== 'closed') return false
     entry.row = { ...entry.row, state: 'erased', key: null, labels: {} }
     entry.snapshot = null
@@ -224,6 +213,11 @@ export class MemoryStore implements Store {
 
   async close(): Promise<void> {
     this.#closed = true
+  }
+
+  #find(session: string): MemorySession | undefined {
+    this.#mustBeOpen()
+    return this.#sessions.get(session)
   }
 
   #mustBeOpen(): void {

@@ -4,6 +4,7 @@ import type {
   ChangePage,
   ListPage,
   ListQuery,
+  Reservation,
   Reserved,
   SessionRow,
   StoredEvent,
@@ -53,15 +54,24 @@ export type AuditedLog = {
 /** The JSON of an event and the CRC-32 of that text; null: it was written by 0.1.0. */
 export type AuditedEvent = { readonly body: string; readonly checksum: number | null }
 
-/** The answer to a reservation whose explicit id exists. `holder`: the open session of its key. */
-export function reservedExplicitly(
-  { id, key: ownKey, state }: SessionRow,
-  key: string | null,
+/**
+ * The answer to a reservation without creating anything; null: nothing is in its way. `existing`
+ * has its id, and `holder` is the id of the open session that has its key.
+ */
+export function reservedBefore(
+  { id, explicit, key }: Reservation,
+  existing: SessionRow | null,
   holder: string | null,
-): Reserved {
-  if (state !== 'open') return { type: 'closed', id, state }
-  if (key === null || ownKey === key) return { type: 'found', id }
-  return { type: 'taken', id: holder ?? id }
+): Reserved | null {
+  if (explicit && existing !== null) {
+    const { state } = existing
+    if (state !== 'open') return { type: 'closed', id, state }
+    if (key === null || existing.key === key) return { type: 'found', id }
+    return { type: 'taken', id: holder ?? id }
+  }
+  if (holder !== null) return { type: explicit ? 'taken' : 'found', id: holder }
+  if (existing !== null) throw new HoldfastError('internal', `session id ${id} is in use`)
+  return null
 }
 
 /** A page of `limit` rows, of which one more was read if there is one. */

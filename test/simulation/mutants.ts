@@ -60,7 +60,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a key is reserved without looking whether it is taken',
-    file: 'stores/memory.js',
+    file: 'stores/rows.js',
     find: 'if (holder !== null)',
     replace: 'if (explicit && holder !== null)',
     catches: 'I1',

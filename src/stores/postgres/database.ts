@@ -3,7 +3,7 @@
  * keep a node from proving that it lives. Every wait is bounded, and what fails because the way to
  * the database is lost is tried again for a while.
  */
-import type { Pool, PoolClient, PoolConfig, QueryConfig } from 'pg'
+import type { Pool, PoolClient, PoolConfig } from 'pg'
 import type { Diagnose } from '../../core/diagnostics.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { closedError, unavailable } from '../failures.ts'
@@ -32,6 +32,7 @@ type AnyRow = Readonly<Record<string, any>>
 
 /** What runs statements: the database, or one connection in a transaction. */
 export interface Queryable {
+  readonly schema: string
   query<Row extends AnyRow>(sql: string, values?: unknown[]): Promise<Row[]>
 }
 
@@ -57,8 +58,6 @@ const SERVER_TIMEOUTS: PoolConfig = {
   statement_timeout: LIMITS.statementMs,
   idle_in_transaction_session_timeout: LIMITS.statementMs,
 }
-
-type ServerFacts = Record<'version' | 'fsync' | 'commit', string> & { readonly now: number }
 
 export class Database implements Queryable {
   readonly schema: string
@@ -121,11 +120,10 @@ export class Database implements Queryable {
     // The first question waits for a connection too: the time is asked for when there is one.
     await this.query('SELECT 1')
     const askedAt = performance.now()
-    const [found] = await this.query<ServerFacts>(
+    const [found = {}] = await this.query(
       `SELECT current_setting('server_version_num') AS version, current_setting('fsync') AS fsync,
         current_setting('synchronous_commit') AS commit, ${NOW} AS now`,
     )
-    if (found === undefined) throw new HoldfastError('internal', 'the database returned no row')
     this.time.set(found.now, askedAt)
     if (Number(found.version) < VERSION_MIN) {
       throw unavailable(`PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`)
@@ -173,30 +171,21 @@ export class Database implements Queryable {
     this.#assertOpen()
     const isNamed = typeof sql !== 'string' && this.#isPreparing
     const text = typeof sql === 'string' ? sql : sql.text
-    try {
-      const named = isNamed ? sql : { text }
-      const bounded = { ...named, values, query_timeout: answerMs }
-      return await this.#send<Row>(pool, bounded)
-    } catch (thrown) {
-      if (!isNamed || !isUnprepared(thrown)) throw this.#noted(thrown)
-      this.#isPreparing = false
-      return this.#run(pool, text, values, answerMs)
-    }
-  }
-
-  /** Of a database that a newer version has changed nothing more is asked. */
-  #noted(thrown: unknown): HoldfastError {
-    const error = storeError(thrown)
-    if (error.code === 'store_newer') this.#failure ??= error
-    return error
-  }
-
-  /** The pool drops a connection on which anything failed. */
-  async #send<Row extends AnyRow>(pool: Pool, query: QueryConfig): Promise<Row[]> {
+    const query = { ...(isNamed ? sql : { text }), values, query_timeout: answerMs }
+    // The pool drops a connection on which anything failed.
     const asked = pool.query<Row>(query)
     this.#underWay.add(asked)
     try {
       return (await asked).rows
+    } catch (thrown) {
+      if (isNamed && isUnprepared(thrown)) {
+        this.#isPreparing = false
+        return await this.#run(pool, text, values, answerMs)
+      }
+      const error = storeError(thrown)
+      // Of a database that a newer version has changed nothing more is asked.
+      if (error.code === 'store_newer') this.#failure ??= error
+      throw error
     } finally {
       this.#underWay.delete(asked)
     }
@@ -208,7 +197,7 @@ export class Database implements Queryable {
     const client = await this.#pool.connect().catch((thrown: unknown) => {
       throw storeError(thrown)
     })
-    return new Connection(client, answerMs)
+    return new Connection(client, this.schema, answerMs)
   }
 
   /**
@@ -244,10 +233,6 @@ export class Database implements Queryable {
     await Promise.all([this.#pool.end(), this.#leasePool.end()])
   }
 
-  get isClosing(): boolean {
-    return this.#closing !== null
-  }
-
   #assertOpen(): void {
     if (this.#closing !== null) throw closedError()
     if (this.#failure !== null) throw this.#failure
@@ -256,11 +241,13 @@ export class Database implements Queryable {
 
 /** What is begun on it is rolled back unless it is committed. Nothing is tried again. */
 export class Connection implements Queryable {
+  readonly schema: string
   readonly #client: PoolClient
   readonly #answerMs: number
   #isCommitted = false
 
-  constructor(client: PoolClient, answerMs: number) {
+  constructor(client: PoolClient, schema: string, answerMs: number) {
+    this.schema = schema
     this.#client = client
     this.#answerMs = answerMs
     // The next query fails too if the connection breaks; unheard, it would end the process.

@@ -10,16 +10,8 @@ import { createHmac } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { HoldfastError } from '../../core/errors.ts'
 import type {
-  Append,
-  AppendOutcome,
-  Beat,
-  ChangePage,
   Claim,
   KeyedTurn,
-  KeyQuery,
-  ListPage,
-  ListQuery,
-  ReadResult,
   Reservation,
   Reserved,
   Store,
@@ -32,7 +24,7 @@ import {
   changesGone,
   listConditions,
   listPage,
-  reservedExplicitly,
+  reservedBefore,
   ROW_COLUMNS,
   sessionRow,
   type ChangeRecord,
@@ -93,7 +85,7 @@ export class PostgresStore implements Store {
     this.cluster = new Nodes(database, self)
   }
 
-  async reserve(reservation: Reservation): Promise<Reserved> {
+  reserve: Store['reserve'] = async (reservation) => {
     let isLost = false
     for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
       const isCreated = await this.#database.rideOut((isAgain) => {
@@ -127,10 +119,8 @@ export class PostgresStore implements Store {
   }
 
   /** Null: what was in the way is gone. `isLost`: an earlier try may have created it. */
-  async #findReserved(
-    { id, explicit, key }: Reservation,
-    isLost: boolean,
-  ): Promise<Reserved | null> {
+  async #findReserved(reservation: Reservation, isLost: boolean): Promise<Reserved | null> {
+    const { id, explicit, key } = reservation
     const [storedId, storedKey] = [storedName(id), key === null ? null : storedName(key)]
     const rows = await this.#database.ask<StoredRow & { owner_epoch: number }>('byIdOrKey', [
       storedId,
@@ -138,33 +128,25 @@ export class PostgresStore implements Store {
     ])
     const existing = rows.find((row) => row.id === storedId)
     const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
-    const holderId = holder === undefined ? null : nameFrom(holder.id)
-    if (explicit && existing !== undefined) {
-      return reservedExplicitly(sessionRow(existing), key, holderId)
-    }
-    // No other reservation has this id: it was minted for this one.
-    if (isLost && existing?.owner_epoch === 1) return { type: 'created', id, epoch: 1 }
-    if (holderId !== null) return { type: explicit ? 'taken' : 'found', id: holderId }
-    if (existing === undefined) return null
-    throw new HoldfastError('internal', `session id ${id} is in use`)
+    // No other reservation has an id that was minted for this one.
+    if (isLost && !explicit && existing?.owner_epoch === 1) return { type: 'created', id, epoch: 1 }
+    return reservedBefore(
+      reservation,
+      existing === undefined ? null : sessionRow(existing),
+      holder === undefined ? null : nameFrom(holder.id),
+    )
   }
 
   /** Claims of one session are carried out in the order in which they were asked for. */
-  claim(session: string, node: string): Promise<Claim> {
-    const before = this.#claims.get(session)
-    const claiming =
-      before === undefined
-        ? this.#claim(session, node)
-        : before.then(() => this.#claim(session, node))
-    // The caller gets the error; the next claim only waits for the end.
-    const settled = claiming.then(
-      () => undefined,
-      () => undefined,
-    )
-    this.#claims.set(session, settled)
-    void settled.then(() => {
+  claim: Store['claim'] = (session, node) => {
+    const before = this.#claims.get(session) ?? Promise.resolve()
+    const claiming = before.then(() => this.#claim(session, node))
+    const forget = (): void => {
       if (this.#claims.get(session) === settled) this.#claims.delete(session)
-    })
+    }
+    // The caller gets the error; the next claim only waits for the end.
+    const settled = claiming.then(forget, forget)
+    this.#claims.set(session, settled)
     return claiming
   }
 
@@ -192,15 +174,13 @@ export class PostgresStore implements Store {
     return { type: 'claimed', row, epoch, snapshot: snapshot?.body ?? null, tail: events }
   }
 
-  async release(session: string, epoch: number): Promise<void> {
+  release: Store['release'] = async (session, epoch) => {
     await this.#database.ask('release', [storedName(session), epoch])
   }
 
-  async append(appends: readonly Append[]): Promise<readonly AppendOutcome[]> {
-    return appendAll(this.#database, appends)
-  }
+  append: Store['append'] = (appends) => appendAll(this.#database, appends)
 
-  async read(session: string, after: number, limit: number): Promise<ReadResult> {
+  read: Store['read'] = async (session, after, limit) => {
     const from = Math.max(0, after)
     const values = [storedName(session), from, limit]
     const rows = await this.#database.ask<StoredEvent>('read', values)
@@ -212,7 +192,7 @@ export class PostgresStore implements Store {
     return { row: sessionRow(stored), events }
   }
 
-  async findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
+  findKeys: Store['findKeys'] = async (session, query) => {
     const { key, prefix = '', since, limit } = query
     const name = storedName(session)
     const rows = await (key === undefined
@@ -222,7 +202,7 @@ export class PostgresStore implements Store {
   }
 
   /** What sweeps look for is in small indexes of its own. */
-  async list(query: ListQuery): Promise<ListPage> {
+  list: Store['list'] = async (query) => {
     const { schema } = this.#database
     const values: unknown[] = []
     const add = (value: string | number, type: string): string => `$${values.push(value)}::${type}`
@@ -241,25 +221,22 @@ export class PostgresStore implements Store {
     return listPage(found, query.limit, sessionRow)
   }
 
-  beat(node: string, leaseMs: number): Promise<Beat> {
-    return this.cluster.beat(node, leaseMs)
-  }
+  beat: Store['beat'] = (node, leaseMs) => this.cluster.beat(node, leaseMs)
 
-  async erase(session: string): Promise<boolean> {
-    return this.#database.rideOut(async (isAgain) => {
-      const names = [storedName(session)]
-      if ((await this.#database.run('erase', names)).length > 0) return true
+  erase: Store['erase'] = (session) =>
+    this.#database.rideOut(async (isAgain) => {
+      const erased = await this.#database.run('erase', [storedName(session)])
       // The answer that it was erased may have been lost.
-      return isAgain && (await this.read(session, 0, 0)).row?.state === 'erased'
+      const isLost = isAgain && erased.length === 0
+      return isLost ? (await this.read(session, 0, 0)).row?.state === 'erased' : erased.length > 0
     })
-  }
 
   /**
    * An append only flags its session. Reading the feed first gives positions to the flagged
    * sessions, one reader at a time, so that positions become visible in their order. See
    * `feed_changes` in `schema.ts`.
    */
-  async changes(after: number | null, limit: number): Promise<ChangePage> {
+  changes: Store['changes'] = async (after, limit) => {
     const feeding = [FEED_MAX, FEED_KEPT]
     const [end] = await this.#database.ask<{ last: number }>('feedChanges', feeding)
     const last = end?.last ?? 0
@@ -271,9 +248,7 @@ export class PostgresStore implements Store {
     return changePage(found, after, ({ row }) => sessionRow(row))
   }
 
-  close(): Promise<void> {
-    return this.#database.close()
-  }
+  close: Store['close'] = () => this.#database.close()
 }
 
 type FoundChange = ChangeRecord<number> & { readonly row: StoredRow }

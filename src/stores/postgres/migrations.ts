@@ -6,10 +6,8 @@ import { checkSteps } from '../steps.ts'
 import type { Database, Queryable } from './database.ts'
 import { STEP, STEPS } from './schema.ts'
 
-/** What a step takes over from the rows that are there, by its number. */
-const FILLS: Readonly<Record<number, (schema: string, session: Queryable) => Promise<void>>> = {
-  4: fillRequestKeys,
-}
+/** The step that makes the table of request keys. */
+const KEYS_STEP = 4
 
 /** The key of an advisory lock: the node that holds it migrates, the others wait. */
 const MIGRATION_LOCK = 7_420_001
@@ -21,7 +19,7 @@ export type Migration = { readonly from: number; readonly to: number }
 
 /** Throws unless the schema is as this version makes it. For tools that only read. */
 export async function checkCurrent(database: Database): Promise<void> {
-  const { length } = await appliedSteps(database, database)
+  const { length } = await appliedSteps(database)
   if (length === STEP) return
   throw unavailable(
     `the schema ${database.schema} is at step ${length}, this Holdfast needs ${STEP}: ` +
@@ -35,27 +33,27 @@ export async function migrate(
   onMigration: (migration: Migration) => void,
 ): Promise<void> {
   // Without a lock and without rights to create anything: the usual case.
-  const { length: from } = await appliedSteps(database, database)
+  const { length: from } = await appliedSteps(database)
   if (from === STEP) return
   if (from > 0) onMigration({ from, to: STEP })
   const connection = await database.connect(MIGRATION_MS)
   try {
     await connection.query(`BEGIN; SET LOCAL statement_timeout = ${MIGRATION_MS}`)
-    await applySteps(database, connection)
+    await applySteps(connection)
     await connection.commit()
   } finally {
     connection.release()
   }
 }
 
-async function applySteps(database: Database, session: Queryable): Promise<void> {
-  const { schema } = database
+async function applySteps(session: Queryable): Promise<void> {
+  const { schema } = session
   await session.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
-  await createSchema(schema, session)
+  await createSchema(session)
   await session.query(`CREATE TABLE IF NOT EXISTS ${schema}.migrations (
     number integer PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL
   )`)
-  const { length: done } = await appliedSteps(database, session)
+  const { length: done } = await appliedSteps(session)
   if (done > 0) {
     // What other nodes have begun ends before, and what they begin now waits.
     const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes']
@@ -64,7 +62,7 @@ async function applySteps(database: Database, session: Queryable): Promise<void>
   for (const [index, { sql, checksum }] of STEPS.entries()) {
     if (index < done) continue
     if (sql !== '') await session.query(sql.replaceAll('$schema', schema))
-    await FILLS[index + 1]?.(schema, session)
+    if (index + 1 === KEYS_STEP) await fillRequestKeys(session)
     const applied = `INSERT INTO ${schema}.migrations VALUES ($1, $2, clock_timestamp())`
     await session.query(applied, [index + 1, checksum])
   }
@@ -75,46 +73,40 @@ async function applySteps(database: Database, session: Queryable): Promise<void>
  * connection remembers the names that it did not find, and has not heard yet of what was made while
  * it waited for the lock.
  */
-async function createSchema(schema: string, session: Queryable): Promise<void> {
-  const found = await session.query('SELECT FROM pg_namespace WHERE nspname = $1', [
-    schema.slice(1, -1),
-  ])
-  if (found.length === 0) await session.query(`CREATE SCHEMA ${schema}`)
+async function createSchema(session: Queryable): Promise<void> {
+  const name = session.schema.slice(1, -1)
+  const found = await session.query('SELECT FROM pg_namespace WHERE nspname = $1', [name])
+  if (found.length === 0) await session.query(`CREATE SCHEMA ${session.schema}`)
 }
 
-async function appliedSteps(database: Database, session: Queryable): Promise<readonly string[]> {
-  const table = `${database.schema}.migrations`
-  const [found] = await session.query<{ table: string | null }>(
-    'SELECT to_regclass($1)::text AS table',
-    [table],
-  )
-  if (found?.table === null) return refuseForeign(database, session)
-  const rows = await session.query<{ checksum: string }>(
-    `SELECT checksum FROM ${table} ORDER BY number`,
-  )
-  const done = rows.map(({ checksum }) => checksum)
-  checkSteps(done, STEPS, `the schema ${database.schema}`)
-  return done
-}
-
-/** A schema with tables of another program is left alone. */
-async function refuseForeign(database: Database, session: Queryable): Promise<readonly string[]> {
-  const rows = await session.query(
+/** A schema with tables of another program is refused. */
+async function appliedSteps(session: Queryable): Promise<readonly string[]> {
+  const { schema } = session
+  const table = `${schema}.migrations`
+  const [found] = await session.query('SELECT to_regclass($1)::text AS table', [table])
+  if (found?.table !== null) {
+    const rows = await session.query(`SELECT checksum FROM ${table} ORDER BY number`)
+    const done = rows.map(({ checksum }) => checksum as string)
+    checkSteps(done, STEPS, `the schema ${schema}`)
+    return done
+  }
+  const foreign = await session.query(
     // Looked for once more: another node may have made our own tables a moment ago.
     `SELECT FROM pg_class
       WHERE relnamespace = to_regnamespace($1) AND to_regclass($2) IS NULL LIMIT 1`,
-    [database.schema, `${database.schema}.migrations`],
+    [schema, table],
   )
-  if (rows.length === 0) return []
+  if (foreign.length === 0) return []
   throw unavailable(
-    `the schema ${database.schema} belongs to another program: name another with ?schema=NAME`,
+    `the schema ${schema} belongs to another program: name another with ?schema=NAME`,
   )
 }
 
 const PAGE = 1_000
 
 /** The keys of the logs that are there, of open sessions: nothing was indexed before. */
-async function fillRequestKeys(schema: string, session: Queryable): Promise<void> {
+async function fillRequestKeys(session: Queryable): Promise<void> {
+  const { schema } = session
   const events = `SELECT events.session::float8 AS session, events.seq::float8 AS seq, events.body
     FROM ${schema}.events JOIN ${schema}.sessions ON sessions.number = events.session
     WHERE sessions.state = 'open' AND (events.session, events.seq) > ($1::bigint, $2::bigint)

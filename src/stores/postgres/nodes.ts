@@ -69,7 +69,7 @@ export class Nodes implements Cluster {
   /** No caller waits for it, and it may fail. */
   #tidy(): void {
     const now = performance.now()
-    if (now - this.#tidiedAt < TIDY_MS || this.#database.isClosing) return
+    if (now - this.#tidiedAt < TIDY_MS) return
     this.#tidiedAt = now
     for (const name of ['unflag', 'forget'] as const) {
       // The next time it is tried again.

@@ -96,15 +96,7 @@ function texts(schema: string) {
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL,
           changed = true
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
-      ), unlogged AS (
-        DELETE FROM ${events} WHERE session = (SELECT number FROM erased)
-      ), unkept AS (
-        DELETE FROM ${snapshots} WHERE session = (SELECT number FROM erased)
-      ), unkeyed AS (
-        DELETE FROM ${keys} WHERE session = (SELECT number FROM erased)
-      ), unlabelled AS (
-        DELETE FROM ${labels} WHERE session = (SELECT number FROM erased)
-      )
+      ), ${[events, snapshots, keys, labels].map(dropErased).join()}
       SELECT number FROM erased`,
     feedChanges: `SELECT ${schema}.feed_changes($1::bigint, $2::bigint, ${STEP}) AS last`,
     changes: `SELECT changes.position, changes.session, changes.after, changes.seq,
@@ -151,6 +143,10 @@ function texts(schema: string) {
     forget: `DELETE FROM ${nodes}
       WHERE ${isCurrent} AND lease_ends < clock_timestamp() - interval '1 hour'`,
   }
+}
+
+function dropErased(table: string, index: number): string {
+  return `dropped_${index} AS (DELETE FROM ${table} WHERE session = (SELECT number FROM erased))`
 }
 
 /** A page of a session's events after $2, at most $3 of them: each with another column of it. */

@@ -2,18 +2,7 @@
  * Opens the file: one process at a time (`lock.ts`), synced in full, and only if it is sound and
  * what the process before had (`marker.ts`).
  */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statfsSync,
-  statSync,
-} from 'node:fs'
+import fs from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { HoldfastError, messageOf } from '../../core/errors.ts'
 import { unavailable } from '../failures.ts'
@@ -25,10 +14,7 @@ import { checkMarker, OpenMarker } from './marker.ts'
 import { dueMigration, migrate, type Migration } from './migrations.ts'
 import type { WriterOptions } from './operations.ts'
 
-/**
- * Files up to this size are checked in full when opened; in larger ones damage is met when it is
- * read.
- */
+/** Files up to this size are checked in full when opened; larger ones only where they are read. */
 const CHECK_BYTES_MAX = 64 * 1_048_576
 
 /** With less room than this the store is not ready: one input may have a mebibyte. */
@@ -92,20 +78,17 @@ function located(file: string): string {
     throw unavailable(`cannot make the folder of ${file}: ${code}`)
   }
   try {
-    if (existsSync(file)) return realpathSync(file)
-    return join(realpathSync(folder), basename(file))
+    if (fs.existsSync(file)) return fs.realpathSync(file)
+    return join(fs.realpathSync(folder), basename(file))
   } catch (thrown) {
     throw unavailable(`cannot use ${file}: ${messageOf(thrown)}`)
   }
 }
 
-/**
- * For its owner alone, with what is missing above it. Node's own way never ends where a folder
- * cannot be made.
- */
+/** With what is missing above it. Node's `recursive` never ends where a folder cannot be made. */
 function makeFolder(path: string): void {
   try {
-    mkdirSync(path, { mode: 0o700 })
+    fs.mkdirSync(path, { mode: 0o700 })
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException
     if (code === 'EEXIST' && isFolder(path)) return
@@ -117,7 +100,7 @@ function makeFolder(path: string): void {
 }
 
 function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+  return fs.statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 }
 
 /** Checks it, sets it up to be durable, and brings it up to date. */
@@ -128,7 +111,7 @@ function prepareDatabase(
 ): void {
   checkSqliteVersion(database)
   database.exec(PRAGMAS)
-  if (statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
+  if (fs.statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
   setDurable(database)
   const due = dueMigration(database, file)
   if (due === null) return migrate(database, file)
@@ -143,7 +126,7 @@ function migrateWithCopy(database: SqliteDatabase, file: string, backup: string)
     migrate(database, file)
   } catch (thrown) {
     // After a failed sync it is not known what a later start finds: the copy stays.
-    if (storeError(thrown, file).code !== 'store_failed') rmSync(backup, { force: true })
+    if (storeError(thrown, file).code !== 'store_failed') fs.rmSync(backup, { force: true })
     throw thrown
   }
 }
@@ -151,37 +134,35 @@ function migrateWithCopy(database: SqliteDatabase, file: string, backup: string)
 /** A checked copy, which takes its name only when it is whole. */
 function copyDurably(database: SqliteDatabase, backup: string): void {
   const part = `${backup}.part`
-  rmSync(part, { force: true })
+  fs.rmSync(part, { force: true })
   copyTo(database, part)
   try {
     sync(part, 'r+')
-    renameSync(part, backup)
+    fs.renameSync(part, backup)
     // The name too must outlast the machine. Windows opens no folder.
     if (process.platform !== 'win32') sync(dirname(backup), 'r')
   } catch (thrown) {
-    rmSync(part, { force: true })
+    fs.rmSync(part, { force: true })
     throw thrown
   }
 }
 
 function sync(path: string, flags: 'r' | 'r+'): void {
-  const descriptor = openSync(path, flags)
+  const descriptor = fs.openSync(path, flags)
   try {
-    fsyncSync(descriptor)
+    fs.fsyncSync(descriptor)
   } finally {
-    closeSync(descriptor)
+    fs.closeSync(descriptor)
   }
 }
 
 /** Conversations are private: SQLite gives the files it makes beside this one the same mode. */
 function createPrivately(file: string): void {
-  if (existsSync(file)) return
-  closeSync(openSync(file, 'wx', 0o600))
+  if (fs.existsSync(file)) return
+  fs.closeSync(fs.openSync(file, 'wx', 0o600))
 }
 
-/**
- * Drivers have been seen to lower `synchronous` in WAL mode, so it is set after it and read back.
- */
+/** Drivers have been seen to lower `synchronous` in WAL mode: it is set after it, and read back. */
 function setDurable(database: SqliteDatabase): void {
   const { journal_mode: journal } = database.prepare('PRAGMA journal_mode = WAL').get()
   database.exec('PRAGMA synchronous = FULL')
@@ -194,7 +175,7 @@ function setDurable(database: SqliteDatabase): void {
 }
 
 function checkRoom(file: string): void {
-  const { blocks, bavail, bfree, bsize } = statfsSync(dirname(file))
+  const { blocks, bavail, bfree, bsize } = fs.statfsSync(dirname(file))
   const free = (process.getuid?.() === 0 ? bfree : bavail) * bsize
   // Some file systems tell nothing.
   if (blocks === 0 || free >= FREE_BYTES_MIN) return
@@ -233,7 +214,7 @@ function emptyWal(database: SqliteDatabase): boolean {
 
 /** By another name the file has another lock, and SQLite another `-wal` for it. */
 function checkLinks(file: string): void {
-  if ((statSync(file, { throwIfNoEntry: false })?.nlink ?? 1) <= 1) return
+  if ((fs.statSync(file, { throwIfNoEntry: false })?.nlink ?? 1) <= 1) return
   const why = 'it has several names (hard links), and another process may use it by another'
   throw unavailable(`cannot use ${file}: ${why}; make it a copy`)
 }

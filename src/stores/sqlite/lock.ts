@@ -6,16 +6,7 @@
  * keeps the exclusive one away. Nothing here opens a lock file that exists but SQLite: a process
  * loses its POSIX locks on a file when it closes any descriptor of it.
  */
-import {
-  chmodSync,
-  closeSync,
-  lstatSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  unlinkSync,
-} from 'node:fs'
+import fs from 'node:fs'
 import { openSqlite, type SqliteDatabase } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { unavailable } from '../failures.ts'
@@ -50,10 +41,10 @@ function replaceLock(path: string, file: string): SqliteDatabase | null {
   const isOurs = inode !== null && inodeOf(next) === inode
   const first = isOurs ? tryLock(path, file) : null
   if (isOurs && first === null && isForeign(path)) {
-    renameSync(next, path)
+    fs.renameSync(next, path)
     return lock
   }
-  if (isOurs) unlinkSync(next)
+  if (isOurs) fs.unlinkSync(next)
   lock.close()
   return first
 }
@@ -76,10 +67,10 @@ function tryLock(path: string, file: string): SqliteDatabase | null {
 /** Makes it if it is not there, for its owner alone. */
 function makePrivate(path: string): void {
   try {
-    const found = lstatSync(path, { throwIfNoEntry: false })
-    if (found === undefined) return closeSync(openSync(path, 'wx', PRIVATE))
+    const found = fs.lstatSync(path, { throwIfNoEntry: false })
+    if (found === undefined) return fs.closeSync(fs.openSync(path, 'wx', PRIVATE))
     if (!found.isFile()) throw new Error('it is not a file')
-    if ((found.mode & OTHERS) !== 0) chmodSync(path, PRIVATE)
+    if ((found.mode & OTHERS) !== 0) fs.chmodSync(path, PRIVATE)
   } catch (thrown) {
     const { code, message } = thrown as NodeJS.ErrnoException
     // Another process has made it in this moment.
@@ -90,7 +81,7 @@ function makePrivate(path: string): void {
 }
 
 function inodeOf(path: string): number | null {
-  return lstatSync(path, { throwIfNoEntry: false })?.ino ?? null
+  return fs.lstatSync(path, { throwIfNoEntry: false })?.ino ?? null
 }
 
 /**
@@ -99,7 +90,7 @@ function inodeOf(path: string): number | null {
  */
 function isForeign(path: string): boolean {
   try {
-    const lines = readFileSync('/proc/locks', 'utf8').split('\n')
+    const lines = fs.readFileSync('/proc/locks', 'utf8').split('\n')
     const own = lines.filter((line) => line.includes(`:${inodeOf(path)} `))
     return own.length > 0 && own.every(isReadLockOfAnother)
   } catch {
@@ -111,6 +102,6 @@ function isForeign(path: string): boolean {
 function isReadLockOfAnother(line: string): boolean {
   const [, pid] = / READ +(\d+) /.exec(line) ?? []
   if (pid === undefined) return false
-  const { uid } = statSync(`/proc/${pid}`)
+  const { uid } = fs.statSync(`/proc/${pid}`)
   return uid !== process.getuid?.() && uid !== 0
 }

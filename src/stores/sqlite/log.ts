@@ -117,9 +117,7 @@ export class EventLog {
   }
 }
 
-/**
- * ?1 first number, ?2 session, ?3 first seq, ?4 the number before, then each body and its checksum.
- */
+/** ?1 first number, ?2 session, ?3 first seq, ?4 number before, then each body and its checksum. */
 function insertSql(count: number): string {
   const rows = Array.from({ length: count }, (_, index) => {
     const previous = index === 0 ? '?4' : `?1 + ${index - 1}`

@@ -8,16 +8,7 @@
  * file, survives the end of the process, and may be lost with the machine, which weakens the check
  * and nothing else.
  */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeSync,
-} from 'node:fs'
+import fs from 'node:fs'
 import { readSqlite, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { HoldfastError } from '../../core/errors.ts'
 
@@ -47,19 +38,19 @@ export class OpenMarker {
 
   /** The file is open and locked: its `-wal` and its lock file are there. */
   constructor(file: string, database: SqliteDatabase) {
-    this.#path = markerOf(file)
+    this.#path = `${file}.open`
     this.#lastEvent = database.prepare(
       'SELECT number, checksum FROM events ORDER BY number DESC LIMIT 1',
     )
-    this.#descriptor = openSync(this.#path, 'w', 0o600)
+    this.#descriptor = fs.openSync(this.#path, 'w', 0o600)
     try {
       this.#files = SUFFIXES.map((suffix) => {
         const path = file + suffix
-        const { dev, ino } = statSync(path)
+        const { dev, ino } = fs.statSync(path)
         return { suffix, path, dev, ino }
       })
       this.note()
-      fsyncSync(this.#descriptor)
+      fs.fsyncSync(this.#descriptor)
     } catch (thrown) {
       this.close(false)
       throw thrown
@@ -72,7 +63,7 @@ export class OpenMarker {
     const { number: events, checksum } = this.#lastEvent.get() ?? { number: 0, checksum: null }
     const inodes = { database: database?.ino, wal: wal?.ino }
     const text = JSON.stringify({ v: VERSION, ...inodes, events, checksum })
-    writeSync(this.#descriptor, `${text.padEnd(BYTES - 1)}\n`, 0)
+    fs.writeSync(this.#descriptor, `${text.padEnd(BYTES - 1)}\n`, 0)
   }
 
   /**
@@ -81,7 +72,7 @@ export class OpenMarker {
    */
   checkPaths(): void {
     for (const { suffix, path, dev, ino } of this.#files) {
-      const now = statSync(path, { throwIfNoEntry: false })
+      const now = fs.statSync(path, { throwIfNoEntry: false })
       if (now?.ino === ino && now.dev === dev) continue
       const what = now === undefined ? 'deleted or moved' : 'replaced'
       // Clients see it too: the kind of file, not its path.
@@ -95,17 +86,13 @@ export class OpenMarker {
 
   /** `isComplete`: the file was closed, and everything is in it. */
   close(isComplete: boolean): void {
-    closeSync(this.#descriptor)
-    if (isComplete) rmSync(this.#path, { force: true })
+    fs.closeSync(this.#descriptor)
+    if (isComplete) fs.rmSync(this.#path, { force: true })
   }
 }
 
-function markerOf(file: string): string {
-  return `${file}.open`
-}
-
 function inodeOf(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.ino ?? 0
+  return fs.statSync(path, { throwIfNoEntry: false })?.ino ?? 0
 }
 
 /**
@@ -120,14 +107,14 @@ export function checkMarker(file: string): void {
   throw new HoldfastError(
     'store_corrupt',
     `${file} ${problem}, and the Holdfast before did not stop cleanly: put its files back, ` +
-      `or remove ${markerOf(file)} to go on with what is there`,
+      `or remove ${file}.open to go on with what is there`,
   )
 }
 
 /** Null: there is none, because the file before was closed, or it cannot be read. */
 function readMark(file: string): Mark | null {
   try {
-    const mark = JSON.parse(readFileSync(markerOf(file), 'utf8')) as Mark
+    const mark = JSON.parse(fs.readFileSync(`${file}.open`, 'utf8')) as Mark
     return mark.v === VERSION ? mark : null
   } catch {
     // The marker was cut off with the machine. One that cannot be read cannot be written either:
@@ -138,7 +125,7 @@ function readMark(file: string): Mark | null {
 
 /** What is wrong with the file if that is its mark. */
 function problemWith(file: string, mark: Mark): string | null {
-  if (!existsSync(file)) return mark.events > 0 ? 'is gone' : null
+  if (!fs.existsSync(file)) return mark.events > 0 ? 'is gone' : null
   const isReplaced = inodeOf(file) !== mark.database
   const hasItsWal = inodeOf(`${file}-wal`) === mark.wal
   if (isReplaced && mark.wal !== 0 && hasItsWal) {

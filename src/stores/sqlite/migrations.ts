@@ -7,10 +7,8 @@ import { checkSteps } from '../steps.ts'
 import type { SqliteDatabase } from './driver.ts'
 import { STEPS } from './schema.ts'
 
-/** What a step takes over from the rows that are there, by its number. */
-const FILLS: Readonly<Record<number, (database: SqliteDatabase) => void>> = {
-  2: fillRequestKeys,
-}
+/** The step that makes the table of request keys. */
+const KEYS_STEP = 2
 
 /** A file of an older schema, and where its copy goes before it is changed. */
 export type Migration = { readonly from: number; readonly to: number; readonly backup: string }
@@ -43,9 +41,13 @@ export function migrate(database: SqliteDatabase, file: string): void {
     database.exec(`CREATE TABLE IF NOT EXISTS migrations (
       number INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_at TEXT NOT NULL
     )`)
-    const done = appliedSteps(database, file)
-    for (let number = done.length + 1; number <= STEPS.length; number += 1) {
-      applyStep(database, number)
+    const { length: done } = appliedSteps(database, file)
+    const applied = database.prepare('INSERT INTO migrations VALUES (?, ?, ?)')
+    for (const [index, { sql, checksum }] of STEPS.entries()) {
+      if (index < done) continue
+      database.exec(sql)
+      if (index + 1 === KEYS_STEP) fillRequestKeys(database)
+      applied.run(index + 1, checksum, new Date().toISOString())
     }
     database.exec('COMMIT')
   } catch (thrown) {
@@ -62,15 +64,6 @@ function appliedSteps(database: SqliteDatabase, file: string): readonly string[]
   }
   const rows = database.prepare('SELECT checksum FROM migrations ORDER BY number').all()
   return rows.map(({ checksum }) => checksum as string)
-}
-
-function applyStep(database: SqliteDatabase, number: number): void {
-  const { sql, checksum } = STEPS[number - 1]!
-  database.exec(sql)
-  FILLS[number]?.(database)
-  database
-    .prepare('INSERT INTO migrations VALUES (?, ?, ?)')
-    .run(number, checksum, new Date().toISOString())
 }
 
 /** The keys of the logs that are there, of open sessions: nothing was indexed before. */

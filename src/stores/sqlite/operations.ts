@@ -18,8 +18,14 @@ export type Operation<Name extends OperationName = OperationName> = {
   [One in Name]: readonly [name: One, given: Given[One]]
 }[Name]
 
-/** The methods that carry the operations out. */
-export type Steps = { [Name in OperationName]: (...given: Given[Name]) => unknown }
+type Value<Name extends OperationName> = Awaited<ReturnType<Required<Store>[Name]>>
+
+/** What carries the operations out. `append` returns the positions of those that are stale. */
+export type Steps = {
+  readonly [Name in OperationName]: (
+    ...given: Given[Name]
+  ) => Name extends 'append' ? readonly number[] : Value<Name>
+}
 
 export type WriterOperation = Operation | readonly [name: 'close', given: []]
 

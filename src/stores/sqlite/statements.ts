@@ -9,17 +9,11 @@ import {
   PAGE_CHARS,
   type Append,
   type AppendedKeys,
-  type Beat,
-  type ChangePage,
   type Claim,
   type KeyedTurn,
-  type KeyQuery,
-  type ListPage,
   type ListQuery,
-  type ReadResult,
   type Reservation,
   type Reserved,
-  type StoredEvent,
 } from '../../core/store.ts'
 import { Leases } from '../leases.ts'
 import { nameFrom, storedName, storedRanges } from '../names.ts'
@@ -28,7 +22,7 @@ import {
   changesGone,
   listConditions,
   listPage,
-  reservedExplicitly,
+  reservedBefore,
   ROW_COLUMNS,
   sessionRow,
   type ChangeRecord,
@@ -126,20 +120,17 @@ export class Statements implements Omit<Steps, 'ready'> {
     this.#log = new EventLog(database)
   }
 
-  reserve(reservation: Reservation): Reserved {
+  readonly reserve: Steps['reserve'] = (reservation) => {
     const { id, explicit, key } = reservation
-    const holder = key === null ? null : this.#openByKey(key)
-    if (explicit) {
-      const existing = this.#row(id)
-      if (existing !== null) return reservedExplicitly(sessionRow(existing), key, holder)
-    }
-    if (holder !== null) return { type: explicit ? 'taken' : 'found', id: holder }
-    return this.#create(reservation)
-  }
-
-  #openByKey(key: string): string | null {
-    const found = this.#sql.openByKey.get(storedName(key))
-    return found === undefined ? null : nameFrom(found.id)
+    const holder = key === null ? undefined : this.#sql.openByKey.get(storedName(key))
+    // An id that was minted is not looked up: that it is unique is checked by the table.
+    const existing = explicit ? this.#row(id) : null
+    const found = reservedBefore(
+      reservation,
+      existing && sessionRow(existing),
+      holder === undefined ? null : nameFrom(holder.id),
+    )
+    return found ?? this.#create(reservation)
   }
 
   #create({ id, key, agent, internal, labels, node, at, expiresAt, body }: Reservation): Reserved {
@@ -164,7 +155,7 @@ export class Statements implements Omit<Steps, 'ready'> {
     return { type: 'created', id, epoch: 1 }
   }
 
-  claim(session: string, node: string): Claim {
+  readonly claim: Steps['claim'] = (session, node) => {
     const stored = this.#row(session)
     if (stored === null) return { type: 'unknown' }
     if (stored.state === 'erased') return { type: 'erased' }
@@ -177,19 +168,18 @@ export class Statements implements Omit<Steps, 'ready'> {
     return this.#load(stored, stored.epoch + 1)
   }
 
-  release(session: string, epoch: number): void {
+  readonly release: Steps['release'] = (session, epoch) => {
     this.#sql.release.run(storedName(session), epoch)
   }
 
   #load(stored: OwnedRow, epoch: number | null): Claim {
-    const snapshot = this.#sql.snapshot.get(stored.number) as StoredEvent | undefined
+    const snapshot = this.#sql.snapshot.get(stored.number)
     const tail = this.#log.after(logEnd(stored), snapshot?.seq ?? 0, stored.seq)
     const row = sessionRow(stored)
     return { type: 'claimed', row, epoch, snapshot: snapshot?.body ?? null, tail }
   }
 
-  /** The positions of the appends that are stale. */
-  append(appends: readonly Append[]): readonly number[] {
+  readonly append: Steps['append'] = (appends) => {
     const stale: number[] = []
     appends.forEach((append, index) => {
       if (!this.#append(append)) stale.push(index)
@@ -228,17 +218,14 @@ export class Statements implements Omit<Steps, 'ready'> {
     return changes > 0
   }
 
-  /**
-   * Keeps `due_at` at or before `expires_at`, and ahead of the clock so that sweeps find few in
-   * vain.
-   */
+  /** Keeps `due_at` at or before `expires_at`, and ahead of the clock: sweeps find few in vain. */
   #keepDue(cached: CachedSession, expiresAt: number, at: number): void {
     if (cached.dueAt !== null && cached.dueAt <= expiresAt && cached.dueAt > at) return
     this.#sql.setDue.run(expiresAt, cached.number)
     cached.dueAt = expiresAt
   }
 
-  read(session: string, after: number, limit: number): ReadResult {
+  readonly read: Steps['read'] = (session, after, limit) => {
     const stored = this.#row(session)
     if (stored === null) return { row: null, events: [] }
     const row = sessionRow(stored)
@@ -259,7 +246,7 @@ export class Statements implements Omit<Steps, 'ready'> {
     cached.keys = null
   }
 
-  findKeys(session: string, { key, prefix = '', since, limit }: KeyQuery): readonly KeyedTurn[] {
+  readonly findKeys: Steps['findKeys'] = (session, { key, prefix = '', since, limit }) => {
     const name = storedName(session)
     const found: KeyedTurn[] =
       key === undefined
@@ -268,7 +255,7 @@ export class Statements implements Omit<Steps, 'ready'> {
     return found.map((row) => ({ ...row, key: nameFrom(row.key) }))
   }
 
-  list(query: ListQuery): ListPage {
+  readonly list: Steps['list'] = (query) => {
     const values: (string | number)[] = []
     const where = listConditions(query, {
       schema: '',
@@ -288,7 +275,7 @@ export class Statements implements Omit<Steps, 'ready'> {
     return listPage(statement.all(...values) as StoredRow[], query.limit, sessionRow)
   }
 
-  changes(after: number | null, limit: number): ChangePage {
+  readonly changes: Steps['changes'] = (after, limit) => {
     const last = this.#log.numberAfter(0)
     if (after === null) return { changes: [], position: last }
     if (after < 0 || after > last) throw changesGone(after)
@@ -296,11 +283,9 @@ export class Statements implements Omit<Steps, 'ready'> {
     return changePage(records, after, ({ session }) => sessionRow(this.#sql.row.get(session)))
   }
 
-  beat(node: string, leaseMs: number): Beat {
-    return this.#leases.beat(node, leaseMs)
-  }
+  readonly beat: Steps['beat'] = (node, leaseMs) => this.#leases.beat(node, leaseMs)
 
-  erase(session: string): boolean {
+  readonly erase: Steps['erase'] = (session) => {
     const cached = this.#cachedSession(session)
     if (cached === null || this.#sql.erase.run(cached.number).changes === 0) return false
     const { number, last } = cached

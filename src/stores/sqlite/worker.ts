@@ -27,10 +27,7 @@ import { Statements } from './statements.ts'
 /** Operations in one group. */
 const OPERATIONS_MAX = 1_000
 
-/**
- * The WAL is copied into the file when it holds this many pages: small, so that opening stays
- * fast.
- */
+/** The WAL is copied into the file when it holds so many pages: few, so that opening stays fast. */
 const CHECKPOINT_PAGES = 1_000
 
 /** A write that needs room and leaves nothing behind. */
