@@ -9,9 +9,8 @@ import {
   type Runner,
   type Store,
 } from './core/index.ts'
-import { ask, echo, slow } from './runners/builtin.ts'
 import { systemClock, systemDigest, systemEntropy } from './platform/clock.ts'
-import { functionRunner, type Agent } from './runners/function.ts'
+import { ask, echo, functionRunner, slow, type Agent } from './runners/function.ts'
 import { MemoryStore } from './stores/memory.ts'
 import { openPostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'

@@ -1,7 +1,8 @@
-/** An agent as a function: async, or an async generator. */
+/** Agents as functions, async or async generators; and the built-in ones, for trials and tests. */
 import type {
   AskOutcome,
   AskOption,
+  Input,
   Question,
   Reply,
   Runner,
@@ -10,6 +11,7 @@ import type {
   RunnerResult,
   RunnerTurn,
 } from '../core/index.ts'
+import { wait } from '../platform/abort.ts'
 
 /** Yields parts of the answer; returns the whole answer if it differs from the yielded parts. */
 export type Agent = (
@@ -32,25 +34,20 @@ export function functionRunner(agent: Agent): Runner {
   return {
     async *run(turn, context): AsyncGenerator<RunnerOutput, RunnerResult> {
       const work = agent(turn, agentContext(context))
-      return Symbol.asyncIterator in work ? yield* outputs(work) : replyOf(await work)
+      if (!(Symbol.asyncIterator in work)) return replyOf(await work)
+      let isOver = false
+      try {
+        for (;;) {
+          const { done, value } = await work.next()
+          isOver = done === true
+          if (done === true) return replyOf(value)
+          yield typeof value === 'string' ? { type: 'delta', text: value } : value
+        }
+      } finally {
+        // A generator that is abandoned runs its `finally` blocks.
+        if (!isOver) await work.return(undefined)
+      }
     },
-  }
-}
-
-/** A generator's texts as deltas. A generator that is abandoned runs its `finally` blocks. */
-async function* outputs(
-  work: Exclude<ReturnType<Agent>, Promise<AgentResult>>,
-): AsyncGenerator<RunnerOutput, RunnerResult> {
-  let ended = false
-  try {
-    for (;;) {
-      const step = await work.next()
-      ended = step.done === true
-      if (step.done === true) return replyOf(step.value)
-      yield typeof step.value === 'string' ? { type: 'delta', text: step.value } : step.value
-    }
-  } finally {
-    if (!ended) await work.return(undefined)
   }
 }
 
@@ -76,4 +73,33 @@ function option(option: string | AskOption): AskOption {
 
 function replyOf(result: AgentResult): RunnerResult {
   return typeof result === 'string' ? { text: result } : (result ?? undefined)
+}
+
+/** Answers with its input unchanged. */
+export const echo: Agent = async (turn) => turn.text
+
+/** Streams its input word by word over two seconds, or over the `ms` of the input. */
+export const slow: Agent = async function* ({ text, input }, { signal }) {
+  const words = text.split(/(?<=\s)/)
+  const pauseMs = slowMs(input) / words.length
+  for (const word of words) {
+    await wait(pauseMs, signal)
+    yield word
+  }
+}
+
+function slowMs(input: Input): number {
+  const ms = typeof input === 'string' ? undefined : input['ms']
+  return typeof ms === 'number' && ms >= 0 ? ms : 2_000
+}
+
+/** Asks for permission before it echoes. */
+export const ask: Agent = async ({ text }, context) => {
+  const outcome = await context.ask({
+    kind: 'permission',
+    question: `May I say ${JSON.stringify(text)}?`,
+    options: ['allow', 'deny'],
+  })
+  if (outcome.outcome !== 'answered') return `I may not: ${outcome.outcome}`
+  return outcome.answer === 'allow' ? text : 'I may not: denied'
 }

@@ -1,26 +1,9 @@
 /** Asks the session's clients whether an agent may use a tool. */
+import type { RequestPermissionOutcome, RequestPermissionRequest } from '@agentclientprotocol/sdk'
 import type { AskOutcome, Question, RunnerContext } from '../core/index.ts'
 
-/** A permission request as the Agent Client Protocol defines it: the fields that are used. */
-export type PermissionRequest = {
-  readonly toolCall: {
-    readonly toolCallId: string
-    readonly title?: string | null
-    readonly kind?: string | null
-    readonly rawInput?: unknown
-    readonly content?: unknown
-    readonly locations?: unknown
-  }
-  readonly options: readonly {
-    readonly optionId: string
-    readonly name: string
-    readonly kind: string
-  }[]
-}
-
-export type PermissionAnswer =
-  | { readonly outcome: 'selected'; readonly optionId: string }
-  | { readonly outcome: 'cancelled' }
+/** A permission request as the Agent Client Protocol defines it, without its session. */
+export type PermissionRequest = Omit<RequestPermissionRequest, 'sessionId'>
 
 type PermissionSettings = { readonly askMs?: number; readonly onNobody?: 'wait' | 'deny' }
 
@@ -35,7 +18,7 @@ export async function askPermission(
   context: RunnerContext,
   request: PermissionRequest,
   settings: PermissionSettings,
-): Promise<PermissionAnswer> {
+): Promise<RequestPermissionOutcome> {
   try {
     return permissionAnswer(await context.ask(permissionQuestion(request, settings)))
   } catch {
@@ -80,7 +63,7 @@ function shownTool(call: PermissionRequest['toolCall']): object {
  * Only a person's answer selects an option. Without one the request is cancelled: if a reject
  * option is selected, some agents tell their model that "the user" refused, which is not true.
  */
-export function permissionAnswer(outcome: AskOutcome): PermissionAnswer {
+export function permissionAnswer(outcome: AskOutcome): RequestPermissionOutcome {
   return outcome.outcome === 'answered'
     ? { outcome: 'selected', optionId: String(outcome.answer) }
     : { outcome: 'cancelled' }

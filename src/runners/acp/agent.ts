@@ -6,13 +6,18 @@
  * updates after the end of a prompt, are dropped. When the child ends, all pending requests fail.
  */
 import { Writable } from 'node:stream'
+import type {
+  InitializeResponse,
+  RequestPermissionRequest,
+  RequestPermissionResponse,
+} from '@agentclientprotocol/sdk'
 import { HoldfastError, type RunnerOutput } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import { onAbort } from '../../platform/abort.ts'
 import type { Child } from '../../platform/child.ts'
 import type { Workplace } from '../../platform/workplace.ts'
+import type { PooledAgent } from '../agent-pool.ts'
 import { asObject } from '../json.ts'
-import type { PermissionAnswer, PermissionRequest } from '../permission.ts'
 import { observed, type Sdk } from './connection.ts'
 import type { AcpSettings } from './options.ts'
 import type { PromptRun } from './prompt-run.ts'
@@ -58,7 +63,8 @@ const MESSAGE_BYTES_MAX = 8_388_608
 /** The longest message of an agent's error that is shown, in characters. */
 const ERROR_CHARS_MAX = 500
 
-export class AcpAgent {
+export class AcpAgent implements PooledAgent {
+  readonly #sdk: Sdk
   readonly #settings: AcpSettings
   readonly #child: Child
   readonly #connection: ReturnType<ReturnType<Sdk['client']>['connect']>
@@ -72,6 +78,7 @@ export class AcpAgent {
 
   /** Starts the child. It can be used after the handshake. */
   constructor(sdk: Sdk, workplace: Workplace, settings: AcpSettings) {
+    this.#sdk = sdk
     this.#settings = settings
     // Not in a session's folder: Gemini CLI 0.61 cleans up where it is started, and removes its own
     // stored sessions.
@@ -87,10 +94,9 @@ export class AcpAgent {
     void this.#connection.closed.then(() => this.stop())
   }
 
-  /** The handshake; a child that fails it is stopped. */
-  async handshake({ PROTOCOL_VERSION }: Sdk): Promise<void> {
+  async handshake(): Promise<void> {
     try {
-      await this.#initialize(PROTOCOL_VERSION)
+      await this.#initialize()
     } catch (error) {
       await this.stop()
       throw error
@@ -102,12 +108,10 @@ export class AcpAgent {
     return isConnected && this.#child.isRunning
   }
 
-  /** Resolves when the child has ended. */
   get ended(): Promise<unknown> {
     return this.#child.ended
   }
 
-  /** Whether another child can continue this one's sessions. */
   get isRestorable(): boolean {
     return this.#can.load || this.#can.resume
   }
@@ -190,29 +194,24 @@ export class AcpAgent {
     this.#child.kill()
   }
 
-  async #initialize(protocolVersion: number): Promise<void> {
-    const answer = await this.#ask<{
-      protocolVersion: number
-      agentCapabilities?: {
-        loadSession?: boolean
-        sessionCapabilities?: { resume?: unknown; close?: unknown }
-      }
-      authMethods?: readonly { name?: string; description?: string }[]
-    }>('initialize', {
-      protocolVersion,
+  async #initialize(): Promise<void> {
+    const { PROTOCOL_VERSION: wanted } = this.#sdk
+    const answer = await this.#ask<InitializeResponse>('initialize', {
+      protocolVersion: wanted,
       clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
       clientInfo: { name: 'holdfast', version: '0.1.0' },
     })
-    if (answer.protocolVersion !== protocolVersion) {
-      throw new Error(`${this.#child.program} speaks ACP version ${answer.protocolVersion}, not 1`)
+    const { protocolVersion: spoken, agentCapabilities, authMethods } = answer
+    if (spoken !== wanted) {
+      throw new Error(`${this.#child.program} speaks ACP version ${spoken}, not ${wanted}`)
     }
-    const { loadSession, sessionCapabilities: can } = answer.agentCapabilities ?? {}
+    const { loadSession, sessionCapabilities: can } = agentCapabilities ?? {}
     this.#can = {
       load: loadSession === true,
       resume: isRecord(can?.resume),
       close: isRecord(can?.close),
     }
-    const ways = (answer.authMethods ?? []).map(({ name, description }) => description ?? name)
+    const ways = (authMethods ?? []).map(({ name, description }) => description ?? name)
     this.#loginHint = ways.join(', or: ').slice(0, ERROR_CHARS_MAX)
   }
 
@@ -281,9 +280,7 @@ export class AcpAgent {
     return new AgentError(code, `the agent refused ${method}: ${shown}`)
   }
 
-  async #permission(
-    request: PermissionRequest & { readonly sessionId: string },
-  ): Promise<{ outcome: PermissionAnswer }> {
+  async #permission(request: RequestPermissionRequest): Promise<RequestPermissionResponse> {
     // Without a turn that runs in that session, no client can be asked.
     const answer = await this.#prompts.get(request.sessionId)?.permission(request)
     return { outcome: answer ?? { outcome: 'cancelled' } }

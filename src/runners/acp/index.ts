@@ -11,22 +11,22 @@
  * idle children are not stopped, and after the loss of a child the log says that the context is
  * lost.
  */
-import {
-  HoldfastError,
-  type Diagnose,
-  type Message,
-  type Runner,
-  type RunnerContext,
-  type RunnerOutput,
-  type RunnerSession,
-  type RunnerTurn,
+import type {
+  Diagnose,
+  Message,
+  Runner,
+  RunnerContext,
+  RunnerOutput,
+  RunnerSession,
+  RunnerTurn,
 } from '../../core/index.ts'
 import { unlessAborted, wait } from '../../platform/abort.ts'
 import { Workplace } from '../../platform/workplace.ts'
+import { AgentPool } from '../agent-pool.ts'
 import { activity, Outbox } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
-import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
-import { ChildSlot } from './child-slot.ts'
+import { AcpAgent, AgentError, AgentGone } from './agent.ts'
+import { loadSdk } from './connection.ts'
 import { AcpAgent as AcpSchema, type AcpOptions, type AcpSettings } from './options.ts'
 import { PromptRun } from './prompt-run.ts'
 
@@ -39,17 +39,16 @@ export function acpRunner(options: AcpOptions): Runner {
 class AcpRunner implements Runner {
   readonly #settings: AcpSettings
   readonly #workplace: Workplace
-  /** By session, or by '' if all sessions share one. */
-  readonly #slots = new Map<string, ChildSlot>()
+  readonly #pool: AgentPool<AcpAgent>
   /** The last turn of each session, until its work has ended. */
   readonly #working = new Map<string, Promise<void>>()
   /** When each session was last opened in a child (monotonic), within `reopenMs`. */
   readonly #openedAt = new Map<string, number>()
-  #closed = false
 
   constructor(options: AcpOptions) {
     this.#settings = withDefaults(AcpSchema, options) as AcpSettings
     this.#workplace = new Workplace(this.#settings)
+    this.#pool = new AgentPool(this.#settings)
   }
 
   reportTo(diagnose: Diagnose): void {
@@ -75,25 +74,15 @@ class AcpRunner implements Runner {
 
   async release({ id }: RunnerSession): Promise<void> {
     this.#openedAt.delete(id)
-    if (!this.#settings.perSession) return this.#slots.get('')?.agent?.forget(id)
-    const slot = this.#slots.get(id)
-    this.#slots.delete(id)
-    await slot?.stop()
+    await this.#pool.release(id)
   }
 
   lose(session: string | null): void {
-    if (session === null) return this.#slots.forEach((slot) => slot.kill())
-    if (this.#settings.perSession) return this.#slots.get(session)?.kill()
-    // Other sessions use the same child, so only this session is forgotten; its turn is cancelled.
-    this.#slots
-      .get('')
-      ?.agent?.forget(session)
-      .catch(() => undefined)
+    this.#pool.lose(session)
   }
 
   async close(): Promise<void> {
-    this.#closed = true
-    await Promise.all([...this.#slots.values()].map((slot) => slot.stop()))
+    await this.#pool.close()
     await Promise.all(this.#working.values())
     await this.#workplace.close()
   }
@@ -101,15 +90,13 @@ class AcpRunner implements Runner {
   async #runTurn(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
     const { signal, session } = context
     const cwd = await this.#workplace.folderOf(session.id)
+    const sdk = await loadSdk()
     signal.throwIfAborted()
-    const slot = this.#slot(session.id)
+    const start = (): AcpAgent => new AcpAgent(sdk, this.#workplace, this.#settings)
     try {
-      const agent = await slot.acquire(signal)
-      try {
-        await this.#prompt(agent, turn, { context, outbox, cwd })
-      } finally {
-        slot.giveBack()
-      }
+      await this.#pool.use(session.id, { start, signal }, (agent) =>
+        this.#prompt(agent, turn, { context, outbox, cwd }),
+      )
     } catch (error) {
       if (error instanceof AgentGone) outbox.push(error.diagnosis)
       throw error
@@ -168,30 +155,6 @@ class AcpRunner implements Runner {
     const openedAt = this.#openedAt.get(id)
     if (openedAt !== undefined) return performance.now() - openedAt
     return context.now() - ((await lastMessage(context))?.at ?? 0)
-  }
-
-  #slot(session: string): ChildSlot {
-    if (this.#closed) throw new HoldfastError('draining', 'the agents are being stopped')
-    const { perSession } = this.#settings
-    const name = perSession ? session : ''
-    const known = this.#slots.get(name)
-    if (known?.isOccupied) return known
-    if (perSession) this.#makeRoom()
-    const slot = known ?? new ChildSlot(this.#workplace, this.#settings)
-    this.#slots.set(name, slot)
-    return slot
-  }
-
-  /** Stops the child that has been idle longest, if `childrenMax` is reached. */
-  #makeRoom(): void {
-    const { childrenMax } = this.#settings
-    for (const [name, slot] of this.#slots) if (slot.isUnused) this.#slots.delete(name)
-    const occupied = [...this.#slots.values()].filter(({ isOccupied }) => isOccupied)
-    if (occupied.length < childrenMax) return
-    const idle = occupied.filter(({ isIdle }) => isIdle)
-    const [oldest] = idle.sort((one, other) => one.usedAt - other.usedAt)
-    if (oldest !== undefined) return void oldest.stop()
-    throw new HoldfastError('too_many', `${childrenMax} agents are busy: try again later`)
   }
 }
 

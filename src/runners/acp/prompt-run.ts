@@ -1,7 +1,8 @@
 /** One prompt of one turn: outputs go to the turn, permission requests become asks. */
+import type { RequestPermissionOutcome } from '@agentclientprotocol/sdk'
 import type { RunnerContext } from '../../core/index.ts'
 import type { Outbox } from '../outbox.ts'
-import { askPermission, type PermissionAnswer, type PermissionRequest } from '../permission.ts'
+import { askPermission, type PermissionRequest } from '../permission.ts'
 import type { AcpSettings } from './options.ts'
 import { UpdateConverter, type AcpUpdate, type PromptResponse } from './updates.ts'
 
@@ -27,7 +28,7 @@ export class PromptRun {
     for (const output of this.#converter.take(update)) this.#parts.outbox.push(output)
   }
 
-  permission(request: PermissionRequest): Promise<PermissionAnswer> {
+  permission(request: PermissionRequest): Promise<RequestPermissionOutcome> {
     this.#bind()
     const { context, settings } = this.#parts
     return askPermission(context, request, settings)

@@ -16,7 +16,6 @@ const REPLAY_REST_MS = 20
 
 /** An update of the agent. Agents deviate from the schema, so nothing else is assumed. */
 export type AcpUpdate = JsonObject & { readonly sessionUpdate: string }
-
 export type PromptResponse = { readonly stopReason: string; readonly usage?: unknown }
 
 /**

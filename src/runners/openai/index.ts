@@ -10,7 +10,8 @@ import {
   type RunnerOutput,
   type RunnerTurn,
 } from '../../core/index.ts'
-import { asObject, type JsonObject } from '../json.ts'
+import { asList, asObject, asText, type JsonObject } from '../json.ts'
+import { activity } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
 import { OpenAiAgent, type OpenAiOptions, type OpenAiSettings } from './options.ts'
 import { Upstream } from './upstream.ts'
@@ -23,12 +24,8 @@ export function openaiRunner(options: OpenAiOptions): Runner {
   return {
     async *run(turn, context): AsyncGenerator<RunnerOutput, undefined> {
       const upstream = new Upstream(settings, context.signal)
-      try {
-        const request = await completionRequest(settings, turn, context)
-        yield* answer(upstream.post('/chat/completions', request), upstream)
-      } finally {
-        upstream.close()
-      }
+      const request = await completionRequest(settings, turn, context)
+      yield* answer(upstream.post('/chat/completions', request))
     },
   }
 }
@@ -92,40 +89,22 @@ function isMessage(value: unknown): value is ModelMessage {
   return ROLES.has(role) && typeof content === 'string'
 }
 
-/** The fields of a chunk of a chat completion that are used. */
-type Chunk = {
-  readonly choices?: readonly {
-    readonly delta?: ChunkText | null
-    readonly message?: ChunkText | null
-    readonly finish_reason?: string | null
-  }[]
-  readonly usage?: unknown
-  readonly error?: unknown
-}
-
-type ChunkText = { readonly content?: string | null; readonly refusal?: string | null }
-
 /** The deltas of the answer, then its usage, and why it ended early, if it did. */
-async function* answer(
-  chunks: AsyncIterable<Chunk>,
-  upstream: Upstream,
-): AsyncGenerator<RunnerOutput, undefined> {
-  let reason: string | null = null
-  let usage: unknown = null
-  for await (const chunk of chunks) {
-    if (chunk.error !== undefined && chunk.error !== null) throw upstream.reported(chunk.error)
-    const choice = chunk.choices?.[0]
-    const part = choice?.delta ?? choice?.message
-    for (const text of [part?.content, part?.refusal]) {
-      if (typeof text === 'string' && text !== '') yield { type: 'delta', text }
+async function* answer(chunks: AsyncIterable<JsonObject>): AsyncGenerator<RunnerOutput> {
+  let lastReason: unknown = null
+  let lastUsage: unknown = null
+  for await (const { choices, usage } of chunks) {
+    const { delta, message, finish_reason: reason } = asObject(asList(choices)[0])
+    const { content, refusal } = asObject(delta ?? message)
+    for (const text of [asText(content), asText(refusal)]) {
+      if (text !== '') yield { type: 'delta', text }
     }
-    reason = choice?.finish_reason ?? reason
-    usage = chunk.usage ?? usage
+    lastReason = reason ?? lastReason
+    lastUsage = usage ?? lastUsage
   }
-  if (usage !== null) yield { type: 'activity', kind: 'usage', data: usage }
-  if (reason === null) throw new Error('the model’s answer was cut off before its end')
-  if (reason !== 'stop') yield { type: 'activity', kind: 'stop', data: { reason } }
-  return undefined
+  if (lastUsage !== null) yield activity('usage', lastUsage)
+  if (lastReason === null) throw new Error('the model’s answer was cut off before its end')
+  if (lastReason !== 'stop') yield activity('stop', { reason: lastReason })
 }
 
 /** Throws, naming the field, if this is not an HTTP address. */

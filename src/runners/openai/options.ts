@@ -37,11 +37,3 @@ export type OpenAiOptions = Readonly<Static<typeof OpenAiAgent>>
 
 /** The options with all defaults. */
 export type OpenAiSettings = OpenAiOptions & Required<Omit<OpenAiOptions, 'apiKeyEnv' | 'system'>>
-
-/** The longest line of the upstream's stream, in characters. */
-export const LINE_CHARS_MAX = 1_048_576
-/** The longest answer in one piece, and the longest body of an error, in characters. */
-export const ANSWER_CHARS_MAX = 8_388_608
-export const ERROR_BODY_CHARS_MAX = 4_096
-/** The longest error message that is shown, in characters. */
-export const ERROR_CHARS_MAX = 500

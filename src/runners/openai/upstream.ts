@@ -3,61 +3,56 @@
  */
 import { readLines } from '../../platform/text.ts'
 import { asObject, type JsonObject } from '../json.ts'
-import {
-  ANSWER_CHARS_MAX,
-  ERROR_BODY_CHARS_MAX,
-  ERROR_CHARS_MAX,
-  LINE_CHARS_MAX,
-  type OpenAiSettings,
-} from './options.ts'
+import type { OpenAiSettings } from './options.ts'
+
+/** The longest line of the upstream's stream, in characters. */
+const LINE_CHARS_MAX = 1_048_576
+/** The longest answer in one piece, and the longest body of an error, in characters. */
+const ANSWER_CHARS_MAX = 8_388_608
+const ERROR_BODY_CHARS_MAX = 4_096
+/** The longest error message that is shown, in characters. */
+const ERROR_CHARS_MAX = 500
 
 export class Upstream {
   readonly #settings: OpenAiSettings
   readonly #abort = new AbortController()
   readonly #signal: AbortSignal
-  #key = ''
+  readonly #key: string
   #timer: NodeJS.Timeout | undefined
 
   constructor(settings: OpenAiSettings, signal: AbortSignal) {
+    const { apiKeyEnv } = settings
     this.#settings = settings
+    this.#key = apiKeyEnv === undefined ? '' : (process.env[apiKeyEnv] ?? '')
+    if (apiKeyEnv !== undefined && this.#key === '')
+      throw new Error(`the variable ${apiKeyEnv}, which should contain a key, is not set`)
     this.#signal = AbortSignal.any([signal, this.#abort.signal])
   }
 
   /**
    * Sends a request; yields the JSON objects of the answer: those of a stream, or a single one.
-   * Throws an error for people if it fails or the status is not a success.
+   * Throws an error for people if it fails, the status is not a success, or an object reports one.
    */
   async *post(path: string, request: unknown): AsyncGenerator<JsonObject> {
-    this.#key = this.#readKey()
-    const response = await this.#fetch(path, request)
-    if (!response.ok) {
-      const text = await readText(response.body ?? [], ERROR_BODY_CHARS_MAX)
-      throw this.#error(`the model's server answered ${response.status}: ${errorMessage(text)}`)
+    try {
+      const response = await this.#fetch(path, request)
+      if (!response.ok) {
+        const text = await readText(response.body ?? [], ERROR_BODY_CHARS_MAX)
+        throw this.#error(`the model's server answered ${response.status}: ${errorMessage(text)}`)
+      }
+      for await (const object of objects(response.headers, this.#body(response))) {
+        const { error = null } = object
+        if (error !== null) {
+          const words = errorMessage(JSON.stringify({ error }))
+          throw this.#error(`the model's server reports: ${words}`)
+        }
+        yield object
+      }
+    } finally {
+      // Closes the connection.
+      clearTimeout(this.#timer)
+      this.#abort.abort()
     }
-    const body = this.#body(response)
-    const isStream = response.headers.get('content-type')?.includes('event-stream') === true
-    if (isStream) yield* readEvents(body)
-    else yield parse(await readText(body, ANSWER_CHARS_MAX))
-  }
-
-  /** Closes the connection. */
-  close(): void {
-    clearTimeout(this.#timer)
-    this.#abort.abort()
-  }
-
-  /** An error that the upstream reports within its answer. */
-  reported(error: unknown): Error {
-    return this.#error(`the model's server reports: ${errorMessage(JSON.stringify({ error }))}`)
-  }
-
-  #readKey(): string {
-    const { apiKeyEnv } = this.#settings
-    if (apiKeyEnv === undefined) return ''
-    const key = process.env[apiKeyEnv] ?? ''
-    if (key === '')
-      throw new Error(`the variable ${apiKeyEnv}, which should contain a key, is not set`)
-    return key
   }
 
   async #fetch(path: string, request: unknown): Promise<Response> {
@@ -115,8 +110,14 @@ export class Upstream {
   }
 }
 
-/** The data of server-sent events, up to `[DONE]` or the end. */
-async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<JsonObject> {
+/** The data of server-sent events up to `[DONE]`, or the whole body if it is not such a stream. */
+async function* objects(
+  headers: Headers,
+  body: AsyncIterable<Uint8Array>,
+): AsyncGenerator<JsonObject> {
+  if (headers.get('content-type')?.includes('event-stream') !== true) {
+    return yield parse(await readText(body, ANSWER_CHARS_MAX))
+  }
   for await (const line of readLines(body, LINE_CHARS_MAX)) {
     if (!line.startsWith('data:')) continue
     const data = line.slice('data:'.length).trim()
