@@ -6,9 +6,15 @@
  * 3. Each call of Vitest to the page is a turn. A call that loses its page waits for the next one
  *    and is made again there; it settles when the session is over, at the latest.
  */
+import { randomUUID } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { HoldfastError, type AttachmentHandle, type SessionHandle } from '../core/index.ts'
+import {
+  HoldfastError,
+  type AttachmentHandle,
+  type Input,
+  type SessionHandle,
+} from '../core/index.ts'
 import type { Orchestrator } from './internals.ts'
 
 /** How long a page may take from its HTML to its socket before another may have the session. */
@@ -17,6 +23,8 @@ const OPEN_MS = 5_000
 const UNLOAD_MS = 250
 /** How long a connection may be silent after a ping before it counts as dead. */
 const PROBE_MS = 1_500
+/** How long a call waits for the one before it. Vitest makes one at a time. */
+const CALL_WAIT_MS = 600_000
 /** A file that takes its page down every time is not run for ever. */
 const ATTEMPTS_MAX = 3
 
@@ -32,20 +40,18 @@ const REASONS: Readonly<Record<string, string>> = {
   grace_over: 'its page went away and did not come back in time',
 }
 
-export type TestSessionOptions = {
-  readonly session: Promise<SessionHandle>
-  /** Runs `work` as a turn of the session, and settles as it does. */
-  readonly runTurn: (
-    session: SessionHandle,
-    text: string,
-    work: () => Promise<unknown>,
-  ) => Promise<unknown>
-  /** Called once, when the session is closed. */
-  readonly onOver: (reason: string) => void
+/** The calls to pages, by the id in the input of their turn. */
+const calls = new Map<unknown, () => Promise<unknown>>()
+
+/** The agent of all test sessions: it makes the call that the turn is for. */
+export async function callPage({ input }: { readonly input: Input }): Promise<void> {
+  await calls.get((input as { readonly call?: unknown }).call)?.()
 }
 
-export class TestSession {
-  readonly #options: TestSessionOptions
+/** For Vitest it is the page: the same, whichever connection that has. */
+export class TestSession implements Orchestrator {
+  readonly #session: Promise<SessionHandle>
+  readonly #onOver: (reason: string) => void
   #attachment: AttachmentHandle | null = null
   #socket: Duplex | null = null
   #page: Orchestrator | null = null
@@ -61,9 +67,11 @@ export class TestSession {
   /** Admissions, one at a time. */
   #admissions: Promise<unknown> = Promise.resolve()
 
-  constructor(options: TestSessionOptions) {
-    this.#options = options
-    this.#told = options.session.then(
+  /** `onOver` is called once, when the session is closed. */
+  constructor(session: Promise<SessionHandle>, onOver: (reason: string) => void) {
+    this.#session = session
+    this.#onOver = onOver
+    this.#told = session.then(
       (session) => void this.#follow(session),
       (error: Error) => this.#end(error.message),
     )
@@ -129,7 +137,7 @@ export class TestSession {
     } catch (error) {
       if (!(error instanceof HoldfastError && error.code === 'attachment_ended')) throw error
     }
-    this.#attachment = await (await this.#options.session).attach({ role: 'driver' })
+    this.#attachment = await (await this.#session).attach({ role: 'driver' })
   }
 
   /** Waits until no page holds it. A page that is alive keeps it: throws `in_use`. */
@@ -169,14 +177,27 @@ export class TestSession {
     const attachment = this.#attachment
     this.#tell(async () => {
       await attachment?.lose()
-      const { closed } = await (await this.#options.session).state()
+      const { closed } = await (await this.#session).state()
       if (closed !== null) await this.#until(() => this.#over !== null)
     })
   }
 
   /** Closes the page's own connection, if it has one. */
-  hangUp(error?: Error): void {
+  $close(error?: Error): void {
     this.#page?.$close(error)
+  }
+
+  get $closed(): boolean {
+    return !this.canServe
+  }
+
+  createTesters(options: Parameters<Orchestrator['createTesters']>[0]): Promise<unknown> {
+    const files = options.files.map(({ filepath }) => filepath).join(', ')
+    return this.#call(files, (page) => page.createTesters(options))
+  }
+
+  cleanupTesters(): Promise<unknown> {
+    return this.#call('clean up', (page) => page.cleanupTesters())
   }
 
   /** Closes the session for good. */
@@ -185,7 +206,7 @@ export class TestSession {
     this.#release()
     this.#end(reason)
     this.#tell(async () => {
-      await (await this.#options.session).close(reason)
+      await (await this.#session).close(reason)
     })
   }
 
@@ -223,13 +244,25 @@ export class TestSession {
     this.#over = reason
     this.#attachment = null
     this.#changed()
-    this.#options.onOver(reason)
+    this.#onOver(reason)
   }
 
-  /** Makes a call to the page, whichever connection it has by then. */
-  async call(text: string, work: (page: Orchestrator) => Promise<unknown>): Promise<unknown> {
-    const { session, runTurn } = this.#options
-    return runTurn(await session, text, () => this.#perform(work))
+  /** Makes a call to the page as a turn, and settles as the call does. */
+  async #call(text: string, work: (page: Orchestrator) => Promise<unknown>): Promise<unknown> {
+    const call = randomUUID()
+    const called: Promise<unknown>[] = []
+    calls.set(call, async () => {
+      called.push(this.#perform(work))
+      await called[0]
+    })
+    try {
+      const session = await this.#session
+      const { state, reason } = await session.turn({ text, call }, { waitMs: CALL_WAIT_MS })
+      if (called.length === 0) throw new Error(`${text}: ${state}, ${reason ?? 'for no reason'}`)
+      return await called[0]
+    } finally {
+      calls.delete(call)
+    }
   }
 
   async #perform(work: (page: Orchestrator) => Promise<unknown>): Promise<unknown> {

@@ -1,25 +1,18 @@
 /** All browser sessions of one Vitest under one authority: Vitest's own list only reflects it. */
-import { randomUUID } from 'node:crypto'
 import type { Holdfast, ReconnectPolicy, SessionHandle } from '../core/index.ts'
 import { openHoldfast } from '../open.ts'
 import type { Orchestrator, Project, Vitest } from './internals.ts'
-import { TestSession } from './test-session.ts'
+import { callPage, TestSession } from './test-session.ts'
 
 export type TestSessionsOptions = {
   readonly reconnect: ReconnectPolicy
   readonly graceMs: number
 }
 
-type Work = () => Promise<unknown>
-
-/** How long a call waits for the one before it. Vitest makes one at a time. */
-const LANE_WAIT_MS = 600_000
-
 export class TestSessions {
   readonly #vitest: Vitest
   readonly #options: TestSessionsOptions
   readonly #sessions = new Map<string, TestSession>()
-  readonly #works = new Map<string, Work>()
   #holdfast: Promise<Holdfast> | null = null
 
   constructor(vitest: Vitest, options: TestSessionsOptions) {
@@ -63,55 +56,25 @@ export class TestSessions {
   }
 
   #add(id: string, project: Project, onOver: () => void): TestSession {
-    const session = new TestSession({
-      session: this.#session(id, project),
-      runTurn: (session, text, work) => this.#runTurn(session, text, work),
-      onOver: (reason) => {
-        onOver()
-        if (!reason.endsWith(' by Vitest'))
-          this.#vitest.logger.warn(`holdfast: browser session ${id} is over: ${reason}`)
-      },
+    const session = new TestSession(this.#session(id, project), (reason) => {
+      onOver()
+      if (!reason.endsWith(' by Vitest'))
+        this.#vitest.logger.warn(`holdfast: browser session ${id} is over: ${reason}`)
     })
     this.#sessions.set(id, session)
     return session
   }
 
   async #session(id: string, { name }: Project): Promise<SessionHandle> {
-    this.#holdfast ??= this.#open()
-    const { reconnect, graceMs } = this.#options
-    const labels = { project: name }
-    return (await this.#holdfast).resolve({ id, reconnect, graceMs, exclusive: true, labels })
-  }
-
-  #open(): Promise<Holdfast> {
-    return openHoldfast({
+    this.#holdfast ??= openHoldfast({
       store: 'memory:',
-      agents: {
-        page: async ({ input }) => {
-          const { work = '' } = input as { readonly work?: string }
-          await this.#works.get(work)?.()
-        },
-      },
+      agents: { page: callPage },
       // How long a test file may run is for Vitest to say.
       limits: { turnMs: Number.POSITIVE_INFINITY },
     })
-  }
-
-  /** Makes a call to the page as a turn of its session, and settles as the call does. */
-  async #runTurn(session: SessionHandle, text: string, call: Work): Promise<unknown> {
-    const work = randomUUID()
-    const called: Promise<unknown>[] = []
-    this.#works.set(work, async () => {
-      called.push(call())
-      await called[0]
-    })
-    try {
-      const { state, reason } = await session.turn({ text, work }, { waitMs: LANE_WAIT_MS })
-      if (called.length === 0) throw new Error(`${text}: ${state}, ${reason ?? 'for no reason'}`)
-      return await called[0]
-    } finally {
-      this.#works.delete(work)
-    }
+    const { reconnect, graceMs } = this.#options
+    const labels = { project: name }
+    return (await this.#holdfast).resolve({ id, reconnect, graceMs, exclusive: true, labels })
   }
 
   async #close(): Promise<void> {
@@ -137,7 +100,7 @@ export class Orchestrators extends Map<string, Orchestrator> {
     const session = this.#sessions.get(id)
     if (session === undefined) return super.set(id, page)
     session.connected(page)
-    return super.set(id, heldPage(session))
+    return super.set(id, session)
   }
 
   override has(id: string): boolean {
@@ -148,20 +111,5 @@ export class Orchestrators extends Map<string, Orchestrator> {
   override delete(id: string): boolean {
     const session = this.#sessions.get(id)
     return session === undefined || session.over !== null ? super.delete(id) : this.has(id)
-  }
-}
-
-/** The page as Vitest sees it: the same, whichever connection it has. */
-function heldPage(session: TestSession): Orchestrator {
-  return {
-    createTesters(options) {
-      const files = options.files.map(({ filepath }) => filepath).join(', ')
-      return session.call(files, (page) => page.createTesters(options))
-    },
-    cleanupTesters: () => session.call('clean up', (page) => page.cleanupTesters()),
-    $close: (error) => session.hangUp(error),
-    get $closed() {
-      return !session.canServe
-    },
   }
 }
