@@ -41,5 +41,14 @@ function secretsOf(name: string, value: string): readonly string[] {
   if (SECRET_NAME.test(name) && value.length >= SECRET_CHARS_MIN) return [value]
   if (!value.includes('@') || !URL.canParse(value)) return []
   const { password } = new URL(value)
-  return password === '' ? [] : [...new Set([password, decodeURIComponent(password)])]
+  return password === '' ? [] : [...new Set([password, decoded(password)])]
+}
+
+function decoded(password: string): string {
+  try {
+    return decodeURIComponent(password)
+  } catch {
+    // A `%` that encodes nothing.
+    return password
+  }
 }
