@@ -50,17 +50,15 @@ class ChildGuard {
       detached: true,
       env: { PATH: '/usr/bin:/bin' },
     })
-    // A shell that ended is replaced by another, which gets all groups.
-    shell.on('error', () => this.#lost(shell))
-    shell.on('exit', () => this.#lost(shell))
     const stdin = shell.stdin as (Writable & { unref?: () => void }) | null | undefined
+    // A shell that ended or does not read is replaced by another, which gets all groups.
+    for (const source of [shell, stdin]) source?.on('error', () => this.#lost(shell))
+    shell.on('exit', () => this.#lost(shell))
     // Without file descriptors it has no pipe; the next child tries again.
     if (stdin === undefined || stdin === null) return
     // It must not keep this process alive.
     shell.unref()
     stdin.unref?.()
-    // A shell that does not read is replaced too.
-    stdin.on('error', () => this.#lost(shell))
     this.#shell = shell
     for (const group of this.#groups) this.#write(`watch ${group}`)
   }

@@ -8,7 +8,7 @@ import { basename } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
 import { guard } from './child-guard.ts'
-import { groupMemory, killDescendants, markedFor, startProcess } from './processes.ts'
+import { groupMemory, killMarked, markedFor, startProcess } from './processes.ts'
 import { redact } from './text.ts'
 
 export type ChildOptions = {
@@ -209,15 +209,15 @@ export class Child {
   #reportEnd({ code, signal, error }: ChildEnd): void {
     const byItself = signal === null ? 'exited' : 'killed'
     const reason = error !== null ? 'not_started' : this.#isStopped ? 'stopped' : byItself
-    const program = { program: this.program, pid: this.pid ?? null }
     const how: Facts =
       error === null ? { exitCode: code, signal } : { error: error.code ?? error.message }
-    this.#options.diagnose?.('agent_ended', 'an agent has ended', { reason, ...program, ...how })
+    const facts = { reason, program: this.program, pid: this.pid ?? null, ...how }
+    this.#options.diagnose?.('agent_ended', 'an agent has ended', facts)
   }
 
   /** Kills descendants outside the group; only then does the guard forget the child. */
   async #clear(): Promise<void> {
-    if (this.#mark !== null) await killDescendants(this.#mark)
+    if (this.#mark !== null) await killMarked((mark) => mark === this.#mark)
     if (this.pid !== undefined && hasGroups) guard.forget(this.pid)
   }
 }
@@ -243,15 +243,12 @@ export function childEnvironment(
   own: Readonly<Record<string, string | undefined>> = process.env,
 ): Record<string, string> {
   const allowed = [...ALLOWED, ...envAllow]
+  const isAllowed = (name: string): boolean =>
+    allowed.some((one) => (one.endsWith('*') ? name.startsWith(one.slice(0, -1)) : name === one))
   const passed = Object.entries(own).filter(
-    (entry): entry is [string, string] =>
-      entry[1] !== undefined && allowed.some((name) => matches(name, entry[0])),
+    ([name, value]) => isAllowed(name) && value !== undefined,
   )
-  return { ...Object.fromEntries(passed), ...env }
-}
-
-function matches(allowed: string, name: string): boolean {
-  return allowed.endsWith('*') ? name.startsWith(allowed.slice(0, -1)) : name === allowed
+  return { ...(Object.fromEntries(passed) as Record<string, string>), ...env }
 }
 
 /** An end in words: `exited with code 1`, `was killed by SIGKILL`, `could not be started: …`. */

@@ -1,5 +1,6 @@
-/** The real clock, randomness and digest, which callers pass to the core. */
+/** The real clock, randomness and digest, which callers pass to the core; and waiting. */
 import { hash, randomFillSync } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock, Digest, Entropy } from '../core/index.ts'
 
 /** The longest delay of a Node timer; a longer one is made of several. */
@@ -47,3 +48,23 @@ export const systemEntropy: Entropy = {
 }
 
 export const systemDigest: Digest = (text) => hash('sha256', text, 'base64url')
+
+/** Calls `run` when the signal aborts, at once if it has. Returns a function that prevents that. */
+export function onAbort(signal: AbortSignal, run: () => void): () => void {
+  if (signal.aborted) run()
+  else signal.addEventListener('abort', run, { once: true })
+  return () => signal.removeEventListener('abort', run)
+}
+
+/** The result of the work, or a rejection when the signal aborts; the work itself continues. */
+export function unlessAborted<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    const ignore = onAbort(signal, () => reject(signal.reason as Error))
+    work.finally(ignore).then(resolve, reject)
+  })
+}
+
+/** Resolves after `ms`, or rejects with the signal's reason when it is aborted. */
+export async function wait(ms: number, signal: AbortSignal): Promise<void> {
+  await sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted())
+}

@@ -58,12 +58,9 @@ export function markOf(folder: string): Readonly<Record<string, string>> {
 }
 
 /** Adds an id of this child to the mark in its environment; `mark` is null if there is none. */
-export function markedFor(env: Readonly<Record<string, string>>): {
-  readonly env: Record<string, string>
-  readonly mark: string | null
-} {
+export function markedFor(env: Readonly<Record<string, string>>) {
   const shared = env[MARK]
-  if (shared === undefined) return { env: { ...env }, mark: null }
+  if (shared === undefined) return { env, mark: null }
   const mark = `${shared}:${randomUUID()}`
   return { env: { ...env, [MARK]: mark }, mark }
 }
@@ -78,17 +75,12 @@ export function killOrphans(folder: string): Promise<number> {
 
 /** Kills processes that this server started in this folder. */
 export function killOwn(folder: string): Promise<number> {
-  const own = markOf(folder)[MARK]
-  return killMarked((mark) => mark === own || mark.startsWith(`${own}:`))
-}
-
-/** Kills all descendants of one child. */
-export function killDescendants(mark: string): Promise<number> {
-  return killMarked((own) => own === mark)
+  const own = `${markOf(folder)[MARK]}:`
+  return killMarked((mark) => `${mark}:`.startsWith(own))
 }
 
 /** Kills processes whose mark matches; resolves with their number. */
-async function killMarked(isMatch: (mark: string) => boolean): Promise<number> {
+export async function killMarked(isMatch: (mark: string) => boolean): Promise<number> {
   let killed = 0
   for (const pid of await processes()) {
     const mark = await inheritedMark(pid)
@@ -107,10 +99,7 @@ async function killMarked(isMatch: (mark: string) => boolean): Promise<number> {
  * The memory of a process group and of the processes with the mark, in bytes, without program
  * and file pages, which processes share; null where the system does not show it.
  */
-export async function groupMemory(
-  group: number,
-  mark: string | null = null,
-): Promise<number | null> {
+export async function groupMemory(group: number, mark: string | null = null) {
   let bytes: number | null = null
   for (const pid of await processes()) {
     const isMember = (await groupOf(pid)) === group

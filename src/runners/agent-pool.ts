@@ -4,19 +4,16 @@
  */
 import { setImmediate as nextRound } from 'node:timers/promises'
 import { HoldfastError } from '../core/index.ts'
-import { unlessAborted } from '../platform/abort.ts'
+import { unlessAborted } from '../platform/clock.ts'
 
 /** A child process that works for sessions; its constructor starts it. */
 export interface PooledAgent {
-  /** Whether it can be used for another turn. */
   readonly isAlive: boolean
   /** Whether another child can continue its sessions. */
   readonly isRestorable: boolean
-  /** Resolves when the child has ended. */
   readonly ended: Promise<unknown>
   /** Resolves when it can be used; if it rejects, the child has ended. */
   handshake(): Promise<void>
-  /** Forgets a session that it has open. */
   forget(session: string): Promise<void>
   stop(): Promise<void>
   kill(problem: string): void

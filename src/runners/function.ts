@@ -11,7 +11,7 @@ import type {
   RunnerResult,
   RunnerTurn,
 } from '../core/index.ts'
-import { wait } from '../platform/abort.ts'
+import { wait } from '../platform/clock.ts'
 
 /** Yields parts of the answer; returns the whole answer if it differs from the yielded parts. */
 export type Agent = (

@@ -95,9 +95,7 @@ export function orNull<Schema extends TSchema>(schema: Schema, options: SchemaOp
 }
 
 /** The same fields, none of which must be there. */
-export function optional<Fields extends TProperties>(
-  fields: Fields,
-): { [Name in keyof Fields]: TOptional<Fields[Name]> } {
+export function optional<Fields extends TProperties>(fields: Fields) {
   const entries = Object.entries(fields).map(([name, field]) => [name, Type.Optional(field)])
   return Object.fromEntries(entries) as { [Name in keyof Fields]: TOptional<Fields[Name]> }
 }
@@ -121,14 +119,11 @@ export function contract<Schema extends TSchema>(
 
 /** An unknown name before what is missing: it may be the missing one, misspelt. */
 function mostUseful(errors: Iterable<ValueError>): ValueError {
-  let best: ValueError | null = null
-  let count = 0
-  for (const error of errors) {
-    if (error.type === ValueErrorType.ObjectAdditionalProperties) return error
-    best ??= error
-    if (++count === ERRORS_MAX) break
-  }
-  if (best === null) throw new TypeError('a value that does not fit has no error')
+  const found: ValueError[] = []
+  for (const error of errors) if (found.push(error) === ERRORS_MAX) break
+  const unknown = found.find(({ type }) => type === ValueErrorType.ObjectAdditionalProperties)
+  const best = unknown ?? found[0]
+  if (best === undefined) throw new TypeError('a value that does not fit has no error')
   return best
 }
 
@@ -159,23 +154,18 @@ function wordsOf(schema: TSchema, about: symbol): string | undefined {
   return (schema as unknown as Record<symbol, string | undefined>)[about]
 }
 
+/** What a value must be, by the kind of its schema. */
+const EXPECTATIONS: Readonly<Record<string, (schema: TSchema) => string>> = {
+  String: ({ minLength }) => (Number(minLength) > 0 ? 'a text, not empty' : 'a text'),
+  Boolean: () => 'true or false',
+  Integer: ({ minimum }) => `a whole number from ${minimum} on`,
+  OneOf: (schema) => `one of ${(schema['enum'] as string[]).join(', ')}`,
+  Union: ({ anyOf }) => (anyOf as TSchema[]).map(expectationOf).join(', or '),
+  Null: () => 'null',
+}
+
 function expectationOf(schema: TSchema): string {
-  switch (schema[Kind]) {
-    case 'String':
-      return Number(schema['minLength']) > 0 ? 'a text, not empty' : 'a text'
-    case 'Boolean':
-      return 'true or false'
-    case 'Integer':
-      return `a whole number from ${schema['minimum']} on`
-    case 'OneOf':
-      return `one of ${(schema['enum'] as string[]).join(', ')}`
-    case 'Union':
-      return (schema['anyOf'] as TSchema[]).map(expectationOf).join(', or ')
-    case 'Null':
-      return 'null'
-    default:
-      return 'an object'
-  }
+  return EXPECTATIONS[schema[Kind]]?.(schema) ?? 'an object'
 }
 
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -57,7 +57,8 @@ export class TestSession implements Orchestrator {
   #page: Orchestrator | null = null
   /** Why the last page to hold it is gone for good. */
   #gone: string | null = null
-  #over: string | null = null
+  /** Why the session is closed, or null. */
+  over: string | null = null
   /** A page was served, and its socket is expected until this timer fires. */
   #opening: NodeJS.Timeout | null = null
   /** Called when the page, the socket or the state has changed. */
@@ -77,14 +78,9 @@ export class TestSession implements Orchestrator {
     )
   }
 
-  /** Why the session is closed, or null. */
-  get over(): string | null {
-    return this.#over
-  }
-
-  /** A page holds it, or is expected back. */
-  get canServe(): boolean {
-    return this.#over === null && this.#attachment !== null
+  /** No page holds it, and none is expected back. */
+  get $closed(): boolean {
+    return this.over !== null || this.#attachment === null
   }
 
   /** A page holds it, or has just been served and is about to connect. */
@@ -124,7 +120,7 @@ export class TestSession implements Orchestrator {
     await this.#told
     await this.#vacate()
     await this.#told
-    if (this.#over !== null) throw closed(this.#over)
+    if (this.over !== null) throw closed(this.over)
     await this.#attach()
     this.#endOpening(this.#opening)
     this.#socket = socket
@@ -172,23 +168,20 @@ export class TestSession implements Orchestrator {
   /** The connection is gone: what that means is the reconnect policy. */
   lost(): void {
     if (this.#socket === null) return
-    this.#release()
+    this.#socket = null
     this.#page = null
+    this.#changed()
     const attachment = this.#attachment
     this.#tell(async () => {
       await attachment?.lose()
       const { closed } = await (await this.#session).state()
-      if (closed !== null) await this.#until(() => this.#over !== null)
+      if (closed !== null) await this.#until(() => this.over !== null)
     })
   }
 
   /** Closes the page's own connection, if it has one. */
   $close(error?: Error): void {
     this.#page?.$close(error)
-  }
-
-  get $closed(): boolean {
-    return !this.canServe
   }
 
   createTesters(options: Parameters<Orchestrator['createTesters']>[0]): Promise<unknown> {
@@ -202,17 +195,12 @@ export class TestSession implements Orchestrator {
 
   /** Closes the session for good. */
   close(reason: string): void {
-    if (this.#over !== null) return
-    this.#release()
+    if (this.over !== null) return
+    this.#socket = null
     this.#end(reason)
     this.#tell(async () => {
       await (await this.#session).close(reason)
     })
-  }
-
-  #release(): void {
-    this.#socket = null
-    this.#changed()
   }
 
   #tell(work: () => Promise<void>): void {
@@ -240,8 +228,8 @@ export class TestSession implements Orchestrator {
   }
 
   #end(reason: string): void {
-    if (this.#over !== null) return
-    this.#over = reason
+    if (this.over !== null) return
+    this.over = reason
     this.#attachment = null
     this.#changed()
     this.#onOver(reason)
@@ -269,7 +257,7 @@ export class TestSession implements Orchestrator {
     let lost: unknown = null
     for (let attempt = 1; ; attempt += 1) {
       const page = await this.#nextPage()
-      if (page === null) throw lost ?? closed(this.#over ?? this.#gone ?? 'it has no page')
+      if (page === null) throw lost ?? closed(this.over ?? this.#gone ?? 'it has no page')
       try {
         return await work(page)
       } catch (error) {
@@ -281,7 +269,7 @@ export class TestSession implements Orchestrator {
 
   /** The page, or the one that takes its place; null if none will come. */
   async #nextPage(): Promise<Orchestrator | null> {
-    while (this.canServe) {
+    while (!this.$closed) {
       if (this.#page?.$closed === false) return this.#page
       await this.#change()
     }

@@ -104,7 +104,7 @@ export class Orchestrators extends Map<string, Orchestrator> {
   }
 
   override has(id: string): boolean {
-    return super.has(id) && (this.#sessions.get(id)?.canServe ?? true)
+    return super.has(id) && this.#sessions.get(id)?.$closed !== true
   }
 
   /** A connection closed, which decides nothing here: `destroySession` follows. */

@@ -13,15 +13,14 @@ import type {
 } from '@agentclientprotocol/sdk'
 import { HoldfastError, type RunnerOutput } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
-import { onAbort } from '../../platform/abort.ts'
+import { onAbort } from '../../platform/clock.ts'
 import type { Child } from '../../platform/child.ts'
 import type { Workplace } from '../../platform/workplace.ts'
 import type { PooledAgent } from '../agent-pool.ts'
 import { asObject } from '../json.ts'
 import { observed, type Sdk } from './connection.ts'
 import type { AcpSettings } from './options.ts'
-import type { PromptRun } from './prompt-run.ts'
-import { Replay, type AcpUpdate, type PromptResponse } from './updates.ts'
+import { Replay, type AcpUpdate, type PromptResponse, type PromptRun } from './updates.ts'
 
 /** A session to be opened, by the agent's own id if it has one. */
 export type OpenRequest = {
@@ -92,15 +91,6 @@ export class AcpAgent implements PooledAgent {
     // When the child ends, closing the connection fails all pending requests.
     void this.#child.ended.then(() => this.#connection.close())
     void this.#connection.closed.then(() => this.stop())
-  }
-
-  async handshake(): Promise<void> {
-    try {
-      await this.#initialize()
-    } catch (error) {
-      await this.stop()
-      throw error
-    }
   }
 
   get isAlive(): boolean {
@@ -192,6 +182,16 @@ export class AcpAgent implements PooledAgent {
   kill(problem: string): void {
     this.#child.problem ??= problem
     this.#child.kill()
+  }
+
+  /** A child that fails it is stopped. */
+  async handshake(): Promise<void> {
+    try {
+      await this.#initialize()
+    } catch (error) {
+      await this.stop()
+      throw error
+    }
   }
 
   async #initialize(): Promise<void> {

@@ -20,7 +20,7 @@ import type {
   RunnerSession,
   RunnerTurn,
 } from '../../core/index.ts'
-import { unlessAborted, wait } from '../../platform/abort.ts'
+import { unlessAborted, wait } from '../../platform/clock.ts'
 import { Workplace } from '../../platform/workplace.ts'
 import { AgentPool } from '../agent-pool.ts'
 import { activity, Outbox } from '../outbox.ts'
@@ -28,7 +28,7 @@ import { withDefaults } from '../program-options.ts'
 import { AcpAgent, AgentError, AgentGone } from './agent.ts'
 import { loadSdk } from './connection.ts'
 import { AcpAgent as AcpSchema, type AcpOptions, type AcpSettings } from './options.ts'
-import { PromptRun } from './prompt-run.ts'
+import { PromptRun } from './updates.ts'
 
 export type { AcpOptions } from './options.ts'
 

@@ -7,6 +7,7 @@
  * program first prints it. After any failure the next turn uses the same id.
  */
 import { randomUUID } from 'node:crypto'
+import { StringDecoder } from 'node:string_decoder'
 import {
   HoldfastError,
   type Diagnose,
@@ -17,6 +18,7 @@ import {
   type RunnerSession,
   type RunnerTurn,
 } from '../../core/index.ts'
+import { onAbort } from '../../platform/clock.ts'
 import type { Child } from '../../platform/child.ts'
 import { Workplace } from '../../platform/workplace.ts'
 import { withDefaults } from '../program-options.ts'
@@ -28,15 +30,29 @@ import {
   type ProcessOptions,
   type ProcessSettings,
 } from './options.ts'
-import { ProgramRun } from './program-run.ts'
 
 export type { ProcessOptions } from './options.ts'
 
 /** How many sessions are remembered whose backend has answered; the oldest are forgotten. */
 const KNOWN_MAX = 10_000
 
+/** The longest message of a failure. */
+const MESSAGE_CHARS_MAX = 500
+
 /** How the program is started: with a new backend session, or with an existing one. */
 type Start = { readonly backend: string | null; readonly isFirst: boolean }
+
+/** What the program has reported in its output. */
+type Report = {
+  failure: string | null
+  result: string | null
+  lastMessage: string | null
+  hasOutput: boolean
+}
+
+export function processRunner(options: ProcessOptions): Runner {
+  return new ProcessRunner(options)
+}
 
 export class ProcessRunner implements Runner {
   readonly #settings: ProcessSettings
@@ -72,7 +88,7 @@ export class ProcessRunner implements Runner {
         this.#remember(id)
         return outcome.text === null ? undefined : { text: outcome.text }
       }
-      const { refusal, message: words } = outcome
+      const { refusal, words } = outcome
       const { backend } = start
       const isLost = refusal === 'unknown' && this.#known.delete(id)
       if (!this.#reserves) throw backendLost(backend, words)
@@ -137,27 +153,100 @@ export class ProcessRunner implements Runner {
   async *#runProgram(turn: RunnerTurn, context: RunnerContext, { backend, isFirst }: Start) {
     const { args, firstArgs, laterArgs } = this.#settings
     const all = [...args, ...(isFirst ? firstArgs : laterArgs)]
-    const { id } = context.session
-    const cwd = await this.#workplace.folderOf(id)
+    const { session, signal } = context
+    const cwd = await this.#workplace.folderOf(session.id)
     // I2: if the turn has ended meanwhile, another may have started. No `await` from here on.
-    context.signal.throwIfAborted()
+    signal.throwIfAborted()
     const expanded = expandArguments(all, { sessionUuid: backend ?? '', text: turn.text })
     const child = this.#workplace.start(expanded, cwd)
-    this.#running.set(id, child)
-    const run = new ProgramRun({
-      child,
-      stdin: mentions(all, 'text') ? '' : turn.text,
-      format: this.#format,
-      settings: this.#settings,
-      context,
-      diagnose: this.#workplace.diagnose,
-      backend,
-    })
+    this.#running.set(session.id, child)
+    const endWatch = this.#watch(child, context)
     try {
-      return yield* run.run()
+      child.stdin.end(mentions(all, 'text') ? '' : turn.text)
+      const report = yield* this.#read(child, context, backend)
+      await child.ended
+      signal.throwIfAborted()
+      return yield* this.#conclude(child, backend, report)
     } finally {
-      if (this.#running.get(id) === child) this.#running.delete(id)
+      endWatch()
+      // The program has ended when the run is over, in every case.
+      await child.stop()
+      if (this.#running.get(session.id) === child) this.#running.delete(session.id)
     }
+  }
+
+  /** Stops the program when its turn is cancelled, or when it exceeds a limit. */
+  #watch(child: Child, { signal, session }: RunnerContext): () => void {
+    const { turnMs = Infinity, memoryBytesMax } = this.#settings
+    const exceed = (problem: string): void => this.#exceed(child, session.id, problem)
+    const ignoreAbort = onAbort(signal, () => void child.stop())
+    const endSampling = child.limitMemory(memoryBytesMax, exceed)
+    const tooLong = `ran longer than ${turnMs} ms`
+    const timer = Number.isFinite(turnMs) ? setTimeout(exceed, turnMs, tooLong) : undefined
+    return () => {
+      ignoreAbort()
+      endSampling()
+      clearTimeout(timer)
+    }
+  }
+
+  #exceed(child: Child, session: string, problem: string): void {
+    const facts = { reason: 'agent', session }
+    if (child.problem === null)
+      this.#workplace.diagnose('limit_reached', `an agent ${problem}`, facts)
+    child.problem ??= problem
+    void child.stop()
+  }
+
+  /** Its output as text, up to the limit. */
+  async *#text(child: Child, session: string): AsyncGenerator<string> {
+    const { outputBytesMax } = this.#settings
+    const decoder = new StringDecoder('utf8')
+    let bytes = 0
+    for await (const chunk of child.output()) {
+      bytes += chunk.length
+      if (bytes > outputBytesMax)
+        return this.#exceed(child, session, `printed more than ${outputBytesMax} bytes`)
+      yield decoder.write(chunk)
+    }
+    yield decoder.end()
+  }
+
+  async *#read(child: Child, context: RunnerContext, backend: string | null) {
+    const report: Report = { failure: null, result: null, lastMessage: null, hasOutput: false }
+    for await (const item of this.#format.read(this.#text(child, context.session.id))) {
+      if (item.type === 'result') report.result = item.text
+      else if (item.type === 'failure') report.failure = item.message
+      else if (item.type === 'session') {
+        if (backend === null) await context.bind(item.id)
+        else if (item.id !== backend) {
+          // A session has one backend session: an answer from another one is a failure.
+          report.failure = `it continued another session (${item.id}) instead of ${backend}`
+          child.kill()
+        }
+      } else {
+        report.hasOutput ||= item.type !== 'activity' || item.kind === 'tool_use'
+        if (item.type === 'message') report.lastMessage = item.text
+        if (item.type !== 'message' || item.text !== '') yield item
+      }
+    }
+    return report
+  }
+
+  /** How the run has ended. A program that refused did nothing: it may be started otherwise. */
+  async *#conclude(child: Child, backend: string | null, report: Report) {
+    const { failure: reported, result, lastMessage, hasOutput } = report
+    if (child.end?.code === 0 && child.problem === null && reported === null) {
+      return { type: 'done', text: result === lastMessage ? null : result } as const
+    }
+    const { stderr } = child
+    const message = `${reported ?? ''}\n${stderr}`.trim()
+    const refusal = backend === null || hasOutput ? null : this.#format.refusal(message, backend)
+    if (refusal !== null) return { type: 'refused', refusal, words: shortened(message) } as const
+    const failure = child.redact(reported ?? '')
+    yield child.diagnosis(failure)
+    const reason = shortened(failure === '' ? (stderr.split('\n').at(-1) ?? '') : failure)
+    throw new Error([child.describeEnd(), reason].filter(Boolean).join(': '))
   }
 }
 
@@ -167,6 +256,6 @@ function backendLost(backend: string | null, words: string): HoldfastError {
   return new HoldfastError('backend_lost', message)
 }
 
-export function processRunner(options: ProcessOptions): Runner {
-  return new ProcessRunner(options)
+function shortened(text: string): string {
+  return text.length > MESSAGE_CHARS_MAX ? `${text.slice(0, MESSAGE_CHARS_MAX)} …` : text
 }
