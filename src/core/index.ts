@@ -37,6 +37,7 @@ export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-chec
 export { FoldedLog } from './loading.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'
 export { BUSY_POLICIES, isRequestId, type BusyPolicy, type QueueRow } from './queue.ts'
+export { idempotencyMismatch } from './request-keys.ts'
 export type { LinkOptions, ResolveOptions, TurnOptions } from './requests.ts'
 export type {
   Message,

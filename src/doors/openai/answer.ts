@@ -1,37 +1,45 @@
-/** A turn's answer, message by message, in parts as they come. */
-import { AnswerText, HoldfastError, type Delta, type SessionEvent } from '../../core/index.ts'
-import type { TurnOutcome } from './errors.ts'
-import type { AdmittedTurn } from './turn-targets.ts'
-import { addUsage, NO_USAGE, readUsage, type Usage } from './usage.ts'
+/** A turn's answer, message by message, in parts as they come, and what it cost. */
+import {
+  AnswerText,
+  asHoldfastError,
+  HoldfastError,
+  type Delta,
+  type SessionEvent,
+} from '../../core/index.ts'
+import { isRecord } from '../../schema/contract.ts'
+import { outcomeOf, type TurnOutcome } from '../../wire/answer-text.ts'
+import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
+import { beat } from '../event-stream.ts'
+import type { Exchange, Headers } from '../exchange.ts'
+import { openAiError, turnFailure } from './errors.ts'
+import type { AdmittedTurn } from './targets.ts'
 
 /** A message of an answer; a turn that was cut short has not finished its last one. */
 export type AnswerMessage = { readonly text: string; readonly isPartial: boolean }
+
+type AnswerEnd = { readonly outcome: TurnOutcome; readonly usage: Usage }
 
 export type AnswerPart =
   /** A piece of message number `message`, counted from 0. */
   | { readonly type: 'text'; readonly message: number; readonly text: string }
   /** Nothing is added to that message any more: all of its text. */
   | ({ readonly type: 'message'; readonly message: number } & AnswerMessage)
-  | { readonly type: 'end'; readonly outcome: TurnOutcome; readonly usage: Usage }
+  | ({ readonly type: 'end' } & AnswerEnd)
 
 /** All of an answer. */
-export type TurnAnswer = {
-  readonly messages: readonly AnswerMessage[]
-  readonly outcome: TurnOutcome
-  readonly usage: Usage
-}
+export type TurnAnswer = AnswerEnd & { readonly messages: readonly AnswerMessage[] }
 
 /** Until the turn is over, or the caller has gone. */
-export async function* answerParts(
+async function* answerParts(
   { session, turn }: AdmittedTurn,
   signal?: AbortSignal,
 ): AsyncGenerator<readonly AnswerPart[]> {
   const after = Number(turn.slice(1)) - 1
   const reader = new AnswerReader()
-  const presence = false
-  for await (const items of session.feed({ after, presence, ...(signal && { signal }) })) {
-    const own = items.map(({ event }) => event).filter((event) => isOf(turn, event))
-    const parts = own.flatMap((event) => reader.parts(event))
+  for await (const items of session.feed({ after, presence: false, signal })) {
+    const parts = items.flatMap(({ event }) =>
+      'turn' in event && event.turn === turn ? reader.parts(event) : [],
+    )
     if (parts.length > 0) yield parts
     if (parts.at(-1)?.type === 'end') return
   }
@@ -50,10 +58,6 @@ export async function wholeAnswer(admitted: AdmittedTurn): Promise<TurnAnswer> {
   throw new HoldfastError('internal', 'an answer without an end')
 }
 
-function isOf(turn: string, event: SessionEvent | Delta): boolean {
-  return 'turn' in event && event.turn === turn
-}
-
 /** Where in the answer we are. */
 class AnswerReader {
   #message = 0
@@ -61,36 +65,102 @@ class AnswerReader {
   #usage = NO_USAGE
 
   parts(event: SessionEvent | Delta): readonly AnswerPart[] {
-    switch (event.type) {
-      case 'delta':
-        return [{ type: 'text', message: this.#message, text: this.#answer.delta(event.text) }]
-      case 'message.added':
-        return this.#added({ text: event.text, isPartial: event.partial === true })
-      case 'turn.done':
-        return this.#end({ state: 'done', error: null, reason: null })
-      case 'turn.failed':
-        return this.#end({ state: 'failed', error: event.error, reason: null })
-      case 'turn.cancelled':
-        return this.#end({ state: 'cancelled', error: null, reason: event.reason })
-      case 'turn.interrupted':
-        return this.#end({ state: 'interrupted', error: null, reason: event.reason })
-      case 'turn.expired':
-        return this.#end({ state: 'expired', error: null, reason: null })
-      default:
-        this.#usage = addUsage(this.#usage, readUsage(event))
-        return []
-    }
-  }
-
-  #added(said: AnswerMessage): readonly AnswerPart[] {
     const message = this.#message
-    const rest = this.#answer.message(said.text)
-    this.#message += 1
-    const whole: AnswerPart = { type: 'message', message, ...said }
-    return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
+    if (event.type === 'delta') {
+      return [{ type: 'text', message, text: this.#answer.delta(event.text) }]
+    }
+    if (event.type === 'message.added') {
+      const { text, partial } = event
+      const rest = this.#answer.message(text)
+      this.#message += 1
+      const whole = { type: 'message', message, text, isPartial: partial === true } as const
+      return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
+    }
+    const outcome = outcomeOf(event)
+    if (outcome !== null) return [{ type: 'end', outcome, usage: this.#usage }]
+    this.#usage = addUsage(this.#usage, readUsage(event))
+    return []
   }
+}
 
-  #end(outcome: TurnOutcome): readonly AnswerPart[] {
-    return [{ type: 'end', outcome, usage: this.#usage }]
+/** How a protocol writes an answer as it comes. */
+export interface AnswerWriter {
+  begin(): string
+  write(part: AnswerPart): string
+}
+
+/**
+ * Sends an answer as server-sent events, as it comes. A failure is reported in the stream, as
+ * OpenAI's clients expect it: an `error` in place of the next piece.
+ */
+export async function streamAnswer(
+  exchange: Exchange,
+  admitted: AdmittedTurn,
+  writer: AnswerWriter,
+): Promise<void> {
+  exchange.begin(EVENT_STREAM_TYPE, sessionHeaders(admitted))
+  exchange.response.flushHeaders()
+  const stopBeating = beat(exchange)
+  try {
+    await exchange.write(writer.begin())
+    for await (const parts of answerParts(admitted, exchange.signal)) {
+      await exchange.write(parts.map((part) => writer.write(part)).join(''))
+    }
+    exchange.response.end()
+  } catch (thrown) {
+    exchange.response.end(errorText(openAiError(asHoldfastError(thrown))))
+  } finally {
+    stopBeating()
+  }
+}
+
+/** Sends the whole answer, or how the turn failed, when it is over. */
+export async function sendAnswer(
+  exchange: Exchange,
+  admitted: AdmittedTurn,
+  view: (answer: TurnAnswer) => object,
+): Promise<void> {
+  const answer = await wholeAnswer(admitted)
+  const failure = turnFailure(answer.outcome)
+  if (failure !== null) return exchange.respond(failure)
+  exchange.reply(200, view(answer), sessionHeaders(admitted))
+}
+
+/** Where to watch the turn, or to answer what the agent asks. */
+export function sessionHeaders({ session, turn }: AdmittedTurn): Headers {
+  const request = `${session.id}/${turn}`
+  return ['X-Session-Id', session.id, 'X-Turn-Id', turn, 'X-Request-Id', request]
+}
+
+export function errorText(error: unknown): string {
+  return `event: error\ndata: ${JSON.stringify({ error })}\n\n`
+}
+
+/** What a turn cost, in tokens. */
+export type Usage = { readonly input: number; readonly output: number; readonly cached: number }
+
+export const NO_USAGE: Usage = { input: 0, output: 0, cached: 0 }
+
+/** If the agent reported it: activities of the kind `usage`, in several spellings. */
+export function readUsage(event: object): Usage {
+  const { type, kind, data } = event as { type?: unknown; kind?: unknown; data?: unknown }
+  if (type !== 'turn.activity' || kind !== 'usage' || !isRecord(data)) return NO_USAGE
+  const facts = isRecord(data['usage']) ? data['usage'] : data
+  const number = (...names: readonly string[]): number => {
+    const value = names.map((name) => facts[name]).find((found) => typeof found === 'number')
+    return typeof value === 'number' && value >= 0 ? Math.trunc(value) : 0
+  }
+  return {
+    input: number('input_tokens', 'inputTokens', 'prompt_tokens', 'input'),
+    output: number('output_tokens', 'outputTokens', 'completion_tokens', 'output'),
+    cached: number('cached_input_tokens', 'cache_read_input_tokens', 'cachedReadTokens'),
+  }
+}
+
+export function addUsage(one: Usage, other: Usage): Usage {
+  return {
+    input: one.input + other.input,
+    output: one.output + other.output,
+    cached: one.cached + other.cached,
   }
 }

@@ -1,23 +1,25 @@
 /** `POST /v1/chat/completions`. */
-import type { Exchange, Headers } from '../exchange.ts'
-import { answerParts, wholeAnswer, type TurnAnswer, type AnswerPart } from './answer.ts'
+import type { Exchange } from '../exchange.ts'
+import {
+  errorText,
+  sendAnswer,
+  streamAnswer,
+  type AnswerPart,
+  type AnswerWriter,
+  type TurnAnswer,
+  type Usage,
+} from './answer.ts'
 import { turnFailure } from './errors.ts'
-import { newMessage, readMessages, wholeConversation } from './messages.ts'
-import { OwnTarget } from './own-target.ts'
-import { chatTarget } from './request-targets.ts'
+import { inputOf, readMessages } from './messages.ts'
 import { readChatBody, type ChatBody } from './schemas.ts'
-import { errorText, streamTexts } from './stream.ts'
+import { chatTarget } from './targets.ts'
 import type { OpenAiTurn, TurnEntry } from './turn-entry.ts'
-import type { AdmittedTurn } from './turn-targets.ts'
-import { chatUsage } from './usage.ts'
 
 export async function readChatRequest(exchange: Exchange): Promise<OpenAiTurn<ChatBody>> {
   const body = readChatBody(await exchange.json())
   const target = chatTarget(exchange, body)
-  const isOwn = target instanceof OwnTarget
-  const said = readMessages(body.messages, isOwn ? 'all' : 'new')
-  const input = isOwn ? wholeConversation(said, 'messages') : newMessage(said, 'messages')
-  return { target, input, body, isBackground: false }
+  const said = readMessages(body.messages, target.isOwn ? 'all' : 'new')
+  return { target, input: inputOf(said, target, 'messages'), body, isBackground: false }
 }
 
 export async function createChatCompletion(
@@ -25,64 +27,47 @@ export async function createChatCompletion(
   entry: TurnEntry<ChatBody>,
 ): Promise<void> {
   const { body, ...admitted } = await entry.admit(exchange)
-  const completion = await describe(exchange, admitted, body)
-  if (body.stream === true) {
-    const texts = chunks(completion, answerParts(admitted, exchange.signal), body)
-    return streamTexts(exchange, texts, sessionHeaders(admitted))
+  const { session, turn } = admitted
+  const id = `chatcmpl-${session.id}-${turn}`
+  const model = body.model ?? (await session.state()).agent
+  const created = Math.floor(exchange.holdfast.authority.clock.now() / 1_000)
+  const completion = { id, created, model }
+  if (body.stream !== true) {
+    return sendAnswer(exchange, admitted, (answer) => completed(completion, answer))
   }
-  const answer = await wholeAnswer(admitted)
-  exchange.respond(turnFailure(answer.outcome) ?? completed(completion, answer, admitted))
-}
-
-/** Where to watch the turn, or to answer what the agent asks. */
-export function sessionHeaders({ session, turn }: AdmittedTurn): Headers {
-  const request = `${session.id}/${turn}`
-  return ['X-Session-Id', session.id, 'X-Turn-Id', turn, 'X-Request-Id', request]
+  const withUsage = body.stream_options?.include_usage === true
+  await streamAnswer(exchange, admitted, new ChunkWriter(completion, withUsage))
 }
 
 type Completion = { readonly id: string; readonly created: number; readonly model: string }
 
-async function describe(
-  { holdfast }: Exchange,
-  { session, turn }: AdmittedTurn,
-  body: ChatBody,
-): Promise<Completion> {
-  const model = body.model ?? (await session.state()).agent
-  const created = Math.floor(holdfast.authority.clock.now() / 1_000)
-  return { id: `chatcmpl-${session.id}-${turn}`, created, model }
-}
-
-function completed({ id, created, model }: Completion, answer: TurnAnswer, admitted: AdmittedTurn) {
-  const texts = answer.messages.map(({ text }) => text)
-  const content = texts.filter((text) => text !== '').join(BETWEEN)
-  const message = { role: 'assistant', content, refusal: null }
-  const body = {
+function completed({ id, created, model }: Completion, { messages, usage }: TurnAnswer) {
+  const texts = messages.map(({ text }) => text).filter((text) => text !== '')
+  const message = { role: 'assistant', content: texts.join(BETWEEN), refusal: null }
+  return {
     id,
     object: 'chat.completion',
     created,
     model,
     choices: [{ index: 0, message, logprobs: null, finish_reason: 'stop' }],
-    usage: chatUsage(answer.usage),
+    usage: usageView(usage),
   }
-  return { status: 200, type: 'application/json', body, headers: sessionHeaders(admitted) }
+}
+
+function usageView({ input, output, cached }: Usage) {
+  return {
+    prompt_tokens: input,
+    completion_tokens: output,
+    total_tokens: input + output,
+    prompt_tokens_details: { cached_tokens: cached },
+  }
 }
 
 /** A turn may have several messages, a completion has one. */
 const BETWEEN = '\n\n'
 
-async function* chunks(
-  completion: Completion,
-  answer: AsyncIterable<readonly AnswerPart[]>,
-  body: ChatBody,
-): AsyncGenerator<string> {
-  const withUsage = body.stream_options?.include_usage === true
-  const writer = new ChunkWriter(completion, withUsage)
-  yield writer.begin()
-  for await (const parts of answer) yield parts.map((part) => writer.write(part)).join('')
-}
-
 /** A completion as it comes: each chunk with the little that is new. */
-class ChunkWriter {
+class ChunkWriter implements AnswerWriter {
   readonly #facts: object
   readonly #withUsage: boolean
   /** The message that was written last. */
@@ -98,23 +83,17 @@ class ChunkWriter {
   }
 
   write(part: AnswerPart): string {
-    switch (part.type) {
-      case 'text': {
-        const isNext = this.#message >= 0 && part.message > this.#message
-        this.#message = part.message
-        return this.#choice({ content: `${isNext ? BETWEEN : ''}${part.text}` })
-      }
-      case 'message':
-        return ''
-      case 'end':
-        return this.#end(part)
-    }
+    if (part.type === 'end') return this.#end(part)
+    if (part.type === 'message') return ''
+    const isNext = this.#message >= 0 && part.message > this.#message
+    this.#message = part.message
+    return this.#choice({ content: `${isNext ? BETWEEN : ''}${part.text}` })
   }
 
   #end({ outcome, usage }: AnswerPart & { readonly type: 'end' }): string {
     const failure = turnFailure(outcome)
     if (failure !== null) return errorText(failure.body.error)
-    const last = this.#withUsage ? this.#chunk([], chatUsage(usage)) : ''
+    const last = this.#withUsage ? this.#chunk([], usageView(usage)) : ''
     return `${this.#choice({}, 'stop')}${last}data: [DONE]\n\n`
   }
 

@@ -1,18 +1,19 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
 import { Type } from '../../schema/typebox.ts'
-import { invalid, type Message, type SessionHandle, type SessionRef } from '../../core/index.ts'
+import {
+  invalid,
+  type Message,
+  type Session,
+  type SessionHandle,
+  type SessionRef,
+} from '../../core/index.ts'
+
 import { oneOf } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
 import { query } from '../route.ts'
-import { itemStatus, textPart } from './response.ts'
+import { itemStatus, textPart } from './responses.ts'
 import { readConversationBody } from './schemas.ts'
-import {
-  conversationFacts,
-  conversationId,
-  readFacts,
-  unknownConversation,
-  type ConversationFacts,
-} from './request-targets.ts'
+import { conversationFacts, readFacts, unknownConversation } from './targets.ts'
 
 const ITEMS_MAX = 100
 const ITEMS = 20
@@ -27,17 +28,14 @@ export const ITEMS_QUERY = query({
 export async function createConversation(exchange: Exchange): Promise<void> {
   const { metadata } = readConversationBody(await exchange.json())
   // The facts of a conversation are an internal session without turns.
-  const facts = await exchange.holdfast.resolve({
-    internal: true,
-    ttlMs: null,
-    labels: metadata ?? {},
-  })
+  const options = { internal: true, ttlMs: null, labels: metadata ?? {} }
+  const facts = await exchange.holdfast.resolve(options)
   exchange.reply(200, view(await facts.state()))
 }
 
-function view({ id, createdAt, labels }: Omit<ConversationFacts, 'isClosed'>) {
+function view({ id, createdAt, labels }: Pick<Session, 'id' | 'createdAt' | 'labels'>) {
   return {
-    id: conversationId(id),
+    id: `conv_${id}`,
     object: 'conversation',
     created_at: Math.floor(createdAt / 1_000),
     metadata: labels,

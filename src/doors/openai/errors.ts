@@ -1,23 +1,13 @@
 /** Refusals as OpenAI's clients read them: `{error: {message, type, code, param}}`. */
-import type { ErrorCode, HoldfastError, TurnRecord } from '../../core/index.ts'
+import type { ErrorCode, HoldfastError } from '../../core/index.ts'
+import type { TurnOutcome } from '../../wire/answer-text.ts'
 import { httpStatus } from '../../wire/error-table.ts'
 import { problemOf, retryAfterSeconds } from '../../wire/problem.ts'
+import type { Static } from '../../schema/typebox.ts'
 import type { Headers, HttpResponse } from '../exchange.ts'
+import type { OpenAiError } from './schemas.ts'
 
-export type OpenAiError = {
-  readonly message: string
-  readonly type: string
-  /** One of ours: see docs/reference/errors.md. */
-  readonly code: string
-  /** The field or parameter that is to blame. */
-  readonly param: string | null
-}
-
-/** A refusal, ready to be sent. */
-export type OpenAiFailure = HttpResponse & { readonly body: { readonly error: OpenAiError } }
-
-/** How a turn ended. */
-export type TurnOutcome = Pick<TurnRecord, 'state' | 'error' | 'reason'>
+type ErrorBody = Static<typeof OpenAiError>
 
 /** Also paths that we do not serve: their clients expect errors in this form too. */
 const PATH = /^\/v1\/(chat|completions|responses|conversations|models|embeddings)(\/|\?|$)/
@@ -48,7 +38,7 @@ export function openAiRefusal(error: HoldfastError): HttpResponse {
   }
 }
 
-export function openAiError(error: HoldfastError, status = httpStatus(error)): OpenAiError {
+export function openAiError(error: HoldfastError, status = httpStatus(error)): ErrorBody['error'] {
   const { detail, code } = problemOf(error)
   const { field } = error.details
   const param = code === 'agent_unknown' ? 'model' : typeof field === 'string' ? field : null
@@ -81,13 +71,13 @@ function isRepeated(status: number): boolean {
  * A turn that was admitted and did not end well, or null if it did. To repeat the request would
  * only find that turn again, so a retry is discouraged.
  */
-export function turnFailure(end: TurnOutcome): OpenAiFailure | null {
+export function turnFailure(end: TurnOutcome): (HttpResponse & { body: ErrorBody }) | null {
   if (end.state === 'done') return null
   const status = end.state === 'cancelled' ? 409 : 500
   const { code, message } = end.error ?? {
     code: `turn_${end.state}`,
     message: `the turn was ${end.state}${end.reason === null ? '' : `: ${end.reason}`}`,
   }
-  const error: OpenAiError = { message, type: typeOf(status), code, param: null }
+  const error = { message, type: typeOf(status), code, param: null }
   return { status, type: 'application/json', body: { error }, headers: NO_RETRY }
 }

@@ -73,27 +73,25 @@ function readPart(part: unknown, field: string): string {
   throw invalid(field, 'must be text: Holdfast takes no images, audio or files')
 }
 
-/** The new message alone. Instructions go along, for agents that heed them. */
-export function newMessage(said: readonly ChatMessage[], field: string): Input {
-  const text = lastOf(said, field)
+/**
+ * In a session with a memory, the new message alone; instructions go along, for agents that heed
+ * them. For a session of the request's own, the whole conversation: one message is just its text;
+ * of several, the text is the conversation with the speaker before each message, and `messages`
+ * has them one by one.
+ */
+export function inputOf(
+  said: readonly ChatMessage[],
+  { isOwn }: { readonly isOwn: boolean },
+  field: string,
+): Input {
+  const last = said.at(-1)
+  if (last?.role !== 'user') throw invalid(field, "must end with the user's message")
+  const text = last.content
+  if (isOwn) {
+    return said.length === 1 ? text : { text: said.map(spoken).join('\n\n'), messages: said }
+  }
   const instructions = said.filter(({ role }) => role === 'system').map(({ content }) => content)
   return instructions.length === 0 ? text : { text, instructions: instructions.join('\n\n') }
-}
-
-/**
- * The whole conversation. One message is just its text; of several, the text is the conversation
- * with the speaker before each message, and `messages` has them one by one.
- */
-export function wholeConversation(said: readonly ChatMessage[], field: string): Input {
-  const text = lastOf(said, field)
-  if (said.length === 1) return text
-  return { text: said.map(spoken).join('\n\n'), messages: said }
-}
-
-function lastOf(said: readonly ChatMessage[], field: string): string {
-  const last = said.at(-1)
-  if (last?.role === 'user') return last.content
-  throw invalid(field, "must end with the user's message")
 }
 
 const SPEAKERS = { system: 'System', user: 'User', assistant: 'Assistant' } as const

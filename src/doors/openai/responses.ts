@@ -1,28 +1,42 @@
 /** `/v1/responses`: make one, look at one, cancel one. */
 import { Type } from '../../schema/typebox.ts'
-import type { SessionRef, TurnRecord } from '../../core/index.ts'
+import type { SessionRef, TurnRecord, TurnState } from '../../core/index.ts'
+import { isRecord } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
 import { query } from '../route.ts'
-import { answerParts, wholeAnswer } from './answer.ts'
-import { sessionHeaders } from './chat.ts'
+import {
+  sendAnswer,
+  sessionHeaders,
+  streamAnswer,
+  wholeAnswer,
+  type AnswerMessage,
+  type AnswerPart,
+  type AnswerWriter,
+  type TurnAnswer,
+  type Usage,
+} from './answer.ts'
 import { turnFailure } from './errors.ts'
-import { newMessage, readInput, wholeConversation } from './messages.ts'
-import { OwnTarget } from './own-target.ts'
-import { responseEvents } from './response-events.ts'
-import { responseObject, type ResponseFacts } from './response.ts'
-import { readResponseId, responseId, responseTarget } from './request-targets.ts'
+import { inputOf, readInput } from './messages.ts'
 import { readResponseBody, type ResponseBody } from './schemas.ts'
-import { streamTexts } from './stream.ts'
+import { conversationOf, readResponseId, responseTarget, type AdmittedTurn } from './targets.ts'
 import type { OpenAiTurn, TurnEntry } from './turn-entry.ts'
-import type { AdmittedTurn } from './turn-targets.ts'
+
+/** What is known of a response from its beginning. */
+type ResponseFacts = {
+  readonly id: string
+  /** Seconds since 1970. */
+  readonly created: number
+  readonly model: string
+  /** The request, for fields that are only echoed. */
+  readonly body: Partial<ResponseBody>
+}
 
 export async function readResponseRequest(exchange: Exchange): Promise<OpenAiTurn<ResponseBody>> {
   const body = readResponseBody(await exchange.json())
   const said = readInput(body.input, body.instructions ?? undefined)
   const target = await responseTarget(exchange, body)
-  const isOwn = target instanceof OwnTarget
-  const input = isOwn ? wholeConversation(said, 'input') : newMessage(said, 'input')
-  return { target, input, body, isBackground: body.background === true }
+  const isBackground = body.background === true
+  return { target, input: inputOf(said, target, 'input'), body, isBackground }
 }
 
 export async function createResponse(
@@ -30,18 +44,13 @@ export async function createResponse(
   entry: TurnEntry<ResponseBody>,
 ): Promise<void> {
   const { body, ...admitted } = await entry.admit(exchange)
+  if (body.background === true && body.stream !== true) return sendNow(exchange, admitted, body)
   const record = await admitted.session.getTurn(admitted.turn)
   const facts = await describe(admitted, record, body)
   if (body.stream === true) {
-    const events = responseEvents(facts, answerParts(admitted, exchange.signal))
-    return streamTexts(exchange, events, sessionHeaders(admitted))
+    return streamAnswer(exchange, admitted, new ResponseEventWriter(facts))
   }
-  if (body.background === true) return sendResponse(exchange, admitted, facts)
-  const answer = await wholeAnswer(admitted)
-  const failure = turnFailure(answer.outcome)
-  if (failure !== null) return exchange.respond(failure)
-  const response = responseObject(facts, answer.outcome.state, answer)
-  exchange.reply(200, response, sessionHeaders(admitted))
+  await sendAnswer(exchange, admitted, (answer) => view(facts, answer.outcome.state, answer))
 }
 
 async function describe(
@@ -51,7 +60,7 @@ async function describe(
 ): Promise<ResponseFacts> {
   const model = body.model ?? (await session.state()).agent
   const created = Math.floor((queuedAt ?? startedAt ?? 0) / 1_000)
-  return { id: responseId(session.id, turn), created, model, body }
+  return { id: `resp_${session.id}_${turn}`, created, model, body }
 }
 
 export function sessionOfResponse({ params: [id = ''] }: Exchange): SessionRef {
@@ -63,14 +72,14 @@ export const RESPONSE_QUERY = query({
 })
 
 export async function getResponse(exchange: Exchange): Promise<void> {
-  await sendFound(exchange, find(exchange))
+  await sendNow(exchange, find(exchange), {})
 }
 
 /** Answered when the turn is over; one that was over is shown as it ended. */
 export async function cancelResponse(exchange: Exchange): Promise<void> {
   const found = find(exchange)
   await found.session.cancelTurn(found.turn)
-  await sendFound(exchange, found)
+  await sendNow(exchange, found, {})
 }
 
 function find({ holdfast, params: [id = ''] }: Exchange): AdmittedTurn {
@@ -78,18 +87,155 @@ function find({ holdfast, params: [id = ''] }: Exchange): AdmittedTurn {
   return { session: holdfast.session(session), turn }
 }
 
-async function sendFound(exchange: Exchange, found: AdmittedTurn): Promise<void> {
-  const record = await found.session.getTurn(found.turn)
-  await sendResponse(exchange, found, await describe(found, record, {}))
-}
-
-/** As it is now: with the answer if that is over, and without if not. */
-async function sendResponse(
+/** Sends the response as it is now: with the answer if that is over, and without if not. */
+async function sendNow(
   exchange: Exchange,
   found: AdmittedTurn,
-  facts: ResponseFacts,
+  body: Partial<ResponseBody>,
 ): Promise<void> {
-  const { state, endedAt } = await found.session.getTurn(found.turn)
-  const answer = endedAt === null ? null : await wholeAnswer(found)
-  exchange.reply(200, responseObject(facts, state, answer), sessionHeaders(found))
+  const record = await found.session.getTurn(found.turn)
+  const answer = record.endedAt === null ? null : await wholeAnswer(found)
+  const response = view(await describe(found, record, body), record.state, answer)
+  exchange.reply(200, response, sessionHeaders(found))
+}
+
+/** The response object of OpenAI's API; `answer` is null until the turn is over. */
+function view(
+  { id, created, model, body }: ResponseFacts,
+  state: TurnState,
+  answer: TurnAnswer | null,
+) {
+  const failure = answer === null ? null : turnFailure(answer.outcome)
+  const { code, message } = failure?.body.error ?? {}
+  const conversation = conversationOf(body)
+  return {
+    id,
+    object: 'response',
+    created_at: created,
+    status: STATUS[state],
+    background: body.background === true,
+    error: failure === null ? null : { code, message },
+    incomplete_details: null,
+    instructions: body.instructions ?? null,
+    max_output_tokens: body.max_output_tokens ?? null,
+    model,
+    output: (answer?.messages ?? []).map((said, index) => messageItem(id, index, said)),
+    parallel_tool_calls: true,
+    previous_response_id: body.previous_response_id ?? null,
+    conversation: conversation === undefined ? undefined : { id: conversation },
+    store: body.store !== false,
+    temperature: body.temperature ?? null,
+    text: { format: { type: 'text' } },
+    tool_choice: 'auto',
+    tools: [],
+    top_p: body.top_p ?? null,
+    truncation: 'disabled',
+    metadata: isRecord(body.metadata) ? body.metadata : {},
+    usage: answer === null ? null : usageView(answer.usage),
+  }
+}
+
+const STATUS: Readonly<Record<TurnState, string>> = {
+  queued: 'queued',
+  running: 'in_progress',
+  done: 'completed',
+  failed: 'failed',
+  cancelled: 'cancelled',
+  interrupted: 'failed',
+  expired: 'failed',
+}
+
+function usageView({ input, output, cached }: Usage) {
+  return {
+    input_tokens: input,
+    input_tokens_details: { cached_tokens: cached },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: input + output,
+  }
+}
+
+function messageItem(response: string, index: number, { text, isPartial }: AnswerMessage) {
+  return {
+    id: messageId(response, index),
+    type: 'message',
+    status: itemStatus(isPartial),
+    role: 'assistant',
+    content: [textPart(text)],
+  }
+}
+
+export function itemStatus(isPartial: boolean): string {
+  return isPartial ? 'incomplete' : 'completed'
+}
+
+export function textPart(text: string) {
+  return { type: 'output_text', text, annotations: [], logprobs: [] }
+}
+
+function messageId(response: string, index: number): string {
+  return `msg_${response.slice('resp_'.length)}_${index}`
+}
+
+/** A response as it comes: OpenAI's typed events, numbered, from `created` to its end. */
+class ResponseEventWriter implements AnswerWriter {
+  readonly #facts: ResponseFacts
+  readonly #messages: AnswerMessage[] = []
+  /** The message that is being written. */
+  #open = -1
+  #number = 0
+
+  constructor(facts: ResponseFacts) {
+    this.#facts = facts
+  }
+
+  begin(): string {
+    const response = view(this.#facts, 'running', null)
+    return (
+      this.#event('response.created', { response }) +
+      this.#event('response.in_progress', { response })
+    )
+  }
+
+  write(part: AnswerPart): string {
+    if (part.type === 'end') {
+      const { state } = part.outcome
+      const response = view(this.#facts, state, { ...part, messages: this.#messages })
+      return this.#event(`response.${state === 'done' ? 'completed' : 'failed'}`, { response })
+    }
+    const index = part.message
+    const item_id = messageId(this.#facts.id, index)
+    const place = { item_id, output_index: index, content_index: 0 }
+    const opened = this.#open === index ? '' : this.#openMessage(index, place)
+    if (part.type === 'message') return opened + this.#closeMessage(index, place, part)
+    const delta = { ...place, delta: part.text, logprobs: [] }
+    return opened + this.#event('response.output_text.delta', delta)
+  }
+
+  #openMessage(index: number, place: object): string {
+    this.#open = index
+    const empty = messageItem(this.#facts.id, index, { text: '', isPartial: true })
+    const item = { ...empty, status: 'in_progress', content: [] }
+    return (
+      this.#event('response.output_item.added', { output_index: index, item }) +
+      this.#event('response.content_part.added', { ...place, part: textPart('') })
+    )
+  }
+
+  #closeMessage(index: number, place: object, said: AnswerMessage): string {
+    const { text } = said
+    this.#messages.push(said)
+    const item = messageItem(this.#facts.id, index, said)
+    return (
+      this.#event('response.output_text.done', { ...place, text, logprobs: [] }) +
+      this.#event('response.content_part.done', { ...place, part: textPart(text) }) +
+      this.#event('response.output_item.done', { output_index: index, item })
+    )
+  }
+
+  #event(type: string, facts: object): string {
+    const data = { type, sequence_number: this.#number, ...facts }
+    this.#number += 1
+    return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
+  }
 }

@@ -1,6 +1,8 @@
 /** OpenAI's contract, as far as it is served, route by route. */
+import { HoldfastError } from '../../core/index.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { json, type RouteAnswer, type Header, type Route } from '../route.ts'
+import type { Exchange } from '../exchange.ts'
+import { json, type Header, type Route } from '../route.ts'
 import { createChatCompletion, readChatRequest } from './chat.ts'
 import {
   createConversation,
@@ -10,7 +12,6 @@ import {
   listItems,
   sessionToDelete,
 } from './conversations.ts'
-import { getModel, listModels } from './models.ts'
 import {
   cancelResponse,
   createResponse,
@@ -44,54 +45,48 @@ const turnHeaders: readonly Header[] = [
   },
 ]
 
-const turnAnswers: Readonly<Record<number, RouteAnswer>> = {
-  200: {
-    description: "As OpenAI's: when it is over, or with `stream` as it comes.",
-    content: { 'application/json': object, [EVENT_STREAM_TYPE]: { type: 'string' } },
+const turnRoute = {
+  method: 'POST',
+  operation: 'turn.run',
+  headers: turnHeaders,
+  historyBytesMax: HISTORY_BYTES_MAX,
+  answers: {
+    200: {
+      description: "As OpenAI's: when it is over, or with `stream` as it comes.",
+      content: { 'application/json': object, [EVENT_STREAM_TYPE]: { type: 'string' } },
+    },
   },
-}
+  refusals: [404, 409, 413, 429],
+} as const
 
 /** Routes of one server: they share what they remember of attempts. */
 export function openAiRoutes(): readonly Route[] {
-  return [...turnRoutes(), ...responseRoutes, ...conversationRoutes, ...modelRoutes]
-}
-
-function turnRoutes(): readonly Route[] {
   const chat = new TurnEntry(readChatRequest)
   const responses = new TurnEntry(readResponseRequest)
   return [
     {
-      method: 'POST',
+      ...turnRoute,
       path: '/v1/chat/completions',
       name: 'createChatCompletion',
       summary: 'OpenAI: a turn, answered as a chat completion',
-      operation: 'turn.run',
-      headers: turnHeaders,
       body: ChatCompletionRequest,
-      historyBytesMax: HISTORY_BYTES_MAX,
-      answers: turnAnswers,
-      refusals: [404, 409, 413, 429],
       session: (exchange) => chat.session(exchange),
       handle: (exchange) => createChatCompletion(exchange, chat),
     },
     {
-      method: 'POST',
+      ...turnRoute,
       path: '/v1/responses',
       name: 'createResponse',
       summary: 'OpenAI: a turn, answered as a response',
-      operation: 'turn.run',
-      headers: turnHeaders,
       body: ResponseRequest,
-      historyBytesMax: HISTORY_BYTES_MAX,
-      answers: turnAnswers,
-      refusals: [404, 409, 413, 429],
       session: (exchange) => responses.session(exchange),
       handle: (exchange) => createResponse(exchange, responses),
     },
+    ...otherRoutes,
   ]
 }
 
-const responseRoutes: readonly Route[] = [
+const otherRoutes: readonly Route[] = [
   {
     method: 'GET',
     path: '/v1/responses/:id',
@@ -115,9 +110,6 @@ const responseRoutes: readonly Route[] = [
     session: sessionOfResponse,
     handle: cancelResponse,
   },
-]
-
-const conversationRoutes: readonly Route[] = [
   {
     method: 'POST',
     path: '/v1/conversations',
@@ -161,9 +153,6 @@ const conversationRoutes: readonly Route[] = [
     refusals: [404],
     handle: listItems,
   },
-]
-
-const modelRoutes: readonly Route[] = [
   {
     method: 'GET',
     path: '/v1/models',
@@ -184,3 +173,21 @@ const modelRoutes: readonly Route[] = [
     handle: getModel,
   },
 ]
+
+/** Each agent is a model. */
+function listModels(exchange: Exchange): void {
+  const data = exchange.holdfast.authority.agents.map(modelView)
+  exchange.reply(200, { object: 'list', data })
+}
+
+function getModel(exchange: Exchange): void {
+  const [model = ''] = exchange.params
+  const { agents } = exchange.holdfast.authority
+  if (agents.includes(model)) return exchange.reply(200, modelView(model))
+  throw new HoldfastError('agent_unknown', `there is no agent ${model}: ${agents.join(', ')}`)
+}
+
+/** When an agent was set up is not known. */
+function modelView(agent: string) {
+  return { id: agent, object: 'model', created: 0, owned_by: 'holdfast' }
+}

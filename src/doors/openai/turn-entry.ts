@@ -4,11 +4,20 @@
  * I10: a caller that goes away leaves the queue, an admitted turn goes on. I11: a request that is
  * repeated, by its `Idempotency-Key` or by the mark of a client that retries by itself, finds its
  * turn again.
+ *
+ * OpenAI's clients name no idempotency key when they retry; they only mark a retry as one
+ * (`x-stainless-retry-count`), with the very same body. So every first attempt is given a key of
+ * its own, and a retry takes over the key of an earlier attempt: the core then joins the turn,
+ * returns it finished, or runs it if it was never admitted.
+ *
+ * Which attempt is meant is a guess only among requests with the same caller, session and body:
+ * first one that was left without an answer just now, then one that was answered just now (its
+ * answer may have been lost on the way), then whatever else there is; of several the one that was
+ * left last.
  */
 import type { Input, SessionRef, TurnOptions } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import { RetryAttempt, RetryAttempts } from './retries.ts'
-import type { AdmittedTurn, TurnTarget } from './turn-targets.ts'
+import type { AdmittedTurn, TurnTarget } from './targets.ts'
 
 /** A request for a turn, as it was read. */
 export type OpenAiTurn<Body> = {
@@ -25,28 +34,37 @@ const BUSY_HEADER = 'x-session-busy'
 const WAIT_HEADER = 'x-session-wait-ms'
 /** Clients retry these by themselves. */
 const REFUSED_FOR_NOW = [429, 503, 507]
+/** How long after its caller left an attempt may be retried, if it got no answer. */
+const UNANSWERED_MS = 600_000
+/** And if it got one. Clients retry within seconds, so this is also what "just now" means. */
+const JUST_NOW_MS = 60_000
+/** Attempts remembered in all, and with one body. */
+const ATTEMPTS_MAX = 10_000
+const SAME_MAX = 32
+/** How many of the oldest are checked for expiry with every new one. */
+const EXPIRY_LOOKS = 4
 
 export class TurnEntry<Body> {
   readonly #attempts = new RetryAttempts()
-  readonly #turns: PerExchange<OpenAiTurn<Body>>
-  readonly #keys = new PerExchange<string>((exchange) => this.#chooseKey(exchange))
+  readonly #turn: (exchange: Exchange) => Promise<OpenAiTurn<Body>>
+  readonly #key = oncePerExchange((exchange) => this.#chooseKey(exchange))
 
   constructor(read: (exchange: Exchange) => Promise<OpenAiTurn<Body>>) {
-    this.#turns = new PerExchange(read)
+    this.#turn = oncePerExchange(read)
   }
 
   /** The session that a request is about. */
   async session(exchange: Exchange): Promise<SessionRef> {
-    const { target } = await this.#turns.of(exchange)
-    return target.session(() => this.#keys.of(exchange))
+    const { target } = await this.#turn(exchange)
+    return target.session(() => this.#key(exchange))
   }
 
   /** Resolves when the turn has started, or was found; throws if it was refused. */
   async admit(exchange: Exchange): Promise<OpenAiTurn<Body> & AdmittedTurn> {
-    const turn = await this.#turns.of(exchange)
+    const turn = await this.#turn(exchange)
     const waitMs = exchange.header(WAIT_HEADER)
     const options = {
-      idempotencyKey: await this.#keys.of(exchange),
+      idempotencyKey: await this.#key(exchange),
       // The core refuses what is no policy, and what is no number.
       busy: exchange.header(BUSY_HEADER) as TurnOptions['busy'],
       waitMs: waitMs === undefined ? undefined : Number(waitMs),
@@ -64,7 +82,7 @@ export class TurnEntry<Body> {
   async #chooseKey(exchange: Exchange): Promise<string> {
     const given = exchange.header('idempotency-key')
     if (given !== undefined) return given
-    const { target, body } = await this.#turns.of(exchange)
+    const { target, body } = await this.#turn(exchange)
     const { url, headers } = exchange.request
     // The caller is a part of it: no caller gets another's answer for having asked the same.
     const facts = [headers.authorization ?? null, url, target.name, body]
@@ -109,33 +127,104 @@ function retryCount(exchange: Exchange): number {
 /** Keeps count of the attempt's callers, and of whether one of them got the whole answer. */
 function countCaller(exchange: Exchange, attempt: RetryAttempt): void {
   const { response, holdfast } = exchange
-  const { clock } = holdfast.authority
   attempt.callers += 1
   attempt.count = Math.max(attempt.count, retryCount(exchange))
   response.once('close', () => {
     attempt.callers -= 1
-    attempt.leftAt = clock.monotonic()
+    attempt.leftAt = holdfast.authority.clock.monotonic()
     const isRefused = REFUSED_FOR_NOW.includes(response.statusCode)
     if (response.writableFinished && !isRefused) attempt.isAnswered = true
   })
 }
 
 /** Made once for each exchange: to find its session, and to answer it. Failures are tried again. */
-class PerExchange<Value> {
-  readonly #values = new WeakMap<Exchange, Promise<Value>>()
-  readonly #make: (exchange: Exchange) => Promise<Value>
+function oncePerExchange<Value>(
+  make: (exchange: Exchange) => Promise<Value>,
+): (exchange: Exchange) => Promise<Value> {
+  const values = new WeakMap<Exchange, Promise<Value>>()
+  return (exchange) => {
+    const known = values.get(exchange)
+    if (known !== undefined) return known
+    const value = make(exchange)
+    values.set(exchange, value)
+    // The caller handles the error.
+    value.catch(() => values.delete(exchange))
+    return value
+  }
+}
 
-  constructor(make: (exchange: Exchange) => Promise<Value>) {
-    this.#make = make
+export class RetryAttempt {
+  /** What the core knows the turn by; to find one may take a moment. */
+  readonly key: Promise<string>
+  /** The highest retry count that was seen. */
+  count: number
+  /** Requests that wait for its answer. */
+  callers = 0
+  /** When the last of them left, on a clock that only goes forward. */
+  leftAt = 0
+  /** A caller was sent all of its answer, and has no reason to try again. */
+  isAnswered = false
+
+  constructor(key: Promise<string>, count: number) {
+    this.key = key
+    this.count = count
   }
 
-  of(exchange: Exchange): Promise<Value> {
-    const known = this.#values.get(exchange)
-    if (known !== undefined) return known
-    const value = this.#make(exchange)
-    this.#values.set(exchange, value)
-    // The caller handles the error.
-    value.catch(() => this.#values.delete(exchange))
-    return value
+  isExpired(now: number): boolean {
+    const window = this.isAnswered ? JUST_NOW_MS : UNANSWERED_MS
+    return this.callers === 0 && now - this.leftAt > window
+  }
+
+  /** The likelier of two has the lower rank. */
+  rank(now: number): number {
+    if (this.callers > 0) return 2
+    if (this.isAnswered) return 1
+    return now - this.leftAt <= JUST_NOW_MS ? 0 : 3
+  }
+}
+
+export class RetryAttempts {
+  /** By caller, session and body, as one digest; the oldest first. */
+  readonly #known = new Map<string, readonly RetryAttempt[]>()
+  #size = 0
+
+  /** All that are remembered. */
+  of(digest: string): readonly RetryAttempt[] {
+    return this.#known.get(digest) ?? []
+  }
+
+  /** The attempt that this is a retry of, if it is remembered. */
+  find(digest: string, count: number, now: number): RetryAttempt | null {
+    const found = this.of(digest)
+      .filter((attempt) => attempt.count < count && !attempt.isExpired(now))
+      .toSorted((one, other) => one.rank(now) - other.rank(now) || other.leftAt - one.leftAt)
+    return found[0] ?? null
+  }
+
+  add(digest: string, attempt: RetryAttempt, now: number): void {
+    this.#forgetExpired(now)
+    const same = this.of(digest).filter((other) => !other.isExpired(now))
+    this.#set(digest, [...same, attempt].slice(-SAME_MAX))
+    // What could not be begun cannot be joined.
+    attempt.key.catch(() => {
+      const others = this.of(digest).filter((other) => other !== attempt)
+      this.#set(digest, others)
+    })
+  }
+
+  #set(digest: string, attempts: readonly RetryAttempt[]): void {
+    this.#size += attempts.length - this.of(digest).length
+    if (attempts.length === 0) this.#known.delete(digest)
+    else this.#known.set(digest, attempts)
+  }
+
+  #forgetExpired(now: number): void {
+    let looks = EXPIRY_LOOKS
+    for (const [digest, attempts] of this.#known) {
+      const isFull = this.#size >= ATTEMPTS_MAX
+      looks -= 1
+      if (looks < 0 && !isFull) return
+      if (isFull || attempts.every((attempt) => attempt.isExpired(now))) this.#set(digest, [])
+    }
   }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { RetryAttempt, RetryAttempts } from './retries.ts'
+import { RetryAttempt, RetryAttempts } from './turn-entry.ts'
 
 const MINUTE = 60_000
 

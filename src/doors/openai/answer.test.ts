@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { addUsage, NO_USAGE, readUsage } from './usage.ts'
+import { addUsage, NO_USAGE, readUsage } from './answer.ts'
 
 const usage = (data: unknown) => ({ type: 'turn.activity', turn: 't2', kind: 'usage', data })
 

@@ -1,0 +1,323 @@
+/**
+ * The session that a request's turn runs in: that of a key, that of an earlier response, or one of
+ * its own. Each knows how to start the turn, and how to find the turn of a repeated request.
+ *
+ * Here are also the names by which this door calls sessions and turns.
+ */
+import {
+  asHoldfastError,
+  HoldfastError,
+  idempotencyMismatch,
+  invalid,
+  type Holdfast,
+  type Input,
+  type ResolveOptions,
+  type SessionEvent,
+  type SessionHandle,
+  type SessionRef,
+  type TurnHandle,
+  type TurnOptions,
+} from '../../core/index.ts'
+import type { Exchange } from '../exchange.ts'
+import type { ChatBody, ResponseBody } from './schemas.ts'
+
+export type TargetedTurn = {
+  readonly input: Input
+  /** With the key that the turn is known by from now on. */
+  readonly options: TurnOptions & { readonly idempotencyKey: string }
+  /** Recorded in the queue, not waited for. */
+  readonly isBackground: boolean
+}
+
+/** A turn that has started, waits in the log, or was found. */
+export type AdmittedTurn = { readonly session: SessionHandle; readonly turn: string }
+
+export type TurnTarget = {
+  /** Differs between any two sessions. */
+  readonly name: string
+  /** The session is made for this request, which brings the whole conversation along. */
+  readonly isOwn: boolean
+  /** The session; `key` chooses the key that the turn is known by. */
+  readonly session: (key: () => Promise<string>) => Promise<SessionRef>
+  /** A key for a request that has not been here before. */
+  readonly newKey: (digest: string) => Promise<string>
+  /** The keys that requests like this one had here not long ago, as the log has them. */
+  readonly earlierKeys: (digest: string) => Promise<readonly string[]>
+  readonly enter: (turn: TargetedTurn) => Promise<AdmittedTurn>
+}
+
+/** How long after its end a turn is still what a retry may be about. */
+const RETRY_MS = 600_000
+const MINUTE_MS = 60_000
+/** Ends a session of one request that was not closed after its turn. */
+const OWN_TTL_MS = 60_000
+/** Events read at once. */
+const PAGE = 256
+const KEY_HEADER = 'x-session-key'
+const PREVIOUS = 'previous_response_id'
+const CONVERSATION = /^conv_([\w.:~-]+)$/
+const RESPONSE = /^resp_([\w.:~-]+)_(t[1-9]\d{0,14})$/
+
+export function chatTarget(exchange: Exchange, { model }: ChatBody): TurnTarget {
+  const key = sessionKey(exchange)
+  const agent = model ?? undefined
+  if (key === undefined) return ownTarget(exchange, agent, false)
+  return keyTarget(exchange.holdfast, { key, agent })
+}
+
+export async function responseTarget(exchange: Exchange, body: ResponseBody): Promise<TurnTarget> {
+  const { holdfast } = exchange
+  const key = sessionKey(exchange)
+  const agent = body.model ?? undefined
+  const previous = body.previous_response_id ?? undefined
+  const conversation = conversationOf(body)
+  if ([key, conversation, previous].filter((name) => name !== undefined).length > 1) {
+    throw invalid(PREVIOUS, `, conversation and ${KEY_HEADER} exclude each other`)
+  }
+  if (key !== undefined) return keyTarget(holdfast, { key, agent })
+  if (previous !== undefined) return chainTarget(holdfast, readResponseId(previous), agent)
+  if (conversation === undefined) return ownTarget(exchange, agent, body.store !== false)
+  const { labels } = await conversationFacts(exchange, conversation)
+  return keyTarget(holdfast, { key: conversation, agent, labels, ttlMs: null })
+}
+
+/** The id of the conversation that a request names. */
+export function conversationOf({ conversation }: Partial<ResponseBody>): string | undefined {
+  return typeof conversation === 'string' ? conversation : conversation?.id
+}
+
+/** A header's bytes are UTF-8 for us, like everything else. */
+function sessionKey(exchange: Exchange): string | undefined {
+  const value = exchange.header(KEY_HEADER)
+  if (value === undefined) return undefined
+  if (value === '') throw invalid(KEY_HEADER, 'must not be empty')
+  const text = Buffer.from(value, 'latin1').toString()
+  return text.includes('\uFFFD') ? value : text
+}
+
+/** The session of a key, made with the first turn. */
+function keyTarget(
+  holdfast: Holdfast,
+  options: ResolveOptions & { readonly key: string },
+): TurnTarget {
+  const { key } = options
+  return {
+    name: `key ${key}`,
+    isOwn: false,
+    session: async () => ({ key }),
+    ...keysInSession(holdfast, () => holdfast.find(key)),
+    enter: async ({ input, options: turnOptions, isBackground }) => {
+      if (!isBackground) return admission(holdfast, holdfast.turn(options, input, turnOptions))
+      const { session, turn } = await holdfast.submit(options, input, turnOptions)
+      return { session: holdfast.session(session), turn: turn.id }
+    },
+  }
+}
+
+/** A session that is there, after one of its turns: the last. The log has no branches. */
+function chainTarget(
+  holdfast: Holdfast,
+  { session: id, turn: after }: ReturnType<typeof readResponseId>,
+  agent: string | undefined,
+): TurnTarget {
+  const session = holdfast.session(id)
+  return {
+    name: `session ${id}`,
+    isOwn: false,
+    session: async () => ({ id }),
+    ...keysInSession(holdfast, async () => session),
+    enter: async (turn) => {
+      await assertAgent(session, agent)
+      const { endedAt } = await session.getTurn(after)
+      if (endedAt === null) throw invalid(PREVIOUS, 'is the id of a response that is not over')
+      const next = await turnAfter(session, after)
+      // The turn that this request has become, at an earlier attempt, is no other turn.
+      const isSame = next?.keys?.some(({ key }) => key === turn.options.idempotencyKey) === true
+      if (next === null || isSame) return enterSession(holdfast, session, turn)
+      throw invalid(
+        PREVIOUS,
+        'must be the last response of its conversation: Holdfast keeps one line, without branches',
+      )
+    },
+  }
+}
+
+type AdmissionEvent = Extract<SessionEvent, { type: 'turn.queued' | 'turn.started' }>
+
+/** The first turn that was admitted after this one, if there is one. */
+async function turnAfter(session: SessionHandle, turn: string): Promise<AdmissionEvent | null> {
+  let after = Number(turn.slice(1))
+  for (;;) {
+    const { row, events } = await session.read(after, PAGE)
+    const admitted = events.map(({ body }) => admissionIn(body))
+    const next = admitted.find((event) => event !== null && event.turn !== turn)
+    if (next) return next
+    after = events.at(-1)?.seq ?? row?.seq ?? after
+    if (after >= (row?.seq ?? 0)) return null
+  }
+}
+
+function admissionIn(body: string): AdmissionEvent | null {
+  const event = JSON.parse(body) as SessionEvent
+  return event.type === 'turn.queued' || event.type === 'turn.started' ? event : null
+}
+
+async function assertAgent(session: SessionHandle, wanted: string | undefined): Promise<void> {
+  const { id, agent } = await session.state()
+  if (wanted === undefined || wanted === agent) return
+  throw new HoldfastError('agent_mismatch', `session ${id} belongs to agent ${agent}`, { agent })
+}
+
+async function enterSession(
+  holdfast: Holdfast,
+  session: SessionHandle,
+  { input, options, isBackground }: TargetedTurn,
+): Promise<AdmittedTurn> {
+  if (!isBackground) return admission(holdfast, session.turn(input, options))
+  return { session, turn: (await session.submit(input, options)).id }
+}
+
+async function admission(holdfast: Holdfast, handle: TurnHandle): Promise<AdmittedTurn> {
+  const { live, turn } = await handle.admission
+  return { session: holdfast.session(live.id), turn }
+}
+
+/** The keys of requests for turns of one session: a random one each, found by their digest. */
+function keysInSession(
+  { authority }: Holdfast,
+  find: () => Promise<SessionHandle | null>,
+): Pick<TurnTarget, 'newKey' | 'earlierKeys'> {
+  return {
+    newKey: async (digest) => `retry:${digest}:${authority.entropy.id()}`,
+    /** Of turns that wait, run, or were over not long ago; the newest first. */
+    earlierKeys: async (digest) => {
+      const session = await find()
+      const now = authority.clock.now()
+      const keys: string[] = []
+      for (const { key, turn } of (await session?.requestKeys(`retry:${digest}:`)) ?? []) {
+        const endedAt = (await session?.getTurn(turn))?.endedAt ?? now
+        if (now - endedAt <= RETRY_MS) keys.push(key)
+      }
+      return keys
+    },
+  }
+}
+
+/**
+ * A session for one request alone. It is internal, so that lists stay clean, and closed after its
+ * turn unless others may follow it up (`isKept`). Its id follows from the caller's credentials, so
+ * that no other caller gets it, and from the request's key: so the request finds it again, also
+ * after the server was started anew (I11).
+ */
+function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolean): TurnTarget {
+  const { holdfast } = exchange
+  const { authority } = holdfast
+  const caller = exchange.header('authorization') ?? ''
+  const idOf = (key: string): string => `once.${authority.digest(JSON.stringify([caller, key]))}`
+  /** Whether this call made it; false too if it is over, or another node's. */
+  const open = async (key: string): Promise<boolean> => {
+    const ttlMs = isKept ? undefined : OWN_TTL_MS
+    try {
+      return (await holdfast.resolve({ id: idOf(key), internal: true, ttlMs, agent })).isNew
+    } catch (error) {
+      if (isError(error, 'session_closed') || isError(error, 'not_owner')) return false
+      throw error
+    }
+  }
+  /** The keys that such a request gets in this minute and those before. */
+  const minuteKeys = (digest: string): readonly string[] => {
+    const minute = Math.floor(authority.clock.now() / MINUTE_MS)
+    const length = RETRY_MS / MINUTE_MS + 1
+    return Array.from({ length }, (_, ago) => `retry:${digest}:${minute - ago}`)
+  }
+  return {
+    name: 'own',
+    isOwn: true,
+    session: async (key) => ({ id: idOf(await key()) }),
+    /** One that a retry can guess, unless the same was asked this very minute. */
+    newKey: async (digest) => {
+      const [key = ''] = minuteKeys(digest)
+      return (await open(key)) ? key : `${key}.${authority.entropy.id()}`
+    },
+    earlierKeys: async (digest) => {
+      const found: string[] = []
+      for (const key of minuteKeys(digest)) {
+        const { row } = await authority.store.read(idOf(key), 0, 0)
+        if (row !== null && row.seq > 1) found.push(key)
+      }
+      return found
+    },
+    enter: async (turn) => {
+      const { idempotencyKey: key } = turn.options
+      const session = holdfast.session(idOf(key))
+      try {
+        if (!(await open(key))) await assertAgent(session, agent)
+        const entered = await enterSession(holdfast, session, turn)
+        if (!isKept) closeAfter(holdfast, entered)
+        return entered
+      } catch (error) {
+        if (!isError(error, 'session_closed')) throw error
+        return {
+          session,
+          turn: await onlyTurn(session, key, authority.digest(JSON.stringify(turn.input))),
+        }
+      }
+    },
+  }
+}
+
+/** The turn of a session that is closed by now, if it was about the same. */
+async function onlyTurn(session: SessionHandle, key: string, digest: string): Promise<string> {
+  const { events } = await session.read(1, 1)
+  const [first] = events.map(({ body }) => admissionIn(body))
+  if (!first) {
+    throw new HoldfastError('session_closed', 'the request was given up before it was begun')
+  }
+  if (first.keys?.some((known) => known.key === key && known.digest === digest)) return first.turn
+  throw idempotencyMismatch(key)
+}
+
+function isError(error: unknown, code: HoldfastError['code']): boolean {
+  return asHoldfastError(error).code === code
+}
+
+function closeAfter({ authority }: Holdfast, { session, turn }: AdmittedTurn): void {
+  // If it cannot be closed now, its time to live ends it.
+  session
+    .finished(turn)
+    .then(() => authority.close(session.id, 'turn_over', null))
+    .catch(() => undefined)
+}
+
+/**
+ * A conversation is an internal session that holds its facts, and the key of the session in which
+ * it takes place: so its agent is the model of its first response. The facts never change, so they
+ * are read from the log: the two sessions may have come to be owned by two nodes.
+ */
+export async function readFacts({ holdfast }: Exchange, conversation: string) {
+  const [, id = ''] = CONVERSATION.exec(conversation) ?? []
+  if (id === '') throw unknownConversation(conversation)
+  const { row, events } = await holdfast.authority.store.read(id, 0, 1)
+  const [first] = events.map(({ body }) => JSON.parse(body) as SessionEvent)
+  if (row === null || first?.type !== 'session.created' || !first.internal) {
+    throw unknownConversation(conversation)
+  }
+  return { id, createdAt: first.at, labels: first.labels, isClosed: row.state !== 'open' }
+}
+
+/** The facts of one that is not deleted. */
+export async function conversationFacts(exchange: Exchange, conversation: string) {
+  const facts = await readFacts(exchange, conversation)
+  if (!facts.isClosed) return facts
+  throw unknownConversation(conversation)
+}
+
+export function unknownConversation(conversation: string): HoldfastError {
+  return new HoldfastError('session_unknown', `there is no conversation ${conversation}`)
+}
+
+export function readResponseId(response: string) {
+  const [, session, turn] = RESPONSE.exec(response) ?? []
+  if (session !== undefined && turn !== undefined) return { session, turn }
+  throw new HoldfastError('turn_unknown', `there is no response ${response}`)
+}
