@@ -71,6 +71,19 @@ async function world(): Promise<World> {
 }
 
 describe('request keys', () => {
+  it('that begin alike are found after a restart, the newest first', async () => {
+    const it = await world()
+    const before = it.keys(true)
+    for (const key of ['a:1', 'b:1', 'a:2', 'a:3']) {
+      it.now += 1
+      await it.admit(before, key)
+    }
+    const keys = it.keys()
+    expect((await keys.alike('a:')).map(({ key }) => key)).toEqual(['a:3', 'a:2', 'a:1'])
+    it.now += DAY_MS - 1
+    expect((await keys.alike('a:')).map(({ key }) => key)).toEqual(['a:3', 'a:2'])
+  })
+
   it('are known after hundreds of further turns, and after a day no more', async () => {
     const it = await world()
     const keys = it.keys(true)

@@ -103,16 +103,14 @@ export class RequestKeys {
     return known === undefined || known.at < this.#since() ? null : known
   }
 
-  /** The keys with this prefix, the newest first. */
+  /** The keys with this prefix among the newest of the session, the newest first. */
   async alike(prefix: string): Promise<readonly KeyedTurn[]> {
-    const since = this.#since()
     if (!this.#isWhole) await this.#look(null)
-    if (!this.#isWhole) {
-      return this.#context.store.findKeys(this.#session, { prefix, since, limit: ALIKE_MAX })
-    }
-    const kept = [...this.#kept.values()]
+    const since = this.#since()
+    const kept = [...this.#kept.values()].toReversed()
     const found = kept.filter(({ key, at }) => key.startsWith(prefix) && at >= since)
-    return found.toReversed().slice(0, ALIKE_MAX)
+    // A key that was looked up in the store is kept as the newest, however old it is.
+    return found.toSorted((one, other) => other.at - one.at).slice(0, ALIKE_MAX)
   }
 
   /** These are durable. */

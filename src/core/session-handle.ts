@@ -167,7 +167,7 @@ export class SessionHandle {
     return result
   }
 
-  /** Request keys that begin so and are not forgotten, the newest first. For doors. */
+  /** Those of the newest request keys that begin so, the newest first. For doors. */
   async requestKeys(prefix: string): Promise<readonly KeyedTurn[]> {
     return (await this.#authority.openUnlessClosed(this.id))?.requestKeys.alike(prefix) ?? []
   }

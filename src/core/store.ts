@@ -214,10 +214,8 @@ export type AppendedKeys = {
 }
 
 export type KeyQuery = {
-  /** Exactly this one. */
+  /** This one only; without it, all. */
   readonly key?: string
-  /** Those that begin so: well-formed Unicode. */
-  readonly prefix?: string
   /** None that is older. */
   readonly since: number
   readonly limit: number

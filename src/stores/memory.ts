@@ -138,11 +138,10 @@ export class MemoryStore implements Store {
   }
 
   async findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
-    const { prefix = '', since, limit } = query
-    const isWanted = (key: string): boolean =>
-      query.key === undefined ? key.startsWith(prefix) : key === query.key
-    const keys = this.#find(session)?.keys ?? []
-    const found = keys.filter(({ key, at }) => isWanted(key) && at >= since)
+    const { key: wanted, since, limit } = query
+    const found = (this.#find(session)?.keys ?? []).filter(
+      ({ key, at }) => (wanted === undefined || key === wanted) && at >= since,
+    )
     return found.toReversed().slice(0, limit)
   }
 

@@ -18,7 +18,7 @@ import type {
   StoredEvent,
 } from '../../core/store.ts'
 import { unavailable } from '../failures.ts'
-import { nameFrom, storedName, storedRanges } from '../names.ts'
+import { nameFrom, storedName } from '../names.ts'
 import {
   changePage,
   changesGone,
@@ -193,10 +193,10 @@ export class PostgresStore implements Store {
   }
 
   findKeys: Store['findKeys'] = async (session, query) => {
-    const { key, prefix = '', since, limit } = query
+    const { key, since, limit } = query
     const name = storedName(session)
     const rows = await (key === undefined
-      ? this.#database.ask<KeyedTurn>('findAllKeys', [name, since, limit, ...storedRanges(prefix)])
+      ? this.#database.ask<KeyedTurn>('findAllKeys', [name, since, limit])
       : this.#database.ask<KeyedTurn>('findKey', [name, storedName(key), since]))
     return rows.map((row) => ({ ...row, key: nameFrom(row.key) }))
   }

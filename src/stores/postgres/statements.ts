@@ -129,8 +129,7 @@ function texts(schema: string) {
       WHERE session = (SELECT number FROM ${sessions} WHERE id = $1) AND key = $2 AND at >= $3`,
     findAllKeys: `SELECT key, digest, turn, at FROM ${keys}
       WHERE session = (SELECT number FROM ${sessions} WHERE id = $1)
-        AND at >= $2::bigint AND (key >= $4 AND ($5::text IS NULL OR key < $5)
-          OR key >= $6 AND key < $7)
+        AND at >= $2::bigint
       ORDER BY number DESC LIMIT $3::bigint`,
     ownerOfId: `${ownerOf} AND sessions.id = $1`,
     ownerOfKey: `${ownerOf} AND sessions.key = $1`,

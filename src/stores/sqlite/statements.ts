@@ -16,7 +16,7 @@ import {
   type Reserved,
 } from '../../core/store.ts'
 import { Leases } from '../leases.ts'
-import { nameFrom, storedName, storedRanges } from '../names.ts'
+import { nameFrom, storedName } from '../names.ts'
 import {
   changePage,
   changesGone,
@@ -83,7 +83,6 @@ const SQL = {
     WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND key = ?2 AND at >= ?3`,
   findAllKeys: `SELECT key, digest, turn, at FROM request_keys
     WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND at >= ?2
-      AND (key >= ?4 AND (?5 IS NULL OR key < ?5) OR key >= ?6 AND key < ?7)
     ORDER BY number DESC LIMIT ?3`,
   dropKeys: 'DELETE FROM request_keys WHERE session = ?',
 } as const
@@ -246,11 +245,11 @@ export class Statements implements Omit<Steps, 'ready'> {
     cached.keys = null
   }
 
-  readonly findKeys: Steps['findKeys'] = (session, { key, prefix = '', since, limit }) => {
+  readonly findKeys: Steps['findKeys'] = (session, { key, since, limit }) => {
     const name = storedName(session)
     const found: KeyedTurn[] =
       key === undefined
-        ? this.#sql.findAllKeys.all(name, since, limit, ...storedRanges(prefix))
+        ? this.#sql.findAllKeys.all(name, since, limit)
         : this.#sql.findKey.all(name, storedName(key), since)
     return found.map((row) => ({ ...row, key: nameFrom(row.key) }))
   }

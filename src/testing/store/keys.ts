@@ -20,11 +20,11 @@ export const keyClaims: Claims = {
     assert.deepEqual(await find(store, 'nobody', { key: 'one' }), [])
   },
 
-  'finds request keys by how they begin, the newest first': async (trial, store) => {
+  'finds all request keys, the newest first': async (trial, store) => {
     const id = await trial.create()
     const names = ['b', 'a:2', 'a:1', 'a', 'a:3']
     await trial.append(id, { keys: named(names) })
-    assert.deepEqual(await namesIn(store, id, { prefix: 'a:', limit: 2 }), ['a:3', 'a:1'])
+    assert.deepEqual(await namesIn(store, id, { limit: 2 }), ['a:3', 'a'])
     assert.deepEqual(await namesIn(store, id), ['a:3', 'a', 'a:1', 'a:2', 'b'])
   },
 
@@ -33,23 +33,6 @@ export const keyClaims: Claims = {
     const names = ['"', 'quo"te', 'nul\0', 'lone\ud800', '{,}', 'back\\slash', 'é\u{1f980}', "'"]
     await trial.append(id, { keys: named(names) })
     for (const key of names) assert.deepEqual(await find(store, id, { key }), [keyed(key)])
-  },
-
-  'finds request keys by how they begin, whatever characters follow or begin them': async (
-    trial,
-    store,
-  ) => {
-    const id = await trial.create()
-    const last = '\u{10ffff}'
-    const names = ['a', `a${last}${last}`, 'a\ud7ff', 'a\0', 'a\ud800', '"q', '\0']
-    names.push(last, `${last}${last}b`)
-    await trial.append(id, { keys: named(names) })
-    const prefixes = ['', 'a', `a${last}`, 'a\ud7ff', 'a\0', '"', '"q', '\0', 'b']
-    for (const prefix of [...prefixes, last, `${last}${last}`]) {
-      const expected = names.filter((name) => name.startsWith(prefix)).toReversed()
-      const found = await namesIn(store, id, { prefix })
-      assert.deepEqual(found, expected, JSON.stringify(prefix))
-    }
   },
 
   'does not record the keys of an append that is stale': async (trial, store) => {
