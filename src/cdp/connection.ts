@@ -4,7 +4,7 @@
  * in a task of its own, as clients of the protocol expect it.
  */
 import { ClientConnection, type ClientState } from '../client/connection.ts'
-import { endingOf } from '../client/reconnect.ts'
+import { endingOf } from '../client/endings.ts'
 import type { Hello, ReplayWelcome, ServerFrame } from '../wire/frames.ts'
 import { FRAME_MARK, MessageReplay, REPLAY_VERSION } from '../wire/replay.ts'
 import { heldAddress, type HeldOptions } from './address.ts'

@@ -1,23 +1,46 @@
 /**
- * The questions that wait for this client's answer.
+ * The questions that wait for this client's answer, and its answers on their way.
  *
- * A welcome has all that wait at the log's position then; the log itself is read from an earlier
- * one. So what it tells of asks up to that position is history, and opens nothing.
+ * A welcome has all asks that wait at the log's position then; the log itself is read from an
+ * earlier one. So what it tells of asks up to that position is history, and opens nothing.
+ *
+ * An answer that was sent twice, because the connection was lost before its reply, may be refused
+ * as too late although it was the first of the two that settled the ask: the log says which. It
+ * says so once: an answer that is sent after that is certainly too late.
  */
 import type { Ask, SessionEvent, Welcome } from '../wire/frames.ts'
+import type { HoldfastClientError } from './endings.ts'
+import { deferred, type Deferred, type Settle } from './requests.ts'
+
+type PendingAnswer = {
+  readonly ask: string
+  /** What it says, as JSON: a copy of this page may have answered from the same place. */
+  readonly json: string
+  readonly done: Deferred<void>
+  /** Whether this answer settled the ask; null until the log has said so. */
+  isOwn: boolean | null
+  /** As too late, of an answer that was sent twice. */
+  refusal: HoldfastClientError | null
+}
+
+/** Asks whose end is remembered: the newest. Far fewer can wait at one time. */
+const SETTLED_MAX = 1_024
 
 export class Asks {
   #kinds: readonly string[]
   #open: readonly Ask[] = []
   /** Up to here the log is history. */
   #known = 0
+  readonly #answers = new Set<PendingAnswer>()
+  /** Asks that the log has settled. */
+  readonly #settled = new Set<string>()
 
   constructor(kinds: readonly string[]) {
     this.#kinds = kinds
   }
 
-  /** From the next welcome on it answers these. */
-  answer(kinds: readonly string[]): void {
+  /** From the next welcome on the client answers these. */
+  setKinds(kinds: readonly string[]): void {
     this.#kinds = kinds
   }
 
@@ -45,17 +68,62 @@ export class Asks {
     return added
   }
 
-  /** Returns whether it was open here. */
-  settled(ask: string): boolean {
+  answer(ask: string, said: unknown): { readonly done: Promise<void>; readonly settle: Settle } {
+    const isOwn = this.#settled.has(ask) ? false : null
+    const done = deferred<void>()
+    const answer = { ask, json: JSON.stringify(said), done, isOwn, refusal: null }
+    this.#answers.add(answer)
+    const settle: Settle = {
+      taken: () => this.#finish(answer, null),
+      refused: (error, again) => {
+        const isDoubtful = again && error.code === 'ask_settled'
+        if (isDoubtful) this.#judge(answer, error)
+        else this.#finish(answer, error)
+      },
+    }
+    return { done: done.promise, settle }
+  }
+
+  /**
+   * The log says what settled an ask; `own`: the answer, if it came from this client's place.
+   * Returns whether the ask was open here.
+   */
+  settled(ask: string, own: unknown): boolean {
+    for (const answer of this.#answers) {
+      if (answer.ask !== ask) continue
+      answer.isOwn = own !== undefined && JSON.stringify(own) === answer.json
+      if (answer.refusal !== null) this.#judge(answer, answer.refusal)
+    }
+    this.#settled.add(ask)
+    const [oldest] = this.#settled
+    if (this.#settled.size > SETTLED_MAX && oldest !== undefined) this.#settled.delete(oldest)
     const before = this.#open
     this.#open = before.filter(({ id }) => id !== ask)
     return this.#open.length < before.length
   }
 
-  /** Returns whether any was open. */
-  end(): boolean {
+  /** The log will not say which of two answers settled an ask. */
+  endAnswers(error: HoldfastClientError): void {
+    for (const answer of this.#answers) if (answer.refusal !== null) this.#finish(answer, error)
+    this.#settled.clear()
+  }
+
+  /** Returns whether any ask was open. */
+  end(error: HoldfastClientError): boolean {
+    this.endAnswers(error)
     const wereOpen = this.#open.length > 0
     this.#open = []
     return wereOpen
+  }
+
+  #judge(answer: PendingAnswer, refusal: HoldfastClientError): void {
+    answer.refusal = refusal
+    if (answer.isOwn !== null) this.#finish(answer, answer.isOwn ? null : refusal)
+  }
+
+  #finish(answer: PendingAnswer, error: HoldfastClientError | null): void {
+    this.#answers.delete(answer)
+    if (error === null) answer.done.resolve()
+    else answer.done.reject(error)
   }
 }

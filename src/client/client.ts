@@ -1,5 +1,5 @@
 /** A server as a client sees it: an address, a token, and sessions to open. */
-import { HoldfastClientError } from './errors.ts'
+import { HoldfastClientError } from './endings.ts'
 import {
   connectUrl,
   defaultStorage,

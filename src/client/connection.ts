@@ -11,16 +11,16 @@
  * that were not confirmed.
  */
 import type { ClientFrame, Hello, ServerFrame, WelcomeBase } from '../wire/frames.ts'
-import type { Ending } from './errors.ts'
-import { watchNetwork, type ClientSocket, type Platform } from './platform.ts'
 import {
   CLIENT_LIMITS,
   backoffMs,
   endingOf,
   readClose,
   readRefusal,
+  type Ending,
   type Verdict,
-} from './reconnect.ts'
+} from './endings.ts'
+import { watchNetwork, type ClientSocket, type Platform } from './platform.ts'
 
 export type ClientState =
   /** For the first time; or again, and then everything comes again from the beginning. */
@@ -54,9 +54,8 @@ export type ConnectionOptions = {
   readonly stableMs?: number
 }
 
-/** Cancels a timer; does nothing if it has run. */
-type Cancel = () => void
-const nothing: Cancel = () => undefined
+/** What the connection waits for. Each has at most one timer. */
+type Wait = 'retry' | 'giveUp' | 'stable' | 'ping' | 'dead'
 
 export class ClientConnection {
   readonly #platform: Omit<Platform, 'storage'>
@@ -72,12 +71,9 @@ export class ClientConnection {
   #giveUpAt = 0
   /** Why the server is about to close the socket, as it said. */
   #ending: { readonly code: string; readonly reason: string } | null = null
-  #cancelRetry = nothing
-  #cancelGiveUp = nothing
-  #cancelStable = nothing
-  #cancelPing = nothing
-  #cancelDead = nothing
-  #unwatch = nothing
+  /** How to cancel each timer, which does nothing once it has run. */
+  readonly #timers = new Map<Wait, () => void>()
+  #unwatch = (): void => undefined
 
   constructor(
     platform: Omit<Platform, 'storage'>,
@@ -143,8 +139,7 @@ export class ClientConnection {
     if (this.#state.name === 'ended') return
     this.#closeSocket(number)
     this.#unwatch()
-    this.#cancelRetry()
-    this.#cancelGiveUp()
+    this.#cancel('retry', 'giveUp')
     this.#change({ name: 'ended', ...ending }, ending.reason)
   }
 
@@ -212,12 +207,12 @@ export class ClientConnection {
 
   #welcomed(welcome: WelcomeBase): void {
     if (this.#state.name === 'live') return
-    this.#cancelGiveUp()
+    this.#cancel('giveUp')
     this.#welcome = welcome
     this.#graceMs = graceOf(welcome)
     this.#pingLater()
     this.#heard()
-    this.#cancelStable = this.#platform.clock.after(this.#options.stableMs, () => {
+    this.#after('stable', this.#options.stableMs, () => {
       this.#attempt = 0
     })
     // Live first: what is to be sent again leaves before a handler has something new to send.
@@ -265,21 +260,16 @@ export class ClientConnection {
   }
 
   #retryAfter(ms: number): void {
-    this.#cancelRetry()
-    this.#cancelRetry = this.#platform.clock.after(ms, () => this.#open())
+    this.#after('retry', ms, () => this.#open())
   }
 
   #giveUpLater(ms: number): void {
-    const { clock } = this.#platform
-    this.#giveUpAt = clock.now() + ms
-    this.#cancelGiveUp()
-    this.#cancelGiveUp = clock.after(ms, () => this.#giveUp())
-  }
-
-  #giveUp(): void {
-    const first = this.#state.name === 'connecting'
-    const reason = first ? 'the server could not be reached' : 'the connection did not come back'
-    this.end(endingOf(first ? 'unreachable' : 'connection_lost', reason))
+    this.#giveUpAt = this.#platform.clock.now() + ms
+    this.#after('giveUp', ms, () => {
+      const first = this.#state.name === 'connecting'
+      const reason = first ? 'the server could not be reached' : 'the connection did not come back'
+      this.end(endingOf(first ? 'unreachable' : 'connection_lost', reason))
+    })
   }
 
   /** The network is back: try at once. */
@@ -303,15 +293,12 @@ export class ClientConnection {
   }
 
   #giveUpSocketAfter(ms: number, reason: string): void {
-    this.#cancelDead()
-    this.#cancelDead = this.#platform.clock.after(ms, () => this.#lost(1006, reason))
+    this.#after('dead', ms, () => this.#lost(1006, reason))
   }
 
   #pingLater(): void {
     if (this.#welcome === null) return
-    this.#cancelPing()
-    const ping = (): void => this.send({ type: 'ping' })
-    this.#cancelPing = this.#platform.clock.after(this.#welcome.pingMs, ping)
+    this.#after('ping', this.#welcome.pingMs, () => this.send({ type: 'ping' }))
   }
 
   /** Nothing of it is heard any more. */
@@ -319,12 +306,21 @@ export class ClientConnection {
     const socket = this.#socket
     this.#socket = null
     this.#welcome = null
-    for (const cancel of [this.#cancelPing, this.#cancelDead, this.#cancelStable]) cancel()
+    this.#cancel('ping', 'dead', 'stable')
     try {
       socket?.close(number)
     } catch {
       // It is gone already.
     }
+  }
+
+  #after(wait: Wait, ms: number, run: () => void): void {
+    this.#timers.get(wait)?.()
+    this.#timers.set(wait, this.#platform.clock.after(ms, run))
+  }
+
+  #cancel(...waits: readonly Wait[]): void {
+    for (const wait of waits) this.#timers.get(wait)?.()
   }
 
   #change(state: ClientState, reason: string | null = null): void {

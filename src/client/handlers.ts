@@ -1,38 +1,33 @@
-/**
- * Who wants to hear what. A handler that was removed is never called again, not even in this round.
- */
+/** Handlers of events. One that was removed is never called again, not even in this round. */
 export class Handlers<Events> {
-  readonly #handlers = new Map<keyof Events, Set<(value: never) => void>>()
+  readonly #handlers = new Set<{
+    readonly name: keyof Events
+    readonly call: (value: never) => void
+  }>()
 
   /** The returned function removes it. */
-  on<Name extends keyof Events>(name: Name, handler: (value: Events[Name]) => void): () => void {
-    const set = this.#handlers.get(name) ?? new Set()
-    this.#handlers.set(name, set)
+  on<Name extends keyof Events>(name: Name, call: (value: Events[Name]) => void): () => void {
     // One function may be registered twice, and removed once.
-    const own = (value: Events[Name]): void => handler(value)
-    set.add(own)
-    return () => void set.delete(own)
+    const handler = { name, call }
+    this.#handlers.add(handler)
+    return () => void this.#handlers.delete(handler)
   }
 
   emit<Name extends keyof Events>(name: Name, value: Events[Name]): void {
-    const set = this.#handlers.get(name)
-    for (const handler of [...(set ?? [])]) {
-      if (set?.has(handler) === true) call(handler as (value: Events[Name]) => void, value)
+    for (const handler of [...this.#handlers]) {
+      if (handler.name !== name || !this.#handlers.has(handler)) continue
+      try {
+        handler.call(value as never)
+      } catch (error) {
+        // The page's mistake: it is reported there and stops nothing here.
+        queueMicrotask(() => {
+          throw error
+        })
+      }
     }
   }
 
   clear(): void {
-    for (const set of this.#handlers.values()) set.clear()
-  }
-}
-
-/** What a handler throws is the page's mistake: it is reported there and stops nothing here. */
-function call<Value>(handler: (value: Value) => void, value: Value): void {
-  try {
-    handler(value)
-  } catch (error) {
-    queueMicrotask(() => {
-      throw error
-    })
+    this.#handlers.clear()
   }
 }

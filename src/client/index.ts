@@ -1,8 +1,7 @@
 /** The client's front door, for browsers and Node. */
 export { Client, connect, type ConnectOptions } from './client.ts'
-export { HoldfastClientError } from './errors.ts'
+export { HoldfastClientError } from './endings.ts'
 export type { ClientState } from './connection.ts'
-export type { ClientMessage } from './messages.ts'
 export type {
   ClientClock,
   ClientSocket,
@@ -17,5 +16,5 @@ export {
   type ClientTurnOptions,
   type SessionInfo,
 } from './session.ts'
-export { ClientTurn, type ClientTurnResult } from './turns.ts'
+export { ClientTurn, type ClientMessage, type ClientTurnResult } from './turns.ts'
 export type { Ask, Delta, Hint, Input, Role, Seen, SessionEvent } from '../wire/frames.ts'

@@ -2,7 +2,7 @@
  * What the client needs from a browser or from Node, as seams: a socket, a place to remember
  * things, time, chance, and the window's news about the network.
  */
-import { HoldfastClientError } from './errors.ts'
+import { HoldfastClientError } from './endings.ts'
 
 export type ClientSocketEvent = {
   readonly type?: string

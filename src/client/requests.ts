@@ -4,17 +4,11 @@
  * by its reply, or with the session's end.
  */
 import type { ClientFrame, ServerFrame } from '../wire/frames.ts'
-import { HoldfastClientError, errorOf, type Ending } from './errors.ts'
-import { CLIENT_LIMITS } from './reconnect.ts'
+import { CLIENT_LIMITS, HoldfastClientError, errorOf, type Ending } from './endings.ts'
 
 type ClientRequest = Extract<ClientFrame, { readonly id: string }>
-/** A request before it has its id. */
-export type RequestBody = ClientRequest extends infer Frame
-  ? Frame extends ClientRequest
-    ? Omit<Frame, 'id'>
-    : never
-  : never
-export type ReplyFrame = Extract<ServerFrame, { readonly type: 'reply' }>
+type WithoutId<Frame> = Frame extends unknown ? Omit<Frame, 'id'> : never
+export type RequestBody = WithoutId<ClientRequest>
 
 /** Called at once, in the order of what arrives: an event that follows a reply finds it done. */
 export type Settle = {
@@ -47,17 +41,19 @@ export class PendingRequests {
     this.#prefix = prefix
   }
 
-  /** Requests of this type that wait for their reply. */
-  waiting(type: ClientRequest['type']): number {
-    return [...this.#pending.values()].filter((pending) => pending.type === type).length
+  /** A request for a turn waits for its reply. */
+  get isTurnDue(): boolean {
+    return [...this.#pending.values()].some(({ type }) => type === 'turn')
   }
 
   add(body: RequestBody, settle: Settle): void {
     this.#count += 1
     const id = `${this.#prefix}-${this.#count}`
     const json = JSON.stringify({ ...body, id })
-    if (isTooLarge(json)) {
-      const { messageBytesMax } = CLIENT_LIMITS
+    const { messageBytesMax } = CLIENT_LIMITS
+    // A character has at most three bytes here: most messages need no counting.
+    const mayBeTooLarge = json.length * 3 > messageBytesMax
+    if (mayBeTooLarge && new TextEncoder().encode(json).length > messageBytesMax) {
       const words = `a message has at most ${messageBytesMax} bytes`
       return settle.refused(new HoldfastClientError('body_too_large', words), false)
     }
@@ -84,7 +80,7 @@ export class PendingRequests {
     this.#attachment = null
   }
 
-  reply(frame: ReplyFrame): void {
+  reply(frame: Extract<ServerFrame, { readonly type: 'reply' }>): void {
     const pending = this.#pending.get(frame.id)
     if (pending === undefined) return
     // The server stops and closes the socket: the request is sent again to the next one.
@@ -92,8 +88,7 @@ export class PendingRequests {
     this.#pending.delete(frame.id)
     if (!('error' in frame)) return pending.settle.taken(frame.turn ?? '')
     const { code, message, retry } = frame.error
-    const error = new HoldfastClientError(code, message, { retry })
-    pending.settle.refused(error, pending.sent > 1)
+    pending.settle.refused(new HoldfastClientError(code, message, { retry }), pending.sent > 1)
   }
 
   /** A session that is closed has nothing to close, and nothing to cancel, any more. */
@@ -115,10 +110,17 @@ export class PendingRequests {
   }
 }
 
-function isTooLarge(json: string): boolean {
-  const { messageBytesMax } = CLIENT_LIMITS
-  // A character has at most three bytes here: most messages need no counting.
-  return (
-    json.length * 3 > messageBytesMax && new TextEncoder().encode(json).length > messageBytesMax
-  )
+/** A promise and how to settle it. */
+export type Deferred<Value> = ReturnType<typeof deferred<Value>>
+
+export function deferred<Value>() {
+  let resolve!: (value: Value) => void
+  let reject!: (error: Error) => void
+  const promise = new Promise<Value>((onResolve, onReject) => {
+    resolve = onResolve
+    reject = onReject
+  })
+  // It may fail before it is awaited; callers that await it get the error.
+  promise.catch(() => undefined)
+  return { promise, resolve, reject }
 }

@@ -22,18 +22,21 @@ import {
   type TurnOptions,
   type Welcome,
 } from '../wire/frames.ts'
-import { Answers } from './answers.ts'
 import { Asks } from './asks.ts'
 import { Bookmark } from './bookmark.ts'
 import { ClientConnection, type ClientState, type ConnectionOwner } from './connection.ts'
-import { deferred } from './deferred.ts'
-import { errorOf } from './errors.ts'
+import { endingOf, errorOf, PLACE_LOST } from './endings.ts'
 import { Handlers } from './handlers.ts'
-import { clientMessageOf, type ClientMessage } from './messages.ts'
 import type { Platform } from './platform.ts'
-import { endingOf, PLACE_LOST } from './reconnect.ts'
-import { PendingRequests } from './requests.ts'
-import { ClientTurn, turnProblem, Turns, type TurnTrack } from './turns.ts'
+import { deferred, PendingRequests, type RequestBody, type Settle } from './requests.ts'
+import {
+  clientMessageOf,
+  ClientTurn,
+  turnProblem,
+  Turns,
+  type ClientMessage,
+  type TurnTrack,
+} from './turns.ts'
 
 export type ClientTurnOptions = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect'>
 
@@ -81,7 +84,6 @@ export class ClientSession {
   readonly #requests: PendingRequests
   readonly #turns: Turns
   readonly #asks: Asks
-  readonly #answers = new Answers()
   #ready = deferred<void>()
   /** The last one. */
   #welcome: Welcome | null = null
@@ -113,7 +115,7 @@ export class ClientSession {
     this.#asks = new Asks(answers)
     const prefix = `${clock.now().toString(36)}${random().toString(36).slice(2, 10)}`
     this.#requests = new PendingRequests((json) => this.#connection.sendText(json), prefix)
-    this.#turns = new Turns(() => this.#requests.waiting('turn') > 0)
+    this.#turns = new Turns(() => this.#requests.isTurnDue)
     this.#restore()
     this.#connection = new ClientConnection(platform, target, this.#owner())
     this.#connection.start()
@@ -181,16 +183,13 @@ export class ClientSession {
 
   /** Stops a turn; resolves when it is over. */
   cancel(turn: string): Promise<void> {
-    const done = deferred<void>()
-    const taken = (): void => done.resolve()
-    this.#request({ type: 'cancel', turn }, { taken, refused: done.reject })
-    return done.promise
+    return this.#requestDone({ type: 'cancel', turn })
   }
 
   /** The first valid answer wins; a later one is refused with `ask_settled`. */
   answer(ask: string, answer: unknown): Promise<void> {
     const said = answer ?? null
-    const { done, settle } = this.#answers.add(ask, said)
+    const { done, settle } = this.#asks.answer(ask, said)
     this.#request({ type: 'answer', ask, answer: said }, settle)
     return done
   }
@@ -198,10 +197,7 @@ export class ClientSession {
   /** Closes the session, for everybody. */
   close(): Promise<void> {
     if (isClosed(this.state)) return Promise.resolve()
-    const done = deferred<void>()
-    const taken = (): void => done.resolve()
-    this.#request({ type: 'close' }, { taken, refused: done.reject })
-    return done.promise
+    return this.#requestDone({ type: 'close' })
   }
 
   /** Says goodbye; the session goes on without this client. */
@@ -228,7 +224,7 @@ export class ClientSession {
   drive({ answers = [] }: { readonly answers?: readonly string[] } = {}): void {
     if (this.#options.role !== 'watcher' || this.role === 'driver') return
     this.#options = { ...this.#options, role: 'driver', answers }
-    this.#asks.answer(answers)
+    this.#asks.setKinds(answers)
     this.#connection.renew()
   }
 
@@ -244,7 +240,13 @@ export class ClientSession {
     return this.ready
   }
 
-  #request(...[body, settle]: Parameters<PendingRequests['add']>): void {
+  #requestDone(body: RequestBody): Promise<void> {
+    const done = deferred<void>()
+    this.#request(body, { taken: () => done.resolve(), refused: done.reject })
+    return done.promise
+  }
+
+  #request(body: RequestBody, settle: Settle): void {
     const { state } = this
     if (state.name === 'ended') settle.refused(errorOf(state), false)
     else this.#requests.add(body, settle)
@@ -327,7 +329,7 @@ export class ClientSession {
       this.#seen = BEGINNING
       const restart = endingOf('ahead', 'the server has lost a part of the log')
       this.#turns.end(restart)
-      this.#answers.end(errorOf(restart))
+      this.#asks.endAnswers(errorOf(restart))
       return 'from the beginning'
     }
     if (!this.#isRestored || !PLACE_LOST.includes(code)) return 'no'
@@ -353,9 +355,8 @@ export class ClientSession {
     this.#bookmark.clear()
     this.#requests.end(state)
     this.#turns.end(state)
-    this.#answers.end(errorOf(state))
     this.#ready.reject(errorOf(state))
-    if (this.#asks.end()) this.#handlers.emit('asks', [])
+    if (this.#asks.end(errorOf(state))) this.#handlers.emit('asks', [])
   }
 
   #received(frame: ServerFrame): void {
@@ -381,7 +382,7 @@ export class ClientSession {
   #delta(delta: Delta): void {
     if (delta.n <= this.#seen.delta) return
     this.#seen = { seq: this.#seen.seq, delta: delta.n }
-    this.#turns.delta(delta)
+    this.#turns.event(delta)
     this.#handlers.emit('delta', delta)
   }
 
@@ -392,8 +393,7 @@ export class ClientSession {
       this.#handlers.emit('ask', ask)
     } else {
       const own = event.outcome === 'answered' && this.#attachments.has(answerer(event))
-      this.#answers.settled(event.ask, own ? event.answer : undefined)
-      if (!this.#asks.settled(event.ask)) return
+      if (!this.#asks.settled(event.ask, own ? event.answer : undefined)) return
     }
     this.#handlers.emit('asks', this.asks)
   }

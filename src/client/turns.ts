@@ -1,59 +1,71 @@
 /**
- * Turns as the log tells them: their answer in parts, and their end.
+ * Turns as the log tells them: what is said in them, their answer in parts, and their end.
  *
  * A reply says which turn a request became, and it may come after all that turn's events: after a
  * lost connection it may be found again when it is long over. So as long as a request waits for its
  * reply, the turns that end are kept.
  */
-import { AnswerText } from '../wire/answer-text.ts'
+import { AnswerText, outcomeOf, type TurnOutcome } from '../wire/answer-text.ts'
 import type { Delta, SessionEvent } from '../wire/frames.ts'
-import { deferred } from './deferred.ts'
-import { errorOf, HoldfastClientError, type Ending } from './errors.ts'
+import { errorOf, HoldfastClientError, type Ending } from './endings.ts'
+import { deferred } from './requests.ts'
 
-type MessageAdded = Extract<SessionEvent, { readonly type: 'message.added' }>
-type TurnFailed = Extract<SessionEvent, { readonly type: 'turn.failed' }>
+export type ClientMessage = {
+  readonly seq: number
+  readonly turn: string
+  readonly role: 'user' | 'assistant'
+  readonly text: string
+  readonly at: number
+  readonly data?: unknown
+  /** The turn ended before the message was complete. */
+  readonly partial?: true
+}
+
+/** What an event adds to the conversation; null if it adds nothing. */
+export function clientMessageOf(event: SessionEvent): ClientMessage | null {
+  const { seq, at } = event
+  if (event.type === 'turn.started') {
+    const { turn, input } = event
+    return { seq, turn, role: 'user', text: typeof input === 'string' ? input : input.text, at }
+  }
+  if (event.type !== 'message.added') return null
+  const { turn, role, text, data, partial } = event
+  const extra = { ...(data === undefined ? {} : { data }), ...(partial ? { partial } : {}) }
+  return { seq, turn, role, text, at, ...extra }
+}
 
 /** A turn that is over. One that ended badly does not throw: look at `state`, `error`, `reason`. */
-export type ClientTurnResult = {
+export type ClientTurnResult = TurnOutcome & {
   readonly id: string
-  readonly state: 'done' | 'failed' | 'cancelled' | 'interrupted' | 'expired'
   /** The last message, if there was one. */
   readonly reply: { readonly text: string; readonly data?: unknown } | null
-  readonly error: TurnFailed['error'] | null
-  /** Why it was cancelled or interrupted. */
-  readonly reason: string | null
 }
 
 /** What the server would take for a broken client, and hang up. */
 export function turnProblem(input: unknown, waitMs: unknown): HoldfastClientError | null {
   const text =
     typeof input === 'object' && input !== null ? (input as { text?: unknown }).text : input
-  if (typeof text !== 'string') {
-    return new HoldfastClientError(
-      'invalid_field',
-      'input must be a text, or an object with a text',
-    )
-  }
-  if (waitMs === undefined || (Number.isInteger(waitMs) && Number(waitMs) >= 0)) return null
-  return new HoldfastClientError('invalid_field', 'waitMs must be a whole number, not negative')
+  const isWait = waitMs === undefined || (Number.isInteger(waitMs) && Number(waitMs) >= 0)
+  if (typeof text === 'string' && isWait) return null
+  const problem =
+    typeof text === 'string'
+      ? 'waitMs must be a whole number, not negative'
+      : 'input must be a text, or an object with a text'
+  return new HoldfastClientError('invalid_field', problem)
 }
 
 /** What is known of one turn. */
 export class TurnTrack {
   readonly id: string
+  isOver = false
   readonly #finished = deferred<ClientTurnResult>()
   readonly #parts: string[] = []
   readonly #answer = new AnswerText()
   #reply: ClientTurnResult['reply'] = null
-  #over = false
   #wake: (() => void)[] = []
 
   constructor(id: string) {
     this.id = id
-  }
-
-  get over(): boolean {
-    return this.#over
   }
 
   get finished(): Promise<ClientTurnResult> {
@@ -64,19 +76,19 @@ export class TurnTrack {
     this.#add(this.#answer.delta(text))
   }
 
-  message({ text, data }: MessageAdded): void {
+  message({ text, data }: { readonly text: string; readonly data?: unknown }): void {
     this.#reply = data === undefined ? { text } : { text, data }
     this.#add(this.#answer.message(text))
   }
 
-  finish(end: Pick<ClientTurnResult, 'state' | 'error' | 'reason'>): void {
-    this.#over = true
-    this.#finished.resolve({ id: this.id, reply: this.#reply, ...end })
+  finish(outcome: TurnOutcome): void {
+    this.isOver = true
+    this.#finished.resolve({ id: this.id, reply: this.#reply, ...outcome })
     this.#wakeAll()
   }
 
   fail(error: HoldfastClientError): void {
-    this.#over = true
+    this.isOver = true
     this.#finished.reject(error)
     this.#wakeAll()
   }
@@ -84,7 +96,7 @@ export class TurnTrack {
   /** Every part from the beginning, however late one begins to read. */
   async *parts(): AsyncGenerator<string> {
     for (let next = 0; ; next += 1) {
-      while (next === this.#parts.length && !this.#over) {
+      while (next === this.#parts.length && !this.isOver) {
         await new Promise<void>((resolve) => this.#wake.push(resolve))
       }
       const part = this.#parts[next]
@@ -121,41 +133,20 @@ export class Turns {
     return track
   }
 
-  delta({ turn, text }: Delta): void {
-    this.#track(turn).delta(text)
-  }
-
-  event(event: SessionEvent): void {
-    switch (event.type) {
-      case 'turn.started':
-        return void this.#track(event.turn)
-      case 'message.added':
-        return this.#track(event.turn).message(event)
-      case 'turn.done':
-      case 'turn.expired':
-        return this.#finish(event, { error: null, reason: null })
-      case 'turn.failed':
-        return this.#finish(event, { error: event.error, reason: null })
-      case 'turn.cancelled':
-      case 'turn.interrupted':
-        return this.#finish(event, { error: null, reason: event.reason })
-      default:
-    }
+  event(event: SessionEvent | Delta): void {
+    if (event.type === 'delta') return this.#track(event.turn).delta(event.text)
+    if (event.type === 'message.added') return this.#track(event.turn).message(event)
+    if (event.type === 'turn.started') return void this.#track(event.turn)
+    const outcome = outcomeOf(event)
+    if (outcome === null || !('turn' in event)) return
+    this.#track(event.turn).finish(outcome)
+    this.#tidy()
   }
 
   /** Nothing more will be heard of any of them. */
   end(ending: Ending): void {
-    for (const track of this.#tracks.values()) if (!track.over) track.fail(errorOf(ending))
+    for (const track of this.#tracks.values()) if (!track.isOver) track.fail(errorOf(ending))
     this.#tracks.clear()
-  }
-
-  #finish(
-    event: { readonly type: string; readonly turn: string },
-    end: Pick<ClientTurnResult, 'error' | 'reason'>,
-  ): void {
-    const state = event.type.slice('turn.'.length) as ClientTurnResult['state']
-    this.#track(event.turn).finish({ state, ...end })
-    this.#tidy()
   }
 
   #track(id: string): TurnTrack {
@@ -166,7 +157,7 @@ export class Turns {
 
   #tidy(): void {
     if (this.#isReplyDue()) return
-    for (const [id, track] of this.#tracks) if (track.over) this.#tracks.delete(id)
+    for (const [id, track] of this.#tracks) if (track.isOver) this.#tracks.delete(id)
   }
 }
 

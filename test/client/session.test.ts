@@ -566,7 +566,7 @@ describe('asks', () => {
       comeBack(bench)
       bench.socket.say(refusal(request(bench, 'answer')['id']))
       session.leave()
-      expect((await answer).error.code).toBe('ask_settled')
+      expect((await answer).error.code).toBe('left')
     })
 
     it('are refused if the log had settled the ask before they were given', async () => {

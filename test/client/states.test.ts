@@ -1,7 +1,7 @@
 /** When the client is connected, when it comes back, and when it is over. */
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { HoldfastClientError, connect, type ClientState } from '../../src/client/index.ts'
-import { backoffMs } from '../../src/client/reconnect.ts'
+import { backoffMs } from '../../src/client/endings.ts'
 import { Bench, FakeSocket, FakeWindow, outcome } from './fakes.ts'
 
 afterEach(() => {

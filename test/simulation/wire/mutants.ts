@@ -123,54 +123,48 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a lost connection is one that is gone for good',
     file: 'doors/connect/connection.js',
-    find: 'this.#hub.drop(this, id, mayComeBack)',
-    replace: 'this.#hub.drop(this, id, false)',
+    find: 'this.hub.drop(this, id, mayComeBack)',
+    replace: 'this.hub.drop(this, id, false)',
     catches: 'I10',
   },
   {
     name: 'one whose time to come back is over is still counted as present',
     file: 'doors/connect/hub.js',
-    find: `        ended: (attachment, reason) => {
-            const connection = this.connectionOf(attachment);
-            if (connection === null || connection.isOver)
-                this.#forget(attachment);`,
-    replace: `        ended: (attachment, reason) => {
-            const connection = this.connectionOf(attachment);
-            if (connection === null || connection.isOver)
-                return;`,
+    find: 'this.#living(attachment)?.attachmentEnded(reason)',
+    replace: 'this.connectionOf(attachment)?.attachmentEnded(reason)',
     catches: 'I9',
   },
   {
     name: 'a request that is sent again is another one',
-    file: 'doors/connect/requests.js',
+    file: 'doors/connect/log-channel.js',
     find: '`${attachment.id}/${id}`',
     replace: '`${attachment.id}/${id}/${attachment.epoch}`',
     catches: 'I11',
   },
   {
     name: 'a reply goes to whoever drives the session',
-    file: 'doors/connect/requests.js',
+    file: 'doors/connect/log-channel.js',
     find: `this.#connection.say({ type: 'reply', id, ...`,
-    replace: `(this.#hub.driversOf(this.#requester.session.id).at(-1) ?? this.#connection).say({ type: 'reply', id, ...`,
+    replace: `(this.#connection.hub.driversOf(this.#reader.session.id).at(-1) ?? this.#connection).say({ type: 'reply', id, ...`,
     catches: 'I7',
   },
   {
     name: 'deltas come again after a reconnect',
-    file: 'doors/connect/entry.js',
+    file: 'doors/connect/log-channel.js',
     find: 'afterDelta: delta',
     replace: 'afterDelta: 0',
     catches: 'I4',
   },
   {
     name: 'the stream begins at the newest event',
-    file: 'doors/connect/entry.js',
+    file: 'doors/connect/log-channel.js',
     find: 'after: seq, afterDelta',
     replace: 'after: (await session.state()).seq, afterDelta',
     catches: 'I4',
   },
   {
     name: 'what was ready is sent although the socket is closed',
-    file: 'doors/connect/stream.js',
+    file: 'doors/connect/log-channel.js',
     find: `            if (gone.aborted)
                 return;`,
     replace: '',
@@ -178,7 +172,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a welcome brings no asks',
-    file: 'doors/connect/welcome.js',
+    file: 'doors/connect/admission.js',
     find: 'asks: session.asks.filter(({ kind }) => answers.includes(kind)),',
     replace: 'asks: [],',
     catches: 'I8',
@@ -260,10 +254,8 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'the client’s timers outlive it',
     file: 'client/connection.js',
-    find: `        this.#cancelRetry();
-        this.#cancelGiveUp();
-        this.#change(`,
-    replace: '        this.#change(',
+    find: `this.#cancel('retry', 'giveUp');`,
+    replace: '',
     catches: 'I9',
   },
   {
@@ -305,16 +297,16 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the client takes its own answer for a late one',
-    file: 'client/answers.js',
+    file: 'client/asks.js',
     find: `again && error.code === 'ask_settled'`,
     replace: 'false',
     catches: 'I8',
   },
   {
     name: 'the client waits for the log to say again who answered',
-    file: 'client/answers.js',
-    find: 'answer.settled(undefined);',
-    replace: '{}',
+    file: 'client/asks.js',
+    find: 'this.#settled.has(ask) ? false : null',
+    replace: 'null',
     catches: 'rest',
   },
 ]
@@ -375,8 +367,8 @@ export const HELD_MUTANTS: readonly Mutant[] = [
   {
     name: 'a superseded connection of a held client goes on',
     file: 'doors/connect/connection.js',
-    find: 'this.#hub.take(attachment.id, this)?.supersede();',
-    replace: 'this.#hub.take(attachment.id, this);',
+    find: 'this.hub.take(attachment.id, this)?.supersede();',
+    replace: 'this.hub.take(attachment.id, this);',
     catches: 'I4',
   },
 ]

@@ -157,7 +157,7 @@ class Stage {
   /** A client says hello, and all that can follow from that follows. */
   async arrive(hello: object): Promise<{ socket: Told; connection: Connection; welcome: any }> {
     const socket = new Told()
-    const connection = new Connection(this.hub, socket, connectService(this.hub))
+    const connection = new Connection(this.hub, socket, connectService)
     connection.receive(JSON.stringify({ type: 'hello', v: 1, ...hello }))
     await this.settle()
     return { socket, connection, welcome: socket.of('welcome')[0] }

@@ -54,7 +54,7 @@ export class Server extends Node {
 
   accept(socket: Socket): Connection {
     const { Connection: Accepted, connectService } = this.#modules
-    return new Accepted(this.hub, socket, connectService(this.hub))
+    return new Accepted(this.hub, socket, connectService)
   }
 
   protected override async close(drainMs: number): Promise<void> {

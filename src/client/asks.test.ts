@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { Answers } from './answers.ts'
-import { HoldfastClientError } from './errors.ts'
+import { Asks } from './asks.ts'
+import { HoldfastClientError } from './endings.ts'
 
 const tooLate = new HoldfastClientError('ask_settled', 'ask a1 is settled')
 
 /** Sent twice, refused the second time, while the log says that `answered` came from this place. */
 async function refusedThenTold(answered: unknown): Promise<string> {
-  const answers = new Answers()
-  const { done, settle } = answers.add('a1', { allow: true })
+  const answers = new Asks([])
+  const { done, settle } = answers.answer('a1', { allow: true })
   settle.refused(tooLate, true)
   answers.settled('a1', answered)
   return done.then(
@@ -30,19 +30,19 @@ describe('an answer that was sent twice and is refused as too late', () => {
   })
 
   it('is too late at once if the log had settled the ask before', async () => {
-    const answers = new Answers()
+    const answers = new Asks([])
     answers.settled('a1', 'yes')
-    const { done, settle } = answers.add('a1', 'yes')
+    const { done, settle } = answers.answer('a1', 'yes')
     settle.refused(tooLate, true)
     await expect(done).rejects.toBe(tooLate)
   })
 
   it('fails with the end of the session if that comes before the log says more', async () => {
-    const answers = new Answers()
-    const { done, settle } = answers.add('a1', 'yes')
+    const answers = new Asks([])
+    const { done, settle } = answers.answer('a1', 'yes')
     const left = new HoldfastClientError('left', 'this client has left')
     settle.refused(tooLate, true)
-    answers.end(left)
+    answers.endAnswers(left)
     await expect(done).rejects.toBe(left)
   })
 })

@@ -1,7 +1,41 @@
-/** What the end of a connection means, and how long to wait before the next. Pure. */
+/**
+ * How a connection or a request ends: what the end of a connection means, how long to wait before
+ * the next, and the error of what was pending. Pure.
+ */
 import { ERROR_TABLE } from '../wire/error-table.ts'
 import type { Hint, Refuse } from '../wire/frames.ts'
-import type { Ending } from './errors.ts'
+
+/** Why a session ended for this client, and what to offer a person. */
+export type Ending = {
+  readonly code: string
+  readonly reason: string
+  readonly hint: Hint | null
+}
+
+/** A refusal of the server, or the end of the session while something was pending. */
+export class HoldfastClientError extends Error {
+  override readonly name = 'HoldfastClientError'
+  /** One of the server's codes, or `left`, `connection_lost`, `unreachable`. */
+  readonly code: string
+  /** Whether the same call may succeed later, unchanged. */
+  readonly retry: boolean
+  readonly hint: Hint | null
+
+  constructor(
+    code: string,
+    message: string,
+    { retry = false, hint = null }: { readonly retry?: boolean; readonly hint?: Hint | null } = {},
+  ) {
+    super(message)
+    this.code = code
+    this.retry = retry
+    this.hint = hint
+  }
+}
+
+export function errorOf({ code, reason, hint }: Ending): HoldfastClientError {
+  return new HoldfastClientError(code, reason, { hint })
+}
 
 /** Every time the client waits for something, named with its unit. */
 export const CLIENT_LIMITS = {
@@ -70,10 +104,7 @@ export function readClose(
   return { ...endingOf(code, words), back: !final, afterMs }
 }
 
-/**
- * Whoever is in the way of a person's own decision waits for that decision, whatever the server
- * says.
- */
+/** What only a person may decide is not tried again by itself, whatever the server says. */
 export function readRefusal({ code, reason, retry, afterMs, hint }: Refuse): Verdict {
   const back = retry !== 'never' && code !== 'in_use' && code !== 'superseded'
   const laterMs = afterMs ?? CLIENT_LIMITS.laterMs
