@@ -37,9 +37,8 @@ export function acceptSockets(
     maxBufferedChunks: MESSAGE_CHUNKS_MAX,
     maxFragments: MESSAGE_CHUNKS_MAX,
   })
-  const service = connectService(hub)
   const connect = (end: WebSocketEnd): SocketListener => {
-    const connection = new Connection(hub, end, service)
+    const connection = new Connection(hub, end, connectService)
     return {
       receive: (data, isBinary) => connection.receive(isBinary ? '' : data.toString()),
       closed: (code) => connection.closed(code),

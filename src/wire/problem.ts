@@ -1,6 +1,10 @@
-/** A refusal as it crosses the wire: a problem document (RFC 9457) with our code, never a stack. */
+/**
+ * A refusal as it crosses the wire, never with a stack: a problem document (RFC 9457) with our
+ * code, or the frame that refuses a client of a socket.
+ */
 import type { HoldfastError } from '../core/index.ts'
-import { httpStatus } from './error-table.ts'
+import { ERROR_TABLE, httpStatus } from './error-table.ts'
+import type { Refuse } from './frames.ts'
 
 export type Problem = {
   readonly type: 'about:blank'
@@ -58,4 +62,20 @@ export function retryAfterSeconds({ retry, details }: HoldfastError): number | n
   if (!retry) return null
   const ms = details['retryAfterMs']
   return typeof ms === 'number' ? Math.max(1, Math.ceil(ms / 1_000)) : 1
+}
+
+/** A code, a sentence, and what the client can do next. */
+export function refusalOf(error: HoldfastError): Refuse {
+  const { code, message } = error
+  const { hint } = ERROR_TABLE[code]
+  const afterMs = Number(error.details['retryAfterMs'] ?? 1_000)
+  // It may succeed later, but that is for a person to decide.
+  const isFinal = code === 'in_use' || error.details['isOver'] === true
+  return {
+    type: 'refuse',
+    code,
+    reason: code === 'internal' ? 'something went wrong inside Holdfast' : message,
+    ...(error.retry && !isFinal ? { retry: 'after', afterMs } : { retry: 'never' }),
+    hint,
+  }
 }

@@ -282,7 +282,7 @@ describe('a reader that stops reading', () => {
   it('is held no more than its share, however much there is to tell', async () => {
     const session = await server.holdfast.resolve({ agent: 'flood', graceMs: 0 })
     const clogged = new CloggedSocket()
-    const connection = new Connection(server.hub, clogged, connectService(server.hub))
+    const connection = new Connection(server.hub, clogged, connectService)
     connection.receive(JSON.stringify({ type: 'hello', v: 1, session: session.id }))
     await until(() => clogged.sent.some((text) => text.includes('session.created')))
     clogged.isClogged = true

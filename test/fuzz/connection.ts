@@ -185,7 +185,7 @@ class World {
 
   #open(hello: object): void {
     const socket = new FakeSocket()
-    const connection = new Connection(this.#hub, socket, connectService(this.#hub))
+    const connection = new Connection(this.#hub, socket, connectService)
     this.#clients.push({ socket, connection })
     connection.receive(JSON.stringify({ type: 'hello', v: 1, ...hello }))
   }

@@ -3,10 +3,9 @@ import { HoldfastError, type SessionHandle } from '../../core/index.ts'
 import { readReplayHello } from '../../wire/client-frames.ts'
 import type { Hello, Resume } from '../../wire/frames.ts'
 import { FRAME_MARK, REPLAY_VERSION } from '../../wire/replay.ts'
+import { resumeFor, welcomeOf } from '../connect/admission.ts'
 import type { Channel, Connection, Service, WelcomedClient } from '../connect/connection.ts'
 import type { Hub } from '../connect/hub.ts'
-import { resumeFor } from '../connect/resume.ts'
-import { welcomeOf } from '../connect/welcome.ts'
 import { OPERATIONS } from '../scopes.ts'
 import type { CallerAddress } from './address.ts'
 import type { CdpDoor, HeldClient } from './door.ts'
@@ -50,7 +49,7 @@ async function admit(
   if (attached.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
   const role = 'driver'
   const scopes = [OPERATIONS['browser.use']]
-  const base = welcomeOf(hub, session, overview, { attachment, role, scopes, answers: [] })
+  const base = welcomeOf(connection, session, overview, { attachment, role, scopes, answers: [] })
   const { received } = carrier
   const resumable = overview.session.reconnect === 'none' ? { resume: null } : {}
   const welcome = { ...base, ...resumable, v: REPLAY_VERSION, received }
@@ -93,7 +92,7 @@ async function comeBack(
     // Before the token is used up: a refusal must change nothing.
     known?.carrier.confirm(received)
     const claim = { session: handle, resume, take, isReplaced }
-    const attachment = await resumeFor(hub, connection, claim)
+    const attachment = await resumeFor(connection, claim)
     if (attachment === null) throw new HoldfastError('in_use', 'another connection has this')
     if (known !== null && !known.attached.isOver) {
       known.attached.attachment = attachment

@@ -1,12 +1,15 @@
 /**
- * Which of two connections gets an attachment that both claim: the older one is asked for a sign of
- * life. A newer one whose hello may be late has to give one, too. Whether the token is good and the
- * policy allows it is decided by the core.
+ * What every service does to let a client in: it decides which of two connections gets an
+ * attachment that both claim, and says welcome.
+ *
+ * Of two connections the older one is asked for a sign of life. A newer one whose hello may be late
+ * has to give one, too. Whether the token is good and the policy allows it is decided by the core.
  */
-import type { Attachment, AttachmentHandle, SessionHandle } from '../../core/index.ts'
-import type { Hello, Resume } from '../../wire/frames.ts'
-import type { Connection } from './connection.ts'
-import type { Hub, HubMember } from './hub.ts'
+import type { Attachment, AttachmentHandle, Principal, SessionHandle } from '../../core/index.ts'
+import type { Hello, Resume, WelcomeBase } from '../../wire/frames.ts'
+import { sessionView } from '../../wire/views.ts'
+import type { AdmittedClient, Connection } from './connection.ts'
+import type { HubMember } from './hub.ts'
 
 export type ResumeClaim = {
   readonly session: SessionHandle
@@ -19,12 +22,11 @@ export type ResumeClaim = {
 
 /** The attachment, for this connection; null if an older one has it and answers. */
 export async function resumeFor(
-  hub: Hub,
   connection: Connection,
   { session, resume, take, isReplaced, answers }: ResumeClaim,
 ): Promise<AttachmentHandle | null> {
   const { attachment: id, token } = resume
-  const older = hub.connectionOf(id)
+  const older = connection.hub.connectionOf(id)
   const contested = older !== null && older !== connection && take !== true
   if (contested && (await older.isAlive())) return null
   connection.assertHere()
@@ -32,12 +34,39 @@ export async function resumeFor(
   if (isReplaced) await connection.assertAlive()
   // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
   if (contested) await giveUp(older)
-  const { gone: signal } = connection
-  return session.resume(id, token, { signal, ...(answers === undefined ? {} : { answers }) })
+  return session.resume(id, token, { signal: connection.gone, answers })
 }
 
 /** The session must know of the loss before another client is let in. */
 export async function giveUp(connection: HubMember): Promise<void> {
   connection.supersede()
   await connection.attachment?.lose()
+}
+
+/** A client's attachment, as what it holds it, and by which token. */
+export type ClientIdentity = Pick<AdmittedClient, 'attachment' | 'role' | 'scopes' | 'token'> & {
+  readonly by: Principal
+  readonly answers: readonly string[]
+}
+
+export function welcomeOf(
+  { hub }: Connection,
+  { isNew }: SessionHandle,
+  { session, queue }: Awaited<ReturnType<SessionHandle['overview']>>,
+  { attachment, role, scopes, answers }: Omit<ClientIdentity, 'token' | 'by'>,
+): Omit<WelcomeBase, 'v'> {
+  const { pingMs, deadMs } = hub.limits
+  return {
+    type: 'welcome',
+    session: sessionView(session, queue),
+    attachment: attachment.id,
+    role,
+    scopes,
+    epoch: attachment.epoch,
+    resume: attachment.token,
+    isNew,
+    asks: session.asks.filter(({ kind }) => answers.includes(kind)),
+    pingMs,
+    deadMs,
+  }
 }

@@ -41,7 +41,7 @@ it('leaves nothing behind, ten thousand times, whatever ends first', async () =>
   hub = new Hub({ holdfast })
   const visit = async (_: unknown, n: number): Promise<void> => {
     const socket = new Told()
-    const connection = new Connection(hub, socket, connectService(hub))
+    const connection = new Connection(hub, socket, connectService)
     connection.receive(`{"type":"hello","v":1,"options":{"reconnect":"resume"},"key":"k${n}"}`)
     await expect.poll(() => socket.frames[0]).toContain('welcome')
     connection.receive('{"type":"turn","id":"1","input":"x"}')
@@ -61,7 +61,7 @@ it('is alive if its sign of life waits to be read when the time for it is over',
   holdfast = await openHoldfast({ store: 'memory:' })
   hub = new Hub({ holdfast, limits: { probeMs: 50 } })
   const socket = new Told()
-  const connection = new Connection(hub, socket, connectService(hub))
+  const connection = new Connection(hub, socket, connectService)
   connection.receive('{"type":"hello","v":1,"key":"a"}')
   await expect.poll(() => socket.frames.join()).toContain('welcome')
   const isAlive = connection.isAlive()
@@ -78,7 +78,7 @@ it('is alive while a large message comes in, and not after that', async () => {
   holdfast = await openHoldfast({ store: 'memory:' })
   hub = new Hub({ holdfast })
   const socket = new Told()
-  const connection = new Connection(hub, socket, connectService(hub))
+  const connection = new Connection(hub, socket, connectService)
   connection.receive('{"type":"hello","v":1,"key":"a"}')
   await expect.poll(() => socket.frames.join()).toContain('welcome')
   const { deadMs } = hub.limits
@@ -99,7 +99,7 @@ it('turns out the connection that was first of those that do not say hello', asy
   hub = new Hub({ holdfast, limits: { newcomersMax: 2 } })
   const sockets = Array.from({ length: 5 }, () => new Told())
   for (const [index, socket] of sockets.entries()) {
-    const connection = new Connection(hub, socket, connectService(hub))
+    const connection = new Connection(hub, socket, connectService)
     if (index === 0) connection.receive('{"type":"hello","v":1,"key":"a"}')
   }
   expect(sockets.map(({ frames }) => frames.join().includes('too_many'))).toEqual([
@@ -119,7 +119,7 @@ it('turns out the connection that was first of those that do not say hello', asy
 /** Comes in with these, to a session of a server that knows only the token `good`. */
 async function arrive(session: string, auth: object): Promise<{ leave: () => void; said: any }> {
   const socket = new Told()
-  const connection = new Connection(hub, socket, connectService(hub))
+  const connection = new Connection(hub, socket, connectService)
   connection.receive(JSON.stringify({ type: 'hello', v: 1, session, auth }))
   await expect.poll(() => socket.frames[0]).toBeDefined()
   return { leave: () => connection.closed(), said: JSON.parse(socket.frames[0] ?? '') }

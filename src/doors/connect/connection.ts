@@ -24,11 +24,15 @@ import type {
   ServerFrame,
   Welcome,
 } from '../../wire/frames.ts'
+import { refusalOf } from '../../wire/problem.ts'
 import type { Scope } from '../scopes.ts'
 import type { Hub, HubMember } from './hub.ts'
-import { refusalOf } from './refusal.ts'
-import type { ForwardedSocket, ForwardedSocketOptions, Socket } from './socket.ts'
-import { SocketGone } from './stream.ts'
+import {
+  SocketGone,
+  type ForwardedSocket,
+  type ForwardedSocketOptions,
+  type Socket,
+} from './socket.ts'
 
 /** What clients connect to: the log of a session, or a browser. */
 export interface Service {
@@ -76,15 +80,11 @@ const MESSAGE_BYTES = 256
 /** How long a refused client has to read the reason before its socket is cut. */
 const FAREWELL_MS = 100
 /** Refusals of a hello whose token, link or resume token is not valid. */
-const BAD_SECRET: ReadonlySet<string> = new Set([
-  'unauthorized',
-  'attachment_unknown',
-  'token_reused',
-])
+const BAD_SECRET = new Set<string>(['unauthorized', 'attachment_unknown', 'token_reused'])
 
 export class Connection implements HubMember {
   readonly socket: Socket
-  readonly #hub: Hub
+  readonly hub: Hub
   readonly #service: Service
   #admitted: AdmittedClient | null = null
   /** To the node that owns the session, if it is not this one. */
@@ -104,7 +104,7 @@ export class Connection implements HubMember {
   #probes: ((alive: boolean) => void)[] = []
 
   constructor(hub: Hub, socket: Socket, service: Service) {
-    this.#hub = hub
+    this.hub = hub
     this.#service = service
     this.socket = socket
     this.#heardAt = this.#saidAt = hub.clock.monotonic()
@@ -126,7 +126,7 @@ export class Connection implements HubMember {
   /** A message arrived. */
   receive(message: string | Buffer): void {
     if (this.#over) return
-    this.#heardAt = this.#hub.clock.monotonic()
+    this.#heardAt = this.hub.clock.monotonic()
     if (this.#forwarded !== null) return this.#forwarded.send(message)
     try {
       const { mark } = this.#service
@@ -151,8 +151,8 @@ export class Connection implements HubMember {
     if (this.#over) return
     this.#end(code)
     const admitted = this.#admitted
-    if (admitted === null || this.#hub.connectionOf(admitted.attachment.id) !== this) {
-      return this.#hub.drop(this, null, false)
+    if (admitted === null || this.hub.connectionOf(admitted.attachment.id) !== this) {
+      return this.hub.drop(this, null, false)
     }
     void this.#lost(admitted)
   }
@@ -163,17 +163,17 @@ export class Connection implements HubMember {
     try {
       await attachment.lose()
       // Most of a crowd only look on: nothing of theirs waits for them to come back.
-      const state = this.#hub.hasPresence(id) ? await session.state() : null
+      const state = this.hub.hasPresence(id) ? await session.state() : null
       mayComeBack = state !== null && attachmentIn(state, id) !== undefined
     } catch {
       // A session that is gone meanwhile has ended its attachments already.
     }
-    this.#hub.drop(this, id, mayComeBack)
+    this.hub.drop(this, id, mayComeBack)
   }
 
   say(frame: ServerFrame): void {
     if (this.#over) return
-    this.#saidAt = this.#hub.clock.monotonic()
+    this.#saidAt = this.hub.clock.monotonic()
     const text = this.#service.mark + JSON.stringify(frame)
     const bytes = text.length + MESSAGE_BYTES
     this.#unsentBytes += bytes
@@ -185,18 +185,18 @@ export class Connection implements HubMember {
   /** Says why, and closes. */
   refuse(error: HoldfastError): void {
     if (this.#over) return
-    const { address } = this.socket
-    const { diagnose } = this.#hub.holdfast.authority
-    reportRefusal(diagnose, error, { door: this.#service.door, address })
-    if (this.#admitted === null && this.#forwarded === null) this.say(refusalOf(error))
-    else this.say({ type: 'ending', code: error.code, reason: refusalOf(error).reason })
+    const client = { door: this.#service.door, address: this.socket.address }
+    reportRefusal(this.hub.holdfast.authority.diagnose, error, client)
+    const refusal = refusalOf(error)
+    if (this.#admitted === null && this.#forwarded === null) this.say(refusal)
+    else this.say({ type: 'ending', code: error.code, reason: refusal.reason })
     this.socket.close(closeCode(error.code), error.code)
     this.closed()
   }
 
   turnOut(error: HoldfastError): void {
     this.refuse(error)
-    this.#hub.clock.after(FAREWELL_MS, () => this.socket.cut())
+    this.hub.clock.after(FAREWELL_MS, () => this.socket.cut())
   }
 
   supersede(): void {
@@ -245,7 +245,7 @@ export class Connection implements HubMember {
   waitForSign(): Promise<boolean> {
     if (this.#over) return Promise.resolve(false)
     return new Promise((resolve) => {
-      const { clock, limits } = this.#hub
+      const { clock, limits } = this.hub
       // In a process that was busy the timer is due before what has come meanwhile is read.
       let cancel = clock.after(limits.probeMs, () => {
         cancel = clock.after(0, () => resolve(false))
@@ -258,7 +258,7 @@ export class Connection implements HubMember {
   }
 
   watch(now: number): void {
-    const { helloMs, pingMs, deadMs } = this.#hub.limits
+    const { helloMs, pingMs, deadMs } = this.hub.limits
     const { isPaused = false, bytesRead = 0 } = this.socket
     // It is silent because it is not read, or in the middle of a large message.
     if (isPaused || (this.#greeted && bytesRead !== this.#bytesRead)) this.#heardAt = now
@@ -276,47 +276,40 @@ export class Connection implements HubMember {
   }
 
   #hello(text: string): void {
-    if (text.length > this.#hub.limits.helloBytesMax) {
+    if (text.length > this.hub.limits.helloBytesMax) {
       throw new HoldfastError('bad_request', 'hello is too large')
     }
     const hello = this.#service.readHello(text)
     this.#greeted = true
-    this.#hub.greeted(this)
+    this.hub.greeted(this)
     const { resume } = hello.auth ?? {}
     if (resume === undefined) void this.#enter(hello, text)
-    else void this.#hub.inTurn(resume.attachment, () => this.#enter(hello, text))
+    else void this.hub.inTurn(resume.attachment, () => this.#enter(hello, text))
   }
 
-  #enter(hello: Hello, text: string): Promise<void> {
-    const { token, link, resume } = hello.auth ?? {}
-    const hasSecret = (token ?? link ?? resume) !== undefined
-    const message = this.#service.mark + text
-    return this.#admit(hello).then(
-      (admitted) => this.#welcome(admitted),
-      (thrown: unknown) => this.#turnAway(asHoldfastError(thrown), { message, hasSecret }),
-    )
-  }
-
-  async #admit(hello: Hello): Promise<WelcomedClient> {
-    if (this.#hub.holdfast.authority.draining) {
-      throw new HoldfastError('draining', 'the server is about to stop')
-    }
-    return this.#service.admit(this, hello)
-  }
-
-  #turnAway(
-    error: HoldfastError,
-    { message, hasSecret }: { readonly message: string; readonly hasSecret: boolean },
-  ): void {
-    const { code } = error
-    if (code === 'not_owner' && this.#forward(error.details['node'], message)) return
-    this.refuse(hasSecret && BAD_SECRET.has(code) ? this.#failed(error) : error)
-  }
-
-  /** The refusal of a bad secret; after too many of them `too_many`. */
-  #failed(error: HoldfastError): HoldfastError {
+  async #enter(hello: Hello, text: string): Promise<void> {
+    let admitted: WelcomedClient
     try {
-      this.#hub.gate.failed(this.socket.address)
+      if (this.hub.holdfast.authority.draining) {
+        throw new HoldfastError('draining', 'the server is about to stop')
+      }
+      admitted = await this.#service.admit(this, hello)
+    } catch (thrown) {
+      const error = asHoldfastError(thrown)
+      const { code, details } = error
+      const isForwarded =
+        code === 'not_owner' && this.#forward(details['node'], this.#service.mark + text)
+      if (!isForwarded) this.refuse(this.#counted(hello, error))
+      return
+    }
+    this.#welcome(admitted)
+  }
+
+  /** The refusal, or `too_many` if this address has shown too many bad secrets. */
+  #counted({ auth = {} }: Hello, error: HoldfastError): HoldfastError {
+    const hasSecret = (auth.token ?? auth.link ?? auth.resume) !== undefined
+    try {
+      if (hasSecret && BAD_SECRET.has(error.code)) this.hub.gate.failed(this.socket.address)
       return error
     } catch (tooMany) {
       return asHoldfastError(tooMany)
@@ -325,7 +318,7 @@ export class Connection implements HubMember {
 
   /** False if there is no way to the node that owns the session. */
   #forward(node: unknown, hello: string): boolean {
-    const { forwarder } = this.#hub
+    const { forwarder } = this.hub
     const { address, isForwarded = false } = this.socket
     if (forwarder === null || isForwarded || typeof node !== 'string' || this.#over) return false
     const bufferedBytesMax = this.#bufferedBytesMax
@@ -341,7 +334,7 @@ export class Connection implements HubMember {
   }
 
   get #bufferedBytesMax(): number {
-    return this.#service.forwarding?.bufferedBytesMax ?? this.#hub.limits.bufferedBytesMax
+    return this.#service.forwarding?.bufferedBytesMax ?? this.hub.limits.bufferedBytesMax
   }
 
   #handOver(message: Uint8Array): void {
@@ -355,7 +348,7 @@ export class Connection implements HubMember {
   #welcome({ client, welcome }: WelcomedClient): void {
     this.#admitted = client
     const { attachment, token, scopes, channel } = client
-    this.#hub.take(attachment.id, this)?.supersede()
+    this.hub.take(attachment.id, this)?.supersede()
     // The socket was lost, or its client left, while it was let in.
     if (this.#over) {
       channel.end(this.#saidBye)
@@ -363,7 +356,7 @@ export class Connection implements HubMember {
     }
     // The session ends the attachments of a link that is revoked.
     if (token !== null) {
-      this.#release = this.#hub.gate.hold(token, scopes, () => this.#revoke(client))
+      this.#release = this.hub.gate.hold(token, scopes, () => this.#revoke(client))
       // It was revoked meanwhile.
       if (this.#over) return this.#release()
     }
@@ -375,7 +368,7 @@ export class Connection implements HubMember {
     for (const frame of frames) {
       // A bye may precede it.
       if (this.#over) return
-      if (this.#unsentBytes > this.#hub.limits.bufferedBytesMax) {
+      if (this.#unsentBytes > this.hub.limits.bufferedBytesMax) {
         throw new HoldfastError('too_slow', 'the client does not read its answers')
       }
       this.#frame(frame)
@@ -406,16 +399,15 @@ export class Connection implements HubMember {
   }
 
   #bye(): void {
-    const { attachment } = this
     this.#saidBye = true
     this.socket.close(1000, 'bye')
     this.#end(1000)
-    if (attachment === null) this.#hub.drop(this, null, false)
-    else this.#leave(attachment)
+    if (this.attachment === null) this.hub.drop(this, null, false)
+    else this.#leave(this.attachment)
   }
 
   #leave(attachment: AttachmentHandle): void {
-    this.#hub.drop(this, attachment.id, false)
+    this.hub.drop(this, attachment.id, false)
     // One that ended meanwhile has nothing left to leave.
     void attachment.leave().catch(() => undefined)
   }
@@ -430,7 +422,6 @@ export class Connection implements HubMember {
   }
 
   #answerProbes(alive: boolean): void {
-    if (this.#probes.length === 0) return
     for (const answered of this.#probes.splice(0)) answered(alive)
   }
 }

@@ -19,20 +19,7 @@ import {
   type SessionHandle,
 } from '../../core/index.ts'
 import { readHello } from '../../wire/client-frames.ts'
-import {
-  WIRE_VERSION,
-  type Hello,
-  type Resume,
-  type Role,
-  type Seen,
-  type Welcome,
-} from '../../wire/frames.ts'
-import type { Channel, Connection, Service, WelcomedClient } from './connection.ts'
-import type { Hub } from './hub.ts'
-import { Requests } from './requests.ts'
-import { giveUp, resumeFor } from './resume.ts'
-import { streamTo } from './stream.ts'
-import { welcomeOf, type ClientIdentity } from './welcome.ts'
+import { WIRE_VERSION, type Hello, type Resume, type Welcome } from '../../wire/frames.ts'
 import {
   assertMayDo,
   mayDo,
@@ -41,27 +28,34 @@ import {
   type Operation,
   type Scope,
 } from '../scopes.ts'
+import { giveUp, resumeFor, welcomeOf, type ClientIdentity } from './admission.ts'
+import type { Connection, Service, WelcomedClient } from './connection.ts'
+import type { Hub } from './hub.ts'
+import { LogChannel } from './log-channel.ts'
+
+export const connectService: Service = { door: 'connect', mark: '', readHello, admit }
 
 /** What a secret is good for, and whose it is. */
 type Grant = { readonly scopes: readonly Scope[]; readonly by: Principal }
 
-export function connectService(hub: Hub): Service {
-  return {
-    door: 'connect',
-    mark: '',
-    readHello,
-    admit: (connection, hello) => admit(hub, connection, hello),
-  }
+type HelloClaim = {
+  readonly hello: Hello
+  readonly session: SessionHandle
+  /** Null if it has neither a token nor a link that is good, but a resume token. */
+  readonly granted: Grant | null
+  /** Of a link: what a watcher came in by before. */
+  readonly use: string | undefined
 }
 
-async function admit(hub: Hub, connection: Connection, said: Hello): Promise<WelcomedClient> {
+async function admit(connection: Connection, said: Hello): Promise<WelcomedClient> {
+  const { hub } = connection
   const { hello, use } = withoutWatcherToken(said)
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
   }
   const granted = await grantOf(hub, hello, use)
   const found = await findSession(hub, hello, granted)
-  const identity = await identify(hub, connection, { hello, session: found, granted, use })
+  const identity = await identify(connection, { hello, session: found, granted, use })
   const session = found.as(identity.by)
   const { session: state, queue } = await session.overview()
   const link = assertHeld(state, identity, hello)
@@ -69,50 +63,17 @@ async function admit(hub: Hub, connection: Connection, said: Hello): Promise<Wel
   const presence = hello.presence === true && link === undefined
   // The list of attachments may be long: only clients that ask for presence get it.
   const told = { session: presence ? state : { ...state, attachments: [] }, queue }
+  const after = hello.after ?? { seq: 0, delta: 0 }
   const welcome: Welcome = {
-    ...welcomeOf(hub, session, told, identity),
+    ...welcomeOf(connection, session, told, identity),
     v: WIRE_VERSION,
     resume: resumeToken(identity, hello),
-    after: hello.after ?? { seq: 0, delta: 0 },
+    after,
   }
-  const { after } = welcome
-  const channel = logChannel(hub, connection, { session, identity, after, presence })
   const { attachment, role, scopes, token } = identity
+  const reader = { session, attachment, role, scopes, after, presence }
+  const channel = new LogChannel(connection, reader)
   return { client: { session, attachment, role, scopes, token, channel }, welcome }
-}
-
-/** The log one way, requests the other. */
-function logChannel(
-  hub: Hub,
-  connection: Connection,
-  parts: {
-    readonly session: SessionHandle
-    readonly identity: ClientIdentity
-    readonly after: Seen
-    readonly presence: boolean
-  },
-): Channel {
-  const { session, identity, after, presence } = parts
-  const requests = new Requests(hub, connection, { session, ...identity })
-  const { clock, limits, unread } = hub
-  const { gone } = connection
-  const follow = async (): Promise<void> => {
-    const { seq, delta } = after
-    const watcher = identity.role === 'watcher' ? { watcher: identity.attachment.id } : {}
-    const options = { after: seq, afterDelta: delta, signal: gone, presence, ...watcher }
-    const feed = await session.openFeed(options)
-    await streamTo(connection.socket, feed, { gone, clock, limits, unread })
-    // I9: a closed session settles all requests; the replies are sent before the end.
-    await requests.settled()
-    throw new HoldfastError('session_closed', 'the session is closed')
-  }
-  return {
-    begin: () => {
-      follow().catch((thrown: unknown) => connection.refuse(asHoldfastError(thrown)))
-    },
-    take: (frame) => requests.take(frame),
-    end: () => undefined,
-  }
 }
 
 /**
@@ -122,16 +83,10 @@ function logChannel(
 function withoutWatcherToken(hello: Hello): { readonly hello: Hello; readonly use?: string } {
   const { token, link, resume } = hello.auth ?? {}
   if (resume === undefined || !isWatcherId(resume.attachment)) return { hello }
-  const [, before = '', use = ''] = WATCHER_TOKEN.exec(resume.token) ?? []
-  const shown = before === '' ? link : before
-  const auth = {
-    ...(token === undefined ? {} : { token }),
-    ...(shown === undefined ? {} : { link: shown }),
-  }
+  const [, before = '', use = ''] = /^([^.]*)\.(.*)$/.exec(resume.token) ?? []
+  const auth = { token, link: before === '' ? link : before }
   return { hello: { role: 'watcher', ...hello, auth }, use }
 }
-
-const WATCHER_TOKEN = /^([^.]*)\.(.*)$/
 
 function resumeToken({ attachment, role }: ClientIdentity, { auth }: Hello): string | null {
   const { token } = attachment
@@ -142,19 +97,18 @@ function resumeToken({ attachment, role }: ClientIdentity, { auth }: Hello): str
 function assertHeld(
   session: Session,
   { attachment }: ClientIdentity,
-  hello: Hello,
+  { auth }: Hello,
 ): string | undefined {
-  if (attachment instanceof WatcherHandle) {
-    if (session.closed !== null) throw closedError(session)
-    if (attachment.isHere) return hello.auth?.link
-    throw new HoldfastError('not_owner', `session ${session.id} was let go: ask again`)
+  const { id, epoch } = attachment
+  if (!(attachment instanceof WatcherHandle)) {
+    return connectedAs(session, { attachment: id, epoch }).link
   }
-  return connectedAs(session, { attachment: attachment.id, epoch: attachment.epoch }).link
+  if (session.closed !== null) throw closedError(session)
+  if (attachment.isHere) return auth?.link
+  throw new HoldfastError('not_owner', `session ${session.id} was let go: ask again`)
 }
 
-/**
- * What the hello's token or link may do; null if it has neither that is good, but a resume token.
- */
+/** What the hello's token or link may do. */
 async function grantOf(hub: Hub, { auth, session }: Hello, use?: string): Promise<Grant | null> {
   if (auth?.link !== undefined) return linkGrant(hub, session ?? '', auth.link, use)
   const granted = tokenGrant(hub, auth?.token)
@@ -181,20 +135,20 @@ async function linkGrant(hub: Hub, id: string, token: string, use?: string): Pro
   }
 }
 
-function assertMay(granted: Grant | null, operation: Operation): void {
-  assertMayDo(granted?.scopes ?? [], operation)
+function assertMay(granted: Grant | null, ...operations: readonly Operation[]): void {
+  for (const operation of operations) assertMayDo(granted?.scopes ?? [], operation)
 }
 
 async function findSession(
   hub: Hub,
-  { session, key, auth, options = {} }: Hello,
+  { session, key = '', auth, options = {} }: Hello,
   granted: Grant | null,
 ): Promise<SessionHandle> {
   // A client with a resume token only acts as the attachment's principal, which is read later.
   const holdfast = hub.holdfast.as(granted?.by ?? LOCAL)
   if (session === undefined) {
     assertMay(granted, 'session.create')
-    return holdfast.resolve({ ...(options as ResolveOptions), key: key ?? '' })
+    return holdfast.resolve({ ...(options as ResolveOptions), key })
   }
   const handle = holdfast.session(session)
   try {
@@ -214,33 +168,20 @@ async function whyToHolder(
   const { code } = asHoldfastError(error)
   // Whether the session's owner lets it in is for the owner to say.
   if (code === 'not_owner') return error
-  const closed = code === 'session_closed'
-  const mine = closed && resume !== undefined && (await session.wasAttached(resume))
-  if (mine) return error
+  const isClosed = code === 'session_closed'
+  if (isClosed && resume !== undefined && (await session.wasAttached(resume))) return error
   return new HoldfastError('attachment_unknown', 'there is no such attachment')
 }
 
-type HelloClaim = {
-  readonly hello: Hello
-  readonly session: SessionHandle
-  readonly granted: Grant | null
-  /** Of a link: what a watcher came in by before. */
-  readonly use: string | undefined
-}
-
-async function identify(
-  hub: Hub,
-  connection: Connection,
-  claim: HelloClaim,
-): Promise<ClientIdentity> {
+async function identify(connection: Connection, claim: HelloClaim): Promise<ClientIdentity> {
   const { hello, session, granted } = claim
   const { role = 'driver', answers = [], auth } = hello
-  if (auth?.resume !== undefined) return comeBack(hub, connection, claim, auth.resume)
+  if (auth?.resume !== undefined) return comeBack(connection, claim, auth.resume)
   if (granted === null) throw new HoldfastError('unauthorized', 'a token or a link is needed')
-  for (const operation of operationsOf({ role, answers })) assertMay(granted, operation)
+  assertMay(granted, ...operationsOf({ role, answers }))
   assertNotAhead(hello, await session.state())
-  const use = await freeUse(hub, connection, claim)
-  const attachment = await attachFresh(hub, connection, session, { hello, role, answers, use })
+  const use = await freeUse(connection, claim)
+  const attachment = await attachFresh(connection, session, { hello, role, answers, use })
   const token = auth?.link === undefined ? auth?.token : null
   return { attachment, role, answers, token, ...granted }
 }
@@ -251,22 +192,21 @@ async function identify(
  * is revoked, those go that were made by it, and this one perhaps was not.
  */
 async function comeBack(
-  hub: Hub,
   connection: Connection,
   { hello, session }: HelloClaim,
   resume: Resume,
 ): Promise<ClientIdentity> {
   const { held, isReplaced } = await session.attachmentOf(resume.attachment, resume.token)
-  const identity = identityOf(held, hello, tokenGrant(hub, hello.auth?.token))
+  const identity = identityOf(held, hello, tokenGrant(connection.hub, hello.auth?.token))
   const { role, answers, by } = identity
   assertNotAhead(hello, await session.state())
   const own = session.as(by)
   const claim = { session: own, resume, take: hello.take, isReplaced, answers }
-  const attachment = await resumeFor(hub, connection, claim)
-  if (attachment !== null) return { ...identity, attachment }
-  // A copied tab: it gets an attachment of its own, unless the session is exclusive.
-  const copy = { hello, role, answers, likewise: held }
-  return { ...identity, attachment: await attachFresh(hub, connection, own, copy) }
+  // Null: a copied tab. It gets an attachment of its own, unless the session is exclusive.
+  const attachment =
+    (await resumeFor(connection, claim)) ??
+    (await attachFresh(connection, own, { hello, role, answers, likewise: held }))
+  return { ...identity, attachment }
 }
 
 /** As what it comes back: by its token if that allows it, else by the link that it came in by. */
@@ -280,13 +220,14 @@ function identityOf(
   const { answers = held.answers } = hello
   const needed = operationsOf({ role, answers })
   if (guest !== null && !needed.every((operation) => mayDo(granted?.scopes ?? [], operation))) {
-    return { role, answers: held.answers, scopes: scopesOf(held), token: null, by: guest }
+    const scopes = operationsOf(held).map((operation) => OPERATIONS[operation])
+    return { role, answers: held.answers, scopes, token: null, by: guest }
   }
   // Else a token that was taken away would live on in the attachments made with it.
   if (granted === null) {
     throw new HoldfastError('unauthorized', 'the token that the attachment was made with is needed')
   }
-  for (const operation of needed) assertMay(granted, operation)
+  assertMay(granted, ...needed)
   const token = hello.auth?.token
   const by = token === undefined && guest !== null ? guest : granted.by
   return { role, answers, scopes: granted.scopes, token, by }
@@ -294,12 +235,11 @@ function identityOf(
 
 /** A use of a link is one watcher's: while that one is there, another needs a use of its own. */
 async function freeUse(
-  hub: Hub,
   connection: Connection,
   { session, use }: HelloClaim,
 ): Promise<string | undefined> {
   const watcher = use === undefined ? null : await session.watcherOf(use)
-  const older = watcher === null ? null : hub.connectionOf(watcher)
+  const older = watcher === null ? null : connection.hub.connectionOf(watcher)
   if (older === null) return use
   if (await older.isAlive()) return undefined
   await connection.assertAlive()
@@ -320,15 +260,8 @@ function operationsOf({ role, answers }: Pick<Attachment, 'role' | 'answers'>) {
   return operations
 }
 
-/** What it takes to be this. */
-function scopesOf(held: Attachment): readonly Scope[] {
-  return operationsOf(held).map((operation) => OPERATIONS[operation])
-}
-
-type FreshAttachment = {
+type FreshAttachment = Pick<ClientIdentity, 'role' | 'answers'> & {
   readonly hello: Hello
-  readonly role: Role
-  readonly answers: readonly string[]
   /** The attachment that it has a copy of. */
   readonly likewise?: Attachment
   readonly use?: string | undefined
@@ -337,17 +270,19 @@ type FreshAttachment = {
 /** Another driver may attach between two attempts, and may be gone again. */
 const ATTACH_TRIES = 3
 
+/** With `take`, this also ends the attachment of the previous driver. */
 async function attachFresh(
-  hub: Hub,
   connection: Connection,
   session: SessionHandle,
   fresh: FreshAttachment,
   tries = ATTACH_TRIES,
 ): Promise<AttachmentHandle> {
+  const { hub, gone: signal } = connection
+  const { hello, ...place } = fresh
+  const { take = false, auth } = hello
   try {
-    const isTaken = fresh.hello.take === true && hub.driversOf(session.id).length > 0
-    if (isTaken) await connection.assertAlive()
-    return await attach(connection, session, fresh)
+    if (take && hub.driversOf(session.id).length > 0) await connection.assertAlive()
+    return await session.attach({ ...place, take, resumable: true, signal, link: auth?.link })
   } catch (error) {
     const isInUse = error instanceof HoldfastError && error.code === 'in_use'
     if (!isInUse || fresh.role === 'watcher' || tries === 1) throw error
@@ -359,19 +294,6 @@ async function attachFresh(
     if (alive.some(Boolean)) throw error
     await connection.assertAlive()
     for (const driver of drivers) await giveUp(driver)
-    return attachFresh(hub, connection, session, fresh, tries - 1)
+    return attachFresh(connection, session, fresh, tries - 1)
   }
-}
-
-/** With `take`, this step also ends the attachment of the previous driver. */
-function attach(
-  { gone: signal }: Connection,
-  session: SessionHandle,
-  fresh: FreshAttachment,
-): Promise<AttachmentHandle> {
-  const { hello, role, answers, likewise, use } = fresh
-  const { take = false, auth } = hello
-  const link = auth?.link === undefined ? {} : { link: auth.link }
-  const copied = likewise === undefined ? {} : { likewise }
-  return session.attach({ role, answers, take, resumable: true, use, signal, ...link, ...copied })
 }

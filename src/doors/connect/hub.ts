@@ -59,16 +59,8 @@ export class Hub {
   /** Claims of attachments that are being judged. */
   readonly #claims = new Map<string, Promise<void>>()
   readonly #listener: AttachmentListener = {
-    ended: (attachment, reason) => {
-      const connection = this.connectionOf(attachment)
-      if (connection === null || connection.isOver) this.#forget(attachment)
-      else connection.attachmentEnded(reason)
-    },
-    lost: (attachment, why) => {
-      const connection = this.connectionOf(attachment)
-      if (connection === null || connection.isOver) this.#forget(attachment)
-      else connection.refuse(why)
-    },
+    ended: (attachment, reason) => this.#living(attachment)?.attachmentEnded(reason),
+    lost: (attachment, why) => this.#living(attachment)?.refuse(why),
   }
   #cancelWatch: () => void = () => undefined
 
@@ -145,7 +137,13 @@ export class Hub {
 
   /** Aborted when the attachment is gone for good, as far as this server knows. */
   presenceOf(attachment: string): AbortSignal {
-    return this.#presence(attachment).signal
+    const known = this.#presences.get(attachment)
+    if (known !== undefined) return known.signal
+    const presence = new AbortController()
+    // As many as there are requests listen to it, which are bounded.
+    setMaxListeners(0, presence.signal)
+    this.#presences.set(attachment, presence)
+    return presence.signal
   }
 
   /**
@@ -169,14 +167,12 @@ export class Hub {
     for (const attachment of [...this.#presences.keys()]) this.#forget(attachment)
   }
 
-  #presence(attachment: string): AbortController {
-    const known = this.#presences.get(attachment)
-    if (known !== undefined) return known
-    const presence = new AbortController()
-    // As many as there are requests listen to it, which are bounded.
-    setMaxListeners(0, presence.signal)
-    this.#presences.set(attachment, presence)
-    return presence
+  /** The connection of an attachment that is over; without one, its requests are over too. */
+  #living(attachment: string): HubMember | null {
+    const connection = this.connectionOf(attachment)
+    if (connection !== null && !connection.isOver) return connection
+    this.#forget(attachment)
+    return null
   }
 
   #forget(attachment: string): void {
@@ -188,12 +184,8 @@ export class Hub {
   #watchLater(): void {
     this.#cancelWatch = this.clock.after(this.limits.watchMs, () => {
       this.#watchLater()
-      this.#watchAll()
+      const now = this.clock.monotonic()
+      for (const connection of [...this.#connections]) connection.watch(now)
     })
-  }
-
-  #watchAll(): void {
-    const now = this.clock.monotonic()
-    for (const connection of [...this.#connections]) connection.watch(now)
   }
 }

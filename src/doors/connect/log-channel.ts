@@ -1,15 +1,17 @@
 /**
- * What a client asks for over its socket: turns, cancels, answers. Each gets one reply, by its id.
+ * What a client of a session gets and sends over its connection: the log one way, requests for
+ * turns, cancels and answers the other. Each request gets one reply, by its id.
+ *
+ * Events leave as fast as the socket reads them, and no faster. Those that became ready together
+ * leave together, and are encoded once for all who follow.
  */
-import { HoldfastError, asHoldfastError, isRequestId } from '../../core/index.ts'
-import type { ClientFrame } from '../../wire/frames.ts'
-import type { AdmittedClient, Connection } from './connection.ts'
-import type { Hub } from './hub.ts'
-import { refusalOf } from './refusal.ts'
+import { HoldfastError, asHoldfastError, isRequestId, type FeedItem } from '../../core/index.ts'
+import type { ClientFrame, Seen } from '../../wire/frames.ts'
+import { refusalOf } from '../../wire/problem.ts'
 import { assertMayDo, type Operation } from '../scopes.ts'
+import type { AdmittedClient, Channel, Connection } from './connection.ts'
 
 type RequestFrame = Extract<ClientFrame, { readonly id: string }>
-type Requester = Pick<AdmittedClient, 'session' | 'attachment' | 'role' | 'scopes'>
 
 /** What each request of a socket does. */
 export const FRAME_OPERATIONS: Readonly<Record<RequestFrame['type'], Operation>> = {
@@ -19,24 +21,48 @@ export const FRAME_OPERATIONS: Readonly<Record<RequestFrame['type'], Operation>>
   close: 'session.close',
 }
 
-export class Requests {
-  readonly #hub: Hub
+export type LogReader = Pick<AdmittedClient, 'session' | 'attachment' | 'role' | 'scopes'> & {
+  /** Where in the log it stands. */
+  readonly after: Seen
+  /** It sees events about attachments and links too. */
+  readonly presence: boolean
+}
+
+export class LogChannel implements Channel {
   readonly #connection: Connection
-  readonly #requester: Requester
+  readonly #reader: LogReader
   /** Made with the first request: most clients of a crowd only look on. */
   #pending: Set<Promise<void>> | null = null
 
-  constructor(hub: Hub, connection: Connection, requester: Requester) {
-    this.#hub = hub
+  constructor(connection: Connection, reader: LogReader) {
     this.#connection = connection
-    this.#requester = requester
+    this.#reader = reader
+  }
+
+  begin(): void {
+    this.#follow().catch((thrown: unknown) => this.#connection.refuse(asHoldfastError(thrown)))
+  }
+
+  /** Requests outlive the connection, and the feed ends with it by itself. */
+  end(): void {}
+
+  async #follow(): Promise<void> {
+    const { gone } = this.#connection
+    const { session, attachment, role, after, presence } = this.#reader
+    const { seq, delta } = after
+    const watcher = role === 'watcher' ? attachment.id : undefined
+    const options = { after: seq, afterDelta: delta, signal: gone, presence, watcher }
+    await streamTo(this.#connection, await session.openFeed(options))
+    // I9: a closed session settles all requests; the replies are sent before the end.
+    if (this.#pending !== null) await Promise.all(this.#pending)
+    throw new HoldfastError('session_closed', 'the session is closed')
   }
 
   take(frame: ClientFrame): void {
     if (!('id' in frame)) throw new HoldfastError('bad_request', 'a frame does not belong here')
     this.#pending ??= new Set()
     const pending = this.#pending
-    if (pending.size >= this.#hub.limits.requestsMax) {
+    if (pending.size >= this.#connection.hub.limits.requestsMax) {
       return this.#fail(frame.id, new HoldfastError('too_many', 'too many requests wait'))
     }
     const { id } = frame
@@ -49,50 +75,38 @@ export class Requests {
     pending.add(replied)
   }
 
-  /** When all requests so far have their replies. */
-  async settled(): Promise<void> {
-    if (this.#pending !== null) await Promise.all(this.#pending)
-  }
-
+  /** Returns the turn that it is about, if any. */
   async #carryOut(frame: RequestFrame): Promise<string | null> {
-    const { session, attachment } = this.#requester
+    const { session, attachment } = this.#reader
     this.#assertMay(FRAME_OPERATIONS[frame.type])
     switch (frame.type) {
-      case 'turn': {
+      case 'turn':
         return this.#turn(frame)
-      }
-      case 'cancel': {
+      case 'cancel':
         if (!isRequestId(frame.turn)) return (await session.cancelTurn(frame.turn)).id
         await session.cancelRequest(frame.turn)
         return null
-      }
-      case 'answer': {
+      case 'answer':
         await attachment.answer(frame.ask, frame.answer)
         return null
-      }
-      case 'close': {
+      case 'close':
         await session.close('closed_by_client')
         return null
-      }
     }
   }
 
   /** The request's id is its idempotency key: sent again after a loss, it finds its turn. */
   async #turn(frame: ClientFrame & { type: 'turn' }): Promise<string> {
-    const { session, attachment } = this.#requester
+    const { session, attachment } = this.#reader
     const { id, input, busy, waitMs, onDisconnect } = frame
-    const turn = session.turn(input, {
-      idempotencyKey: `${attachment.id}/${id}`,
-      signal: this.#hub.presenceOf(attachment.id),
-      ...(busy === undefined ? {} : { busy }),
-      ...(waitMs === undefined ? {} : { waitMs }),
-      ...(onDisconnect === undefined ? {} : { onDisconnect }),
-    })
+    const idempotencyKey = `${attachment.id}/${id}`
+    const signal = this.#connection.hub.presenceOf(attachment.id)
+    const turn = session.turn(input, { idempotencyKey, signal, busy, waitMs, onDisconnect })
     return (await turn.admission).turn
   }
 
   #assertMay(operation: Operation): void {
-    const { role, scopes } = this.#requester
+    const { role, scopes } = this.#reader
     assertMayDo(scopes, operation)
     // It came to look on, and to answer what it is asked; its token may be good for more.
     if (role !== 'watcher' || operation === 'ask.answer') return
@@ -104,4 +118,80 @@ export class Requests {
     const message = refusalOf(error).reason
     this.#connection.say({ type: 'reply', id, error: { code, message, retry } })
   }
+}
+
+/** Events that became ready together share a message up to this; a larger one has its own. */
+const MESSAGE_CHARS_MAX = 262_144
+/** Events on their way that are not counted: a message beyond it waits until it has left. */
+const AHEAD_BYTES = 65_536
+
+const encoder = new TextEncoder()
+/** Batches that several follow are the same array for all of them. */
+const messages = new WeakMap<readonly FeedItem[], Uint8Array>()
+const parts = new WeakMap<readonly FeedItem[], readonly (readonly FeedItem[])[]>()
+
+function encoded(items: readonly FeedItem[]): Uint8Array {
+  const known = messages.get(items)
+  if (known !== undefined) return known
+  const text = items.length === 1 ? items[0]?.json : `[${items.map(({ json }) => json).join(',')}]`
+  const bytes = encoder.encode(text)
+  messages.set(items, bytes)
+  return bytes
+}
+
+/** The batch as messages of a size that a client can take, and that is bounded while it waits. */
+function partsOf(items: readonly FeedItem[]): readonly (readonly FeedItem[])[] {
+  const known = parts.get(items)
+  if (known !== undefined) return known
+  const all: FeedItem[][] = []
+  let chars = MESSAGE_CHARS_MAX
+  for (const item of items) {
+    const { length } = item.json
+    if (chars + length > MESSAGE_CHARS_MAX) {
+      all.push([])
+      chars = 0
+    }
+    all.at(-1)?.push(item)
+    chars += length
+  }
+  parts.set(items, all)
+  return all
+}
+
+/** Sends all batches; ends with the feed, and throws what ends it badly. */
+async function streamTo(
+  connection: Connection,
+  feed: AsyncIterable<readonly FeedItem[]>,
+): Promise<void> {
+  const { gone, socket, hub } = connection
+  const aheadBytesMax = Math.min(AHEAD_BYTES, hub.limits.bufferedBytesMax)
+  for await (const items of feed) {
+    for (const part of partsOf(items)) {
+      // It may have ended after the batch was ready.
+      if (gone.aborted) return
+      const bytes = encoded(part)
+      if (socket.bufferedBytes + bytes.length <= aheadBytesMax) socket.send(bytes)
+      else await sendSlowly(connection, bytes)
+    }
+  }
+}
+
+/** Waits until it has left; a reader that takes too long is given up, and may come back. */
+function sendSlowly({ socket, hub }: Connection, bytes: Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const slow = (message: string): void => reject(new HoldfastError('too_slow', message))
+    const cancel = hub.clock.after(hub.limits.slowMs, () =>
+      slow('the client does not read what it is sent'),
+    )
+    const release = hub.unread.add(bytes, () => {
+      // A goodbye would wait behind all that the client has not read, and keep it in memory.
+      socket.cut()
+      slow('the client does not read, and too much waits for all together')
+    })
+    socket.send(bytes, () => {
+      cancel()
+      release()
+      resolve()
+    })
+  })
 }
