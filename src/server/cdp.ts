@@ -203,7 +203,7 @@ export class CdpEntrance {
       if (this.#forwarder !== null) await door.assertHere(address)
       const forwarding = this.#forwarding(request, address)
       const caller = { address: { ...address, by }, target, token, forwarding }
-      const service = heldService({ hub: this.#options.hub, door, ...caller })
+      const service = heldService({ door, ...caller })
       const connect = (socket: CdpSocket) => new Connection(this.#options.hub, socket, service)
       return { connect, abandon: () => undefined, stock: null }
     }

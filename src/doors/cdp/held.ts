@@ -5,14 +5,12 @@ import type { Hello, Resume } from '../../wire/frames.ts'
 import { FRAME_MARK, REPLAY_VERSION } from '../../wire/replay.ts'
 import { resumeFor, welcomeOf } from '../connect/admission.ts'
 import type { Channel, Connection, Service, WelcomedClient } from '../connect/connection.ts'
-import type { Hub } from '../connect/hub.ts'
 import { OPERATIONS } from '../scopes.ts'
 import type { CallerAddress } from './address.ts'
 import type { CdpDoor, HeldClient } from './door.ts'
 import { HeldCarrier } from './held-carrier.ts'
 
 export type HeldServiceOptions = {
-  readonly hub: Hub
   readonly door: CdpDoor
   readonly address: CallerAddress
   /** The page that it is for; null: the browser. */
@@ -38,7 +36,7 @@ async function admit(
   hello: Hello,
 ): Promise<WelcomedClient> {
   assertVersion(connection, hello)
-  const { hub, token } = options
+  const { token } = options
   const { resume } = hello.auth ?? {}
   const held = await (resume === undefined
     ? enter(options)
@@ -84,7 +82,7 @@ async function comeBack(
   { session = '', received = 0, take }: Hello,
   resume: Resume,
 ): Promise<HeldClient> {
-  const { hub, door, address } = options
+  const { door, address } = options
   const handle = door.holdfast.as(address.by).session(session)
   const known = door.heldClient(resume.attachment)
   try {

@@ -54,7 +54,7 @@ export class HeldServer extends Node implements Listener {
     const address = { browser: 'a', reconnect, graceMs, by: LOCAL } as unknown as CallerAddress
     const { hub } = this
     const caller = { address, target: null, token: undefined }
-    const service = modules.heldService({ hub, door: this.#door(), ...caller })
+    const service = modules.heldService({ door: this.#door(), ...caller })
     const connection = new modules.Connection(hub, socket, service)
     return {
       receive: (message) => connection.receive(Buffer.from(message)),
