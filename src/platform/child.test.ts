@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { isAlive } from '../../test/support/processes.ts'
-import { Child, childEnvironment, describeEnd, STDERR_CHARS_MAX } from './child.ts'
+import { Child, childEnvironment, STDERR_CHARS_MAX } from './child.ts'
 
 const env = childEnvironment({})
 
@@ -33,14 +33,16 @@ describe('the environment of a child', () => {
 describe('a child', () => {
   it('tells how it ended, and the end of what it said on stderr', async () => {
     const child = node(`process.stderr.write('x'.repeat(99999) + 'the end'); process.exitCode = 3`)
-    expect(describeEnd(await child.ended)).toBe('exited with code 3')
+    await child.ended
+    expect(child.describeEnd()).toBe('exited with code 3')
     expect(child.stderr).toHaveLength(STDERR_CHARS_MAX)
     expect(child.stderr.endsWith('the end')).toBe(true)
   })
 
   it('that cannot be started has ended, and says why', async () => {
     const child = new Child({ command: '/no/such/program', env })
-    expect(describeEnd(await child.ended)).toMatch(/^could not be started: there is no such/)
+    await child.ended
+    expect(child.describeEnd()).toMatch(/^could not be started: there is no such/)
     await child.stop()
   })
 
@@ -55,7 +57,7 @@ describe('a child', () => {
     const pid = Number(await firstWord(child))
     expect(isAlive(pid)).toBe(true)
     await child.stop(50)
-    expect(describeEnd(child.end!)).toBe('was killed by SIGKILL')
+    expect(child.describeEnd()).toBe('was killed by SIGKILL')
     await expect.poll(() => isAlive(pid)).toBe(false)
   })
 

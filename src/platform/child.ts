@@ -165,9 +165,15 @@ export class Child {
     return () => clearInterval(timer)
   }
 
-  /** Why it ended, in words. */
+  /** Why it ended: `exited with code 1`, `was killed by SIGKILL`, `could not be started: …`. */
   describeEnd(): string {
-    return this.problem ?? (this.#end === null ? 'has ended' : describeEnd(this.#end))
+    const { code, signal, error } = this.#end ?? { code: null, signal: null, error: null }
+    if (this.problem !== null) return this.problem
+    if (error?.code === 'ENOENT') return 'could not be started: there is no such program or folder'
+    if (error?.code === 'EMFILE') return 'could not be started: no file descriptors are left'
+    // Clients see this text; the error's message would show them the program's path.
+    if (error !== null) return `could not be started: ${error.code ?? 'unknown error'}`
+    return signal === null ? `exited with code ${code}` : `was killed by ${signal}`
   }
 
   /** The activity that records the end of a child which failed its turn. */
@@ -249,13 +255,4 @@ export function childEnvironment(
     ([name, value]) => isAllowed(name) && value !== undefined,
   )
   return { ...(Object.fromEntries(passed) as Record<string, string>), ...env }
-}
-
-/** An end in words: `exited with code 1`, `was killed by SIGKILL`, `could not be started: …`. */
-export function describeEnd({ code, signal, error }: ChildEnd): string {
-  if (error?.code === 'ENOENT') return 'could not be started: there is no such program or folder'
-  if (error?.code === 'EMFILE') return 'could not be started: no file descriptors are left'
-  // Clients see this text; the error's message would show them the program's path.
-  if (error !== null) return `could not be started: ${error.code ?? 'unknown error'}`
-  return signal === null ? `exited with code ${code}` : `was killed by ${signal}`
 }

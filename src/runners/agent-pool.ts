@@ -89,7 +89,7 @@ export class AgentPool<Agent extends PooledAgent> {
     await nextRound()
     await nextRound()
     signal.throwIfAborted()
-    const entry = this.#current(name) ?? this.#add(name, start)
+    const entry = this.#entry(name, start)
     clearTimeout(entry.idleTimer)
     entry.users += 1
     try {
@@ -133,15 +133,10 @@ export class AgentPool<Agent extends PooledAgent> {
     return entry?.isReady === true ? entry.agent : null
   }
 
-  #current(name: string): Entry<Agent> | null {
-    const entry = this.#entries.get(name)
-    if (entry === undefined) return null
-    if (!entry.isReady || entry.agent?.isAlive === true) return entry
-    this.#stop(entry)
-    return null
-  }
-
-  #add(name: string, start: () => Agent): Entry<Agent> {
+  #entry(name: string, start: () => Agent): Entry<Agent> {
+    const known = this.#entries.get(name)
+    if (known !== undefined && (!known.isReady || known.agent?.isAlive === true)) return known
+    if (known !== undefined) this.#stop(known)
     if (this.#isClosed) throw new HoldfastError('draining', 'the agents are being stopped')
     if (this.#settings.perSession) this.#makeRoom()
     // I2: it starts after the end of the one before it, which worked in the same sessions.

@@ -105,7 +105,7 @@ describe('a child that is started without a descriptor left', () => {
   it('has failed, and so has one of a browser: the process goes on', async () => {
     const script = `
       import { openSync, closeSync } from 'node:fs'
-      const { Child, describeEnd } = await import('${ROOT}dist/platform/child.js')
+      const { Child } = await import('${ROOT}dist/platform/child.js')
       const { startChromium } = await import('${ROOT}dist/browsers/chromium.js')
       const { BROWSER_LIMITS } = await import('${ROOT}dist/browsers/index.js')
       const taken = []
@@ -117,7 +117,8 @@ describe('a child that is started without a descriptor left', () => {
       const child = new Child({ command: '/bin/cat', env: {} })
       child.stdin.write('hello')
       child.stdin.end()
-      const words = [describeEnd(await child.ended)]
+      await child.ended
+      const words = [child.describeEnd()]
       const events = { message() {}, tooLarge() {}, closed() {} }
       words.push(await startChromium({ program: '/bin/cat' }, events, BROWSER_LIMITS).catch(String))
       // Room for a part of the pipes, then for the child and not for its guard, then for both.
@@ -125,7 +126,8 @@ describe('a child that is started without a descriptor left', () => {
         closeSync(taken.pop())
         const next = new Child({ command: '/bin/cat', env: {} })
         next.stdin.end()
-        words.push(describeEnd(await next.ended))
+        await next.ended
+        words.push(next.describeEnd())
       }
       console.log(JSON.stringify(words))
       process.exit()`

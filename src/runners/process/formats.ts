@@ -2,6 +2,7 @@
 import type { RunnerOutput } from '../../core/index.ts'
 import { readLines } from '../../platform/text.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
+import { activity } from '../outbox.ts'
 
 /** A part of a program's output. */
 export type ProgramOutput =
@@ -26,14 +27,14 @@ export interface OutputFormat {
 /** The longest line: it may contain a picture that a tool has read. */
 const LINE_CHARS_MAX = 16_777_216
 
+type LineHandler = (line: JsonObject) => Iterable<ProgramOutput>
+
 /** One JSON object per line, whose `type` chooses the handler; other lines are ignored. */
 function jsonLines(
-  handlers: Readonly<Record<string, (line: JsonObject) => Iterable<ProgramOutput>>>,
+  handlers: Readonly<Record<string, LineHandler>>,
   refusal: OutputFormat['refusal'],
 ): OutputFormat {
-  const byType = new Map<unknown, (line: JsonObject) => Iterable<ProgramOutput>>(
-    Object.entries(handlers),
-  )
+  const byType = new Map<unknown, LineHandler>(Object.entries(handlers))
   return {
     hasSession: true,
     async *read(output) {
@@ -64,14 +65,12 @@ const claude = jsonLines(
     *system({ subtype, session_id: id }) {
       if (subtype === 'init') yield { type: 'session', id: asText(id) }
     },
-
     *stream_event({ event, parent_tool_use_id: parent }) {
       const { type, delta } = asObject(event)
       const part = asObject(delta)
       if (parent !== null || type !== 'content_block_delta') return
       if (part['type'] === 'text_delta') yield { type: 'delta', text: asText(part['text']) }
     },
-
     *assistant(line) {
       const { message, parent_tool_use_id: parent = null } = line
       const { model, content } = asObject(message)
@@ -79,31 +78,28 @@ const claude = jsonLines(
       const isSynthetic = model === '<synthetic>' || 'error' in line
       for (const { type, id, name, input, text } of asList(content).map(asObject)) {
         if (type === 'tool_use') {
-          yield { type: 'activity', kind: 'tool_use', data: { id, name, input, parent } }
+          yield activity('tool_use', { id, name, input, parent })
         } else if (type === 'text' && parent === null && !isSynthetic) {
           yield { type: 'message', text: asText(text) }
         }
       }
     },
-
     *user({ message }) {
       for (const block of asList(asObject(message)['content']).map(asObject)) {
         const { type, tool_use_id: id, content, is_error: isError } = block
         if (type !== 'tool_result') continue
-        const data = { id, isError: isError === true, content }
-        yield { type: 'activity', kind: 'tool_result', data }
+        yield activity('tool_result', { id, isError: isError === true, content })
       }
     },
-
     *result(line) {
       const { usage, total_cost_usd: costUsd, num_turns: steps, duration_ms: durationMs } = line
       const hasFailed = line['is_error'] === true
       // A run that did not start has used nothing.
       if (!hasFailed || Number(steps) > 0) {
-        yield { type: 'activity', kind: 'usage', data: { usage, costUsd, steps, durationMs } }
+        yield activity('usage', { usage, costUsd, steps, durationMs })
       }
       const denials = asList(line['permission_denials'])
-      if (denials.length > 0) yield { type: 'activity', kind: 'permission_denied', data: denials }
+      if (denials.length > 0) yield activity('permission_denied', denials)
       const text = asText(line['result'])
       const errors = asList(line['errors']).map(asText).join('; ')
       yield hasFailed
@@ -126,24 +122,20 @@ const codex = jsonLines(
     *'thread.started'({ thread_id: id }) {
       yield { type: 'session', id: asText(id) }
     },
-
     *'item.started'({ item }) {
       const data = asObject(item)
-      if (!NO_TOOLS.has(data['type'])) yield { type: 'activity', kind: 'tool_use', data }
+      if (!NO_TOOLS.has(data['type'])) yield activity('tool_use', data)
     },
-
     *'item.completed'({ item }) {
       const data = asObject(item)
       const { type, text } = data
       if (type === 'agent_message') yield { type: 'message', text: asText(text) }
-      else if (type === 'error') yield { type: 'activity', kind: 'diagnosis', data }
-      else if (!NO_TOOLS.has(type)) yield { type: 'activity', kind: 'tool_result', data }
+      else if (type === 'error') yield activity('diagnosis', data)
+      else if (!NO_TOOLS.has(type)) yield activity('tool_result', data)
     },
-
     *'turn.completed'({ usage }) {
-      yield { type: 'activity', kind: 'usage', data: { usage } }
+      yield activity('usage', { usage })
     },
-
     *'turn.failed'({ error }) {
       yield { type: 'failure', message: asText(asObject(error)['message']) }
     },

@@ -21,6 +21,7 @@ import {
 import { onAbort } from '../../platform/clock.ts'
 import type { Child } from '../../platform/child.ts'
 import { Workplace } from '../../platform/workplace.ts'
+import { activity } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
 import { OUTPUT_FORMATS, type OutputFormat } from './formats.ts'
 import {
@@ -92,8 +93,7 @@ export class ProcessRunner implements Runner {
       const { backend } = start
       const isLost = refusal === 'unknown' && this.#known.delete(id)
       if (!this.#reserves) throw backendLost(backend, words)
-      const kind = isLost ? 'context_lost' : 'backend_retried'
-      yield { type: 'activity', kind, data: { backend, words } }
+      yield activity(isLost ? 'context_lost' : 'backend_retried', { backend, words })
       if (starts === 2)
         throw new Error(`it refuses its session as a new one and as an existing one: ${words}`)
       start = { backend, isFirst: refusal === 'unknown' }
