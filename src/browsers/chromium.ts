@@ -122,7 +122,7 @@ function connectionTo(
       killGroup(child)
       // Its processes may still write there for a moment.
       const patience = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }
-      // Whatever is left of the profile harms nobody.
+      // What is left of the profile does no harm.
       void rm(profile, patience)
         .catch(() => undefined)
         .then(resolve)

@@ -5,7 +5,7 @@
  * 1. Every event and delta is emitted once, in order: what was seen before is dropped by its
  *    position.
  * 2. Whatever is pending settles: by what the server says, or with the session's end.
- * 3. Who has left hears nothing any more, whether or not the goodbye arrived.
+ * 3. A client that has left emits nothing any more, whether or not the goodbye arrived.
  */
 import {
   WIRE_VERSION,
@@ -40,7 +40,7 @@ import {
 
 export type ClientTurnOptions = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect'>
 
-/** Which session, and as whom. What it is created with counts only if this creates it. */
+/** Which session, and in which role. Options of its creation count only if this creates it. */
 export type ClientSessionOptions = CreationOptions & {
   /** One of the two: the caller's own name for it, or the id of one that exists. */
   readonly key?: string
@@ -298,7 +298,7 @@ export class ClientSession {
     }
   }
 
-  /** Who comes back needs no link: it may be used up by now. */
+  /** A client that comes back needs no link, which may be used up by now. */
   #auth(): Hello['auth'] {
     const token = this.#token
     const { link } = this.#options

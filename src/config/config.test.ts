@@ -137,7 +137,7 @@ describe('agents', () => {
     )
   })
 
-  it('whose session id nobody tells are refused', async () => {
+  it('whose session id is never reported are refused', async () => {
     const agent = { runner: 'process', command: 'node', laterArgs: ['{sessionUuid}'] }
     await expect(open({ agents: { a: agent } })).rejects.toThrow(
       'agents.a.laterArgs name {sessionUuid}, but no first turn chooses or tells one',

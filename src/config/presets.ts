@@ -11,7 +11,7 @@ export type Preset = (
   | ({ readonly runner: 'acp' } & Static<typeof AcpAgent>)
 ) & { readonly args: readonly string[]; readonly envAllow: readonly string[] }
 
-/** Whoever reaches the network needs these; they may hold a password, but the agent's own. */
+/** Agents need these to reach the network; a password in them is the agent's own. */
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy']
 
 export const PRESETS = {

@@ -88,7 +88,7 @@ export const ConfigOutline = configuration(Type.Unknown())
 export type RunnerConfig = Static<typeof RunnerEntry>
 export type AgentConfig = RunnerConfig | Static<typeof PresetEntry>
 
-/** What an operator writes, for those who write it in TypeScript. */
+/** The type of a configuration that is written in TypeScript. */
 export type HoldfastConfig = Omit<Static<typeof CONFIG_SCHEMA>, 'agents'> & {
   readonly agents?: Readonly<Record<string, AgentConfig | Agent | Runner>>
 }

@@ -73,8 +73,10 @@ function openAsk(session: Session, ask: Omit<Ask, 'id'>, at: number): readonly D
   }
   const id = `a${session.seq + 1}`
   const opened: Draft = { type: 'ask.opened', ask: id, ...ask }
-  const nobody = isUnanswerable(session.attachments, at)(ask)
-  return nobody ? [opened, settled({ id, turn: ask.turn }, { outcome: 'nobody_to_ask' })] : [opened]
+  const isDenied = isUnanswerable(session.attachments, at)(ask)
+  return isDenied
+    ? [opened, settled({ id, turn: ask.turn }, { outcome: 'nobody_to_ask' })]
+    : [opened]
 }
 
 function answerAsk(

@@ -1,5 +1,5 @@
 /**
- * A feed against a plain list of what happened: whoever comes, goes, falls behind and comes back,
+ * A feed against a plain list of events: a client that comes, goes, falls behind and comes back,
  * with presence or without, is told everything that it should be, once and in order (I4).
  */
 import fc from 'fast-check'
@@ -186,7 +186,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
 )
 
 describe('a feed, against a plain list', () => {
-  it('tells everybody everything once and in order, whoever comes and goes', async () => {
+  it('tells every client everything once and in order while clients come and go', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(action, { minLength: 20, maxLength: 150, size: 'max' }),

@@ -44,7 +44,7 @@ class Hand {
     return () => undefined
   }
 
-  /** Runs what is due now, and lets those who were woken go on. */
+  /** Runs what is due now, and lets the followers that were woken continue. */
   async go(ms: number): Promise<void> {
     this.#now += ms
     const due = this.#timers.filter(({ at }) => at <= this.#now)
@@ -151,7 +151,7 @@ describe('a feed', () => {
     publish('attachment.opened')
     expect(await follow(start, 2)).toEqual(['1', '2.1'])
     const before = reads()
-    // Everybody is gone, which is told to nobody, and comes back.
+    // All clients disconnect, so no client is notified, and then they come back.
     publish('attachment.detached')
     feed.delta('t1', 'b')
     publish('attachment.resumed')

@@ -96,8 +96,8 @@ export function turnUnknown(session: string, turn: string): HoldfastError {
 }
 
 /**
- * The conversation: what was said by whom, in the order in which the turns ran. Its reader may be
- * slow: nothing that was read before is kept while the next page is waited for.
+ * The conversation: each message and its role, in the order in which the turns ran. Its reader may
+ * be slow: nothing that was read before is kept while the next page is waited for.
  */
 export async function* readMessages(log: LogContext, id: string): AsyncGenerator<Message> {
   let position = 0

@@ -62,7 +62,7 @@ async function leased() {
 it('notices its end although the timer for that was early', async () => {
   const { clock, store, lost, lease, told } = await leased()
   const beat = store.beat.bind(store)
-  store.beat = () => Promise.reject(new Error('nobody hears it'))
+  store.beat = () => Promise.reject(new Error('the store does not answer'))
   await clock.pass(790)
   expect([lease.held, lost]).toEqual([true, []])
   await clock.pass(20)
@@ -82,7 +82,7 @@ it('lets go of everything again when it is lost again', async () => {
   const { clock, store, lost, lease } = await leased()
   const beat = store.beat.bind(store)
   for (const losses of [1, 2]) {
-    store.beat = () => Promise.reject(new Error('nobody hears it'))
+    store.beat = () => Promise.reject(new Error('the store does not answer'))
     await clock.pass(1_000)
     expect(() => lease.assertHeld()).toThrow('lost its lease')
     expect(lost).toHaveLength(losses)

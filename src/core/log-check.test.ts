@@ -71,7 +71,7 @@ describe('a log', () => {
       [created, started('t2'), asked('t2', 'a3'), settled('t2', 'a3'), settled('t2', 'a3')],
       'ask a3 does not wait',
     ],
-    ['an ask of nobody', [created, asked('t2', 'a2')], 'turn t2 does not run'],
+    ['an ask of a turn that does not run', [created, asked('t2', 'a2')], 'turn t2 does not run'],
   ])('is bad with %s', (_, drafts, problem) => {
     const { problems } = check(...drafts)
     expect(problems.join('\n')).toContain(problem)

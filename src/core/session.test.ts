@@ -175,7 +175,7 @@ describe('asks (I8)', () => {
     ])
   })
 
-  it('settles at once when nobody can answer and that means no', () => {
+  it('settles at once when no client can answer and that means no', () => {
     expect(types(running, ask('t2', 'deny'))).toEqual(['ask.opened', 'ask.settled'])
     const watched = after(created(), attach('p', ['permission']), admit())
     expect(types(watched, ask('t3', 'deny'))).toEqual(['ask.opened'])
@@ -356,7 +356,7 @@ describe('the end', () => {
     expect(expiresAt(after(created(), admit()))).toBeNull()
     expect(types(after(created(), submit()), expire(9_999))).toEqual([])
   })
-  it('is not kept open by those who come to look on by a link', () => {
+  it('is not kept open by clients that watch by a link', () => {
     const link = { id: 'l', scopes: ['watch'], digest: 'd', expiresAt: null, uses: 9 } as const
     const linked = after(created(), { type: 'link', link, at: 0, by: LOCAL })
     const use = (session: Session, at: number): Session =>

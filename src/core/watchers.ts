@@ -72,7 +72,7 @@ export class Watchers {
 
   /**
    * The last that came of the principal that has most, if that has more than the newcomer's will
-   * have. A guest, who came in by a link, never takes the place of a client that did not.
+   * have. A guest, which came in by a link, never takes the place of a client that did not.
    */
   #leaver(newcomer: Watcher): Watcher | null {
     const pool = newcomer.link === null ? [...this.#watchers.values()] : this.#guests

@@ -1,7 +1,7 @@
 /**
  * The CDP door in the server: requests and sockets under `/cdp/NAME`, and on a port of its own if
  * one browser has it. Clients of this protocol often take nothing but an address: for them a ticket
- * stands in its query. The server shows it to nobody but the client that sent it.
+ * stands in its query. The server shows it only to the client that sent it.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -177,7 +177,7 @@ export class CdpEntrance {
 
   upgrade(upgrade: Upgrade, own: OwnPort | null = null): void {
     const { request, stream } = upgrade
-    // The client is gone: there is nobody to answer.
+    // The client has disconnected: there is no answer to send.
     stream.on('error', () => stream.destroy())
     const handle = forwardable(request, own, async (port) => {
       this.#accept(upgrade, await this.#prepare(request, port))

@@ -31,8 +31,8 @@ export const SERVER_LIMITS = {
   /** Answers and events that wait for readers which do not take them, of all together. */
   unreadTotalBytesMax: 67_108_864,
   /**
-   * Connections that wait to be accepted. When a network is back all clients come at once, and who
-   * finds no place waits for seconds.
+   * Connections that wait to be accepted. When a network is back all clients connect at once, and a
+   * client that finds no place waits for seconds.
    */
   backlog: 4_096,
   /** The tokens file: its size, the number of tokens, and the time between two checks. */

@@ -41,7 +41,7 @@ export interface TokenSource {
   /** All scopes of this token, included ones too; null if it is unknown or expired. */
   scopesOf(token: string, now: number): readonly Scope[] | null
   /**
-   * Whom logs name as its holder; null if it is unknown. Without it, the holder of each token is
+   * The holder that logs name; null if it is unknown. Without it, the holder of each token is
    * known by a digest of that token's digest.
    */
   principalOf?(token: string): Principal | null

@@ -94,7 +94,7 @@ describe('pings', () => {
 
   it.each([
     ['pings', (socket: Peer) => socket.ping('')],
-    ['pongs that nobody asked for', (socket: Peer) => socket.sendPong()],
+    ['pongs that no ping asked for', (socket: Peer) => socket.sendPong()],
   ])('cut their sender off when they come as a flood, and that is told once: %s', (_, send) => {
     vi.useFakeTimers()
     const { socket, time } = peer()

@@ -5,7 +5,7 @@
  * messages (`replay.ts`) where this one names a position of the log.
  *
  * A frame with a `seq` is an event of the session's log, exactly as `GET …/events` shows it. It is
- * written once for all who follow.
+ * written once for all clients that follow.
  */
 import type {
   Ask,
@@ -32,7 +32,7 @@ export type CreationOptions = Pick<
 /** Where a client stands: it has seen everything up to here. */
 export type Seen = { readonly seq: number; readonly delta: number }
 
-/** A lost attachment that comes back: who it was, and the token of its last welcome. */
+/** A lost attachment that comes back: its id, and the token of its last welcome. */
 export type Resume = { readonly attachment: string; readonly token: string }
 
 /** What a refused client can do about it. */
@@ -48,7 +48,7 @@ export type WelcomeBase = {
   readonly scopes?: readonly string[]
   /** Grows with every connection of this attachment. */
   readonly epoch: number
-  /** The token to come back with; null where the policy lets nobody come back. */
+  /** The token to come back with; null where the policy lets no client come back. */
   readonly resume: string | null
   readonly isNew: boolean
   readonly asks: readonly Ask[]

@@ -47,7 +47,7 @@ export function sessionView(session: Session, queue: readonly QueueRow[]) {
   }
 }
 
-/** Who holds a session, without what would let somebody else pass for them. */
+/** A client that holds a session, without what would let another one impersonate it. */
 function attachmentView({ role, answers, state, graceUntil, epoch }: Attachment) {
   return { role, answers, state, graceUntil, epoch }
 }

@@ -1,7 +1,7 @@
 /** The inspector in a real browser, in a test's hand. */
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
 
-/** A machine's own Chromium, which talks to nobody by itself. */
+/** A machine's own Chromium, which opens no connections by itself. */
 export function launchChromium(): Promise<Browser> {
   return chromium.launch({
     executablePath: '/usr/bin/chromium',
@@ -22,7 +22,7 @@ const NETWORK = /net::ERR_|WebSocket connection to/
 
 /**
  * Errors of all pages of a context, as they come: in the console, where violations of the content
- * policy are told too, and those that nobody caught.
+ * policy are told too, and those that the page did not catch.
  */
 export class Complaints {
   #all: string[] = []

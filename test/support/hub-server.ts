@@ -49,7 +49,7 @@ export async function serveHub(
   }
 }
 
-/** Nobody is attached, nobody follows, nothing runs or waits; a closed one is not held at all. */
+/** No client is attached or follows, nothing runs or waits; a closed one is not held at all. */
 async function isIdle(holdfast: Holdfast, id: string): Promise<boolean> {
   const { closed } = await holdfast.session(id).state()
   return closed !== null || (await holdfast.authority.open(id)).idle

@@ -45,7 +45,7 @@ describe('a test is caught that leaves', () => {
     clearInterval(timer)
   })
 
-  it('a process, though nobody waits for it', async () => {
+  it('a process that the test does not wait for', async () => {
     const check = new LeakCheck()
     const child = spawn('sleep', ['60'], { stdio: 'ignore', detached: true })
     child.unref()

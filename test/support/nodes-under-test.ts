@@ -131,7 +131,7 @@ function eitherOf(both: readonly Holdfast[], id: string): (name: string) => unkn
 
 type Step = (...args: unknown[]) => Promise<unknown>
 
-/** As a server passes a request on: who refuses so has done nothing. */
+/** As a server forwards a request: a node that refuses with this error has done nothing. */
 async function elsewhereIfRefused(
   here: () => Promise<unknown>,
   there: () => Promise<unknown>,

@@ -109,7 +109,7 @@ function makeCluster(folder: string, owner: Owner): void {
 }
 
 export type TestDatabase = {
-  /** A URL whose schema nobody else uses. */
+  /** A URL whose schema no other test uses. */
   freshUrl(): string
   /** Runs statements beside the store. */
   query(sql: string): Promise<any[]>
@@ -195,7 +195,7 @@ function program(name: string): string {
   return found
 }
 
-/** PostgreSQL refuses to run as root: then as the user that its package makes, or as nobody. */
+/** PostgreSQL refuses to run as root: then as its own user, or as the user `nobody`. */
 export function unprivileged(): { uid: number; gid: number } | null {
   if (process.getuid?.() !== 0) return null
   for (const user of ['postgres', 'nobody']) {

@@ -16,7 +16,7 @@ export interface ProcessUnderTest {
 
 type Start = { readonly flags: readonly string[]; readonly env: NodeJS.ProcessEnv }
 
-/** Less than the usual one: who is started again waits for it. */
+/** Less than the usual one: a node that is started again waits for it. */
 const LEASE_MS = 3_000
 /** Nor does a node that stops wait for a load balancer to notice. */
 const NO_LINGERING = ['--drain-ms', '0']

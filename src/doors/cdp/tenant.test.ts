@@ -33,7 +33,7 @@ it('disposes of a context once, however often its client wants that', () => {
   expect(replies.at(-1)).toEqual({ error: { code: -32000, message: 'gone' } })
 })
 
-it('tells all who wait for a page that the browser is gone, however many they are', () => {
+it('tells all clients that wait for a page that the browser has ended', () => {
   for (let n = 0; n < MANY; n += 1) tenant.openPage({ url: 'about:blank' }, read)
   expect([host.link.unanswered, replies.length]).toEqual([CDP_LIMITS.openingMax, 0])
   host.close('gone')

@@ -36,7 +36,7 @@ describe('the way up', () => {
     expect(client.told).toEqual([true, false])
   })
 
-  it('gives each its turn by what it has sent: a flood waits for those who send little', () => {
+  it('gives each its turn by what it has sent: a flood waits for clients that send little', () => {
     const { up, sent, sign } = uplink()
     const [flooder, other] = [queue(), queue()]
     for (let n = 0; n < 6; n += 1) up.send(of(`F${n}`, 60), flooder)
@@ -48,7 +48,7 @@ describe('the way up', () => {
     expect(names(sent).slice(6)).toEqual(['o3', 'F3', 'F4'])
   })
 
-  it('saves up nothing for who was silent', () => {
+  it('saves up nothing for a client that was silent', () => {
     const { up, sent, sign } = uplink()
     const [busy, late] = [queue(), queue()]
     for (let n = 0; n < 20; n += 1) {

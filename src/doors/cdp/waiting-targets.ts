@@ -94,7 +94,7 @@ export class WaitingTargets {
 
   /** A client was attached, by the session with `parent`, to a target that it may run. */
   hold(session: WaitingSession, parent: string | null): void {
-    // Frames and workers below a page are attached to nobody else.
+    // No other client is attached to frames and workers below a page.
     const isNew = parent === null || this.#targets.get(parent)?.type === 'tab'
     if (isNew && session.target !== null) this.#entry(session.target).holders.add(session)
   }

@@ -126,8 +126,8 @@ async function arrive(session: string, auth: object): Promise<{ leave: () => voi
 }
 
 it.each([
-  ['lets a guest come back who shows its link again', true],
-  ['lets nobody come back by a link who came in by a token', false],
+  ['lets a guest come back that shows its link again', true],
+  ['does not let a client come back by a link that came in by a token', false],
 ])('%s', async (_, isGuest) => {
   holdfast = await openHoldfast({ store: 'memory:' })
   const grant = (token?: string) => (token === 'good' ? (['watch', 'talk'] as const) : null)

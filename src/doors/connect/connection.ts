@@ -1,6 +1,6 @@
 /**
  * One socket's life: hello, welcome, and then what its service sends and takes. The same for every
- * kind of service: who may come in, who is asked for a sign of life, and what a loss means.
+ * kind of service: which client may connect, which client is pinged, and what a loss means.
  *
  * I6: what comes from a connection that is no longer its attachment's own is dropped. I7: replies
  * go to the connection that asked. I10: the session is told of a lost connection, and its policy

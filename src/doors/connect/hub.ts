@@ -1,6 +1,6 @@
 /**
  * All connections of this server. It knows which connection an attachment has now, looks for silent
- * ones, and waits for those who may come back.
+ * ones, and waits for clients that may come back.
  */
 import { setMaxListeners } from 'node:events'
 import {

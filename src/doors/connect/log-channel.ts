@@ -3,7 +3,7 @@
  * turns, cancels and answers the other. Each request gets one reply, by its id.
  *
  * Events leave as fast as the socket reads them, and no faster. Those that became ready together
- * leave together, and are encoded once for all who follow.
+ * leave together, and are encoded once for all clients that follow.
  */
 import { HoldfastError, asHoldfastError, isRequestId, type FeedItem } from '../../core/index.ts'
 import type { ClientFrame, Seen } from '../../wire/frames.ts'

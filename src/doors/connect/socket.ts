@@ -75,7 +75,7 @@ export interface SocketForwarder {
   open(node: string, options: ForwardedSocketOptions): ForwardedSocket
 }
 
-/** Who may come in. */
+/** Decides which clients may connect. */
 export interface Gatekeeper {
   /** What this token may do; null: nothing. Undefined: no token was shown. */
   grant(token: string | undefined): readonly Scope[] | null

@@ -162,7 +162,7 @@ export const sessionRoutes = routes({
     name: 'revokeLink',
     summary: 'Revoke a link; revoking it again changes nothing',
     operation: 'link.manage',
-    answers: { 200: json('Nobody can attach by it any more.', schemas.RevokedLink) },
+    answers: { 200: json('No client can attach by it any more.', schemas.RevokedLink) },
     refusals: [404],
     session: sessionOfPath,
     handle: async (exchange) => {

@@ -164,7 +164,7 @@ describe('a program that is stopped', () => {
     await expect.poll(() => isAlive(second)).toBe(false)
   })
 
-  it('is killed at once when the lease is lost: another node waits for nobody', async () => {
+  it('is killed at once when the lease is lost: another node does not wait', async () => {
     const report = join(folder, 'pid')
     const store = new MemoryStore()
     const options = { killGraceMs: 3_600_000 }
@@ -172,7 +172,7 @@ describe('a program that is stopped', () => {
     const turn = session.turn('go')
     for await (const part of turn) if (part.startsWith('up')) break
     const pid = Number(await readFile(report, 'utf8'))
-    store.beat = () => Promise.reject(new Error('nobody hears it'))
+    store.beat = () => Promise.reject(new Error('the store does not answer'))
     await expect(turn).rejects.toMatchObject({ code: 'lease_lost' })
     await expect.poll(() => isAlive(pid)).toBe(false)
   })

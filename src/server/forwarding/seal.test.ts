@@ -32,7 +32,7 @@ describe('a seal', () => {
     expect(seal.isOn(received({ ...REQUEST, ...changed }, seal.make(REQUEST)))).toBe(false)
   })
 
-  it('is made by nobody without the secret', () => {
+  it('cannot be made without the secret', () => {
     const stranger = new Seal(`${SECRET}!`, () => now)
     expect(seal.isOn(received(REQUEST, stranger.make(REQUEST)))).toBe(false)
     for (const text of ['', '.', 'x', `${now.toString(36)}.`]) {

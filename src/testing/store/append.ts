@@ -44,8 +44,8 @@ export const appendClaims: Claims = {
   },
 
   'refuses an append to a session that was never made': async (trial, store) => {
-    assert.equal(await trial.append('nobody', { after: 0 }), 'stale')
-    assert.deepEqual(await store.read('nobody', 0, 10), { row: null, events: [] })
+    assert.equal(await trial.append('missing', { after: 0 }), 'stale')
+    assert.deepEqual(await store.read('missing', 0, 10), { row: null, events: [] })
   },
 
   'appends nothing after a session was closed': async (trial, store) => {

@@ -9,7 +9,7 @@ const SHORT_MS = 20
 
 export const claimClaims: Claims = {
   'knows no session that was never made': async (trial) => {
-    assert.deepEqual(await trial.store.claim('nobody', NODE), { type: 'unknown' })
+    assert.deepEqual(await trial.store.claim('missing', NODE), { type: 'unknown' })
   },
 
   'refuses a session whose owner lives': async (trial, store) => {

@@ -17,7 +17,7 @@ export const keyClaims: Claims = {
     assert.deepEqual(await find(store, id, { key: 'on' }), [])
     assert.deepEqual(await find(store, id, { key: 'one', since: 2_001 }), [])
     assert.deepEqual(await find(store, other, { key: 'one' }), [])
-    assert.deepEqual(await find(store, 'nobody', { key: 'one' }), [])
+    assert.deepEqual(await find(store, 'missing', { key: 'one' }), [])
   },
 
   'finds all request keys, the newest first': async (trial, store) => {

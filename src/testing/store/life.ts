@@ -18,7 +18,7 @@ export const lifeClaims: Claims = {
   'erases neither an open session nor one that was never made': async (trial, store) => {
     const id = await trial.create()
     assert.equal(await store.erase(id), false)
-    assert.equal(await store.erase('nobody'), false)
+    assert.equal(await store.erase('missing'), false)
     assert.equal(await trial.append(id), 'appended')
   },
 
