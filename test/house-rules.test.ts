@@ -151,6 +151,19 @@ describe('the core', () => {
   })
 })
 
+/** V8 keeps what the closure of such a getter refers to until its next full collection. */
+describe('a getter', () => {
+  it('belongs to a class, not to an object literal', () => {
+    expect(literalGetters(sources().filter(({ path }) => !path.endsWith('.test.ts')))).toEqual([])
+  })
+
+  it('is found in an object literal, and not in a class', () => {
+    const getter = '  get a() {\n    return b\n  }'
+    const text = `const c = {\n${getter},\n  d,\n}\nclass E {\n${getter}\n}`
+    expect(literalGetters([{ path: 'src/a.ts', text }])).toEqual(['src/a.ts: get a()'])
+  })
+})
+
 describe('time', () => {
   it('is asked of the clocks alone, but for what people are shown or have said', () => {
     expect(wallClocks(sources())).toEqual([])
@@ -513,6 +526,13 @@ const WALL_CLOCKS = [
   'src/cli/token.ts',
   'src/inspector/',
 ]
+
+function literalGetters(files: readonly File[]): string[] {
+  const getter = /^( +)(get \w+\(\))[^\n]*\{\n(?:\1 .*\n|\n)*\1\},$/gm
+  return files.flatMap(({ path, text }) =>
+    [...text.matchAll(getter)].map((match) => `${path}: ${match[2]}`),
+  )
+}
 
 function wallClocks(all: readonly File[]): string[] {
   return all

@@ -50,7 +50,7 @@ async function busySession() {
     await expect.poll(async () => (await session.state()).running).toBeNull()
     await hold.close()
   }
-  return { session, started, enter, close }
+  return { session, started, enter, end, close }
 }
 
 it.each([
@@ -78,4 +78,22 @@ it('collects neighbours only: no request overtakes another', async () => {
   await close()
   await plain
   expect(started).toEqual(['first', 'ab', 'plain', 'c'])
+})
+
+it("reads a caller's signal only if the turn has to wait", async () => {
+  const { session, end, close } = await busySession()
+  const reads: string[] = []
+  const options = (name: string) => ({
+    get signal() {
+      reads.push(name)
+      return undefined
+    },
+  })
+  const waits = session.turn('waits', options('waits'))
+  await expect.poll(() => reads).toEqual(['waits'])
+  end()
+  await waits
+  await session.turn('starts at once', options('starts at once'))
+  expect(reads).toEqual(['waits'])
+  await close()
 })

@@ -59,8 +59,8 @@ class QueuedRequest {
   /** It leaves the queue with the last of its callers. */
   callers = 1
   readonly admitted: Promise<string>
-  admit!: (turn: string) => void
-  refuse!: (error: unknown) => void
+  readonly admit: (turn: string) => void
+  readonly refuse: (error: unknown) => void
 
   /** `byKey`: has it until it is admitted or refused. */
   constructor(request: NewRequest, byKey: Map<string, QueuedRequest>) {
@@ -70,16 +70,20 @@ class QueuedRequest {
     this.key = key
     this.busy = busy === 'reject' ? 'queue' : busy
     this.by = by
-    this.admitted = new Promise((resolve, reject) => {
-      this.admit = (turn) => {
-        if (key !== null) byKey.delete(key.key)
-        resolve(turn)
-      }
-      this.refuse = (error) => {
-        if (key !== null) byKey.delete(key.key)
-        reject(error)
-      }
+    let resolve!: (turn: string) => void
+    let reject!: (error: unknown) => void
+    this.admitted = new Promise<string>((settle, fail) => {
+      resolve = settle
+      reject = fail
     })
+    this.admit = (turn) => {
+      if (key !== null) byKey.delete(key.key)
+      resolve(turn)
+    }
+    this.refuse = (error) => {
+      if (key !== null) byKey.delete(key.key)
+      reject(error)
+    }
     if (key !== null) byKey.set(key.key, this)
   }
 }
@@ -213,9 +217,11 @@ export class Queue {
   }
 
   /** Its admission, unless the caller's time is up or the caller goes away before. */
-  #waitFor(request: QueuedRequest, { waitMs, caller: { signal } }: TurnRequest): Promise<string> {
+  #waitFor(request: QueuedRequest, { waitMs, caller }: TurnRequest): Promise<string> {
     if (request.state !== 'waiting') return request.admitted
     const { clock, limits } = this.#live.holder
+    // Read only now: a caller may make its signal when it is asked for.
+    const { signal } = caller
     request.since ??= Math.max(clock.now(), this.#live.session.updatedAt)
     return new Promise((resolve, reject) => {
       const leave = (error: () => HoldfastError): void => {

@@ -37,7 +37,7 @@ const OUTPUTS_PER_PAUSE = 128
 
 export class Run {
   readonly turn: Turn
-  readonly #host: RunHost
+  readonly host: RunHost
   /** Made when the runner first looks at its signal: most never do. */
   #abort: AbortController | null = null
   readonly #limits: Limits
@@ -57,7 +57,7 @@ export class Run {
   constructor(host: RunHost, turn: Turn) {
     const { clock, limits } = host.holder
     this.turn = turn
-    this.#host = host
+    this.host = host
     this.#limits = limits
     this.#cancelTimer = clock.after(limits.turnMs, () => {
       const message = `the turn ran longer than ${limits.turnMs} ms`
@@ -70,7 +70,7 @@ export class Run {
   /** Null: no agent of that name is configured here (any more). */
   start(runner: Runner | null): void {
     if (runner !== null) return void this.#drive(runner)
-    const message = `no agent is called ${this.#host.session.agent} here`
+    const message = `no agent is called ${this.host.session.agent} here`
     this.#end({ state: 'failed', error: { code: 'agent_unknown', message }, reply: null })
   }
 
@@ -96,7 +96,7 @@ export class Run {
     return text === '' ? null : text
   }
 
-  get #signal(): AbortSignal {
+  get signal(): AbortSignal {
     if (this.#abort !== null) return this.#abort.signal
     this.#abort = new AbortController()
     if (this.#over || this.#stop !== null) this.#abort.abort(this.#overError())
@@ -107,7 +107,7 @@ export class Run {
     const { id, input } = this.turn
     let iterator: ReturnType<Runner['run']> | null = null
     try {
-      iterator = runner.run({ id, input, text: inputText(input) }, this.#context())
+      iterator = runner.run({ id, input, text: inputText(input) }, new RunContext(this))
       for (;;) {
         const step = await iterator.next()
         if (this.#over) return this.#dropLate(iterator)
@@ -132,14 +132,14 @@ export class Run {
     this.#text += output.text
     if (this.#text.length > this.#limits.replyCharsMax) throw this.#tooLong()
     if (output.text === '') return
-    this.#host.delta(this.turn.id, output.text)
+    this.host.delta(this.turn.id, output.text)
     this.#checkpointLater()
   }
 
   /** What is said and shown is recorded soon, unless the turn is over before. */
   #checkpointLater(): void {
     if (this.#text.length - this.#recorded >= CHECKPOINT_CHARS) return this.#checkpoint()
-    const { clock } = this.#host.holder
+    const { clock } = this.host.holder
     this.#cancelCheckpoint ??= clock.after(this.#limits.checkpointMs, () => this.#checkpoint())
   }
 
@@ -150,7 +150,7 @@ export class Run {
     if (this.#over || text === '') return
     this.#recorded = this.#text.length
     // If the hold is lost, another owner goes on from the checkpoint before.
-    this.#host.post({ type: 'output', turn: this.turn.id, text }).catch(() => undefined)
+    this.host.post({ type: 'output', turn: this.turn.id, text }).catch(() => undefined)
   }
 
   async #message({ text, data }: Reply): Promise<void> {
@@ -159,7 +159,7 @@ export class Run {
     this.#text = ''
     this.#recorded = 0
     const reply = data === undefined ? { text } : { text, data }
-    await this.#host.post(() => {
+    await this.host.post(() => {
       this.#undecided = ''
       return { type: 'message', turn: this.turn.id, reply }
     })
@@ -171,14 +171,14 @@ export class Run {
     this.#activities += 1
     if (this.#activities > this.#limits.activitiesMax) {
       if (this.#activities === this.#limits.activitiesMax + 1) this.#tellTooManyActivities()
-      this.#host.holder.counters.activitiesDropped += 1
+      this.host.holder.counters.activitiesDropped += 1
       return
     }
-    await this.#host.post({ type: 'activity', turn: this.turn.id, activity: bounded })
+    await this.host.post({ type: 'activity', turn: this.turn.id, activity: bounded })
   }
 
   #tellTooManyActivities(): void {
-    const { session, holder } = this.#host
+    const { session, holder } = this.host
     const message = 'a turn told more about its work than is recorded'
     const facts = { reason: 'activities', session: session.id, turn: this.turn.id }
     holder.diagnose('limit_reached', message, facts)
@@ -189,11 +189,11 @@ export class Run {
     if (count <= 0) return
     const activity = { kind: DROPPED_KIND, data: { count } }
     // If the hold is lost, so is the count.
-    this.#host.post({ type: 'activity', turn: this.turn.id, activity }).catch(() => undefined)
+    this.host.post({ type: 'activity', turn: this.turn.id, activity }).catch(() => undefined)
   }
 
   #pause(): Promise<void> {
-    return new Promise((resolve) => void this.#host.holder.clock.after(0, resolve))
+    return new Promise((resolve) => void this.host.holder.clock.after(0, resolve))
   }
 
   /** The turn's last message: what the runner returned, or what it said since the last one. */
@@ -206,14 +206,14 @@ export class Run {
     if (this.#over || this.#stop !== null) return
     this.#stop = stop
     this.#cancelTimer()
-    const { clock, limits } = this.#host.holder
+    const { clock, limits } = this.host.holder
     this.#cancelTimer = clock.after(limits.cancelGraceMs, () =>
       this.#end({ ...stop, reply: this.#last() }),
     )
     this.#abort?.abort(this.#overError())
     // A runner that waits for an answer would not hear the signal. If the hold is lost, so is the
     // ask.
-    this.#host.post({ type: 'withdraw', turn: this.turn.id }).catch(() => undefined)
+    this.host.post({ type: 'withdraw', turn: this.turn.id }).catch(() => undefined)
   }
 
   #end(end: TurnEnd & { readonly reply: Reply | null }): void {
@@ -221,7 +221,7 @@ export class Run {
     const stop = this.#stop
     this.abandon()
     this.#tellDropped()
-    this.#host.finish({ type: 'finish', turn: this.turn.id, end: this.#outcome(end, stop) })
+    this.host.finish({ type: 'finish', turn: this.turn.id, end: this.#outcome(end, stop) })
   }
 
   #outcome(end: TurnEnd & { readonly reply: Reply | null }, stop: Stop | null): TurnEnd {
@@ -236,34 +236,23 @@ export class Run {
     return stop === null ? end : { ...stop, reply }
   }
 
-  #context(): RunnerContext {
-    const run = this
-    const host = this.#host
-    return {
-      get session() {
-        return host.session
-      },
-      get signal() {
-        return run.#signal
-      },
-      ask: (question) => run.#whileRunning(() => host.ask(run.turn.id, question)),
-      bind: async (backend) => {
-        checkBackend(backend)
-        await run.#whileRunning(() => host.post({ type: 'bind', backend }))
-      },
-      history: () => run.#history(),
-      now: () => host.now(),
-    }
+  ask(question: Question): Promise<AskOutcome> {
+    return this.#whileRunning(() => this.host.ask(this.turn.id, question))
+  }
+
+  async bind(backend: string): Promise<void> {
+    checkBackend(backend)
+    await this.#whileRunning(() => this.host.post({ type: 'bind', backend }))
   }
 
   #whileRunning<Result>(work: () => Promise<Result>): Promise<Result> {
     if (!this.#over && this.#stop === null) return work()
-    this.#host.holder.counters.outputsLate += 1
+    this.host.holder.counters.outputsLate += 1
     return Promise.reject(this.#overError())
   }
 
-  async *#history(): AsyncGenerator<Message> {
-    const { session, holder } = this.#host
+  async *history(): AsyncGenerator<Message> {
+    const { session, holder } = this.host
     for await (const message of readMessages(holder, session.id)) {
       if (message.turn === this.turn.id) return
       yield message
@@ -272,7 +261,7 @@ export class Run {
 
   /** Output or an end that comes after the turn was over is dropped and counted. */
   #dropLate(iterator: ReturnType<Runner['run']> | null): void {
-    this.#host.holder.counters.outputsLate += 1
+    this.host.holder.counters.outputsLate += 1
     // Its own clean-up may fail too; the turn has its end already.
     iterator?.return?.().catch(() => undefined)
   }
@@ -289,6 +278,31 @@ export class Run {
     const { replyCharsMax } = this.#limits
     return new HoldfastError('body_too_large', `the answer is over ${replyCharsMax} characters`)
   }
+}
+
+/**
+ * What a runner gets. A class: the getters of an object literal would be closures of their own, and
+ * V8 keeps those, with all that they refer to, until its next full collection.
+ */
+class RunContext implements RunnerContext {
+  readonly #run: Run
+
+  constructor(run: Run) {
+    this.#run = run
+  }
+
+  get session(): Session {
+    return this.#run.host.session
+  }
+
+  get signal(): AbortSignal {
+    return this.#run.signal
+  }
+
+  readonly ask = (question: Question): Promise<AskOutcome> => this.#run.ask(question)
+  readonly bind = (backend: string): Promise<void> => this.#run.bind(backend)
+  readonly history = (): AsyncGenerator<Message> => this.#run.history()
+  readonly now = (): number => this.#run.host.now()
 }
 
 /** A runner may be anybody's code: what it says is looked at before it is believed. */

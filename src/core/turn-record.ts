@@ -73,17 +73,22 @@ export function replyOf(event: { readonly text: string; readonly data?: unknown 
   return event.data === undefined ? { text: event.text } : { text: event.text, data: event.data }
 }
 
-/** The turns of a loaded session that are not over, and the callers that wait for their ends. */
-
 type Waiter = {
   readonly resolve: (record: TurnRecord) => void
   readonly reject: (error: unknown) => void
 }
 
+/** `record`: null for a turn that was admitted before the session was loaded. */
+type OpenTurn = { record: TurnRecord | null; waiters: Waiter[] }
+
+/**
+ * The turns of a loaded session that are not over, and the callers that wait for their ends.
+ *
+ * A map that has grown leaves its old table to the garbage collector, which keeps all that the
+ * table names until its next full run. So the entry of a turn that is over is emptied.
+ */
 export class OpenTurns {
-  /** Of turns that were admitted since the session was loaded. */
-  readonly #records = new Map<string, TurnRecord>()
-  readonly #waiters = new Map<string, Waiter[]>()
+  readonly #turns = new Map<string, OpenTurn>()
   readonly #read: (turn: string) => Promise<TurnRecord>
 
   /** `read`: reads a turn from the log. */
@@ -92,34 +97,40 @@ export class OpenTurns {
   }
 
   follow(event: SessionEvent & { readonly turn: string }): void {
-    const record = this.#records.get(event.turn) ?? null
-    if (record === null && event.turn !== `t${event.seq}`) return
-    this.#records.set(event.turn, recordTurn(record, event))
+    const open = this.#turns.get(event.turn)
+    if (open === undefined) {
+      if (event.turn !== `t${event.seq}`) return
+      this.#turns.set(event.turn, { record: recordTurn(null, event), waiters: [] })
+    } else if (open.record !== null) open.record = recordTurn(open.record, event)
   }
 
   /** Resolves when the turn is over. */
   wait(turn: string): Promise<TurnRecord> {
     return new Promise((resolve, reject) => {
-      const waiters = this.#waiters.get(turn) ?? []
-      this.#waiters.set(turn, [...waiters, { resolve, reject }])
+      const open = this.#turns.get(turn)
+      if (open !== undefined) open.waiters.push({ resolve, reject })
+      else this.#turns.set(turn, { record: null, waiters: [{ resolve, reject }] })
     })
   }
 
   /** The turn is over. */
   end(turn: string): void {
-    const record = this.#records.get(turn)
-    const waiters = this.#waiters.get(turn) ?? []
-    this.#records.delete(turn)
-    this.#waiters.delete(turn)
+    const open = this.#turns.get(turn)
+    if (open === undefined) return
+    const { record, waiters } = open
+    this.#turns.delete(turn)
+    open.record = null
+    open.waiters = []
     for (const { resolve, reject } of waiters) {
-      if (record === undefined) this.#read(turn).then(resolve, reject)
+      if (record === null) this.#read(turn).then(resolve, reject)
       else resolve(record)
     }
   }
 
   /** The session was released. */
   fail(error: HoldfastError): void {
-    for (const { reject } of [...this.#waiters.values()].flat()) reject(error)
-    this.#waiters.clear()
+    const open = [...this.#turns.values()]
+    this.#turns.clear()
+    for (const { reject } of open.flatMap(({ waiters }) => waiters)) reject(error)
   }
 }

@@ -9,6 +9,7 @@ import {
   type Holdfast,
   type Principal,
   type SessionHandle,
+  type TurnOptions,
   type Unbound,
 } from '../core/index.ts'
 import { httpStatus } from '../wire/error-table.ts'
@@ -468,4 +469,29 @@ function mediaRangeOf(text: string): { readonly range: string; readonly weight: 
   const [range = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
   const weight = parameters.find((parameter) => parameter.startsWith('q='))
   return { range, weight: weight === undefined ? 1 : Number(weight.slice(2)) }
+}
+
+/**
+ * The options of a turn. Only a turn that has to wait, or is to be cancelled when its caller goes,
+ * reads the signal, which is made then. A class: V8 would keep the getter of an object literal, and
+ * so the exchange, until its next full collection.
+ */
+export class CallerOptions<Key extends string | undefined> implements TurnOptions {
+  readonly busy: TurnOptions['busy']
+  readonly waitMs: TurnOptions['waitMs']
+  readonly idempotencyKey: Key
+  readonly onDisconnect: TurnOptions['onDisconnect']
+  readonly #exchange: Exchange
+
+  constructor(exchange: Exchange, options: TurnOptions & { readonly idempotencyKey: Key }) {
+    this.#exchange = exchange
+    this.busy = options.busy
+    this.waitMs = options.waitMs
+    this.idempotencyKey = options.idempotencyKey
+    this.onDisconnect = options.onDisconnect
+  }
+
+  get signal(): AbortSignal {
+    return this.#exchange.signal
+  }
 }

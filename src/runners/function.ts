@@ -3,6 +3,7 @@ import type {
   AskOutcome,
   AskOption,
   Input,
+  Message,
   Question,
   Reply,
   Runner,
@@ -33,7 +34,7 @@ export type AgentQuestion = Omit<Question, 'options'> & {
 export function functionRunner(agent: Agent): Runner {
   return {
     async *run(turn, context): AsyncGenerator<RunnerOutput, RunnerResult> {
-      const work = agent(turn, agentContext(context))
+      const work = agent(turn, new FunctionContext(context))
       if (!(Symbol.asyncIterator in work)) return replyOf(await work)
       let isOver = false
       try {
@@ -51,19 +52,28 @@ export function functionRunner(agent: Agent): Runner {
   }
 }
 
-function agentContext(context: RunnerContext): AgentContext {
-  return {
-    get session() {
-      return context.session
-    },
-    get signal() {
-      return context.signal
-    },
-    bind: (backend) => context.bind(backend),
-    history: () => context.history(),
-    now: () => context.now(),
-    ask: ({ options, ...question }) =>
-      context.ask(options === undefined ? question : { ...question, options: options.map(option) }),
+/** A class, so that its getters are no closures: V8 would keep those for long. */
+class FunctionContext implements AgentContext {
+  readonly #context: RunnerContext
+
+  constructor(context: RunnerContext) {
+    this.#context = context
+  }
+
+  get session(): RunnerContext['session'] {
+    return this.#context.session
+  }
+
+  get signal(): AbortSignal {
+    return this.#context.signal
+  }
+
+  readonly bind = (backend: string): Promise<void> => this.#context.bind(backend)
+  readonly history = (): AsyncIterable<Message> => this.#context.history()
+  readonly now = (): number => this.#context.now()
+  readonly ask = ({ options, ...question }: AgentQuestion): Promise<AskOutcome> => {
+    const whole = options === undefined ? question : { ...question, options: options.map(option) }
+    return this.#context.ask(whole)
   }
 }
 

@@ -21,7 +21,7 @@ import {
 } from '../../wire/bodies.ts'
 import { turnView } from '../../wire/views.ts'
 import { streamFeed } from '../event-stream.ts'
-import type { Exchange } from '../exchange.ts'
+import { CallerOptions, type Exchange } from '../exchange.ts'
 import { json, jsonOrEvents, routes, sessionOfPath, type Header } from '../route.ts'
 import { CancelledRequest, TurnOfSession } from './schemas.ts'
 
@@ -124,16 +124,8 @@ type Target = {
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
   const { wantsEvents } = exchange
   const { input, busy, waitMs, onDisconnect } = body
-  const options: TurnOptions = {
-    busy,
-    waitMs,
-    onDisconnect,
-    idempotencyKey: exchange.header('idempotency-key'),
-    // Read only by a turn that has to wait, or is to be cancelled when its caller goes.
-    get signal() {
-      return exchange.signal
-    },
-  }
+  const idempotencyKey = exchange.header('idempotency-key')
+  const options = new CallerOptions(exchange, { busy, waitMs, onDisconnect, idempotencyKey })
   if (!wantsEvents && prefersAsync(exchange)) {
     const { session, turn } = await target.submit(input, options)
     exchange.isCommitted = true

@@ -16,7 +16,7 @@
  * left last.
  */
 import type { Input, SessionRef, TurnOptions } from '../../core/index.ts'
-import type { Exchange } from '../exchange.ts'
+import { CallerOptions, type Exchange } from '../exchange.ts'
 import type { AdmittedTurn, TurnTarget } from './targets.ts'
 
 /** A request for a turn, as it was read. */
@@ -63,15 +63,12 @@ export class TurnEntry<Body> {
   async admit(exchange: Exchange): Promise<OpenAiTurn<Body> & AdmittedTurn> {
     const turn = await this.#turn(exchange)
     const waitMs = exchange.header(WAIT_HEADER)
-    const options = {
+    const options = new CallerOptions(exchange, {
       idempotencyKey: await this.#key(exchange),
       // The core refuses what is no policy, and what is no number.
       busy: exchange.header(BUSY_HEADER) as TurnOptions['busy'],
       waitMs: waitMs === undefined ? undefined : Number(waitMs),
-      get signal() {
-        return exchange.signal
-      },
-    }
+    })
     const { input, isBackground } = turn
     const admitted = await turn.target.enter({ input, options, isBackground })
     exchange.isCommitted = true
