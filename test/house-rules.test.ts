@@ -521,7 +521,7 @@ function emptyNames(all: readonly File[]): string[] {
 const WALL_CLOCKS = [
   'src/platform/clock.ts',
   'src/client/platform.ts',
-  'src/stores/postgres/time.ts',
+  'src/stores/postgres/database.ts',
   'src/stores/sqlite/migrations.ts',
   'src/cli/token.ts',
   'src/inspector/',

@@ -1,3 +1,50 @@
-/** What a store of your own must pass, and what a log must be, for any test runner. */
+/**
+ * What a log must be, and what a store of your own must pass, for any test runner: the contract of
+ * `Store`, one claim per case. Each case opens a store of its own, and closes it whatever happens.
+ */
+import type { Store } from '../core/store.ts'
+import { appendClaims } from './store/append.ts'
+import { changeClaims } from './store/changes.ts'
+import { claimClaims } from './store/claim.ts'
+import { keyClaims } from './store/keys.ts'
+import { lifeClaims } from './store/life.ts'
+import { listClaims } from './store/list.ts'
+import { reserveClaims } from './store/reserve.ts'
+import { Trial, type Claims } from './store/samples.ts'
+
 export { checkLog, type CheckedEvent, type LogRules, type LogViolation } from '../core/log-check.ts'
-export { storeConformance, type StoreCase, type StoreUnderTest } from './store/conformance.ts'
+
+export type StoreUnderTest = {
+  readonly store: Store
+  /** Removes what the store leaves behind; called after it was closed. */
+  readonly dispose?: () => Promise<void>
+}
+
+export type StoreCase = { readonly title: string; readonly run: () => Promise<void> }
+
+/** Every case, for a store that `open` makes anew and empty each time. */
+export function storeConformance(open: () => Promise<StoreUnderTest>): readonly StoreCase[] {
+  const claims: Claims = {
+    ...reserveClaims,
+    ...claimClaims,
+    ...appendClaims,
+    ...listClaims,
+    ...changeClaims,
+    ...keyClaims,
+    ...lifeClaims,
+  }
+  return Object.entries(claims).map(([title, check]) => ({
+    title,
+    run: () => runCase(open, check),
+  }))
+}
+
+async function runCase(open: () => Promise<StoreUnderTest>, check: Claims[string]): Promise<void> {
+  const { store, dispose } = await open()
+  try {
+    await check(new Trial(store), store)
+  } finally {
+    await store.close()
+    await dispose?.()
+  }
+}

@@ -15,10 +15,9 @@ import { storeError } from './failures.ts'
 /** JSON holds no control character: what stands between two bodies is in neither. */
 const BETWEEN_BODIES = '\u0001'
 
-export async function appendAll(
-  database: Database,
-  appends: readonly Append[],
-): Promise<readonly AppendOutcome[]> {
+type Outcomes = readonly AppendOutcome[]
+
+export async function appendAll(database: Database, appends: readonly Append[]): Promise<Outcomes> {
   const outcomes = new Map<Append, AppendOutcome>()
   for (const round of roundsOf(appends)) {
     const some = await appendRound(database, round)
@@ -28,10 +27,7 @@ export async function appendAll(
 }
 
 /** If one append is at fault, each is run alone, so that the others succeed. */
-async function appendRound(
-  database: Database,
-  round: readonly Append[],
-): Promise<readonly AppendOutcome[]> {
+async function appendRound(database: Database, round: readonly Append[]): Promise<Outcomes> {
   try {
     return await database.rideOut((isAgain) => extend(database, round, isAgain))
   } catch (thrown) {
@@ -48,7 +44,7 @@ async function extend(
   database: Database,
   round: readonly Append[],
   isAgain: boolean,
-): Promise<readonly AppendOutcome[]> {
+): Promise<Outcomes> {
   const rows = await database.run<{ place: number }>('append', valuesOf(round))
   const appended = new Set(rows.map(({ place }) => place))
   if (isAgain && appended.size < round.length) {
@@ -129,10 +125,7 @@ function add([places, seqs, bodies]: Bodies, place: number, seq: number, body: s
   bodies.push(body)
 }
 
-function arrayOf<Item>(
-  items: readonly Item[],
-  element: (item: Item) => string | number | boolean,
-): string {
+function arrayOf<Item>(items: readonly Item[], element: (item: Item) => unknown): string {
   return `{${items.map(element).join(',')}}`
 }
 

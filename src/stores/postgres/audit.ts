@@ -9,7 +9,7 @@ import {
   type AuditedLog,
   type StoredRow,
 } from '../rows.ts'
-import { Database, type Connection, type PostgresStoreOptions } from './database.ts'
+import { Database, pagedRows, type PostgresStoreOptions } from './database.ts'
 import { checkCurrent } from './migrations.ts'
 import { pageText } from './statements.ts'
 
@@ -19,22 +19,12 @@ export async function* auditPostgres(options: PostgresStoreOptions): AsyncGenera
   const database = await Database.open({ ...options, pool: 1 })
   try {
     await checkCurrent(database)
-    for await (const number of numbers(database)) yield* auditLog(database, number)
+    const numbers = `SELECT number FROM ${database.schema}.sessions
+      WHERE state <> 'erased' AND number > $1 ORDER BY number LIMIT ${PAGE}`
+    const rows = pagedRows<{ number: number }>(database, numbers, [0], (last) => [last.number])
+    for await (const { number } of rows) yield* auditLog(database, number)
   } finally {
     await database.close()
-  }
-}
-
-async function* numbers(database: Database): AsyncGenerator<number> {
-  let last = 0
-  for (;;) {
-    const page = await database.query<{ number: number }>(
-      `SELECT number FROM ${database.schema}.sessions WHERE state <> 'erased' AND number > $1
-        ORDER BY number LIMIT ${PAGE}`,
-      [last],
-    )
-    for (const { number } of page) yield (last = number)
-    if (page.length < PAGE) return
   }
 }
 
@@ -52,26 +42,16 @@ async function* auditLog(database: Database, number: number): AsyncGenerator<Aud
       [number],
     )
     if (found !== undefined) {
-      const events = readEvents(connection, pageText(schema, 'checksum', '$1'), number)
+      const events = pagedRows<AuditedEvent & { readonly seq: number }>(
+        connection,
+        pageText(schema, 'checksum', '$1'),
+        [number, 0, PAGE],
+        ({ seq }) => [number, seq, PAGE],
+      )
       yield { row: sessionRow(found.row), events, snapshot: found.snapshot }
     }
     await connection.commit()
   } finally {
     connection.release()
-  }
-}
-
-async function* readEvents(
-  connection: Connection,
-  sql: string,
-  number: number,
-): AsyncGenerator<AuditedEvent> {
-  let after = 0
-  for (;;) {
-    const page = await connection.query<AuditedEvent & { seq: number }>(sql, [number, after, PAGE])
-    yield* page
-    const last = page.at(-1)
-    if (last === undefined) return
-    after = last.seq
   }
 }

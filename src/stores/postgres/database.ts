@@ -8,8 +8,7 @@ import type { Diagnose } from '../../core/diagnostics.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { closedError, unavailable } from '../failures.ts'
 import { isUnprepared, storeError } from './failures.ts'
-import { statementsFor, type NamedStatement, type StatementName } from './statements.ts'
-import { DatabaseTime, NOW } from './time.ts'
+import { NOW, statementsFor, type NamedStatement, type StatementName } from './statements.ts'
 
 export type PostgresStoreOptions = {
   /** `postgres://USER@HOST/DATABASE`; its query may say `schema` and `pool`, see below. */
@@ -34,6 +33,21 @@ type AnyRow = Readonly<Record<string, any>>
 export interface Queryable {
   readonly schema: string
   query<Row extends AnyRow>(sql: string, values?: unknown[]): Promise<Row[]>
+}
+
+/** The rows of all pages of a statement, which `next` makes begin after the last row of a page. */
+export async function* pagedRows<Row extends AnyRow>(
+  session: Queryable,
+  sql: string,
+  start: unknown[],
+  next: (last: Row) => unknown[],
+): AsyncGenerator<Row> {
+  for (let values: unknown[] | undefined = start; values !== undefined;) {
+    const page: Row[] = await session.query<Row>(sql, values)
+    yield* page
+    const last = page.at(-1)
+    values = last && next(last)
+  }
 }
 
 const VERSION_MIN = 130_000
@@ -69,7 +83,8 @@ export class Database implements Queryable {
   readonly #underWay = new Set<Promise<unknown>>()
   /** Until a pooler turns out to share connections on which our statements are not prepared. */
   #isPreparing = true
-  readonly time = new DatabaseTime()
+  /** Added to the monotonic clock; from this machine's clock until the database has answered. */
+  #timeOffset = Date.now() - performance.now()
   #closing: Promise<void> | null = null
   #failure: HoldfastError | null = null
 
@@ -124,7 +139,7 @@ export class Database implements Queryable {
       `SELECT current_setting('server_version_num') AS version, current_setting('fsync') AS fsync,
         current_setting('synchronous_commit') AS commit, ${NOW} AS now`,
     )
-    this.time.set(found.now, askedAt)
+    this.setTime(found.now, askedAt)
     if (Number(found.version) < VERSION_MIN) {
       throw unavailable(`PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`)
     }
@@ -133,6 +148,20 @@ export class Database implements Queryable {
       'the database forgets what it has acknowledged: ' +
         `fsync is ${found.fsync}, synchronous_commit is ${found.commit}; both must not be off`,
     )
+  }
+
+  /**
+   * The database's time: what it answered last, and what has passed since then on the monotonic
+   * clock. So a node whose own clock is wrong, or is set meanwhile, has the time of the others.
+   */
+  now(): number {
+    return Math.round(performance.now() + this.#timeOffset)
+  }
+
+  /** The database has answered `now` to a question of the moment `askedAt` (monotonic). */
+  setTime(now: number, askedAt: number): void {
+    // As if both ways had taken the same time.
+    this.#timeOffset = now - (askedAt + performance.now()) / 2
   }
 
   query<Row extends AnyRow>(sql: string, values: unknown[] = []): Promise<Row[]> {

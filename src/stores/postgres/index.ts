@@ -122,10 +122,8 @@ export class PostgresStore implements Store {
   async #findReserved(reservation: Reservation, isLost: boolean): Promise<Reserved | null> {
     const { id, explicit, key } = reservation
     const [storedId, storedKey] = [storedName(id), key === null ? null : storedName(key)]
-    const rows = await this.#database.ask<StoredRow & { owner_epoch: number }>('byIdOrKey', [
-      storedId,
-      storedKey,
-    ])
+    const names = [storedId, storedKey]
+    const rows = await this.#database.ask<FoundRow>('byIdOrKey', names)
     const existing = rows.find((row) => row.id === storedId)
     const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
     // No other reservation has an id that was minted for this one.
@@ -162,9 +160,7 @@ export class PostgresStore implements Store {
   }
 
   async #load(session: string, epoch: number | null): Promise<Claim> {
-    const rows = await this.#database.ask<StoredEvent & { isSnapshot: boolean }>('load', [
-      storedName(session),
-    ])
+    const rows = await this.#database.ask<LoadedEvent>('load', [storedName(session)])
     const snapshot = rows.find(({ isSnapshot }) => isSnapshot)
     const { stored, events } = splitRow(rows.filter(({ isSnapshot }) => !isSnapshot))
     if (stored === null) return { type: 'unknown' }
@@ -251,6 +247,8 @@ export class PostgresStore implements Store {
   close: Store['close'] = () => this.#database.close()
 }
 
+type FoundRow = StoredRow & { readonly owner_epoch: number }
+type LoadedEvent = StoredEvent & { readonly isSnapshot: boolean }
 type FoundChange = ChangeRecord<number> & { readonly row: StoredRow }
 
 function secretDigest(secret: string): string {

@@ -3,7 +3,7 @@ import { keysInText } from '../../core/request-keys.ts'
 import { unavailable } from '../failures.ts'
 import { storedName } from '../names.ts'
 import { checkSteps } from '../steps.ts'
-import type { Database, Queryable } from './database.ts'
+import { pagedRows, type Database, type Queryable } from './database.ts'
 import { STEP, STEPS } from './schema.ts'
 
 /** The step that makes the table of request keys. */
@@ -97,9 +97,8 @@ async function appliedSteps(session: Queryable): Promise<readonly string[]> {
     [schema, table],
   )
   if (foreign.length === 0) return []
-  throw unavailable(
-    `the schema ${schema} belongs to another program: name another with ?schema=NAME`,
-  )
+  const advice = 'name another with ?schema=NAME'
+  throw unavailable(`the schema ${schema} belongs to another program: ${advice}`)
 }
 
 const PAGE = 1_000
@@ -118,14 +117,10 @@ async function fillRequestKeys(session: Queryable): Promise<void> {
     ON CONFLICT (session, key) DO UPDATE SET number = excluded.number,
       digest = excluded.digest, turn = excluded.turn, at = excluded.at`
   type Found = { readonly session: number; readonly seq: number; readonly body: string }
-  let last: Found | undefined = { session: 0, seq: 0, body: '' }
-  while (last !== undefined) {
-    const page: Found[] = await session.query<Found>(events, [last.session, last.seq])
-    for (const { session: number, body } of page) {
-      for (const { key, digest, turn, at } of keysInText(body)) {
-        await session.query(add, [number, storedName(key), digest, turn, at])
-      }
+  const found = pagedRows<Found>(session, events, [0, 0], (last) => [last.session, last.seq])
+  for await (const { session: number, body } of found) {
+    for (const { key, digest, turn, at } of keysInText(body)) {
+      await session.query(add, [number, storedName(key), digest, turn, at])
     }
-    last = page.at(-1)
   }
 }

@@ -59,7 +59,7 @@ export class Nodes implements Cluster {
       this.#isFirst ? BEAT_MS_MAX : dueMs,
     )
     this.#isFirst = false
-    if (answer !== undefined) this.#database.time.set(answer.now, askedAt)
+    if (answer !== undefined) this.#database.setTime(answer.now, askedAt)
     this.#tidy()
     const isLapsed = answer?.lapsed ?? this.#beating.has(node)
     this.#beating.add(node)
@@ -78,7 +78,7 @@ export class Nodes implements Cluster {
   }
 
   now(): number {
-    return this.#database.time.now()
+    return this.#database.now()
   }
 
   /** Throws if a living node has another secret: requests could not be passed on. */

@@ -12,7 +12,9 @@ import { createHash } from 'node:crypto'
 import { PAGE_CHARS } from '../../core/store.ts'
 import { ROW_COLUMNS } from '../rows.ts'
 import { STEP } from './schema.ts'
-import { NOW } from './time.ts'
+
+/** The database's time, in milliseconds since 1970. */
+export const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::float8'
 
 /** A statement that each connection prepares once. */
 export type NamedStatement = { readonly name: string; readonly text: string }

@@ -40,9 +40,8 @@ function createTarget(to: string): void {
     closeSync(openSync(to, 'wx', 0o600))
   } catch (thrown) {
     const { code, message } = thrown as NodeJS.ErrnoException
-    throw unavailable(
-      code === 'EEXIST' ? `${to} exists: a backup never overwrites a file` : message,
-    )
+    const reason = code === 'EEXIST' ? `${to} exists: a backup never overwrites a file` : message
+    throw unavailable(reason)
   }
 }
 

@@ -54,7 +54,8 @@ export function openFile(
   try {
     checkLinks(file)
     checkMarker(file)
-    createPrivately(file)
+    // Conversations are private: SQLite gives the files it makes beside this one the same mode.
+    if (!fs.existsSync(file)) fs.closeSync(fs.openSync(file, 'wx', 0o600))
     database = openSqlite(file)
     prepareDatabase(database, file, onMigration)
     if (pagesMax !== undefined) database.exec(`PRAGMA max_page_count = ${Math.trunc(pagesMax)}`)
@@ -119,30 +120,22 @@ function prepareDatabase(
   migrateWithCopy(database, file, due.backup)
 }
 
-/** A migration that was rolled back needs no copy: else each start that fails leaves another. */
+/** After a checked copy, which takes its name only when it is whole. */
 function migrateWithCopy(database: SqliteDatabase, file: string, backup: string): void {
-  try {
-    copyDurably(database, backup)
-    migrate(database, file)
-  } catch (thrown) {
-    // After a failed sync it is not known what a later start finds: the copy stays.
-    if (storeError(thrown, file).code !== 'store_failed') fs.rmSync(backup, { force: true })
-    throw thrown
-  }
-}
-
-/** A checked copy, which takes its name only when it is whole. */
-function copyDurably(database: SqliteDatabase, backup: string): void {
   const part = `${backup}.part`
-  fs.rmSync(part, { force: true })
-  copyTo(database, part)
   try {
+    fs.rmSync(part, { force: true })
+    copyTo(database, part)
     sync(part, 'r+')
     fs.renameSync(part, backup)
     // The name too must outlast the machine. Windows opens no folder.
     if (process.platform !== 'win32') sync(dirname(backup), 'r')
+    migrate(database, file)
   } catch (thrown) {
     fs.rmSync(part, { force: true })
+    // What was rolled back needs no copy: else each start that fails leaves another. After a failed
+    // sync it is not known what a later start finds: the copy stays.
+    if (storeError(thrown, file).code !== 'store_failed') fs.rmSync(backup, { force: true })
     throw thrown
   }
 }
@@ -154,12 +147,6 @@ function sync(path: string, flags: 'r' | 'r+'): void {
   } finally {
     fs.closeSync(descriptor)
   }
-}
-
-/** Conversations are private: SQLite gives the files it makes beside this one the same mode. */
-function createPrivately(file: string): void {
-  if (fs.existsSync(file)) return
-  fs.closeSync(fs.openSync(file, 'wx', 0o600))
 }
 
 /** Drivers have been seen to lower `synchronous` in WAL mode: it is set after it, and read back. */

@@ -49,10 +49,7 @@ export function openSqliteToRead(file: string): SqliteDatabase {
 }
 
 /** Uses it so. Errors name the file. */
-export function readSqlite<Result>(
-  file: string,
-  read: (database: SqliteDatabase) => Result,
-): Result {
+export function readSqlite<Found>(file: string, read: (database: SqliteDatabase) => Found): Found {
   let database: SqliteDatabase | undefined
   try {
     database = openSqliteToRead(file)

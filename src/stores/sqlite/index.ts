@@ -144,8 +144,8 @@ class SqliteStore implements Store {
 
   #settle({ values, failures }: WriterAnswers): void {
     const answered = this.#waiting.splice(0, values.length)
-    for (const [position, code, message, details] of failures) {
-      answered[position]?.reject(new HoldfastError(code, message, details))
+    for (const [position, ...error] of failures) {
+      answered[position]?.reject(new HoldfastError(...error))
     }
     for (const [position, asked] of answered.entries()) asked.resolve(values[position])
   }

@@ -15,6 +15,8 @@ import { HoldfastError } from '../../core/errors.ts'
 const VERSION = 1
 const BYTES = 256
 
+const LAST_EVENT = 'SELECT number, checksum FROM events ORDER BY number DESC LIMIT 1'
+
 type Mark = {
   readonly v: number
   /** The inodes of the file and of its `-wal`. */
@@ -39,9 +41,7 @@ export class OpenMarker {
   /** The file is open and locked: its `-wal` and its lock file are there. */
   constructor(file: string, database: SqliteDatabase) {
     this.#path = `${file}.open`
-    this.#lastEvent = database.prepare(
-      'SELECT number, checksum FROM events ORDER BY number DESC LIMIT 1',
-    )
+    this.#lastEvent = database.prepare(LAST_EVENT)
     this.#descriptor = fs.openSync(this.#path, 'w', 0o600)
     try {
       this.#files = SUFFIXES.map((suffix) => {

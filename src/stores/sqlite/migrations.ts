@@ -29,9 +29,8 @@ function freeName(file: string, from: number): string {
     const name = `${file}.schema-${from}${copy === 1 ? '' : `-${copy}`}.backup`
     if (!existsSync(name)) return name
   }
-  throw unavailable(
-    `${file} has to be brought up to date, and has ${BACKUPS_MAX} backups already: move them away`,
-  )
+  const reason = `has ${BACKUPS_MAX} backups already: move them away`
+  throw unavailable(`${file} has to be brought up to date, and ${reason}`)
 }
 
 /** Brings the file to the latest schema. */

@@ -2,7 +2,7 @@
  * What crosses between the caller's thread and the writer's. Operations are answered in the order
  * in which they were posted, so no message carries an id.
  */
-import type { ErrorCode } from '../../core/errors.ts'
+import type { HoldfastError } from '../../core/errors.ts'
 import type { Store } from '../../core/store.ts'
 import type { Migration } from './migrations.ts'
 
@@ -29,18 +29,14 @@ export type Steps = {
 
 export type WriterOperation = Operation | readonly [name: 'close', given: []]
 
-export type OperationFailure = readonly [
-  position: number,
-  code: ErrorCode,
-  message: string,
-  details: Readonly<Record<string, unknown>>,
-]
-
 /**
  * One value per operation, in order; the positions in `failures` have none. The first answer comes
  * unasked, when the file is open or could not be opened.
  */
-export type WriterAnswers = { readonly values: unknown[]; readonly failures: OperationFailure[] }
+export type WriterAnswers = {
+  readonly values: unknown[]
+  readonly failures: [position: number, ...ConstructorParameters<typeof HoldfastError>][]
+}
 
 /** Told before an older file is copied and changed. */
 export type MigrationNotice = { readonly migration: Migration }

@@ -1,6 +1,5 @@
 /**
- * The tables, as numbered steps that only go forward. A step that was released never changes: its
- * checksum is stored, and a file whose steps are not exactly ours is refused, not guessed at.
+ * The tables, as steps (see `steps.ts`): one that was released never changes.
  *
  * Layout: what a turn changes (seq, updated_at, status, pending, …) is in no index but
  * `pending`'s, which holds only sessions with work. `due_at` stands in for `expires_at` in its

@@ -194,9 +194,8 @@ export class Statements implements Omit<Steps, 'ready'> {
     if (!this.#advance(cached, append, last)) return false
     this.#log.insert({ session: cached.number, last: cached.last, seq: after }, events)
     cached.last = last
-    if (snapshot !== null) {
-      this.#sql.setSnapshot.run(cached.number, after + events.length, snapshot)
-    }
+    const seq = after + events.length
+    if (snapshot !== null) this.#sql.setSnapshot.run(cached.number, seq, snapshot)
     if (keys !== undefined) this.#addKeys(cached, keys)
     if (closed) this.#sql.dropKeys.run(cached.number)
     return true

@@ -7,10 +7,8 @@ const SESSIONS = 8
 const APPENDS = 30
 
 export const changeClaims: Claims = {
-  'reports sessions that were created, appended to and closed, with their rows': async (
-    trial,
-    store,
-  ) => {
+  'reports sessions that were created, appended to and closed, with their rows': async (trial) => {
+    const { store } = trial
     const start = await endOf(store)
     const [one, other] = [await trial.create({ key: 'alice' }), await trial.create()]
     await trial.append(one, { events: [bodyOf(2), bodyOf(3)], status: 'running' })
@@ -60,8 +58,8 @@ export const changeClaims: Claims = {
 
   'reports every change once to each follower, in the order of each log, while many append': async (
     trial,
-    store,
   ) => {
+    const { store } = trial
     const start = await endOf(store)
     const ids = await Promise.all(Array.from({ length: SESSIONS }, () => trial.create()))
     let isOver = false
@@ -78,8 +76,8 @@ export const changeClaims: Claims = {
 
   'shows the status that the last append has set, and keeps it where one sets none': async (
     trial,
-    store,
   ) => {
+    const { store } = trial
     const id = await trial.create()
     const shown = async () => {
       const [row] = (await store.list({ limit: 1 })).sessions

@@ -82,10 +82,8 @@ export const claimClaims: Claims = {
     )
   },
 
-  'gives a session away when its owner releases it, under its own epoch only': async (
-    trial,
-    store,
-  ) => {
+  'gives a session away when its owner releases it, under its own epoch only': async (trial) => {
+    const { store } = trial
     await store.beat(NODE, LONG_MS)
     const id = await trial.create()
     await trial.append(id, { pending: true })

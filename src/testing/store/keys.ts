@@ -63,8 +63,8 @@ export const keyClaims: Claims = {
 
   'gives a request key that comes again its latest turn, and its place among the newest': async (
     trial,
-    store,
   ) => {
+    const { store } = trial
     const id = await trial.create()
     await trial.append(id, { keys: named(['1', '2']) })
     const again = { ...keyed('1', 3_000), turn: 't3' }

@@ -176,10 +176,8 @@ export const listClaims: Claims = {
     assert.deepEqual(pages.flat(), ids.toReversed())
   },
 
-  'pages through expired and closed sessions although some of them have gone': async (
-    trial,
-    store,
-  ) => {
+  'pages through expired and closed sessions although some of them have gone': async (trial) => {
+    const { store } = trial
     const ids = await trial.createMany(5, { expiresAt: 5_000 })
     const close = (id: string) => trial.append(id, { closed: true, at: 6_000, expiresAt: null })
     const expired = await pagesOf(store, { expiredAt: 5_000, limit: 2 }, (page) =>
