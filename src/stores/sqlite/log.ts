@@ -8,7 +8,13 @@
  * process is the only writer.
  */
 import { crc32 } from 'node:zlib'
-import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
+import {
+  prepareAll,
+  type Prepared,
+  type SqliteDatabase,
+  type SqliteStatement,
+  type SqlValue,
+} from './driver.ts'
 import type { StoredEvent } from '../../core/store.ts'
 import { DamageError } from './failures.ts'
 
@@ -75,8 +81,9 @@ export class EventLog {
     for (let from = 0; from < bodies.length; from += INSERT_MAX) {
       const some = bodies.length <= INSERT_MAX ? bodies : bodies.slice(from, from + INSERT_MAX)
       const insert = this.#inserts[some.length - 1]!
-      const texts = some.flatMap((body) => [body, crc32(body)])
-      insert.run(this.#lastNumber + 1, session, seq + from + 1, previous, ...texts)
+      const values: SqlValue[] = [this.#lastNumber + 1, session, seq + from + 1, previous]
+      for (const body of some) values.push(body, crc32(body))
+      insert.run(...values)
       this.#lastNumber += some.length
       previous = this.#lastNumber
     }
