@@ -28,6 +28,6 @@ export type ConnectionEvents = {
   readonly message: (message: Buffer) => void
   /** A message that was too large to be kept, by how it begins and ends. */
   readonly tooLarge: (head: Buffer, tail: Buffer) => void
-  /** Told once. */
+  /** Called once. */
   readonly closed: (reason: string) => void
 }

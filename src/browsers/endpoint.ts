@@ -71,7 +71,7 @@ async function socketAddress(address: string, { startMs }: BrowserLimits): Promi
   throw unreachable(address, new Error('it does not tell its webSocketDebuggerUrl'))
 }
 
-/** The address may hold a secret: only its host is told. */
+/** The address may hold a secret: only its host is shown. */
 function unreachable(address: string, { message }: Error): HoldfastError {
   const { host } = new URL(address)
   return new HoldfastError('browser_gone', `the browser at ${host} cannot be reached: ${message}`)

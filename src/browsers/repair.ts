@@ -37,7 +37,7 @@ type RepairedPage = {
   /** The backend's ids of the page and of its session. */
   readonly realId: string
   readonly realSession: string
-  /** Announced execution contexts, by id: each session that enables `Runtime` is told of them. */
+  /** Announced execution contexts, by id: each session that enables `Runtime` gets them. */
   readonly worlds: Map<unknown, Params>
   url: string
 }

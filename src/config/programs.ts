@@ -1,4 +1,4 @@
-/** Finding a program, so that a missing one is told at the start and not by the first turn. */
+/** Finding a program, so that a missing one is reported at the start and not by the first turn. */
 import { access, constants, stat } from 'node:fs/promises'
 import { delimiter, join, resolve } from 'node:path'
 

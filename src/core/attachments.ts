@@ -256,7 +256,7 @@ function indexOf(attachments: readonly Attachment[], id: string): number {
   return index
 }
 
-/** The same words for everybody: a stranger does not learn whether there is such a session. */
+/** The same message in all cases: it does not show whether there is such a session. */
 function unknownAttachment(): HoldfastError {
   return new HoldfastError('attachment_unknown', 'there is no such attachment')
 }

@@ -1,5 +1,5 @@
 /**
- * The events of a log. They are stored for ever: a field may be added, and is then absent in older
+ * The events of a log. They stay readable: a field may be added, and is then absent in older
  * logs; none changes its meaning. `EVENT_TYPES` says which types an older reader may ignore.
  */
 import { HoldfastError } from './errors.ts'

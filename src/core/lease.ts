@@ -145,7 +145,7 @@ export class Lease {
       const dueMs = Math.max(leftMs, limits.leaseMs / 100)
       this.#cancelEnd = clock.after(dueMs, () => this.#watchEnd())
     } else {
-      // Also when a process that stood still hears of an old beat before its timer.
+      // Also when a process that stood still gets the answer to an old beat before its timer.
       counters.leasesLost += 1
       this.#lose()
     }

@@ -81,7 +81,7 @@ export const LIMITS = {
   /** How long an idle session lives under `reopen`. */
   ttlMs: 30 * 86_400_000,
   ttlMsMax: 3_650 * 86_400_000,
-  /** How long a closed session's log is kept before it is erased; the id stays refused for ever. */
+  /** How long a closed session's log is kept before it is erased; the id stays refused. */
   retainMs: 30 * 86_400_000,
   /**
    * Events between two snapshots of a session, or as many as are as long as a snapshot: what

@@ -127,7 +127,7 @@ class RefoldedSessions {
     if (known !== undefined) return known
     const folding = fold()
     this.#sessions.set(id, folding)
-    // The caller is told why; the next one tries again.
+    // The caller gets the error; the next one tries again.
     folding.catch(() => this.#sessions.delete(id))
     const [oldest = id] = this.#sessions.keys()
     if (this.#sessions.size > REFOLDED_MAX) this.#sessions.delete(oldest)

@@ -133,7 +133,7 @@ export class Queue {
   #submitted: QueuedRequest[] = []
   /** Requests that are not known to be in the log, by their keys: a retry shares them (I11). */
   readonly #byKey = new Map<string, QueuedRequest>()
-  /** The first request, if it has told the running turn to stop. */
+  /** The first request, if it has asked the running turn to stop. */
   #interruptedBy: QueuedRequest | null = null
 
   constructor(live: QueueSession, turns: readonly Turn[]) {

@@ -132,7 +132,7 @@ export class Sweeper {
     }
   }
 
-  /** False: some could not be opened, and are owed another try. */
+  /** False: some could not be opened, and have to be tried again. */
   async #openAll(ids: readonly string[]): Promise<boolean> {
     const waiting = [...ids]
     let isDone = true

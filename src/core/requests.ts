@@ -24,7 +24,7 @@ export type ResolveOptions = {
   /** At most one attachment drives it at a time; others may watch. */
   readonly exclusive?: boolean
   readonly graceMs?: number
-  /** How long it may be idle; null: for ever. */
+  /** How long it may be idle; null: without limit. */
   readonly ttlMs?: number | null
   /** Never listed, and not found by its key. */
   readonly internal?: boolean

@@ -72,7 +72,7 @@ export interface RunnerContext {
   }
   /**
    * Aborted when the turn is cancelled, times out, or its session closes; and when the session is
-   * this node's no more (`lease_lost`, `stale_epoch`): then there is no time left for a farewell.
+   * this node's no more (`lease_lost`, `stale_epoch`): then the runner must stop at once.
    */
   readonly signal: AbortSignal
   /** Asks the session's clients; always settles (I8). */
@@ -81,7 +81,7 @@ export interface RunnerContext {
   now(): number
   /**
    * Records the backend's own session id, once; a second, different id is refused. Durable when it
-   * resolves, so that an id may be reserved before the backend hears of it.
+   * resolves, so that an id may be reserved before the backend gets it.
    */
   bind(backend: string): Promise<void>
   /** The conversation before this turn, oldest first. */

@@ -24,7 +24,7 @@ export interface RunHost {
   finish(command: Command & { type: 'finish' }): void
 }
 
-/** Why a run was told to stop before its runner was done. */
+/** Why a run was stopped before its runner was done. */
 type Stop =
   | { readonly state: 'cancelled'; readonly reason: string; readonly by: Principal | null }
   | { readonly state: 'failed'; readonly error: TurnError }
@@ -211,7 +211,7 @@ export class Run {
       this.#end({ ...stop, reply: this.#last() }),
     )
     this.#abort?.abort(this.#overError())
-    // A runner that waits for an answer would not hear the signal. If the hold is lost, so is the
+    // A runner that waits for an answer would not notice the signal. If the hold is lost, so is the
     // ask.
     this.host.post({ type: 'withdraw', turn: this.turn.id }).catch(() => undefined)
   }

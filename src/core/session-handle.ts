@@ -309,7 +309,7 @@ export class SessionHandle {
     return this.#authority.close(this.id, reason, this.by)
   }
 
-  /** Closes the session and erases its log for ever. */
+  /** Closes the session and erases its log permanently. */
   async erase(): Promise<void> {
     await this.#authority.close(this.id, 'erased', this.by)
     await this.#authority.store.erase(this.id)

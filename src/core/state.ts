@@ -172,7 +172,7 @@ export type Link = {
 }
 
 /**
- * The principal: on whose behalf something was done, as the log keeps it for ever. It identifies a
+ * The principal: on whose behalf something was done, as the log keeps it. It identifies a
  * caller and says nothing about it: `id` is opaque and stable, never a name, a group, an address or
  * a secret. What the system does itself (a timeout, a recovery) has no principal but a reason.
  */

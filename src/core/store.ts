@@ -34,7 +34,7 @@ export interface Store {
    */
   beat(node: string, leaseMs: number): Promise<Beat>
   /**
-   * Removes a closed session's log for ever and leaves a tombstone. False if there is nothing to
+   * Removes a closed session's log and leaves a tombstone. False if there is nothing to
    * erase.
    */
   erase(session: string): Promise<boolean>

@@ -214,7 +214,7 @@ export class CdpEntrance {
     return { connect, abandon: () => client.leave(), stock: { token } }
   }
 
-  /** Tools that meet in one session by chance take each other's tabs: the operator is told. */
+  /** Tools that meet in one session by chance take each other's tabs: the operator is warned. */
   #tellShared({ client }: AttachedClient, { browser, key }: OwnPort): void {
     const all = [...(client?.tenant.clients ?? [])]
     const clients = all.filter(({ target }) => target === null).length

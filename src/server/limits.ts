@@ -44,7 +44,7 @@ export const SERVER_LIMITS = {
   /** How often it is looked whether what goes on may still do so, also where tokens cannot tell. */
   revocationMs: 500,
   revocationBlindMs: 15_000,
-  /** Between two signs of life on a stream. */
+  /** The time between two heartbeats of a stream. */
   heartbeatMs: 15_000,
   /** Between two checks of the store, and how long it may take to answer. */
   storeCheckMs: 5_000,

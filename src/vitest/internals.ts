@@ -41,7 +41,7 @@ export type Orchestrator = {
   readonly $closed: boolean
 }
 
-/** Throws unless this Vitest is one of those tried, or the caller takes the risk. */
+/** Throws unless this Vitest is one of those tried, or the caller forces it. */
 export function checkVersion({ version }: Pick<Vitest, 'version'>, force: boolean): void {
   if (force || TESTED_MINORS.some((minor) => version.startsWith(`${minor}.`))) return
   throw new Error(

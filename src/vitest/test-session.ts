@@ -2,7 +2,7 @@
  * One browser session of Vitest: a session of Holdfast, and the page that holds it.
  *
  * 1. At most one connection holds a session; the next is admitted after Vitest released the last.
- * 2. What a lost connection means is decided by the authority: the session tells it and obeys.
+ * 2. The session reports a lost connection to the authority, which decides what the loss means.
  * 3. Each call of Vitest to the page is a turn. A call that loses its page waits for the next one
  *    and is made again there; it settles when the session is over, at the latest.
  */
@@ -25,7 +25,7 @@ const UNLOAD_MS = 250
 const PROBE_MS = 1_500
 /** How long a call waits for the one before it. Vitest makes one at a time. */
 const CALL_WAIT_MS = 600_000
-/** A file that takes its page down every time is not run for ever. */
+/** How often a file is run whose page crashes every time. */
 const ATTEMPTS_MAX = 3
 
 /** A ping without a payload, as a server sends it: RFC 6455, 5.5.2. */
@@ -204,11 +204,11 @@ export class TestSession implements Orchestrator {
   }
 
   #tell(work: () => Promise<void>): void {
-    // Only a closed session or authority refuses: then the session is over, and hears of it.
+    // Only a closed session or authority refuses: then `#follow` ends the session.
     this.#told = this.#told.then(work).catch(() => {})
   }
 
-  /** Obeys the log: an attachment that ended is gone, a closed session is over. */
+  /** Follows the log: an attachment that ended is removed, a closed session is over. */
   async #follow(session: SessionHandle): Promise<void> {
     try {
       for await (const event of session.events()) {

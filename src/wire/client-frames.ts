@@ -20,7 +20,7 @@ import {
 
 const text = Type.String()
 const id = Type.String({ minLength: 1, maxLength: 64 })
-/** How much of the name of a wrong field is told. */
+/** How much of the name of a wrong field is shown. */
 const FIELD_CHARS_MAX = 64
 const whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 

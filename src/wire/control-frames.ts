@@ -4,7 +4,7 @@
  *
  * 1. One pong is on its way at a time. Of the pings that come meanwhile only the newest is answered
  *    (RFC 6455, 5.5.3), so what waits for a peer that does not read is two pongs at most.
- * 2. Control frames have a rate; a peer that goes beyond it is told so and cut off. It is not read
+ * 2. Control frames have a rate; a peer that exceeds it is disconnected. It is not read
  *    any more, and has a moment to read why: what it sent and was not read would reset the
  *    connection, and the reason with it.
  */
@@ -39,7 +39,7 @@ export interface ControlledSocket {
   terminate(): void
 }
 
-/** Answers pings within bounds. `flooded` is told, once, of a peer that was cut off. */
+/** Answers pings within bounds. `flooded` is called once, for a peer that was disconnected. */
 export function answerPings(
   socket: ControlledSocket,
   flooded: () => void = () => undefined,

@@ -1,6 +1,6 @@
 /**
  * How a refusal is answered: the HTTP status, the code that a WebSocket is closed with, and what a
- * client should do next. Every code of the core has a row. A client that was told no more takes a
+ * client should do next. Every code of the core has a row. A client that knows no more takes a
  * close code for the first row that has it.
  */
 import type { ErrorCode } from '../core/index.ts'

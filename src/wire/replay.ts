@@ -75,7 +75,7 @@ export class MessageReplay<Message extends string | Uint8Array> {
     return true
   }
 
-  /** Hello and welcome have told the two ends what has come: what is lacking is sent again. */
+  /** Hello and welcome say what each end has received: what is missing is sent again. */
   connect(connection: ReplayConnection<Message>): void {
     this.disconnect()
     this.#connection = connection

@@ -1,2 +1,2 @@
-/** The version of this package, as people and programs are told; a test compares package.json. */
+/** The version of this package, as it is shown; a test compares it with package.json. */
 export const VERSION = '0.2.0-dev'

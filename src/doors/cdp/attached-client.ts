@@ -1,6 +1,6 @@
 /**
  * A client of a browser session: its attachment, which the authority knows, and its CDP sessions.
- * The authority decides what a lost connection means; this class reports the loss and obeys.
+ * This class reports a lost connection to the authority, which decides what the loss means.
  */
 import { HoldfastError, type AttachmentHandle, type SessionHandle } from '../../core/index.ts'
 import type { CdpClient, Outlet } from './client.ts'

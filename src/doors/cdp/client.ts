@@ -38,7 +38,7 @@ export interface Outlet {
   setPaused(isPaused: boolean): void
 }
 
-/** Decides what becomes of a client's commands, and what it is told of targets. */
+/** Decides what happens to a client's commands, and which events of targets it gets. */
 export type SessionRules = {
   readonly command: (session: CdpSession, command: CdpCommand) => void
   readonly targetEvent: (session: CdpSession, event: CdpEvent) => void
@@ -210,7 +210,7 @@ type CdpSessionOptions = Pick<CdpSession, 'client' | 'id' | 'upstream' | 'parent
 
 export class CdpSession implements SessionListener {
   readonly client: CdpClient
-  /** What the client calls it; '' is the connection itself; null: the client is not told. */
+  /** What the client calls it; '' is the connection itself; null: the client does not know it. */
   readonly id: string | null
   readonly upstream: string
   readonly parent: CdpSession | null
@@ -219,7 +219,7 @@ export class CdpSession implements SessionListener {
   readonly unanswered = new Set<number>()
   /** By the browser's id. */
   readonly children = new Map<string, CdpSession>()
-  /** Targets that the client was told of by discovery. */
+  /** Targets that the client knows by discovery. */
   readonly discovered = new Set<string>()
   /** What waits for a command of the client. */
   readonly blocked: Blocked

@@ -27,7 +27,7 @@ export class BrowserHost {
   readonly facts: HostFacts
   /** Sessions that are being made on it. */
   expected = 0
-  /** It was asked for a sign of life and has not answered yet. */
+  /** It was pinged and has not answered yet. */
   isSilent = false
   readonly #timers = new Map<'idle' | 'health', () => void>()
 
@@ -60,7 +60,7 @@ export class BrowserHost {
     await this.link.command('Target.setDiscoverTargets', { discover: true, filter: [{}] })
   }
 
-  /** Asks for a sign of life at intervals; a browser that does not answer is stopped. */
+  /** Pings at intervals; a browser that does not answer is stopped. */
   watch(limits: BrowserLimits): void {
     const { healthMs, healthAnswerMs, readBytesPerMs } = limits
     const check = (): void => {
@@ -95,11 +95,11 @@ export class BrowserHost {
     void this.browser.close()
   }
 
-  /** Closes a page of which no client is told. */
+  /** Closes a page that no client knows. */
   closeUnseen(targetId: string): void {
     this.targets.disown(targetId)
     this.link.attach(targetId, (session) => {
-      // Closed while it waits for a debugger, it would leave its opener waiting for ever.
+      // Closed while it waits for a debugger, its opener would wait without end.
       session?.ask(RUN, {}, () => undefined)
       this.link.ask('Target.closeTarget', { targetId }, () => undefined)
     })

@@ -17,7 +17,7 @@ export function checkLimits(
   checkEach('cdpLimits', cdp)
   checkEach('browserLimits', browser)
   const { underwayBytesMax, messageBytesMax, pingMs, deadMs } = cdp
-  // With more, no sign would be requested, and messages would wait for ever.
+  // With more, no confirmation would be requested, and messages would never be sent.
   atMost('cdpLimits.signBytes', cdp.signBytes, 'underwayBytesMax', underwayBytesMax)
   const largest = CHROMIUM_BYTES_MAX - NAMES_BYTES
   atMost('cdpLimits.messageBytesMax', messageBytesMax, 'what Chromium reads', largest)

@@ -14,7 +14,7 @@ export type BrowserView = {
   /** The session that it belongs to; null: it is shared. */
   readonly session: string | null
   readonly key: string | null
-  /** `silent`: it was asked for a sign of life and has not answered yet. */
+  /** `silent`: it was pinged and has not answered yet. */
   readonly health: 'good' | 'silent'
   /** Null: Holdfast has not started it. */
   readonly pid: number | null

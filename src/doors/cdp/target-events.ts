@@ -1,6 +1,6 @@
 /**
  * Events about targets and sessions: the browser reports all of them to every client, and each
- * client is told of its own only.
+ * client gets events of its own only.
  */
 import type { CdpSession } from './client.ts'
 import type { CdpEvent, Params } from './protocol.ts'
@@ -32,7 +32,7 @@ function attached(session: CdpSession, params: Params): void {
   const upstream = String(params['sessionId'])
   const waits = params['waitingForDebugger'] === true
   const isBrowser = info.type === 'browser'
-  // A client that uses auto-attach is attached to other clients' targets too, and is not told.
+  // A client that uses auto-attach is attached to other clients' targets too, and gets no event.
   const isForeign = !isBrowser && !tenant.owns(info)
   if (isForeign || client.isFull) return hide(session, upstream, waits ? info : null)
   const child = client.openSession(session, upstream, isBrowser ? null : info.targetId)

@@ -61,7 +61,7 @@ export class Targets implements SessionListener {
     return this.#unwanted.has(target)
   }
 
-  /** The target will be closed, and no client is told of it. */
+  /** The target will be closed, and no client gets an event. */
   disown(target: string): void {
     this.#infos.delete(target)
     this.#unwanted.add(target)

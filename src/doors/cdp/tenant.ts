@@ -47,7 +47,7 @@ export class BrowserTenant {
   /** The context that stands for the default one. */
   readonly home: string
   readonly clients = new Set<TenantClient>()
-  /** Windows that clients were told of, each with a page in it: other ids could be guessed. */
+  /** Windows that clients know, each with a page in it: other ids could be guessed. */
   readonly windows = new Map<number, string>()
   /** Every context, with the client that it ends with, if there is one. */
   readonly #contexts = new Map<string, TenantClient | null>()
@@ -82,7 +82,7 @@ export class BrowserTenant {
   owns({ targetId, browserContextId, type, url }: TargetInfo): boolean {
     if (this.host.targets.isUnwanted(targetId)) return false
     if (this.host.isOwn) return type !== 'browser'
-    // The page of such a tab is hidden: a client that waits for it would wait for ever.
+    // The page of such a tab is hidden: a client that waits for it would wait without end.
     if (type === 'tab' && isInternalUrl(url)) return false
     return this.hasContext(browserContextId) && !HIDDEN_TYPES.has(type)
   }

@@ -110,7 +110,7 @@ export class WaitingTargets {
     return this.#of(session) !== undefined
   }
 
-  /** Whether the target would wait for ever if this session ended without `RUN`. */
+  /** Whether the target would never run if this session ended without `RUN`. */
   isLastHolder(session: WaitingSession): boolean {
     const holders = this.#of(session)?.holders
     return holders?.size === 1 && holders.has(session)

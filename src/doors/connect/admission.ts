@@ -2,7 +2,7 @@
  * What every service does to let a client in: it decides which of two connections gets an
  * attachment that both claim, and says welcome.
  *
- * Of two connections the older one is asked for a sign of life. A newer one whose hello may be late
+ * Of two connections the older one is pinged. A newer one whose hello may be late
  * has to give one, too. Whether the token is good and the policy allows it is decided by the core.
  */
 import type { Attachment, AttachmentHandle, Principal, SessionHandle } from '../../core/index.ts'

@@ -3,7 +3,7 @@
  * kind of service: which client may connect, which client is pinged, and what a loss means.
  *
  * I6: what comes from a connection that is no longer its attachment's own is dropped. I7: replies
- * go to the connection that asked. I10: the session is told of a lost connection, and its policy
+ * go to the connection that asked. I10: the session gets a lost connection reported, and its policy
  * decides.
  */
 import {
@@ -57,7 +57,7 @@ export type AdmittedClient = {
   readonly channel: Channel
 }
 
-/** The welcome is not kept: it shows the whole session, and there may be a crowd of clients. */
+/** The welcome is not kept: it shows the whole session, and there may be many clients. */
 export type WelcomedClient = {
   readonly client: AdmittedClient
   readonly welcome: Welcome | ReplayWelcome
@@ -162,7 +162,7 @@ export class Connection implements HubMember {
     let mayComeBack = false
     try {
       await attachment.lose()
-      // Most of a crowd only look on: nothing of theirs waits for them to come back.
+      // Most of many clients only watch: nothing of theirs is kept until they come back.
       const state = this.hub.hasPresence(id) ? await session.state() : null
       mayComeBack = state !== null && attachmentIn(state, id) !== undefined
     } catch {
@@ -241,7 +241,7 @@ export class Connection implements HubMember {
     return this.waitForSign()
   }
 
-  /** Waits for the time to probe, or less if a sign of life or the end comes before. */
+  /** Waits for the time to probe, or less if a message or the end comes before. */
   waitForSign(): Promise<boolean> {
     if (this.#over) return Promise.resolve(false)
     return new Promise((resolve) => {

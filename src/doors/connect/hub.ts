@@ -114,7 +114,7 @@ export class Hub {
 
   /**
    * Claims of one attachment are decided one after the other: each has to find the connection that
-   * the one before got, and ask it for a sign of life.
+   * the one before got, and ping it.
    */
   async inTurn(attachment: string, judge: () => Promise<void>): Promise<void> {
     const own = (this.#claims.get(attachment) ?? Promise.resolve()).then(judge, judge)

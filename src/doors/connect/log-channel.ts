@@ -31,7 +31,7 @@ export type LogReader = Pick<AdmittedClient, 'session' | 'attachment' | 'role' |
 export class LogChannel implements Channel {
   readonly #connection: Connection
   readonly #reader: LogReader
-  /** Made with the first request: most clients of a crowd only look on. */
+  /** Made with the first request: most of many clients only watch. */
   #pending: Set<Promise<void>> | null = null
 
   constructor(connection: Connection, reader: LogReader) {

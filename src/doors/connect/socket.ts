@@ -17,14 +17,14 @@ export interface Socket {
   close(code: number, reason: string): void
   /** Cuts the connection without a goodbye. */
   cut(): void
-  /** Bytes that have come: a large message is a sign of life before it is complete. */
+  /** Bytes that have come: a large message shows that the peer is alive before it is complete. */
   readonly bytesRead?: number
   /** It is not read for now, so nothing is heard of it. */
   readonly isPaused?: boolean
   setPaused?(isPaused: boolean): void
 }
 
-/** Ends one stream. An `AbortController` for each of a crowd's sockets would weigh too much. */
+/** Ends one stream. An `AbortController` for each of many sockets would take too much memory. */
 export class SocketGone implements StopSignal {
   #aborted = false
   #listener: (() => void) | null = null

@@ -1,5 +1,5 @@
 /**
- * The connections: a bounded pool, and one more for the lease, so that no crowd in the pool can
+ * The connections: a bounded pool, and one more for the lease, so that a busy pool cannot
  * keep a node from proving that it lives. Every wait is bounded, and what fails because the way to
  * the database is lost is tried again for a while.
  */
@@ -21,7 +21,7 @@ export type PostgresStoreOptions = {
   readonly rideOutMs?: number
   /** Where other nodes reach this one. */
   readonly advertise?: string
-  /** Told of connections that were lost. */
+  /** Called with connections that were lost. */
   readonly diagnose?: Diagnose
 }
 

@@ -94,7 +94,7 @@ function isForeign(path: string): boolean {
     const own = lines.filter((line) => line.includes(`:${inodeOf(path)} `))
     return own.length > 0 && own.every(isReadLockOfAnother)
   } catch {
-    // Not told here, or the process is gone by now: the lock counts.
+    // Not known here, or the process has ended by now: the lock counts.
     return false
   }
 }

@@ -38,7 +38,7 @@ export type WriterAnswers = {
   readonly failures: [position: number, ...ConstructorParameters<typeof HoldfastError>][]
 }
 
-/** Told before an older file is copied and changed. */
+/** Called before an older file is copied and changed. */
 export type MigrationNotice = { readonly migration: Migration }
 
 /** What the writer's thread is started with. */

@@ -1,5 +1,5 @@
 /**
- * What `erase` and `close` promise: the content of a session is gone for ever and its id stays
+ * What `erase` and `close` promise: the content of a session is removed and its id stays
  * known; all that is under way settles, and nothing is answered afterwards.
  */
 import assert from 'node:assert/strict'
