@@ -61,7 +61,7 @@ export class MemoryStore implements Store {
   #position = 0
   #closed = false
 
-  constructor({ clock }: MemoryStoreOptions = {}) {
+  constructor({ clock }: { readonly clock?: Pick<Clock, 'monotonic'> } = {}) {
     this.#leases = new Leases(clock)
   }
 
@@ -239,5 +239,3 @@ function pageOf(events: readonly StoredEvent[]): readonly StoredEvent[] {
   const full = events.findIndex(({ body }) => (chars += body.length) >= PAGE_CHARS)
   return full === -1 ? events : events.slice(0, full + 1)
 }
-
-export type MemoryStoreOptions = { readonly clock?: Pick<Clock, 'monotonic'> }

@@ -122,8 +122,7 @@ export class PostgresStore implements Store {
   async #findReserved(reservation: Reservation, isLost: boolean): Promise<Reserved | null> {
     const { id, explicit, key } = reservation
     const [storedId, storedKey] = [storedName(id), key === null ? null : storedName(key)]
-    const names = [storedId, storedKey]
-    const rows = await this.#database.ask<FoundRow>('byIdOrKey', names)
+    const rows = await this.#database.ask<FoundRow>('byIdOrKey', [storedId, storedKey])
     const existing = rows.find((row) => row.id === storedId)
     const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
     // No other reservation has an id that was minted for this one.

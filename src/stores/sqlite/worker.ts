@@ -227,7 +227,11 @@ function serve(writer: Writer): void {
     const operations = waiting(first)
     const answers = writer.run(operations)
     const isLast = operations.at(-1)?.[0] === 'close'
-    if (isLast) closeWriter(writer, answers)
+    try {
+      if (isLast) writer.close()
+    } catch (thrown) {
+      refuse(answers, operations.length - 1, storeError(thrown, options.file))
+    }
     port.postMessage(answers)
     if (isLast) port.close()
     else writer.checkpoint()
@@ -241,14 +245,6 @@ function waiting(operations: WriterOperation[]): WriterOperation[] {
     for (const operation of next.message) operations.push(operation)
   }
   return operations
-}
-
-function closeWriter(writer: Writer, answers: WriterAnswers): void {
-  try {
-    writer.close()
-  } catch (thrown) {
-    refuse(answers, answers.values.length - 1, storeError(thrown, options.file))
-  }
 }
 
 start()
