@@ -32,7 +32,6 @@ export class Asks {
   /** Up to here the log is history. */
   #known = 0
   readonly #answers = new Set<PendingAnswer>()
-  /** Asks that the log has settled. */
   readonly #settled = new Set<string>()
 
   constructor(kinds: readonly string[]) {
@@ -108,7 +107,6 @@ export class Asks {
     this.#settled.clear()
   }
 
-  /** Returns whether any ask was open. */
   end(error: HoldfastClientError): boolean {
     this.endAnswers(error)
     const wereOpen = this.#open.length > 0

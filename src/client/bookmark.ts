@@ -23,34 +23,28 @@ export class Bookmark {
   }
 
   read(): StoredAttachment | null {
-    try {
-      const place = JSON.parse(this.#storage?.getItem(this.#key) ?? 'null') as unknown
-      return isStored(place) ? place : null
-    } catch {
-      // Forbidden, or not ours: as if there were none.
-      return null
-    }
+    const place = attempt(() => JSON.parse(this.#storage?.getItem(this.#key) ?? 'null') as unknown)
+    return isStored(place) ? place : null
   }
 
   write(place: StoredAttachment): void {
     this.#attachment = place.resume.attachment
-    try {
-      this.#storage?.setItem(this.#key, JSON.stringify(place))
-    } catch {
-      // Full, or forbidden: a reload will begin anew.
-    }
+    attempt(() => this.#storage?.setItem(this.#key, JSON.stringify(place)))
   }
 
   clear(): void {
-    const kept = this.read()
-    if (kept !== null && this.#attachment !== null && kept.resume.attachment !== this.#attachment) {
-      return
-    }
-    try {
-      this.#storage?.removeItem(this.#key)
-    } catch {
-      // It could not be written either.
-    }
+    const kept = this.read()?.resume.attachment ?? this.#attachment
+    if (this.#attachment !== null && kept !== this.#attachment) return
+    attempt(() => this.#storage?.removeItem(this.#key))
+  }
+}
+
+/** Null if the store is full or forbidden, or has what is not ours: as if there were nothing. */
+function attempt<Value>(use: () => Value): Value | null {
+  try {
+    return use()
+  } catch {
+    return null
   }
 }
 

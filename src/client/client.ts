@@ -15,7 +15,6 @@ import { ClientSession, type ClientSessionOptions } from './session.ts'
 export type ConnectOptions = {
   /** Where the server is (http, https, ws or wss); without it, where the page came from. */
   readonly url?: string
-  /** A bearer token. */
   readonly token?: string
   /** An implementation of WebSocket, where there is none: in Node 20, that of `ws`. */
   readonly webSocket?: ClientSocketClass

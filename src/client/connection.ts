@@ -91,7 +91,6 @@ export class ClientConnection {
     return this.#state
   }
 
-  /** Opens it, for the first time or after its end. */
   start(): void {
     const { firstWelcomeMs } = this.#options
     this.#attempt = 0
@@ -134,7 +133,6 @@ export class ClientConnection {
     if (this.#state.name === 'live') this.#tellReconnecting(null)
   }
 
-  /** Ends it from this side. */
   end(ending: Ending, number = 1000): void {
     if (this.#state.name === 'ended') return
     this.#closeSocket(number)
@@ -272,7 +270,6 @@ export class ClientConnection {
     })
   }
 
-  /** The network is back: try at once. */
   #windowOnOnline(): void {
     if (this.#state.name === 'live') return this.#probe()
     this.#closeSocket()
@@ -301,7 +298,6 @@ export class ClientConnection {
     this.#after('ping', this.#welcome.pingMs, () => this.send({ type: 'ping' }))
   }
 
-  /** Nothing of it is heard any more. */
   #closeSocket(number?: number): void {
     const socket = this.#socket
     this.#socket = null
@@ -336,7 +332,7 @@ function graceOf({ role, resume, session }: WelcomeBase): number | null {
   return reconnect === 'none' || resume === null ? null : graceMs
 }
 
-/** The frames of one message, or null if it has none. */
+/** The frames of one message; null if it has none. */
 function parseFrames(text: string): readonly ServerFrame[] | null {
   try {
     const message = JSON.parse(text) as unknown

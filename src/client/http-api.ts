@@ -30,7 +30,6 @@ export class HttpApi {
     return false
   }
 
-  /** The response, if its status is a success. */
   async call(path: string, init: RequestInit = {}): Promise<Response> {
     const { token } = this
     const headers = new Headers(init.headers)

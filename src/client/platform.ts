@@ -25,7 +25,6 @@ export interface ClientSocket {
 
 export type ClientSocketClass = new (url: string) => ClientSocket
 
-/** What the client uses of `sessionStorage`. */
 export interface ClientStorage {
   getItem(key: string): string | null
   setItem(key: string, value: string): void

@@ -32,7 +32,6 @@ export class PendingRequests {
   readonly #prefix: string
   readonly #pending = new Map<string, PendingRequest>()
   #count = 0
-  /** The attachment of the live connection. */
   #attachment: string | null = null
 
   /** `prefix` must be new: after a reload the same attachment goes on with other ids. */
@@ -41,7 +40,6 @@ export class PendingRequests {
     this.#prefix = prefix
   }
 
-  /** A request for a turn waits for its reply. */
   get isTurnDue(): boolean {
     return [...this.#pending.values()].some(({ type }) => type === 'turn')
   }

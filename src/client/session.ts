@@ -88,12 +88,10 @@ export class ClientSession {
   /** The last one. */
   #welcome: Welcome | null = null
   #seen: Seen
-  /** Its id, once it is known. */
   #id: string | undefined
   #resume: Resume | null = null
   /** All that it had: a watcher gets another one with every connection. */
   readonly #attachments = new Set<string>()
-  /** The asks that the last welcome brought. */
   #brought: readonly Ask[] | null = null
   #isRestored = false
   #isRestarted = false
@@ -196,7 +194,9 @@ export class ClientSession {
 
   /** Closes the session, for everybody. */
   close(): Promise<void> {
-    if (isClosed(this.state)) return Promise.resolve()
+    const { state } = this
+    const isClosed = state.name === 'ended' && state.code === 'session_closed'
+    if (isClosed) return Promise.resolve()
     return this.#requestDone({ type: 'close' })
   }
 
@@ -402,10 +402,6 @@ export class ClientSession {
 /** Servers of 0.1.0 name the attachment in `by`. */
 function answerer({ by, attachment }: { by: unknown; attachment?: string }): string {
   return attachment ?? (typeof by === 'string' ? by : '')
-}
-
-function isClosed(state: ClientState): boolean {
-  return state.name === 'ended' && state.code === 'session_closed'
 }
 
 /** What the session is created with, if anything was said about it. */

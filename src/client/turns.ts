@@ -54,7 +54,6 @@ export function turnProblem(input: unknown, waitMs: unknown): HoldfastClientErro
   return new HoldfastClientError('invalid_field', problem)
 }
 
-/** What is known of one turn. */
 export class TurnTrack {
   readonly id: string
   isOver = false

@@ -3,7 +3,6 @@ import type { Delta, SessionEvent, TurnRecord } from '../core/index.ts'
 
 export { AnswerText } from '../core/answer-text.ts'
 
-/** How a turn ended. */
 export type TurnOutcome = Pick<TurnRecord, 'error' | 'reason'> & {
   readonly state: Exclude<TurnRecord['state'], 'queued' | 'running'>
 }

@@ -57,7 +57,6 @@ const internal = Type.Optional(
   Type.Boolean({ default: false, description: 'never listed, and not found by a key' }),
 )
 
-/** What a turn is run with. */
 export const WORK = {
   input: input<Input>({
     description: 'a text, or an object with a `text` and further fields for the agent',
@@ -144,8 +143,8 @@ export type LinkBody = Static<typeof LinkRequest>
 
 export const readSessionBody = reader(SessionRequest)
 export const readTurnBody = reader(TurnRequest)
+export const readAnswerBody = reader(AnswerRequest)
 const readKeyTurn = reader(KeyTurnRequest)
-const readAnswer = reader(AnswerRequest)
 const readLink = reader(LinkRequest)
 
 /** A turn, and what its session is created with if it has to be. */
@@ -154,17 +153,12 @@ export function readKeyTurnBody(body: unknown): { turn: TurnBody; session: Resol
   return { turn: { input, busy, waitMs, onDisconnect }, session }
 }
 
-export function readAnswerBody(body: unknown): unknown {
-  return readAnswer(body).answer
-}
-
 export function readLinkBody(body: unknown): LinkBody {
   const link = readLink(body)
   if (link.expiresInMs === undefined || link.expiresAt === undefined) return link
   throw invalid('expiresInMs', 'and expiresAt exclude each other')
 }
 
-/** The reader of a body. */
 export function reader<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
   const read = contract(schema)
   return (body) => read(body, refusal)

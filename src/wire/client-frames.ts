@@ -22,7 +22,8 @@ const text = Type.String()
 const id = Type.String({ minLength: 1, maxLength: 64 })
 /** How much of the name of a wrong field is shown. */
 const FIELD_CHARS_MAX = 64
-const whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
+const WHOLE = { minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
+const whole = Type.Integer(WHOLE)
 
 export const HelloFrame = Type.Object(
   {
@@ -33,9 +34,7 @@ export const HelloFrame = Type.Object(
     }),
     ...optional({
       session: Type.String({ description: 'the id of an existing session; or' }),
-      key: Type.String({
-        description: 'a key: the server creates its session if necessary',
-      }),
+      key: Type.String({ description: 'a key: the server creates its session if necessary' }),
       options: Type.Object(
         optional({
           agent: text,
@@ -79,8 +78,7 @@ export const HelloFrame = Type.Object(
         },
       ),
       received: Type.Integer({
-        minimum: 0,
-        maximum: Number.MAX_SAFE_INTEGER,
+        ...WHOLE,
         description:
           'on a [connection to a browser](cdp.md): how many messages of the server have come',
       }),
@@ -154,7 +152,6 @@ export function readReplayHello(message: string): Hello {
   return first
 }
 
-/** The first message of a connection to a session. */
 export function readHello(message: string): Hello {
   const hello = readReplayHello(message)
   if ((hello.session === undefined) !== (hello.key === undefined)) return hello

@@ -45,64 +45,47 @@ export function answerPings(
   flooded: () => void = () => undefined,
   now: () => number = () => performance.now(),
 ): void {
-  const frames = new ControlFrames(socket, flooded, now)
-  socket.on('ping', (data) => frames.ping(data))
-  socket.on('pong', () => frames.count())
+  let left = FRAMES_BURST
+  let countedAt = now()
+  let isCut = false
+  let isSending = false
+  let newest: Uint8Array | null = null
+  const answer = (data: Uint8Array): void => {
+    isSending = true
+    socket.pong(data, undefined, () => {
+      isSending = false
+      const next = newest
+      newest = null
+      if (next !== null && !isCut) answer(next)
+    })
+  }
+  const count = (): void => {
+    if (isCut) return
+    const at = now()
+    const earned = ((at - countedAt) * FRAMES_PER_SECOND) / 1_000
+    left = Math.min(FRAMES_BURST, left + earned) - 1
+    countedAt = at
+    if (left >= 0) return
+    isCut = true
+    newest = null
+    cutOff(socket)
+    flooded()
+  }
+  socket.on('ping', (data) => {
+    count()
+    if (isCut) return
+    if (isSending) newest = data
+    else answer(data)
+  })
+  socket.on('pong', count)
 }
 
-class ControlFrames {
-  readonly #socket: ControlledSocket
-  readonly #flooded: () => void
-  readonly #now: () => number
-  #left = FRAMES_BURST
-  #countedAt: number
-  #isCut = false
-  #isSending = false
-  #newest: Uint8Array | null = null
-
-  constructor(socket: ControlledSocket, flooded: () => void, now: () => number) {
-    this.#socket = socket
-    this.#flooded = flooded
-    this.#now = now
-    this.#countedAt = now()
-  }
-
-  ping(data: Uint8Array): void {
-    this.count()
-    if (this.#isCut) return
-    if (this.#isSending) this.#newest = data
-    else this.#answer(data)
-  }
-
-  /** Cuts the peer off if this frame is one too many. */
-  count(): void {
-    if (this.#isCut) return
-    const now = this.#now()
-    const earned = ((now - this.#countedAt) * FRAMES_PER_SECOND) / 1_000
-    this.#left = Math.min(FRAMES_BURST, this.#left + earned) - 1
-    this.#countedAt = now
-    if (this.#left >= 0) return
-    this.#isCut = true
-    this.#newest = null
-    // A peer that reads learns why. The connection is not kept open until it has closed its side.
-    this.#socket.close(1008, 'too many control frames')
-    this.#socket.pause()
-    let cut = setTimeout(() => {
-      cut = setTimeout(() => this.#socket.terminate(), FAREWELL_MS)
-    }, FAREWELL_MS)
-    this.#socket.once('close', () => clearTimeout(cut))
-    this.#flooded()
-  }
-
-  #answer(data: Uint8Array): void {
-    this.#isSending = true
-    this.#socket.pong(data, undefined, () => this.#sent())
-  }
-
-  #sent(): void {
-    this.#isSending = false
-    const newest = this.#newest
-    this.#newest = null
-    if (newest !== null && !this.#isCut) this.#answer(newest)
-  }
+/** A peer that reads learns why. The connection is not kept open until it has closed its side. */
+function cutOff(socket: ControlledSocket): void {
+  socket.close(1008, 'too many control frames')
+  socket.pause()
+  let cut = setTimeout(() => {
+    cut = setTimeout(() => socket.terminate(), FAREWELL_MS)
+  }, FAREWELL_MS)
+  socket.once('close', () => clearTimeout(cut))
 }

@@ -77,7 +77,6 @@ export function httpStatus({ code }: { readonly code: ErrorCode }): number {
   return ERROR_TABLE[code].status
 }
 
-/** The code to close a socket with. */
 export function closeCode(code: ErrorCode): number {
   return ERROR_TABLE[code].close ?? 1011
 }

@@ -2,6 +2,7 @@
  * A refusal as it crosses the wire, never with a stack: a problem document (RFC 9457) with our
  * code, or the frame that refuses a client of a socket.
  */
+import { STATUS_CODES } from 'node:http'
 import type { HoldfastError } from '../core/index.ts'
 import { ERROR_TABLE, httpStatus } from './error-table.ts'
 import type { Refuse } from './frames.ts'
@@ -20,25 +21,11 @@ export type Problem = {
 
 export const PROBLEM_TYPE = 'application/problem+json'
 
-const TITLES: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  406: 'Not Acceptable',
-  408: 'Request Timeout',
-  409: 'Conflict',
-  410: 'Gone',
+/** Node 20 has older names for two of them. */
+const TITLES: Readonly<Record<number, string | undefined>> = {
+  ...STATUS_CODES,
   413: 'Content Too Large',
-  415: 'Unsupported Media Type',
   422: 'Unprocessable Content',
-  426: 'Upgrade Required',
-  429: 'Too Many Requests',
-  431: 'Request Header Fields Too Large',
-  500: 'Internal Server Error',
-  503: 'Service Unavailable',
-  507: 'Insufficient Storage',
 }
 
 /** What was not foreseen may say anything, so its own message stays on the server. */

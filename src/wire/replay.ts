@@ -41,7 +41,6 @@ export class MessageReplay<Message extends string | Uint8Array> {
     this.#after = (ms, run) => clock.after(ms, run)
   }
 
-  /** Bytes of all that is not confirmed. */
   get bytes(): number {
     return this.#bytes
   }
@@ -56,7 +55,6 @@ export class MessageReplay<Message extends string | Uint8Array> {
     this.#connection?.sendMessage(message)
   }
 
-  /** A message has come. */
   count({ length }: Message): void {
     this.#received += 1
     this.#unacknowledgedBytes += length

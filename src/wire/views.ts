@@ -66,20 +66,17 @@ export function rowView(row: SessionRow) {
   return { id, key, agent, state, status, queuedTurns, labels, seq, createdAt, updatedAt }
 }
 
-/** A page of a list of sessions. */
 export type SessionListView = {
   readonly sessions: readonly SessionRowView[]
   readonly nextCursor: string | null
 }
 
-/** A page of a session's log. */
 export type EventPageView = {
   readonly events: readonly SessionEvent[]
   readonly nextAfter: number
   readonly hasMore: boolean
 }
 
-/** A page of the change feed. */
 export function changesView({ changes, position }: ChangePage) {
   const shown = changes.map(({ after, seq, row }) => ({ after, seq, session: rowView(row) }))
   return { changes: shown, position }
@@ -87,7 +84,6 @@ export function changesView({ changes, position }: ChangePage) {
 
 export type TurnView = ReturnType<typeof turnView>
 
-/** A turn, and the session it belongs to. */
 export function turnView(session: string, turn: TurnRecord) {
   const { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt } = turn
   return {

@@ -46,7 +46,6 @@ export interface Service {
   admit(connection: Connection, hello: Hello): Promise<WelcomedClient>
 }
 
-/** A client that was let in. */
 export type AdmittedClient = {
   readonly session: SessionHandle
   readonly attachment: AttachmentHandle
@@ -92,7 +91,7 @@ export class Connection implements HubMember {
   /** Ends the watch over its token. */
   #release: () => void = () => undefined
   #greeted = false
-  #over = false
+  isOver = false
   #saidBye = false
   /** Aborted when the socket is gone: ends the stream, and keeps a client that left out. */
   readonly gone = new SocketGone()
@@ -115,17 +114,12 @@ export class Connection implements HubMember {
     return this.#admitted?.attachment ?? null
   }
 
-  get isOver(): boolean {
-    return this.#over
-  }
-
   drives(session: string): boolean {
     return this.#admitted?.session.id === session && this.#admitted.role === 'driver'
   }
 
-  /** A message arrived. */
   receive(message: string | Buffer): void {
-    if (this.#over) return
+    if (this.isOver) return
     this.#heardAt = this.hub.clock.monotonic()
     if (this.#forwarded !== null) return this.#forwarded.send(message)
     try {
@@ -148,7 +142,7 @@ export class Connection implements HubMember {
 
   /** The socket is closed, with this code. */
   closed(code = 1006): void {
-    if (this.#over) return
+    if (this.isOver) return
     this.#end(code)
     const admitted = this.#admitted
     if (admitted === null || this.hub.connectionOf(admitted.attachment.id) !== this) {
@@ -172,7 +166,7 @@ export class Connection implements HubMember {
   }
 
   say(frame: ServerFrame): void {
-    if (this.#over) return
+    if (this.isOver) return
     this.#saidAt = this.hub.clock.monotonic()
     const text = this.#service.mark + JSON.stringify(frame)
     const bytes = text.length + MESSAGE_BYTES
@@ -184,7 +178,7 @@ export class Connection implements HubMember {
 
   /** Says why, and closes. */
   refuse(error: HoldfastError): void {
-    if (this.#over) return
+    if (this.isOver) return
     const client = { door: this.#service.door, address: this.socket.address }
     reportRefusal(this.hub.holdfast.authority.diagnose, error, client)
     const refusal = refusalOf(error)
@@ -213,7 +207,7 @@ export class Connection implements HubMember {
 
   /** Its token has lost a scope that it needs: its attachment ends. */
   #revoke({ attachment }: AdmittedClient): void {
-    if (this.#over) return
+    if (this.isOver) return
     // One that ended meanwhile has nothing left to leave.
     void attachment.leave('access_revoked').catch(() => undefined)
     this.refuse(new HoldfastError('unauthorized', 'the token is no longer good for this'))
@@ -221,7 +215,7 @@ export class Connection implements HubMember {
 
   /** Throws if the socket is gone: a client that is gone supersedes no other one. */
   assertHere(): void {
-    if (this.#over) throw new HoldfastError('superseded', 'the connection is gone')
+    if (this.isOver) throw new HoldfastError('superseded', 'the connection is gone')
   }
 
   /**
@@ -243,7 +237,7 @@ export class Connection implements HubMember {
 
   /** Waits for the time to probe, or less if a message or the end comes before. */
   waitForSign(): Promise<boolean> {
-    if (this.#over) return Promise.resolve(false)
+    if (this.isOver) return Promise.resolve(false)
     return new Promise((resolve) => {
       const { clock, limits } = this.hub
       // In a process that was busy the timer is due before what has come meanwhile is read.
@@ -320,7 +314,7 @@ export class Connection implements HubMember {
   #forward(node: unknown, hello: string): boolean {
     const { forwarder } = this.hub
     const { address, isForwarded = false } = this.socket
-    if (forwarder === null || isForwarded || typeof node !== 'string' || this.#over) return false
+    if (forwarder === null || isForwarded || typeof node !== 'string' || this.isOver) return false
     const bufferedBytesMax = this.#bufferedBytesMax
     this.#forwarded = forwarder.open(node, {
       ...{ hello, address, bufferedBytesMax, ...this.#service.forwarding },
@@ -338,7 +332,7 @@ export class Connection implements HubMember {
   }
 
   #handOver(message: Uint8Array): void {
-    if (this.#over) return
+    if (this.isOver) return
     if (this.socket.bufferedBytes > this.#bufferedBytesMax) {
       return this.refuse(new HoldfastError('too_slow', 'the client does not read its answers'))
     }
@@ -350,7 +344,7 @@ export class Connection implements HubMember {
     const { attachment, token, scopes, channel } = client
     this.hub.take(attachment.id, this)?.supersede()
     // The socket was lost, or its client left, while it was let in.
-    if (this.#over) {
+    if (this.isOver) {
       channel.end(this.#saidBye)
       return this.#saidBye ? this.#leave(attachment) : void this.#lost(client)
     }
@@ -358,7 +352,7 @@ export class Connection implements HubMember {
     if (token !== null) {
       this.#release = this.hub.gate.hold(token, scopes, () => this.#revoke(client))
       // It was revoked meanwhile.
-      if (this.#over) return this.#release()
+      if (this.isOver) return this.#release()
     }
     this.say(welcome)
     channel.begin()
@@ -367,7 +361,7 @@ export class Connection implements HubMember {
   #frames(frames: readonly ClientFrame[]): void {
     for (const frame of frames) {
       // A bye may precede it.
-      if (this.#over) return
+      if (this.isOver) return
       if (this.#unsentBytes > this.hub.limits.bufferedBytesMax) {
         throw new HoldfastError('too_slow', 'the client does not read its answers')
       }
@@ -413,7 +407,7 @@ export class Connection implements HubMember {
   }
 
   #end(code: number): void {
-    this.#over = true
+    this.isOver = true
     this.#release()
     this.#forwarded?.close(code)
     this.gone.abort()

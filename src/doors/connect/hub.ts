@@ -97,7 +97,6 @@ export class Hub {
     oldest?.turnOut(new HoldfastError('too_many', 'too many connections have not said hello'))
   }
 
-  /** It has said hello. */
   greeted(connection: HubMember): void {
     this.#newcomers.delete(connection)
   }
@@ -107,7 +106,6 @@ export class Hub {
     return this.#byAttachment.get(attachment) ?? null
   }
 
-  /** The connections of a session that drive it. */
   driversOf(session: string): readonly HubMember[] {
     return [...this.#byAttachment.values()].filter((connection) => connection.drives(session))
   }

@@ -70,7 +70,6 @@ export type ForwardedSocketOptions = {
   readonly onClose: (code: number, reason: string) => void
 }
 
-/** Brings clients to other nodes. */
 export interface SocketForwarder {
   open(node: string, options: ForwardedSocketOptions): ForwardedSocket
 }

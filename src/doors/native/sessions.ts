@@ -122,7 +122,7 @@ export const sessionRoutes = routes({
     session: sessionOfPath,
     handle: async (exchange) => {
       const [id, ask = ''] = exchange.params
-      const answer = readAnswerBody(await exchange.json())
+      const { answer } = readAnswerBody(await exchange.json())
       await exchange.session.answer(ask, answer)
       exchange.reply(200, { session: id, ask: { id: ask, outcome: 'answered', answer } })
     },

@@ -26,7 +26,6 @@ export type AnswerPart =
   | ({ readonly type: 'message'; readonly message: number } & AnswerMessage)
   | ({ readonly type: 'end' } & AnswerEnd)
 
-/** All of an answer. */
 export type TurnAnswer = AnswerEnd & { readonly messages: readonly AnswerMessage[] }
 
 /** Until the turn is over, or the caller has gone. */
@@ -58,7 +57,6 @@ export async function wholeAnswer(admitted: AdmittedTurn): Promise<TurnAnswer> {
   throw new HoldfastError('internal', 'an answer without an end')
 }
 
-/** Where in the answer we are. */
 class AnswerReader {
   #message = 0
   readonly #answer = new AnswerText()

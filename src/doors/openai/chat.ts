@@ -1,5 +1,6 @@
 /** `POST /v1/chat/completions`. */
 import type { Exchange } from '../exchange.ts'
+import { routes, type Route } from '../route.ts'
 import {
   errorText,
   sendAnswer,
@@ -11,22 +12,34 @@ import {
 } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { inputOf, readMessages } from './messages.ts'
-import { readChatBody, type ChatBody } from './schemas.ts'
-import { chatTarget } from './targets.ts'
-import type { OpenAiTurn, TurnEntry } from './turn-entry.ts'
+import { ChatCompletionRequest, readChatBody, type ChatBody } from './schemas.ts'
+import { chatTarget, type AdmittedTurn } from './targets.ts'
+import { TurnEntry, type OpenAiTurn } from './turn-entry.ts'
 
-export async function readChatRequest(exchange: Exchange): Promise<OpenAiTurn<ChatBody>> {
+export function chatRoutes(): readonly Route[] {
+  const entry = new TurnEntry(readChatRequest)
+  return routes({
+    'POST /v1/chat/completions': {
+      ...entry.route,
+      name: 'createChatCompletion',
+      summary: 'OpenAI: a turn, answered as a chat completion',
+      body: ChatCompletionRequest,
+      handle: async (exchange) => complete(exchange, await entry.admit(exchange)),
+    },
+  })
+}
+
+async function readChatRequest(exchange: Exchange): Promise<OpenAiTurn<ChatBody>> {
   const body = readChatBody(await exchange.json())
   const target = chatTarget(exchange, body)
   const said = readMessages(body.messages, target.isOwn ? 'all' : 'new')
   return { target, input: inputOf(said, target, 'messages'), body, isBackground: false }
 }
 
-export async function createChatCompletion(
+async function complete(
   exchange: Exchange,
-  entry: TurnEntry<ChatBody>,
+  { body, ...admitted }: AdmittedTurn & { readonly body: ChatBody },
 ): Promise<void> {
-  const { body, ...admitted } = await entry.admit(exchange)
   const { session, turn } = admitted
   const id = `chatcmpl-${session.id}-${turn}`
   const model = body.model ?? (await session.state()).agent

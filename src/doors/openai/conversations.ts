@@ -1,37 +1,75 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
 import { Type } from '../../schema/typebox.ts'
-import {
-  invalid,
-  type Message,
-  type Session,
-  type SessionHandle,
-  type SessionRef,
-} from '../../core/index.ts'
-
+import { invalid, type Message, type Session, type SessionHandle } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
-import { query } from '../route.ts'
+import { json, query, routes } from '../route.ts'
 import { itemStatus, textPart } from './responses.ts'
-import { readConversationBody } from './schemas.ts'
+import { ConversationRequest, readConversationBody } from './schemas.ts'
 import { conversationFacts, readFacts, unknownConversation } from './targets.ts'
 
 const ITEMS_MAX = 100
 const ITEMS = 20
 
-export const ITEMS_QUERY = query({
+const ITEMS_QUERY = query({
   after: Type.String({ description: "As OpenAI's." }),
   limit: Type.Integer({ minimum: 1, maximum: ITEMS_MAX, description: "As OpenAI's." }),
   order: oneOf(['asc', 'desc'], { description: "As OpenAI's." }),
   include: Type.String({ description: 'Accepted, without effect.' }),
 })
+const object = { type: 'object' }
 
-export async function createConversation(exchange: Exchange): Promise<void> {
-  const { metadata } = readConversationBody(await exchange.json())
-  // The facts of a conversation are an internal session without turns.
-  const options = { internal: true, ttlMs: null, labels: metadata ?? {} }
-  const facts = await exchange.holdfast.resolve(options)
-  exchange.reply(200, view(await facts.state()))
-}
+export const CONVERSATION_ROUTES = routes({
+  'POST /v1/conversations': {
+    name: 'createConversation',
+    summary: 'OpenAI: make a conversation',
+    operation: 'session.create',
+    body: ConversationRequest,
+    answers: { 200: json('The conversation.', object) },
+    refusals: [413],
+    handle: async (exchange) => {
+      const { metadata } = readConversationBody(await exchange.json())
+      // The facts of a conversation are an internal session without turns.
+      const options = { internal: true, ttlMs: null, labels: metadata ?? {} }
+      const facts = await exchange.holdfast.resolve(options)
+      exchange.reply(200, view(await facts.state()))
+    },
+  },
+  'GET /v1/conversations/:id': {
+    name: 'getConversation',
+    summary: 'OpenAI: look at a conversation',
+    operation: 'session.read',
+    answers: { 200: json('The conversation.', object) },
+    refusals: [404],
+    handle: async (exchange) => {
+      const [id = ''] = exchange.params
+      exchange.reply(200, view(await conversationFacts(exchange, id)))
+    },
+  },
+  'DELETE /v1/conversations/:id': {
+    name: 'deleteConversation',
+    summary: 'OpenAI: close a conversation for good',
+    operation: 'session.close',
+    answers: { 200: json('It is closed.', object) },
+    refusals: [404],
+    // Its facts are closed first, and may be another node's than its session.
+    session: async (exchange) => {
+      const [key = ''] = exchange.params
+      const { id, isClosed } = await readFacts(exchange, key)
+      return isClosed ? { key } : { id }
+    },
+    handle: deleteConversation,
+  },
+  'GET /v1/conversations/:id/items': {
+    name: 'listConversationItems',
+    summary: 'OpenAI: what was said in a conversation',
+    operation: 'session.read',
+    query: ITEMS_QUERY,
+    answers: { 200: json('One page.', object) },
+    refusals: [404],
+    handle: listItems,
+  },
+})
 
 function view({ id, createdAt, labels }: Pick<Session, 'id' | 'createdAt' | 'labels'>) {
   return {
@@ -42,23 +80,11 @@ function view({ id, createdAt, labels }: Pick<Session, 'id' | 'createdAt' | 'lab
   }
 }
 
-export async function getConversation(exchange: Exchange): Promise<void> {
-  const [id = ''] = exchange.params
-  exchange.reply(200, view(await conversationFacts(exchange, id)))
-}
-
-/** Its facts are closed first, and may be another node's than its session. */
-export async function sessionToDelete(exchange: Exchange): Promise<SessionRef> {
-  const [key = ''] = exchange.params
-  const { id, isClosed } = await readFacts(exchange, key)
-  return isClosed ? { key } : { id }
-}
-
 /**
  * First its facts, so that no turn starts any more; then the session, if there is one. If each has
  * another owner, both do their part: the request is forwarded again until both are closed.
  */
-export async function deleteConversation(exchange: Exchange): Promise<void> {
+async function deleteConversation(exchange: Exchange): Promise<void> {
   const [id = ''] = exchange.params
   const facts = await readFacts(exchange, id)
   const { holdfast } = exchange
@@ -69,7 +95,7 @@ export async function deleteConversation(exchange: Exchange): Promise<void> {
 }
 
 /** What was said, the newest first unless asked otherwise. */
-export async function listItems(exchange: Exchange): Promise<void> {
+async function listItems(exchange: Exchange): Promise<void> {
   const { after: item, limit = ITEMS, order = 'desc' } = ITEMS_QUERY.read(exchange.search)
   const [id = ''] = exchange.params
   await conversationFacts(exchange, id)

@@ -38,7 +38,6 @@ function isInstruction(message: unknown): boolean {
   return isRecord(message) && (message['role'] === 'system' || message['role'] === 'developer')
 }
 
-/** `input` and `instructions` of a response. */
 export function readInput(
   input: string | readonly unknown[],
   instructions: string | undefined,

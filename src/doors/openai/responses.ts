@@ -1,9 +1,9 @@
 /** `/v1/responses`: make one, look at one, cancel one. */
 import { Type } from '../../schema/typebox.ts'
-import type { SessionRef, TurnRecord, TurnState } from '../../core/index.ts'
+import type { TurnRecord, TurnState } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
-import { query } from '../route.ts'
+import { json, query, routes, type Route } from '../route.ts'
 import {
   sendAnswer,
   sessionHeaders,
@@ -17,11 +17,10 @@ import {
 } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { inputOf, readInput } from './messages.ts'
-import { readResponseBody, type ResponseBody } from './schemas.ts'
+import { readResponseBody, ResponseRequest, type ResponseBody } from './schemas.ts'
 import { conversationOf, readResponseId, responseTarget, type AdmittedTurn } from './targets.ts'
-import type { OpenAiTurn, TurnEntry } from './turn-entry.ts'
+import { TurnEntry, type OpenAiTurn } from './turn-entry.ts'
 
-/** What is known of a response from its beginning. */
 type ResponseFacts = {
   readonly id: string
   /** Seconds since 1970. */
@@ -31,7 +30,44 @@ type ResponseFacts = {
   readonly body: Partial<ResponseBody>
 }
 
-export async function readResponseRequest(exchange: Exchange): Promise<OpenAiTurn<ResponseBody>> {
+export function responseRoutes(): readonly Route[] {
+  const entry = new TurnEntry(readResponseRequest)
+  return routes({
+    'POST /v1/responses': {
+      ...entry.route,
+      name: 'createResponse',
+      summary: 'OpenAI: a turn, answered as a response',
+      body: ResponseRequest,
+      handle: async (exchange) => respond(exchange, await entry.admit(exchange)),
+    },
+    'GET /v1/responses/:id': {
+      name: 'getResponse',
+      query: query({ include: Type.String({ description: 'Accepted, without effect.' }) }),
+      summary: 'OpenAI: a response as it is now',
+      operation: 'session.read',
+      answers: { 200: json('The response.', { type: 'object' }) },
+      refusals: [404],
+      session: (exchange) => ({ id: find(exchange).session.id }),
+      handle: (exchange) => sendNow(exchange, find(exchange), {}),
+    },
+    'POST /v1/responses/:id/cancel': {
+      name: 'cancelResponse',
+      summary: 'OpenAI: cancel the turn of a response; answered when it is over',
+      operation: 'turn.cancel',
+      answers: { 200: json('The response, which is over.', { type: 'object' }) },
+      refusals: [404],
+      session: (exchange) => ({ id: find(exchange).session.id }),
+      handle: async (exchange) => {
+        const found = find(exchange)
+        // Returns when the turn is over; one that was over is shown as it ended.
+        await found.session.cancelTurn(found.turn)
+        await sendNow(exchange, found, {})
+      },
+    },
+  })
+}
+
+async function readResponseRequest(exchange: Exchange): Promise<OpenAiTurn<ResponseBody>> {
   const body = readResponseBody(await exchange.json())
   const said = readInput(body.input, body.instructions ?? undefined)
   const target = await responseTarget(exchange, body)
@@ -39,11 +75,10 @@ export async function readResponseRequest(exchange: Exchange): Promise<OpenAiTur
   return { target, input: inputOf(said, target, 'input'), body, isBackground }
 }
 
-export async function createResponse(
+async function respond(
   exchange: Exchange,
-  entry: TurnEntry<ResponseBody>,
+  { body, ...admitted }: AdmittedTurn & { readonly body: ResponseBody },
 ): Promise<void> {
-  const { body, ...admitted } = await entry.admit(exchange)
   if (body.background === true && body.stream !== true) return sendNow(exchange, admitted, body)
   const record = await admitted.session.getTurn(admitted.turn)
   const facts = await describe(admitted, record, body)
@@ -61,25 +96,6 @@ async function describe(
   const model = body.model ?? (await session.state()).agent
   const created = Math.floor((queuedAt ?? startedAt ?? 0) / 1_000)
   return { id: `resp_${session.id}_${turn}`, created, model, body }
-}
-
-export function sessionOfResponse({ params: [id = ''] }: Exchange): SessionRef {
-  return { id: readResponseId(id).session }
-}
-
-export const RESPONSE_QUERY = query({
-  include: Type.String({ description: 'Accepted, without effect.' }),
-})
-
-export async function getResponse(exchange: Exchange): Promise<void> {
-  await sendNow(exchange, find(exchange), {})
-}
-
-/** Answered when the turn is over; one that was over is shown as it ended. */
-export async function cancelResponse(exchange: Exchange): Promise<void> {
-  const found = find(exchange)
-  await found.session.cancelTurn(found.turn)
-  await sendNow(exchange, found, {})
 }
 
 function find({ holdfast, params: [id = ''] }: Exchange): AdmittedTurn {

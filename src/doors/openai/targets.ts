@@ -51,9 +51,8 @@ const RETRY_MS = 600_000
 const MINUTE_MS = 60_000
 /** Ends a session of one request that was not closed after its turn. */
 const OWN_TTL_MS = 60_000
-/** Events read at once. */
 const PAGE = 256
-const KEY_HEADER = 'x-session-key'
+export const KEY_HEADER = 'x-session-key'
 const PREVIOUS = 'previous_response_id'
 const CONVERSATION = /^conv_([\w.:~-]+)$/
 const RESPONSE = /^resp_([\w.:~-]+)_(t[1-9]\d{0,14})$/
@@ -81,7 +80,6 @@ export async function responseTarget(exchange: Exchange, body: ResponseBody): Pr
   return keyTarget(holdfast, { key: conversation, agent, labels, ttlMs: null })
 }
 
-/** The id of the conversation that a request names. */
 export function conversationOf({ conversation }: Partial<ResponseBody>): string | undefined {
   return typeof conversation === 'string' ? conversation : conversation?.id
 }

@@ -16,8 +16,10 @@
  * left last.
  */
 import type { Input, SessionRef, TurnOptions } from '../../core/index.ts'
+import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
-import type { AdmittedTurn, TurnTarget } from './targets.ts'
+import type { Route } from '../route.ts'
+import { KEY_HEADER, type AdmittedTurn, type TurnTarget } from './targets.ts'
 
 /** A request for a turn, as it was read. */
 export type OpenAiTurn<Body> = {
@@ -32,8 +34,23 @@ export type OpenAiTurn<Body> = {
 const COUNT_HEADER = 'x-stainless-retry-count'
 const BUSY_HEADER = 'x-session-busy'
 const WAIT_HEADER = 'x-session-wait-ms'
+/** Stock clients send the whole conversation with every message, needed or not. */
+const HISTORY_BYTES_MAX = 8_388_608
 /** Clients retry these by themselves. */
 const REFUSED_FOR_NOW = [429, 503, 507]
+const TURN_HEADERS = [
+  {
+    name: KEY_HEADER,
+    description: 'The key of the session; without it the request is its own session.',
+  },
+  {
+    name: BUSY_HEADER,
+    description: 'If another turn runs: queue, reject, interrupt or collect.',
+  },
+  { name: WAIT_HEADER, description: 'How long to wait for it.' },
+  { name: 'Idempotency-Key', description: 'The same key and body join the same turn.' },
+  { name: COUNT_HEADER, description: 'From 1 on: joins the turn of an earlier attempt.' },
+]
 /** How long after its caller left an attempt may be retried, if it got no answer. */
 const UNANSWERED_MS = 600_000
 /** And if it got one. Clients retry within seconds, so this is also what "just now" means. */
@@ -53,8 +70,27 @@ export class TurnEntry<Body> {
     this.#turn = oncePerExchange(read)
   }
 
-  /** The session that a request is about. */
-  async session(exchange: Exchange): Promise<SessionRef> {
+  /** What the routes for turns have in common. */
+  get route() {
+    return {
+      operation: 'turn.run',
+      headers: TURN_HEADERS,
+      historyBytesMax: HISTORY_BYTES_MAX,
+      answers: {
+        200: {
+          description: "As OpenAI's: when it is over, or with `stream` as it comes.",
+          content: {
+            'application/json': { type: 'object' },
+            [EVENT_STREAM_TYPE]: { type: 'string' },
+          },
+        },
+      },
+      refusals: [404, 409, 413, 429],
+      session: (exchange) => this.#session(exchange),
+    } satisfies Partial<Route>
+  }
+
+  async #session(exchange: Exchange): Promise<SessionRef> {
     const { target } = await this.#turn(exchange)
     return target.session(() => this.#key(exchange))
   }
@@ -75,7 +111,6 @@ export class TurnEntry<Body> {
     return { ...turn, ...admitted }
   }
 
-  /** The key that the turn is known by. */
   async #chooseKey(exchange: Exchange): Promise<string> {
     const given = exchange.header('idempotency-key')
     if (given !== undefined) return given
@@ -155,7 +190,6 @@ export class RetryAttempt {
   readonly key: Promise<string>
   /** The highest retry count that was seen. */
   count: number
-  /** Requests that wait for its answer. */
   callers = 0
   /** When the last of them left, on a clock that only goes forward. */
   leftAt = 0
@@ -185,7 +219,6 @@ export class RetryAttempts {
   readonly #known = new Map<string, readonly RetryAttempt[]>()
   #size = 0
 
-  /** All that are remembered. */
   of(digest: string): readonly RetryAttempt[] {
     return this.#known.get(digest) ?? []
   }

@@ -79,7 +79,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a claim is honoured although its socket is gone',
     file: 'doors/connect/connection.js',
-    find: `        if (this.#over)
+    find: `        if (this.isOver)
             throw new HoldfastError('superseded', 'the connection is gone');`,
     replace: '',
     catches: 'I7',
