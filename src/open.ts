@@ -3,7 +3,6 @@ import {
   Holdfast,
   HoldfastError,
   diagnoseTo,
-  type Clock,
   type DiagnosticListener,
   type Limits,
   type Runner,
@@ -41,7 +40,6 @@ const CLUSTER_LIMITS: Partial<Limits> = {
   commitsInFlightMax: 2,
 }
 
-/** The built-in agents. */
 export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask }
 
 /** Opens the store, continues what an earlier process left unfinished, and accepts turns. */
@@ -52,12 +50,16 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   // An undefined limit must not replace a default.
   const given = Object.entries(limits).filter(([, value]) => value !== undefined)
   const store = typeof named === 'string' ? await openStore(named, options) : named
+  const { cluster } = store
+  const runners = Object.entries(agents).map(([name, agent]) => {
+    return [name, typeof agent === 'function' ? functionRunner(agent) : agent] as const
+  })
   try {
-    const runners = Object.entries(agents).map(([name, agent]) => [name, runnerOf(agent)] as const)
     const holdfast = new Holdfast({
       store,
       runners: Object.fromEntries(runners),
-      clock: clockOf(store),
+      // Nodes that share a store use its clock.
+      clock: cluster === undefined ? systemClock : { ...systemClock, now: () => cluster.now() },
       entropy: systemEntropy,
       digest: systemDigest,
       node: systemEntropy.id(),
@@ -72,16 +74,6 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
     await store.close()
     throw error
   }
-}
-
-/** Nodes that share a store use its clock. */
-function clockOf(store: Store): Clock {
-  const { cluster } = store
-  return cluster === undefined ? systemClock : { ...systemClock, now: () => cluster.now() }
-}
-
-function runnerOf(agent: Agent | Runner): Runner {
-  return typeof agent === 'function' ? functionRunner(agent) : agent
 }
 
 /** The store's name as it may be shown: without a password. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ClaudeCheck, type ClaudeLine } from './claude-check.ts'
+import { ClaudeCheck, type ClaudeLine } from './file-checks.ts'
 
 const prompt = (uuid: string, parentUuid: string | null): ClaudeLine => ({
   uuid,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { RecordingCheck, type RecordedMessage } from './recording-check.ts'
+import { RecordingCheck, type RecordedMessage } from './file-checks.ts'
 
 type Said = readonly ['client' | 'browser', RecordedMessage]
 

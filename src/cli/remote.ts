@@ -84,11 +84,6 @@ export class Remote extends HttpApi {
     }
   }
 
-  /** The open session of a key, or null. */
-  async sessionOfKey(key: string): Promise<SessionRowView | null> {
-    return (await this.sessions({ key, state: 'open' }, 1))[0] ?? null
-  }
-
   /** The id of a session by its id or its key; the newest session of that key. */
   async find(name: string): Promise<string> {
     try {

@@ -1,12 +1,24 @@
 /** `holdfast send`: runs one turn and streams its answer. */
 import { text as readAll } from 'node:stream/consumers'
 import { WebSocket } from 'ws'
-import { connect, type ClientSocketClass } from '../client/index.ts'
+import {
+  connect,
+  type Ask,
+  type ClientSession,
+  type ClientSocketClass,
+  type ClientTurnOptions,
+  type ClientTurnResult,
+  type Delta,
+  type SessionEvent,
+} from '../client/index.ts'
 import { BUSY_POLICIES, LIMITS } from '../core/index.ts'
+import { AnswerText } from '../wire/answer-text.ts'
+import { sessionPath } from '../wire/views.ts'
 import { defineCommand } from './command.ts'
 import { choice, number, text, toggle, UsageError } from './flags.ts'
+import { note, printableLines } from './output.ts'
+import { askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
-import { TerminalTurn } from './terminal-turn.ts'
 
 /** The kinds of ask that a person at a terminal can answer. */
 const ANSWERS = ['permission', 'choice', 'question', 'confirm', 'text']
@@ -36,7 +48,7 @@ export const send = defineCommand({
     const isInteractive =
       process.stdin.isTTY && process.stderr.isTTY && !isJson && (await remote.mayAnswer())
     const input = given === '-' ? await readInput() : given
-    const known = await remote.sessionOfKey(key)
+    const [known] = await remote.sessions({ key, state: 'open' }, 1)
     const client = connect({
       url: remote.url,
       webSocket: WebSocket as unknown as ClientSocketClass,
@@ -47,7 +59,7 @@ export const send = defineCommand({
       answers: answer !== null || isInteractive ? ANSWERS : [],
       agent: agent ?? undefined,
       // Earlier events are not needed.
-      after: known === null ? undefined : { seq: known.seq, delta: 0 },
+      after: known === undefined ? undefined : { seq: known.seq, delta: 0 },
     })
     const turn = { busy: busy ?? undefined, waitMs: waitMs ?? undefined }
     return new TerminalTurn(session, { remote, turn, answer, isJson, isInteractive }).run(input)
@@ -59,4 +71,162 @@ async function readInput(): Promise<string> {
   const input = (await readAll(process.stdin)).replace(/\r?\n$/, '')
   if (input !== '') return input
   throw new UsageError('send needs a "TEXT": stdin is empty')
+}
+
+type TerminalTurnOptions = {
+  readonly remote: Remote
+  readonly turn: ClientTurnOptions
+  /** The answer to every ask; null to prompt. */
+  readonly answer: string | null
+  readonly isJson: boolean
+  /** Whether a person can be prompted. */
+  readonly isInteractive: boolean
+}
+
+/** The exit code that a shell reports after Ctrl-C. */
+const INTERRUPTED = 130
+
+/**
+ * One turn at the terminal: the answer goes to stdout, everything else to stderr. It ends with the
+ * turn, with the session, or by a second Ctrl-C, which lets the turn continue (I10).
+ */
+class TerminalTurn {
+  readonly #session: ClientSession
+  readonly #options: TerminalTurnOptions
+  /** Events that arrived before the id of this turn. */
+  #early: (SessionEvent | Delta)[] | null = []
+  #turn: string | null = null
+  readonly #text = new AnswerText()
+  /** Whether the last line that was printed is unfinished. */
+  #isOpenLine = false
+  /** Each ends the prompt of an ask, when the ask is settled. */
+  readonly #prompts = new Map<string, AbortController>()
+  #asking: Promise<void> = Promise.resolve()
+  #isCancelled = false
+  #leave: (code: number) => void = () => undefined
+
+  constructor(session: ClientSession, options: TerminalTurnOptions) {
+    this.#session = session
+    this.#options = options
+  }
+
+  async run(input: string): Promise<number> {
+    const session = this.#session
+    session.on('event', (event) => this.#receive(event))
+    session.on('delta', (delta) => this.#receive(delta))
+    const interrupted = new Promise<number>((resolve) => {
+      this.#leave = resolve
+    })
+    process.on('SIGINT', this.#interrupt)
+    try {
+      return await Promise.race([this.#take(input), interrupted])
+    } finally {
+      process.off('SIGINT', this.#interrupt)
+      for (const prompt of this.#prompts.values()) prompt.abort()
+      session.dispose()
+    }
+  }
+
+  async #take(input: string): Promise<number> {
+    await this.#session.ready
+    const turn = this.#session.turn(input, this.#options.turn)
+    this.#turn = await turn.started
+    const early = this.#early ?? []
+    this.#early = null
+    for (const item of early) this.#receive(item)
+    return this.#end(await turn)
+  }
+
+  #end({ state, error, reason }: ClientTurnResult): number {
+    this.#finishLine()
+    if (state === 'done') return 0
+    const because = reason === null || reason === state ? '' : `: ${reason}`
+    const failed = error === null ? '' : `the turn failed: ${error.code}: ${error.message}`
+    this.#note(failed || `the turn was ${state}${because}`)
+    return this.#isCancelled ? INTERRUPTED : 1
+  }
+
+  #receive(item: SessionEvent | Delta): void {
+    if (this.#early !== null) return void this.#early.push(item)
+    if (!('turn' in item) || item.turn !== this.#turn) return
+    if (this.#options.isJson) process.stdout.write(`${JSON.stringify(item)}\n`)
+    switch (item.type) {
+      case 'delta':
+        return this.#print(this.#text.delta(item.text))
+      case 'message.added':
+        this.#print(this.#text.message(item.text))
+        return this.#finishLine()
+      case 'ask.opened':
+        return this.#ask({ ...item, id: item.ask })
+      case 'ask.settled':
+        return this.#prompts.get(item.ask)?.abort()
+      default:
+    }
+  }
+
+  #print(text: string): void {
+    if (text === '' || this.#options.isJson) return
+    this.#isOpenLine = !text.endsWith('\n')
+    process.stdout.write(process.stdout.isTTY ? printableLines(text) : text)
+  }
+
+  #finishLine(): void {
+    if (this.#isOpenLine) process.stdout.write('\n')
+    this.#isOpenLine = false
+  }
+
+  #note(text: string): void {
+    this.#finishLine()
+    note(text)
+  }
+
+  /** Prompts for one ask at a time, in their order. */
+  #ask(ask: Ask): void {
+    const prompt = new AbortController()
+    this.#prompts.set(ask.id, prompt)
+    this.#asking = this.#asking.then(() => this.#answer(ask, prompt.signal))
+  }
+
+  async #answer(ask: Ask, settled: AbortSignal): Promise<void> {
+    if (settled.aborted) return
+    const answer = await this.#answerOf(ask, settled)
+    if (answer === undefined || settled.aborted) return
+    // If another client was faster, its answer counts.
+    await this.#session.answer(ask.id, answer).catch((error: Error) => {
+      if (!settled.aborted) this.#note(`the answer was refused: ${error.message}`)
+    })
+  }
+
+  async #answerOf(ask: Ask, settled: AbortSignal): Promise<unknown> {
+    const { answer, isInteractive } = this.#options
+    if (answer !== null) {
+      const valid = readAnswer(ask, answer)
+      if (valid === undefined) {
+        this.#note(`${describeAsk(ask)}\n${answer} is not one of the options`)
+      }
+      return valid
+    }
+    if (!isInteractive) return this.#note(this.#howToAnswer(ask))
+    this.#finishLine()
+    const { stdin: input, stderr: output } = process
+    return askPerson({ input, output, onInterrupt: this.#interrupt }, ask, settled)
+  }
+
+  #howToAnswer(ask: Ask): string {
+    const body = JSON.stringify({ answer: ask.options?.[0]?.id ?? 'ANSWER' })
+    const { url, token } = this.#options.remote
+    const path = `${sessionPath(this.#session.info?.id ?? '')}/asks/${ask.id}`
+    // The token itself is never printed.
+    const auth = token === null ? '' : ' -H "authorization: Bearer $HOLDFAST_TOKEN"'
+    const line = `curl -s ${url}${path}${auth} -H 'content-type: application/json' -d '${body}'`
+    return `${describeAsk(ask)}\nanswer with: ${line}`
+  }
+
+  readonly #interrupt = (): void => {
+    if (this.#isCancelled || this.#turn === null) return this.#leave(INTERRUPTED)
+    this.#isCancelled = true
+    this.#note('cancelling; a second Ctrl-C exits')
+    // Fails if the turn has ended meanwhile, which is shown.
+    this.#session.cancel(this.#turn).catch(() => undefined)
+  }
 }

@@ -100,7 +100,6 @@ function limitsOf({ 'wait-ms': waitMs, queue: queuedTurnsMax, 'turn-ms': turnMs 
   return Object.fromEntries(given.filter(([, value]) => value !== null))
 }
 
-/** The agent of browser sessions. */
 const browserAgent: Agent = () => {
   throw new Error('a browser session takes no turns: drive it over CDP')
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { TranscriptCheck } from './transcript-check.ts'
+import { TranscriptCheck } from './file-checks.ts'
 
 /** Messages as `seq turn role`. */
 function check(...messages: readonly string[]) {

@@ -15,14 +15,13 @@ import { systemDigest } from '../platform/clock.ts'
 import type { AuditedLog } from '../stores/rows.ts'
 import { auditPostgres } from '../stores/postgres/audit.ts'
 import { auditSqlite } from '../stores/sqlite/audit.ts'
-import { ClaudeCheck, type ClaudeLine } from './claude-check.ts'
 import { defineCommand } from './command.ts'
+import { ClaudeCheck, RecordingCheck, TranscriptCheck } from './file-checks.ts'
+import type { CheckedMessage, ClaudeLine, RecordingLine } from './file-checks.ts'
 import { text, toggle, type FlagValues } from './flags.ts'
 import { printable, printJson } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
-import { RecordingCheck, type RecordingLine } from './recording-check.ts'
 import { isPostgres, storeFile, storeName } from './stores.ts'
-import { TranscriptCheck, type CheckedMessage } from './transcript-check.ts'
 
 const VERIFY_FLAGS = {
   data: text('DIR', "a SQLite store's folder, instead of a running server; a server may use it"),
@@ -32,14 +31,11 @@ const VERIFY_FLAGS = {
   ...REMOTE_FLAGS,
 }
 
+const ONE_OR_ALL = 'one ID, KEY or FILE, or nothing'
+
 export const verify = defineCommand({
   name: 'verify',
-  operands: {
-    usage: '[ID|KEY | FILE.jsonl]',
-    takes: 'one ID, KEY or FILE, or nothing',
-    min: 0,
-    max: 1,
-  },
+  operands: { usage: '[ID|KEY | FILE.jsonl]', takes: ONE_OR_ALL, min: 0, max: 1 },
   summary:
     'Checks that logs have no gaps, that one turn runs at a time, and that every request has one ' +
     'end. Checks one session or all, of a running server or of a store; an exported log or ' +
@@ -50,11 +46,12 @@ export const verify = defineCommand({
   async run(values, [name]) {
     let [logs, bad] = [0, 0]
     for await (const found of checkedLogs(values, name)) {
-      const log = values.settled ? settled(found) : found
+      const unsettled = found.pending.map((turn) => `turn ${turn} is not over`)
+      const problems = [...found.problems, ...(values.settled ? unsettled : [])]
       logs += 1
-      if (log.problems.length > 0) bad += 1
-      if (values.json) printJson([log])
-      else print(log)
+      if (problems.length > 0) bad += 1
+      if (values.json) printJson([{ ...found, problems }])
+      else print({ ...found, problems })
     }
     if (!values.json) console.log(`${logs} checked, ${bad} bad`)
     return bad === 0 ? 0 : 1
@@ -62,12 +59,6 @@ export const verify = defineCommand({
 })
 
 type CheckedLog = Findings & { readonly name: string; readonly key: string | null }
-
-/** With `--settled`: every turn must have ended. */
-function settled(log: CheckedLog): CheckedLog {
-  const unsettled = log.pending.map((turn) => `turn ${turn} is not over`)
-  return { ...log, problems: [...log.problems, ...unsettled] }
-}
 
 function checkedLogs(
   values: FlagValues<typeof VERIFY_FLAGS>,
@@ -121,7 +112,7 @@ async function* verifyStore(
  */
 async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {
   const check = new LogCheck()
-  const state = new StateCheck(row, snapshot)
+  const state = new StateCheck(snapshot, new FoldedLog(row.id))
   let last: Partial<CheckedEvent> = {}
   let seq = 0
   for await (const { body, checksum } of events) {
@@ -132,64 +123,52 @@ async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findi
     const event = parse(body) as CheckedEvent | null
     if (event === null) check.problem(`event ${seq} is not JSON`)
     else check.add((last = event))
-    state.add(seq, body)
+    state.fold((log) => log.add({ seq, body }))
   }
   if (last.seq !== row.seq) check.problem(`the log ends at ${last.seq}, its row says ${row.seq}`)
   if ((last.type === 'session.closed') !== (row.state === 'closed')) {
     check.problem(`the session is ${row.state}, but its last event is ${last.type}`)
   }
-  for (const problem of state.finish(seq)) check.problem(problem)
+  state.fold((log) => void log.finish(row))
+  for (const problem of state.problems) check.problem(problem)
+  const snapshotSeq = snapshot?.seq ?? 0
+  if (snapshotSeq > seq) {
+    check.problem(`the snapshot is of event ${snapshotSeq}, the log ends at ${seq}`)
+  }
   return check.finish()
 }
 
 /** Folds a log, and compares the snapshot with the state at its position. */
 class StateCheck {
-  readonly #row: AuditedLog['row']
+  readonly problems: string[] = []
+  /** Null after an event that could not be folded. */
+  #log: FoldedLog | null
   readonly #snapshotSeq: number
   /** The state in the snapshot; null if its format is not ours, since it is never used then. */
-  readonly #stored: object | null
-  readonly #folded: FoldedLog
-  readonly #problems: string[] = []
-  /** False after an event that could not be folded. */
-  #isFolding = true
+  #stored: object | null = null
 
-  constructor(row: AuditedLog['row'], snapshot: AuditedLog['snapshot']) {
-    this.#row = row
+  constructor(snapshot: AuditedLog['snapshot'], log: FoldedLog) {
+    this.#log = log
     this.#snapshotSeq = snapshot?.seq ?? 0
-    this.#folded = new FoldedLog(row.id)
-    const read = snapshot === null ? null : readSnapshot(snapshot.body, systemDigest)
-    if (read !== null && 'kind' in read && read.kind === 'damaged') {
-      this.#problems.push(`the snapshot is damaged: ${read.why}`)
-    }
-    this.#stored = read !== null && 'session' in read ? read.session : null
+    if (snapshot === null) return
+    const read = readSnapshot(snapshot.body, systemDigest)
+    if ('session' in read) this.#stored = read.session
+    else if (read.kind === 'damaged') this.problems.push(`the snapshot is damaged: ${read.why}`)
   }
 
-  add(seq: number, body: string): void {
-    this.#fold(() => {
-      this.#folded.add({ seq, body })
-      if (seq !== this.#snapshotSeq || this.#stored === null) return
-      const state: unknown = JSON.parse(JSON.stringify(this.#folded.session))
-      if (isDeepStrictEqual(this.#stored, state)) return
-      this.#problems.push(`the snapshot at ${this.#folded.session?.seq} is not what the log says`)
-    })
-  }
-
-  /** The problems of a log that ends at `seq`. */
-  finish(seq: number): readonly string[] {
-    this.#fold(() => void this.#folded.finish(this.#row))
-    if (this.#snapshotSeq > seq) {
-      this.#problems.push(`the snapshot is of event ${this.#snapshotSeq}, the log ends at ${seq}`)
-    }
-    return this.#problems
-  }
-
-  #fold(step: () => void): void {
-    if (!this.#isFolding) return
+  fold(step: (log: FoldedLog) => void): void {
+    if (this.#log === null) return
     try {
-      step()
+      step(this.#log)
+      const { session } = this.#log
+      if (this.#stored === null || session?.seq !== this.#snapshotSeq) return
+      if (!isDeepStrictEqual(this.#stored, JSON.parse(JSON.stringify(session)))) {
+        this.problems.push(`the snapshot at ${session.seq} is not what the log says`)
+      }
+      this.#stored = null
     } catch (error) {
-      this.#isFolding = false
-      this.#problems.push(messageOf(error))
+      this.#log = null
+      this.problems.push(messageOf(error))
     }
   }
 }
@@ -205,10 +184,8 @@ async function* verifyFile(file: string): AsyncGenerator<CheckedLog> {
   const torn: string[] = []
   let number = 0
   let check: LineCheck | null = null
-  for await (const text of createInterface({
-    input: createReadStream(file),
-    crlfDelay: Infinity,
-  })) {
+  const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity })
+  for await (const text of lines) {
     number += 1
     if (text.trim() === '') continue
     const line: CheckedLine | null = parse(text)
@@ -240,8 +217,8 @@ function parse(text: string): object | null {
 
 function checkFor(line: CheckedLine): LineCheck | null {
   if (typeof line.uuid === 'string' && 'parentUuid' in line) return new ClaudeCheck()
-  if (typeof line.n === 'number' && ('from' in line || 'dropped' in line))
-    return new RecordingCheck()
+  const isRecording = typeof line.n === 'number' && ('from' in line || 'dropped' in line)
+  if (isRecording) return new RecordingCheck()
   if (typeof line.seq !== 'number') return null
   if (typeof line.role === 'string' && line.type === undefined) return new TranscriptCheck()
   return typeof line.type === 'string' ? new LogCheck() : null

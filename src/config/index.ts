@@ -3,27 +3,29 @@
  * executed, so it is only ever read from the operator's own file; a request can name an agent, and
  * never define one.
  */
-import { Type } from '../schema/typebox.ts'
-import { HoldfastError, invalid, type Limits, type Runner } from '../core/index.ts'
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, extname, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { Type, type TSchema } from '../schema/typebox.ts'
+import { HoldfastError, invalid, type Runner } from '../core/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
-import { contract, oneOf, optional } from '../schema/contract.ts'
-import { readConfigFile } from './file.ts'
+import { contract, oneOf, optional, type RefuseField } from '../schema/contract.ts'
 import { openRunner, type AgentLocation } from './kinds.ts'
 import { installHint, PRESET_NAMES, PRESETS, withPreset, type Preset } from './presets.ts'
 import { AGENT_FIELDS, ConfigOutline, PRESET_FIELDS, type RunnerConfig } from './schema.ts'
 
-export { CONFIG_NAMES } from './file.ts'
 export { PRESETS } from './presets.ts'
 export type { AgentConfig, HoldfastConfig } from './schema.ts'
 
+/** In this order; the first that is there is read. */
+export const CONFIG_NAMES = ['holdfast.config.json', 'holdfast.config.mjs', 'holdfast.config.ts']
+
 /** A configuration that was read and checked, its agents not opened yet. */
-export type Config = {
+export type Config = ReturnType<typeof checkConfig> & {
   /** Where it was found, if it was. */
   readonly file: string | null
   readonly base: string
-  readonly agents: Readonly<Record<string, unknown>>
-  readonly defaultAgent: string | null
-  readonly limits: Partial<Limits>
 }
 
 const UNKNOWN_FIELD = 'is no field'
@@ -32,30 +34,73 @@ const RUNNERS = Object.keys(AGENT_FIELDS) as RunnerConfig['runner'][]
 const readKind = contract(
   Type.Object(optional({ preset: oneOf(PRESET_NAMES), runner: oneOf(RUNNERS) })),
 )
-const readFields = {
-  process: contract(AGENT_FIELDS.process, UNKNOWN_FIELD),
-  acp: contract(AGENT_FIELDS.acp, UNKNOWN_FIELD),
-  openai: contract(AGENT_FIELDS.openai, UNKNOWN_FIELD),
-  function: contract(AGENT_FIELDS.function, UNKNOWN_FIELD),
-}
-const readPresetFields = {
-  process: contract(PRESET_FIELDS.process, UNKNOWN_FIELD),
-  acp: contract(PRESET_FIELDS.acp, UNKNOWN_FIELD),
-}
 
 /** Reads `holdfast.config.*` in `folder`, or the file that is named; without any it is empty. */
 export async function readConfig(folder: string, named: string | null = null): Promise<Config> {
-  const found = await readConfigFile(folder, named)
-  const { file, base, content } = found ?? { file: null, base: folder, content: {} }
+  // A file that exists and cannot be read is an error.
+  const files = (named === null ? CONFIG_NAMES : [named]).map((name) => resolve(folder, name))
+  const file = files.find((one) => named !== null || existsSync(one))
+  if (file === undefined) return { file: null, base: folder, ...checkConfig({}) }
+  const content = await readContent(file)
   try {
-    return { file, base, ...checkConfig(content) }
+    return { file, base: dirname(file), ...checkConfig(content) }
   } catch (error) {
-    if (!(error instanceof HoldfastError) || file === null) throw error
+    if (!(error instanceof HoldfastError)) throw error
     throw new HoldfastError('invalid_field', `${file}: ${error.message}`, error.details)
   }
 }
 
-export function checkConfig(content: unknown): Omit<Config, 'file' | 'base'> {
+/** The content of a file, not checked yet: JSON, or what a module exports. */
+async function readContent(file: string): Promise<unknown> {
+  switch (extname(file)) {
+    case '.json':
+      return parseFile(file)
+    case '.ts':
+    case '.mts':
+      assertTypeScript(file)
+      return importDefault(file)
+    case '.js':
+    case '.mjs':
+      return importDefault(file)
+    default:
+      throw unusable(file, 'must end in .json, .mjs, .js or .ts')
+  }
+}
+
+async function parseFile(file: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(file, 'utf8')) as unknown
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    throw unusable(file, code === undefined ? `is no JSON: ${message}` : `cannot be read: ${code}`)
+  }
+}
+
+async function importDefault(file: string): Promise<unknown> {
+  const module = await import(pathToFileURL(file).href).catch((error: unknown) => {
+    throw unusable(file, `cannot be loaded: ${(error as Error).message}`)
+  })
+  const { default: content } = module as { default?: unknown }
+  if (content === undefined) throw unusable(file, 'has no default export')
+  return content
+}
+
+/** Node strips the types itself, from some version on. */
+function assertTypeScript(file: string): void {
+  const { typescript } = process.features as { typescript?: unknown }
+  if (typescript === 'strip' || typescript === 'transform') return
+  throw unusable(
+    file,
+    `needs Node 22.18 or newer, which reads TypeScript; this is Node ${process.version}: ` +
+      'name it .mjs, without types, or .json',
+  )
+}
+
+function unusable(file: string, problem: string): HoldfastError {
+  return new HoldfastError('invalid_field', `${file} ${problem}`, { field: file })
+}
+
+export function checkConfig(content: unknown) {
   const {
     agents = {},
     defaultAgent = null,
@@ -95,24 +140,25 @@ function isProgrammed(agent: unknown): agent is Agent | Runner {
 
 /** The agent's fields, with those of its preset, each of them checked. */
 function checkAgent(agent: unknown, path: string): RunnerConfig {
-  const errorOf = (field: string, problem: string): HoldfastError =>
+  const refuse: RefuseField = (field, problem) =>
     invalid(field === '' ? path : `${path}.${field}`, problem)
-  const { preset: name, runner, ...fields } = readKind(agent, errorOf)
+  const { preset: name, runner, ...fields } = readKind(agent, refuse)
+  const read = (schema: TSchema): object =>
+    contract(schema, UNKNOWN_FIELD)(fields, refuse) as object
   if (name === undefined) {
-    if (runner === undefined) throw errorOf('runner', `must be one of ${RUNNERS.join(', ')}`)
-    return { runner, ...readFields[runner](fields, errorOf) } as RunnerConfig
+    if (runner === undefined) throw refuse('runner', `must be one of ${RUNNERS.join(', ')}`)
+    return { runner, ...read(AGENT_FIELDS[runner]) } as RunnerConfig
   }
   if (runner !== undefined) {
-    throw errorOf('runner', 'is what the preset says; leave one of them out')
+    throw refuse('runner', 'is what the preset says; leave one of them out')
   }
   const preset: Preset = PRESETS[name]
-  return withPreset(preset, readPresetFields[preset.runner](fields, errorOf))
+  return withPreset(preset, read(PRESET_FIELDS[preset.runner]))
 }
 
 async function openAgent(agent: unknown, location: AgentLocation): Promise<Runner> {
-  if (typeof agent === 'function') return functionRunner(agent as Agent)
-  if (isProgrammed(agent)) return agent as Runner
+  if (isProgrammed(agent)) return typeof agent === 'function' ? functionRunner(agent) : agent
   const { preset } = agent as { readonly preset?: keyof typeof PRESETS }
-  const hint = preset === undefined ? {} : { hint: installHint(preset) }
-  return openRunner(checkAgent(agent, location.path), { ...location, ...hint })
+  const hint = preset === undefined ? undefined : installHint(preset)
+  return openRunner(checkAgent(agent, location.path), { ...location, hint })
 }

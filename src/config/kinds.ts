@@ -1,6 +1,6 @@
 /** Opening an agent of each kind. */
-import { stat } from 'node:fs/promises'
-import { isAbsolute, resolve } from 'node:path'
+import { access, constants, stat } from 'node:fs/promises'
+import { delimiter, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { invalid, type Runner } from '../core/index.ts'
 import { acpRunner } from '../runners/acp/index.ts'
@@ -9,7 +9,6 @@ import { checkAddress, openaiRunner } from '../runners/openai/index.ts'
 import { OUTPUT_FORMATS } from '../runners/process/formats.ts'
 import { ProcessRunner } from '../runners/process/index.ts'
 import { mentions, type ProcessOptions } from '../runners/process/options.ts'
-import { findProgram } from './programs.ts'
 import type { RunnerConfig } from './schema.ts'
 
 /** Where an agent is configured, and where it works. */
@@ -29,46 +28,72 @@ export async function openRunner(agent: RunnerConfig, location: AgentLocation): 
   const { path, base, folder } = location
   switch (agent.runner) {
     case 'process': {
-      const { runner: _, ...options } = await programOptions(agent, location)
-      checkSession(options, path)
-      return new ProcessRunner({ ...options, folder })
+      const paths = await findPaths(agent, location)
+      checkSession(agent, path)
+      return new ProcessRunner({ ...agent, ...paths, folder })
     }
-    case 'acp': {
-      const { runner: _, ...options } = await programOptions(agent, location)
-      return acpRunner({ ...options, folder })
-    }
-    case 'openai': {
-      const { runner: _, ...options } = agent
-      checkAddress(options.baseUrl, `${path}.baseUrl`)
-      return openaiRunner(options)
-    }
+    case 'acp':
+      return acpRunner({ ...agent, ...(await findPaths(agent, location)), folder })
+    case 'openai':
+      checkAddress(agent.baseUrl, `${path}.baseUrl`)
+      return openaiRunner(agent)
     case 'function': {
       const { module, export: name = 'default' } = agent
-      const found = (await importModule(module, base, `${path}.module`))[name]
+      const url = pathToFileURL(resolve(base, module)).href
+      const loaded = await import(url).catch((error: Error) => {
+        throw invalid(`${path}.module`, `cannot be loaded: ${error.message}`)
+      })
+      const found = (loaded as Readonly<Record<string, unknown>>)[name]
       if (typeof found === 'function') return functionRunner(found as Agent)
       throw invalid(`${path}.export`, `must name an async function of ${module}, not ${name}`)
     }
   }
 }
 
-/** The program found, and paths made absolute. */
-async function programOptions<Options extends { readonly command: string; readonly cwd?: string }>(
-  options: Options,
+/** The program, found on this machine, and its working folder as an absolute path. */
+async function findPaths(
+  options: { readonly command: string; readonly cwd?: string },
   { path, base, hint }: AgentLocation,
-): Promise<Options> {
+): Promise<{ command: string; cwd?: string }> {
   const command = await findProgram(options.command, base)
   if (command === null) {
     const instead = hint === undefined ? '' : `: ${hint}`
     throw invalid(`${path}.command`, `names no program: ${options.command}${instead}`)
   }
-  if (options.cwd === undefined) return { ...options, command }
+  if (options.cwd === undefined) return { command }
   const cwd = resolve(base, options.cwd)
   // Why it is none does not matter: it is refused.
-  const isFolder = await stat(cwd)
-    .then((found) => found.isDirectory())
-    .catch(() => false)
-  if (!isFolder) throw invalid(`${path}.cwd`, `must be a folder that is there, not ${cwd}`)
-  return { ...options, command, cwd }
+  const found = await stat(cwd).catch(() => null)
+  if (found?.isDirectory() === true) return { command, cwd }
+  throw invalid(`${path}.cwd`, `must be a folder that is there, not ${cwd}`)
+}
+
+/**
+ * The program's own path: a name is looked for on PATH, anything else is relative to `base`. So a
+ * missing program is reported at the start, and not by the first turn.
+ */
+export async function findProgram(
+  command: string,
+  base: string,
+  path = process.env['PATH'] ?? '',
+): Promise<string | null> {
+  const endings = process.platform === 'win32' ? ['.exe', '.cmd', ''] : ['']
+  const folders = path.split(delimiter).filter((folder) => folder !== '')
+  const files = /[/\\]/.test(command)
+    ? [resolve(base, command)]
+    : folders.flatMap((folder) => endings.map((ending) => resolve(folder, command + ending)))
+  for (const file of files) if (await isProgram(file)) return file
+  return null
+}
+
+/** False too for a file that cannot be looked at: the search goes on. */
+async function isProgram(file: string): Promise<boolean> {
+  try {
+    await access(file, constants.X_OK)
+    return (await stat(file)).isFile()
+  } catch {
+    return false
+  }
 }
 
 /** If the program chooses its session id, its output must report it. */
@@ -83,17 +108,4 @@ function checkSession(
     `${path}.laterArgs`,
     'name {sessionUuid}, but no first turn chooses or tells one: name it in firstArgs too',
   )
-}
-
-async function importModule(
-  module: string,
-  base: string,
-  path: string,
-): Promise<Readonly<Record<string, unknown>>> {
-  const file = isAbsolute(module) ? module : resolve(base, module)
-  try {
-    return (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>
-  } catch (error) {
-    throw invalid(path, `cannot be loaded: ${(error as Error).message}`)
-  }
 }

@@ -65,12 +65,10 @@ const PACKAGES: Readonly<Record<PresetName, string>> = {
   copilot: '@github/copilot',
 }
 
-/** How to get a preset's program. */
 export function installHint(preset: PresetName): string {
   return `install it (npm install -g ${PACKAGES[preset]}), or say where it is as "command"`
 }
 
-/** The names of the presets with this runner. */
 export function presetsOf(runner: Preset['runner']): readonly PresetName[] {
   return PRESET_NAMES.filter((name) => PRESETS[name].runner === runner)
 }

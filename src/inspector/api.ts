@@ -10,7 +10,6 @@ import { buttons, element, field, showDialog } from './element.ts'
 
 export { ApiError } from '../client/http-api.ts'
 
-/** The options of a new session. */
 export type NewSession = {
   readonly key?: string
   readonly agent?: string

@@ -7,57 +7,52 @@ type AttachmentHistory = {
   readonly id: string
   readonly role: string
   answers: readonly string[]
-  /** Its connections. */
   readonly epochs: { readonly from: number; to: number | null }[]
   graceUntil: number | null
   ended: { readonly at: number; readonly reason: string } | null
 }
 
-/** How many ended attachments are shown. */
 const ENDED_SHOWN = 12
 
-export class AttachmentsView {
-  readonly element = element('div.panel-body')
-  readonly #attachments = new Map<string, AttachmentHistory>()
+export function attachmentsView() {
+  const view = element('div.panel-body')
+  const attachments = new Map<string, AttachmentHistory>()
 
-  /** The number of attachments, detached ones included. */
-  get count(): number {
-    return [...this.#attachments.values()].filter(({ ended }) => ended === null).length
-  }
-
-  clear(): void {
-    this.#attachments.clear()
-    this.render()
-  }
-
-  /** Call `render` after all events. */
-  event(event: SessionEvent): void {
-    if (!('attachment' in event) || event.type === 'ask.settled') return
-    const { attachment: id, at } = event
-    if (event.type === 'attachment.opened') {
-      const { role, answers } = event
-      const epochs = [{ from: at, to: null }]
-      this.#attachments.set(id, { id, role, answers, epochs, graceUntil: null, ended: null })
-    }
-    const attachment = this.#attachments.get(id)
-    if (attachment !== undefined) fold(attachment, event)
-  }
-
-  /** Updates the times, if the panel is visible. */
-  tick(): void {
-    if (this.element.offsetParent !== null) this.render()
-  }
-
-  render(): void {
-    const all = [...this.#attachments.values()]
-    if (all.length === 0) {
-      return fill(this.element, element('p.empty', 'No clients are attached.'))
-    }
+  function render(): void {
+    const all = [...attachments.values()]
+    if (all.length === 0) return fill(view, element('p.empty', 'No clients are attached.'))
     const from = Math.min(...all.map(({ epochs }) => epochs[0]?.from ?? Date.now()))
     const present = all.filter(({ ended }) => ended === null)
     const past = all.filter(({ ended }) => ended !== null).slice(-ENDED_SHOWN)
     const items = [...present, ...past.reverse()].map((attachment) => item(attachment, from))
-    fill(this.element, element('ul.attachments', ...items))
+    fill(view, element('ul.attachments', ...items))
+  }
+
+  return {
+    element: view,
+    render,
+    /** The number of attachments, detached ones included. */
+    count: () => [...attachments.values()].filter(({ ended }) => ended === null).length,
+    clear(): void {
+      attachments.clear()
+      render()
+    },
+    /** Call `render` after all events. */
+    event(event: SessionEvent): void {
+      if (!('attachment' in event) || event.type === 'ask.settled') return
+      const { attachment: id, at } = event
+      if (event.type === 'attachment.opened') {
+        const { role, answers } = event
+        const epochs = [{ from: at, to: null }]
+        attachments.set(id, { id, role, answers, epochs, graceUntil: null, ended: null })
+      }
+      const attachment = attachments.get(id)
+      if (attachment !== undefined) fold(attachment, event)
+    },
+    /** Updates the times, if the panel is visible. */
+    tick(): void {
+      if (view.offsetParent !== null) render()
+    },
   }
 }
 
@@ -105,7 +100,6 @@ function stateTag({ graceUntil, ended }: AttachmentHistory): HTMLElement {
   return tag(`lost, may come back for ${left}`, { 'data-tone': 'warn' })
 }
 
-/** The connections as bars, and the gaps between them. */
 function timeline({ epochs, ended }: AttachmentHistory, from: number): SVGElement {
   const now = Date.now()
   const scale = 1000 / Math.max(1, now - from)

@@ -11,48 +11,34 @@ const BUSY: readonly (readonly [Busy, string])[] = [
   ['collect', 'join the waiting turns'],
 ]
 
-export class Composer {
-  readonly #text = element('textarea', {
-    name: 'text',
-    rows: 2,
-    placeholder: 'Say something',
-    'aria-label': 'What to say',
-    onkeydown: (event) => this.#onKey(event as KeyboardEvent),
-  })
-  readonly #busy = selectField('busy', BUSY)
-  readonly #send = element('button.primary', 'Send')
-  readonly #cancel: HTMLButtonElement
-  readonly #problem = problemText()
-  readonly #submit: () => void
-  readonly element: HTMLFormElement
-
-  constructor(send: (text: string, busy: Busy) => void, cancel: () => void) {
-    this.#submit = () => {
-      const text = this.#text.value
-      if (text.trim() === '' || this.#text.disabled) return
-      this.#text.value = ''
-      this.fail('')
-      send(text, this.#busy.value as Busy)
-    }
-    this.#cancel = button('Stop the turn', cancel, { class: 'cancel', hidden: true })
-    const busy = element('label.busy', 'If a turn runs:', this.#busy)
-    const row = element('div.row', busy, buttons(this.#cancel, this.#send))
-    this.element = form(this.#submit, { class: 'send' }, this.#problem, this.#text, row)
+export function composer(send: (text: string, busy: Busy) => void, cancel: () => void) {
+  const words = { placeholder: 'Say something', 'aria-label': 'What to say' }
+  const text = element('textarea', { name: 'text', rows: 2, ...words })
+  const busy = selectField('busy', BUSY)
+  const submit = element('button.primary', 'Send')
+  const stop = button('Stop the turn', cancel, { class: 'cancel', hidden: true })
+  const problem = problemText()
+  const fail = (message: string): void => setText(problem, message)
+  const onSubmit = (): void => {
+    const { value } = text
+    if (value.trim() === '' || text.disabled) return
+    text.value = ''
+    fail('')
+    send(value, busy.value as Busy)
   }
-
-  /** Whether a turn can be sent, and whether one runs. */
-  show(isOpen: boolean, isRunning: boolean): void {
-    for (const control of [this.#text, this.#send, this.#busy]) control.disabled = !isOpen
-    this.#cancel.hidden = !isOpen || !isRunning
-  }
-
-  fail(message: string): void {
-    setText(this.#problem, message)
-  }
-
-  #onKey(event: KeyboardEvent): void {
+  text.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
     event.preventDefault()
-    this.#submit()
+    onSubmit()
+  })
+  const label = element('label.busy', 'If a turn runs:', busy)
+  const row = element('div.row', label, buttons(stop, submit))
+  return {
+    element: form(onSubmit, { class: 'send' }, problem, text, row),
+    fail,
+    show(isOpen: boolean, isRunning: boolean): void {
+      for (const control of [text, submit, busy]) control.disabled = !isOpen
+      stop.hidden = !isOpen || !isRunning
+    },
   }
 }

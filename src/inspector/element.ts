@@ -77,7 +77,6 @@ export function form(onsubmit: () => void, ...parts: Parts): HTMLFormElement {
   return element('form', { onsubmit: submit }, ...parts)
 }
 
-/** A small label. */
 export function tag(text: string, attributes: Attributes = {}): HTMLElement {
   return element('span.tag', attributes, text)
 }
@@ -87,7 +86,6 @@ export function problemText(): HTMLElement {
   return element('p.problem', { role: 'alert' })
 }
 
-/** A labelled control. */
 export function field(name: string, control: HTMLElement): HTMLLabelElement {
   return element('label.field', element('span', name), control)
 }

@@ -7,44 +7,40 @@ import { clockTime, fullTime } from './moment.ts'
 /** How many events are shown at first; a button shows earlier ones. */
 const SHOWN_MAX = 300
 
-export class LogView {
-  readonly #items = element('div')
-  readonly #earlier = button('', () => this.#showEarlier(), { class: 'earlier', hidden: true })
-  readonly element = element('div.log', this.#earlier, this.#items)
-  #events: SessionEvent[] = []
+export function logView() {
+  const items = element('div')
+  const earlier = button('', showEarlier, { class: 'earlier', hidden: true })
+  let events: SessionEvent[] = []
   /** How many of the oldest events are not shown. */
-  #hidden = 0
+  let hidden = 0
 
-  get count(): number {
-    return this.#events.length
+  function hide(count: number): void {
+    hidden = count
+    earlier.hidden = hidden === 0
+    setText(earlier, `Show earlier events (${hidden})`)
   }
 
-  clear(): void {
-    this.#events = []
-    this.#hidden = 0
-    this.#items.replaceChildren()
-    this.#showHidden()
+  function showEarlier(): void {
+    const from = Math.max(0, hidden - SHOWN_MAX)
+    items.prepend(...events.slice(from, hidden).map(entry))
+    hide(from)
   }
 
-  event(event: SessionEvent): void {
-    this.#events.push(event)
-    this.#items.append(entry(event))
-    if (this.#items.childElementCount <= SHOWN_MAX) return
-    this.#items.firstElementChild?.remove()
-    this.#hidden += 1
-    this.#showHidden()
-  }
-
-  #showEarlier(): void {
-    const from = Math.max(0, this.#hidden - SHOWN_MAX)
-    this.#items.prepend(...this.#events.slice(from, this.#hidden).map(entry))
-    this.#hidden = from
-    this.#showHidden()
-  }
-
-  #showHidden(): void {
-    this.#earlier.hidden = this.#hidden === 0
-    setText(this.#earlier, `Show earlier events (${this.#hidden})`)
+  return {
+    element: element('div.log', earlier, items),
+    count: () => events.length,
+    clear(): void {
+      events = []
+      items.replaceChildren()
+      hide(0)
+    },
+    event(event: SessionEvent): void {
+      events.push(event)
+      items.append(entry(event))
+      if (items.childElementCount <= SHOWN_MAX) return
+      items.firstElementChild?.remove()
+      hide(hidden + 1)
+    },
   }
 }
 

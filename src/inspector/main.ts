@@ -5,22 +5,21 @@
  */
 import { readPageAddress, sessionHash, type PageAddress } from './address.ts'
 import { Api, recall, remember } from './api.ts'
-import { createForm } from './create.ts'
+import { createForm } from './forms.ts'
 import { byId, element, fill } from './element.ts'
-import { SessionList } from './list.ts'
-import { ReloadTest } from './reload-test.ts'
+import { sessionList } from './list.ts'
+import { reloadTest } from './reload-test.ts'
 import { SessionPage } from './session.ts'
 
-/** How many sessions the page stays attached to. */
 const ATTACHED_MAX = 8
 
 class Inspector {
   readonly #api = new Api()
   readonly #view = byId('view')
-  readonly #list = new SessionList(this.#api, byId('sessions'), byId('server'))
+  readonly #list = sessionList(this.#api, byId('sessions'), byId('server'))
   /** In the order in which they were shown, the last one last. */
   readonly #sessions = new Map<string, SessionPage>()
-  #reloadTest: ReloadTest | null = null
+  #reloadTest: HTMLElement | null = null
   #shown: string | null = null
 
   show(): void {
@@ -55,8 +54,8 @@ class Inspector {
       case 'new':
         return fill(this.#view, createForm(this.#api, go))
       case 'reload-test':
-        this.#reloadTest ??= new ReloadTest(this.#api)
-        return fill(this.#view, this.#reloadTest.element)
+        this.#reloadTest ??= reloadTest(this.#api)
+        return fill(this.#view, this.#reloadTest)
       case 'session': {
         const { id } = address
         const page =

@@ -1,20 +1,10 @@
 /** Times and durations as people read them. */
 
-const clock = new Intl.DateTimeFormat(undefined, {
-  hour: '2-digit',
-  minute: '2-digit',
-  second: '2-digit',
-  hour12: false,
-})
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
+const CLOCK = { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false } as const
+const DAY = { dateStyle: 'medium', timeStyle: 'medium' } as const
 
-export function clockTime(at: number): string {
-  return clock.format(at)
-}
-
-export function fullTime(at: number): string {
-  return day.format(at)
-}
+export const { format: clockTime } = new Intl.DateTimeFormat(undefined, CLOCK)
+export const { format: fullTime } = new Intl.DateTimeFormat(undefined, DAY)
 
 /** "just now", "3 min", "2 h", "5 d". */
 export function age(ms: number): string {

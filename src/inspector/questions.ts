@@ -4,53 +4,27 @@ import { button, buttons, element, fill, form, setText } from './element.ts'
 
 type AskOpened = Extract<SessionEvent, { type: 'ask.opened' }>
 
-export class Questions {
-  readonly element = element('div.asks', { 'aria-live': 'polite', hidden: true })
-  readonly #answer: (ask: string, answer: unknown) => Promise<void>
-  readonly #open = new Map<string, HTMLElement>()
-  #isAnswerable = true
+export function questionsView(send: (ask: string, answer: unknown) => Promise<void>) {
+  const view = element('div.asks', { 'aria-live': 'polite', hidden: true })
+  const open = new Map<string, HTMLElement>()
+  let isAnswerable = true
 
-  constructor(answer: (ask: string, answer: unknown) => Promise<void>) {
-    this.#answer = answer
+  function render(): void {
+    view.hidden = open.size === 0 || !isAnswerable
+    fill(view, ...open.values())
   }
 
-  clear(): void {
-    this.#open.clear()
-    this.#render()
-  }
-
-  /** Whether this page can answer. */
-  show(isAnswerable: boolean): void {
-    this.#isAnswerable = isAnswerable
-    this.#render()
-  }
-
-  event(event: SessionEvent): void {
-    if (event.type === 'ask.opened') this.#open.set(event.ask, this.#card(event))
-    else if (event.type === 'ask.settled') this.#open.delete(event.ask)
-    else if (event.type === 'session.closed') this.#open.clear()
-    else return
-    this.#render()
-  }
-
-  #render(): void {
-    this.element.hidden = this.#open.size === 0 || !this.#isAnswerable
-    fill(this.element, ...this.#open.values())
-  }
-
-  #card({ ask, kind, question, options }: AskOpened): HTMLElement {
+  function card({ ask, kind, question, options }: AskOpened): HTMLElement {
     const problem = element('span.problem')
-    const card = element(
-      'section.ask',
-      { 'data-ask': ask, 'aria-label': `Question, ${kind}` },
-      element('p', question, ' ', problem),
-    )
+    const words = element('p', question, ' ', problem)
+    const labels = { 'data-ask': ask, 'aria-label': `Question, ${kind}` }
+    const section = element('section.ask', labels, words)
     const enable = (isEnabled: boolean): void => {
-      for (const option of card.querySelectorAll('button')) option.disabled = !isEnabled
+      for (const option of section.querySelectorAll('button')) option.disabled = !isEnabled
     }
     const answer = (value: unknown): void => {
       enable(false)
-      this.#answer(ask, value).catch((error: Error) => {
+      send(ask, value).catch((error: Error) => {
         enable(true)
         setText(problem, error.message)
       })
@@ -58,8 +32,28 @@ export class Questions {
     const choices = options?.map(({ id, label }) =>
       button(label, () => answer(id), { 'data-option': id }),
     )
-    card.append(choices === undefined ? freeAnswer(answer) : buttons(...choices))
-    return card
+    section.append(choices === undefined ? freeAnswer(answer) : buttons(...choices))
+    return section
+  }
+
+  return {
+    element: view,
+    clear(): void {
+      open.clear()
+      render()
+    },
+    /** Whether this page can answer. */
+    show(isOpen: boolean): void {
+      isAnswerable = isOpen
+      render()
+    },
+    event(event: SessionEvent): void {
+      if (event.type === 'ask.opened') open.set(event.ask, card(event))
+      else if (event.type === 'ask.settled') open.delete(event.ask)
+      else if (event.type === 'session.closed') open.clear()
+      else return
+      render()
+    },
   }
 }
 

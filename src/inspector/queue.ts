@@ -9,73 +9,51 @@ import { clockTime, fullTime } from './moment.ts'
 
 type QueueEntry = SessionView['queued'][number]
 
-const MODES: Readonly<Record<QueueEntry['busy'], string | null>> = {
-  queue: null,
-  interrupt: 'stops the running turn',
-  collect: 'joins others',
-}
+const MODES = { queue: null, interrupt: 'stops the running turn', collect: 'joins others' } as const
 
-export class QueueView {
-  readonly #api: Api
-  readonly #session: string
-  readonly #fail: (message: string) => void
-  readonly #title = element('h2')
-  readonly #list = element('ol')
-  readonly element = element('section.queue', { hidden: true }, this.#title, this.#list)
-  #rows: readonly QueueEntry[] = []
-  #isReading = false
-  #mayCancel = false
-  /** The rendered state: without a change nothing is rendered, so that a button keeps its focus. */
-  #shown = ''
+const MEANINGS = {
+  waiting: 'Not admitted yet: its caller waits, and may still be refused',
+  queued: 'In the log: it survives a crash',
+} as const
 
-  constructor(api: Api, session: string, fail: (message: string) => void) {
-    this.#api = api
-    this.#session = session
-    this.#fail = fail
-  }
+export function queueView(api: Api, session: string, fail: (message: string) => void) {
+  const title = element('h2')
+  const list = element('ol')
+  const view = element('section.queue', { hidden: true }, title, list)
+  let rows: readonly QueueEntry[] = []
+  let isReading = false
+  let mayCancel = false
+  // The rendered state: without a change nothing is rendered, so that a button keeps its focus.
+  let shown = ''
 
-  /** `isBusy`: a turn runs, so others may wait. `mayCancel`: this page may cancel them. */
-  show(isBusy: boolean, mayCancel: boolean): void {
-    this.#mayCancel = mayCancel
-    if (isBusy || this.#rows.length > 0) void this.#read()
-    this.#render()
-  }
-
-  clear(): void {
-    this.#rows = []
-    this.#render()
-  }
-
-  async #read(): Promise<void> {
-    if (this.#isReading) return
-    this.#isReading = true
+  async function read(): Promise<void> {
+    if (isReading) return
+    isReading = true
     try {
-      this.#rows = (await this.#api.session(this.#session)).queued
+      rows = (await api.session(session)).queued
     } catch {
       // The page shows that the server cannot be reached, or that the session has ended.
-      this.#rows = []
+      rows = []
     }
-    this.#isReading = false
-    this.#render()
+    isReading = false
+    render()
   }
 
-  #render(): void {
-    const shown = JSON.stringify([this.#rows, this.#mayCancel])
-    if (shown === this.#shown) return
-    this.#shown = shown
-    this.element.hidden = this.#rows.length === 0
-    setText(this.#title, `Waiting for their turn (${this.#rows.length})`)
-    fill(this.#list, ...this.#rows.map((row) => this.#item(row)))
+  function render(): void {
+    const next = JSON.stringify([rows, mayCancel])
+    if (next === shown) return
+    shown = next
+    view.hidden = rows.length === 0
+    setText(title, `Waiting for their turn (${rows.length})`)
+    fill(list, ...rows.map(item))
   }
 
-  #item(row: QueueEntry): HTMLElement {
+  function item(row: QueueEntry): HTMLElement {
     const { position, since, state, by, busy } = row
     const id = row.state === 'queued' ? row.turn : row.request
     const mode = MODES[busy]
-    const cancel = button('Cancel', () => void this.#cancel(id, cancel), {
-      'aria-label': `Cancel ${id}`,
-    })
     const from = since === null ? '' : `since ${clockTime(since)} `
+    const stop = button('Cancel', () => void cancel(id, stop), { 'aria-label': `Cancel ${id}` })
     return element(
       'li',
       { 'data-id': id, 'data-state': state },
@@ -88,25 +66,34 @@ export class QueueView {
         { title: since === null ? null : fullTime(since) },
         `${from}by ${principalText(by) ?? 'unknown'}`,
       ),
-      this.#mayCancel ? cancel : null,
+      mayCancel ? stop : null,
     )
   }
 
-  async #cancel(id: string, pressed: HTMLButtonElement): Promise<void> {
+  async function cancel(id: string, pressed: HTMLButtonElement): Promise<void> {
     pressed.disabled = true
     try {
-      await this.#api.cancel(this.#session, id)
+      await api.cancel(session, id)
     } catch (error) {
       // An entry that has left the queue meanwhile disappears from the list.
       const hasLeft = error instanceof ApiError && error.code === 'turn_unknown'
-      if (!hasLeft) this.#fail((error as Error).message)
+      if (!hasLeft) fail((error as Error).message)
       pressed.disabled = false
     }
-    await this.#read()
+    await read()
+  }
+
+  return {
+    element: view,
+    /** `isBusy`: a turn runs, so others may wait. `maySteer`: this page may cancel them. */
+    show(isBusy: boolean, maySteer: boolean): void {
+      mayCancel = maySteer
+      if (isBusy || rows.length > 0) void read()
+      render()
+    },
+    clear(): void {
+      rows = []
+      render()
+    },
   }
 }
-
-const MEANINGS = {
-  waiting: 'Not admitted yet: its caller waits, and may still be refused',
-  queued: 'In the log: it survives a crash',
-} as const

@@ -12,116 +12,91 @@ const WORDS =
   'is the outcome that its policy promises, below the outcome of the test. A page that comes ' +
   'back has to run a turn.'
 
-export class ReloadTest {
-  readonly #api: Api
-  readonly #cells = new Map<string, Cell>()
-  readonly #run = button('Run', () => void this.#runAll(), { class: 'primary' })
-  readonly #summary = element('p.muted', { role: 'status', 'data-summary': '' })
-  readonly element = element(
+export function reloadTest(api: Api): HTMLElement {
+  const run = button('Run', () => void runAll(), { class: 'primary' })
+  const summary = element('p.muted', { role: 'status', 'data-summary': '' })
+  const rows = TRIALS.map((trial) => ({
+    trial,
+    cells: POLICIES.map((policy) => cell(trial, policy)),
+  }))
+
+  async function runAll(): Promise<void> {
+    run.disabled = true
+    const cells = rows.flatMap((row) => row.cells)
+    for (const { show } of cells) show('waiting', '')
+    const startedAt = performance.now()
+    for (const row of rows) {
+      setText(summary, `Running: ${row.trial.title}`)
+      await Promise.all(row.cells.map((one) => one.run(api)))
+    }
+    const failed = cells.filter(({ element: { dataset } }) => dataset['state'] === 'failed').length
+    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
+    const passed = cells.length - failed
+    setText(summary, `${passed} as expected, ${failed} not, in ${seconds} s.`)
+    summary.dataset['summary'] = failed === 0 ? 'passed' : 'failed'
+    run.disabled = false
+    setText(run, 'Run again')
+  }
+
+  const heads = POLICIES.map((policy) => element('th', { scope: 'col' }, policy))
+  const lines = rows.map(({ trial: { name, title, does }, cells }) => {
+    const head = element('th', { scope: 'row' }, title, element('span', does))
+    return element('tr', { 'data-trial': name }, head, ...cells.map((one) => one.element))
+  })
+  const table = element(
+    'table',
+    element('caption.seen-only-by-readers', 'Expected and seen, by policy'),
+    element('thead', element('tr', element('td'), ...heads)),
+    element('tbody', ...lines),
+  )
+  return element(
     'div.page.reload-test',
     element('h1', 'Reload test'),
     element('p.muted', WORDS),
-    buttons(this.#run),
-    this.#summary,
-    element('div.trials', this.#table()),
+    buttons(run),
+    summary,
+    element('div.trials', table),
   )
+}
 
-  constructor(api: Api) {
-    this.#api = api
+/** The cell of one trial under one policy: the expected outcome, and the outcome of the test. */
+function cell(trial: Trial, policy: Policy) {
+  const expected = trial.expected[policy]
+  const seen = element('div.seen')
+  const parts = [element('div.policy', policy), element('div.expected', expected), seen]
+  const view = element('td', { 'data-policy': policy, 'data-state': 'waiting' }, ...parts)
+  const show = (state: 'waiting' | 'running' | 'passed' | 'failed', outcome: string): void => {
+    view.dataset['state'] = state
+    setText(seen, outcome)
   }
-
-  #table(): HTMLElement {
-    const heads = POLICIES.map((policy) => element('th', { scope: 'col' }, policy))
-    return element(
-      'table',
-      element('caption.seen-only-by-readers', 'Expected and seen, by policy'),
-      element('thead', element('tr', element('td'), ...heads)),
-      element('tbody', ...TRIALS.map((trial) => this.#row(trial))),
-    )
+  const run = async (api: Api): Promise<void> => {
+    show('running', 'running…')
+    const failure = (error: Error): string => `failed: ${error.message}`
+    const outcome = await tryOut(api, trial, policy).catch(failure)
+    show(outcome === expected ? 'passed' : 'failed', outcome)
   }
+  return { element: view, show, run }
+}
 
-  #row(trial: Trial): HTMLElement {
-    const cells = POLICIES.map((policy) => {
-      const cell = new Cell(policy, trial.expected[policy])
-      this.#cells.set(`${trial.name} ${policy}`, cell)
-      return cell.element
+/** Resolves with the outcome of a trial in a new session. */
+async function tryOut(api: Api, trial: Trial, reconnect: Policy): Promise<string> {
+  const exclusive = trial.exclusive === true
+  const options = { reconnect, exclusive, graceMs: GRACE_MS, agent: 'slow', internal: true }
+  const { id } = await api.create(options)
+  const tabs: SimulatedTab[] = []
+  const keep = (tab: SimulatedTab): SimulatedTab => {
+    tabs.push(tab)
+    return tab
+  }
+  const first = keep(new SimulatedTab(api, id))
+  try {
+    await first.session.ready
+    const late = new Promise<never>((_, reject) => {
+      setTimeout(() => reject(new Error(`nothing for ${TRIAL_MS / 1000} s`)), TRIAL_MS)
     })
-    const head = element('th', { scope: 'row' }, trial.title, element('span', trial.does))
-    return element('tr', { 'data-trial': trial.name }, head, ...cells)
-  }
-
-  async #runAll(): Promise<void> {
-    this.#run.disabled = true
-    for (const cell of this.#cells.values()) cell.show('waiting', '')
-    const startedAt = performance.now()
-    let passed = 0
-    for (const trial of TRIALS) {
-      setText(this.#summary, `Running: ${trial.title}`)
-      const outcomes = await Promise.all(POLICIES.map((policy) => this.#runOne(trial, policy)))
-      passed += outcomes.filter((isPassed) => isPassed).length
-    }
-    const failed = this.#cells.size - passed
-    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
-    setText(this.#summary, `${passed} as expected, ${failed} not, in ${seconds} s.`)
-    this.#summary.dataset['summary'] = failed === 0 ? 'passed' : 'failed'
-    this.#run.disabled = false
-    setText(this.#run, 'Run again')
-  }
-
-  /** Whether it has the outcome that the policy promises. */
-  async #runOne(trial: Trial, policy: Policy): Promise<boolean> {
-    const cell = this.#cells.get(`${trial.name} ${policy}`)
-    cell?.show('running', 'running…')
-    const seen = await this.#see(trial, policy).catch((error: Error) => `failed: ${error.message}`)
-    const isPassed = seen === trial.expected[policy]
-    cell?.show(isPassed ? 'passed' : 'failed', seen)
-    return isPassed
-  }
-
-  async #see({ exclusive, run }: Trial, reconnect: Policy): Promise<string> {
-    const graceMs = GRACE_MS
-    const options = {
-      reconnect,
-      exclusive: exclusive === true,
-      graceMs,
-      agent: 'slow',
-      internal: true,
-    }
-    const { id } = await this.#api.create(options)
-    const tabs: SimulatedTab[] = []
-    const keep = (tab: SimulatedTab): SimulatedTab => {
-      tabs.push(tab)
-      return tab
-    }
-    const first = keep(new SimulatedTab(this.#api, id))
-    try {
-      await first.session.ready
-      return await withinTime(run(first, keep))
-    } finally {
-      for (const tab of tabs) tab.close()
-      await this.#api.close(id)
-    }
-  }
-}
-
-function withinTime<Value>(work: Promise<Value>): Promise<Value> {
-  const late = new Promise<never>((_, reject) => {
-    setTimeout(() => reject(new Error(`nothing for ${TRIAL_MS / 1000} s`)), TRIAL_MS)
-  })
-  return Promise.race([work, late])
-}
-
-class Cell {
-  readonly #seen = element('div.seen')
-  readonly element: HTMLElement
-
-  constructor(policy: Policy, expected: string) {
-    const parts = [element('div.policy', policy), element('div.expected', expected), this.#seen]
-    this.element = element('td', { 'data-policy': policy, 'data-state': 'waiting' }, ...parts)
-  }
-
-  show(state: 'waiting' | 'running' | 'passed' | 'failed', seen: string): void {
-    this.element.dataset['state'] = state
-    setText(this.#seen, seen)
+    return await Promise.race([trial.run(first, keep), late])
+  } finally {
+    for (const tab of tabs) tab.close()
+    await api.close(id)
   }
 }

@@ -1,18 +1,18 @@
 /** The page of one session: its conversation, log and attachments, and its controls. */
 import type { SessionView } from '../wire/views.ts'
-import { AttachmentsView } from './attachments.ts'
-import { Badge } from './badge.ts'
-import { Composer, type Busy } from './composer.ts'
+import { attachmentsView } from './attachments.ts'
+import { connectionBadge } from './badge.ts'
+import { composer, type Busy } from './composer.ts'
 import { ConversationView } from './conversation.ts'
 import { button, buttons, element, fill, setText, tag } from './element.ts'
 import { labelOf, remedyOf, sentenceOf, type Ended, type Remedy } from './ending.ts'
-import { LogView } from './log.ts'
+import { logView } from './log.ts'
 import { duration } from './moment.ts'
-import { Questions } from './questions.ts'
-import { QueueView } from './queue.ts'
+import { questionsView } from './questions.ts'
+import { queueView } from './queue.ts'
 import { SessionConnection, type SessionAccess } from './session-connection.ts'
-import { shareDialog } from './share.ts'
-import { Tabs } from './tabs.ts'
+import { shareDialog } from './forms.ts'
+import { tabbedPanels } from './tabs.ts'
 
 type SessionPageOptions = SessionAccess & {
   /** A session was created in place of this one. */
@@ -30,22 +30,27 @@ export class SessionPage {
   readonly element: HTMLElement
   readonly #options: SessionPageOptions
   readonly #conversation = new ConversationView()
-  readonly #log = new LogView()
-  readonly #attachments = new AttachmentsView()
-  readonly #questions = new Questions(async (ask, answer) => {
+  readonly #log = logView()
+  readonly #attachments = attachmentsView()
+  readonly #questions = questionsView(async (ask, answer) => {
     await this.#connection.takePart()?.answer(ask, answer)
   })
-  readonly #composer = new Composer(
+  readonly #composer = composer(
     (text, busy) => this.#send(text, busy),
     () => this.#cancel(),
   )
-  readonly #queue: QueueView
-  readonly #badge = new Badge()
-  readonly #tabs = new Tabs([
-    { name: 'conversation', label: 'Conversation', content: this.#conversation.element },
-    { name: 'log', label: 'Log', content: this.#log.element },
-    { name: 'attachments', label: 'Attachments', content: this.#attachments.element },
-  ])
+  readonly #queue: ReturnType<typeof queueView>
+  readonly #badge = connectionBadge()
+  readonly #tabs = tabbedPanels(
+    [
+      { name: 'conversation', label: 'Conversation', content: this.#conversation.element },
+      { name: 'log', label: 'Log', content: this.#log.element },
+      { name: 'attachments', label: 'Attachments', content: this.#attachments.element },
+    ],
+    (name) => {
+      this.element.dataset['tab'] = name
+    },
+  )
   readonly #title = element('h1')
   readonly #facts = element('div.facts')
   readonly #banner = element('div.banner', { role: 'alert', hidden: true })
@@ -64,18 +69,14 @@ export class SessionPage {
   constructor(options: SessionPageOptions) {
     const { api, id } = options
     this.#options = options
-    this.#queue = new QueueView(api, id, (message) => this.#composer.fail(message))
+    this.#queue = queueView(api, id, this.#composer.fail)
     this.#share = button('Share', () => shareDialog(api, id), { class: 'plain' })
     this.element = this.#frame()
-    this.#tabs.onSelect = (name) => {
-      this.element.dataset['tab'] = name
-    }
     setText(this.#title, id)
     this.#connection = this.#connect()
     this.#showAll()
   }
 
-  /** Ends the connection to the session. */
   leave(): void {
     clearTimeout(this.#quiet)
     clearInterval(this.#tick)
@@ -133,8 +134,8 @@ export class SessionPage {
     setTimeout(() => {
       this.#drawn = true
       this.#attachments.render()
-      this.#tabs.count('log', this.#log.count)
-      this.#tabs.count('attachments', this.#attachments.count)
+      this.#tabs.count('log', this.#log.count())
+      this.#tabs.count('attachments', this.#attachments.count())
       this.#tabs.scrollDown()
       this.#showComposer()
       this.#showQueue()

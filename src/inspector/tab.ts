@@ -52,15 +52,9 @@ export class SimulatedTab {
     return this.session.state
   }
 
-  /** Unloads the page and opens it again with the same storage. */
-  reload(): SimulatedTab {
-    this.unload()
-    return this.again()
-  }
-
-  /** Like a reload, but the server does not learn that the old connection has ended. */
-  reloadHalfOpen(): SimulatedTab {
-    this.#unload()
+  /** Unloads the page and opens it again; half open: the server does not learn of its end. */
+  reload(isHalfOpen = false): SimulatedTab {
+    this.unload(isHalfOpen)
     return this.again()
   }
 
@@ -69,12 +63,14 @@ export class SimulatedTab {
     return new SimulatedTab(this.#api, this.#id, new Map(this.#stored))
   }
 
-  /** Unloads the page; `again` opens it later. */
-  unload(): void {
-    this.#unload()
-    this.drop()
+  unload(isHalfOpen = false): void {
+    this.#isUnloaded = true
+    // This only ends its timers, since an unloaded page sends nothing.
+    this.session.dispose()
+    if (!isHalfOpen) this.drop()
   }
 
+  /** Opens the page with the same storage. */
   again(): SimulatedTab {
     return new SimulatedTab(this.#api, this.#id, this.#stored)
   }
@@ -84,7 +80,6 @@ export class SimulatedTab {
     for (const socket of this.#sockets) socket.close()
   }
 
-  /** Leaves the session. */
   close(): void {
     this.session.dispose()
     this.drop()
@@ -103,12 +98,6 @@ export class SimulatedTab {
   #wake(): void {
     for (const wake of this.#waiting) wake()
     this.#waiting.clear()
-  }
-
-  #unload(): void {
-    this.#isUnloaded = true
-    // This only ends its timers, since an unloaded page sends nothing.
-    this.session.dispose()
   }
 
   #storage(): ClientStorage {

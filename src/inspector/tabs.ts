@@ -7,62 +7,61 @@ type Tab = ReturnType<typeof makeTab>
 /** The distance that still counts as the end. */
 const NEAR_PX = 60
 
-export class Tabs {
-  readonly element = element('div.tabs', { role: 'tablist' })
-  readonly panels: readonly HTMLElement[]
-  onSelect: (name: string) => void = () => undefined
-  readonly #tabs: readonly Tab[]
-  #current: Tab | undefined
-  #isAtEnd = true
+/** `onSelect` is called with the name of a tab that the reader selects; the first one is shown. */
+export function tabbedPanels(specs: readonly TabSpec[], onSelect: (name: string) => void) {
+  const tabs = specs.map(makeTab)
+  const list = element('div.tabs', { role: 'tablist' }, ...tabs.map(({ button }) => button))
+  let current: Tab | undefined
+  let isAtEnd = true
 
-  constructor(specs: readonly TabSpec[]) {
-    this.#tabs = specs.map(makeTab)
-    this.panels = this.#tabs.map(({ panel }) => panel)
-    for (const tab of this.#tabs) {
-      const { button, panel } = tab
-      this.element.append(button)
-      button.addEventListener('click', () => this.#select(tab))
-      panel.addEventListener('scroll', () => {
-        this.#isAtEnd = panel.scrollHeight - panel.scrollTop - panel.clientHeight < NEAR_PX
-      })
-    }
-    this.element.addEventListener('keydown', (event) => this.#onKey(event))
-    if (this.#tabs[0] !== undefined) this.#select(this.#tabs[0])
+  function scrollDown(always = false): void {
+    if (always) isAtEnd = true
+    if (!isAtEnd || current === undefined || current.name === 'attachments') return
+    current.panel.scrollTop = current.panel.scrollHeight
   }
 
-  count(name: string, count: number): void {
-    const tab = this.#tabs.find((candidate) => candidate.name === name)
-    if (tab !== undefined) setText(tab.count, count === 0 ? '' : ` ${count}`)
-  }
-
-  /** Scrolls to the end, unless the reader has scrolled up; `always` does it anyway. */
-  scrollDown(always = false): void {
-    if (always) this.#isAtEnd = true
-    const { name, panel } = this.#current ?? {}
-    if (this.#isAtEnd && panel !== undefined && name !== 'attachments') {
-      panel.scrollTop = panel.scrollHeight
-    }
-  }
-
-  #select(chosen: Tab): void {
-    this.#current = chosen
-    for (const tab of this.#tabs) {
+  function select(chosen: Tab): void {
+    current = chosen
+    for (const tab of tabs) {
       const isChosen = tab === chosen
       tab.button.setAttribute('aria-selected', String(isChosen))
       tab.button.tabIndex = isChosen ? 0 : -1
       tab.panel.hidden = !isChosen
     }
-    this.onSelect(chosen.name)
-    this.scrollDown(true)
+    scrollDown(true)
   }
 
-  #onKey(event: KeyboardEvent): void {
+  const choose = (tab: Tab): void => {
+    // First: the page may show more or less beside the panel, which is scrolled then.
+    onSelect(tab.name)
+    select(tab)
+  }
+  for (const tab of tabs) {
+    const { button, panel } = tab
+    button.addEventListener('click', () => choose(tab))
+    panel.addEventListener('scroll', () => {
+      isAtEnd = panel.scrollHeight - panel.scrollTop - panel.clientHeight < NEAR_PX
+    })
+  }
+  list.addEventListener('keydown', (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
-    const index = this.#tabs.findIndex((tab) => tab === this.#current)
-    const next = step === undefined ? undefined : this.#tabs.at((index + step) % this.#tabs.length)
+    const index = tabs.findIndex((tab) => tab === current)
+    const next = step === undefined ? undefined : tabs.at((index + step) % tabs.length)
     if (next === undefined) return
-    this.#select(next)
+    choose(next)
     next.button.focus()
+  })
+  if (tabs[0] !== undefined) select(tabs[0])
+
+  return {
+    element: list,
+    panels: tabs.map(({ panel }) => panel),
+    /** Scrolls to the end, unless the reader has scrolled up; `always` does it anyway. */
+    scrollDown,
+    count(name: string, count: number): void {
+      const tab = tabs.find((candidate) => candidate.name === name)
+      if (tab !== undefined) setText(tab.count, count === 0 ? '' : ` ${count}`)
+    },
   }
 }
 

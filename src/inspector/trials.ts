@@ -28,12 +28,7 @@ const TEXT = 'one two three four five six seven eight'
 
 const beforeWork = { none: ENDED, early: BACK, resume: BACK, reopen: BACK }
 const afterWork = { none: ENDED, early: ENDED, resume: BACK, reopen: BACK }
-const forAll = (outcome: string): Trial['expected'] => ({
-  none: outcome,
-  early: outcome,
-  resume: outcome,
-  reopen: outcome,
-})
+const forAll = (all: string) => ({ none: all, early: all, resume: all, reopen: all })
 
 export const TRIALS: readonly Trial[] = [
   {
@@ -83,7 +78,7 @@ export const TRIALS: readonly Trial[] = [
     does: 'Reloaded, but the old connection still seems open to the server.',
     exclusive: true,
     expected: beforeWork,
-    run: async (tab, tabs) => outcomeOf(tabs(tab.reloadHalfOpen())),
+    run: async (tab, tabs) => outcomeOf(tabs(tab.reload(true))),
   },
   {
     name: 'clone',
@@ -153,7 +148,6 @@ async function work(tab: SimulatedTab): Promise<void> {
   await tab.session.turn({ text: 'first', ms: 0 })
 }
 
-/** Whether the tab can run a turn. */
 async function works(tab: SimulatedTab): Promise<boolean> {
   if (tab.state.name === 'ended') return false
   const { state, reply } = await tab.session.turn({ text: 'again', ms: 0 })
@@ -178,7 +172,6 @@ async function lookForMessage(tab: SimulatedTab): Promise<string> {
   return isComplete ? COMPLETE : `${messages.length} messages, parts: ${parts}`
 }
 
-/** How many attachments the log knows. */
 function attachments(tab: SimulatedTab): number {
   return tab.events.filter(({ type }) => type === 'attachment.opened').length
 }

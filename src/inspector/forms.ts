@@ -1,7 +1,17 @@
-/** The form for a new session. */
+/** The forms for a new session, and for a link to one. */
 import type { SessionView } from '../wire/views.ts'
 import type { Api } from './api.ts'
-import { buttons, element, field, form, problemText, selectField, setText } from './element.ts'
+import {
+  button,
+  buttons,
+  element,
+  field,
+  form,
+  problemText,
+  selectField,
+  setText,
+  showDialog,
+} from './element.ts'
 
 const POLICIES = [
   ['reopen', 'reopen: the session stays open until it is closed'],
@@ -51,4 +61,48 @@ export function createForm(api: Api, created: (session: SessionView) => void): H
     element('datalist', { id: 'agents' }, ...agents),
   )
   return element('div.page', element('h1', 'New session'), fields)
+}
+
+const RIGHTS = [
+  ['watch', 'watch'],
+  ['talk', 'talk'],
+  ['talk,answer', 'talk and answer questions'],
+] as const
+
+const HOUR_MS = 3_600_000
+const LIFETIMES = [
+  [String(HOUR_MS), 'one hour'],
+  [String(24 * HOUR_MS), 'one day'],
+  [String(7 * 24 * HOUR_MS), 'one week'],
+] as const
+
+/** The link is for a person without a token. */
+export function shareDialog(api: Api, session: string): void {
+  const rights = selectField('rights', RIGHTS)
+  const life = selectField('life', LIFETIMES)
+  const url = element('input', { readonly: true, 'aria-label': 'The link', hidden: true })
+  url.addEventListener('focus', () => url.select())
+  const problem = problemText()
+  const create = async (): Promise<void> => {
+    try {
+      url.value = await api.link(session, rights.value.split(','), Number(life.value))
+      url.hidden = false
+      url.focus()
+    } catch (error) {
+      setText(problem, (error as Error).message)
+    }
+  }
+  const dialog = showDialog(
+    'Share this session',
+    element('p.muted', 'Everybody with the link gets in. It is shown only now.'),
+    field('Its bearer may', rights),
+    field('It is valid for', life),
+    url,
+    problem,
+    buttons(
+      button('Make a link', () => void create(), { class: 'primary' }),
+      element('button', 'Done'),
+    ),
+  )
+  dialog.addEventListener('close', () => dialog.remove())
 }

@@ -1,0 +1,219 @@
+/**
+ * The files that `verify` can check besides logs: exported transcripts, transcripts of Claude Code,
+ * and recordings of browser clients.
+ */
+import type { Findings } from '../core/index.ts'
+
+export type CheckedMessage = { readonly seq: number; readonly turn: string; readonly role: string }
+
+/**
+ * A transcript of `holdfast export --transcript`: its numbers grow, every turn begins with a message
+ * of the user, and no turn continues after another has begun.
+ */
+export class TranscriptCheck {
+  readonly #problems: string[] = []
+  /** All turns, and whether they have an answer. */
+  readonly #turns = new Map<string, boolean>()
+  #current: string | null = null
+  #seq = 0
+  #messages = 0
+
+  add({ seq, turn, role }: CheckedMessage): void {
+    const bad = (problem: string) => this.#problems.push(`message ${seq} ${problem}`)
+    this.#messages += 1
+    if (seq <= this.#seq) bad(`follows message ${this.#seq}`)
+    this.#seq = seq
+    if (role === 'user') {
+      if (this.#turns.has(turn)) bad(`begins turn ${turn} again`)
+      this.#turns.set(turn, false)
+      this.#current = turn
+    } else if (turn === this.#current) this.#turns.set(turn, true)
+    else bad(`is of turn ${turn}, within turn ${this.#current}`)
+  }
+
+  /** Turns without an answer have failed, were cancelled or still run: only the log shows which. */
+  finish(): Findings {
+    const pending = [...this.#turns.keys()].filter((turn) => this.#turns.get(turn) === false)
+    const [events, turns] = [this.#messages, this.#turns.size]
+    return { events, turns, problems: this.#problems, pending }
+  }
+}
+
+export type ClaudeLine = {
+  readonly uuid: string
+  readonly parentUuid?: string | null
+  readonly logicalParentUuid?: string | null
+  readonly type?: string
+  readonly isSidechain?: boolean
+  readonly isMeta?: boolean
+  readonly message?: { readonly content?: unknown }
+}
+
+type ChainEntry = {
+  readonly parent: string | null
+  readonly line: number
+  readonly message: ReturnType<typeof messageKind>
+}
+
+/**
+ * A Claude Code transcript must be linear. Its lines are chained by `uuid` and `parentUuid`;
+ * Claude's context is the chain that leads to the last line. So all prompts and answers must be on
+ * that chain: one beside it is a fork, and a second root is a second conversation.
+ *
+ * Results of parallel tools may be beside the chain, and a sub-agent (`isSidechain`) has a chain of
+ * its own. A compaction starts a new chain, but names its predecessor (`logicalParentUuid`).
+ */
+export class ClaudeCheck {
+  readonly #entries = new Map<string, ChainEntry>()
+  readonly #problems: string[] = []
+  #lastMessage: string | null = null
+
+  add(entry: ClaudeLine, line: number): void {
+    if (entry.isSidechain === true) return
+    const { uuid } = entry
+    if (this.#entries.has(uuid)) this.#problems.push(`line ${line}: ${uuid} is there twice`)
+    const parent = entry.parentUuid ?? entry.logicalParentUuid ?? null
+    const message = messageKind(entry)
+    this.#entries.set(uuid, { parent, line, message })
+    if (message !== null) this.#lastMessage = uuid
+  }
+
+  finish(): Findings {
+    const entries = [...this.#entries.values()]
+    const roots = entries.filter(({ parent }) => parent === null)
+    if (roots.length > 1) {
+      const lines = roots.map(({ line }) => line).join(', ')
+      this.#problems.push(`${roots.length} roots: lines ${lines} each begin a conversation`)
+    }
+    for (const { parent, line } of entries) {
+      if (parent === null || this.#entries.has(parent)) continue
+      this.#problems.push(`line ${line} follows ${parent}, which is not there`)
+    }
+    this.#checkChain()
+    const turns = entries.filter(({ message }) => message === 'prompt').length
+    return { events: entries.length, turns, problems: this.#problems, pending: [] }
+  }
+
+  /** Follows the chain from the last message to the root; it must contain all messages. */
+  #checkChain(): void {
+    const onChain = new Set<string>()
+    for (let at = this.#lastMessage; at !== null && !onChain.has(at);) {
+      onChain.add(at)
+      at = this.#entries.get(at)?.parent ?? null
+    }
+    for (const [uuid, { message, line }] of this.#entries) {
+      if (message === null || onChain.has(uuid)) continue
+      this.#problems.push(`fork: the ${message} in line ${line} is not remembered at the end`)
+    }
+  }
+}
+
+/** Null for calls and results of tools, and for notes of Claude Code itself. */
+function messageKind({ type, isMeta, message }: ClaudeLine): 'prompt' | 'answer' | null {
+  if (isMeta === true || message === undefined) return null
+  const { content } = message
+  const parts = Array.isArray(content) ? (content as readonly { readonly type?: string }[]) : []
+  const hasText = typeof content === 'string' || parts.some((part) => part.type === 'text')
+  if (!hasText) return null
+  if (type === 'user') return 'prompt'
+  return type === 'assistant' ? 'answer' : null
+}
+
+export type RecordingLine = {
+  readonly n: number
+  readonly from?: 'client' | 'browser'
+  readonly message?: RecordedMessage | string
+  /** How many messages the server could not write in time. */
+  readonly dropped?: number
+}
+
+export type RecordedMessage = {
+  readonly id?: number
+  readonly method?: string
+  readonly sessionId?: string
+  readonly params?: Readonly<Record<string, unknown>>
+  readonly result?: Readonly<Record<string, unknown>>
+}
+
+/**
+ * A recording of a browser client's traffic (`serve --record`): no line is missing, every reply
+ * belongs to a pending command of the same session, and no session sends anything before it is
+ * announced or after it is detached.
+ */
+export class RecordingCheck {
+  readonly #problems: string[] = []
+  /** Pending commands: how many of one session and id. */
+  readonly #waiting = new Map<string, number>()
+  readonly #sessions = new Map<string, 'announced' | 'gone'>()
+  #n = 0
+  #commands = 0
+  /** Messages were dropped: what is missing cannot be checked any more. */
+  #isTorn = false
+
+  add(line: RecordingLine): void {
+    if (line.n !== this.#n + 1) this.#bad(`line ${line.n} follows line ${this.#n}`)
+    this.#n = line.n
+    if (line.dropped !== undefined) this.#isTorn = true
+    const { message, from } = line
+    if (typeof message !== 'object' || message === null) return
+    if (from === 'client') this.#command(message)
+    else this.#fromBrowser(message)
+  }
+
+  #command({ id, sessionId = '' }: RecordedMessage): void {
+    this.#commands += 1
+    const name = `${sessionId}/${id}`
+    this.#waiting.set(name, (this.#waiting.get(name) ?? 0) + 1)
+  }
+
+  #fromBrowser({ id, sessionId = '', method, params, result }: RecordedMessage): void {
+    if (id !== undefined) this.#reply(id, sessionId)
+    else this.#event(sessionId)
+    if (method === 'Target.attachedToTarget') this.#mark(params?.['sessionId'], 'announced')
+    if (method === 'Target.detachedFromTarget') this.#mark(params?.['sessionId'], 'gone')
+    if (id !== undefined) this.#mark(result?.['sessionId'], 'announced')
+  }
+
+  #reply(id: number, sessionId: string): void {
+    // The reply to a command for an unknown session has no session.
+    const name = [`${sessionId}/${id}`, ...this.#strays(id, sessionId)].find((candidate) =>
+      this.#waiting.has(candidate),
+    )
+    if (name === undefined) {
+      if (this.#isTorn) return
+      return this.#bad(`line ${this.#n} replies to ${sessionId}/${id}, which has no command`)
+    }
+    const left = (this.#waiting.get(name) ?? 1) - 1
+    if (left === 0) this.#waiting.delete(name)
+    else this.#waiting.set(name, left)
+  }
+
+  #strays(id: number, sessionId: string): readonly string[] {
+    if (sessionId !== '') return []
+    return [...this.#waiting.keys()].filter((name) => {
+      const [session = '', asked] = name.split('/')
+      return asked === String(id) && this.#sessions.get(session) !== 'announced'
+    })
+  }
+
+  #event(sessionId: string): void {
+    const state = this.#sessions.get(sessionId)
+    if (sessionId === '' || this.#isTorn || state === 'announced') return
+    const problem = state === 'gone' ? 'is gone' : 'was not announced'
+    this.#bad(`line ${this.#n} is of a session that ${problem}`)
+  }
+
+  #mark(sessionId: unknown, state: 'announced' | 'gone'): void {
+    if (typeof sessionId === 'string') this.#sessions.set(sessionId, state)
+  }
+
+  #bad(problem: string): void {
+    if (this.#problems.length < 20) this.#problems.push(problem)
+  }
+
+  /** Pending: commands without a reply, as of a session that was detached meanwhile. */
+  finish(): Findings {
+    const pending = [...this.#waiting.keys()].map((name) => name.replace(/^\//, ''))
+    return { events: this.#n, turns: this.#commands, problems: this.#problems, pending }
+  }
+}
