@@ -7,8 +7,8 @@ import type { Findings } from '../core/index.ts'
 export type CheckedMessage = { readonly seq: number; readonly turn: string; readonly role: string }
 
 /**
- * A transcript of `holdfast export --transcript`: its numbers grow, every turn begins with a message
- * of the user, and no turn continues after another has begun.
+ * A transcript of `holdfast export --transcript`: its numbers grow, every turn begins with a
+ * message of the user, and no turn continues after another has begun.
  */
 export class TranscriptCheck {
   readonly #problems: string[] = []

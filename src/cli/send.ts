@@ -7,7 +7,6 @@ import {
   type ClientSession,
   type ClientSocketClass,
   type ClientTurnOptions,
-  type ClientTurnResult,
   type Delta,
   type SessionEvent,
 } from '../client/index.ts'
@@ -111,9 +110,8 @@ class TerminalTurn {
   }
 
   async run(input: string): Promise<number> {
-    const session = this.#session
-    session.on('event', (event) => this.#receive(event))
-    session.on('delta', (delta) => this.#receive(delta))
+    this.#session.on('event', (event) => this.#receive(event))
+    this.#session.on('delta', (delta) => this.#receive(delta))
     const interrupted = new Promise<number>((resolve) => {
       this.#leave = resolve
     })
@@ -123,10 +121,11 @@ class TerminalTurn {
     } finally {
       process.off('SIGINT', this.#interrupt)
       for (const prompt of this.#prompts.values()) prompt.abort()
-      session.dispose()
+      this.#session.dispose()
     }
   }
 
+  /** Resolves with the exit code. */
   async #take(input: string): Promise<number> {
     await this.#session.ready
     const turn = this.#session.turn(input, this.#options.turn)
@@ -134,15 +133,12 @@ class TerminalTurn {
     const early = this.#early ?? []
     this.#early = null
     for (const item of early) this.#receive(item)
-    return this.#end(await turn)
-  }
-
-  #end({ state, error, reason }: ClientTurnResult): number {
+    const { state, error, reason } = await turn
     this.#finishLine()
     if (state === 'done') return 0
     const because = reason === null || reason === state ? '' : `: ${reason}`
     const failed = error === null ? '' : `the turn failed: ${error.code}: ${error.message}`
-    this.#note(failed || `the turn was ${state}${because}`)
+    note(failed || `the turn was ${state}${because}`)
     return this.#isCancelled ? INTERRUPTED : 1
   }
 
@@ -156,8 +152,14 @@ class TerminalTurn {
       case 'message.added':
         this.#print(this.#text.message(item.text))
         return this.#finishLine()
-      case 'ask.opened':
-        return this.#ask({ ...item, id: item.ask })
+      case 'ask.opened': {
+        const prompt = new AbortController()
+        this.#prompts.set(item.ask, prompt)
+        // One prompt at a time, in the order of the asks.
+        const answer = () => this.#answer({ ...item, id: item.ask }, prompt.signal)
+        this.#asking = this.#asking.then(answer)
+        return
+      }
       case 'ask.settled':
         return this.#prompts.get(item.ask)?.abort()
       default:
@@ -178,13 +180,6 @@ class TerminalTurn {
   #note(text: string): void {
     this.#finishLine()
     note(text)
-  }
-
-  /** Prompts for one ask at a time, in their order. */
-  #ask(ask: Ask): void {
-    const prompt = new AbortController()
-    this.#prompts.set(ask.id, prompt)
-    this.#asking = this.#asking.then(() => this.#answer(ask, prompt.signal))
   }
 
   async #answer(ask: Ask, settled: AbortSignal): Promise<void> {

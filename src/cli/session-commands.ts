@@ -1,5 +1,5 @@
 /** `holdfast sessions`, `queue` and `close`: the sessions of a running server. */
-import { principalText, sessionPath, type SessionRowView, type SessionView } from '../wire/views.ts'
+import { principalText, sessionPath, type SessionView } from '../wire/views.ts'
 import { defineCommand, ONE_SESSION } from './command.ts'
 import { choice, number, text, toggle } from './flags.ts'
 import { isoTime, printable, printJson, printTable, say } from './output.ts'
@@ -20,7 +20,17 @@ export const sessions = defineCommand({
     const remote = new Remote(values)
     const found = await remote.sessions({ state, key, label }, limit)
     if (json) printJson(found)
-    else printSessions(found)
+    else if (found.length === 0) console.log('no sessions')
+    else {
+      printTable(found, {
+        ID: ({ id }) => id,
+        KEY: (session) => session.key,
+        AGENT: ({ agent }) => agent,
+        STATUS: ({ status }) => status,
+        EVENTS: ({ seq }) => seq,
+        CHANGED: ({ updatedAt }) => isoTime(updatedAt),
+      })
+    }
     // Browsers have no key and no labels, and only running ones are listed.
     if (!json && key === null && label === null && state !== 'closed') {
       printBrowsers(await remote.browsers())
@@ -28,18 +38,6 @@ export const sessions = defineCommand({
     return 0
   },
 })
-
-function printSessions(found: readonly SessionRowView[]): void {
-  if (found.length === 0) return console.log('no sessions')
-  printTable(found, {
-    ID: ({ id }) => id,
-    KEY: ({ key }) => key,
-    AGENT: ({ agent }) => agent,
-    STATUS: ({ status }) => status,
-    EVENTS: ({ seq }) => seq,
-    CHANGED: ({ updatedAt }) => isoTime(updatedAt),
-  })
-}
 
 function printBrowsers({ node = null, browsers }: RunningBrowsers): void {
   if (browsers.length > 0) {

@@ -16,7 +16,7 @@ import {
 } from '../server/tokens.ts'
 import { defineCommand } from './command.ts'
 import { repeated, text, UsageError, type FlagValues } from './flags.ts'
-import { note, say } from './output.ts'
+import { isoTime, note, say } from './output.ts'
 
 const UNITS_MS = new Map(Object.entries({ s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }))
 
@@ -89,30 +89,22 @@ async function list(file: string): Promise<number> {
   const entries = await read(file)
   if (entries === null) throw new Error(`there is no file ${file}`)
   const width = Math.max(0, ...entries.map(({ name }) => name.length))
-  for (const { name, id, scopes, expiresAt } of entries) {
-    console.log(`${name.padEnd(width)}  ${id}  ${scopes.join(',')}${endOf(expiresAt)}`)
+  for (const { name, id, scopes, expiresAt: at } of entries) {
+    const verb = at !== undefined && at <= Date.now() ? 'expired' : 'expires'
+    const end = at === undefined ? '' : `  ${verb} ${isoTime(at)}`
+    console.log(`${name.padEnd(width)}  ${id}  ${scopes.join(',')}${end}`)
   }
   return 0
 }
 
-function endOf(expiresAt: number | undefined): string {
-  if (expiresAt === undefined) return ''
-  const verb = expiresAt <= Date.now() ? 'expired' : 'expires'
-  return `  ${verb} ${new Date(expiresAt).toISOString()}`
-}
-
 /** Null if there is no such file. */
 async function read(file: string): Promise<readonly TokenEntry[] | null> {
-  let text: string
-  try {
-    text = await readFile(file, 'utf8')
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
+  const text = await readFile(file, 'utf8').catch(({ code }: NodeJS.ErrnoException) => {
     if (code === 'ENOENT') return null
     throw new Error(`cannot read ${file}: ${code}`)
-  }
+  })
   try {
-    return parseTokens(text)
+    return text === null ? null : parseTokens(text)
   } catch (error) {
     throw new Error(`${file} is not a tokens file: ${(error as Error).message}`)
   }

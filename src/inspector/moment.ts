@@ -1,10 +1,11 @@
 /** Times and durations as people read them. */
 
-const CLOCK = { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false } as const
-const DAY = { dateStyle: 'medium', timeStyle: 'medium' } as const
+const TIME = { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false } as const
+const clock = new Intl.DateTimeFormat(undefined, TIME)
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
 
-export const { format: clockTime } = new Intl.DateTimeFormat(undefined, CLOCK)
-export const { format: fullTime } = new Intl.DateTimeFormat(undefined, DAY)
+export const clockTime = (at: number): string => clock.format(at)
+export const fullTime = (at: number): string => day.format(at)
 
 /** "just now", "3 min", "2 h", "5 d". */
 export function age(ms: number): string {

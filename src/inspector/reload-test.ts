@@ -83,20 +83,15 @@ async function tryOut(api: Api, trial: Trial, reconnect: Policy): Promise<string
   const exclusive = trial.exclusive === true
   const options = { reconnect, exclusive, graceMs: GRACE_MS, agent: 'slow', internal: true }
   const { id } = await api.create(options)
-  const tabs: SimulatedTab[] = []
-  const keep = (tab: SimulatedTab): SimulatedTab => {
-    tabs.push(tab)
-    return tab
-  }
-  const first = keep(new SimulatedTab(api, id))
+  const first = new SimulatedTab(api, id)
   try {
     await first.session.ready
     const late = new Promise<never>((_, reject) => {
       setTimeout(() => reject(new Error(`nothing for ${TRIAL_MS / 1000} s`)), TRIAL_MS)
     })
-    return await Promise.race([trial.run(first, keep), late])
+    return await Promise.race([trial.run(first), late])
   } finally {
-    for (const tab of tabs) tab.close()
+    for (const tab of first.family) tab.close()
     await api.close(id)
   }
 }

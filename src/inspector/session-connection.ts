@@ -86,20 +86,18 @@ export class SessionConnection {
     this.#session = session
     session.on('event', (event) => this.#event(event))
     session.on('delta', (delta) => this.#listener.delta(delta))
-    session.on('state', (state) => this.#onState(session, state))
+    session.on('state', (state) => {
+      if (session.info !== null) this.#learn(session.info)
+      const isEnded = state.name === 'ended'
+      const isOver = isEnded && state.code === 'connection_lost'
+      this.#change(isOver && session.info?.reconnect === 'none' ? CLOSED : state)
+      if (isEnded && state.code !== 'unauthorized' && link === null) void this.#readAll()
+    })
   }
 
   leave(): void {
     this.#session?.dispose()
     this.#session = null
-  }
-
-  #onState({ info }: ClientSession, state: ClientState): void {
-    if (info !== null) this.#learn(info)
-    if (state.name !== 'ended') return this.#change(state)
-    const isOver = state.code === 'connection_lost' && info?.reconnect === 'none'
-    this.#change(isOver ? CLOSED : state)
-    if (state.code !== 'unauthorized' && this.#access.link === null) void this.#readAll()
   }
 
   /** Reads the session, and its log if the connection has not delivered it. */

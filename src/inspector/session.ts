@@ -3,21 +3,16 @@ import type { SessionView } from '../wire/views.ts'
 import { attachmentsView } from './attachments.ts'
 import { connectionBadge } from './badge.ts'
 import { composer, type Busy } from './composer.ts'
-import { ConversationView } from './conversation.ts'
+import { conversationView } from './conversation.ts'
 import { button, buttons, element, fill, setText, tag } from './element.ts'
-import { labelOf, remedyOf, sentenceOf, type Ended, type Remedy } from './ending.ts'
+import { labelOf, remedyOf, sentenceOf, type Ended } from './ending.ts'
+import { shareDialog } from './forms.ts'
 import { logView } from './log.ts'
 import { duration } from './moment.ts'
 import { questionsView } from './questions.ts'
 import { queueView } from './queue.ts'
 import { SessionConnection, type SessionAccess } from './session-connection.ts'
-import { shareDialog } from './forms.ts'
 import { tabbedPanels } from './tabs.ts'
-
-type SessionPageOptions = SessionAccess & {
-  /** A session was created in place of this one. */
-  readonly started: (session: SessionView) => void
-}
 
 /** A lost connection that is back sooner than this is not shown. */
 const QUIET_MS = 2_000
@@ -26,253 +21,217 @@ const CONFIRM_MS = 4_000
 /** How often remaining times and the queue are refreshed. */
 const TICK_MS = 1_000
 
-export class SessionPage {
-  readonly element: HTMLElement
-  readonly #options: SessionPageOptions
-  readonly #conversation = new ConversationView()
-  readonly #log = logView()
-  readonly #attachments = attachmentsView()
-  readonly #questions = questionsView(async (ask, answer) => {
-    await this.#connection.takePart()?.answer(ask, answer)
+/** `started` is called when a session was created in place of this one. */
+export function sessionPage(access: SessionAccess, started: (session: SessionView) => void) {
+  const { id, link, api } = access
+  const conversation = conversationView()
+  const log = logView()
+  const attachments = attachmentsView()
+  const questions = questionsView(async (ask, answer) => {
+    await connection.takePart()?.answer(ask, answer)
   })
-  readonly #composer = composer(
-    (text, busy) => this.#send(text, busy),
-    () => this.#cancel(),
-  )
-  readonly #queue: ReturnType<typeof queueView>
-  readonly #badge = connectionBadge()
-  readonly #tabs = tabbedPanels(
+  const { fail, ...form } = composer(send, cancel)
+  const queue = queueView(api, id, fail)
+  const badge = connectionBadge()
+  const tabs = tabbedPanels(
     [
-      { name: 'conversation', label: 'Conversation', content: this.#conversation.element },
-      { name: 'log', label: 'Log', content: this.#log.element },
-      { name: 'attachments', label: 'Attachments', content: this.#attachments.element },
+      { name: 'conversation', label: 'Conversation', content: conversation.element },
+      { name: 'log', label: 'Log', content: log.element },
+      { name: 'attachments', label: 'Attachments', content: attachments.element },
     ],
     (name) => {
-      this.element.dataset['tab'] = name
+      page.dataset['tab'] = name
     },
   )
-  readonly #title = element('h1')
-  readonly #facts = element('div.facts')
-  readonly #banner = element('div.banner', { role: 'alert', hidden: true })
-  readonly #join = button('Take part', () => this.#connection.takePart(), {
+  const title = element('h1', id)
+  const facts = element('div.facts')
+  const banner = element('div.banner', { role: 'alert', hidden: true })
+  const join = button('Take part', () => connection.takePart(), {
     class: 'plain',
     title: 'Until then this page only watches: agents do not wait for its answers',
   })
-  readonly #share: HTMLButtonElement
-  readonly #close = button('Close session', () => this.#confirmClose(), { class: 'plain danger' })
-  readonly #connection: SessionConnection
-  readonly #tick = setInterval(() => this.#onTick(), TICK_MS)
-  #quiet: number | undefined
-  #lostAt: number | null = null
-  #drawn = true
-
-  constructor(options: SessionPageOptions) {
-    const { api, id } = options
-    this.#options = options
-    this.#queue = queueView(api, id, this.#composer.fail)
-    this.#share = button('Share', () => shareDialog(api, id), { class: 'plain' })
-    this.element = this.#frame()
-    setText(this.#title, id)
-    this.#connection = this.#connect()
-    this.#showAll()
-  }
-
-  leave(): void {
-    clearTimeout(this.#quiet)
-    clearInterval(this.#tick)
-    this.#badge.stop()
-    this.#connection.leave()
-  }
-
-  /** Called when the page becomes visible again. */
-  shown(): void {
-    this.#tabs.scrollDown()
-  }
-
-  #frame(): HTMLElement {
-    const back = element('a.back', { href: '#/' }, '← Sessions')
-    const parts = [this.#badge.element, this.#facts, this.#tabs.element]
-    const controls = [this.#queue, this.#questions, this.#composer].map((part) => part.element)
-    return element(
-      'section.session',
-      { 'data-id': this.#options.id },
-      element('header', back, this.#title, ...parts),
-      this.#banner,
-      ...this.#tabs.panels,
-      element('div.foot', ...controls),
-    )
-  }
-
-  #connect(): SessionConnection {
-    const views = [this.#conversation, this.#log, this.#questions, this.#attachments]
-    return new SessionConnection(this.#options, {
-      changed: () => queueMicrotask(() => this.#onState()),
-      learned: (info) => this.#showFacts(info),
-      restarted: () => {
-        for (const view of [...views, this.#queue]) view.clear()
-      },
-      event: (event) => {
-        for (const view of views) view.event(event)
-        this.#drawSoon()
-      },
-      delta: (delta) => {
-        this.#conversation.delta(delta)
-        this.#drawSoon()
-      },
-    })
-  }
-
-  #onTick(): void {
-    this.#attachments.tick()
-    if (this.element.offsetParent !== null && !document.hidden) this.#showQueue()
-  }
+  const share = button('Share', () => shareDialog(api, id), { class: 'plain' })
+  const close = button('Close session', confirmClose, { class: 'plain danger' })
+  const back = element('a.back', { href: '#/' }, '← Sessions')
+  const page = element(
+    'section.session',
+    { 'data-id': id },
+    element('header', back, title, badge.element, facts, tabs.element),
+    banner,
+    ...tabs.panels,
+    element('div.foot', queue.element, questions.element, form.element),
+  )
+  let quiet: number | undefined
+  let lostAt: number | null = null
+  let isDrawn = true
+  const views = [conversation, log, questions, attachments]
+  const connection = new SessionConnection(access, {
+    changed: () => queueMicrotask(onState),
+    learned: showFacts,
+    restarted: () => {
+      for (const view of [...views, queue]) view.clear()
+    },
+    event: (event) => {
+      for (const view of views) view.event(event)
+      drawSoon()
+    },
+    delta: (delta) => {
+      conversation.delta(delta)
+      drawSoon()
+    },
+  })
+  const ticker = setInterval(() => {
+    attachments.tick()
+    if (page.offsetParent !== null && !document.hidden) showQueue()
+  }, TICK_MS)
+  showAll()
 
   /** Renders once for all events that arrive together. */
-  #drawSoon(): void {
-    if (!this.#drawn) return
-    this.#drawn = false
+  function drawSoon(): void {
+    if (!isDrawn) return
+    isDrawn = false
     setTimeout(() => {
-      this.#drawn = true
-      this.#attachments.render()
-      this.#tabs.count('log', this.#log.count())
-      this.#tabs.count('attachments', this.#attachments.count())
-      this.#tabs.scrollDown()
-      this.#showComposer()
-      this.#showQueue()
+      isDrawn = true
+      attachments.render()
+      tabs.count('log', log.count())
+      tabs.count('attachments', attachments.count())
+      tabs.scrollDown()
+      showComposer()
+      showQueue()
     }, 0)
   }
 
-  #onState(): void {
-    clearTimeout(this.#quiet)
-    const isLost = this.#connection.state.name === 'reconnecting'
-    this.#lostAt = isLost ? (this.#lostAt ?? performance.now()) : null
-    this.#showAll()
-    if (this.#lostAt === null) return
-    const quietMs = this.#lostAt + QUIET_MS - performance.now()
-    this.#quiet = setTimeout(() => this.#showBanner(), quietMs)
+  function onState(): void {
+    clearTimeout(quiet)
+    const isLost = connection.state.name === 'reconnecting'
+    lostAt = isLost ? (lostAt ?? performance.now()) : null
+    showAll()
+    if (lostAt !== null) quiet = setTimeout(showBanner, lostAt + QUIET_MS - performance.now())
   }
 
-  #showAll(): void {
-    const { state, info, isWatcher } = this.#connection
+  function showAll(): void {
+    const { state, info, isWatcher } = connection
     const isOpen = state.name !== 'ended'
-    this.#badge.show(state, info?.graceMs ?? 0, isWatcher)
-    this.element.dataset['state'] = state.name
-    this.#join.hidden = !isOpen || !isWatcher || !this.#connection.may('talk')
-    this.#close.hidden = !isOpen || !this.#connection.may('admin')
-    this.#share.hidden = this.#close.hidden
-    this.#questions.show(isOpen)
-    this.#showComposer()
-    this.#showBanner()
+    badge.show(state, info?.graceMs ?? 0, isWatcher)
+    page.dataset['state'] = state.name
+    join.hidden = !isOpen || !isWatcher || !connection.may('talk')
+    close.hidden = !isOpen || !connection.may('admin')
+    share.hidden = close.hidden
+    questions.show(isOpen)
+    showComposer()
+    showBanner()
   }
 
-  #showComposer(): void {
-    const isOpen = this.#connection.state.name !== 'ended' && this.#connection.may('talk')
-    this.#composer.show(isOpen, this.#conversation.running !== null)
+  function showComposer(): void {
+    const isOpen = connection.state.name !== 'ended' && connection.may('talk')
+    form.show(isOpen, conversation.running() !== null)
   }
 
   /** A guest with a link may only use the socket, which does not show the queue. */
-  #showQueue(): void {
-    if (this.#options.link !== null) return
-    const isLive = this.#connection.state.name === 'live'
-    const isBusy = isLive && this.#conversation.running !== null
-    this.#queue.show(isBusy, this.#connection.may('talk'))
+  function showQueue(): void {
+    if (link !== null) return
+    const isBusy = connection.state.name === 'live' && conversation.running() !== null
+    queue.show(isBusy, connection.may('talk'))
   }
 
-  #showFacts(info: SessionView): void {
-    const { id, key, agent, reconnect, exclusive, graceMs, state } = info
-    setText(this.#title, key ?? id)
+  function showFacts(info: SessionView): void {
+    const { key, agent, reconnect, exclusive, graceMs, state } = info
+    setText(title, key ?? id)
     document.title = `${key ?? id} – Holdfast`
     const grace = tag(`${duration(graceMs)} grace`, { title: 'How long a page may be away' })
     fill(
-      this.#facts,
+      facts,
       state === 'closed' ? tag('closed', { title: 'It accepts no more turns' }) : null,
       tag(agent, { title: 'Its agent' }),
       tag(reconnect, { title: 'Its reconnect policy' }),
       exclusive ? tag('exclusive', { title: 'One client drives, the others watch' }) : null,
       reconnect === 'none' ? null : grace,
       element('code.muted', { title: 'Its id' }, id),
-      element('span.actions', this.#join, this.#share, this.#close),
+      element('span.actions', join, share, close),
     )
   }
 
-  #showBanner(): void {
-    const { state } = this.#connection
-    const isLong = this.#lostAt !== null && performance.now() - this.#lostAt >= QUIET_MS
-    this.#banner.hidden = state.name !== 'ended' && !isLong
-    if (this.#banner.hidden) return
-    this.#banner.dataset['tone'] = state.name === 'ended' ? 'bad' : 'warn'
-    if (state.name === 'ended') return this.#showEnded(state)
+  function showBanner(): void {
+    const { state } = connection
+    const isLong = lostAt !== null && performance.now() - lostAt >= QUIET_MS
+    banner.hidden = state.name !== 'ended' && !isLong
+    if (banner.hidden) return
+    banner.dataset['tone'] = state.name === 'ended' ? 'bad' : 'warn'
+    if (state.name === 'ended') return showEnded(state)
     const words = 'The connection is lost. What you send now is delivered when it is back.'
-    fill(this.#banner, element('p', words))
+    fill(banner, element('p', words))
   }
 
-  #showEnded(ended: Ended): void {
+  function showEnded(ended: Ended): void {
     const { code } = ended
+    const remedies = {
+      start_new: () => void startNew(),
+      take_over: () => connection.takeOver(),
+      reload: () => location.reload(),
+      token: () => void api.renewToken(api.token).then(() => connection.watch()),
+    }
     const remedy = remedyOf(ended)
-    const main = button(labelOf(remedy, code), () => this.#remedies[remedy](), {
-      class: 'primary',
-      'data-remedy': remedy,
-    })
-    const watch = button('Watch only', () => this.#connection.watch(), { 'data-remedy': 'watch' })
-    this.#banner.dataset['code'] = code
+    const attributes = { class: 'primary', 'data-remedy': remedy }
+    const main = button(labelOf(remedy, code), remedies[remedy], attributes)
+    const watch = button('Watch only', () => connection.watch(), { 'data-remedy': 'watch' })
+    banner.dataset['code'] = code
     const choices = buttons(main, code === 'in_use' ? watch : null)
-    fill(this.#banner, element('p', sentenceOf(ended)), choices)
-  }
-
-  readonly #remedies: Readonly<Record<Remedy, () => void>> = {
-    start_new: () => void this.#startNew(),
-    take_over: () => this.#connection.takeOver(),
-    reload: () => location.reload(),
-    token: () => {
-      const { api } = this.#options
-      void api.renewToken(api.token).then(() => this.#connection.watch())
-    },
+    fill(banner, element('p', sentenceOf(ended)), choices)
   }
 
   /** Creates a session with the same options; the key is free again. */
-  async #startNew(): Promise<void> {
-    const { api, started } = this.#options
-    const { info } = this.#connection
+  async function startNew(): Promise<void> {
+    const { info } = connection
     try {
       if (info === null) return started(await api.create({ reconnect: 'reopen', exclusive: false }))
       const { key, agent, reconnect, exclusive, graceMs } = info
       const options = { key: key ?? undefined, agent, reconnect, exclusive, graceMs }
       started(await api.create(options))
     } catch (error) {
-      this.#composer.fail((error as Error).message)
+      fail((error as Error).message)
     }
   }
 
-  #send(text: string, busy: Busy): void {
-    const turn = this.#connection.takePart()?.turn(text, { busy })
+  function send(text: string, busy: Busy): void {
+    const turn = connection.takePart()?.turn(text, { busy })
     if (turn === undefined) return
-    const taken = this.#conversation.sending(text)
+    const taken = conversation.sending(text)
     turn.started.then(taken, (error: Error) => {
       taken()
-      this.#composer.fail(`Not sent: ${error.message}`)
+      fail(`Not sent: ${error.message}`)
     })
-    this.#tabs.scrollDown(true)
+    tabs.scrollDown(true)
   }
 
-  #cancel(): void {
-    const turn = this.#conversation.running
+  function cancel(): void {
+    const turn = conversation.running()
     if (turn === null) return
-    const session = this.#connection.takePart()
-    session?.cancel(turn).catch((error: Error) => this.#composer.fail(error.message))
+    const session = connection.takePart()
+    session?.cancel(turn).catch((error: Error) => fail(error.message))
   }
 
   /** Closing affects all clients and cannot be undone, so it takes a second click. */
-  #confirmClose(): void {
-    if (this.#close.dataset['sure'] === undefined) {
-      this.#close.dataset['sure'] = ''
-      setText(this.#close, 'Close it for everybody?')
-      setTimeout(() => {
-        delete this.#close.dataset['sure']
-        setText(this.#close, 'Close session')
-      }, CONFIRM_MS)
-      return
+  function confirmClose(): void {
+    if (close.dataset['sure'] !== undefined) {
+      return void api.close(id).catch((error: Error) => fail(error.message))
     }
-    const { api, id } = this.#options
-    api.close(id).catch((error: Error) => this.#composer.fail(error.message))
+    close.dataset['sure'] = ''
+    setText(close, 'Close it for everybody?')
+    setTimeout(() => {
+      delete close.dataset['sure']
+      setText(close, 'Close session')
+    }, CONFIRM_MS)
+  }
+
+  return {
+    element: page,
+    /** Called when the page becomes visible again. */
+    shown: () => tabs.scrollDown(),
+    leave(): void {
+      clearTimeout(quiet)
+      clearInterval(ticker)
+      badge.stop()
+      connection.leave()
+    },
   }
 }

@@ -18,6 +18,8 @@ export class SimulatedTab {
   readonly session: ClientSession
   readonly events: SessionEvent[] = []
   readonly deltas: Delta[] = []
+  /** All tabs that come from the same one. */
+  readonly family: SimulatedTab[]
   readonly #api: Api
   readonly #id: string
   readonly #stored: Map<string, string>
@@ -26,7 +28,14 @@ export class SimulatedTab {
   /** The page was unloaded: it receives, sends and stores nothing. */
   #isUnloaded = false
 
-  constructor(api: Api, session: string, stored: Map<string, string> = new Map()) {
+  constructor(
+    api: Api,
+    session: string,
+    stored = new Map<string, string>(),
+    family: SimulatedTab[] = [],
+  ) {
+    this.family = family
+    this.family.push(this)
     this.#api = api
     this.#id = session
     this.#stored = stored
@@ -60,7 +69,7 @@ export class SimulatedTab {
 
   /** A second tab with a copy of this one's storage. */
   copy(): SimulatedTab {
-    return new SimulatedTab(this.#api, this.#id, new Map(this.#stored))
+    return new SimulatedTab(this.#api, this.#id, new Map(this.#stored), this.family)
   }
 
   unload(isHalfOpen = false): void {
@@ -72,7 +81,7 @@ export class SimulatedTab {
 
   /** Opens the page with the same storage. */
   again(): SimulatedTab {
-    return new SimulatedTab(this.#api, this.#id, this.#stored)
+    return new SimulatedTab(this.#api, this.#id, this.#stored, this.family)
   }
 
   /** Closes the sockets; the page stays open. */

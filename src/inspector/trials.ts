@@ -12,8 +12,8 @@ export type Trial = {
   readonly does: string
   readonly exclusive?: true
   readonly expected: Readonly<Record<Policy, string>>
-  /** Returns the outcome, in the words of `expected`. `tabs` registers a tab for clean-up. */
-  readonly run: (tab: SimulatedTab, tabs: (tab: SimulatedTab) => SimulatedTab) => Promise<string>
+  /** Resolves with the outcome, in the words of `expected`. */
+  readonly run: (tab: SimulatedTab) => Promise<string>
 }
 
 const BACK = 'back, works'
@@ -36,16 +36,16 @@ export const TRIALS: readonly Trial[] = [
     title: 'Reload, before work',
     does: 'The page is reloaded before any turn has run.',
     expected: beforeWork,
-    run: async (tab, tabs) => outcomeOf(tabs(tab.reload())),
+    run: (tab) => outcomeOf(tab.reload()),
   },
   {
     name: 'reload-after-work',
     title: 'Reload, after work',
     does: 'A turn runs, then the page is reloaded and runs another.',
     expected: afterWork,
-    run: async (tab, tabs) => {
+    run: async (tab) => {
       await work(tab)
-      return outcomeOf(tabs(tab.reload()))
+      return outcomeOf(tab.reload())
     },
   },
   {
@@ -53,11 +53,11 @@ export const TRIALS: readonly Trial[] = [
     title: 'Reload, in the middle of a turn',
     does: 'The page is reloaded while an answer is coming.',
     expected: { none: ENDED, early: ENDED, resume: COMPLETE, reopen: COMPLETE },
-    run: async (tab, tabs) => {
+    run: async (tab) => {
       // The reload interrupts it.
       void tab.session.turn({ text: TEXT, ms: 900 }).catch(() => undefined)
       await tab.until(() => tab.deltas.length > 1)
-      return lookForMessage(tabs(tab.reload()))
+      return lookForMessage(tab.reload())
     },
   },
   {
@@ -78,7 +78,7 @@ export const TRIALS: readonly Trial[] = [
     does: 'Reloaded, but the old connection still seems open to the server.',
     exclusive: true,
     expected: beforeWork,
-    run: async (tab, tabs) => outcomeOf(tabs(tab.reload(true))),
+    run: (tab) => outcomeOf(tab.reload(true)),
   },
   {
     name: 'clone',
@@ -86,8 +86,8 @@ export const TRIALS: readonly Trial[] = [
     does: 'A copied tab sends the same resume token while the first is live.',
     exclusive: true,
     expected: forAll(REFUSED),
-    run: async (tab, tabs) => {
-      const copy = tabs(tab.copy())
+    run: async (tab) => {
+      const copy = tab.copy()
       await copy.settled()
       const refused = copy.state.name === 'ended' && copy.state.code === 'in_use'
       return refused && (await works(tab)) ? REFUSED : describe(copy)
@@ -99,8 +99,8 @@ export const TRIALS: readonly Trial[] = [
     does: 'The copy is refused, and a person decides to take over.',
     exclusive: true,
     expected: forAll(TAKEN_OVER),
-    run: async (tab, tabs) => {
-      const copy = tabs(tab.copy())
+    run: async (tab) => {
+      const copy = tab.copy()
       await copy.settled()
       await copy.session.takeOver()
       await tab.until(() => tab.state.name === 'ended')
@@ -113,8 +113,8 @@ export const TRIALS: readonly Trial[] = [
     title: 'Clone of a shared session',
     does: 'The same, where many clients may drive.',
     expected: forAll(BOTH),
-    run: async (tab, tabs) => {
-      const copy = tabs(tab.copy())
+    run: async (tab) => {
+      const copy = tab.copy()
       await copy.settled()
       const work = (await works(tab)) && (await works(copy))
       return work && attachments(copy) === 2 ? BOTH : describe(copy)
@@ -125,10 +125,10 @@ export const TRIALS: readonly Trial[] = [
     title: 'Close and reopen',
     does: 'The page leaves for good; then its address is opened in a new tab.',
     expected: { none: ENDED, early: ENDED, resume: ENDED, reopen: REATTACHED },
-    run: async (tab, tabs) => {
+    run: async (tab) => {
       await work(tab)
       tab.close()
-      return outcomeOf(tabs(tab.copy()))
+      return outcomeOf(tab.copy())
     },
   },
   {
@@ -136,10 +136,10 @@ export const TRIALS: readonly Trial[] = [
     title: 'Past the grace time',
     does: `The page is away for longer than ${GRACE_MS / 1000} s, then comes back.`,
     expected: { none: ENDED, early: ENDED, resume: ENDED, reopen: REATTACHED },
-    run: async (tab, tabs) => {
+    run: async (tab) => {
       tab.unload()
       await new Promise((resolve) => setTimeout(resolve, GRACE_MS + 2_000))
-      return outcomeOf(tabs(tab.again()))
+      return outcomeOf(tab.again())
     },
   },
 ]
