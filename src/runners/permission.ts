@@ -34,11 +34,8 @@ export function permissionQuestion(
   const options = offered.slice(0, ASK_OPTIONS_MAX)
   return {
     kind: 'permission',
-    question: (toolCall.title ?? 'May the agent continue?').slice(0, ASK_TEXT_CHARS_MAX),
-    options: options.map(({ optionId, name }) => ({
-      id: optionId,
-      label: name.slice(0, ASK_TEXT_CHARS_MAX),
-    })),
+    question: shortened(toolCall.title ?? 'May the agent continue?'),
+    options: options.map(({ optionId: id, name }) => ({ id, label: shortened(name) })),
     data: {
       tool: shownTool(toolCall),
       kinds: Object.fromEntries(options.map(({ optionId, kind }) => [optionId, kind])),
@@ -67,4 +64,8 @@ export function permissionAnswer(outcome: AskOutcome): RequestPermissionOutcome 
   return outcome.outcome === 'answered'
     ? { outcome: 'selected', optionId: String(outcome.answer) }
     : { outcome: 'cancelled' }
+}
+
+function shortened(text: string): string {
+  return text.slice(0, ASK_TEXT_CHARS_MAX)
 }

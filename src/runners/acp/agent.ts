@@ -20,7 +20,7 @@ import type { PooledAgent } from '../agent-pool.ts'
 import { asObject } from '../json.ts'
 import { observed, type Sdk } from './connection.ts'
 import type { AcpSettings } from './options.ts'
-import { Replay, type AcpUpdate, type PromptResponse, type PromptRun } from './updates.ts'
+import { Replay, type PromptResponse, type PromptRun } from './updates.ts'
 
 /** A session to be opened, by the agent's own id if it has one. */
 export type OpenRequest = {
@@ -83,11 +83,16 @@ export class AcpAgent implements PooledAgent {
     // stored sessions.
     this.#child = workplace.start(settings.args, settings.cwd ?? settings.folder)
     const stdin = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
-    const limits = { maxMessageBytes: MESSAGE_BYTES_MAX }
+    const stdout = ReadableStream.from(this.#read())
+    const stream = observed(
+      sdk.ndJsonStream(stdin, stdout, { maxMessageBytes: MESSAGE_BYTES_MAX }),
+      (id, update) => (this.#prompts.get(id) ?? this.#replays.get(id))?.update(update),
+      (id) => this.#prompts.delete(id),
+    )
     this.#connection = sdk
       .client({ name: 'holdfast' })
       .onRequest('session/request_permission', ({ params }) => this.#permission(params))
-      .connect(observed(sdk.ndJsonStream(stdin, ReadableStream.from(this.#read()), limits), this))
+      .connect(stream)
     // When the child ends, closing the connection fails all pending requests.
     void this.#child.ended.then(() => this.#connection.close())
     void this.#connection.closed.then(() => this.stop())
@@ -161,15 +166,6 @@ export class AcpAgent implements PooledAgent {
       ignoreAbort()
       this.#prompts.delete(sessionId)
     }
-  }
-
-  update(sessionId: string, update: AcpUpdate): void {
-    const listener = this.#prompts.get(sessionId) ?? this.#replays.get(sessionId)
-    listener?.update(update)
-  }
-
-  promptEnded(sessionId: string): void {
-    this.#prompts.delete(sessionId)
   }
 
   /** Stops the child: by the end of its stdin, then by signals. Resolves when it has ended. */

@@ -26,18 +26,17 @@ type MessageFields = {
   readonly params?: { readonly sessionId?: unknown; readonly update?: Partial<AcpUpdate> } | null
 }
 
-type StreamListener = {
-  update(session: string, update: AcpUpdate): void
-  /** The response to a prompt has arrived: later updates are not part of it. */
-  promptEnded(session: string): void
-}
-
 /**
- * The same stream with a listener. Updates end here; other messages go on to the library, which
- * delivers a response before or after the updates around it, depending on its promises. But updates
- * before the response to a prompt belong to the turn, and later ones do not.
+ * The same stream with listeners for updates, and for the response to a prompt. Updates end here;
+ * other messages go on to the library, which delivers a response before or after the updates around
+ * it, depending on its promises. But updates before the response to a prompt belong to the turn, and
+ * later ones do not.
  */
-export function observed({ readable, writable }: sdk.Stream, listener: StreamListener): sdk.Stream {
+export function observed(
+  { readable, writable }: sdk.Stream,
+  onUpdate: (session: string, update: AcpUpdate) => void,
+  onPromptEnd: (session: string) => void,
+): sdk.Stream {
   /** Our pending requests, with the session of those that are prompts. */
   const requests = new Map<unknown, string | null>()
   const outgoing = new TransformStream<sdk.AnyMessage, sdk.AnyMessage>({
@@ -51,12 +50,18 @@ export function observed({ readable, writable }: sdk.Stream, listener: StreamLis
   const incoming = new TransformStream<sdk.AnyMessage, sdk.AnyMessage>({
     transform(message, controller) {
       const { id, method, params } = message as MessageFields
-      if (method === 'session/update') return deliver(params, listener)
+      if (method === 'session/update') {
+        const { sessionId, update } = params ?? {}
+        // Agents deviate from the schema, and new kinds of updates appear: only these are checked.
+        if (typeof sessionId === 'string' && typeof update?.sessionUpdate === 'string')
+          onUpdate(sessionId, update as AcpUpdate)
+        return
+      }
       if (method === undefined) {
         const session = requests.get(id)
         // A response without a request: the library would print it.
         if (!requests.delete(id)) return
-        if (typeof session === 'string') listener.promptEnded(session)
+        if (typeof session === 'string') onPromptEnd(session)
       }
       controller.enqueue(message)
     },
@@ -64,11 +69,4 @@ export function observed({ readable, writable }: sdk.Stream, listener: StreamLis
   // The readable side reports the error.
   outgoing.readable.pipeTo(writable).catch(() => undefined)
   return { readable: readable.pipeThrough(incoming), writable: outgoing.writable }
-}
-
-/** Agents deviate from the schema, and new kinds of updates appear: only these are checked. */
-function deliver(params: MessageFields['params'], listener: StreamListener): void {
-  const { sessionId, update } = params ?? {}
-  if (typeof sessionId !== 'string' || typeof update?.sessionUpdate !== 'string') return
-  listener.update(sessionId, update as AcpUpdate)
 }

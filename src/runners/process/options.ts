@@ -7,10 +7,7 @@ export const ProcessAgent = Type.Object(
   {
     ...PROGRAM,
     ...optional({
-      firstArgs: list({
-        default: [],
-        description: "further arguments in a session's first turn",
-      }),
+      firstArgs: list({ default: [], description: "further arguments in a session's first turn" }),
       laterArgs: list({ default: [], description: 'further arguments in later turns' }),
       output: oneOf(['claude', 'codex', 'text'], {
         default: 'text',
