@@ -42,10 +42,8 @@ type Revocable = {
 export function checkAccessOptions(boundHost: string, options: AccessOptions): void {
   const { tokens, allowHosts = [], allowOrigins = [] } = options
   if (tokens === undefined && !isLoopback(boundHost)) {
-    throw invalid(
-      'host',
-      `must be a loopback address without tokens: ${boundHost} is open to others`,
-    )
+    const problem = `must be a loopback address without tokens: ${boundHost} is open to others`
+    throw invalid('host', problem)
   }
   if (tokens === undefined && allowHosts.length > 0) {
     throw invalid('allowHosts', 'need tokens: without them only loopback is served')
@@ -82,12 +80,7 @@ export class AccessPolicy {
   #revision: number | null
   #revocationsAt = performance.now()
 
-  constructor(
-    boundHost: string,
-    clock: Clock,
-    options: AccessOptions = {},
-    seal: Seal | null = null,
-  ) {
+  constructor(boundHost: string, clock: Clock, options: AccessOptions, seal: Seal | null) {
     checkAccessOptions(boundHost, options)
     const { tokens = null, allowHosts = [], allowOrigins = [], trustProxy = false } = options
     this.open = tokens === null
@@ -109,16 +102,31 @@ export class AccessPolicy {
   check(request: IncomingMessage): void {
     checkHead(request)
     if (this.isForwarded(request)) return
-    this.#checkLocal(request.socket)
+    const { headers, socket } = request
     if (!this.open) {
       // The holder of a good token has a rate of its own.
       this.#rates.admit(this.addressOf(request), () => {
-        const token = bearerToken(request.headers) ?? null
+        const token = bearerToken(headers) ?? null
         return token === null || this.grant(token) === null ? null : token
       })
+    } else if (!isLoopback(plainAddress(socket.localAddress ?? 'localhost'))) {
+      // The server of another program may listen anywhere.
+      throw new HoldfastError('host_refused', 'without tokens only loopback addresses are served')
     }
-    this.#checkHost(request.headers)
-    this.#checkOrigin(request.headers)
+    if (!this.#hosts.has(hostName(headers.host ?? '') ?? '')) {
+      throw new HoldfastError('host_refused', 'the Host header is not a name of this server')
+    }
+    this.#checkOrigin(headers)
+  }
+
+  /** Browsers mark requests that a page of another site caused. Following a link is allowed. */
+  #checkOrigin(headers: IncomingHttpHeaders): void {
+    const { origin, host, 'sec-fetch-site': site, 'sec-fetch-mode': mode } = headers
+    const isForeign =
+      origin === undefined
+        ? (site === 'cross-site' || site === 'same-site') && mode !== 'navigate'
+        : origin !== `http://${host}` && origin !== `https://${host}` && !this.#origins.has(origin)
+    if (isForeign) throw originRefused()
   }
 
   /**
@@ -130,13 +138,14 @@ export class AccessPolicy {
     operation: Operation,
     token = bearerToken(request.headers),
   ): Principal | null {
-    if (this.open || OPERATIONS[operation] === null) return this.principalOf(token)
-    const scopes = this.grant(token)
-    if (scopes === null) {
-      if (token !== undefined) this.failed(this.addressOf(request))
-      throw new HoldfastError('unauthorized', 'a good token is needed, as Authorization: Bearer')
+    if (!this.open && OPERATIONS[operation] !== null) {
+      const scopes = this.grant(token)
+      if (scopes === null) {
+        if (token !== undefined) this.failed(this.addressOf(request))
+        throw new HoldfastError('unauthorized', 'a good token is needed, as Authorization: Bearer')
+      }
+      assertMayDo(scopes, operation)
     }
-    assertMayDo(scopes, operation)
     return this.principalOf(token)
   }
 
@@ -257,39 +266,13 @@ export class AccessPolicy {
   isAllowedOrigin(origin: string): boolean {
     return this.#origins.has(origin)
   }
-
-  /** A server of another program may listen anywhere; without tokens, only loopback is served. */
-  #checkLocal({ localAddress }: Socket): void {
-    if (!this.open || localAddress === undefined || isLoopback(plainAddress(localAddress))) return
-    throw new HoldfastError('host_refused', 'without tokens only loopback addresses are served')
-  }
-
-  #checkHost({ host = '' }: IncomingHttpHeaders): void {
-    if (this.#hosts.has(hostName(host) ?? '')) return
-    throw new HoldfastError('host_refused', 'the Host header is not a name of this server')
-  }
-
-  #checkOrigin(headers: IncomingHttpHeaders): void {
-    const { origin, host } = headers
-    if (origin === undefined) return checkFetchSite(headers)
-    if (origin === `http://${host}` || origin === `https://${host}`) return
-    if (this.#origins.has(origin)) return
-    throw originRefused()
-  }
 }
 
-/** Browsers mark requests that a page of another site caused. Following a link is allowed. */
-function checkFetchSite(headers: IncomingHttpHeaders): void {
-  const site = headers['sec-fetch-site']
-  const isForeign = site === 'cross-site' || site === 'same-site'
-  if (isForeign && headers['sec-fetch-mode'] !== 'navigate') throw originRefused()
-}
-
-function originRefused(): HoldfastError {
+/** A page of another origin caused the request. */
+export function originRefused(): HoldfastError {
   return new HoldfastError('origin_refused', 'a page of another origin may not do this')
 }
 
-/** The token of `Authorization: Bearer TOKEN`, if there is one. */
 export function bearerToken({ authorization }: IncomingHttpHeaders): string | undefined {
   return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
 }
@@ -301,7 +284,7 @@ const ONCE: readonly string[] = ['host', 'authorization', 'sec-fetch-site']
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /** Throws unless the head is within its bounds and means one thing. Makes its target a path. */
-export function checkHead(request: IncomingMessage): void {
+function checkHead(request: IncomingMessage): void {
   const { rawHeaders, headers, url = '' } = request
   let bytes = url.length
   const seen = new Set<string>()
@@ -319,24 +302,17 @@ export function checkHead(request: IncomingMessage): void {
   const isForwarded = headers[SEAL_HEADER] !== undefined
   const countMax = headersMax + (isForwarded ? forwardedHeaders : 0)
   const bytesMax = headerBytesMax + (isForwarded ? forwardedBytes : 0)
-  if (rawHeaders.length > 2 * countMax || bytes > bytesMax) {
-    throw headTooLarge()
-  }
-  makePath(request)
-}
-
-export function headTooLarge(): HoldfastError {
-  const { headersMax, headerBytesMax } = SERVER_LIMITS
-  const bounds = `${headersMax} headers, ${headerBytesMax} bytes with the path`
-  return new HoldfastError('headers_too_large', `the request's head is over its bound: ${bounds}`)
-}
-
-function makePath(request: IncomingMessage): void {
-  const { url = '', headers } = request
+  if (rawHeaders.length > 2 * countMax || bytes > bytesMax) throw headTooLarge()
   const [, host = '', rest = ''] = ABSOLUTE.exec(url) ?? []
   if (host === '') return
   if (host.toLowerCase() !== headers.host?.toLowerCase()) {
     throw new HoldfastError('bad_request', 'the target and the Host header name different hosts')
   }
   request.url = rest.startsWith('/') ? rest : `/${rest}`
+}
+
+export function headTooLarge(): HoldfastError {
+  const { headersMax, headerBytesMax } = SERVER_LIMITS
+  const bounds = `${headersMax} headers, ${headerBytesMax} bytes with the path`
+  return new HoldfastError('headers_too_large', `the request's head is over its bound: ${bounds}`)
 }

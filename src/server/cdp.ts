@@ -18,26 +18,22 @@ import {
   type OwnPort,
 } from '../doors/cdp/address.ts'
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
-import { heldService } from '../doors/cdp/held.ts'
+import { heldService, type HeldServiceOptions } from '../doors/cdp/held.ts'
 import { serveJson, socketUrl } from '../doors/cdp/http.ts'
 import { largestBeyond } from '../doors/cdp/largest.ts'
 import type { AttachedClient } from '../doors/cdp/attached-client.ts'
-import {
-  StockConnection,
-  type CdpConnection,
-  type CdpSocket,
-} from '../doors/cdp/stock-connection.ts'
-import { Connection, type Service } from '../doors/connect/connection.ts'
+import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
+import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import { Exchange, type ServerContext } from '../doors/exchange.ts'
 import { reportRefusal } from '../doors/refusals.ts'
-import { bearerToken, type AccessPolicy } from './access.ts'
+import { bearerToken, originRefused, type AccessPolicy } from './access.ts'
 import { isUndone, type Upgrade } from './forwarding/request-forwarder.ts'
 import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
 import { newHttpServer, refuseSocket, type Connections } from './http-server.ts'
 import { TICKET_LIMITS, type Ticket, type Tickets } from './tickets.ts'
-import { SocketServer, type SocketListener, type WebSocketEnd } from './upgrade.ts'
+import { socketOpener, type SocketListener, type WebSocketEnd } from './upgrade.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
@@ -51,21 +47,13 @@ export type CdpEntranceOptions = {
   readonly isLeaving: () => boolean
 }
 
-/** A socket that may come now; `abandon` if it does not. */
-type Prepared = {
-  readonly connect: (socket: CdpSocket) => CdpConnection
-  readonly abandon: () => void
-  /** The token of a stock client, whose socket is pinged here; the hub pings the others. */
-  readonly stock: { readonly token: string | undefined } | null
-}
-
 export class CdpEntrance {
   readonly door: CdpDoor
   readonly #options: CdpEntranceOptions
   readonly #access: AccessPolicy
   readonly #forwarder: Forwarder | null
   readonly #diagnose: Diagnose
-  readonly #sockets: SocketServer
+  readonly #openSocket: ReturnType<typeof socketOpener>
   readonly #ports: Server[] = []
   readonly #open = new Set<WebSocketEnd>()
   readonly #watch: NodeJS.Timeout
@@ -78,7 +66,7 @@ export class CdpEntrance {
     this.#access = access
     this.#forwarder = forwarder
     this.#diagnose = diagnose
-    this.#sockets = new SocketServer({ diagnose, access }, door.limits.messageBytesMax)
+    this.#openSocket = socketOpener({ diagnose, access }, door.limits.messageBytesMax)
     this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
   }
 
@@ -127,11 +115,11 @@ export class CdpEntrance {
 
   /** An address for one browser session, for a tool that can send no token. */
   #sendTicket(exchange: Exchange, address: Address, token: string | undefined): void {
-    const { browser, rest, ticket, expiresInMs: lifeMs = TICKET_LIMITS.defaultMs } = address
+    const { browser, ticket, expiresInMs: lifeMs = TICKET_LIMITS.defaultMs } = address
     if (exchange.request.method !== 'POST') {
       return exchange.send(405, 'text/plain', 'ask with POST', ['Allow', 'POST'])
     }
-    if (rest !== '') throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
+    assertNoRest(address)
     if (ticket !== undefined) throw new HoldfastError('forbidden', 'a ticket makes no other one')
     if (lifeMs < 1 || lifeMs > TICKET_LIMITS.maxMs) {
       throw invalid('expiresInMs', `must be between 1 and ${TICKET_LIMITS.maxMs}`)
@@ -150,7 +138,7 @@ export class CdpEntrance {
     if (own !== null) this.#access.check(request)
     // Also if a link leads there: a mere GET of an address here starts a browser.
     if (request.headers['sec-fetch-site'] === 'cross-site') {
-      throw new HoldfastError('origin_refused', 'a page of another origin may not do this')
+      throw originRefused()
     }
     const address = readAddress(request.url ?? '', own)
     const byTicket = this.#byTicket(request, address)
@@ -179,9 +167,7 @@ export class CdpEntrance {
     const { request, stream } = upgrade
     // The client has disconnected: there is no answer to send.
     stream.on('error', () => stream.destroy())
-    const handle = forwardable(request, own, async (port) => {
-      this.#accept(upgrade, await this.#prepare(request, port))
-    })
+    const handle = forwardable(request, own, (port) => this.#enter(upgrade, port))
     const answered = this.#forwarder?.serveUpgrade(upgrade, handle) ?? handle()
     answered.catch((thrown: unknown) => {
       const error = asHoldfastError(thrown)
@@ -191,27 +177,47 @@ export class CdpEntrance {
     })
   }
 
-  async #prepare(request: IncomingMessage, own: OwnPort | null): Promise<Prepared> {
-    const { door } = this
+  async #enter(upgrade: Upgrade, own: OwnPort | null): Promise<void> {
+    const { request, stream } = upgrade
     const { address, token, by } = this.#letIn(request, own)
-    if (address.rest !== '') {
-      throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
-    }
+    assertNoRest(address)
     this.#assertStays()
     const { target, isHeld } = this.#placeOf(address)
-    if (isHeld) {
-      if (this.#forwarder !== null) await door.assertHere(address)
-      const forwarding = this.#forwarding(request, address)
-      const caller = { address: { ...address, by }, target, token, forwarding }
-      const service = heldService({ door, ...caller })
-      const connect = (socket: CdpSocket) => new Connection(this.#options.hub, socket, service)
-      return { connect, abandon: () => undefined, stock: null }
-    }
-    const carrier = new StockConnection(door.limits)
-    const client = await door.admit({ ...address, by }, { carrier, target })
+    if (isHeld) return this.#enterHeld(upgrade, { address: { ...address, by }, target, token })
+    const carrier = new StockConnection(this.door.limits)
+    const client = await this.door.admit({ ...address, by }, { carrier, target })
     if (own !== null && address.key === own.key && target === null) this.#tellShared(client, own)
-    const connect = (socket: CdpSocket) => carrier.connect(client, socket)
-    return { connect, abandon: () => client.leave(), stock: { token } }
+    // A client that went away meanwhile never came.
+    if (stream.destroyed) return client.leave()
+    let isOpen = false
+    stream.once('close', () => {
+      if (!isOpen) client.leave()
+    })
+    this.#openSocket(upgrade, (end) => {
+      isOpen = true
+      end.heardAt = performance.now()
+      const revoke = (): void => end.close(4401, 'unauthorized')
+      const release = this.#access.hold(token, [OPERATIONS['browser.use']], revoke)
+      return this.#listener(end, carrier.connect(client, end), release)
+    })
+  }
+
+  async #enterHeld(
+    upgrade: Upgrade,
+    caller: Pick<HeldServiceOptions, 'address' | 'target' | 'token'>,
+  ): Promise<void> {
+    const { hub, door, forwarder } = this.#options
+    const { authorization } = upgrade.request.headers
+    if (forwarder !== null) await door.assertHere(caller.address)
+    // How a client whose session turns out to be another node's gets there.
+    const forwarding: NonNullable<HeldServiceOptions['forwarding']> = {
+      bufferedBytesMax: door.limits.unreadBytesMax,
+      path: plainUrl(caller.address),
+      headers: authorization === undefined ? {} : { authorization },
+      messageBytesMax: BROWSER_LIMITS.messageBytesMax,
+    }
+    const service = heldService({ door, ...caller, forwarding })
+    this.#openSocket(upgrade, (end) => this.#listener(end, new Connection(hub, end, service)))
   }
 
   /** Tools that meet in one session by chance take each other's tabs: the operator is warned. */
@@ -229,17 +235,6 @@ export class CdpEntrance {
     if (this.#options.isLeaving() || this.#options.context.isDraining()) throw drainingError()
   }
 
-  /** How a client whose session turns out to be another node's gets there. */
-  #forwarding({ headers }: IncomingMessage, address: Address): NonNullable<Service['forwarding']> {
-    const { authorization } = headers
-    return {
-      bufferedBytesMax: this.door.limits.unreadBytesMax,
-      path: plainUrl(address),
-      headers: authorization === undefined ? {} : { authorization },
-      messageBytesMax: BROWSER_LIMITS.messageBytesMax,
-    }
-  }
-
   /** The page that a socket is for, if it is not for the browser; and whether it may come back. */
   #placeOf({ path, browser }: Address): { target: string | null; isHeld: boolean } {
     const [, door, kind, id = ''] =
@@ -251,28 +246,12 @@ export class CdpEntrance {
     throw new HoldfastError('route_unknown', 'there is nothing at this path')
   }
 
-  #accept(upgrade: Upgrade, { connect, abandon, stock }: Prepared): void {
-    const { stream } = upgrade
-    // A client that went away meanwhile never came.
-    if (stream.destroyed) return abandon()
-    let isOpen = false
-    stream.once('close', () => {
-      if (!isOpen) abandon()
-    })
-    this.#sockets.open(upgrade, (end) => {
-      isOpen = true
-      return this.#connect(end, connect(end), stock)
-    })
-  }
-
-  #connect(end: WebSocketEnd, connection: CdpConnection, stock: Prepared['stock']): SocketListener {
+  #listener(
+    end: WebSocketEnd,
+    connection: CdpConnection,
+    release: () => void = () => undefined,
+  ): SocketListener {
     this.#open.add(end)
-    let release = (): void => undefined
-    if (stock !== null) {
-      end.heardAt = performance.now()
-      const revoke = (): void => end.close(4401, 'unauthorized')
-      release = this.#access.hold(stock.token, [OPERATIONS['browser.use']], revoke)
-    }
     return {
       // As Chrome does.
       receive: (data, isBinary) => (isBinary ? end.close(1003) : connection.receive(data)),
@@ -309,6 +288,10 @@ export class CdpEntrance {
       await closed
     }
   }
+}
+
+function assertNoRest({ rest }: Address): void {
+  if (rest !== '') throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
 }
 
 /**

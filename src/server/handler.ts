@@ -46,14 +46,6 @@ export type HandlerOptions = AccessOptions & {
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
 
-/** Where a handler is reached. */
-export type HandlerAddress = {
-  /** The host name or address that the server is bound to. */
-  readonly host: string
-  /** What comes before every path, as `/holdfast`; empty: nothing does. */
-  readonly basePath: string
-}
-
 export type CloseOptions = {
   /** How long running turns may go on before connections are cut; 0, the default: not at all. */
   readonly drainMs?: number
@@ -74,7 +66,7 @@ export class RequestHandler {
   readonly #forwarder: Forwarder | null
   readonly #diagnose: Diagnose
   readonly #delay = monitorEventLoopDelay({ resolution: 20 })
-  readonly #onStoreFailed: HandlerOptions['onStoreFailed']
+  readonly #options: HandlerOptions
   #storeTimer: NodeJS.Timeout | undefined
   #hasFailed = false
   #closing: Promise<void> | null = null
@@ -83,18 +75,20 @@ export class RequestHandler {
   /** It answers nothing itself any more, but forwards. */
   #isLeaving = false
 
-  constructor(holdfast: Holdfast, options: HandlerOptions, { host, basePath }: HandlerAddress) {
+  /** `host`: the name or address that the server is bound to. */
+  constructor(holdfast: Holdfast, options: HandlerOptions, host: string, basePath: string) {
     const { cluster, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
-    const { clock, limits, diagnose } = holdfast.authority
+    const { clock, limits, diagnose, store } = holdfast.authority
     this.holdfast = holdfast
     this.#diagnose = diagnose
-    this.#onStoreFailed = options.onStoreFailed
+    this.#options = options
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
     this.access = new AccessPolicy(host, clock, options, seal)
     const addressOf = (request: IncomingMessage) => this.access.addressOf(request)
-    const nodes = holdfast.authority.store.cluster
     this.#forwarder =
-      seal === null || nodes === undefined ? null : new Forwarder(seal, nodes, holdfast, addressOf)
+      seal === null || store.cluster === undefined
+        ? null
+        : new Forwarder(seal, store.cluster, holdfast, addressOf)
     const unread = new Unread(SERVER_LIMITS.unreadTotalBytesMax)
     this.#context = {
       holdfast,
@@ -120,23 +114,26 @@ export class RequestHandler {
       unread,
     })
     this.#connect = acceptSockets(this.#hub, this.access)
-    this.cdp = this.#openCdp(options, seal)
+    this.cdp = this.#openCdp(seal)
   }
 
-  #openCdp(options: HandlerOptions, seal: Seal | null): CdpEntrance | null {
+  #openCdp(seal: Seal | null): CdpEntrance | null {
     const { holdfast, access } = this
-    const { browsers = {}, browserLimits, cdpLimits: limits = {} } = options
+    const { browsers = {}, browserLimits = {}, cdpLimits = {}, recordings } = this.#options
     const { clock, reservedKeys } = holdfast.authority
     // Without browsers too: another node may have them.
     reservedKeys.add(BROWSER_KEYS)
     if (Object.keys(browsers).length === 0) return null
-    const pool = new BrowserPool({ browsers, clock, limits: browserLimits ?? {} })
-    const recordings = options.recordings === undefined ? {} : { recordings: options.recordings }
-    // An address that one node hands out may be used at another.
-    const names =
-      seal === null ? {} : { browserIdOf: (name: string) => seal.nameFor(`cdp ${name}`) }
+    const door = new CdpDoor({
+      holdfast,
+      pool: new BrowserPool({ browsers, clock, limits: browserLimits }),
+      limits: cdpLimits,
+      ...(recordings !== undefined && { recordings }),
+      // An address that one node hands out may be used at another.
+      ...(seal !== null && { browserIdOf: (name: string) => seal.nameFor(`cdp ${name}`) }),
+    })
     return new CdpEntrance({
-      door: new CdpDoor({ holdfast, pool, limits, ...recordings, ...names }),
+      door,
       hub: this.#hub,
       access,
       context: this.#context,
@@ -260,9 +257,10 @@ export class RequestHandler {
   /** A handler that does not wait for anything has answered when this returns. */
   #answer(exchange: Exchange, route: Route): Promise<void> | void {
     // A public route is about this node.
-    const forwarder = isPublic(route) ? null : this.#forwarder
-    const isRefused =
-      (this.#isDraining && beginsWork(route)) || (this.#isLeaving && forwarder !== null)
+    const forwarder = this.#forwarder === null || isPublic(route) ? null : this.#forwarder
+    // What runs may still be watched, answered and cancelled.
+    const beginsWork = route.operation === 'session.create' || route.operation === 'turn.run'
+    const isRefused = (this.#isDraining && beginsWork) || (this.#isLeaving && forwarder !== null)
     if (forwarder !== null) {
       return forwarder.serve(exchange, route, isRefused ? drainingError() : null)
     }
@@ -271,7 +269,12 @@ export class RequestHandler {
   }
 
   #refuse(exchange: Exchange, thrown: unknown): void {
-    const error = refusalOf(exchange, asHoldfastError(thrown))
+    let error = asHoldfastError(thrown)
+    // A session that moved after the request had an effect: no other node may begin it anew.
+    if (exchange.isCommitted && error.code === 'not_owner') {
+      const message = 'the session has moved to another node while the turn ran: ask again'
+      error = new HoldfastError('owner_unreachable', message)
+    }
     this.#noticeFailure(error)
     const toNode = this.#forwarder?.refusalHeaders(exchange.request, error) ?? []
     exchange.refuse(error, [...refusalHeaders(error), ...toNode])
@@ -283,25 +286,13 @@ export class RequestHandler {
     if (!isForGood || this.#hasFailed) return
     this.#hasFailed = true
     this.#diagnose('store_failed', 'the store has failed for good', { error: error.message })
-    this.#onStoreFailed?.(error)
+    this.#options.onStoreFailed?.(error)
   }
 }
 
 /** Not a closure: it would hold the request for as long as the socket lives. */
 function destroyStream(this: Duplex): void {
   this.destroy()
-}
-
-/** Sessions and turns; what runs may still be watched, answered and cancelled. */
-function beginsWork({ operation }: Route): boolean {
-  return operation === 'session.create' || operation === 'turn.run'
-}
-
-/** A session that moved after the request had an effect: no other node may begin it anew. */
-function refusalOf({ isCommitted }: Exchange, error: HoldfastError): HoldfastError {
-  if (!isCommitted || error.code !== 'not_owner') return error
-  const message = 'the session has moved to another node while the turn ran: ask again'
-  return new HoldfastError('owner_unreachable', message)
 }
 
 function refusalHeaders({ code, details: { allowed } }: HoldfastError): Headers {

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { Connections, UnparsedRequests } from './http-server.ts'
+import { Connections, parserRefuser } from './http-server.ts'
 
 /** A connection of which something was read. */
 class Connection extends Duplex {
@@ -27,12 +27,12 @@ type Answering = { readonly headersSent: boolean; readonly complete: boolean }
 
 function refuse(code: string, socket = new Connection(), answering?: Answering) {
   const told: unknown[] = []
-  const unparsed = new UnparsedRequests((_, __, facts) => void told.push(facts?.['reason']))
+  const refuseUnparsed = parserRefuser((_, __, facts) => void told.push(facts?.['reason']))
   const error = Object.assign(new Error('no'), { code })
   const { headersSent, complete } = answering ?? {}
   const response = answering && ({ headersSent, req: { complete } } as unknown as ServerResponse)
   // The parser fails again at what comes next.
-  for (let n = 0; n < 2; n += 1) unparsed.refuse(error, socket, response)
+  for (let n = 0; n < 2; n += 1) refuseUnparsed(error, socket, response)
   const isCut = socket.destroyed
   socket.destroy()
   return { told, isCut, line: socket.text.split('\r\n')[0], text: socket.text }

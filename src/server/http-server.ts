@@ -18,16 +18,14 @@ export type Serve = (request: IncomingMessage, response: ServerResponse) => void
 /** Takes a request to upgrade its connection. */
 export type OnUpgrade = (request: IncomingMessage, stream: Duplex, head: Buffer) => void
 
-export type HttpServerOptions = {
+export function newHttpServer(options: {
   readonly door: 'http' | 'cdp'
   readonly serve: Serve
   readonly upgrade: OnUpgrade
   readonly diagnose: Diagnose
   readonly connections: Connections
   readonly access: Pick<AccessPolicy, 'connected'>
-}
-
-export function newHttpServer(options: HttpServerOptions): Server {
+}): Server {
   const { door, serve, upgrade, diagnose, connections, access } = options
   const limits = SERVER_LIMITS
   const pipelines = new Pipelines(serve, diagnose)
@@ -57,9 +55,9 @@ export function newHttpServer(options: HttpServerOptions): Server {
     connections.upgraded(stream)
     upgrade(request, stream, head)
   })
-  const unparsed = new UnparsedRequests(diagnose)
+  const refuseUnparsed = parserRefuser(diagnose)
   server.on('clientError', (error: Error, stream: Duplex) =>
-    unparsed.refuse(error, stream, pipelines.answering(stream)),
+    refuseUnparsed(error, stream, pipelines.answering(stream)),
   )
   const isBusy: IsBusy = (socket) => pipelines.answering(socket) !== undefined
   server.on('connection', (socket) => {
@@ -243,34 +241,30 @@ export class Connections {
 
 /**
  * What Node's HTTP parser rejects never becomes a request: headers over their limit or late, bytes
- * that are no HTTP. It is refused by a problem document, as a request is.
+ * that are no HTTP. It is refused by a problem document, as a request is. `answering`: the response
+ * that is under way on the connection.
  */
-export class UnparsedRequests {
-  readonly #diagnose: Diagnose
+export function parserRefuser(
+  diagnose: Diagnose,
+): (thrown: Error, socket: Duplex, answering: ServerResponse | undefined) => void {
   /** The parser fails again at everything that still comes. */
-  readonly #refused = new WeakSet<Duplex>()
-
-  constructor(diagnose: Diagnose) {
-    this.#diagnose = diagnose
-  }
-
-  /** `answering`: the response that is under way on this connection. */
-  refuse(thrown: Error, socket: Duplex, answering: ServerResponse | undefined): void {
-    if (this.#refused.has(socket)) return
+  const refused = new WeakSet<Duplex>()
+  return (thrown, socket, answering) => {
+    if (refused.has(socket)) return
     const { code = '' } = thrown as NodeJS.ErrnoException
     // What comes after the last request of a connection: it ends with the answer to that one.
     if (code === 'HPE_CLOSED_CONNECTION' && answering !== undefined) return
     const error = parserRefusal(code)
     if (error === null) return void socket.destroy()
-    this.#refused.add(socket)
+    refused.add(socket)
     // A client that left in the middle, or never sent anything, was not refused.
     if (code !== 'HPE_INVALID_EOF_STATE' && (socket as Socket).bytesRead > 0) {
-      reportClient(this.#diagnose, error.message, error.code, socket)
+      reportClient(diagnose, error.message, error.code, socket)
     }
     // It would be taken for a part of the answer before it, or for the answer itself.
     const isMixed = answering !== undefined && (answering.headersSent || answering.req.complete)
-    if (isMixed || !socket.writable) return void socket.destroy()
-    answerAndClose(socket, error)
+    if (isMixed || !socket.writable) socket.destroy()
+    else answerAndClose(socket, error)
   }
 }
 

@@ -24,27 +24,26 @@ const STYLE = 'inspector/inspector.css'
 const FIRST_MODULE = 'inspector/main.js'
 const TYPES = { css: 'text/css; charset=utf-8', js: 'text/javascript; charset=utf-8' } as const
 
-export type Asset = { readonly type: string; readonly text: string }
+let page = ''
+let assets: ReturnType<typeof collectAssets> | null = null
 
-let page: string | null = null
-let assets: ReadonlyMap<string, Asset> | null = null
-
-/** The page; the same for everybody, with no secret in it. */
+/** The page; the same for every client, with no secret in it. */
 export function inspectorPage(): string {
-  page ??= readBuilt('inspector/index.html')
+  page ||= readBuilt('inspector/index.html')
   return page
 }
 
 /** One of the page's files, by its path in the build. */
-export function inspectorAsset(path: string): Asset {
+export function inspectorAsset(path: string) {
   assets ??= collectAssets()
   const asset = assets.get(path)
   if (asset === undefined) throw invalid('file', 'is no part of the inspector')
   return asset
 }
 
-function collectAssets(): ReadonlyMap<string, Asset> {
-  const found = new Map<string, Asset>([[STYLE, { type: TYPES.css, text: readBuilt(STYLE) }]])
+function collectAssets() {
+  const style: { type: string; text: string } = { type: TYPES.css, text: readBuilt(STYLE) }
+  const found = new Map([[STYLE, style]])
   const wanted = [FIRST_MODULE]
   for (let path = wanted.pop(); path !== undefined; path = wanted.pop()) {
     if (found.has(path)) continue
@@ -69,7 +68,7 @@ function readBuilt(path: string): string {
   }
 }
 
-/** A command that anybody can paste to see a turn. */
+/** A command to paste, to see a turn. */
 export function tryLine(url: string, needsToken = false): string {
   const token = needsToken ? ' -H "authorization: Bearer $HOLDFAST_TOKEN"' : ''
   const header = `-H 'content-type: application/json'${token}`

@@ -1,8 +1,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { describe, expect, it } from 'vitest'
 import { assertDescribed } from '../../test/support/described.ts'
-import { openApiDocument } from './openapi.ts'
-import { serverRoutes } from './routes.ts'
+import { openApiDocument, serverRoutes } from './routes.ts'
 
 type Document = {
   readonly paths: Record<string, Record<string, { operationId: string }>>

@@ -10,11 +10,9 @@ import { RATE_LIMITS } from './limits.ts'
 
 export type RateLimits = { readonly [Name in keyof typeof RATE_LIMITS]: number }
 
-type Level = { left: number; at: number }
-
 /** A bucket for each client, which everything takes one from and time fills again. */
 class Buckets {
-  readonly #levels = new Map<string, Level>()
+  readonly #levels = new Map<string, { readonly left: number; readonly at: number }>()
   readonly #burst: number
   readonly #perMs: number
   readonly #clientsMax: number
@@ -27,7 +25,8 @@ class Buckets {
 
   /** Takes one; if there is none, throws `too_many`, which says when there is. */
   take(client: string, now: number, message: string): void {
-    const { left } = this.#level(client, now)
+    const level = this.#levels.get(client) ?? { left: this.#burst, at: now }
+    const left = Math.min(this.#burst, level.left + (now - level.at) * this.#perMs)
     if (left < 1) {
       const retryAfterMs = Math.ceil((1 - left) / this.#perMs)
       throw new HoldfastError('too_many', message, { retryAfterMs })
@@ -37,12 +36,6 @@ class Buckets {
     if (this.#levels.size <= this.#clientsMax) return
     const [oldest] = this.#levels.keys()
     if (oldest !== undefined) this.#levels.delete(oldest)
-  }
-
-  #level(client: string, now: number): Level {
-    const level = this.#levels.get(client)
-    if (level === undefined) return { left: this.#burst, at: now }
-    return { left: Math.min(this.#burst, level.left + (now - level.at) * this.#perMs), at: now }
   }
 }
 
@@ -70,7 +63,9 @@ export class Rates {
     const network = clientOf(address)
     if (isLoopback(network)) return
     const token = goodToken()
-    const client = token === null ? network : `${network} ${digestOf(token)}`
+    // A token itself is not kept.
+    const digest = token && createHash('sha256').update(token).digest('base64')
+    const client = digest === null ? network : `${network} ${digest}`
     const message = 'too many requests from this address'
     this.#requests.take(client, this.#clock.monotonic(), message)
   }
@@ -96,9 +91,4 @@ export class Rates {
     if (count > 1) this.#connections.set(client, count - 1)
     else this.#connections.delete(client)
   }
-}
-
-/** A token itself is not kept. */
-function digestOf(token: string): string {
-  return createHash('sha256').update(token).digest('base64')
 }

@@ -5,7 +5,6 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { invalid, type Diagnose, type Holdfast } from '../core/index.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
-import { checkAccessOptions } from './access.ts'
 import { urlHost } from './addresses.ts'
 import { RequestHandler, type CloseOptions, type HandlerOptions } from './handler.ts'
 import { Connections, newHttpServer } from './http-server.ts'
@@ -22,7 +21,6 @@ export type ServerOptions = HandlerOptions & {
 /** Listens, and resolves when requests can come. */
 export async function startServer(options: ServerOptions): Promise<HoldfastServer> {
   const { host = '127.0.0.1', port = 0 } = options
-  checkAccessOptions(host, options)
   const server = new HoldfastServer(options, host)
   try {
     await server.listen(port)
@@ -45,7 +43,7 @@ export class HoldfastServer {
     this.holdfast = options.holdfast
     this.#boundHost = boundHost
     this.#diagnose = this.holdfast.authority.diagnose
-    const handler = new RequestHandler(this.holdfast, options, { host: boundHost, basePath: '' })
+    const handler = new RequestHandler(this.holdfast, options, boundHost, '')
     this.#handler = handler
     this.#connections = new Connections(handler.connectionsMax, this.#diagnose)
     this.#server = newHttpServer({
@@ -132,7 +130,7 @@ export function createHandler(holdfast: Holdfast, options: MountOptions = {}): H
   if (basePath !== '' && !/^(\/[\w.~-]+)+$/.test(basePath)) {
     throw invalid('basePath', 'must be like /holdfast, without a slash at its end')
   }
-  const handler = new RequestHandler(holdfast, options, { host: 'localhost', basePath })
+  const handler = new RequestHandler(holdfast, options, 'localhost', basePath)
   handler.start()
   const isBelow = ({ url = '' }: IncomingMessage): boolean => url.startsWith(`${basePath}/`)
   return {

@@ -22,6 +22,7 @@ import {
   type Principal,
 } from '../core/index.ts'
 import { SCOPES, withIncluded, type Scope } from '../doors/scopes.ts'
+import { isRecord } from '../schema/contract.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
 /** A token as it stands in the file. */
@@ -55,9 +56,7 @@ export interface TokenSource {
 
 export const TOKENS_VERSION = 2
 
-const FIELDS: ReadonlySet<string> = new Set(['name', 'id', 'sha256', 'scopes', 'expiresAt'])
-const ID = /^[\w.:~-]{1,128}$/
-const NAME = /^[\w.@:-]{1,64}$/
+const FIELDS: readonly string[] = ['name', 'id', 'sha256', 'scopes', 'expiresAt']
 
 /** A fresh token: 256 random bits, with a prefix that scanners for secrets find. */
 export function mintToken(): string {
@@ -71,8 +70,7 @@ export function mintTokenId(): string {
 
 /** The id of a holder that has none: one-way, so that nothing of the token or its digest shows. */
 function derivedId(digest: string): string {
-  const id = sha256(`holdfast token id\n${digest.toLowerCase()}`)
-  return id.subarray(0, 16).toString('base64url')
+  return sha256(`holdfast token id\n${digest.toLowerCase()}`).toString('base64url', 0, 16)
 }
 
 /** The holder of a token whose source does not name one. */
@@ -90,36 +88,31 @@ function sha256(text: string): Buffer {
 
 /** Reads the file's text; throws an `Error` that says what is wrong, and shows nothing of it. */
 export function parseTokens(text: string): readonly TokenEntry[] {
-  const { version = 1, tokens } = parse(text)
+  let file: unknown
+  try {
+    file = JSON.parse(text)
+  } catch {
+    // The error's own message quotes what it could not read.
+    throw new Error('it is not JSON')
+  }
+  if (!isRecord(file)) throw new Error('it must be a JSON object')
+  const { version = 1, tokens } = file
   if (version !== 1 && version !== TOKENS_VERSION) {
     throw new Error(`it is not of version 1 or ${TOKENS_VERSION}: a newer Holdfast reads it`)
   }
   if (!Array.isArray(tokens)) throw new Error('it must have a list "tokens"')
-  if (tokens.length > SERVER_LIMITS.tokensMax) {
-    throw new Error(`it has more than ${SERVER_LIMITS.tokensMax} tokens`)
-  }
+  const { tokensMax } = SERVER_LIMITS
+  if (tokens.length > tokensMax) throw new Error(`it has more than ${tokensMax} tokens`)
   const entries = tokens.map((value: unknown, index) => entryOf(value, `tokens[${index}]`))
   const names = new Set(entries.map(({ name }) => name))
   if (names.size < entries.length) throw new Error('two of its tokens have the same name')
   return entries
 }
 
-function parse(text: string): Readonly<Record<string, unknown>> {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    // The error's own message quotes what it could not read.
-    throw new Error('it is not JSON')
-  }
-  if (isRecord(value)) return value
-  throw new Error('it must be a JSON object')
-}
-
 function entryOf(value: unknown, place: string): TokenEntry {
   if (!isRecord(value)) throw new Error(`${place} must be an object`)
-  if (Object.keys(value).some((field) => !FIELDS.has(field))) {
-    throw new Error(`${place} has an unknown field; there are: ${[...FIELDS].join(', ')}`)
+  if (Object.keys(value).some((field) => !FIELDS.includes(field))) {
+    throw new Error(`${place} has an unknown field; there are: ${FIELDS.join(', ')}`)
   }
   const { name, id, sha256: digest, scopes, expiresAt } = value
   if (!isTokenName(name)) throw new Error(`${place}.name ${NAME_RULE}`)
@@ -137,23 +130,18 @@ function entryOf(value: unknown, place: string): TokenEntry {
 }
 
 export const NAME_RULE = 'must have 1 to 64 of these characters: letters, digits, _ . @ : -'
-
 export const ID_RULE = 'must have 1 to 128 of these characters: letters, digits, _ . : ~ -'
 
-export function isTokenId(value: unknown): value is string {
-  return typeof value === 'string' && ID.test(value)
+export function isTokenName(value: unknown): value is string {
+  return typeof value === 'string' && /^[\w.@:-]{1,64}$/.test(value)
 }
 
-export function isTokenName(value: unknown): value is string {
-  return typeof value === 'string' && NAME.test(value)
+export function isTokenId(value: unknown): value is string {
+  return typeof value === 'string' && /^[\w.:~-]{1,128}$/.test(value)
 }
 
 export function isScope(value: unknown): value is Scope {
   return SCOPES.some((scope) => scope === value)
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** The tokens of one moment. */
@@ -169,19 +157,19 @@ export class TokenList {
   }
 
   principalOf(token: string): Principal | null {
-    const shown = sha256(token)
-    let holder: string | null = null
-    for (const { digest, id } of this.#tokens) if (timingSafeEqual(digest, shown)) holder = id
-    return holder === null ? null : { kind: 'token', issuer: ISSUER, id: holder }
+    const id = this.#entriesOf(token).at(-1)?.id
+    return id === undefined ? null : { kind: 'token', issuer: ISSUER, id }
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
+    const valid = this.#entriesOf(token).findLast(({ expiresAt = Infinity }) => now < expiresAt)
+    return valid?.scopes ?? null
+  }
+
+  /** Looks at each of them, in constant time. */
+  #entriesOf(token: string): readonly TokenEntry[] {
     const shown = sha256(token)
-    let scopes: readonly Scope[] | null = null
-    for (const { digest, scopes: granted, expiresAt = Infinity } of this.#tokens) {
-      if (timingSafeEqual(digest, shown) && now < expiresAt) scopes = granted
-    }
-    return scopes
+    return this.#tokens.filter(({ digest }) => timingSafeEqual(digest, shown))
   }
 
   expired(now: number): number {
@@ -197,7 +185,7 @@ export async function openTokenFile(
   const stamp = await stampOf(path)
   if (stamp === null) throw unusable(path, 'it is not there')
   try {
-    return new TokenFile(path, diagnoseTo(onDiagnostic), { stamp, list: await readTokens(path) })
+    return new TokenFile(path, diagnoseTo(onDiagnostic), stamp, await readTokens(path))
   } catch (error) {
     throw unusable(path, problemOf(error))
   }
@@ -207,14 +195,12 @@ function unusable(path: string, problem: string): HoldfastError {
   return new HoldfastError('invalid_field', `the tokens file ${path} cannot be used: ${problem}`)
 }
 
-type Version = { readonly stamp: string; readonly list: TokenList }
-
 export class TokenFile implements TokenSource {
   readonly #path: string
   readonly #diagnose: Diagnose
   readonly #watcher: FSWatcher | null
   readonly #check: NodeJS.Timeout
-  #settling: NodeJS.Timeout | null = null
+  #settling: NodeJS.Timeout | undefined
   #list: TokenList
   /** Of the version that was read last, valid or not: each is reported once. */
   #stamp: string | null
@@ -222,15 +208,14 @@ export class TokenFile implements TokenSource {
   #versions = 0
   #isClosed = false
 
-  constructor(path: string, diagnose: Diagnose, { stamp, list }: Version) {
+  constructor(path: string, diagnose: Diagnose, stamp: string, list: TokenList) {
     this.#path = path
     this.#diagnose = diagnose
     this.#stamp = stamp
     this.#list = list
     this.#watcher = watchFile(path, () => this.#changed())
     // Not every file system reports changes.
-    this.#check = setInterval(() => void this.#refresh(), SERVER_LIMITS.tokensCheckMs)
-    this.#check.unref()
+    this.#check = setInterval(() => void this.#refresh(), SERVER_LIMITS.tokensCheckMs).unref()
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
@@ -248,14 +233,14 @@ export class TokenFile implements TokenSource {
   close(): void {
     this.#isClosed = true
     clearInterval(this.#check)
-    if (this.#settling !== null) clearTimeout(this.#settling)
+    clearTimeout(this.#settling)
     this.#watcher?.close()
   }
 
   #changed(): void {
     if (this.#isClosed) return
     this.#settling ??= setTimeout(() => {
-      this.#settling = null
+      this.#settling = undefined
       void this.#refresh()
     }, SERVER_LIMITS.tokensSettleMs).unref()
   }

@@ -33,7 +33,7 @@ export function acceptSockets(
   access: SocketFacts['access'],
 ): (request: IncomingMessage, stream: Duplex, head: Buffer) => void {
   const { diagnose } = hub.holdfast.authority
-  const sockets = new SocketServer({ diagnose, access }, hub.limits.messageBytesMax, {
+  const open = socketOpener({ diagnose, access }, hub.limits.messageBytesMax, {
     maxBufferedChunks: MESSAGE_CHUNKS_MAX,
     maxFragments: MESSAGE_CHUNKS_MAX,
   })
@@ -44,35 +44,27 @@ export function acceptSockets(
       closed: (code) => connection.closed(code),
     }
   }
-  return (request, stream, head) => sockets.open({ request, stream, head }, connect)
+  return (request, stream, head) => open({ request, stream, head }, connect)
 }
 
-export class SocketServer {
-  readonly #facts: SocketFacts
-  readonly #sockets: WebSocketServer
-
-  constructor(facts: SocketFacts, messageBytesMax: number, more: ServerOptions = {}) {
-    this.#facts = facts
-    this.#sockets = new WebSocketServer({
-      noServer: true,
-      maxPayload: messageBytesMax,
-      clientTracking: false,
-      ...SOCKET_OPTIONS,
-      ...more,
-    })
-  }
-
-  open({ request, stream, head }: Upgrade, connect: (end: WebSocketEnd) => SocketListener): void {
-    const { access, diagnose } = this.#facts
+/** The returned function completes an upgrade; `connect` takes the socket. */
+export function socketOpener(
+  { access, diagnose }: SocketFacts,
+  messageBytesMax: number,
+  more: ServerOptions = {},
+): (upgrade: Upgrade, connect: (end: WebSocketEnd) => SocketListener) => void {
+  const options = { noServer: true, maxPayload: messageBytesMax, clientTracking: false }
+  const sockets = new WebSocketServer({ ...options, ...SOCKET_OPTIONS, ...more })
+  return ({ request, stream, head }, connect) => {
     const client = { address: access.addressOf(request), isForwarded: access.isForwarded(request) }
-    this.#sockets.handleUpgrade(request, stream, head, (socket) => {
+    sockets.handleUpgrade(request, stream, head, (socket) => {
       const end = new WebSocketEnd(socket, stream, client, diagnose)
       listen(socket, end, connect(end))
     })
   }
 }
 
-/** Apart from `open`: its closures would hold the request for as long as the socket lives. */
+/** Apart from the opener: its closures would hold the request for as long as the socket lives. */
 function listen(socket: WebSocket, end: WebSocketEnd, listener: SocketListener): void {
   answerPings(socket, () => {
     end.report('a socket was cut: its client sent too many control frames', 'control_frames')

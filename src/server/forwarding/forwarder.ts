@@ -23,7 +23,6 @@ import type {
 } from '../../doors/connect/socket.ts'
 import type { Exchange } from '../../doors/exchange.ts'
 import type { Route } from '../../doors/route.ts'
-import { Directory } from './directory.ts'
 import { FORWARD_LIMITS, within } from '../limits.ts'
 import { OwnerSocket } from './owner-socket.ts'
 import { isUndone, RequestForwarder, type ProxyTarget, type Upgrade } from './request-forwarder.ts'
@@ -225,5 +224,70 @@ export class Forwarder implements SocketForwarder {
   async close(ms: number): Promise<void> {
     await within(ms, Promise.all(this.#underWay))
     this.#requests.close()
+  }
+}
+
+/**
+ * Which other nodes there are, and which session each owns. Answers of the store are cached for a
+ * moment, so that many requests at once cost one query.
+ */
+class Directory {
+  readonly #cluster: Cluster
+  readonly #self: string
+  readonly #cache = new Map<string, { readonly value: Promise<unknown>; readonly at: number }>()
+  /** Also after the store is closed, so that a node that stops can still forward late requests. */
+  #lastOthers: readonly string[] = []
+
+  constructor(cluster: Cluster, self: string) {
+    this.#cluster = cluster
+    this.#self = self
+  }
+
+  /** The other node that owns a session; null if this one does, or none. */
+  async ownerElsewhere(session: SessionRef): Promise<string | null> {
+    const name = JSON.stringify(session)
+    const owner = await this.#cached(name, () => this.#cluster.ownerOf(session))
+    if (owner !== null && owner !== this.#self) return owner
+    // This node may own it in a moment, and be asked again at once.
+    this.#cache.delete(name)
+    return null
+  }
+
+  /** The node did not answer as the owner. */
+  forgetOwner(session: SessionRef): void {
+    this.#cache.delete(JSON.stringify(session))
+  }
+
+  /** Null if the node is gone, or has given no address. */
+  urlOf(node: string): Promise<string | null> {
+    return this.#cached(`node ${node}`, () => this.#cluster.urlOf(node))
+  }
+
+  /** The addresses of all living nodes but this one. */
+  others(): Promise<readonly string[]> {
+    return this.#cached('others', async () => {
+      try {
+        const nodes = await this.#cluster.nodes()
+        const others = nodes.filter(({ name, leaseMs }) => name !== this.#self && leaseMs > 0)
+        this.#lastOthers = others.flatMap(({ url }) => (url === null ? [] : [url]))
+      } catch {
+        // The store is closed, or cannot be reached: the nodes that were there last.
+      }
+      return this.#lastOthers
+    })
+  }
+
+  /** What was fetched under this name a moment ago, or is fetched now. Errors are not cached. */
+  #cached<Value>(name: string, fetch: () => Promise<Value>): Promise<Value> {
+    const cached = this.#cache.get(name)
+    if (cached !== undefined && performance.now() - cached.at < FORWARD_LIMITS.cacheMs) {
+      return cached.value as Promise<Value>
+    }
+    if (this.#cache.size >= FORWARD_LIMITS.cachedMax) this.#cache.clear()
+    const value = fetch()
+    // The caller handles the error.
+    value.catch(() => this.#cache.delete(name))
+    this.#cache.set(name, { value, at: performance.now() })
+    return value
   }
 }

@@ -26,16 +26,13 @@ export class OwnerSocket implements ForwardedSocket {
   constructor(seal: Seal, url: Promise<string | null>, options: ForwardedSocketOptions) {
     this.#options = options
     this.#waiting = [options.hello]
-    // A store that cannot say where the node is: the client comes back.
-    url.then(
-      (to) => this.#open(seal, to),
-      () => this.#end(null, ''),
-    )
+    void url.then((to) => this.#open(seal, to))
   }
 
   #open(seal: Seal, to: string | null): void {
     if (this.#isOver) return
-    if (to === null) return this.#end(null, '')
+    // The client comes back.
+    if (to === null) return this.#end(1006, '')
     const { address, path = CONNECT_PATH, headers = {}, messageBytesMax } = this.#options
     const url = new URL(`${to.replace(/\/$/, '')}${path}`.replace(/^http/, 'ws'))
     const sealed = seal.make({ method: 'GET', url: url.pathname + url.search, from: address })
@@ -73,11 +70,10 @@ export class OwnerSocket implements ForwardedSocket {
     else this.#socket?.close(code)
   }
 
-  /** Null: it was never reached. */
-  #end(code: number | null, reason: string): void {
+  #end(code: number, reason: string): void {
     if (this.#isOver) return
     this.#isOver = true
     this.#waiting = []
-    this.#options.onClose(code === null || BROKEN.has(code) ? COME_BACK : code, reason)
+    this.#options.onClose(BROKEN.has(code) ? COME_BACK : code, reason)
   }
 }

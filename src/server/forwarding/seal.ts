@@ -19,12 +19,8 @@ export const UNDONE_HEADER = 'x-holdfast-undone'
 /** How far the clocks of two nodes may be apart, and how long a seal is valid. */
 const SEAL_MS = 300_000
 
-type Sealed = {
-  readonly method: string
-  readonly url: string
-  /** The client's own address: a seal for one client cannot be used for another. */
-  readonly from: string
-}
+/** `from`: the client's own address: a seal for one client cannot be used for another. */
+type Sealed = { readonly method: string; readonly url: string; readonly from: string }
 
 export class Seal {
   readonly #secret: string
@@ -39,13 +35,13 @@ export class Seal {
 
   /** A name that is the same on all nodes, and that no client can guess. */
   nameFor(thing: string): string {
-    const digest = createHmac('sha256', this.#secret).update(`name\n${thing}`).digest('hex')
-    return digest.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+    const digest = this.#hmac(`name\n${thing}`).toString('hex', 0, 16)
+    return digest.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
   }
 
   /** 32 bytes that are the same on all nodes, and secret. */
   keyFor(purpose: string): Buffer {
-    return createHmac('sha256', this.#secret).update(`key\n${purpose}`).digest()
+    return this.#hmac(`key\n${purpose}`)
   }
 
   make(request: Sealed): string {
@@ -71,7 +67,10 @@ export class Seal {
   }
 
   #digest(at: string, { method, url, from }: Sealed): Buffer {
-    const text = `${at}\n${method}\n${url}\n${from}`
+    return this.#hmac(`${at}\n${method}\n${url}\n${from}`)
+  }
+
+  #hmac(text: string): Buffer {
     return createHmac('sha256', this.#secret).update(text).digest()
   }
 }
