@@ -10,7 +10,6 @@ import type { AddressInfo } from 'node:net'
 import { asHoldfastError, HoldfastError, invalid, type Diagnose } from '../core/index.ts'
 import { BROWSER_LIMITS } from '../browsers/index.ts'
 import {
-  isCdpPath,
   plainUrl,
   readAddress,
   TICKET_PATH,
@@ -68,10 +67,6 @@ export class CdpEntrance {
     this.#diagnose = diagnose
     this.#openSocket = socketOpener({ diagnose, access }, door.limits.messageBytesMax)
     this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
-  }
-
-  isFor({ url = '' }: IncomingMessage): boolean {
-    return isCdpPath(url)
   }
 
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */

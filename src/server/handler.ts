@@ -8,6 +8,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
 import { asHoldfastError, HoldfastError, type Diagnose, type Holdfast } from '../core/index.ts'
+import { isCdpPath } from '../doors/cdp/address.ts'
 import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
@@ -216,8 +217,9 @@ export class RequestHandler {
       reportRefusal(this.#diagnose, error, { door: 'connect', ...client })
       return refuseSocket(stream, error)
     }
-    if (this.cdp?.isFor(request) === true) return this.cdp.upgrade({ request, stream, head })
-    if (request.url?.split('?', 1)[0] === CONNECT_PATH) return this.#connect(request, stream, head)
+    const { url = '' } = request
+    if (this.cdp !== null && isCdpPath(url)) return this.cdp.upgrade({ request, stream, head })
+    if (url.split('?', 1)[0] === CONNECT_PATH) return this.#connect(request, stream, head)
     stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
   }
 
@@ -230,8 +232,9 @@ export class RequestHandler {
       const { origin } = request.headers
       const isPage = origin !== undefined && this.access.isAllowedOrigin(origin)
       if (isPage && answerPage(request, response, origin)) return
-      if (this.cdp?.isFor(request) === true) return this.cdp.serve(request, response)
-      const match = this.#router.match(request.method ?? '', request.url ?? '')
+      const { method = '', url = '' } = request
+      if (this.cdp !== null && isCdpPath(url)) return this.cdp.serve(request, response)
+      const match = this.#router.match(method, url)
       const { route, search } = match
       const by = this.access.authorize(request, route.operation)
       const exchange = new Exchange(ends, this.#context, { ...match, by }, form)

@@ -57,7 +57,11 @@ export class Forwarder implements SocketForwarder {
   readonly #seal: Seal
   readonly #holdfast: Holdfast
   readonly #addressOf: (request: IncomingMessage) => string
-  readonly #directory: Directory
+  readonly #cluster: Cluster
+  /** Answers of the store, for a moment, so that many requests at once cost one query. */
+  readonly #cache = new Map<string, { readonly value: Promise<unknown>; readonly at: number }>()
+  /** Also after the store is closed, so that a node that stops can still forward late requests. */
+  #lastOthers: readonly string[] = []
   readonly #requests: RequestForwarder
   readonly #underWay = new Set<Promise<void>>()
 
@@ -71,7 +75,7 @@ export class Forwarder implements SocketForwarder {
     this.#seal = seal
     this.#holdfast = holdfast
     this.#addressOf = addressOf
-    this.#directory = new Directory(cluster, holdfast.authority.node)
+    this.#cluster = cluster
     this.#requests = new RequestForwarder(seal)
   }
 
@@ -130,7 +134,8 @@ export class Forwarder implements SocketForwarder {
 
   /** Null if it was answered; otherwise why another node should answer it. */
   async #tryHere(one: Forwardable): Promise<HoldfastError | null> {
-    const node = await this.#ownerElsewhere(one)
+    const session = await one.session()
+    const node = session === null ? null : await this.#ownerElsewhere(session)
     if (node !== null) {
       return new HoldfastError('not_owner', 'the session is held by another node', { node })
     }
@@ -142,15 +147,6 @@ export class Forwarder implements SocketForwarder {
       if (!isUndone(error.code, error.details) || !one.isUntouched()) throw error
       return error
     }
-  }
-
-  async #ownerElsewhere({ session }: Forwardable): Promise<string | null> {
-    const ref = await session()
-    if (ref === null) return null
-    const { authority } = this.#holdfast
-    if ('id' in ref ? authority.holds(ref.id) : authority.holdsKey(ref.key)) return null
-    // A store that cannot say: the handler meets the same error, and reports it.
-    return this.#directory.ownerElsewhere(ref).catch(() => null)
   }
 
   /** What the handler refuses by itself is no failure of forwarding. */
@@ -179,35 +175,32 @@ export class Forwarder implements SocketForwarder {
   async #send(one: Forwardable, { code, details }: HoldfastError): Promise<boolean> {
     const node = code === 'draining' ? null : details['node']
     if (node !== null && typeof node !== 'string') return false
-    const others = node === null ? await this.#directory.others() : []
+    const others = node === null ? await this.#others() : []
     const any = others[Math.floor(Math.random() * others.length)] ?? null
-    const to = node === null ? any : await this.#urlOf(node)
+    // A store that cannot say where it is: it is tried again.
+    const to = node === null ? any : await this.#urlOf(node).catch(() => null)
     const isAlive = async (): Promise<boolean> =>
-      node === null
-        ? (await this.#directory.others()).includes(to ?? '')
-        : (await this.#directory.urlOf(node)) !== null
+      node === null ? (await this.#others()).includes(to ?? '') : (await this.#urlOf(node)) !== null
     const from = this.#addressOf(one.request)
     const isDone = to !== null && (await one.send({ to, from, isAlive }))
     if (isDone) this.counts.passedOn += 1
-    const ref = isDone || node === null ? null : await one.session()
-    if (ref !== null) this.#directory.forgetOwner(ref)
+    // The node did not answer as the owner.
+    const session = isDone || node === null ? null : await one.session()
+    if (session !== null) this.#cache.delete(JSON.stringify(session))
     return isDone
-  }
-
-  /** Null too if the store cannot say. */
-  #urlOf(node: string): Promise<string | null> {
-    return this.#directory.urlOf(node).catch(() => null)
   }
 
   /** For a socket that is open, and whose session turned out to be another node's. */
   open(node: string, options: ForwardedSocketOptions): ForwardedSocket {
     this.counts.sockets += 1
-    return new OwnerSocket(this.#seal, this.#urlOf(node), options)
+    // A store that cannot say: the client comes back.
+    const url = this.#urlOf(node).catch(() => null)
+    return new OwnerSocket(this.#seal, url, options)
   }
 
   /** Fetches the list of nodes while the store can still be asked. */
   async prepareToLeave(): Promise<void> {
-    await this.#directory.others()
+    await this.#others()
   }
 
   /** Leaves clients time to notice that this node is about to stop. */
@@ -225,50 +218,33 @@ export class Forwarder implements SocketForwarder {
     await within(ms, Promise.all(this.#underWay))
     this.#requests.close()
   }
-}
 
-/**
- * Which other nodes there are, and which session each owns. Answers of the store are cached for a
- * moment, so that many requests at once cost one query.
- */
-class Directory {
-  readonly #cluster: Cluster
-  readonly #self: string
-  readonly #cache = new Map<string, { readonly value: Promise<unknown>; readonly at: number }>()
-  /** Also after the store is closed, so that a node that stops can still forward late requests. */
-  #lastOthers: readonly string[] = []
-
-  constructor(cluster: Cluster, self: string) {
-    this.#cluster = cluster
-    this.#self = self
-  }
-
-  /** The other node that owns a session; null if this one does, or none. */
-  async ownerElsewhere(session: SessionRef): Promise<string | null> {
+  /** The other node that owns the session; null if this one does, or none. */
+  async #ownerElsewhere(session: SessionRef): Promise<string | null> {
+    const { authority } = this.#holdfast
+    const isHere = 'id' in session ? authority.holds(session.id) : authority.holdsKey(session.key)
+    if (isHere) return null
     const name = JSON.stringify(session)
-    const owner = await this.#cached(name, () => this.#cluster.ownerOf(session))
-    if (owner !== null && owner !== this.#self) return owner
+    // A store that cannot say: the handler meets the same error, and reports it.
+    const owner = await this.#cached(name, () => this.#cluster.ownerOf(session)).catch(() => null)
+    if (owner !== null && owner !== authority.node) return owner
     // This node may own it in a moment, and be asked again at once.
     this.#cache.delete(name)
     return null
   }
 
-  /** The node did not answer as the owner. */
-  forgetOwner(session: SessionRef): void {
-    this.#cache.delete(JSON.stringify(session))
-  }
-
   /** Null if the node is gone, or has given no address. */
-  urlOf(node: string): Promise<string | null> {
+  #urlOf(node: string): Promise<string | null> {
     return this.#cached(`node ${node}`, () => this.#cluster.urlOf(node))
   }
 
   /** The addresses of all living nodes but this one. */
-  others(): Promise<readonly string[]> {
+  #others(): Promise<readonly string[]> {
     return this.#cached('others', async () => {
       try {
+        const self = this.#holdfast.authority.node
         const nodes = await this.#cluster.nodes()
-        const others = nodes.filter(({ name, leaseMs }) => name !== this.#self && leaseMs > 0)
+        const others = nodes.filter(({ name, leaseMs }) => name !== self && leaseMs > 0)
         this.#lastOthers = others.flatMap(({ url }) => (url === null ? [] : [url]))
       } catch {
         // The store is closed, or cannot be reached: the nodes that were there last.
