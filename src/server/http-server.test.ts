@@ -1,4 +1,5 @@
-import type { ServerResponse } from 'node:http'
+import { EventEmitter } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { describe, expect, it } from 'vitest'
@@ -81,16 +82,23 @@ describe('what cannot be parsed', () => {
 })
 
 describe('a connection for which there is no room', () => {
-  const take = (connections: Connections, isBusy = false): Connection => {
+  const take = (connections: Connections): Connection => {
     const socket = new Connection()
-    connections.take(socket as unknown as Socket, () => isBusy)
+    connections.take(socket as unknown as Socket)
     return socket
+  }
+  /** A request of this connection begins; it is answered when the returned function is called. */
+  const ask = (connections: Connections, socket: Connection): (() => void) => {
+    const response = new EventEmitter()
+    const request = { socket } as unknown as IncomingMessage
+    connections.serve(request, response as unknown as ServerResponse, () => undefined)
+    return () => response.emit('close')
   }
 
   it('takes that of one that never sent a request, before that of one that was served', () => {
     const connections = new Connections(3, () => undefined)
     const served = take(connections)
-    connections.used(served)
+    ask(connections, served)()
     const silent = [take(connections), take(connections)]
     take(connections)
     expect([served, ...silent].map(({ destroyed }) => destroyed)).toEqual([false, true, false])
@@ -99,14 +107,15 @@ describe('a connection for which there is no room', () => {
   it('takes that of the one that was idle longest, if all were served', () => {
     const connections = new Connections(2, () => undefined)
     const [first, second] = [take(connections), take(connections)]
-    for (const socket of [second, first]) connections.used(socket)
+    for (const socket of [second, first]) ask(connections, socket)()
     take(connections)
     expect([first, second].map(({ destroyed }) => destroyed)).toEqual([false, true])
   })
 
   it('is refused if all are in use', () => {
     const connections = new Connections(1, () => undefined)
-    const busy = take(connections, true)
+    const busy = take(connections)
+    ask(connections, busy)
     const refused = take(connections)
     expect(busy.destroyed).toBe(false)
     expect(refused.text).toContain('HTTP/1.1 429')

@@ -28,13 +28,7 @@ export function newHttpServer(options: {
 }): Server {
   const { door, serve, upgrade, diagnose, connections, access } = options
   const limits = SERVER_LIMITS
-  const pipelines = new Pipelines(serve, diagnose)
-  const take: Serve = (request, response) => {
-    const { socket } = request
-    connections.used(socket)
-    response.once('close', () => connections.used(socket))
-    pipelines.take(request, response)
-  }
+  const take: Serve = (request, response) => connections.serve(request, response, serve)
   const server = createServer(
     {
       maxHeaderSize: limits.headerBytesMax + limits.forwardedBytes,
@@ -51,17 +45,16 @@ export function newHttpServer(options: {
   server.on('checkExpectation', take)
   server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
     // Its answer and that of the request before it would be mixed.
-    if (pipelines.answering(stream) !== undefined) return void stream.destroy()
+    if (connections.answering(stream) !== undefined) return void stream.destroy()
     connections.upgraded(stream)
     upgrade(request, stream, head)
   })
   const refuseUnparsed = parserRefuser(diagnose)
   server.on('clientError', (error: Error, stream: Duplex) =>
-    refuseUnparsed(error, stream, pipelines.answering(stream)),
+    refuseUnparsed(error, stream, connections.answering(stream)),
   )
-  const isBusy: IsBusy = (socket) => pipelines.answering(socket) !== undefined
   server.on('connection', (socket) => {
-    if (!connections.take(socket, isBusy) || access.connected(socket)) return
+    if (!connections.take(socket) || access.connected(socket)) return
     const error = refuseConnection(socket, 'there are too many connections from this address')
     reportRefusal(diagnose, error, { door, address: plainAddress(socket.remoteAddress ?? '') })
   })
@@ -84,110 +77,38 @@ type PipelinedRequest = {
   bytes: number
 }
 
+type ConnectionUse = {
+  answering: ServerResponse | undefined
+  readonly waiting: PipelinedRequest[]
+  wasServed: boolean
+  /** It has a protocol of its own: it is never idle. */
+  isUpgraded: boolean
+}
+
 /** What a request that waits takes in memory, besides its text. */
 const REQUEST_BYTES = 4_096
 
-/** A connection on which a request is being answered, and those that wait for it. */
-type Pipeline = { readonly answering: ServerResponse; readonly waiting: PipelinedRequest[] }
-
 /**
- * HTTP pipelining: a client may send further requests before it has its answer. Node begins each as
- * soon as it is parsed, so that one connection could have any number of them under way. Here one
- * request of a connection is answered at a time.
+ * The connections of a server, over all its ports.
  *
- * 1. The others wait, within a bound for the connection and one for all together; a connection that
- *    goes beyond either is closed, and none of its waiting requests has begun.
- * 2. Reading goes on meanwhile, bodies included: a socket that is not read does not tell that its
+ * 1. There are no more than there are descriptors for. When there is no room for one more, the
+ *    connection is closed that has been idle longest, those that never sent a request first. So
+ *    clients which hold connections without using them keep no other client out, and do not cost
+ *    one that is served its connection. If all are in use, the new one is refused with an answer.
+ * 2. One request of a connection is answered at a time. A client may send further requests before it
+ *    has its answer (HTTP pipelining), and Node begins each as soon as it is parsed. Here they wait,
+ *    within a bound for the connection and one for all together; a connection that goes beyond
+ *    either is closed, and none of its waiting requests has begun.
+ * 3. Reading goes on meanwhile, bodies included: a socket that is not read does not tell that its
  *    client has gone (I10).
- */
-class Pipelines {
-  readonly #serve: Serve
-  readonly #diagnose: Diagnose
-  readonly #busy = new WeakMap<Duplex, Pipeline>()
-  /** What waits on all connections together. */
-  #bytes = 0
-
-  constructor(serve: Serve, diagnose: Diagnose) {
-    this.#serve = serve
-    this.#diagnose = diagnose
-  }
-
-  /** The response that is under way on this connection, if one is. */
-  answering(socket: Duplex): ServerResponse | undefined {
-    return this.#busy.get(socket)?.answering
-  }
-
-  take(request: IncomingMessage, response: ServerResponse): void {
-    const { socket } = request
-    // The parser goes on with what it has, also when the connection is closed.
-    if (!socket.writable) return
-    const waiting = this.#busy.get(socket)?.waiting
-    if (waiting === undefined) return this.#begin(request, response, [])
-    const body = readEarly(request, (bytes) => this.#count(socket, waiting, next, bytes))
-    const next: PipelinedRequest = { request, response, body, bytes: 0 }
-    waiting.push(next)
-    const { url = '', rawHeaders } = request
-    const headBytes = rawHeaders.reduce((sum, text) => sum + text.length, url.length)
-    this.#count(socket, waiting, next, REQUEST_BYTES + headBytes)
-  }
-
-  #begin(request: IncomingMessage, response: ServerResponse, waiting: PipelinedRequest[]): void {
-    const { socket } = request
-    this.#busy.set(socket, { answering: response, waiting })
-    response.once('close', () => this.#next(socket, waiting))
-    this.#serve(request, response)
-  }
-
-  #next(socket: Socket, waiting: PipelinedRequest[]): void {
-    // The answer was the last one of its connection, or the client is gone.
-    if (!socket.writable) return this.#drop(waiting)
-    const next = waiting.shift()
-    if (next === undefined) return void this.#busy.delete(socket)
-    const { request, response, body, bytes } = next
-    this.#bytes -= bytes
-    // That was for the reader of the answer before.
-    socket.setTimeout(0)
-    body?.begin()
-    response.once('close', () => body?.discard())
-    this.#begin(request, response, waiting)
-  }
-
-  #count(socket: Socket, waiting: PipelinedRequest[], next: PipelinedRequest, bytes: number): void {
-    if (!waiting.includes(next)) return
-    next.bytes += bytes
-    this.#bytes += bytes
-    const { pipelinedBytesMax, pipelinedTotalBytesMax } = SERVER_LIMITS
-    const own = waiting.reduce((sum, one) => sum + one.bytes, 0)
-    if (own <= pipelinedBytesMax && this.#bytes <= pipelinedTotalBytesMax) return
-    this.#drop(waiting)
-    socket.destroy()
-    const message = 'a connection was closed: too many requests waited on it'
-    reportClient(this.#diagnose, message, 'pipelining', socket)
-  }
-
-  #drop(waiting: PipelinedRequest[]): void {
-    for (const { bytes } of waiting.splice(0)) this.#bytes -= bytes
-  }
-}
-
-/** Whether a request of this connection is being answered. */
-type IsBusy = (socket: Duplex) => boolean
-
-/**
- * The connections of a server, over all its ports: no more than there are descriptors for. When
- * there is no room for one more, the connection is closed that has been idle longest, those that
- * never sent a request first. So clients which hold connections without using them keep no other
- * client out, and do not cost one that is served its connection. If all are in use, the new one is
- * refused with an answer.
  */
 export class Connections {
   readonly max: number
   readonly #diagnose: Diagnose
   /** The least recently used first. */
-  readonly #open = new Map<Duplex, IsBusy>()
-  readonly #served = new WeakSet<Duplex>()
-  /** Sockets of a protocol of their own: these are never idle. */
-  readonly #upgraded = new WeakSet<Duplex>()
+  readonly #open = new Map<Duplex, ConnectionUse>()
+  /** What waits on all connections together. */
+  #bytes = 0
 
   constructor(max: number, diagnose: Diagnose) {
     this.max = max
@@ -195,40 +116,24 @@ export class Connections {
   }
 
   /** Counts a new connection; false if it was refused. */
-  take(socket: Socket, isBusy: IsBusy): boolean {
-    const hasRoom = this.#open.size < this.max
-    if (
-      !hasRoom &&
-      !this.#closeIdle({ servedToo: false }) &&
-      !this.#closeIdle({ servedToo: true })
-    ) {
+  take(socket: Socket): boolean {
+    const hasRoom = this.#open.size < this.max || this.#closeIdle(false) || this.#closeIdle(true)
+    if (!hasRoom) {
       const message = 'a connection was refused: there are too many'
       reportClient(this.#diagnose, message, 'too_many', socket)
       refuseConnection(socket, 'there are too many connections')
       return false
     }
-    this.#open.set(socket, isBusy)
+    const use = { answering: undefined, waiting: [], wasServed: false, isUpgraded: false }
+    this.#open.set(socket, use)
     socket.once('close', () => this.#open.delete(socket))
     return true
   }
 
-  /** A request or an answer was sent on it just now. */
-  used(socket: Duplex): void {
-    const isBusy = this.#open.get(socket)
-    if (isBusy === undefined) return
-    this.#served.add(socket)
-    this.#open.delete(socket)
-    this.#open.set(socket, isBusy)
-  }
-
-  upgraded(socket: Duplex): void {
-    this.#upgraded.add(socket)
-  }
-
-  #closeIdle({ servedToo }: { readonly servedToo: boolean }): boolean {
-    for (const [socket, isBusy] of this.#open) {
-      if (!servedToo && this.#served.has(socket)) continue
-      if (this.#upgraded.has(socket) || isBusy(socket)) continue
+  #closeIdle(wasServed: boolean): boolean {
+    for (const [socket, use] of this.#open) {
+      const isIdle = use.answering === undefined && !use.isUpgraded
+      if (!isIdle || use.wasServed !== wasServed) continue
       this.#open.delete(socket)
       socket.destroy()
       const message = 'an idle connection was closed, for there are too many'
@@ -236,6 +141,82 @@ export class Connections {
       return true
     }
     return false
+  }
+
+  /** The response that is under way on this connection, if one is. */
+  answering(socket: Duplex): ServerResponse | undefined {
+    return this.#open.get(socket)?.answering
+  }
+
+  upgraded(socket: Duplex): void {
+    const use = this.#open.get(socket)
+    if (use !== undefined) use.isUpgraded = true
+  }
+
+  /** Begins a request, or lets it wait for the one that is being answered on its connection. */
+  serve(request: IncomingMessage, response: ServerResponse, begin: Serve): void {
+    const use = this.#open.get(request.socket)
+    // The parser goes on with what it has, also when the connection is closed.
+    if (use === undefined || !request.socket.writable) return
+    if (use.answering === undefined) return this.#begin(use, request, response, begin)
+    const body = readEarly(request, (bytes) => this.#count(use, next, bytes))
+    const next: PipelinedRequest = { request, response, body, bytes: 0 }
+    use.waiting.push(next)
+    const { url = '', rawHeaders } = request
+    const headBytes = rawHeaders.reduce((sum, text) => sum + text.length, url.length)
+    this.#count(use, next, REQUEST_BYTES + headBytes)
+  }
+
+  #begin(
+    use: ConnectionUse,
+    request: IncomingMessage,
+    response: ServerResponse,
+    begin: Serve,
+  ): void {
+    const { socket } = request
+    use.answering = response
+    use.wasServed = true
+    this.#used(socket, use)
+    response.once('close', () => this.#next(socket, use, begin))
+    begin(request, response)
+  }
+
+  #next(socket: Socket, use: ConnectionUse, begin: Serve): void {
+    this.#used(socket, use)
+    // The answer was the last one of its connection, or the client is gone.
+    if (!socket.writable) return this.#drop(use)
+    const next = use.waiting.shift()
+    use.answering = undefined
+    if (next === undefined) return
+    const { request, response, body, bytes } = next
+    this.#bytes -= bytes
+    // That was for the reader of the answer before.
+    socket.setTimeout(0)
+    body?.begin()
+    response.once('close', () => body?.discard())
+    this.#begin(use, request, response, begin)
+  }
+
+  #used(socket: Socket, use: ConnectionUse): void {
+    if (this.#open.delete(socket)) this.#open.set(socket, use)
+  }
+
+  #count(use: ConnectionUse, next: PipelinedRequest, bytes: number): void {
+    if (!use.waiting.includes(next)) return
+    next.bytes += bytes
+    this.#bytes += bytes
+    const { pipelinedBytesMax, pipelinedTotalBytesMax } = SERVER_LIMITS
+    const own = use.waiting.reduce((sum, one) => sum + one.bytes, 0)
+    if (own <= pipelinedBytesMax && this.#bytes <= pipelinedTotalBytesMax) return
+    this.#drop(use)
+    const { socket } = next.request
+    socket.destroy()
+    const message = 'a connection was closed: too many requests waited on it'
+    reportClient(this.#diagnose, message, 'pipelining', socket)
+  }
+
+  #drop({ waiting }: ConnectionUse): void {
+    for (const { bytes } of waiting.splice(0)) this.#bytes -= bytes
   }
 }
 
