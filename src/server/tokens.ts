@@ -144,11 +144,14 @@ export function isScope(value: unknown): value is Scope {
   return SCOPES.some((scope) => scope === value)
 }
 
-/** The tokens of one moment. */
 export class TokenList {
-  readonly #tokens: readonly (TokenEntry & { readonly digest: Buffer })[]
+  #tokens: readonly (TokenEntry & { readonly digest: Buffer })[] = []
 
   constructor(entries: readonly TokenEntry[]) {
+    this.replace(entries)
+  }
+
+  protected replace(entries: readonly TokenEntry[]): void {
     this.#tokens = entries.map((entry) => ({
       ...entry,
       scopes: withIncluded(entry.scopes),
@@ -172,7 +175,8 @@ export class TokenList {
     return this.#tokens.filter(({ digest }) => timingSafeEqual(digest, shown))
   }
 
-  expired(now: number): number {
+  /** How many have expired. */
+  protected expired(now: number): number {
     return this.#tokens.filter(({ expiresAt = Infinity }) => expiresAt <= now).length
   }
 }
@@ -195,39 +199,30 @@ function unusable(path: string, problem: string): HoldfastError {
   return new HoldfastError('invalid_field', `the tokens file ${path} cannot be used: ${problem}`)
 }
 
-export class TokenFile implements TokenSource {
+export class TokenFile extends TokenList implements TokenSource {
   readonly #path: string
   readonly #diagnose: Diagnose
   readonly #watcher: FSWatcher | null
   readonly #check: NodeJS.Timeout
   #settling: NodeJS.Timeout | undefined
-  #list: TokenList
   /** Of the version that was read last, valid or not: each is reported once. */
   #stamp: string | null
   /** How often it was read again. */
   #versions = 0
   #isClosed = false
 
-  constructor(path: string, diagnose: Diagnose, stamp: string, list: TokenList) {
+  constructor(path: string, diagnose: Diagnose, stamp: string, entries: readonly TokenEntry[]) {
+    super(entries)
     this.#path = path
     this.#diagnose = diagnose
     this.#stamp = stamp
-    this.#list = list
     this.#watcher = watchFile(path, () => this.#changed())
     // Not every file system reports changes.
     this.#check = setInterval(() => void this.#refresh(), SERVER_LIMITS.tokensCheckMs).unref()
   }
 
-  scopesOf(token: string, now: number): readonly Scope[] | null {
-    return this.#list.scopesOf(token, now)
-  }
-
-  principalOf(token: string): Principal | null {
-    return this.#list.principalOf(token)
-  }
-
   revision(now: number): number {
-    return this.#versions * (SERVER_LIMITS.tokensMax + 1) + this.#list.expired(now)
+    return this.#versions * (SERVER_LIMITS.tokensMax + 1) + this.expired(now)
   }
 
   close(): void {
@@ -251,10 +246,10 @@ export class TokenFile implements TokenSource {
     this.#stamp = stamp
     try {
       if (stamp === null) throw new Error('it is not there')
-      const list = await readTokens(this.#path)
+      const entries = await readTokens(this.#path)
       // Another version came meanwhile: that one counts.
       if (this.#isClosed || stamp !== this.#stamp) return
-      this.#list = list
+      this.replace(entries)
       this.#versions += 1
       this.#diagnose('tokens_read', 'the tokens file was read again', { file: this.#path })
     } catch (error) {
@@ -288,13 +283,13 @@ async function stampOf(path: string): Promise<string | null> {
   }
 }
 
-async function readTokens(path: string): Promise<TokenList> {
+async function readTokens(path: string): Promise<readonly TokenEntry[]> {
   const { mode, size } = await stat(path)
   if (process.platform !== 'win32' && (mode & 0o022) !== 0) {
     throw new Error('others may write to it (chmod 600 helps)')
   }
   if (size > SERVER_LIMITS.tokensBytesMax) throw new Error('it is too large')
-  return new TokenList(parseTokens(await readFile(path, 'utf8')))
+  return parseTokens(await readFile(path, 'utf8'))
 }
 
 /** What the system says has a code, and a message with the path once more. */
