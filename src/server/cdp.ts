@@ -38,6 +38,7 @@ export type CdpEntranceOptions = {
   readonly door: CdpDoor
   readonly hub: Hub
   readonly access: AccessPolicy
+  readonly connections: Connections
   readonly context: ServerContext
   readonly tickets: Tickets
   /** Null: there are no other nodes. */
@@ -70,22 +71,18 @@ export class CdpEntrance {
   }
 
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
-  async listen(
-    browser: string,
-    connections: Connections,
-    where: { readonly host: string; readonly port: number },
-  ): Promise<number> {
+  async listen(browser: string, host: string, port: number): Promise<number> {
     const own: OwnPort = { browser, key: SHARED_KEY }
     const server = newHttpServer({
       door: 'cdp',
       serve: (request, response) => this.serve(request, response, own),
       upgrade: (request, stream, head) => this.upgrade({ request, stream, head }, own),
       diagnose: this.#diagnose,
-      connections,
+      connections: this.#options.connections,
       access: this.#access,
     })
     this.#ports.push(server)
-    await once(server.listen(where), 'listening')
+    await once(server.listen({ host, port }), 'listening')
     return (server.address() as AddressInfo).port
   }
 

@@ -24,7 +24,7 @@ import { answerPage } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
 import { CONNECT_PATH } from './forwarding/owner-socket.ts'
 import { Seal } from './forwarding/seal.ts'
-import { refuseSocket, type OnUpgrade } from './http-server.ts'
+import { Connections, refuseSocket, type OnUpgrade } from './http-server.ts'
 import { connectionsFor, descriptorLimit, SERVER_LIMITS } from './limits.ts'
 import { refusalForm, serverRoutes, unreadiness } from './routes.ts'
 import { Tickets } from './tickets.ts'
@@ -58,8 +58,8 @@ export class RequestHandler {
   readonly holdfast: Holdfast
   readonly access: AccessPolicy
   readonly cdp: CdpEntrance | null
-  /** How many connections the process has descriptors for. */
-  readonly connectionsMax: number
+  /** Of all ports: as many as the process has descriptors for. */
+  readonly connections: Connections
   readonly #connect: OnUpgrade
   readonly #context: ServerContext
   readonly #router: Router
@@ -105,12 +105,13 @@ export class RequestHandler {
       browsers: () => this.cdp?.door ?? null,
       ...(this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }),
     }
-    this.connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
+    const connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
+    this.connections = new Connections(connectionsMax, diagnose)
     this.#router = new Router(serverRoutes(this.#delay))
     this.#hub = new Hub({
       holdfast,
       gate: this.access,
-      limits: { newcomersMax: Math.floor(this.connectionsMax / 4), ...options.connectLimits },
+      limits: { newcomersMax: Math.floor(connectionsMax / 4), ...options.connectLimits },
       forwarder: this.#forwarder,
       unread,
     })
@@ -137,6 +138,7 @@ export class RequestHandler {
       door,
       hub: this.#hub,
       access,
+      connections: this.connections,
       context: this.#context,
       tickets: new Tickets(clock, seal?.keyFor('cdp tickets')),
       forwarder: this.#forwarder,

@@ -3,11 +3,11 @@ import { once } from 'node:events'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { invalid, type Diagnose, type Holdfast } from '../core/index.ts'
+import { invalid, type Holdfast } from '../core/index.ts'
 import type { CdpCounts } from '../doors/cdp/overview.ts'
 import { urlHost } from './addresses.ts'
 import { RequestHandler, type CloseOptions, type HandlerOptions } from './handler.ts'
-import { Connections, newHttpServer } from './http-server.ts'
+import { newHttpServer } from './http-server.ts'
 import { descriptorLimit, SERVER_LIMITS } from './limits.ts'
 
 export type ServerOptions = HandlerOptions & {
@@ -35,32 +35,23 @@ export class HoldfastServer {
   readonly holdfast: Holdfast
   readonly #handler: RequestHandler
   readonly #server: Server
-  readonly #connections: Connections
-  readonly #diagnose: Diagnose
   readonly #boundHost: string
 
   constructor(options: ServerOptions, boundHost: string) {
-    this.holdfast = options.holdfast
+    const { holdfast } = options
+    this.holdfast = holdfast
     this.#boundHost = boundHost
-    this.#diagnose = this.holdfast.authority.diagnose
-    const handler = new RequestHandler(this.holdfast, options, boundHost, '')
-    this.#handler = handler
-    this.#connections = new Connections(handler.connectionsMax, this.#diagnose)
-    this.#server = newHttpServer({
-      door: 'http',
-      serve: handler.serve,
-      upgrade: handler.upgrade,
-      access: handler.access,
-      diagnose: this.#diagnose,
-      connections: this.#connections,
-    })
+    this.#handler = new RequestHandler(holdfast, options, boundHost, '')
+    const { serve, upgrade, access, connections } = this.#handler
+    const { diagnose } = holdfast.authority
+    this.#server = newHttpServer({ door: 'http', serve, upgrade, access, diagnose, connections })
   }
 
   /** Serves one browser on a port of its own too, just where Chrome would have it. */
   async listenCdp(browser: string, port: number): Promise<number> {
     const { cdp } = this.#handler
     if (cdp === null) throw new Error('this server has no browsers')
-    return cdp.listen(browser, this.#connections, { host: this.#boundHost, port })
+    return cdp.listen(browser, this.#boundHost, port)
   }
 
   /** What the browsers hold now; null where there are none. */
@@ -80,14 +71,14 @@ export class HoldfastServer {
     const { backlog, connectionsMax } = SERVER_LIMITS
     await once(this.#server.listen({ port, host: this.#boundHost, backlog }), 'listening')
     this.#handler.start()
-    const { max } = this.#connections
+    const { about, agents, diagnose } = this.holdfast.authority
+    const { max } = this.#handler.connections
     if (max < connectionsMax) {
       const descriptors = descriptorLimit()
       const message = `the system allows ${descriptors} open files: at most ${max} connections`
-      this.#diagnose('descriptors_low', `${message} (ulimit -n)`, { descriptors, connections: max })
+      diagnose('descriptors_low', `${message} (ulimit -n)`, { descriptors, connections: max })
     }
-    const { about, agents } = this.holdfast.authority
-    this.#diagnose('listening', 'listening', { url: this.url, ...about, agents: agents.join(', ') })
+    diagnose('listening', 'listening', { url: this.url, ...about, agents: agents.join(', ') })
   }
 
   /**

@@ -22,30 +22,30 @@ import {
 import { turnView } from '../../wire/views.ts'
 import { streamFeed } from '../event-stream.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
-import { json, jsonOrEvents, routes, sessionOfPath, type Header } from '../route.ts'
+import { json, jsonOrEvents, routes, sessionOfPath } from '../route.ts'
 import { CancelledRequest, TurnOfSession } from './schemas.ts'
 
-const turnHeaders: readonly Header[] = [
-  { name: 'Idempotency-Key', description: 'The same key and input join the same turn.' },
-  {
-    name: 'Prefer',
-    description: 'respond-async: answer with 202 as soon as the turn is recorded.',
+const turnRoute = {
+  operation: 'turn.run',
+  headers: [
+    { name: 'Idempotency-Key', description: 'The same key and input join the same turn.' },
+    {
+      name: 'Prefer',
+      description: 'respond-async: answer with 202 as soon as the turn is recorded.',
+    },
+  ],
+  answers: {
+    200: jsonOrEvents('The turn when it is over, or its events as they happen.', TurnOfSession),
+    202: json('The turn is recorded; Location says where.', TurnOfSession),
   },
-]
-
-const turnAnswers = {
-  200: jsonOrEvents('The turn when it is over, or its events as they happen.', TurnOfSession),
-  202: json('The turn is recorded; Location says where.', TurnOfSession),
-}
+} as const
 
 export const turnRoutes = routes({
   'POST /v1/sessions/:id/turns': {
+    ...turnRoute,
     name: 'postSessionTurn',
     summary: 'Run a turn in a session',
-    operation: 'turn.run',
-    headers: turnHeaders,
     body: TurnRequest,
-    answers: turnAnswers,
     refusals: [404, 406, 409, 410, 413, 415, 429],
     session: sessionOfPath,
     handle: async (exchange) => {
@@ -59,12 +59,10 @@ export const turnRoutes = routes({
     },
   },
   'POST /v1/keys/:key/turns': {
+    ...turnRoute,
     name: 'postKeyTurn',
     summary: 'Run a turn in the session of a key, creating the session in the same step if need be',
-    operation: 'turn.run',
-    headers: turnHeaders,
     body: KeyTurnRequest,
-    answers: turnAnswers,
     refusals: [406, 409, 413, 415, 429],
     session: ({ params: [key = ''] }) => ({ key }),
     handle: async (exchange) => {
@@ -114,11 +112,8 @@ export const turnRoutes = routes({
 
 /** Where a turn goes: one session, or the one that has the key. */
 type Target = {
-  readonly turn: (input: Input, options: TurnOptions) => TurnHandle
-  readonly submit: (
-    input: Input,
-    options: TurnOptions,
-  ) => Promise<{ readonly session: string; readonly turn: TurnRecord }>
+  turn(input: Input, options: TurnOptions): TurnHandle
+  submit(input: Input, options: TurnOptions): Promise<{ session: string; turn: TurnRecord }>
 }
 
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
