@@ -97,8 +97,8 @@ const REQUEST_BYTES = 4_096
  *    one that is served its connection. If all are in use, the new one is refused with an answer.
  * 2. One request of a connection is answered at a time. A client may send further requests before
  *    it has its answer (HTTP pipelining), and Node begins each as soon as it is parsed. Here they
- *    wait, within a bound for the connection and one for all together; a connection that goes beyond
- *    either is closed, and none of its waiting requests has begun.
+ *    wait, within a bound for the connection and one for all together; a connection that goes
+ *    beyond either is closed, and none of its waiting requests has begun.
  * 3. Reading goes on meanwhile, bodies included: a socket that is not read does not tell that its
  *    client has gone (I10).
  */
