@@ -29,8 +29,8 @@ type MessageFields = {
 /**
  * The same stream with listeners for updates, and for the response to a prompt. Updates end here;
  * other messages go on to the library, which delivers a response before or after the updates around
- * it, depending on its promises. But updates before the response to a prompt belong to the turn, and
- * later ones do not.
+ * it, depending on its promises. But updates before the response to a prompt belong to the turn,
+ * and later ones do not.
  */
 export function observed(
   { readable, writable }: sdk.Stream,
