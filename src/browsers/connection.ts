@@ -1,4 +1,5 @@
 /** The connection to a browser, and the data of CDP messages. */
+import { randomBytes } from 'node:crypto'
 
 export type Params = Readonly<Record<string, unknown>>
 
@@ -30,4 +31,25 @@ export type ConnectionEvents = {
   readonly tooLarge: (head: Buffer, tail: Buffer) => void
   /** Called once. */
   readonly closed: (reason: string) => void
+}
+
+/** As Chrome words them. */
+export const CDP_ERRORS = {
+  parse: { code: -32700, message: 'JSON: syntax error' },
+  values: { code: -32600, message: 'Message has too many values in it' },
+  odd: { code: -32600, message: 'Message is malformed, and too large to tell how' },
+  session: { code: -32001, message: 'Session with given id not found.' },
+  child: { code: -32602, message: 'No session with given id' },
+  target: { code: -32602, message: 'No target with given id found' },
+  context: { code: -32602, message: 'Failed to find browser context with given id' },
+} as const
+
+/** As long as Chrome's own ids, and as hard to guess. */
+export function newSessionId(): string {
+  return randomBytes(16).toString('hex').toUpperCase()
+}
+
+/** A message as text, in a session; '' is the connection itself. */
+export function messageText(message: object, session: string): Buffer {
+  return Buffer.from(JSON.stringify(session === '' ? message : { ...message, sessionId: session }))
 }

@@ -14,11 +14,13 @@ export type BrowserSpec =
       readonly args?: readonly string[]
       /** Every session has a browser of its own. */
       readonly own?: boolean
+      readonly repair?: undefined
     }
   | {
       readonly address: string
       /** It has one session per page, as Lightpanda does: see `repair.ts`. */
       readonly repair?: boolean
+      readonly own?: undefined
     }
 
 export type PoolOptions = {

@@ -6,16 +6,17 @@
  * 2. A reply is matched by the id of its command, whatever session it names.
  * 3. Every browser context is a connection of its own, since such a backend has one for each.
  */
-import { randomBytes } from 'node:crypto'
-import { BackendLink, type OpenConnection } from './backend-link.ts'
-import type {
-  BrowserConnection,
-  CdpEvent,
-  CdpReply,
-  ConnectionEvents,
-  MessageParts,
-  Params,
-  ReadReply,
+import {
+  CDP_ERRORS,
+  messageText,
+  newSessionId,
+  type BrowserConnection,
+  type CdpEvent,
+  type CdpReply,
+  type ConnectionEvents,
+  type MessageParts,
+  type Params,
+  type ReadReply,
 } from './connection.ts'
 
 type RepairedSession = {
@@ -42,27 +43,11 @@ type RepairedPage = {
   url: string
 }
 
-type RepairedCommand = { readonly session: RepairedSession; readonly params: Params }
-type Answering = (command: RepairedCommand) => CdpReply | Promise<CdpReply>
+type Answering = (session: RepairedSession, params: Params) => CdpReply | Promise<CdpReply>
 
 const DONE: CdpReply = { result: {} }
-const NO_SESSION = { code: -32_001, message: 'Session with given id not found.' }
-const NO_TARGET = { code: -32_602, message: 'No target with given id found' }
-const NO_CONTEXT = { code: -32_602, message: 'Failed to find browser context with given id' }
-
 /** Events after which the page is gone. */
-const GONE: ReadonlySet<string> = new Set([
-  'Target.targetDestroyed',
-  'Target.detachedFromTarget',
-  'Inspector.targetCrashed',
-])
-
-const BROWSER_INFO = { type: 'browser', title: '', url: '', attached: true }
-
-/** As long as Chrome's. */
-function newId(): string {
-  return randomBytes(16).toString('hex').toUpperCase()
-}
+const GONE = /^(Target\.(targetDestroyed|detachedFromTarget)|Inspector\.targetCrashed)$/
 
 export class RepairedBrowser implements BrowserConnection {
   readonly #connect: OpenConnection
@@ -76,23 +61,55 @@ export class RepairedBrowser implements BrowserConnection {
 
   /** Commands that are answered here. */
   readonly #answers: Readonly<Record<string, Answering>> = {
-    'Target.setDiscoverTargets': (command) => this.#discover(command),
-    'Target.setAutoAttach': (command) => this.#autoAttach(command),
-    'Target.attachToBrowserTarget': ({ session }) => this.#attach(session.id, null),
-    'Target.attachToTarget': ({ session, params }) => {
-      const page = this.#pages.get(String(params['targetId']))
-      return page === undefined ? { error: NO_TARGET } : this.#attach(session.id, page)
-    },
-    'Target.detachFromTarget': (command) => this.#detach(command),
-    'Target.createBrowserContext': () => this.#createContext(),
-    'Target.disposeBrowserContext': ({ params }) => {
-      this.#dropContext(String(params['browserContextId']))
+    'Target.setDiscoverTargets': (session, { discover }) => {
+      session.discovers = discover === true
+      for (const page of session.discovers ? this.#pages.values() : []) {
+        this.#emit(session.id, 'Target.targetCreated', { targetInfo: this.#infoOf(page) })
+      }
       return DONE
     },
-    'Target.createTarget': ({ params }) => this.#createPage(params),
-    'Target.closeTarget': ({ params }) => this.#closePage(String(params['targetId'])),
+    'Target.setAutoAttach': (session, { autoAttach }) => {
+      // A page of such a backend has no workers or frames to attach to.
+      if (session.page !== null) return DONE
+      const wasOn = session.attaches
+      session.attaches = autoAttach === true
+      for (const page of session.attaches && !wasOn ? this.#pages.values() : []) {
+        this.#attach(session.id, page)
+      }
+      return DONE
+    },
+    'Target.attachToBrowserTarget': ({ id }) => this.#attach(id, null),
+    'Target.attachToTarget': ({ id }, { targetId }) => {
+      const page = this.#pages.get(String(targetId))
+      return page === undefined ? { error: CDP_ERRORS.target } : this.#attach(id, page)
+    },
+    'Target.detachFromTarget': ({ id }, params) => {
+      const sessionId = String(params['sessionId'])
+      const targetId = this.#sessions.get(sessionId)?.page?.id
+      this.#end(sessionId)
+      const isPage = targetId !== undefined
+      if (isPage) this.#emit(id, 'Target.detachedFromTarget', { sessionId, targetId })
+      return DONE
+    },
+    'Target.createBrowserContext': () => this.#createContext(),
+    'Target.disposeBrowserContext': (_, { browserContextId }) => {
+      this.#dropContext(String(browserContextId))
+      return DONE
+    },
+    'Target.createTarget': (_, params) => this.#createPage(params),
+    'Target.closeTarget': async (_, { targetId }) => {
+      const page = this.#pages.get(String(targetId))
+      if (page === undefined) return { error: CDP_ERRORS.target }
+      const result = await page.link.command('Target.closeTarget', { targetId: page.realId })
+      this.#destroy(page)
+      return { result }
+    },
     'Target.activateTarget': () => DONE,
-    'Target.getTargetInfo': (command) => this.#getTargetInfo(command),
+    'Target.getTargetInfo': (session, params) => {
+      const page = 'targetId' in params ? this.#pages.get(String(params['targetId'])) : session.page
+      if (page === undefined) return { error: CDP_ERRORS.target }
+      return { result: { targetInfo: this.#infoOf(page, '') } }
+    },
     'Target.getTargets': () => ({
       result: { targetInfos: [...this.#pages.values()].map((page) => this.#infoOf(page)) },
     }),
@@ -112,13 +129,13 @@ export class RepairedBrowser implements BrowserConnection {
 
   send(...parts: MessageParts): void {
     const text = parts.map((part) => (typeof part === 'string' ? part : Buffer.from(part))).join('')
-    const { id, method, params = {}, sessionId = '' } = JSON.parse(text) as Sent
+    const { id, method = '', params = {}, sessionId = '' } = JSON.parse(text) as CdpMessage
     const session = this.#sessions.get(sessionId)
-    if (session === undefined) return this.#tell('', { id, error: NO_SESSION })
+    if (session === undefined) return this.#tell('', { id, error: CDP_ERRORS.session })
     const answer: ReadReply = (reply) => this.#tell(sessionId, { id, ...reply })
     const answering = Object.hasOwn(this.#answers, method) ? this.#answers[method] : undefined
     if (answering === undefined) return this.#pass(session, { method, params }, answer)
-    const reply = answering({ session, params })
+    const reply = answering(session, params)
     if (!(reply instanceof Promise)) return answer(reply)
     reply.then(answer, ({ message }: Error) => answer({ error: { code: -32_000, message } }))
   }
@@ -137,9 +154,7 @@ export class RepairedBrowser implements BrowserConnection {
   }
 
   #tell(session: string, message: object): void {
-    if (this.#isClosed) return
-    const stamped = session === '' ? message : { ...message, sessionId: session }
-    this.#events.message(Buffer.from(JSON.stringify(stamped)))
+    if (!this.#isClosed) this.#events.message(messageText(message, session))
   }
 
   #emit(session: string, method: string, params: Params): void {
@@ -147,10 +162,17 @@ export class RepairedBrowser implements BrowserConnection {
   }
 
   /** Sends a command to the page, or to the context that it is about. */
-  #pass({ id, page, domains }: RepairedSession, command: CdpEvent, answer: ReadReply): void {
-    const { method, params } = command
+  #pass(
+    { id, page, domains }: RepairedSession,
+    { method, params }: CdpEvent,
+    answer: ReadReply,
+  ): void {
+    if (page === null) {
+      const context = this.#contexts.get(String(params['browserContextId']))
+      if (context === undefined) return this.#control.ask(method, params, answer)
+      return context.link.ask(method, { ...params, browserContextId: context.realId }, answer)
+    }
     const [domain = '', action = ''] = method.split('.')
-    if (page === null) return this.#passToContext(command, answer)
     const isOn = this.#isOn(page, domain)
     if (action === 'enable' || method === 'DOM.getDocument') domains.add(domain)
     if (action === 'disable') domains.delete(domain)
@@ -164,13 +186,12 @@ export class RepairedBrowser implements BrowserConnection {
     answer(DONE)
   }
 
-  #passToContext({ method, params }: CdpEvent, answer: ReadReply): void {
-    const context = this.#contexts.get(String(params['browserContextId']))
-    if (context === undefined) return this.#control.ask(method, params, answer)
-    context.link.ask(method, { ...params, browserContextId: context.realId }, answer)
-  }
-
-  #ask({ id, realId, realSession, link }: RepairedPage, ...[method, params, read]: AskedOfPage) {
+  #ask(
+    { id, realId, realSession, link }: RepairedPage,
+    method: string,
+    params: Params,
+    read: ReadReply,
+  ): void {
     const answer: ReadReply = (reply) => read(replaced(reply, realId, id))
     link.ask(method, replaced(params, id, realId), answer, realSession)
   }
@@ -183,35 +204,13 @@ export class RepairedBrowser implements BrowserConnection {
     return [...this.#sessions.values()].filter((session) => session.page === page)
   }
 
-  #infoOf(page: RepairedPage): Params {
-    return {
-      targetId: page.id,
-      type: 'page',
-      title: '',
-      url: page.url,
-      attached: this.#sessionsOf(page).length > 0,
-      canAccessOpener: false,
-      browserContextId: page.context,
-    }
-  }
-
-  #discover({ session, params }: RepairedCommand): CdpReply {
-    session.discovers = params['discover'] === true
-    for (const page of session.discovers ? this.#pages.values() : []) {
-      this.#emit(session.id, 'Target.targetCreated', { targetInfo: this.#infoOf(page) })
-    }
-    return DONE
-  }
-
-  /** A page of such a backend has no workers or frames to attach to. */
-  #autoAttach({ session, params }: RepairedCommand): CdpReply {
-    if (session.page !== null) return DONE
-    const wasOn = session.attaches
-    session.attaches = params['autoAttach'] === true
-    for (const page of session.attaches && !wasOn ? this.#pages.values() : []) {
-      this.#attach(session.id, page)
-    }
-    return DONE
+  /** Null is the browser, under an id of its own. */
+  #infoOf(page: RepairedPage | null, browserId = ''): Params {
+    const named = { title: '', url: page?.url ?? '' }
+    if (page === null) return { targetId: browserId, type: 'browser', ...named, attached: true }
+    const { id: targetId, context: browserContextId } = page
+    const attached = this.#sessionsOf(page).length > 0
+    return { targetId, type: 'page', ...named, attached, canAccessOpener: false, browserContextId }
   }
 
   #open(id: string, parent: string | null, page: RepairedPage | null): void {
@@ -220,22 +219,12 @@ export class RepairedBrowser implements BrowserConnection {
   }
 
   #attach(parent: string, page: RepairedPage | null): CdpReply {
-    const sessionId = newId()
+    const sessionId = newSessionId()
     this.#open(sessionId, parent, page)
-    const targetInfo = page === null ? { targetId: newId(), ...BROWSER_INFO } : this.#infoOf(page)
+    const targetInfo = this.#infoOf(page, newSessionId())
     const params = { sessionId, targetInfo, waitingForDebugger: false }
     this.#emit(parent, 'Target.attachedToTarget', params)
     return { result: { sessionId } }
-  }
-
-  #detach({ session, params }: RepairedCommand): CdpReply {
-    const sessionId = String(params['sessionId'])
-    const page = this.#sessions.get(sessionId)?.page ?? null
-    this.#end(sessionId)
-    if (page !== null) {
-      this.#emit(session.id, 'Target.detachedFromTarget', { sessionId, targetId: page.id })
-    }
-    return DONE
   }
 
   /** Ends a session with those that it attached, and disables domains that no other one uses. */
@@ -254,7 +243,7 @@ export class RepairedBrowser implements BrowserConnection {
   async #createContext(): Promise<CdpReply> {
     const link = await BackendLink.open(this.#connect)
     const { browserContextId } = await link.command('Target.createBrowserContext')
-    const id = newId()
+    const id = newSessionId()
     this.#contexts.set(id, { link, realId: String(browserContextId) })
     link.onEvent = (event, session) => this.#event(link, event, session)
     link.onClosed = () => this.#dropContext(id)
@@ -272,13 +261,13 @@ export class RepairedBrowser implements BrowserConnection {
   async #createPage(params: Params): Promise<CdpReply> {
     const context = String(params['browserContextId'])
     const known = this.#contexts.get(context)
-    if (known === undefined) return { error: NO_CONTEXT }
+    if (known === undefined) return { error: CDP_ERRORS.context }
     const { link } = known
     const real = { ...params, browserContextId: known.realId }
     const { targetId } = await link.command('Target.createTarget', real)
     const attach = { targetId, flatten: true }
     const { sessionId } = await link.command('Target.attachToTarget', attach)
-    const ids = { id: newId(), realId: String(targetId), realSession: String(sessionId) }
+    const ids = { id: newSessionId(), realId: String(targetId), realSession: String(sessionId) }
     const page: RepairedPage = { ...ids, context, link, worlds: new Map(), url: '' }
     this.#pages.set(page.id, page)
     for (const { id, discovers, attaches } of [...this.#sessions.values()]) {
@@ -287,14 +276,6 @@ export class RepairedBrowser implements BrowserConnection {
       if (attaches) this.#attach(id, page)
     }
     return { result: { targetId: page.id } }
-  }
-
-  async #closePage(id: string): Promise<CdpReply> {
-    const page = this.#pages.get(id)
-    if (page === undefined) return { error: NO_TARGET }
-    const result = await page.link.command('Target.closeTarget', { targetId: page.realId })
-    this.#destroy(page)
-    return { result }
   }
 
   #destroy(page: RepairedPage): void {
@@ -309,19 +290,12 @@ export class RepairedBrowser implements BrowserConnection {
     }
   }
 
-  #getTargetInfo({ session, params }: RepairedCommand): CdpReply {
-    const page = 'targetId' in params ? this.#pages.get(String(params['targetId'])) : session.page
-    if (page === undefined) return { error: NO_TARGET }
-    const targetInfo = page === null ? { targetId: '', ...BROWSER_INFO } : this.#infoOf(page)
-    return { result: { targetInfo } }
-  }
-
   /** An event of a backend's page, which may name any session: the connection has one page. */
   #event(link: BackendLink, { method, params }: CdpEvent, session: string): void {
     const pages = [...this.#pages.values()].filter((page) => page.link === link)
     const page = pages.find(({ realSession }) => realSession === session) ?? pages[0]
     if (page === undefined) return
-    if (GONE.has(method)) return this.#destroy(page)
+    if (GONE.test(method)) return this.#destroy(page)
     const [domain = ''] = method.split('.')
     if (domain === 'Target') return
     const shown = replaced(params, page.realId, page.id)
@@ -331,15 +305,6 @@ export class RepairedBrowser implements BrowserConnection {
     }
   }
 }
-
-type Sent = {
-  readonly id: number
-  readonly method: string
-  readonly params?: Params
-  readonly sessionId?: string
-}
-
-type AskedOfPage = [method: string, params: Params, read: ReadReply]
 
 function note(page: RepairedPage, method: string, params: Params): void {
   const { context, frame } = params as { readonly context?: Params; readonly frame?: Params }
@@ -358,4 +323,60 @@ function replaced<Value>(value: Value, from: string, to: string): Value {
   if (typeof value !== 'object' || value === null) return value
   const entries = Object.entries(value).map(([name, item]) => [name, replaced(item, from, to)])
   return Object.fromEntries(entries) as Value
+}
+
+export type OpenConnection = (events: ConnectionEvents) => Promise<BrowserConnection>
+
+type CdpMessage = CdpReply &
+  Partial<CdpEvent> & { readonly id?: number; readonly sessionId?: string }
+
+/** One connection to the backend: replies are matched by their id only. */
+class BackendLink {
+  readonly #unanswered = new Map<number, ReadReply>()
+  #connection: BrowserConnection | null = null
+  #lastId = 0
+  onEvent: (event: CdpEvent, session: string) => void = () => undefined
+  onClosed: (reason: string) => void = () => undefined
+
+  static async open(connect: OpenConnection): Promise<BackendLink> {
+    const link = new BackendLink()
+    link.#connection = await connect({
+      message: (message) => link.#receive(JSON.parse(message.toString()) as CdpMessage),
+      tooLarge: () => undefined,
+      closed: (reason) => link.#closed(reason),
+    })
+    return link
+  }
+
+  /** The reply is read in order with the events. */
+  ask(method: string, params: Params, read: ReadReply, session = ''): void {
+    this.#lastId += 1
+    this.#unanswered.set(this.#lastId, read)
+    this.#connection?.send(messageText({ id: this.#lastId, method, params }, session))
+  }
+
+  async command(method: string, params: Params = {}): Promise<Params> {
+    const { result, error } = await new Promise<CdpReply>((read) => this.ask(method, params, read))
+    if (error === undefined) return result ?? {}
+    throw new Error(error.message)
+  }
+
+  close(): void {
+    void this.#connection?.close()
+  }
+
+  #receive({ id, method, params = {}, result, error, sessionId = '' }: CdpMessage): void {
+    // A reply may carry the id of another session.
+    const read = id === undefined ? undefined : this.#unanswered.get(id)
+    if (id !== undefined) this.#unanswered.delete(id)
+    if (read !== undefined) return read(error === undefined ? { result: result ?? {} } : { error })
+    if (method !== undefined) this.onEvent({ method, params }, sessionId)
+  }
+
+  #closed(reason: string): void {
+    const unanswered = [...this.#unanswered.values()]
+    this.#unanswered.clear()
+    for (const read of unanswered) read({ error: { code: -32_000, message: reason } })
+    this.onClosed(reason)
+  }
 }
