@@ -96,12 +96,11 @@ function connectionTo(
   { lastWordsChars, memoryBytesMax, memoryMs, messageBytesMax }: BrowserLimits,
 ): BrowserConnection {
   const { pid = -1 } = child
-  const [writable, readable] = child.stdio.slice(3) as [Writable, Readable]
   const closed = (reason: string): void => {
     killGroup(child)
     events.closed(reason)
   }
-  const pipe = new BrowserPipe(writable, readable, { ...events, closed }, messageBytesMax)
+  const pipe = new BrowserPipe(child, { ...events, closed }, messageBytesMax)
   let lastWords = ''
   child.stderr?.on('data', (text: Buffer) => {
     lastWords = (lastWords + text.toString()).slice(-lastWordsChars)
@@ -174,12 +173,8 @@ class BrowserPipe {
   #head: Buffer | null = null
   #isClosed = false
 
-  constructor(
-    writable: Writable,
-    readable: Readable,
-    events: ConnectionEvents,
-    messageBytesMax: number,
-  ) {
+  constructor({ stdio }: ChildProcess, events: ConnectionEvents, messageBytesMax: number) {
+    const [writable, readable] = stdio.slice(3) as [Writable, Readable]
     this.#writable = writable
     this.#events = events
     this.#messageBytesMax = messageBytesMax

@@ -12,6 +12,9 @@ export type ReadReply = (reply: CdpReply) => void
 
 export type CdpEvent = { readonly method: string; readonly params: Params }
 
+export type CdpMessage = CdpReply &
+  Partial<CdpEvent> & { readonly id?: number; readonly sessionId?: string }
+
 /** One message in parts, which are sent as one. */
 export type MessageParts = readonly (string | Uint8Array)[]
 

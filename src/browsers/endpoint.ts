@@ -1,4 +1,5 @@
 /** Connects to a browser that Holdfast did not start, by the address of its WebSocket. */
+import { once } from 'node:events'
 import { WebSocket, type RawData } from 'ws'
 import { HoldfastError } from '../core/index.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
@@ -21,12 +22,14 @@ export async function connectEndpoint(
   answerPings(socket, () => {
     reason = 'the browser sent too many control frames'
   })
-  await opened(socket, address)
-  socket.on('message', (data: RawData) => events.message(data as Buffer))
   // A message that is too large cannot be skipped here: `ws` ends the connection with it.
   socket.on('error', ({ message }) => {
     reason = `the connection to the browser is broken: ${message}`
   })
+  await once(socket, 'open').catch((error: Error) => {
+    throw unreachable(address, error)
+  })
+  socket.on('message', (data: RawData) => events.message(data as Buffer))
   socket.once('close', () => events.closed(reason))
   return {
     send: (...parts) => sendWhole(socket, parts, limits),
@@ -42,19 +45,9 @@ function sendWhole(socket: WebSocket, parts: MessageParts, limits: BrowserLimits
   if (socket.readyState !== WebSocket.OPEN) return
   if (socket.bufferedAmount > limits.unreadBytesMax) return socket.terminate()
   const [first = ''] = parts
-  const whole = parts.length === 1 ? first : Buffer.concat(parts.map((part) => bytesOf(part)))
-  socket.send(whole, { binary: false })
-}
-
-function bytesOf(part: string | Uint8Array): Uint8Array {
-  return typeof part === 'string' ? Buffer.from(part) : part
-}
-
-function opened(socket: WebSocket, address: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    socket.once('open', resolve)
-    socket.once('error', (error) => reject(unreachable(address, error)))
-  })
+  const bytes = (): Uint8Array[] =>
+    parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : part))
+  socket.send(parts.length === 1 ? first : Buffer.concat(bytes()), { binary: false })
 }
 
 /** An `http:` address is asked for the socket's, as clients do. */

@@ -1,21 +1,19 @@
 /** The browsers that an operator has named: starts them, up to a limit, and stops all of them. */
 import { limitsFrom, HoldfastError, type Clock } from '../core/index.ts'
 import { groupMemory } from '../platform/processes.ts'
-import { startChromium } from './chromium.ts'
+import { startChromium, type ChromiumOptions } from './chromium.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
 import { connectEndpoint } from './endpoint.ts'
 import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
-import { RepairedBrowser } from './repair.ts'
+import { RepairedBrowser, type OpenConnection } from './repair.ts'
 
 /** A program to start, or an address to connect to. */
 export type BrowserSpec =
-  | {
-      readonly program: string
-      readonly args?: readonly string[]
+  | (ChromiumOptions & {
       /** Every session has a browser of its own. */
       readonly own?: boolean
       readonly repair?: undefined
-    }
+    })
   | {
       readonly address: string
       /** It has one session per page, as Lightpanda does: see `repair.ts`. */
@@ -76,7 +74,7 @@ export class BrowserPool {
       events.closed(reason)
     }
     try {
-      connection = await connect(spec, { ...events, closed }, this.limits)
+      connection = await this.#connect(spec, { ...events, closed })
       this.#all.add(connection)
       this.#assertOpen()
       return connection
@@ -85,6 +83,12 @@ export class BrowserPool {
       this.#running.delete(running)
       throw error
     }
+  }
+
+  #connect(spec: BrowserSpec, events: ConnectionEvents): Promise<BrowserConnection> {
+    if (!('address' in spec)) return startChromium(spec, events, this.limits)
+    const open: OpenConnection = (each) => connectEndpoint(spec.address, each, this.limits)
+    return spec.repair === true ? RepairedBrowser.open(open, events) : open(events)
   }
 
   #assertOpen(): void {
@@ -96,17 +100,6 @@ export class BrowserPool {
     this.#isClosed = true
     await Promise.all([...this.#all].map((connection) => connection.close()))
   }
-}
-
-function connect(
-  spec: BrowserSpec,
-  events: ConnectionEvents,
-  limits: BrowserLimits,
-): Promise<BrowserConnection> {
-  if (!('address' in spec)) return startChromium(spec, events, limits)
-  const open = (each: ConnectionEvents): Promise<BrowserConnection> =>
-    connectEndpoint(spec.address, each, limits)
-  return spec.repair === true ? RepairedBrowser.open(open, events) : open(events)
 }
 
 /** The memory of a browser's processes, in bytes; null where that is not known. */

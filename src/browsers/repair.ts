@@ -12,6 +12,7 @@ import {
   newSessionId,
   type BrowserConnection,
   type CdpEvent,
+  type CdpMessage,
   type CdpReply,
   type ConnectionEvents,
   type MessageParts,
@@ -162,11 +163,8 @@ export class RepairedBrowser implements BrowserConnection {
   }
 
   /** Sends a command to the page, or to the context that it is about. */
-  #pass(
-    { id, page, domains }: RepairedSession,
-    { method, params }: CdpEvent,
-    answer: ReadReply,
-  ): void {
+  #pass({ id, page, domains }: RepairedSession, command: CdpEvent, answer: ReadReply): void {
+    const { method, params } = command
     if (page === null) {
       const context = this.#contexts.get(String(params['browserContextId']))
       if (context === undefined) return this.#control.ask(method, params, answer)
@@ -179,21 +177,16 @@ export class RepairedBrowser implements BrowserConnection {
     // The backend has the domain for all sessions of the page.
     const isShared = action === 'enable' ? isOn : this.#isOn(page, domain)
     if (!isShared || (action !== 'enable' && action !== 'disable')) {
-      return this.#ask(page, method, params, answer)
+      return this.#ask(page, command, answer)
     }
     const worlds = method === 'Runtime.enable' ? page.worlds.values() : []
     for (const world of worlds) this.#emit(id, 'Runtime.executionContextCreated', world)
     answer(DONE)
   }
 
-  #ask(
-    { id, realId, realSession, link }: RepairedPage,
-    method: string,
-    params: Params,
-    read: ReadReply,
-  ): void {
+  #ask({ id, realId, realSession, link }: RepairedPage, command: CdpEvent, read: ReadReply): void {
     const answer: ReadReply = (reply) => read(replaced(reply, realId, id))
-    link.ask(method, replaced(params, id, realId), answer, realSession)
+    link.ask(command.method, replaced(command.params, id, realId), answer, realSession)
   }
 
   #isOn(page: RepairedPage, domain: string): boolean {
@@ -236,7 +229,7 @@ export class RepairedBrowser implements BrowserConnection {
     const { page = null, domains = [] } = ended ?? {}
     for (const domain of domains) {
       if (page === null || this.#isOn(page, domain)) continue
-      this.#ask(page, `${domain}.disable`, {}, () => undefined)
+      this.#ask(page, { method: `${domain}.disable`, params: {} }, () => undefined)
     }
   }
 
@@ -326,9 +319,6 @@ function replaced<Value>(value: Value, from: string, to: string): Value {
 }
 
 export type OpenConnection = (events: ConnectionEvents) => Promise<BrowserConnection>
-
-type CdpMessage = CdpReply &
-  Partial<CdpEvent> & { readonly id?: number; readonly sessionId?: string }
 
 /** One connection to the backend: replies are matched by their id only. */
 class BackendLink {

@@ -5,15 +5,25 @@
  */
 import { ClientConnection, type ClientState } from '../client/connection.ts'
 import { endingOf } from '../client/endings.ts'
-import type { Hello, ReplayWelcome, ServerFrame } from '../wire/frames.ts'
+import type { Hello, ReplayWelcome } from '../wire/frames.ts'
 import { FRAME_MARK, MessageReplay, REPLAY_VERSION } from '../wire/replay.ts'
-import { heldAddress, type HeldOptions } from './address.ts'
 import { nodePlatform, type HeldPlatform } from './platform.ts'
 
 /** How long a goodbye is tried without a connection; then the grace time has to do. */
 const GOODBYE_MS = 2_000
 
 export type HeldState = 'connecting' | 'live' | 'lost' | 'over'
+
+export type HeldOptions = {
+  /** Clients that name the same key share one browser session, and find it again. */
+  readonly key?: string
+  readonly token?: string
+  readonly reconnect?: 'none' | 'early' | 'resume' | 'reopen'
+  readonly graceMs?: number
+  readonly ttlMs?: number
+  /** Writes the traffic down, where the server was started with `--record`. */
+  readonly record?: boolean
+}
 
 export type HeldConnectionOptions = HeldOptions & {
   /** What of the browser it is for: `/page/ID`; nothing is the browser itself. */
@@ -65,25 +75,23 @@ export class HeldConnection {
   }
 
   private constructor(address: string, options: HeldConnectionOptions, platform: HeldPlatform) {
-    const url = heldAddress(address, options, options.below)
     this.#options = options
     this.#platform = platform
     this.#replay = new MessageReplay(platform.clock)
+    const url = heldAddress(address, options)
     // One attempt to begin with, so that `open` fails at once where there is no such browser.
-    const once = { mark: FRAME_MARK, firstWelcomeMs: 0, stableMs: 0 }
-    this.#connection = new ClientConnection(
-      platform,
-      { url, ...once },
-      {
-        hello: () => this.#hello(),
-        welcomed: (welcome: ReplayWelcome) => this.#welcomed(welcome),
-        received: (frame) => this.#received(frame),
-        message: (text) => this.#receive(text),
-        caughtUp: () => undefined,
-        rethink: () => 'no',
-        changed: (state, reason) => this.#changed(state, reason),
+    const once = { url, mark: FRAME_MARK, firstWelcomeMs: 0, stableMs: 0 }
+    this.#connection = new ClientConnection(platform, once, {
+      hello: () => this.#hello(),
+      welcomed: (welcome: ReplayWelcome) => this.#welcomed(welcome),
+      received: (frame) => {
+        if (frame.type === 'ack') this.#replay.confirm(frame.received)
       },
-    )
+      message: (text) => this.#receive(text),
+      caughtUp: () => undefined,
+      rethink: () => 'no',
+      changed: (state, reason) => this.#changed(state, reason),
+    })
   }
 
   /** The session of Holdfast that this is, once it is open. */
@@ -142,10 +150,6 @@ export class HeldConnection {
     })
   }
 
-  #received(frame: ServerFrame): void {
-    if (frame.type === 'ack') this.#replay.confirm(frame.received)
-  }
-
   #receive(text: string): void {
     this.#replay.count(text)
     this.#inbox.push(text)
@@ -192,4 +196,18 @@ export class HeldConnection {
     this.#state = state
     this.#options.onState?.(state, reason)
   }
+}
+
+/** The socket that may be resumed, from `http://HOST/cdp/NAME`. */
+function heldAddress(address: string, options: HeldConnectionOptions): string {
+  const { below = '' } = options
+  const url = new URL(address)
+  url.protocol = url.protocol.replace('http', 'ws')
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}/held${below}`
+  for (const name of ['key', 'reconnect', 'graceMs', 'ttlMs'] as const) {
+    const value = options[name]
+    if (value !== undefined) url.searchParams.set(name, String(value))
+  }
+  if (options.record === true) url.searchParams.set('record', '1')
+  return url.href
 }

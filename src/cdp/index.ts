@@ -6,57 +6,54 @@ export {
   HeldConnection,
   HeldError,
   type HeldConnectionOptions,
+  type HeldOptions,
   type HeldState,
 } from './connection.ts'
 export { startRelay, type Relay, type RelayOptions } from './relay.ts'
-export type { HeldOptions } from './address.ts'
 
-/** What Puppeteer's `connect({ transport })` takes. */
-export type PuppeteerTransport = {
-  send(message: string): void
+type Transport<Message> = {
+  send(message: Message): void
   close(): void
-  onmessage?: (message: string) => void
-  onclose?: () => void
-  readonly connection: HeldConnection
-}
-
-/** What Playwright's `chromium.connectOverCDP(transport)` takes. */
-export type PlaywrightTransport = {
-  send(message: object): void
-  close(): void
-  onmessage?: (message: object) => void
+  onmessage?: (message: Message) => void
   onclose?: (reason?: string) => void
   readonly connection: HeldConnection
 }
 
+/** What Puppeteer's `connect({ transport })` takes. */
+export type PuppeteerTransport = Transport<string>
+
+/** What Playwright's `chromium.connectOverCDP(transport)` takes. */
+export type PlaywrightTransport = Transport<object>
+
 /** For `puppeteer.connect({ transport: await puppeteerTransport('http://HOST/cdp/NAME') })`. */
-export async function puppeteerTransport(
+export function puppeteerTransport(
   address: string,
   options: HeldConnectionOptions = {},
 ): Promise<PuppeteerTransport> {
-  const connection = await HeldConnection.open(address, options)
-  const transport: PuppeteerTransport = {
-    connection,
-    send: (message) => connection.send(message),
-    close: () => connection.close(),
-  }
-  connection.onMessage = (message) => transport.onmessage?.(message)
-  connection.onClosed = () => transport.onclose?.()
-  return transport
+  return openTransport<string>(HeldConnection.open(address, options), String, String)
 }
 
 /** For `chromium.connectOverCDP(await playwrightTransport('http://HOST/cdp/NAME'))`. */
-export async function playwrightTransport(
+export function playwrightTransport(
   address: string,
   options: HeldConnectionOptions = {},
 ): Promise<PlaywrightTransport> {
-  const connection = await HeldConnection.open(address, options)
-  const transport: PlaywrightTransport = {
+  const read = (text: string): object => JSON.parse(text) as object
+  return openTransport<object>(HeldConnection.open(address, options), JSON.stringify, read)
+}
+
+async function openTransport<Message>(
+  opening: Promise<HeldConnection>,
+  write: (message: Message) => string,
+  read: (text: string) => Message,
+): Promise<Transport<Message>> {
+  const connection = await opening
+  const transport: Transport<Message> = {
     connection,
-    send: (message) => connection.send(JSON.stringify(message)),
+    send: (message) => connection.send(write(message)),
     close: () => connection.close(),
   }
-  connection.onMessage = (message) => transport.onmessage?.(JSON.parse(message) as object)
+  connection.onMessage = (text) => transport.onmessage?.(read(text))
   connection.onClosed = ({ message }) => transport.onclose?.(message)
   return transport
 }

@@ -37,12 +37,9 @@ class NodeSocket implements ClientSocket {
   #failure: ClientSocketEvent = {}
 
   constructor(url: string, token: string | undefined) {
-    const socket = new WebSocket(url, {
-      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      maxPayload: 0,
-      handshakeTimeout: CONNECT_MS,
-      ...SOCKET_OPTIONS,
-    })
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
+    const bounds = { maxPayload: 0, handshakeTimeout: CONNECT_MS }
+    const socket = new WebSocket(url, { headers, ...bounds, ...SOCKET_OPTIONS })
     this.#socket = socket
     answerPings(socket)
     socket.on('unexpected-response', (_, { statusCode = 0 }) => {
@@ -68,10 +65,7 @@ class NodeSocket implements ClientSocket {
     this.#socket.terminate()
   }
 
-  addEventListener(
-    type: 'open' | 'message' | 'close' | 'error',
-    listener: (event: ClientSocketEvent) => void,
-  ): void {
+  addEventListener(...[type, listener]: Parameters<ClientSocket['addEventListener']>): void {
     if (type !== 'close') return this.#socket.addEventListener(type as 'message', listener)
     this.#socket.on('close', (code: number, reason: Buffer) => {
       listener({ code, reason: reason.toString(), ...this.#failure })

@@ -34,16 +34,15 @@ const UNUSED_MS = 600_000
 const GOODBYE_MS = 3_000
 
 /** Listens on loopback only. */
-export async function startRelay(options: RelayOptions): Promise<Relay> {
-  const relay = new RelayServer(options)
-  return relay.listen(options.port)
+export function startRelay(options: RelayOptions): Promise<Relay> {
+  return new RelayServer(options).listen(options.port)
 }
 
 class RelayServer {
   readonly #options: RelayOptions
   readonly #key: string
-  /** Null: as long as the server says. */
-  readonly #ttlMs: number | null
+  /** Undefined: as long as the server says. */
+  readonly #ttlMs: number | undefined
   readonly #connections = new Set<HeldConnection>()
   #dialled = 0
   /** There may be a session, and no other client can find it. */
@@ -57,7 +56,7 @@ class RelayServer {
   constructor(options: RelayOptions) {
     this.#options = options
     this.#key = options.key ?? `relay-${randomBytes(12).toString('hex')}`
-    this.#ttlMs = options.key === undefined ? UNUSED_MS : null
+    this.#ttlMs = options.key === undefined ? UNUSED_MS : undefined
   }
 
   async listen(port: number): Promise<Relay> {
@@ -66,7 +65,7 @@ class RelayServer {
       // The client is gone.
       stream.on('error', () => stream.destroy())
       if (!isOwn(request)) return stream.end('HTTP/1.1 403 Forbidden\r\n\r\n')
-      void this.#connect(request, { stream, head })
+      void this.#connect(request, stream, head)
     })
     await new Promise<void>((resolve, reject) => {
       // Later ones too: a connection that cannot be taken, for example without descriptors.
@@ -105,46 +104,41 @@ class RelayServer {
 
   /** `/json/…` of the remote, with addresses that lead here. */
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { url = '/', method = 'GET', headers } = request
+    const { token } = this.#options
     if (!isOwn(request)) return void response.writeHead(403).end()
     try {
-      const { status, type, text } = await this.#fetch(request)
-      const local = `ws://${request.headers.host}/devtools/`
-      const here = text.replaceAll(/"wss?:\/\/[^"]*\/devtools\/([^"?]*)[^"]*"/g, `"${local}$1"`)
-      response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(here)
+      const answer = await fetch(this.#remoteUrl(url), {
+        method,
+        headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+        signal: AbortSignal.timeout(FETCH_MS),
+      })
+      const local = `"ws://${headers.host}/devtools/$1"`
+      const text = await answer.text()
+      const here = text.replaceAll(/"wss?:\/\/[^"]*\/devtools\/([^"?]*)[^"]*"/g, local)
+      const type = answer.headers.get('content-type') ?? 'application/json'
+      response.writeHead(answer.status, { 'content-type': type, 'cache-control': 'no-store' })
+      response.end(here)
     } catch {
+      // The reason may name the remote, which is no business of a local client.
       response.writeHead(502).end('the browser cannot be reached')
     }
   }
 
-  async #fetch({ url = '/', method = 'GET' }: IncomingMessage) {
-    const { remote, token } = this.#options
-    this.#hasOwnSession = this.#ttlMs !== null
-    const { href, search } = this.#remoteUrl(remote)
-    const cut = url.includes('?') ? url.indexOf('?') : url.length
-    const [path, query] = [url.slice(0, cut), url.slice(cut + 1)]
-    const base = href.slice(0, href.length - search.length)
-    const response = await fetch(`${base}${path}${search}${query === '' ? '' : `&${query}`}`, {
-      method,
-      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      signal: AbortSignal.timeout(FETCH_MS),
-    })
-    const type = response.headers.get('content-type') ?? 'application/json'
-    return { status: response.status, type, text: await response.text() }
+  /** What the remote has at this path and query, in the relay's session. */
+  #remoteUrl(local: string): string {
+    this.#hasOwnSession = this.#ttlMs !== undefined
+    const remote = new URL(this.#options.remote)
+    remote.protocol = remote.protocol.replace('ws', 'http')
+    remote.searchParams.set('key', this.#key)
+    if (this.#ttlMs !== undefined) remote.searchParams.set('ttlMs', String(this.#ttlMs))
+    const cut = local.includes('?') ? local.indexOf('?') : local.length
+    const query = local.slice(cut + 1)
+    const base = `${remote.protocol}//${remote.host}${remote.pathname.replace(/\/+$/, '')}`
+    return `${base}${local.slice(0, cut)}${remote.search}${query === '' ? '' : `&${query}`}`
   }
 
-  #remoteUrl(remote: string): URL {
-    const url = new URL(remote)
-    url.protocol = url.protocol.replace('ws', 'http')
-    url.pathname = url.pathname.replace(/\/+$/, '')
-    url.searchParams.set('key', this.#key)
-    if (this.#ttlMs !== null) url.searchParams.set('ttlMs', String(this.#ttlMs))
-    return url
-  }
-
-  async #connect(
-    request: IncomingMessage,
-    { stream, head }: { readonly stream: Duplex; readonly head: Buffer },
-  ): Promise<void> {
+  async #connect(request: IncomingMessage, stream: Duplex, head: Buffer): Promise<void> {
     const page = /^\/devtools\/(page\/[^/?]+)/.exec(request.url ?? '')?.[1]
     try {
       const connection = await this.#dial(page)
@@ -158,12 +152,12 @@ class RelayServer {
 
   #dial(page?: string): Promise<HeldConnection> {
     const { remote, token, onState } = this.#options
-    this.#hasOwnSession = this.#ttlMs !== null
+    this.#hasOwnSession = this.#ttlMs !== undefined
     this.#dialled += 1
     const number = this.#dialled
     return HeldConnection.open(remote, {
       key: this.#key,
-      ...(this.#ttlMs === null ? {} : { ttlMs: this.#ttlMs }),
+      ...(this.#ttlMs === undefined ? {} : { ttlMs: this.#ttlMs }),
       ...(token === undefined ? {} : { token }),
       onState: (state, reason) => onState?.(state, reason, number),
       ...(page === undefined ? {} : { below: `/${page}` }),

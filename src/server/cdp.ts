@@ -19,9 +19,12 @@ import {
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
 import { heldService, type HeldServiceOptions } from '../doors/cdp/held.ts'
 import { serveJson, socketUrl } from '../doors/cdp/http.ts'
-import { largestBeyond } from '../doors/cdp/largest.ts'
-import type { AttachedClient } from '../doors/cdp/attached-client.ts'
-import { StockConnection, type CdpConnection } from '../doors/cdp/stock-connection.ts'
+import { largestBeyond } from '../doors/cdp/limits.ts'
+import {
+  StockConnection,
+  type AttachedClient,
+  type CdpConnection,
+} from '../doors/cdp/attached-client.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
@@ -190,7 +193,7 @@ export class CdpEntrance {
       end.heardAt = performance.now()
       const revoke = (): void => end.close(4401, 'unauthorized')
       const release = this.#access.hold(token, [OPERATIONS['browser.use']], revoke)
-      return this.#listener(end, carrier.connect(client, end), release)
+      return this.#listener(end, carrier.connect(end), release)
     })
   }
 

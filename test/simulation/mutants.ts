@@ -472,7 +472,7 @@ export async function plant(
 ): Promise<Modules> {
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
-  for (const part of ['cdp', 'client', 'core', 'doors', 'schema', 'stores', 'wire']) {
+  for (const part of ['browsers', 'cdp', 'client', 'core', 'doors', 'schema', 'stores', 'wire']) {
     cpSync(join(COMPILED, part), join(folder, part), { recursive: true })
   }
   // `holdfast/cdp` imports `ws`.

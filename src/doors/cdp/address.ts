@@ -1,16 +1,25 @@
 /** Reads the address of a client: the browser, the path below it, and the session's parameters. */
 import { Type } from '../../schema/typebox.ts'
-import {
-  HoldfastError,
-  invalid,
-  RECONNECT_POLICIES,
-  type Principal,
-  type ResolveOptions,
-} from '../../core/index.ts'
+import { HoldfastError, invalid, RECONNECT_POLICIES, type Principal } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import { query } from '../route.ts'
 
-export type Address = {
+const time = Type.Integer({ minimum: 0 })
+const PARAMETERS = query({
+  token: Type.String(),
+  ticket: Type.String(),
+  /** How long a requested ticket is valid. */
+  expiresInMs: time,
+  key: Type.String(),
+  reconnect: oneOf(RECONNECT_POLICIES),
+  graceMs: time,
+  ttlMs: time,
+  /** Whether the client wants its traffic recorded. */
+  record: oneOf(['1', '0']),
+})
+const PARAMETER = new RegExp(`^(${Object.keys(PARAMETERS.fields).join('|')})=([^&]*)(?:&|$)`)
+
+export type Address = ReturnType<typeof PARAMETERS.read> & {
   readonly browser: string
   /** What precedes the paths that Chrome has too: `/cdp/NAME`, or nothing. */
   readonly base: string
@@ -20,34 +29,12 @@ export type Address = {
   readonly query: string
   /** The rest of the query: the URL of `/json/new`. */
   readonly rest: string
-  readonly ticket: string | undefined
-  /** How long a requested ticket is valid. */
-  readonly expiresInMs: number | undefined
-  readonly key: string | undefined
-  readonly reconnect: ResolveOptions['reconnect']
-  readonly graceMs: number | undefined
-  readonly ttlMs: number | undefined
-  /** The client wants its traffic recorded. */
-  readonly record: boolean
 }
 
 export type CallerAddress = Address & { readonly by: Principal }
 
 /** A port with the paths of one browser at the root, as Chrome has them. */
 export type OwnPort = { readonly browser: string; readonly key: string }
-
-const time = Type.Integer({ minimum: 0 })
-const PARAMETERS = query({
-  token: Type.String(),
-  ticket: Type.String(),
-  expiresInMs: time,
-  key: Type.String(),
-  reconnect: oneOf(RECONNECT_POLICIES),
-  graceMs: time,
-  ttlMs: time,
-  record: oneOf(['1', '0']),
-})
-const PARAMETER = new RegExp(`^(${Object.keys(PARAMETERS.fields).join('|')})=([^&]*)(?:&|$)`)
 
 /** Where a client with a token requests an address for a tool that accepts nothing else. */
 export const TICKET_PATH = '/ticket'
@@ -60,34 +47,22 @@ export function isCdpPath(url: string): boolean {
 export function readAddress(url: string, port: OwnPort | null = null): Address {
   const question = url.indexOf('?')
   const whole = question === -1 ? url : url.slice(0, question)
-  const [, name = '', below = ''] =
-    port === null || isCdpPath(whole)
-      ? (/^\/cdp\/([^/]+)(\/.*)?$/.exec(whole) ?? [])
-      : ['', port.browser, whole]
+  const isAtRoot = port !== null && !isCdpPath(whole)
+  const [, name = '', below = ''] = isAtRoot
+    ? ['', port.browser, whole]
+    : (/^\/cdp\/([^/]+)(\/.*)?$/.exec(whole) ?? [])
   if (name === '') throw new HoldfastError('route_unknown', 'there is nothing at this path')
   const { text, rest, values } = readQuery(question === -1 ? '' : url.slice(question + 1))
-  const { token, ticket, expiresInMs, key, reconnect, graceMs, ttlMs, record } = values
-  if (token !== undefined) throw tokenInQuery(name)
+  if (values.token !== undefined) throw tokenInQuery(name)
+  const { key = port?.key, expiresInMs } = values
   // Most likely a variable that was not set.
   if (key === '') throw new HoldfastError('bad_request', 'the key in the address is empty')
   const path = below.replace(/\/+$/, '')
   if (expiresInMs !== undefined && path !== TICKET_PATH) {
     throw invalid('expiresInMs', `is allowed at ${TICKET_PATH} only`)
   }
-  return {
-    browser: decoded(name),
-    base: port === null || isCdpPath(whole) ? `/cdp/${name}` : '',
-    path,
-    query: text,
-    rest,
-    ticket,
-    expiresInMs,
-    key: key ?? port?.key,
-    reconnect,
-    graceMs,
-    ttlMs,
-    record: record === '1',
-  }
+  const base = isAtRoot ? '' : `/cdp/${name}`
+  return { ...values, key, browser: decoded(name), base, path, query: text, rest }
 }
 
 /** Addresses are stored in histories, logs and configurations, where no token belongs. */

@@ -3,25 +3,23 @@
  * the browser; it belongs to the session that attached it, and ends with it. The client knows it by
  * an id that is made here, new and unguessable (I6); the browser's own id never leaves the process.
  */
-import { randomBytes } from 'node:crypto'
 import { HoldfastError } from '../../core/index.ts'
-import { Blocked } from './absence.ts'
-import { isMalformed, readCommand, type CdpCommand } from './command.ts'
-import { Downloads } from './downloads.ts'
+import { readCommand, type CdpCommand } from './command.ts'
+import type { TargetInfo } from './targets.ts'
 import type { BrowserHost } from './host.ts'
+import { dropOldest } from './limits.ts'
 import type { SessionListener } from './link.ts'
 import {
   CDP_ERRORS,
   messageText,
+  newSessionId,
   RUN,
-  type CdpError,
   type CdpEvent,
   type CdpReply,
   type Params,
   type ReadReply,
 } from './protocol.ts'
 import type { Recording } from './recording.ts'
-import type { TargetInfo } from './targets.ts'
 import type { BrowserTenant, TenantClient } from './tenant.ts'
 import { FairQueue } from './uplink.ts'
 
@@ -61,6 +59,8 @@ export type CdpClientOptions = {
 
 export class CdpClient implements TenantClient {
   readonly tenant: BrowserTenant
+  readonly host: BrowserHost
+  readonly target: string | null
   readonly root: CdpSession
   readonly options: CdpClientOptions
   readonly queue: FairQueue
@@ -71,17 +71,11 @@ export class CdpClient implements TenantClient {
     const { tenant, upstream, target, outlet } = options
     this.options = options
     this.tenant = tenant
+    this.host = tenant.host
+    this.target = target
     this.queue = new FairQueue((isWaiting) => outlet.setPaused(isWaiting))
-    this.root = new CdpSession({ client: this, id: '', upstream, parent: null, target })
+    this.root = new CdpSession(this, '', { upstream, parent: null, target })
     tenant.clients.add(this)
-  }
-
-  get host(): BrowserHost {
-    return this.tenant.host
-  }
-
-  get target(): string | null {
-    return this.options.target
   }
 
   /** Whether it may know of a target: one of its tenant, or the browser. */
@@ -90,7 +84,7 @@ export class CdpClient implements TenantClient {
   }
 
   isBrowser(target: unknown): boolean {
-    return target !== undefined && target === this.host.targets.browserOf(this.root.upstream)
+    return target !== undefined && target === this.host.targets.browsers.get(this.root.upstream)
   }
 
   /** It has as many sessions as it may have. */
@@ -110,26 +104,21 @@ export class CdpClient implements TenantClient {
     const command = readCommand(data, this.tenant.limits)
     const { id, sessionId } = command
     const session = sessionId === undefined ? this.root : this.#sessions.get(sessionId)
-    const error = session === undefined ? CDP_ERRORS.session : this.#errorOf(command)
-    if (session === undefined || error !== null) {
-      return this.deliver(messageText({ id, error }, session?.id ?? ''))
+    if (session === undefined) {
+      return this.deliver(messageText({ id, error: CDP_ERRORS.session }, ''))
     }
-    this.#carryOut(session, command as CdpCommand)
-  }
-
-  #errorOf(command: ReturnType<typeof readCommand>): CdpError | null {
-    if (isMalformed(command)) return command.error
+    if ('error' in command) return session.answer(id, { error: command.error })
     const excess = this.#excess(command)
-    return excess === null ? null : { code: -32000, message: `${excess} wait for their replies` }
-  }
-
-  #carryOut(session: CdpSession, command: CdpCommand): void {
+    if (excess !== null) {
+      const message = `${excess} wait for their replies`
+      return session.answer(id, { error: { code: -32000, message } })
+    }
     try {
       this.options.rules.command(session, command)
     } catch (thrown) {
       if (!(thrown instanceof RangeError)) throw thrown
       const message = 'Message nests too deeply or is too large'
-      session.answer(command.id, { error: { code: -32600, message } })
+      session.answer(id, { error: { code: -32600, message } })
     }
   }
 
@@ -147,18 +136,14 @@ export class CdpClient implements TenantClient {
     return `commands of more than ${pendingBytesMax} bytes`
   }
 
-  openSession(parent: CdpSession, upstream: string, target: string | null): CdpSession {
-    // As long as Chrome's own ids, and as hard to guess.
-    const id = randomBytes(16).toString('hex').toUpperCase()
-    const session = new CdpSession({ client: this, id, upstream, parent, target })
+  /** Opens a session; a hidden one is Chromium's work, and its client may not know of it. */
+  openSession(place: SessionPlace, isHidden = false): CdpSession {
+    if (isHidden) return new CdpSession(this, null, place)
+    const id = newSessionId()
+    const session = new CdpSession(this, id, place)
     this.#sessions.set(id, session)
     if (this.#ignoresCertificateErrors) session.ignoreCertificateErrors(true)
     return session
-  }
-
-  /** A session that Chromium made for this client, which may not know of it. */
-  hideSession(parent: CdpSession, upstream: string, target: string): CdpSession {
-    return new CdpSession({ client: this, id: null, upstream, parent, target })
   }
 
   /** All sessions that the client knows of, and that of its connection. */
@@ -206,7 +191,7 @@ export class CdpClient implements TenantClient {
   }
 }
 
-type CdpSessionOptions = Pick<CdpSession, 'client' | 'id' | 'upstream' | 'parent' | 'target'>
+type SessionPlace = Pick<CdpSession, 'upstream' | 'parent' | 'target'>
 
 export class CdpSession implements SessionListener {
   readonly client: CdpClient
@@ -222,16 +207,15 @@ export class CdpSession implements SessionListener {
   /** Targets that the client knows by discovery. */
   readonly discovered = new Set<string>()
   /** What waits for a command of the client. */
-  readonly blocked: Blocked
-  #isOver = false
+  readonly blocked = new Blocked(this)
+  isOver = false
 
-  constructor({ client, id, upstream, parent, target }: CdpSessionOptions) {
+  constructor(client: CdpClient, id: string | null, { upstream, parent, target }: SessionPlace) {
     this.client = client
     this.id = id
     this.upstream = upstream
     this.parent = parent
     this.target = target
-    this.blocked = new Blocked(this)
     parent?.children.set(upstream, this)
     client.host.link.open(this)
   }
@@ -240,21 +224,13 @@ export class CdpSession implements SessionListener {
     return this.target === null
   }
 
-  get isOver(): boolean {
-    return this.#isOver
-  }
-
-  get isAway(): boolean {
-    return this.client.options.outlet.isAway
-  }
-
   pass(message: Buffer, method = ''): void {
-    if (this.#isOver) return
+    if (this.isOver) return
     const { host, tenant, options } = this.client
-    if (options.outlet.mayReturn && Blocked.concerns(method)) this.blocked.note(method, message)
-    if (!Downloads.concerns(method) || host.isOwn) return this.client.deliver(message)
+    if (options.outlet.mayReturn) this.blocked.note(method, message)
+    if (!method.startsWith('Browser.download') || host.isOwn) return this.client.deliver(message)
     const isOwn = (context: string | null): boolean => tenant.hasContext(context)
-    host.downloads.route(message, isOwn, () => this.pass(message))
+    host.targets.downloads.route(message, isOwn, () => this.pass(message))
   }
 
   /** An event that is too large to be delivered ends the session that it is for, and no other. */
@@ -284,19 +260,20 @@ export class CdpSession implements SessionListener {
     if (this.id !== null) this.pass(messageText({ method, params }, this.id))
   }
 
-  answer(id: number, reply: CdpReply): void {
+  answer(id: number | undefined, reply: CdpReply): void {
     if (this.id !== null) this.pass(messageText({ id, ...reply }, this.id))
   }
 
   /** Forwards a command; the reply goes to the client, or to `read`. */
   forward(command: CdpCommand, read: ReadReply | null = null): void {
-    this.client.host.link.forward(this, command, this.client.queue, read)
+    const { host, queue } = this.client
+    host.link.forward(command, { from: this, id: command.id, read, queue, bytes: 0 })
     this.blocked.settle(command)
     if (command.method === RUN) this.#ran()
   }
 
   /** Sends a command of the door itself; it is forgotten when the session ends. */
-  tell(method: string, params: Params, read: () => void = () => undefined): void {
+  tell(method: string, params: Params, read?: () => void): void {
     this.client.host.link.ask(method, params, read, { from: this })
     if (method === RUN && this.id !== null) this.#ran()
   }
@@ -309,11 +286,11 @@ export class CdpSession implements SessionListener {
 
   #ran(): void {
     const { host, queue } = this.client
-    if (!host.waiting.isWaiting(this)) return
+    if (!host.targets.waiting.isWaiting(this)) return
     // A client sends `RUN` for a tab after it has asked to be attached to the page in it: the reply
     // to this comes when the browser has processed everything that the client has sent so far.
     const sending = { from: this, session: '', queue }
-    host.link.ask('Browser.getVersion', {}, () => host.waiting.ran(this), sending)
+    host.link.ask('Browser.getVersion', {}, () => host.targets.waiting.ran(this), sending)
   }
 
   ignoreCertificateErrors(ignore: boolean): void {
@@ -324,12 +301,81 @@ export class CdpSession implements SessionListener {
 
   /** Over, with all below it. Its commands are never answered, as in Chrome. */
   end(): void {
-    if (this.#isOver) return
-    this.#isOver = true
+    if (this.isOver) return
+    this.isOver = true
     for (const child of [...this.children.values()]) child.end()
     this.client.host.link.end(this)
     this.parent?.children.delete(this.upstream)
     this.client.sessionEnded(this)
-    this.client.host.waiting.ended(this)
+    this.client.host.targets.waiting.ended(this)
   }
+}
+
+/** By event: the command that lets go on what the event reports as waiting. */
+const RELEASES: Readonly<Record<string, readonly [string, (params: Params) => Params]>> = {
+  'Fetch.requestPaused': ['Fetch.continueRequest', ({ requestId }) => ({ requestId })],
+  'Fetch.authRequired': [
+    'Fetch.continueWithAuth',
+    ({ requestId }) => ({ requestId, authChallengeResponse: { response: 'Default' } }),
+  ],
+  'Page.javascriptDialogOpening': ['Page.handleJavaScriptDialog', () => ({ accept: false })],
+  'Page.screencastFrame': ['Page.screencastFrameAck', ({ sessionId }) => ({ sessionId })],
+  'Debugger.paused': ['Debugger.resume', () => ({})],
+}
+
+/** The beginnings of commands by which a client lets it go on itself. */
+const RELEASING: readonly string[] = [
+  ...['Fetch.continue', 'Fetch.fulfill', 'Fetch.fail', 'Debugger.resume', 'Debugger.step'],
+  ...['Page.handleJavaScriptDialog', 'Page.screencastFrameAck', RUN],
+]
+
+const BLOCKED_MAX = 4_096
+
+/**
+ * What waits for a command of the client in one session: a page, a request, a dialog, a script at a
+ * breakpoint. While the client is away the door sends that command, so that pages and other clients
+ * go on.
+ */
+class Blocked {
+  readonly #session: CdpSession
+  readonly #releases = new Map<string, { readonly method: string; readonly params: Params }>()
+
+  constructor(session: CdpSession) {
+    this.#session = session
+  }
+
+  note(event: string, message: Buffer): void {
+    const [method, paramsOf] = (Object.hasOwn(RELEASES, event) && RELEASES[event]) || []
+    if (method === undefined || paramsOf === undefined) return
+    const { params } = JSON.parse(message.toString()) as { readonly params: Params }
+    this.add(method, paramsOf(params))
+  }
+
+  /** This command is needed to let something go on. */
+  add(method: string, params: Params): void {
+    const { outlet } = this.#session.client.options
+    if (outlet.isAway) return this.#session.tell(method, params)
+    this.#releases.set(keyOf(method, params), { method, params })
+    dropOldest(this.#releases, BLOCKED_MAX)
+  }
+
+  /** A command of the client. */
+  settle(command: CdpCommand): void {
+    if (this.#releases.size === 0 || command.isVast) return
+    if (!RELEASING.some((start) => command.method.startsWith(start))) return
+    this.#releases.delete(keyOf(command.method, command.params ?? {}))
+  }
+
+  /** The client is away: everything goes on. */
+  release(): void {
+    for (const { method, params } of this.#releases.values()) this.#session.tell(method, params)
+    this.#releases.clear()
+  }
+}
+
+/** There are many paused requests, each with an id, and one of everything else. */
+function keyOf(method: string, { requestId }: Params): string {
+  if (method === 'Page.screencastFrameAck') return method
+  const [domain = ''] = method.split('.')
+  return typeof requestId === 'string' ? `${domain} ${requestId}` : domain
 }

@@ -5,27 +5,28 @@
 import { randomUUID } from 'node:crypto'
 import type { BrowserPool } from '../../browsers/index.ts'
 import {
-  limitsFrom,
   HoldfastError,
   invalid,
+  limitsFrom,
   type AttachmentHandle,
   type Principal,
   type SessionHandle,
   type Unbound,
 } from '../../core/index.ts'
 import type { Address, CallerAddress } from './address.ts'
-import { BrowserSession } from './browser-session.ts'
+import {
+  BrowserSession,
+  browserView,
+  countsOf,
+  type BrowserView,
+  type CdpCounts,
+} from './browser-session.ts'
 import { CdpClient } from './client.ts'
-import { HeldCarrier } from './held-carrier.ts'
-import type { BrowserHost } from './host.ts'
-import { BrowserHosts } from './hosts.ts'
-import { largestBeyond } from './largest.ts'
-import { checkLimits } from './limits-check.ts'
-import { CDP_LIMITS, type CdpLimits } from './limits.ts'
-import { browserView, countsOf, type BrowserView, type CdpCounts } from './overview.ts'
+import { AttachedClient, HeldCarrier, type Carrier } from './attached-client.ts'
+import { BrowserHosts, madeOnce, type BrowserHost } from './host.ts'
+import { CDP_LIMITS, checkLimits, largestBeyond, type CdpLimits } from './limits.ts'
 import { Recording } from './recording.ts'
 import { CDP_RULES } from './rules.ts'
-import { AttachedClient, type Carrier } from './attached-client.ts'
 import { BrowserTenant } from './tenant.ts'
 
 /** The prefix of the keys of browser sessions, which only this door uses. */
@@ -50,7 +51,7 @@ export type DoorOptions = {
 /** A client that wants to enter: its connection, and the page it is for; null: the browser. */
 export type EnteringClient = { readonly carrier: Carrier; readonly target: string | null }
 
-export type HeldClient = { readonly attached: AttachedClient; readonly carrier: HeldCarrier }
+export type HeldClient = AttachedClient & { readonly carrier: HeldCarrier }
 
 export class CdpDoor {
   readonly holdfast: Unbound
@@ -72,14 +73,11 @@ export class CdpDoor {
     this.limits = limitsFrom(CDP_LIMITS, limits, 'cdpLimits')
     checkLimits(this.limits, pool)
     const { diagnose } = holdfast.authority
-    this.hosts = new BrowserHosts({
-      ...{ pool, limits: this.limits, diagnose },
-      isUsed: (host) => this.#sessionsOn(host) > 0,
-      onEnd: (host, reason) => {
-        const error = new HoldfastError('browser_gone', reason)
-        for (const each of this.#on(host)) this.#endSession(each, error)
-      },
-    })
+    const onEnd = (host: BrowserHost, reason: string): void => {
+      const error = new HoldfastError('browser_gone', reason)
+      for (const each of this.#on(host)) this.#endSession(each, error)
+    }
+    this.hosts = new BrowserHosts({ pool, limits: this.limits, diagnose, onEnd })
   }
 
   /** The last part of `/devtools/browser/…`. */
@@ -94,13 +92,24 @@ export class CdpDoor {
     return [...this.#open].filter(({ tenant }) => tenant.host === host)
   }
 
-  #sessionsOn(host: BrowserHost): number {
-    return this.#on(host).length + host.expected
+  /**
+   * Uses the browser session that an address names, or a new one if it names none. If that fails, a
+   * session that was created for it is closed.
+   */
+  async withSession<Result>(
+    address: CallerAddress,
+    use: (entered: BrowserSession) => Result | Promise<Result>,
+  ): Promise<Result> {
+    const session = await this.#resolve(address)
+    try {
+      return await use(await this.browserSession(address.browser, session))
+    } catch (error) {
+      if (session.isNew) await this.#closeSession(session, 'refused')
+      throw error
+    }
   }
 
-  /** The session of Holdfast that an address names; a new one if it names none. */
-  async session(address: CallerAddress): Promise<SessionHandle> {
-    const { browser, key, reconnect, graceMs, ttlMs, by } = address
+  async #resolve({ browser, key, reconnect, graceMs, ttlMs, by }: CallerAddress) {
     this.#pool.spec(browser)
     const { agents } = this.holdfast.authority
     return this.holdfast.as(by).resolveReserved({
@@ -123,40 +132,37 @@ export class CdpDoor {
 
   /** The browser session of a session of Holdfast; made when it is first needed. */
   browserSession(browser: string, session: SessionHandle): Promise<BrowserSession> {
-    const known = this.#sessions.get(session.id)
-    if (known !== undefined) return known
-    const made = this.#makeSession(browser, session)
-    this.#sessions.set(session.id, made)
-    // Those that wait for it get the error; the next caller makes another.
-    made.catch(() => this.#sessions.delete(session.id))
-    return made
+    return madeOnce(this.#sessions, session.id, () => this.#makeSession(browser, session))
   }
 
   async #makeSession(browser: string, session: SessionHandle): Promise<BrowserSession> {
     const host = await this.hosts.host(browser, session.id)
-    if (this.#sessionsOn(host) >= this.limits.browserSessionsMax) {
+    if (host.sessions >= this.limits.browserSessionsMax) {
       throw new HoldfastError('too_many', 'this browser has as many sessions as it may have')
     }
-    host.expected += 1
+    host.sessions += 1
+    let tenant: BrowserTenant | null = null
     try {
       // First, so that nothing is left behind if the session cannot be read.
       const { seq } = await session.state()
-      const tenant = new BrowserTenant(host, await homeOf(host), this.limits)
-      if (!this.#hasOnePage(browser)) await openFirstPage(tenant)
+      tenant = new BrowserTenant(host, await homeOf(host), this.limits)
+      // A page as Chrome has one when it starts. A repaired backend has room for one page only,
+      // which its client opens.
+      if (this.#pool.spec(browser).repair !== true) await tenant.haveFirstPage()
       const made = new BrowserSession(session, tenant)
       this.#open.add(made)
       void this.#follow(made, seq)
       return made
-    } finally {
-      host.expected -= 1
-      if (this.#sessionsOn(host) === 0) this.hosts.stopWhenIdle(host)
+    } catch (error) {
+      tenant?.end()
+      this.#leaveHost(host)
+      throw error
     }
   }
 
-  /** A repaired backend has room for one page only, which its client opens. */
-  #hasOnePage(browser: string): boolean {
-    const spec = this.#pool.spec(browser)
-    return 'repair' in spec && spec.repair === true
+  #leaveHost(host: BrowserHost): void {
+    host.sessions -= 1
+    this.hosts.stopWhenIdle(host)
   }
 
   /** Follows the log: ends clients whose attachment has ended, and closed sessions (I9). */
@@ -169,8 +175,10 @@ export class CdpDoor {
         if (event.reason === 'session_closed') continue
         const ended = new HoldfastError('attachment_ended', event.reason)
         const { attachment } = event
-        for (const attached of [...made.attachedClients])
-          if (attached.attachment.id === attachment) attached.end(ended)
+        const clients = [...made.attachedClients].filter(
+          (each) => each.attachment.id === attachment,
+        )
+        for (const attached of clients) attached.end(ended)
       }
     } catch (thrown) {
       error = thrown instanceof HoldfastError ? thrown : error
@@ -184,25 +192,23 @@ export class CdpDoor {
     this.#sessions.delete(session.id)
     for (const attached of [...attachedClients]) attached.end(error)
     tenant.end()
-    if (this.#sessionsOn(tenant.host) === 0) this.hosts.stopWhenIdle(tenant.host)
+    this.#leaveHost(tenant.host)
     // It is closed already, unless the browser is gone.
-    void this.closeSession(session, error.code)
+    void this.#closeSession(session, error.code)
   }
 
   /** Closes a session for the door itself: its browser is gone, or its client was refused. */
-  async closeSession({ id }: SessionHandle, reason: string): Promise<void> {
+  async #closeSession({ id }: SessionHandle, reason: string): Promise<void> {
     // If this fails, the node that loads it next finds it without a browser.
     await this.holdfast.authority.close(id, reason, null).catch(() => undefined)
   }
 
   /** Attaches a client; its socket is opened next. */
   async admit(address: CallerAddress, entering: EnteringClient): Promise<AttachedClient> {
-    if (address.record && this.#recordings === null) {
+    if (address.record === '1' && this.#recordings === null) {
       throw invalid('record', 'is not possible: this server was not started with --record')
     }
-    const session = await this.session(address)
-    try {
-      const entered = await this.browserSession(address.browser, session)
+    return this.withSession(address, async (entered) => {
       this.#assertRoom(entered, entering)
       entered.expected += 1
       try {
@@ -210,11 +216,7 @@ export class CdpDoor {
       } finally {
         entered.expected -= 1
       }
-    } catch (error) {
-      // A session that was created for this connection ends with it.
-      if (session.isNew) await this.closeSession(session, 'refused')
-      throw error
-    }
+    })
   }
 
   async #attachClient(
@@ -224,18 +226,27 @@ export class CdpDoor {
   ): Promise<AttachedClient> {
     const { session, tenant } = entered
     const { link } = tenant.host
-    const recording = record ? await this.#record(session) : null
     const upstream = await attach(tenant.host, target)
+    let recording: Recording | null = null
     try {
+      if (record === '1') {
+        const [folder, { clock }] = [this.#recordings ?? '', this.#pool]
+        recording = await Recording.open({
+          folder,
+          session: session.id,
+          clock,
+          limits: this.limits,
+        })
+      }
       const { attachment, lost } = await this.#attachment(entered, carrier, by)
       // Its session is being closed, and with it this attachment.
       if (link.closed !== null) throw new HoldfastError('browser_gone', link.closed)
-      const attached = new AttachedClient({ session, carrier, attachment })
+      const attached = new AttachedClient(session, carrier, attachment)
       entered.attachedClients.add(attached)
       attached.onEnd = () => entered.attachedClients.delete(attached)
       attached.client = new CdpClient({
         ...{ tenant, upstream, target, outlet: carrier, recording, rules: CDP_RULES },
-        onFailure: (error) => attached.giveUp(error),
+        onFailure: (error) => attached.leave(error),
         // The session may be closed already.
         onBrowserClose: () =>
           void session
@@ -263,12 +274,6 @@ export class CdpDoor {
     throw new HoldfastError('target_unknown', 'there is no such target')
   }
 
-  #record({ id }: SessionHandle): Promise<Recording> {
-    const name = `${id.replaceAll(/[^\w-]/g, '_')}-${randomUUID()}`
-    const { clock } = this.#pool
-    return Recording.open({ folder: this.#recordings ?? '', name, clock, limits: this.limits })
-  }
-
   /** The attachment of a client that was lost, if there is one, for a client with the same key. */
   async #attachment(
     { session, attachedClients }: BrowserSession,
@@ -290,29 +295,19 @@ export class CdpDoor {
   }
 
   #heldClients(): readonly HeldClient[] {
-    return [...this.#open].flatMap(({ attachedClients }) =>
-      [...attachedClients].flatMap((attached) => {
-        const { carrier } = attached
-        return carrier instanceof HeldCarrier ? [{ attached, carrier }] : []
-      }),
-    )
+    return [...this.#open].flatMap(({ attachedClients }) => [...attachedClients].filter(isHeld))
   }
 
   /** The client of an attachment, for a connection that comes back. */
   heldClient(attachment: string): HeldClient | null {
-    return this.#heldClients().find(({ attached }) => attached.attachment.id === attachment) ?? null
+    return this.#heldClients().find((held) => held.attachment.id === attachment) ?? null
   }
 
   /** Ends clients with the most unconfirmed messages while all of them exceed the total limit. */
   boundHeld(): void {
-    const kept = ({ carrier }: HeldClient): number => carrier.keptBytes
-    for (const { carrier } of largestBeyond(
-      this.#heldClients(),
-      kept,
-      this.limits.heldTotalBytesMax,
-    )) {
-      carrier.onOverflow()
-    }
+    const kept = ({ carrier }: HeldClient): number => carrier.replay.bytes
+    const most = largestBeyond(this.#heldClients(), kept, this.limits.heldTotalBytesMax)
+    for (const { carrier } of most) carrier.giveUp()
   }
 
   /** What all browsers hold now, including those that are starting. */
@@ -340,6 +335,10 @@ export class CdpDoor {
   }
 }
 
+function isHeld(attached: AttachedClient): attached is HeldClient {
+  return attached.carrier instanceof HeldCarrier
+}
+
 /** The key of a browser session, as the rest of Holdfast has it. */
 function keyOf(browser: string, key: string): string {
   return `${BROWSER_KEYS}${browser}:${key}`
@@ -359,14 +358,4 @@ async function homeOf({ link, isOwn }: BrowserHost): Promise<string> {
   if (typeof defaultBrowserContextId === 'string') return defaultBrowserContextId
   const { browserContextId } = await link.command('Target.createBrowserContext')
   return String(browserContextId)
-}
-
-/** As Chrome has one when it starts. */
-async function openFirstPage(tenant: BrowserTenant): Promise<void> {
-  try {
-    await tenant.haveFirstPage()
-  } catch (error) {
-    tenant.end()
-    throw error
-  }
 }

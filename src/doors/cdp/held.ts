@@ -8,7 +8,7 @@ import type { Channel, Connection, Service, WelcomedClient } from '../connect/co
 import { OPERATIONS } from '../scopes.ts'
 import type { CallerAddress } from './address.ts'
 import type { CdpDoor, HeldClient } from './door.ts'
-import { HeldCarrier } from './held-carrier.ts'
+import { HeldCarrier } from './attached-client.ts'
 
 export type HeldServiceOptions = {
   readonly door: CdpDoor
@@ -41,14 +41,13 @@ async function admit(
   const held = await (resume === undefined
     ? enter(options)
     : comeBack(options, connection, hello, resume))
-  const { attached, carrier } = held
-  const { session, attachment } = attached
+  const { session, attachment, carrier } = held
   const overview = await session.overview()
-  if (attached.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
+  if (held.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
   const role = 'driver'
   const scopes = [OPERATIONS['browser.use']]
   const base = welcomeOf(connection, session, overview, { attachment, role, scopes, answers: [] })
-  const { received } = carrier
+  const { received } = carrier.replay
   const resumable = overview.session.reconnect === 'none' ? { resume: null } : {}
   const welcome = { ...base, ...resumable, v: REPLAY_VERSION, received }
   const channel = messageChannel(connection, held)
@@ -68,12 +67,7 @@ function assertVersion(connection: Connection, { v }: Hello): void {
 async function enter({ door, address, target }: HeldServiceOptions): Promise<HeldClient> {
   const reconnect = address.reconnect ?? (address.key === undefined ? 'resume' : 'reopen')
   const carrier = new HeldCarrier(door.limits, door.holdfast.authority.clock)
-  const attached = await door.admit({ ...address, reconnect }, { carrier, target })
-  carrier.onAway = () => attached.client?.actForAbsent()
-  carrier.onOverflow = () => {
-    attached.giveUp(new HoldfastError('too_slow', 'more was missed than is kept'))
-  }
-  return { attached, carrier }
+  return (await door.admit({ ...address, reconnect }, { carrier, target })) as HeldClient
 }
 
 async function comeBack(
@@ -92,8 +86,8 @@ async function comeBack(
     const claim = { session: handle, resume, take, isReplaced }
     const attachment = await resumeFor(connection, claim)
     if (attachment === null) throw new HoldfastError('in_use', 'another connection has this')
-    if (known !== null && !known.attached.isOver) {
-      known.attached.attachment = attachment
+    if (known !== null && !known.isOver) {
+      known.attachment = attachment
       return known
     }
     // The browser went with the server that had it: no connection will ever hold this attachment.
@@ -105,7 +99,8 @@ async function comeBack(
 }
 
 /** What was missed is sent first; from then on messages go both ways. */
-function messageChannel(connection: Connection, { attached, carrier }: HeldClient): Channel {
+function messageChannel(connection: Connection, held: HeldClient): Channel {
+  const { carrier } = held
   return {
     begin: () => carrier.connect(connection),
     take: (frame) => {
@@ -113,12 +108,12 @@ function messageChannel(connection: Connection, { attached, carrier }: HeldClien
       carrier.confirm(frame.received)
     },
     message: (data) => {
-      carrier.count(data)
-      attached.client?.receive(data)
+      carrier.replay.count(data)
+      held.client?.receive(data)
     },
     end: (left) => {
       carrier.disconnected(connection)
-      if (left) attached.end(new HoldfastError('attachment_ended', 'the client has left'))
+      if (left) held.end(new HoldfastError('attachment_ended', 'the client has left'))
     },
   }
 }

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { BrowserPool, type BrowserLimits } from '../../browsers/index.ts'
-import { checkLimits } from './limits-check.ts'
-import { CDP_LIMITS } from './limits.ts'
+import { CDP_LIMITS, checkLimits } from './limits.ts'
 
 const clock = { now: () => 0, monotonic: () => 0, after: () => () => undefined }
 

@@ -1,4 +1,8 @@
-/** Every limit of the CDP door, named with its unit. */
+/** Every limit of the CDP door, named with its unit, and the check of limits that were changed. */
+import { constants } from 'node:buffer'
+import type { BrowserPool } from '../../browsers/index.ts'
+import { invalid } from '../../core/index.ts'
+
 export const CDP_LIMITS = {
   /** One message of a client. After a message of 100 MiB Chromium stops reading. */
   messageBytesMax: 100_000_000,
@@ -52,3 +56,67 @@ export const CDP_LIMITS = {
 } as const
 
 export type CdpLimits = { readonly [Name in keyof typeof CDP_LIMITS]: number }
+
+/** After a larger message Chromium stops reading. */
+const CHROMIUM_BYTES_MAX = 104_857_600
+/** By this much a message may grow when its ids are replaced. */
+export const NAMES_BYTES = 128
+
+/** Throws if a limit is invalid, or if two of them contradict each other. */
+export function checkLimits(
+  cdp: CdpLimits,
+  pool: Pick<BrowserPool, 'limits' | 'names' | 'spec'>,
+): void {
+  const { limits: browser, names } = pool
+  for (const [name, limit] of Object.entries(cdp)) checkWhole(`cdpLimits.${name}`, limit)
+  for (const [name, limit] of Object.entries(browser)) checkWhole(`browserLimits.${name}`, limit)
+  const { underwayBytesMax, messageBytesMax, pingMs, deadMs } = cdp
+  // With more, no confirmation would be requested, and messages would never be sent.
+  atMost('cdpLimits.signBytes', cdp.signBytes, 'underwayBytesMax', underwayBytesMax)
+  const [chromium, string] = [CHROMIUM_BYTES_MAX - NAMES_BYTES, constants.MAX_STRING_LENGTH]
+  atMost('cdpLimits.messageBytesMax', messageBytesMax, 'what Chromium reads', chromium)
+  atMost('browserLimits.messageBytesMax', browser.messageBytesMax, 'the longest string', string)
+  if (pingMs >= deadMs) {
+    throw invalid('cdpLimits.pingMs', `must be less than deadMs: ${pingMs}, ${deadMs}`)
+  }
+  const inFlight = messageBytesMax + underwayBytesMax
+  const isAddressed = names.some((name) => 'address' in pool.spec(name))
+  if (!isAddressed || browser.unreadBytesMax >= inFlight) return
+  const both = 'cdpLimits.messageBytesMax and underwayBytesMax together'
+  const why = `must be at least ${both}: ${browser.unreadBytesMax} is less than ${inFlight}`
+  throw invalid('browserLimits.unreadBytesMax', why)
+}
+
+/** A time limit may be 0; a count or size must be at least 1. */
+function checkWhole(name: string, limit: number): void {
+  const least = name.endsWith('Ms') ? 0 : 1
+  if (Number.isSafeInteger(limit) && limit >= least) return
+  throw invalid(name, `must be a whole number, ${least} or more, not ${limit}`)
+}
+
+function atMost(name: string, given: number, what: string, most: number): void {
+  if (given > most) throw invalid(name, `must be at most ${what}: ${given} is more than ${most}`)
+}
+
+/** Keeps a map within a size: its oldest entry is forgotten. */
+export function dropOldest<Key>(map: Map<Key, unknown>, sizeMax: number): void {
+  const [oldest] = map.keys()
+  if (map.size > sizeMax && oldest !== undefined) map.delete(oldest)
+}
+
+/** The largest items to drop, so that the others together are within a total. */
+export function largestBeyond<Item>(
+  items: Iterable<Item>,
+  bytesOf: (item: Item) => number,
+  totalMax: number,
+): readonly Item[] {
+  const sized = Array.from(items, (item) => ({ item, bytes: bytesOf(item) }))
+  let excess = sized.reduce((sum, { bytes }) => sum + bytes, -totalMax)
+  const beyond: Item[] = []
+  for (const { item, bytes } of sized.sort((one, other) => other.bytes - one.bytes)) {
+    if (excess <= 0) break
+    excess -= bytes
+    beyond.push(item)
+  }
+  return beyond
+}

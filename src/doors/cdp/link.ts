@@ -3,7 +3,6 @@
  * unique on this connection; its reply is delivered by that id alone, and an event by the session
  * in which it occurred (I7).
  */
-import type { MessageParts } from '../../browsers/index.ts'
 import { HoldfastError } from '../../core/index.ts'
 import { rewritten, written, type CdpCommand } from './command.ts'
 import type { CdpLimits } from './limits.ts'
@@ -12,15 +11,15 @@ import {
   FIRST_ID,
   inSession,
   LAST_ID,
+  messageText,
   replyId,
   sessionOf,
   underId,
-} from './message.ts'
-import {
-  messageText,
   type CdpError,
   type CdpEvent,
+  type CdpMessage,
   type CdpReply,
+  type MessageParts,
   type Params,
   type ReadReply,
 } from './protocol.ts'
@@ -44,6 +43,9 @@ export interface SessionListener {
   detached?(): void
 }
 
+/** For commands whose reply does not matter. */
+const ignore: ReadReply = () => undefined
+
 const TOO_LARGE: CdpError = { code: -32000, message: 'the reply is too large to be passed on' }
 
 type PendingCommand = {
@@ -64,24 +66,18 @@ type Sending = {
   readonly queue?: FairQueue
 }
 
-type Parsed = CdpReply & Partial<CdpEvent> & { readonly id?: number; readonly sessionId?: string }
-
 export class BrowserLink {
   readonly uplink: Uplink
   #lastId = FIRST_ID - 1
   readonly #pending = new Map<number, PendingCommand>()
   readonly #listeners = new Map<string, SessionListener>()
-  #closed: string | null = null
+  /** Why it is closed; null while it is open. */
+  closed: string | null = null
 
   constructor(send: (...parts: MessageParts) => void, limits: CdpLimits) {
     // The browser answers commands to itself in the order in which they were sent.
     const askForSign = (onSign: () => void): void => this.ask('Browser.getVersion', {}, onSign)
     this.uplink = new Uplink({ send, limits, askForSign })
-  }
-
-  /** Why it is closed; null while it is open. */
-  get closed(): string | null {
-    return this.#closed
   }
 
   /** Commands without a reply. */
@@ -108,16 +104,9 @@ export class BrowserLink {
     return this.#listeners.get(upstream)
   }
 
-  /** Forwards a client's command; the reply goes back to `from`, or to `read`. */
-  forward(
-    from: SessionListener,
-    command: CdpCommand,
-    queue: FairQueue,
-    read: ReadReply | null,
-  ): void {
-    this.#send({ from, id: command.id, read, queue, bytes: 0 }, (id) =>
-      rewritten(command, id, from.upstream),
-    )
+  /** Forwards a client's command. */
+  forward(command: CdpCommand, pending: PendingCommand): void {
+    this.#send(pending, (id) => rewritten(command, id, pending.from?.upstream ?? ''))
   }
 
   #send(pending: PendingCommand, write: (id: number) => MessageParts): void {
@@ -159,12 +148,11 @@ export class BrowserLink {
   }
 
   /** A command of the door itself; its reply is read in order with all other messages. */
-  ask(method: string, params: Params, read: ReadReply, sending: Sending = {}): void {
+  ask(method: string, params: Params, read: ReadReply = ignore, sending: Sending = {}): void {
     const { from = null, session = from?.upstream ?? '', queue = null } = sending
-    if (this.#closed !== null) return read({ error: this.#closedError() })
-    this.#send({ from, id: 0, read, queue, bytes: 0 }, (id) => [
-      written(id, method, params, session),
-    ])
+    if (this.closed !== null) return read({ error: { code: -32000, message: this.closed } })
+    const write = (id: number): MessageParts => [written(id, method, params, session)]
+    this.#send({ from, id: 0, read, queue, bytes: 0 }, write)
   }
 
   /** Like `ask`, for when the order does not matter. */
@@ -186,22 +174,18 @@ export class BrowserLink {
 
   /** Ends a session of the browser. Other sessions with its target stay. */
   detach(parent: string, sessionId: string): void {
-    this.ask('Target.detachFromTarget', { sessionId }, () => undefined, { session: parent })
+    this.ask('Target.detachFromTarget', { sessionId }, ignore, { session: parent })
   }
 
   /** The browser is gone: the door's own commands get an error. */
   close(reason: string): void {
-    if (this.#closed !== null) return
-    this.#closed = reason
+    if (this.closed !== null) return
+    this.closed = reason
     const pending = [...this.#pending.values()]
     this.#pending.clear()
     this.#listeners.clear()
     this.uplink.close()
-    for (const { read } of pending) read?.({ error: this.#closedError() })
-  }
-
-  #closedError(): CdpError {
-    return { code: -32000, message: this.#closed ?? 'the browser is gone' }
+    for (const { read } of pending) read?.({ error: { code: -32000, message: reason } })
   }
 
   /**
@@ -210,7 +194,14 @@ export class BrowserLink {
    */
   receive(message: Buffer): void {
     try {
-      this.#receive(message)
+      const id = replyId(message)
+      if (id !== null) return this.#reply(id, message)
+      const session = sessionOf(message)
+      const method = session === null ? null : eventMethod(message)
+      const isPlain = method !== null && !method.startsWith('Target.')
+      if (session === null || !isPlain) return this.#parse(message)
+      const to = this.#listeners.get(session)
+      if (to !== undefined && to.id !== null) to.pass?.(inSession(message, to.id), method)
     } catch (thrown) {
       if (!(thrown instanceof RangeError)) throw thrown
     }
@@ -227,24 +218,12 @@ export class BrowserLink {
     if (session !== null) this.#listeners.get(session)?.lose?.()
   }
 
-  #receive(message: Buffer): void {
-    const id = replyId(message)
-    if (id !== null) return this.#reply(id, message)
-    const session = sessionOf(message)
-    const method = session === null ? null : eventMethod(message)
-    if (session === null || method === null || method.startsWith('Target.')) {
-      return this.#parse(message)
-    }
-    const to = this.#listeners.get(session)
-    if (to !== undefined && to.id !== null) to.pass?.(inSession(message, to.id), method)
-  }
-
   #reply(id: number, message: Buffer): void {
     const pending = this.#pending.get(id)
     if (pending === undefined) return
     const { from, read } = pending
-    if (read !== null || from === null || from.id === null) return this.#parse(message)
-    if (sessionOf(message) !== from.upstream) return this.#parse(message)
+    const isPlain = read === null && sessionOf(message) === from?.upstream
+    if (!isPlain || from.id === null) return this.#parse(message)
     this.#settle(id)
     from.pass?.(underId(inSession(message, from.id), pending.id))
   }
@@ -265,8 +244,8 @@ export class BrowserLink {
     if (pending === undefined) return
     const { from, read } = pending
     const reply = error === undefined ? { result: result ?? {} } : { error }
-    if (read !== null) return read(reply)
-    if (from !== null && from.id !== null) {
+    if (read !== null) read(reply)
+    else if (from !== null && from.id !== null) {
       from.pass?.(messageText({ id: pending.id, ...reply }, from.id))
     }
   }
@@ -285,7 +264,7 @@ export class DoorSession implements SessionListener {
     link.open(this)
   }
 
-  ask(method: string, params: Params, read: ReadReply): void {
+  ask(method: string, params: Params, read?: ReadReply): void {
     this.#link.ask(method, params, read, { from: this })
   }
 
@@ -299,7 +278,7 @@ export class DoorSession implements SessionListener {
   }
 }
 
-function parse(message: Buffer): Parsed | null {
+function parse(message: Buffer): CdpMessage | null {
   try {
     const value: unknown = JSON.parse(message.toString())
     return typeof value === 'object' && value !== null ? value : null

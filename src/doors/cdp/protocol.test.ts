@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { eventMethod, inSession, replyId, sessionOf, underId } from './message.ts'
+import { eventMethod, inSession, replyId, sessionOf, underId } from './protocol.ts'
 
 const [THEIRS, OURS] = ['A'.repeat(32), 'B'.repeat(32)]
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { redacted } from './redaction.ts'
+import { redacted } from './recording.ts'
 
 const SECRET = 'hunter2'
 

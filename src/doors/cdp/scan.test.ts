@@ -1,8 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { CDP_LIMITS } from './limits.ts'
-import { readCommand } from './command.ts'
-import { scan } from './scan.ts'
+import { readCommand, scan } from './command.ts'
 
 /** What `JSON.parse` makes of it; null: it is no command with these fields alone. */
 function parsed(text: string): Record<string, any> | null {

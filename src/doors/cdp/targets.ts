@@ -1,6 +1,7 @@
-/** The targets of one browser: pages, frames, workers, and the browser context each is in. */
-import type { SessionListener } from './link.ts'
-import type { CdpEvent } from './protocol.ts'
+/** The targets of one browser: pages, frames, workers, their downloads, and those that wait. */
+import { dropOldest } from './limits.ts'
+import type { BrowserLink, DoorSession, SessionListener } from './link.ts'
+import { RUN, type CdpEvent, type Params } from './protocol.ts'
 
 export type TargetInfo = {
   readonly targetId: string
@@ -35,14 +36,20 @@ export class Targets implements SessionListener {
   readonly unanswered = new Set<number>()
   readonly #infos = new Map<string, TargetInfo>()
   /** Targets that are being closed because there are too many: clients never see them. */
-  readonly #unwanted = new Set<string>()
-  /** The browser as a target, by the id of the session with it. */
-  readonly #browsers = new Map<unknown, string>()
+  readonly unwanted = new Set<string>()
+  /** The id of the browser as a target, by the id of the session with it. */
+  readonly browsers = new Map<unknown, string>()
+  /** Told of each new target. */
+  readonly tenants = new Set<{ targetCreated(info: TargetInfo): void }>()
+  readonly waiting: WaitingTargets
+  readonly downloads: Downloads
+  readonly #link: BrowserLink
 
-  onCreated: (info: TargetInfo) => void = () => undefined
-  onDestroyed: (target: string) => void = () => undefined
-  /** Called for each session of the door's own that the browser has ended. */
-  onDetached: (session: string) => void = () => undefined
+  constructor(link: BrowserLink) {
+    this.#link = link
+    this.waiting = new WaitingTargets(link, this)
+    this.downloads = new Downloads(link, this)
+  }
 
   get(target: string): TargetInfo | undefined {
     return this.#infos.get(target)
@@ -54,45 +61,262 @@ export class Targets implements SessionListener {
   }
 
   learn(info: TargetInfo): void {
-    if (!this.isUnwanted(info.targetId)) this.#infos.set(info.targetId, info)
-  }
-
-  isUnwanted(target: string): boolean {
-    return this.#unwanted.has(target)
+    if (!this.unwanted.has(info.targetId)) this.#infos.set(info.targetId, info)
   }
 
   /** The target will be closed, and no client gets an event. */
   disown(target: string): void {
     this.#infos.delete(target)
-    this.#unwanted.add(target)
+    this.unwanted.add(target)
   }
 
   targetEvent({ method, params }: CdpEvent): void {
     const info = targetInfoOf(params['targetInfo'])
     const { sessionId } = params
-    if (method === 'Target.targetDestroyed') this.#forget(String(params['targetId']))
+    if (method === 'Target.targetDestroyed') {
+      const target = String(params['targetId'])
+      this.#infos.delete(target)
+      this.unwanted.delete(target)
+      this.waiting.destroyed(target)
+    }
     if (method === 'Target.detachedFromTarget') {
-      this.#browsers.delete(sessionId)
-      this.onDetached(String(sessionId))
+      this.browsers.delete(sessionId)
+      this.#link.listener(String(sessionId))?.detached?.()
     }
     if (info === null) return
     if (method === 'Target.attachedToTarget' && info.type === 'browser') {
-      this.#browsers.set(sessionId, info.targetId)
+      this.browsers.set(sessionId, info.targetId)
     }
     if (method === 'Target.targetInfoChanged') this.learn(info)
     if (method !== 'Target.targetCreated') return
     this.learn(info)
-    this.onCreated(info)
+    for (const tenant of this.tenants) tenant.targetCreated(info)
+    this.waiting.created(info)
+  }
+}
+
+/** Downloads that are remembered: the newest. */
+const DOWNLOADS_MAX = 1_000
+
+/** Targets that have frames. */
+const FRAMED: ReadonlySet<string> = new Set(['page', 'iframe', 'webview'])
+
+type FrameTree = { readonly frame: { readonly id: string }; readonly childFrames?: FrameTree[] }
+type FoundContext = string | null | Promise<string | null>
+
+/**
+ * Finds the browser context of a download. The browser reports every download to every client that
+ * enables these events, with the frame that started it. The main frame of a page has the page's id;
+ * other frames are searched for in the pages. Until the frame is found, the events wait.
+ */
+class Downloads {
+  readonly #link: BrowserLink
+  readonly #targets: Targets
+  /** By the browser's id of the download. */
+  readonly #contexts = new Map<string, FoundContext>()
+
+  constructor(link: BrowserLink, targets: Targets) {
+    this.#link = link
+    this.#targets = targets
   }
 
-  #forget(target: string): void {
-    this.#infos.delete(target)
-    this.#unwanted.delete(target)
-    this.onDestroyed(target)
+  /** Calls `pass` if the download that an event is about belongs to one of these contexts. */
+  route(message: Buffer, isOwn: (context: string | null) => boolean, pass: () => void): void {
+    const { params = {} } = JSON.parse(message.toString()) as { params?: Params }
+    const context = this.#contextOf(String(params['guid']), params['frameId'])
+    if (!(context instanceof Promise)) return isOwn(context) ? pass() : undefined
+    void context.then((found) => {
+      if (isOwn(found)) pass()
+    })
   }
 
-  /** The id of the browser as a target, in a session with it. */
-  browserOf(session: string): string | undefined {
-    return this.#browsers.get(session)
+  #contextOf(guid: string, frame: unknown): FoundContext {
+    const known = this.#contexts.get(guid)
+    if (known !== undefined) return known
+    // It began before any client enabled these events.
+    if (typeof frame !== 'string') return null
+    const context = this.#targets.get(frame)?.browserContextId ?? this.#search(frame)
+    this.#contexts.set(guid, context)
+    dropOldest(this.#contexts, DOWNLOADS_MAX)
+    return context
+  }
+
+  async #search(frame: string): Promise<string | null> {
+    const sessions = new Set<DoorSession>()
+    const framed = this.#targets.all().filter(({ type }) => FRAMED.has(type))
+    const looks = framed.map((info) => this.#look(info, frame, sessions))
+    // A page that hangs does not answer; the one with the frame has just started a download.
+    const found = await Promise.any(looks).catch(() => null)
+    for (const session of sessions) session.detach()
+    return found
+  }
+
+  /** Resolves with the target's context if the frame is in it; rejects otherwise. */
+  #look(
+    { targetId, browserContextId }: TargetInfo,
+    frame: string,
+    sessions: Set<DoorSession>,
+  ): Promise<string | null> {
+    return new Promise((resolve, reject) => {
+      this.#link.attach(targetId, (session) => {
+        if (session === null) return reject(new Error('the target is gone'))
+        sessions.add(session)
+        session.ask('Page.getFrameTree', {}, ({ result }) => {
+          session.detach()
+          const tree = result?.['frameTree'] as FrameTree | undefined
+          const isFound = tree !== undefined && isIn(tree, frame)
+          if (isFound) resolve(browserContextId ?? null)
+          else reject(new Error('the frame is not in this target'))
+        })
+      })
+    })
+  }
+}
+
+function isIn({ frame: { id }, childFrames = [] }: FrameTree, frame: string): boolean {
+  return id === frame || childFrames.some((child) => isIn(child, frame))
+}
+
+/** A session with a target that waits. */
+type WaitingSession = { readonly target: string | null; runAndDetach(): void }
+
+/** One target that waits; a window is two targets: its tab, and the page in it. */
+class WaitingTarget {
+  readonly targets = new Set<string>()
+  page: TargetInfo | null = null
+  /** Sessions of clients that may use the target, and have not sent `RUN`. */
+  readonly holders = new Set<WaitingSession>()
+  /** Sessions of clients that may not use it, and do not know of them. */
+  readonly hidden = new Set<WaitingSession>()
+  /** `RUN` was sent in a session with the page. */
+  isRun = false
+  /** The browser was asked for a sign that it has reported all sessions. */
+  isAsked = false
+}
+
+/**
+ * New targets that wait for a debugger. As soon as one client of a browser uses auto-attach,
+ * Chromium makes every new window, service worker and shared worker wait, whichever client it
+ * belongs to, and even if that client asked not to wait. Two things then wait:
+ *
+ * - a window with access to its opener, and the opener with it, until `RUN` is sent in any session
+ *   with its page;
+ * - any other target, until `RUN` is sent in every session attached with `waitingForDebugger`.
+ *
+ * The rule: a target of a browser session runs when those clients of that session that wait for it
+ * have sent `RUN` or are gone, and at once if none of them waits. Only then is `RUN` sent in the
+ * hidden sessions, which Chromium made for clients of other browser sessions.
+ */
+class WaitingTargets {
+  readonly #link: BrowserLink
+  readonly #targets: Targets
+  /** By the id of each of its targets. */
+  readonly #waiting = new Map<string, WaitingTarget>()
+  /** The newest tab of each browser context: the browser reports its page next. */
+  readonly #lastTab = new Map<string | undefined, string>()
+  /** A client uses auto-attach on the browser: from then on new targets wait. */
+  isOn = false
+
+  constructor(link: BrowserLink, targets: Targets) {
+    this.#link = link
+    this.#targets = targets
+  }
+
+  created(info: TargetInfo): void {
+    const { targetId, type, browserContextId, openerId } = info
+    if (!this.isOn) return
+    if (type === 'tab') this.#lastTab.set(browserContextId, targetId)
+    if (type !== 'page') return
+    const tab = this.#lastTab.get(browserContextId)
+    this.#lastTab.delete(browserContextId)
+    const known = tab === undefined ? undefined : this.#waiting.get(tab)
+    if (known === undefined && openerId === undefined) return
+    const waiting = this.#entry(targetId, known)
+    waiting.page = info
+    if (tab !== undefined) this.#entry(tab, waiting)
+    this.#askForSign(waiting)
+  }
+
+  destroyed(target: string): void {
+    this.#waiting.get(target)?.targets.delete(target)
+    this.#waiting.delete(target)
+  }
+
+  #entry(target: string, known = this.#waiting.get(target)): WaitingTarget {
+    const waiting = known ?? new WaitingTarget()
+    waiting.targets.add(target)
+    this.#waiting.set(target, waiting)
+    return waiting
+  }
+
+  #of({ target }: WaitingSession): WaitingTarget | undefined {
+    return this.#waiting.get(target ?? '')
+  }
+
+  /** A client was attached, by the session with `parent`, to a target that it may run. */
+  hold(session: WaitingSession, parent: string | null): void {
+    // No other client is attached to frames and workers below a page.
+    const isNew = parent === null || this.#targets.get(parent)?.type === 'tab'
+    if (isNew && session.target !== null) this.#entry(session.target).holders.add(session)
+  }
+
+  /** A hidden session was attached: it is detached when its target has run. */
+  hide(session: WaitingSession): void {
+    const waiting = this.#entry(session.target ?? '')
+    waiting.hidden.add(session)
+    this.#askForSign(waiting)
+  }
+
+  isWaiting(session: WaitingSession): boolean {
+    return this.#of(session) !== undefined
+  }
+
+  /** Whether the target would never run if this session ended without `RUN`. */
+  isLastHolder(session: WaitingSession): boolean {
+    const holders = this.#of(session)?.holders
+    return holders?.size === 1 && holders.has(session)
+  }
+
+  /** The browser reports a target in all sessions at once: the reply to this comes after that. */
+  #askForSign(waiting: WaitingTarget): void {
+    if (waiting.isAsked) return
+    waiting.isAsked = true
+    this.#link.ask('Browser.getVersion', {}, () => {
+      waiting.isAsked = false
+      this.#decide(waiting)
+    })
+  }
+
+  /** The browser has processed a `RUN` that was sent in this session. */
+  ran(session: WaitingSession): void {
+    const waiting = this.#of(session)
+    if (waiting === undefined) return
+    waiting.holders.delete(session)
+    if (session.target === waiting.page?.targetId) waiting.isRun = true
+    this.#decide(waiting)
+  }
+
+  ended(session: WaitingSession): void {
+    const waiting = this.#of(session)
+    waiting?.hidden.delete(session)
+    if (waiting?.holders.delete(session) === true) this.#decide(waiting)
+  }
+
+  #decide(waiting: WaitingTarget): void {
+    const { holders, hidden, targets, page, isRun } = waiting
+    if (holders.size > 0 || targets.size === 0) return
+    for (const session of hidden) session.runAndDetach()
+    hidden.clear()
+    if (page !== null && !isRun && this.#needsRun(page)) {
+      this.#link.attach(page.targetId, (session) => session?.ask(RUN, {}, () => session.detach()))
+    }
+    for (const target of targets) this.#waiting.delete(target)
+    targets.clear()
+  }
+
+  /** A page without access to its opener waits only for the hidden sessions. */
+  #needsRun({ targetId, openerId, canAccessOpener }: TargetInfo): boolean {
+    const isUnwanted = this.#targets.unwanted.has(targetId)
+    return openerId !== undefined && canAccessOpener !== false && !isUnwanted
   }
 }

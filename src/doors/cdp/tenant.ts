@@ -4,33 +4,26 @@
  * see nothing else of the browser.
  */
 import { HoldfastError } from '../../core/index.ts'
-import { ConcurrencyLimit } from './concurrency.ts'
 import type { BrowserHost } from './host.ts'
 import type { CdpLimits } from './limits.ts'
-import { CDP_ERRORS, type Params, type ReadReply } from './protocol.ts'
+import {
+  CDP_ERRORS,
+  type CdpError,
+  type CdpEvent,
+  type CdpReply,
+  type Params,
+  type ReadReply,
+} from './protocol.ts'
 import { isInternalUrl, type TargetInfo } from './targets.ts'
+import type { BrowserLink } from './link.ts'
 
-/** Targets of the browser itself, which have access to every page. */
-const HIDDEN_TYPES: ReadonlySet<string> = new Set(['browser', 'browser_ui'])
+/** Targets of the browser itself, which have access to every page; and all that are not listed. */
+const HIDDEN_TYPE = /^browser(_ui)?$/
+const UNLISTED_TYPE = /^(browser|browser_ui|tab)$/
 
-/** Targets that are neither pages nor in one. */
-const UNLISTED_TYPES: ReadonlySet<string> = new Set([...HIDDEN_TYPES, 'tab'])
-
-const FULL = {
-  pages: { code: -32000, message: 'there are too many pages' },
-  contexts: { code: -32000, message: 'there are too many browser contexts' },
-} as const
-
-const OPENING = {
-  pages: 'Target.createTarget',
-  contexts: 'Target.createBrowserContext',
-} as const
-
-/** The warning for the page that opened one too many. */
-const CLOSED_AT_ONCE = 'Holdfast closed a window at once: there are too many pages'
-
+const FULL_OF_PAGES = { code: -32000, message: 'there are too many pages' } as const
+const FULL_OF_CONTEXTS = { code: -32000, message: 'there are too many browser contexts' } as const
 const OVER = { code: -32000, message: 'the session is over' } as const
-
 const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
 
 /** A client of the browser session, as far as a tenant needs it. */
@@ -58,7 +51,6 @@ export class BrowserTenant {
   readonly #closing: ConcurrencyLimit
   /** Contexts that the browser was asked to dispose of for a client. */
   readonly #disposing = new Set<string>()
-  readonly #onTarget = (info: TargetInfo): void => this.#targetCreated(info)
   #firstPage: Promise<unknown> | null = null
 
   constructor(host: BrowserHost, home: string, limits: CdpLimits) {
@@ -68,7 +60,7 @@ export class BrowserTenant {
     this.#opening = new ConcurrencyLimit(host.link, limits.openingMax)
     this.#closing = new ConcurrencyLimit(host.link, limits.openingMax)
     this.#contexts.set(home, null)
-    host.onTarget.add(this.#onTarget)
+    host.targets.tenants.add(this)
   }
 
   get contexts(): readonly string[] {
@@ -80,11 +72,11 @@ export class BrowserTenant {
   }
 
   owns({ targetId, browserContextId, type, url }: TargetInfo): boolean {
-    if (this.host.targets.isUnwanted(targetId)) return false
+    if (this.host.targets.unwanted.has(targetId)) return false
     if (this.host.isOwn) return type !== 'browser'
     // The page of such a tab is hidden: a client that waits for it would wait without end.
     if (type === 'tab' && isInternalUrl(url)) return false
-    return this.hasContext(browserContextId) && !HIDDEN_TYPES.has(type)
+    return this.hasContext(browserContextId) && !HIDDEN_TYPE.test(type)
   }
 
   /** A target of its own, by its id. */
@@ -97,17 +89,20 @@ export class BrowserTenant {
   pages(): readonly TargetInfo[] {
     return this.host.targets
       .all()
-      .filter((info) => this.owns(info) && !UNLISTED_TYPES.has(info.type))
+      .filter((info) => this.owns(info) && !UNLISTED_TYPE.test(info.type))
       .reverse()
   }
 
   /** Opens a page in one of its contexts, if there is room. */
   openPage(params: Params, read: ReadReply): void {
+    if (this.#pagesCount >= this.limits.targetsMax) return read({ error: FULL_OF_PAGES })
     this.#open('pages', params, read)
   }
 
   /** Makes a context that ends with a client, if one is given, and if there is room. */
   openContext(params: Params, owner: TenantClient | null, read: ReadReply): void {
+    const count = this.#contexts.size + this.#expected.contexts
+    if (count >= this.limits.contextsMax) return read({ error: FULL_OF_CONTEXTS })
     this.#open('contexts', params, (reply) => {
       const { browserContextId } = reply.result ?? {}
       if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
@@ -120,16 +115,12 @@ export class BrowserTenant {
    * what was opened has to be counted all the same.
    */
   #open(kind: 'pages' | 'contexts', params: Params, read: ReadReply): void {
-    const { targetsMax, contextsMax, makingCharsMax } = this.limits
-    const isFull =
-      kind === 'pages'
-        ? this.#pagesCount >= targetsMax
-        : this.#contexts.size + this.#expected.contexts >= contextsMax
-    if (isFull) return read({ error: FULL[kind] })
     // Throws a RangeError if it nests too deeply.
-    if (JSON.stringify(params).length > makingCharsMax) return read({ error: TOO_LARGE })
+    const isLarge = JSON.stringify(params).length > this.limits.makingCharsMax
+    if (isLarge) return read({ error: TOO_LARGE })
+    const method = kind === 'pages' ? 'Target.createTarget' : 'Target.createBrowserContext'
     this.#expected[kind] += 1
-    this.#opening.ask(OPENING[kind], params, (reply) => {
+    this.#opening.ask(method, params, (reply) => {
       this.#expected[kind] -= 1
       read(reply)
     })
@@ -140,14 +131,15 @@ export class BrowserTenant {
   }
 
   /** Closes windows that pages open beyond the limit, before any client sees them. */
-  #targetCreated({ targetId, type, browserContextId, openerId }: TargetInfo): void {
+  targetCreated({ targetId, type, browserContextId, openerId }: TargetInfo): void {
     if (type !== 'page' || !this.hasContext(browserContextId)) return
     // A page that a client asked for stays, even if frames and workers have exceeded the limit.
     if (openerId === undefined && this.#expected.pages > 0) return
     if (this.#pagesCount <= this.limits.targetsMax) return
     this.host.closeUnseen(targetId)
     if (openerId === undefined) return
-    for (const client of this.clients) client.warn(CLOSED_AT_ONCE, openerId)
+    const warning = 'Holdfast closed a window at once: there are too many pages'
+    for (const client of this.clients) client.warn(warning, openerId)
   }
 
   /** As in Chrome, a new session has a page, and so has one whose pages are listed. */
@@ -166,7 +158,9 @@ export class BrowserTenant {
     return new Promise((resolve, reject) => {
       this.openPage({ url, browserContextId: this.home }, ({ result, error }) => {
         if (error === undefined) return resolve(String(result?.['targetId']))
-        reject(new HoldfastError(error === FULL.pages ? 'too_many' : 'browser_gone', error.message))
+        reject(
+          new HoldfastError(error === FULL_OF_PAGES ? 'too_many' : 'browser_gone', error.message),
+        )
       })
     })
   }
@@ -200,7 +194,7 @@ export class BrowserTenant {
 
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
-    this.host.onTarget.delete(this.#onTarget)
+    this.host.targets.tenants.delete(this)
     for (const limit of [this.#opening, this.#closing]) limit.refuseWaiting(OVER)
     // A browser of its own ends with it.
     if (this.host.isOwn) return
@@ -210,5 +204,55 @@ export class BrowserTenant {
   dispose(browserContextId: string): void {
     this.#contexts.delete(browserContextId)
     this.#closing.ask('Target.disposeBrowserContext', { browserContextId })
+  }
+}
+
+/** Clean-up commands have no `read`: they run even after the client has disconnected. */
+type QueuedCommand = CdpEvent & { readonly read: ReadReply | null }
+
+/**
+ * Commands that block a browser for a while: opening a page, making or disposing of a context. Of
+ * one browser session only a few are in progress at a time, so that other clients are served.
+ */
+class ConcurrencyLimit {
+  readonly #link: BrowserLink
+  readonly #runningMax: number
+  #waiting: QueuedCommand[] = []
+  #running = 0
+  #isStarting = false
+
+  constructor(link: BrowserLink, runningMax: number) {
+    this.#link = link
+    this.#runningMax = runningMax
+  }
+
+  ask(method: string, params: Params, read: ReadReply | null = null): void {
+    this.#waiting.push({ method, params, read })
+    this.#start()
+  }
+
+  #start(): void {
+    // A closed link answers synchronously: without this, each reply would nest in the one before.
+    if (this.#isStarting) return
+    this.#isStarting = true
+    while (this.#running < this.#runningMax) {
+      const next = this.#waiting.shift()
+      if (next === undefined) break
+      this.#running += 1
+      const read = (reply: CdpReply): void => {
+        this.#running -= 1
+        next.read?.(reply)
+        this.#start()
+      }
+      this.#link.ask(next.method, next.params, read)
+    }
+    this.#isStarting = false
+  }
+
+  /** Refuses the waiting commands, except clean-up commands. */
+  refuseWaiting(error: CdpError): void {
+    const waiting = this.#waiting
+    this.#waiting = waiting.filter(({ read }) => read === null)
+    for (const { read } of waiting) read?.({ error })
   }
 }

@@ -8,11 +8,8 @@
  *    unconfirmed already.
  * 3. The server does not read from a client whose messages wait, so its queue stays small.
  */
-import type { MessageParts } from '../../browsers/index.ts'
-import type { CdpLimits } from './limits.ts'
-
-/** By this much a message may grow when its ids are replaced. */
-export const NAMES_BYTES = 128
+import { NAMES_BYTES, type CdpLimits } from './limits.ts'
+import type { MessageParts } from './protocol.ts'
 
 type QueuedMessage = { readonly parts: MessageParts; readonly bytes: number }
 
@@ -32,7 +29,7 @@ export class FairQueue {
   }
 }
 
-export type UplinkOptions = {
+type UplinkOptions = {
   readonly send: (...parts: MessageParts) => void
   readonly limits: Pick<CdpLimits, 'underwayBytesMax' | 'signBytes' | 'messageBytesMax'>
   /** Asks the browser for a sign, which comes when everything sent before is processed. */
@@ -42,8 +39,8 @@ export type UplinkOptions = {
 export class Uplink {
   readonly #options: UplinkOptions
   readonly #waiting = new Set<FairQueue>()
-  /** Sent, and not confirmed by a sign. */
-  #underwayBytes = 0
+  /** What the browser has been sent, and has not confirmed by a sign. */
+  underwayBytes = 0
   /** Of these, sent since the last sign was requested. */
   #unsignedBytes = 0
   /** The turn that was taken last: an idle client starts from here and saves up nothing. */
@@ -51,11 +48,6 @@ export class Uplink {
 
   constructor(options: UplinkOptions) {
     this.#options = options
-  }
-
-  /** What the browser has been sent and may not have read yet. */
-  get underwayBytes(): number {
-    return this.#underwayBytes
   }
 
   /** Clients whose messages wait. */
@@ -85,7 +77,7 @@ export class Uplink {
   }
 
   get #hasRoom(): boolean {
-    return this.#underwayBytes < this.#options.limits.underwayBytesMax
+    return this.underwayBytes < this.#options.limits.underwayBytesMax
   }
 
   #take(queue: FairQueue, message: QueuedMessage): void {
@@ -97,35 +89,29 @@ export class Uplink {
   #pass({ parts, bytes }: QueuedMessage): void {
     const { send, limits, askForSign } = this.#options
     send(...parts)
-    this.#underwayBytes += bytes
+    this.underwayBytes += bytes
     this.#unsignedBytes += bytes
     if (this.#unsignedBytes < limits.signBytes) return
     const signed = this.#unsignedBytes
     this.#unsignedBytes = 0
     askForSign(() => {
-      this.#underwayBytes -= signed
+      this.underwayBytes -= signed
       this.#goOn()
     })
   }
 
   #goOn(): void {
     while (this.#hasRoom) {
-      const queue = this.#next()
-      const message = queue?.waiting.shift()
-      if (queue === null || message === undefined) return
-      this.#take(queue, message)
-      if (queue.waiting.length > 0) continue
-      this.#waiting.delete(queue)
-      queue.onWaiting(false)
+      let [next] = this.#waiting
+      for (const queue of this.#waiting)
+        if (next !== undefined && queue.turn < next.turn) next = queue
+      const message = next?.waiting.shift()
+      if (next === undefined || message === undefined) return
+      this.#take(next, message)
+      if (next.waiting.length > 0) continue
+      this.#waiting.delete(next)
+      next.onWaiting(false)
     }
-  }
-
-  #next(): FairQueue | null {
-    let next: FairQueue | null = null
-    for (const queue of this.#waiting) {
-      if (next === null || queue.turn < next.turn) next = queue
-    }
-    return next
   }
 
   /** The client is gone: its waiting messages are not sent. */

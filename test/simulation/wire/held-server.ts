@@ -1,13 +1,11 @@
 /** A node whose sockets lead to a browser: one that takes messages, and sends some of its own. */
-import type { ReconnectPolicy, SessionHandle } from '../../../src/core/index.ts'
+import { LOCAL, type ReconnectPolicy, type SessionHandle } from '../../../src/core/index.ts'
 import type { CallerAddress } from '../../../src/doors/cdp/address.ts'
-import type { CdpDoor, HeldClient, EnteringClient } from '../../../src/doors/cdp/door.ts'
-import type { HeldCarrier } from '../../../src/doors/cdp/held-carrier.ts'
-import { CDP_LIMITS } from '../../../src/doors/cdp/limits.ts'
+import type { CdpDoor, EnteringClient, HeldClient } from '../../../src/doors/cdp/door.ts'
 import type { AttachedClient } from '../../../src/doors/cdp/attached-client.ts'
+import { CDP_LIMITS } from '../../../src/doors/cdp/limits.ts'
 import type { Hub } from '../../../src/doors/connect/hub.ts'
 import type { Socket } from '../../../src/doors/connect/socket.ts'
-import { LOCAL } from '../../../src/core/index.ts'
 import { Node, type NodeOptions } from '../node.ts'
 import type { Listener } from './network.ts'
 import { CONNECT_LIMITS } from './server.ts'
@@ -82,10 +80,10 @@ export class HeldServer extends Node implements Listener {
     const options = { ...(reconnect && { reconnect }), ...(graceMs && { graceMs }) }
     const session = await this.holdfast.resolve(options)
     const attachment = await session.attach({ role: 'driver', resumable: true })
-    const attached = new this.#options.modules.AttachedClient({ session, carrier, attachment })
+    const attached = new this.#options.modules.AttachedClient(session, carrier, attachment)
     const served: Served = { attachment: attachment.id, taken: 0, emitted: 0, attached }
     this.#served.set(attachment.id, served)
-    this.#held.set(attachment.id, { attached, carrier: carrier as HeldCarrier })
+    this.#held.set(attachment.id, attached as HeldClient)
     attached.onEnd = () => {
       this.#held.delete(attachment.id)
       this.#served.delete(attachment.id)
