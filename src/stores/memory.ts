@@ -30,9 +30,9 @@ import {
   isSweep,
   listPage,
   numberBelow,
-  reservedBefore,
   type ChangeRecord,
-} from './rows.ts'
+} from './pages.ts'
+import { reservedBefore } from './rows.ts'
 
 type MemorySession = {
   readonly number: number

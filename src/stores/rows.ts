@@ -1,15 +1,7 @@
-/** A session's row: as both databases store it, as the core sees it, and pages of them. */
-import { HoldfastError, invalid } from '../core/errors.ts'
-import type {
-  ChangePage,
-  ListPage,
-  ListQuery,
-  Reservation,
-  Reserved,
-  SessionRow,
-  StoredEvent,
-} from '../core/store.ts'
-import { nameFrom, storedName } from './names.ts'
+/** A session's row: as both databases store it, and as the core sees it. */
+import { HoldfastError } from '../core/errors.ts'
+import type { Reservation, Reserved, SessionRow, StoredEvent } from '../core/store.ts'
+import { nameFrom } from './names.ts'
 
 export const ROW_COLUMNS =
   'number, id, key, agent, internal, labels, state, owner, seq, status, queued, ' +
@@ -72,99 +64,4 @@ export function reservedBefore(
   if (holder !== null) return { type: explicit ? 'taken' : 'found', id: holder }
   if (existing !== null) throw new HoldfastError('internal', `session id ${id} is in use`)
   return null
-}
-
-/** A page of `limit` rows, of which one more was read if there is one. */
-export function listPage<Row extends { readonly number: number }>(
-  found: readonly Row[],
-  limit: number,
-  toRow: (row: Row) => SessionRow,
-): ListPage {
-  const page = found.slice(0, limit)
-  const last = page.at(-1)
-  const isMore = last !== undefined && found.length > page.length
-  return { sessions: page.map(toRow), nextCursor: isMore ? `c${last.number.toString(36)}` : null }
-}
-
-const CURSOR = /^c[1-9a-z][0-9a-z]{0,10}$/
-
-/**
- * The creation number that every session of the page is below: lists are by creation number,
- * newest first, so that pages neither repeat nor skip a session while others are created.
- */
-export function numberBelow(cursor: string | undefined): number {
-  if (cursor === undefined) return Number.MAX_SAFE_INTEGER
-  const number = CURSOR.test(cursor) ? Number.parseInt(cursor.slice(1), 36) : Number.NaN
-  if (Number.isSafeInteger(number)) return number
-  throw invalid('cursor', 'is not one that a list gave out')
-}
-
-/** Sweeps see internal sessions too. */
-export function isSweep({ pendingFor, expiredAt, closedBefore }: ListQuery): boolean {
-  return pendingFor !== undefined || expiredAt !== undefined || closedBefore !== undefined
-}
-
-/** How a database says what its SQL has of its own. */
-export type ListDialect = {
-  /** Before the name of a table. */
-  readonly schema: string
-  readonly isPublic: string
-  /** Takes a value of the statement, and returns the text that stands for it. */
-  add(value: string | number, type: 'bigint' | 'text'): string
-  isPendingFor(node: string): string
-}
-
-/** The conditions of a list in SQL. */
-export function listConditions(query: ListQuery, dialect: ListDialect): string {
-  const { state, key, label, pendingFor, expiredAt, closedBefore } = query
-  const text = (name: string): string => dialect.add(storedName(name), 'text')
-  const all = [`number < ${dialect.add(numberBelow(query.cursor), 'bigint')}`]
-  if (!isSweep(query)) all.push(dialect.isPublic)
-  if (state === undefined) all.push(`state <> 'erased'`)
-  else all.push(state === 'open' ? `state = 'open'` : `state = 'closed'`)
-  if (key !== undefined) all.push(`key = ${text(key)}`)
-  if (label !== undefined) {
-    const isLabel = `name = ${text(label.name)} AND value = ${text(label.value)}`
-    all.push(`number IN (SELECT session FROM ${dialect.schema}labels WHERE ${isLabel})`)
-  }
-  if (pendingFor !== undefined) all.push(dialect.isPendingFor(pendingFor))
-  if (expiredAt !== undefined) {
-    const at = dialect.add(expiredAt, 'bigint')
-    all.push(`due_at <= ${at} AND expires_at <= ${at}`)
-  }
-  if (closedBefore !== undefined) all.push(`closed_at <= ${dialect.add(closedBefore, 'bigint')}`)
-  return all.join(' AND ')
-}
-
-/** The events of a session after `after` up to `seq`, at a position of the change feed. */
-export type ChangeRecord<Session> = {
-  readonly position: number
-  readonly session: Session
-  readonly after: number
-  readonly seq: number
-}
-
-/** The records after a position: one change for each session, in the order of the last of each. */
-export function changePage<Session, Found extends ChangeRecord<Session>>(
-  records: readonly Found[],
-  position: number,
-  rowOf: (last: Found) => SessionRow,
-): ChangePage {
-  const bySession = new Map<Session, { readonly after: number; readonly last: Found }>()
-  for (const last of records) {
-    const after = bySession.get(last.session)?.after ?? last.after
-    bySession.delete(last.session)
-    bySession.set(last.session, { after, last })
-  }
-  const changes = Array.from(bySession.values(), ({ after, last }) => {
-    return { after, seq: last.seq, row: rowOf(last) }
-  })
-  return { changes, position: records.at(-1)?.position ?? position }
-}
-
-export function changesGone(after: number): HoldfastError {
-  return new HoldfastError(
-    'changes_gone',
-    `the change feed has no position ${after} (any more): list the sessions, then follow anew`,
-  )
 }

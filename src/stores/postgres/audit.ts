@@ -2,13 +2,8 @@
  * Reads all logs of a schema for a check. Each session is read as of one moment, in pages; nodes
  * may run. Never writes.
  */
-import {
-  ROW_COLUMNS,
-  sessionRow,
-  type AuditedEvent,
-  type AuditedLog,
-  type StoredRow,
-} from '../rows.ts'
+import type { StoredEvent } from '../../core/store.ts'
+import { ROW_COLUMNS, sessionRow, type AuditedLog, type StoredRow } from '../rows.ts'
 import { Database, pagedRows, type PostgresStoreOptions } from './database.ts'
 import { checkCurrent } from './migrations.ts'
 import { pageText } from './statements.ts'
@@ -42,7 +37,7 @@ async function* auditLog(database: Database, number: number): AsyncGenerator<Aud
       [number],
     )
     if (found !== undefined) {
-      const events = pagedRows<AuditedEvent & { readonly seq: number }>(
+      const events = pagedRows<StoredEvent & { readonly checksum: number | null }>(
         connection,
         pageText(schema, 'checksum', '$1'),
         [number, 0, PAGE],

@@ -35,6 +35,9 @@ export interface Queryable {
   query<Row extends AnyRow>(sql: string, values?: unknown[]): Promise<Row[]>
 }
 
+/** What is begun on it is rolled back unless it is committed. Nothing is tried again. */
+export type Connection = Queryable & { commit(): Promise<void>; release(): void }
+
 /** The rows of all pages of a statement, which `next` makes begin after the last row of a page. */
 export async function* pagedRows<Row extends AnyRow>(
   session: Queryable,
@@ -226,7 +229,7 @@ export class Database implements Queryable {
     const client = await this.#pool.connect().catch((thrown: unknown) => {
       throw storeError(thrown)
     })
-    return new Connection(client, this.schema, answerMs)
+    return connectionOf(client, this.schema, answerMs)
   }
 
   /**
@@ -268,42 +271,29 @@ export class Database implements Queryable {
   }
 }
 
-/** What is begun on it is rolled back unless it is committed. Nothing is tried again. */
-export class Connection implements Queryable {
-  readonly schema: string
-  readonly #client: PoolClient
-  readonly #answerMs: number
-  #isCommitted = false
-
-  constructor(client: PoolClient, schema: string, answerMs: number) {
-    this.schema = schema
-    this.#client = client
-    this.#answerMs = answerMs
-    // The next query fails too if the connection breaks; unheard, it would end the process.
-    client.on('error', ignore)
-  }
-
-  async query<Row extends AnyRow>(sql: string, values: unknown[] = []): Promise<Row[]> {
-    const bounded = { text: sql, query_timeout: this.#answerMs }
-    // Without values several statements may stand in one text.
-    const query = values.length === 0 ? bounded : { ...bounded, values }
+function connectionOf(client: PoolClient, schema: string, answerMs: number): Connection {
+  let isCommitted = false
+  // The next query fails too if the connection breaks; unheard, it would end the process.
+  client.on('error', ignore)
+  const query = async <Row extends AnyRow>(text: string, values: unknown[] = []) => {
+    const bounded = { text, query_timeout: answerMs }
     try {
-      return (await this.#client.query<Row>(query)).rows
+      // Without values several statements may stand in one text.
+      return (await client.query<Row>(values.length === 0 ? bounded : { ...bounded, values })).rows
     } catch (thrown) {
       throw storeError(thrown)
     }
   }
-
-  async commit(): Promise<void> {
-    await this.query('COMMIT')
-    this.#isCommitted = true
+  const commit = async (): Promise<void> => {
+    await query('COMMIT')
+    isCommitted = true
   }
-
-  /** The server rolls back what its client left. */
-  release(): void {
-    this.#client.off('error', ignore)
-    this.#client.release(!this.#isCommitted)
+  const release = (): void => {
+    client.off('error', ignore)
+    // The server rolls back what its client left.
+    client.release(!isCommitted)
   }
+  return { schema, query, commit, release }
 }
 
 function ignore(): void {}

@@ -19,17 +19,8 @@ import type {
 } from '../../core/store.ts'
 import { unavailable } from '../failures.ts'
 import { nameFrom, storedName } from '../names.ts'
-import {
-  changePage,
-  changesGone,
-  listConditions,
-  listPage,
-  reservedBefore,
-  ROW_COLUMNS,
-  sessionRow,
-  type ChangeRecord,
-  type StoredRow,
-} from '../rows.ts'
+import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
+import { reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 import { appendAll } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
 import { checkCurrent, migrate, type Migration } from './migrations.ts'

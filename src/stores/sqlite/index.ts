@@ -10,12 +10,7 @@ import { HoldfastError } from '../../core/errors.ts'
 import type { AppendOutcome, Store } from '../../core/store.ts'
 import { closedError } from '../failures.ts'
 import type { Migration } from './migrations.ts'
-import type {
-  MigrationNotice,
-  WriterAnswers,
-  WriterOperation,
-  WriterOptions,
-} from './operations.ts'
+import type { WriterAnswers, WriterOperation, WriterOptions } from './operations.ts'
 
 export { backupSqlite, type BackupOptions } from './backup.ts'
 
@@ -68,7 +63,7 @@ class SqliteStore implements Store {
   constructor(worker: Worker, onMigration: (migration: Migration) => void) {
     this.#worker = worker
     this.opened = new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }))
-    worker.on('message', (said: WriterAnswers | MigrationNotice) => {
+    worker.on('message', (said: WriterAnswers | { readonly migration: Migration }) => {
       if ('migration' in said) onMigration(said.migration)
       else this.#settle(said)
     })

@@ -4,7 +4,6 @@
  */
 import type { HoldfastError } from '../../core/errors.ts'
 import type { Store } from '../../core/store.ts'
-import type { Migration } from './migrations.ts'
 
 /** The methods of a store that write nothing. */
 export const READS = ['read', 'list', 'findKeys', 'changes', 'ready'] as const
@@ -37,9 +36,6 @@ export type WriterAnswers = {
   readonly values: unknown[]
   readonly failures: [position: number, ...ConstructorParameters<typeof HoldfastError>][]
 }
-
-/** Called before an older file is copied and changed. */
-export type MigrationNotice = { readonly migration: Migration }
 
 /** What the writer's thread is started with. */
 export type WriterOptions = {

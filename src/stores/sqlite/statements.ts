@@ -17,17 +17,8 @@ import {
 } from '../../core/store.ts'
 import { Leases } from '../leases.ts'
 import { nameFrom, storedName } from '../names.ts'
-import {
-  changePage,
-  changesGone,
-  listConditions,
-  listPage,
-  reservedBefore,
-  ROW_COLUMNS,
-  sessionRow,
-  type ChangeRecord,
-  type StoredRow,
-} from '../rows.ts'
+import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
+import { reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { EventLog, type LogEnd } from './log.ts'
 import type { Steps } from './operations.ts'

@@ -15,7 +15,6 @@ import type { SqliteStatement } from './driver.ts'
 import { errorAfterCommit, isForGood, storeError } from './failures.ts'
 import {
   READS,
-  type MigrationNotice,
   type Operation,
   type Steps,
   type WriterAnswers,
@@ -211,9 +210,7 @@ function start(): void {
 }
 
 function openWriter(): Writer {
-  const open = openFile(options, (migration) => {
-    port.postMessage({ migration } satisfies MigrationNotice)
-  })
+  const open = openFile(options, (migration) => port.postMessage({ migration }))
   try {
     return new Writer(open)
   } catch (thrown) {

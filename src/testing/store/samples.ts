@@ -3,16 +3,7 @@
  * about.
  */
 import assert from 'node:assert/strict'
-import type {
-  Append,
-  AppendOutcome,
-  Claim,
-  ListQuery,
-  Reservation,
-  Reserved,
-  Store,
-  StoredEvent,
-} from '../../core/store.ts'
+import type { Append, ListQuery, Reservation, Store, StoredEvent } from '../../core/store.ts'
 
 /** What a store does, as a sentence, and the check of it on an empty store. */
 export type Claims = Readonly<Record<string, (trial: Trial, store: Store) => Promise<void>>>
@@ -82,12 +73,12 @@ export class Trial {
     this.store = store
   }
 
-  reserve(changes?: Partial<Reservation>): Promise<Reserved> {
+  reserve(changes?: Partial<Reservation>) {
     return this.store.reserve(sampleReservation(changes))
   }
 
   /** Reserves that many times at once. */
-  race(count: number, changes?: Partial<Reservation>): Promise<readonly Reserved[]> {
+  race(count: number, changes?: Partial<Reservation>) {
     return Promise.all(Array.from({ length: count }, () => this.reserve(changes)))
   }
 
@@ -112,14 +103,14 @@ export class Trial {
     return id
   }
 
-  async append(session: string, changes?: Partial<Append>): Promise<AppendOutcome> {
+  async append(session: string, changes?: Partial<Append>) {
     const [outcome, ...others] = await this.store.append([sampleAppend(session, changes)])
     assert.ok(outcome !== undefined && others.length === 0)
     return outcome
   }
 
   /** A claim that succeeds. */
-  async claim(session: string, node = NODE): Promise<Claim & { type: 'claimed' }> {
+  async claim(session: string, node = NODE) {
     const claim = await this.store.claim(session, node)
     assert.ok(claim.type === 'claimed', `the claim is ${claim.type}`)
     return claim
