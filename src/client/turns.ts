@@ -161,36 +161,24 @@ export class Turns {
 }
 
 /** One turn in a caller's hand: await it for the result, iterate it for the answer as it comes. */
-export class ClientTurn implements PromiseLike<ClientTurnResult>, AsyncIterable<string> {
+export class ClientTurn extends Promise<ClientTurnResult> implements AsyncIterable<string> {
   /** Its id, once it has started; or the refusal. */
   readonly started: Promise<string>
   readonly #track: Promise<TurnTrack>
-  readonly #finished: Promise<ClientTurnResult>
+
+  /** What `then` returns is a promise like any other. */
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise
+  }
 
   constructor(track: Promise<TurnTrack>) {
+    super((resolve, reject) => {
+      track.then(({ finished }) => finished).then(resolve, reject)
+    })
     this.#track = track
     this.started = track.then(({ id }) => id)
-    this.#finished = track.then(({ finished }) => finished)
     // A caller that only iterates learns of a failure there.
-    for (const promise of [this.started, this.#finished]) promise.catch(() => undefined)
-  }
-
-  // oxlint-disable-next-line unicorn/no-thenable -- to be awaited is what it is for
-  then<Value = ClientTurnResult, Reason = never>(
-    onfulfilled?: ((result: ClientTurnResult) => Value | PromiseLike<Value>) | null,
-    onrejected?: ((reason: unknown) => Reason | PromiseLike<Reason>) | null,
-  ): Promise<Value | Reason> {
-    return this.#finished.then(onfulfilled, onrejected)
-  }
-
-  catch<Reason = never>(
-    onrejected?: ((reason: unknown) => Reason | PromiseLike<Reason>) | null,
-  ): Promise<ClientTurnResult | Reason> {
-    return this.#finished.catch(onrejected)
-  }
-
-  finally(onfinally?: (() => void) | null): Promise<ClientTurnResult> {
-    return this.#finished.finally(onfinally)
+    for (const promise of [this.started, this]) promise.catch(() => undefined)
   }
 
   /** The answer in parts as they come: together they are the texts of the turn's messages. */

@@ -1,6 +1,6 @@
 /** The session's log: every event on one line, as JSON when it is opened. */
 import type { SessionEvent } from '../client/index.ts'
-import { eventSummary } from '../wire/event-summary.ts'
+import { eventSummary } from '../wire/views.ts'
 import { button, element, setText } from './element.ts'
 import { clockTime, fullTime } from './moment.ts'
 

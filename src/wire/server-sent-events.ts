@@ -24,17 +24,13 @@ export function* encodeItems(items: readonly FeedItem[], from: Position): Genera
   let position = from
   for (const item of items) {
     position = positionAfter(position, item)
-    text += encodeItem(item, position)
+    const { seq, delta } = position
+    text += encodeEvent(item.type, delta === 0 ? seq : `${seq}.${delta}`, item.json)
     if (text.length < TEXT_CHARS_MAX) continue
     yield text
     text = ''
   }
   if (text !== '') yield text
-}
-
-function encodeItem({ type, json }: FeedItem, { seq, delta }: Position): string {
-  const id = delta === 0 ? seq : `${seq}.${delta}`
-  return encodeEvent(type, id, json)
 }
 
 export function encodeEvent(type: string, id: string | number, json: string): string {

@@ -80,8 +80,14 @@ export class LogChannel implements Channel {
     const { session, attachment } = this.#reader
     this.#assertMay(FRAME_OPERATIONS[frame.type])
     switch (frame.type) {
-      case 'turn':
-        return this.#turn(frame)
+      case 'turn': {
+        // The request's id is its idempotency key: sent again after a loss, it finds its turn.
+        const { id, input, busy, waitMs, onDisconnect } = frame
+        const idempotencyKey = `${attachment.id}/${id}`
+        const signal = this.#connection.hub.presenceOf(attachment.id)
+        const turn = session.turn(input, { idempotencyKey, signal, busy, waitMs, onDisconnect })
+        return (await turn.admission).turn
+      }
       case 'cancel':
         if (!isRequestId(frame.turn)) return (await session.cancelTurn(frame.turn)).id
         await session.cancelRequest(frame.turn)
@@ -93,16 +99,6 @@ export class LogChannel implements Channel {
         await session.close('closed_by_client')
         return null
     }
-  }
-
-  /** The request's id is its idempotency key: sent again after a loss, it finds its turn. */
-  async #turn(frame: ClientFrame & { type: 'turn' }): Promise<string> {
-    const { session, attachment } = this.#reader
-    const { id, input, busy, waitMs, onDisconnect } = frame
-    const idempotencyKey = `${attachment.id}/${id}`
-    const signal = this.#connection.hub.presenceOf(attachment.id)
-    const turn = session.turn(input, { idempotencyKey, signal, busy, waitMs, onDisconnect })
-    return (await turn.admission).turn
   }
 
   #assertMay(operation: Operation): void {

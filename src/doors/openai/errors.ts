@@ -55,17 +55,14 @@ function typeOf(status: number): string {
 /** OpenAI's clients retry some statuses by themselves: headers say whether that helps, and when. */
 function retryHeaders(error: HoldfastError, status: number): Headers {
   const seconds = retryAfterSeconds(error)
-  if (seconds === null) return isRepeated(status) ? NO_RETRY : []
+  const isRepeated = status === 409 || status === 429 || status >= 500
+  if (seconds === null) return isRepeated ? NO_RETRY : []
   const { retryAfterMs } = error.details
   const ms = typeof retryAfterMs === 'number' ? retryAfterMs : seconds * 1_000
   return ['Retry-After', String(seconds), 'Retry-After-Ms', String(ms)]
 }
 
 const NO_RETRY: Headers = ['X-Should-Retry', 'false']
-
-function isRepeated(status: number): boolean {
-  return status === 409 || status === 429 || status >= 500
-}
 
 /**
  * A turn that was admitted and did not end well, or null if it did. To repeat the request would

@@ -62,13 +62,10 @@ function readMessage(message: unknown, field: string): ChatMessage {
 function readContent(content: unknown, field: string): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) throw invalid(field, 'must be a text, or a list of parts')
-  return content.map((part) => readPart(part, field)).join('')
-}
-
-function readPart(part: unknown, field: string): string {
-  if (isRecord(part) && TEXT_PARTS.includes(String(part['type']))) {
-    if (typeof part['text'] === 'string') return part['text']
-  }
+  const texts = content.map((part: unknown) =>
+    isRecord(part) && TEXT_PARTS.includes(String(part['type'])) ? part['text'] : null,
+  )
+  if (texts.every((text) => typeof text === 'string')) return texts.join('')
   throw invalid(field, 'must be text: Holdfast takes no images, audio or files')
 }
 
