@@ -75,7 +75,8 @@ export class DiagnosticPrinter {
     const known = window.printed.get(text)
     if (known !== undefined) {
       known.repeated += 1
-    } else if (this.#spend(window)) {
+    } else if (this.#refill(window) >= 1) {
+      window.left -= 1
       window.printed.set(text, { diagnostic, repeated: 0 })
       this.#line(diagnostic)
     } else {
@@ -116,28 +117,20 @@ export class DiagnosticPrinter {
   #endLater(name: string, window: Window): void {
     window.cancel = this.#clock.after(window.ms, () => {
       const hasCounted = this.#printCounts(window)
-      this.#refill(window)
-      if (!hasCounted && window.left === budgetOf(window.first).lines) {
-        this.#windows.delete(name)
-        return
-      }
+      const isFull = this.#refill(window) === budgetOf(window.first).lines
+      if (!hasCounted && isFull) return void this.#windows.delete(name)
       window.ms = hasCounted ? Math.min(window.ms * 2, WINDOW_MS_MAX) : WINDOW_MS
       this.#endLater(name, window)
     })
   }
 
-  #spend(window: Window): boolean {
-    this.#refill(window)
-    if (window.left < 1) return false
-    window.left -= 1
-    return true
-  }
-
-  #refill(window: Window): void {
+  /** Returns how many lines may be printed now. */
+  #refill(window: Window): number {
     const { lines, refillMs } = budgetOf(window.first)
     const now = this.#clock.monotonic()
     window.left = Math.min(lines, window.left + (now - window.at) / refillMs)
     window.at = now
+    return window.left
   }
 
   /** False if there were no counts. Repeated diagnostics stay known, and are only counted. */

@@ -28,7 +28,6 @@ export const cdp = defineCommand({
     say(`listening on http://127.0.0.1:${relay.port}`)
     await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
     await relay.close()
-    return 0
   },
 })
 

@@ -28,8 +28,8 @@ export function defineCommand<Table extends FlagTable>(definition: {
   readonly operands?: Operands
   readonly summary: string
   readonly flags: Table
-  /** Gets the values of the flags, and the operands; resolves with the exit code. */
-  readonly run: (values: FlagValues<Table>, operands: readonly string[]) => Promise<number>
+  /** Gets the values of the flags, and the operands; resolves with the exit code, if not 0. */
+  readonly run: (values: FlagValues<Table>, operands: readonly string[]) => Promise<number | void>
 }) {
   const { name, operands = NO_OPERANDS, summary, flags, run } = definition
   const demanded = Object.entries(flags).filter(([, flag]) => flag.isRequired)
@@ -46,7 +46,7 @@ export function defineCommand<Table extends FlagTable>(definition: {
       }
       return { values: readFlags(flags, parsed), words: parsed.words }
     })
-    if (given !== null) return run(given.values, given.words)
+    if (given !== null) return (await run(given.values, given.words)) ?? 0
     console.log(commandHelp(usage, summary, flags))
     return 0
   }

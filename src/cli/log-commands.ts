@@ -29,7 +29,6 @@ export const tail = defineCommand({
       if (json) printJson([event])
       else console.log(eventLine(event))
     }
-    return 0
   },
 })
 
@@ -109,7 +108,6 @@ export const exportLog = defineCommand({
     const lines = transcript ? readTranscript(remote, id) : readLog(remote, id)
     if (out !== null) return writeFile(out, lines)
     for await (const line of lines) process.stdout.write(`${line}\n`)
-    return 0
   },
 })
 
@@ -129,7 +127,7 @@ async function* readTranscript(remote: Remote, id: string): AsyncGenerator<strin
   if (rest !== '') throw new Error('the transcript was cut short')
 }
 
-async function writeFile(out: string, lines: AsyncIterable<string>): Promise<number> {
+async function writeFile(out: string, lines: AsyncIterable<string>): Promise<void> {
   const file = await open(out, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
     const reason = error.code === 'EEXIST' ? 'it exists' : error.code
     throw new Error(`cannot write ${out}: ${reason}`)
@@ -145,5 +143,4 @@ async function writeFile(out: string, lines: AsyncIterable<string>): Promise<num
     await file.close()
   }
   note(`${count} lines are in ${out}`)
-  return 0
 }

@@ -26,11 +26,7 @@ export function printJson(items: readonly unknown[]): void {
 }
 
 /** One line of text from others, without characters that could control the terminal. */
-export function printable(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\uFFFD')
-}
+export const printable = (text: string): string => text.replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\uFFFD')
 
 /** The same for a text of many lines. */
-export function printableLines(text: string): string {
-  return text.replace(/[^\P{Cc}\n\t]/gu, '\uFFFD')
-}
+export const printableLines = (text: string): string => text.replace(/[^\P{Cc}\n\t]/gu, '\uFFFD')

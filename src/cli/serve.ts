@@ -118,18 +118,15 @@ async function checkPort({ host, port }: ListenAddress): Promise<void> {
 }
 
 function listenProblem(error: unknown, { host, port }: ListenAddress): string {
-  const { code, message } = error as NodeJS.ErrnoException
-  switch (code) {
-    case 'EADDRINUSE':
-      return `port ${port} is in use on ${host}: stop its user, or choose another with --port`
-    case 'EACCES':
-      return `port ${port} may not be used by this user: choose one above 1023 with --port`
-    case 'EADDRNOTAVAIL':
-    case 'ENOTFOUND':
-      return `${host} is not an address of this machine`
-    default:
-      return message
+  const { code = '', message } = error as NodeJS.ErrnoException
+  const elsewhere = `${host} is not an address of this machine`
+  const problems: Readonly<Record<string, string>> = {
+    EADDRINUSE: `port ${port} is in use on ${host}: stop its user, or choose another with --port`,
+    EACCES: `port ${port} may not be used by this user: choose one above 1023 with --port`,
+    EADDRNOTAVAIL: elsewhere,
+    ENOTFOUND: elsewhere,
   }
+  return problems[code] ?? message
 }
 
 async function listen(

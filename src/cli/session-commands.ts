@@ -35,7 +35,6 @@ export const sessions = defineCommand({
     if (!json && key === null && label === null && state !== 'closed') {
       printBrowsers(await remote.browsers())
     }
-    return 0
   },
 })
 
@@ -72,13 +71,11 @@ export const queue = defineCommand({
     const remote = new Remote(values)
     const path = sessionPath(await remote.find(name))
     if (cancel !== null) {
-      await cancelTurn(remote, `${path}/turns/${encodeURIComponent(cancel)}`, json)
-      return 0
+      return cancelTurn(remote, `${path}/turns/${encodeURIComponent(cancel)}`, json)
     }
     const session = await remote.json<SessionView>(path)
     if (json) printJson(session.queued)
     else printQueue(session)
-    return 0
   },
 })
 
@@ -95,14 +92,15 @@ async function cancelTurn(remote: Remote, path: string, json: boolean): Promise<
 
 function printQueue({ running, queued }: SessionView): void {
   if (running === null && queued.length === 0) return console.log('no turn is running or waiting')
-  const first = running === null ? [] : [{ state: 'running', turn: running } as const]
+  const unknown = { position: null, busy: null, since: null, by: null }
+  const first = running === null ? [] : [{ state: 'running', turn: running, ...unknown } as const]
   printTable([...first, ...queued], {
-    PLACE: (row) => (row.state === 'running' ? null : row.position),
+    PLACE: ({ position }) => position,
     ID: (row) => (row.state === 'waiting' ? row.request : row.turn),
-    STATE: (row) => row.state,
-    BUSY: (row) => (row.state === 'running' ? null : row.busy),
-    SINCE: (row) => (row.state === 'running' || row.since === null ? null : isoTime(row.since)),
-    BY: (row) => (row.state === 'running' ? null : principalText(row.by)),
+    STATE: ({ state }) => state,
+    BUSY: ({ busy }) => busy,
+    SINCE: ({ since }) => (since === null ? null : isoTime(since)),
+    BY: ({ by }) => principalText(by),
   })
 }
 
@@ -121,6 +119,5 @@ export const close = defineCommand({
     const body = await remote.json(`${sessionPath(id)}${erase ? '?erase=true' : ''}`, 'DELETE')
     if (json) printJson([body])
     else say(`session ${id} is closed${erase ? ' and erased' : ''}`)
-    return 0
   },
 })

@@ -21,9 +21,7 @@ export function storeName({ data, store }: StoreValues): string {
   throw new UsageError(`--store must be memory:, sqlite:FILE or postgres://…, not ${store}`)
 }
 
-export function isPostgres(store: string): boolean {
-  return /^postgres(ql)?:\/\/./.test(store)
-}
+export const isPostgres = (store: string): boolean => /^postgres(ql)?:\/\/./.test(store)
 
 /** The working folders of agents: beside the store's file, or temporary for `memory:`. */
 export function agentsFolder(store: string): string {
@@ -55,7 +53,6 @@ export const backup = defineCommand({
     await backupSqlite({ file, to })
     const { size } = await stat(to)
     say(`copied ${file} to ${to} (${size} bytes)`)
-    return 0
   },
 })
 
@@ -81,7 +78,6 @@ export const nodes = defineCommand({
         STARTED: ({ startedAt }) => startedAt,
       })
     }
-    return 0
   },
 })
 

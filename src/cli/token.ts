@@ -45,7 +45,7 @@ export const token = defineCommand({
   },
 })
 
-async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Promise<number> {
+async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Promise<void> {
   const { tokens: file } = values
   if (!isTokenName(name)) throw new UsageError(`the name of a token ${NAME_RULE}`)
   const scopes = [...new Set(values.scope)]
@@ -65,7 +65,6 @@ async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Pro
   // Only the token goes to stdout, so that a program can read it.
   note(`token ${name} (${scopes.join(', ')}) is in ${file}; it is shown only now`)
   console.log(secret)
-  return 0
 }
 
 function readExpiry(text: string | null): number | undefined {
@@ -75,17 +74,16 @@ function readExpiry(text: string | null): number | undefined {
   throw new UsageError(`--expires must be like 90s, 45m, 12h or 30d, not ${text}`)
 }
 
-async function revoke(file: string, name: string): Promise<number> {
+async function revoke(file: string, name: string): Promise<void> {
   await change(file, (entries) => {
     const left = entries.filter((entry) => entry.name !== name)
     if (left.length === entries.length) throw new Error(`there is no token ${name} in ${file}`)
     return left
   })
   say(`token ${name} is no longer valid`)
-  return 0
 }
 
-async function list(file: string): Promise<number> {
+async function list(file: string): Promise<void> {
   const entries = await read(file)
   if (entries === null) throw new Error(`there is no file ${file}`)
   const width = Math.max(0, ...entries.map(({ name }) => name.length))
@@ -94,7 +92,6 @@ async function list(file: string): Promise<number> {
     const end = at === undefined ? '' : `  ${verb} ${isoTime(at)}`
     console.log(`${name.padEnd(width)}  ${id}  ${scopes.join(',')}${end}`)
   }
-  return 0
 }
 
 /** Null if there is no such file. */

@@ -12,9 +12,7 @@ export function readPageAddress(hash: string): PageAddress {
   return { page: 'list' }
 }
 
-export function sessionHash(id: string): string {
-  return `#/session/${encodeURIComponent(id)}`
-}
+export const sessionHash = (id: string): string => `#/session/${encodeURIComponent(id)}`
 
 /** A malformed address leads to the list. */
 function decode(part: string): string {

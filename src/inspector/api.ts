@@ -1,5 +1,6 @@
 /** The server as this tab uses it: the requests to its HTTP API, and the token that they carry. */
 import { HttpApi } from '../client/http-api.ts'
+import type { readSessionBody } from '../wire/bodies.ts'
 import {
   sessionPath,
   type SessionListView,
@@ -10,14 +11,7 @@ import { buttons, element, field, showDialog } from './element.ts'
 
 export { ApiError } from '../client/http-api.ts'
 
-export type NewSession = {
-  readonly key?: string
-  readonly agent?: string
-  readonly reconnect: string
-  readonly exclusive: boolean
-  readonly graceMs?: number
-  readonly internal?: boolean
-}
+export type NewSession = ReturnType<typeof readSessionBody>
 
 export class Api extends HttpApi {
   #token = recall('token')

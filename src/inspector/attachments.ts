@@ -12,6 +12,8 @@ type AttachmentHistory = {
   ended: { readonly at: number; readonly reason: string } | null
 }
 
+type AttachmentEvent = Extract<SessionEvent, { type: `attachment.${string}`; attachment: string }>
+
 const ENDED_SHOWN = 12
 
 export function attachmentsView() {
@@ -71,26 +73,14 @@ function item(attachment: AttachmentHistory, from: number): HTMLElement {
   return element('li', { 'data-attachment': id }, facts, timeline(attachment, from))
 }
 
-function fold(attachment: AttachmentHistory, event: SessionEvent): void {
+function fold(attachment: AttachmentHistory, event: AttachmentEvent): void {
   const last = attachment.epochs.at(-1)
-  switch (event.type) {
-    case 'attachment.detached':
-      if (last !== undefined) last.to = event.at
-      attachment.graceUntil = event.graceUntil
-      return
-    case 'attachment.resumed':
-      if (last !== undefined) last.to ??= event.at
-      attachment.graceUntil = null
-      attachment.answers = event.answers ?? attachment.answers
-      attachment.epochs.push({ from: event.at, to: null })
-      return
-    case 'attachment.ended':
-      if (last !== undefined) last.to ??= event.at
-      attachment.graceUntil = null
-      attachment.ended = event
-      return
-    default:
-  }
+  if (last !== undefined && event.type !== 'attachment.opened') last.to ??= event.at
+  attachment.graceUntil = event.type === 'attachment.detached' ? event.graceUntil : null
+  if (event.type === 'attachment.ended') attachment.ended = event
+  if (event.type !== 'attachment.resumed') return
+  attachment.answers = event.answers ?? attachment.answers
+  attachment.epochs.push({ from: event.at, to: null })
 }
 
 function stateTag({ graceUntil, ended }: AttachmentHistory): HTMLElement {

@@ -133,9 +133,7 @@ function turnBubbles(id: string) {
   }
 }
 
-function inputText(input: Input): string {
-  return typeof input === 'string' ? input : input.text
-}
+const inputText = (input: Input): string => (typeof input === 'string' ? input : input.text)
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)

@@ -82,9 +82,7 @@ export function tag(text: string, attributes: Attributes = {}): HTMLElement {
 }
 
 /** Where a form says why it did not work. */
-export function problemText(): HTMLElement {
-  return element('p.problem', { role: 'alert' })
-}
+export const problemText = (): HTMLElement => element('p.problem', { role: 'alert' })
 
 export function field(name: string, control: HTMLElement): HTMLLabelElement {
   return element('label.field', element('span', name), control)

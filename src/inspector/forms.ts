@@ -1,6 +1,6 @@
 /** The forms for a new session, and for a link to one. */
 import type { SessionView } from '../wire/views.ts'
-import type { Api } from './api.ts'
+import type { Api, NewSession } from './api.ts'
 import {
   button,
   buttons,
@@ -40,7 +40,7 @@ export function createForm(api: Api, created: (session: SessionView) => void): H
   const submit = (): void => {
     setText(problem, '')
     const options = {
-      reconnect: reconnect.value,
+      reconnect: reconnect.value as NewSession['reconnect'],
       exclusive: exclusive.checked,
       key: key.value || undefined,
       agent: agent.value || undefined,
