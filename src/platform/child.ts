@@ -47,6 +47,8 @@ export class Child {
   readonly stdout: Readable
   /** Resolves when the process has ended and its output is read; never rejects. */
   readonly ended: Promise<ChildEnd>
+  /** How it ended; null while it runs. */
+  end: ChildEnd | null = null
   /** Why this process stops it, if it exceeded a limit. */
   problem: string | null = null
   readonly #options: ChildOptions
@@ -57,7 +59,6 @@ export class Child {
   #stderr = ''
   /** Whether this process stopped it while it ran. */
   #isStopped = false
-  #end: ChildEnd | null = null
 
   constructor(options: ChildOptions) {
     const { command, args = [], cwd } = options
@@ -96,11 +97,6 @@ export class Child {
     return this.#process.pid
   }
 
-  /** How it ended; null while it runs. */
-  get end(): ChildEnd | null {
-    return this.#end
-  }
-
   /** Whether the process exists; its last output may arrive later. */
   get isRunning(): boolean {
     const { pid, exitCode, signalCode } = this.#process
@@ -128,7 +124,7 @@ export class Child {
 
   /** Stops it and its process group; resolves when it has ended. */
   async stop(graceMs = this.#options.killGraceMs ?? KILL_GRACE_MS): Promise<void> {
-    if (this.#end !== null) return
+    if (this.end !== null) return
     this.#signal('SIGTERM')
     const timer = setTimeout(() => this.kill(), graceMs)
     await this.ended
@@ -167,7 +163,7 @@ export class Child {
 
   /** Why it ended: `exited with code 1`, `was killed by SIGKILL`, `could not be started: …`. */
   describeEnd(): string {
-    const { code, signal, error } = this.#end ?? { code: null, signal: null, error: null }
+    const { code = null, signal = null, error = null } = this.end ?? {}
     if (this.problem !== null) return this.problem
     if (error?.code === 'ENOENT') return 'could not be started: there is no such program or folder'
     if (error?.code === 'EMFILE') return 'could not be started: no file descriptors are left'
@@ -178,14 +174,14 @@ export class Child {
 
   /** The activity that records the end of a child which failed its turn. */
   diagnosis(failure: string) {
-    const { code = null, signal = null } = this.#end ?? {}
+    const { code = null, signal = null } = this.end ?? {}
     const data = { code, signal, failure, stderr: this.stderr }
     return { type: 'activity', kind: 'diagnosis', data } as const
   }
 
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#process
-    if (pid === undefined || this.#end !== null) return
+    if (pid === undefined || this.end !== null) return
     if (this.isRunning) this.#isStopped = true
     try {
       if (hasGroups) process.kill(-pid, signal)
@@ -197,10 +193,10 @@ export class Child {
 
   #whenEnded(resolve: (end: ChildEnd) => void): void {
     const end = (end: ChildEnd): void => {
-      if (this.#end !== null) return
+      if (this.end !== null) return
       // Kill the rest of its process group.
       this.#signal('SIGKILL')
-      this.#end = end
+      this.end = end
       this.#reportEnd(end)
       void this.#clear().finally(() => resolve(end))
     }

@@ -63,6 +63,7 @@ const MESSAGE_BYTES_MAX = 8_388_608
 const ERROR_CHARS_MAX = 500
 
 export class AcpAgent implements PooledAgent {
+  readonly ended: Promise<unknown>
   readonly #sdk: Sdk
   readonly #settings: AcpSettings
   readonly #child: Child
@@ -94,17 +95,13 @@ export class AcpAgent implements PooledAgent {
       .onRequest('session/request_permission', ({ params }) => this.#permission(params))
       .connect(stream)
     // When the child ends, closing the connection fails all pending requests.
-    void this.#child.ended.then(() => this.#connection.close())
+    this.ended = this.#child.ended.then(() => this.#connection.close())
     void this.#connection.closed.then(() => this.stop())
   }
 
   get isAlive(): boolean {
     const isConnected = this.#stopping === null && !this.#connection.signal.aborted
     return isConnected && this.#child.isRunning
-  }
-
-  get ended(): Promise<unknown> {
-    return this.#child.ended
   }
 
   get isRestorable(): boolean {
