@@ -107,7 +107,7 @@ const say = (client, sessionId, text, more = {}) =>
   })
 const tell = (client, sessionId, update) => client.notify('session/update', { sessionId, update })
 
-/** Once the response is on its way: in the same breath, but after it. */
+/** Writes directly after the response, in the same turn of the event loop. */
 const afterwards = (act) => {
   const write = process.stdout.write.bind(process.stdout)
   process.stdout.write = (chunk, ...rest) => {

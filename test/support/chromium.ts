@@ -22,7 +22,7 @@ const NETWORK = /net::ERR_|WebSocket connection to/
 
 /**
  * Errors of all pages of a context, as they come: in the console, where violations of the content
- * policy are told too, and those that the page did not catch.
+ * policy are shown too, and those that the page did not catch.
  */
 export class Complaints {
   #all: string[] = []

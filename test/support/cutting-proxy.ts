@@ -10,7 +10,7 @@ export class CuttingProxy {
   lost = 0
   /** How many times a client sent something. */
   requests = 0
-  /** Told of every reply that is lost. */
+  /** Called for every reply that is lost. */
   onLost: () => void = () => undefined
   readonly #server: Server
   readonly #open = new Set<Socket>()

@@ -1,6 +1,6 @@
 /**
  * A client that follows one session through any number of lost connections, as `docs/reference/wire.md`
- * tells it to, and notes whatever it is told twice, too late, or not at all.
+ * tells it to, and notes what it receives twice, too late, or not at all.
  */
 import { WebSocket, type RawData } from 'ws'
 
@@ -15,7 +15,7 @@ export type FollowerOptions = {
 }
 
 export class Follower {
-  /** The positions of the events it was told, in the order in which it was told them. */
+  /** The positions of the events that it received, in the order in which they came. */
   readonly seqs: number[] = []
   readonly problems: string[] = []
   deltas = 0
@@ -29,9 +29,9 @@ export class Follower {
   #resume: Resume | null = null
   #seq = 0
   #delta = 0
-  /** What the running turn has said since its last message, as far as it was told. */
+  /** What the running turn has said since its last message, as far as it received it. */
   #said = ''
-  /** Deltas that a message has replaced are not told. */
+  /** Deltas that a message has replaced are not sent. */
   #maySkip = false
   #isDone = false
   #changed: (() => void)[] = []
@@ -51,14 +51,14 @@ export class Follower {
     this.#send({ type: 'turn', id, input })
   }
 
-  /** Waits until it has been told so much, and all its requests have replies. */
+  /** Waits until it has received so much, and all its requests have replies. */
   async caughtUp(seq: number): Promise<void> {
     while (this.#seq < seq || this.#requests.size > 0) {
       await new Promise<void>((resolve) => this.#changed.push(resolve))
     }
   }
 
-  /** Says goodbye. */
+  /** Sends a bye frame. */
   leave(): Promise<void> {
     this.#isDone = true
     return new Promise((resolve) => {

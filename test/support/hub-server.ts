@@ -15,7 +15,7 @@ export type HubServer = {
   readonly holdfast: Holdfast
   readonly puppet: Puppet
   readonly url: string
-  /** When everybody is gone: throws if anything of these sessions is left. */
+  /** When all clients are gone: throws if anything of these sessions is left. */
   assertNothingLeft(sessions: Iterable<string>): Promise<void>
   close(): Promise<void>
 }

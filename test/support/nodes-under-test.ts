@@ -1,5 +1,5 @@
 /**
- * On how many nodes the scenarios run: on one, unless told otherwise. On two, each use of the
+ * On how many nodes the scenarios run: on one, unless configured otherwise. On two, each use of the
  * server's address names the other node, as a load balancer would have it. A call of the library
  * goes to either as well, and to its neighbour if that owns the session.
  */

@@ -180,7 +180,7 @@ async function answers(url: string): Promise<void> {
   throw new Error('PostgreSQL does not start')
 }
 
-/** The server's programs: where we are told to look, or where Debian keeps them. */
+/** The server's programs: in the configured folder, or where Debian keeps them. */
 function program(name: string): string {
   const given = process.env['POSTGRES_PROGRAMS']
   if (given !== undefined) return join(given, name)

@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 
 export type RawAnswer = { readonly status: number; readonly text: string }
 
-/** Sends these bytes, ends the sending side if told so, and reads one answer. */
+/** Sends these bytes, ends the sending side if asked to, and reads one answer. */
 export function sendRaw(
   port: number,
   bytes: string,

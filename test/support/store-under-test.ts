@@ -1,4 +1,4 @@
-/** Which store the scenarios run on: the embedded one that they name, unless told otherwise. */
+/** Which store the scenarios run on: the embedded one that they name, unless configured otherwise. */
 let freshStore: (() => string) | null = null
 
 /** From now on every scenario gets a store of this kind, empty; null: its own again. */

@@ -99,7 +99,7 @@ export class WireClient {
     return { seq, delta }
   }
 
-  /** Gone without a goodbye. */
+  /** Disconnects without a bye frame. */
   async cut(): Promise<void> {
     this.socket.terminate()
     await this.closed
