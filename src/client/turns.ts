@@ -5,7 +5,7 @@
  * lost connection it may be found again when it is long over. So as long as a request waits for its
  * reply, the turns that end are kept.
  */
-import { AnswerText, outcomeOf, type TurnOutcome } from '../wire/answer-text.ts'
+import { AnswerText, turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
 import type { Delta, SessionEvent } from '../wire/frames.ts'
 import { errorOf, HoldfastClientError, type Ending } from './endings.ts'
 import { deferred } from './requests.ts'
@@ -136,7 +136,7 @@ export class Turns {
     if (event.type === 'delta') return this.#track(event.turn).delta(event.text)
     if (event.type === 'message.added') return this.#track(event.turn).message(event)
     if (event.type === 'turn.started') return void this.#track(event.turn)
-    const outcome = outcomeOf(event)
+    const outcome = turnOutcome(event)
     if (outcome === null || !('turn' in event)) return
     this.#track(event.turn).finish(outcome)
     this.#tidy()

@@ -8,7 +8,7 @@ export type TurnOutcome = Pick<TurnRecord, 'error' | 'reason'> & {
 }
 
 /** How the turn of this event ended; null if the event is not its end. */
-export function outcomeOf(event: SessionEvent | Delta): TurnOutcome | null {
+export function turnOutcome(event: SessionEvent | Delta): TurnOutcome | null {
   switch (event.type) {
     case 'turn.done':
     case 'turn.expired':

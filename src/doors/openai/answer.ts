@@ -7,7 +7,7 @@ import {
   type SessionEvent,
 } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
-import { outcomeOf, type TurnOutcome } from '../../wire/answer-text.ts'
+import { turnOutcome, type TurnOutcome } from '../../wire/answer-text.ts'
 import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import { beat } from '../event-stream.ts'
 import type { Exchange, Headers } from '../exchange.ts'
@@ -74,7 +74,7 @@ class AnswerReader {
       const whole = { type: 'message', message, text, isPartial: partial === true } as const
       return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
     }
-    const outcome = outcomeOf(event)
+    const outcome = turnOutcome(event)
     if (outcome !== null) return [{ type: 'end', outcome, usage: this.#usage }]
     this.#usage = addUsage(this.#usage, readUsage(event))
     return []
