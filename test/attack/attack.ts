@@ -21,7 +21,7 @@ export async function attack(
 ): Promise<Outcome> {
   const target = await Target.start(options)
   try {
-    const bystanders = new Bystanders(target)
+    const bystanders = await Bystanders.start(target)
     const seen: string[] = []
     for (let n = 0; n === 0 || (bystanders.rounds < ROUNDS_MIN && n < REPEATS_MAX); n += 1) {
       seen.push(...(await run(target, { ...size, seed: size.seed + n })))

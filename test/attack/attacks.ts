@@ -169,6 +169,7 @@ async function guessTokens(target: Target, { ms }: Size): Promise<readonly strin
 async function takeDescriptors(target: Target, { ms }: Size): Promise<readonly string[]> {
   const problems: string[] = []
   const held = Array.from({ length: 1_000 }, () => new RawConnection(target.port))
+  await Promise.all(held.map((connection) => connection.settled()))
   const until = performance.now() + ms
   let n = 0
   do {

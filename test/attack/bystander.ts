@@ -23,9 +23,19 @@ export class Bystanders {
   #slowestMs = 0
   #isOver = false
 
-  constructor(target: Target) {
+  private constructor(target: Target, client: WireClient) {
     this.#target = target
-    this.#working = [this.#work('HTTP', () => this.#turn()), this.#follow()]
+    this.#working = [this.#work('HTTP', () => this.#turn()), this.#follow(client)]
+  }
+
+  /** They are there before an attack begins. */
+  static async start(target: Target): Promise<Bystanders> {
+    const client = new WireClient(target.url)
+    const { talk } = target.tokens
+    const options = { agent: 'echo' }
+    client.send({ type: 'hello', v: 1, key: 'bystander-socket', options, auth: { token: talk } })
+    await client.frame('welcome')
+    return new Bystanders(target, client)
   }
 
   /** How often they were served until now. */
@@ -47,16 +57,14 @@ export class Bystanders {
   async #turn(): Promise<void> {
     const token = this.#target.tokens.talk
     const body = { agent: 'echo', input: 'good day' }
-    const answer = await this.#target.call('POST', '/v1/keys/bystander/turns', { token, body })
+    const call = (): ReturnType<Target['call']> =>
+      this.#target.call('POST', '/v1/keys/bystander/turns', { token, body })
+    // In a burst of connections its own may be closed before its request was read.
+    const answer = await call().catch(call)
     if (answer.status !== 200) throw new Error(`${answer.status} ${JSON.stringify(answer.body)}`)
   }
 
-  async #follow(): Promise<void> {
-    const client = new WireClient(this.#target.url)
-    const { talk } = this.#target.tokens
-    const options = { agent: 'echo' }
-    client.send({ type: 'hello', v: 1, key: 'bystander-socket', options, auth: { token: talk } })
-    await client.frame('welcome')
+  async #follow(client: WireClient): Promise<void> {
     let round = 0
     await this.#work('socket', async () => {
       const id = `r${(round += 1)}`

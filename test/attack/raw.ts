@@ -16,6 +16,7 @@ export class RawConnection {
       this.isClosed = true
       this.#wake()
     })
+    this.socket.on('connect', () => this.#wake())
     this.socket.on('drain', () => this.#wake())
     this.socket.on('data', (data: Buffer) => {
       this.heard = (this.heard + data.toString('latin1')).slice(-65_536)
@@ -33,6 +34,11 @@ export class RawConnection {
   async write(data: string | Buffer): Promise<void> {
     if (this.isClosed || this.socket.destroyed) return
     if (!this.socket.write(data)) await this.#until(() => !this.socket.writableNeedDrain)
+  }
+
+  /** Resolves when it is open, or closed. */
+  settled(): Promise<void> {
+    return this.#until(() => !this.socket.connecting)
   }
 
   closed(): Promise<void> {
