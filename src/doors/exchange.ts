@@ -476,7 +476,7 @@ function mediaRangeOf(text: string): { readonly range: string; readonly weight: 
  * reads the signal, which is made then. A class: V8 would keep the getter of an object literal, and
  * so the exchange, until its next full collection.
  */
-export class CallerOptions<Key extends string | undefined> implements TurnOptions {
+export class CallerOptions<Key extends string | undefined> {
   readonly busy: TurnOptions['busy']
   readonly waitMs: TurnOptions['waitMs']
   readonly idempotencyKey: Key
