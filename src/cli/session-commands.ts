@@ -26,6 +26,7 @@ export const sessions = defineCommand({
         ID: ({ id }) => id,
         KEY: (session) => session.key,
         AGENT: ({ agent }) => agent,
+        STATE: (session) => session.state,
         STATUS: ({ status }) => status,
         EVENTS: ({ seq }) => seq,
         CHANGED: ({ updatedAt }) => isoTime(updatedAt),

@@ -190,8 +190,8 @@ describe('sessions', () => {
     const session = await holdfast.resolve({ key: 'listed\u001b[2J', labels: { shown: 'yes' } })
     const table = await run(['sessions', '--label', 'shown:yes', ...at()])
     const [head, row] = table.stdout.split('\n')
-    expect(head).toMatch(/^ID +KEY +AGENT +STATE +EVENTS +CHANGED$/)
-    expect(row).toMatch(new RegExp(`^${session.id} +listed\uFFFD\\[2J +echo +open +1 +2`))
+    expect(head).toMatch(/^ID +KEY +AGENT +STATE +STATUS +EVENTS +CHANGED$/)
+    expect(row).toMatch(new RegExp(`^${session.id} +listed\uFFFD\\[2J +echo +open +idle +1 +2`))
     await session.close()
     const closed = ['--label', 'shown:yes', '--state', 'closed', '--json', ...at()]
     expect(JSON.parse((await run(['sessions', ...closed])).stdout)).toMatchObject({
