@@ -105,8 +105,6 @@ export class GroupCommit {
   }
 }
 
-/** Commands of one session that are decided together, and appended as one durable step. */
-
 /** What one command has made, and how its caller is answered once the batch is durable. */
 type Decided = {
   /** How many of the batch's events are its own or came before. */
@@ -115,6 +113,7 @@ type Decided = {
   readonly refuse: (error: unknown) => void
 }
 
+/** Commands of one session that are decided together, and appended as one durable step. */
 export class Batch {
   /** The state after all that was decided. */
   session: Session

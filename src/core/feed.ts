@@ -345,8 +345,6 @@ function itemsAfter(tail: readonly FeedItem[], from: Position): readonly FeedIte
   return items
 }
 
-/** What followers see: an event of the log, or a part of the answer as it comes. */
-
 /** A part of the running turn's answer. `n` counts within the turn; the next message has it all. */
 export type Delta = {
   readonly type: 'delta'
@@ -359,8 +357,8 @@ export type Delta = {
 export type Position = { readonly seq: number; readonly delta: number }
 
 /**
- * One item for followers, and the position after it. Its JSON is made once for all of them, and an
- * event from the store is parsed only when it is looked at.
+ * What followers see: an event of the log or a delta, and the position after it. Its JSON is made
+ * once for all of them, and an event from the store is parsed only when it is looked at.
  */
 export class FeedItem {
   readonly seq: number

@@ -124,11 +124,6 @@ export class HeldSessions {
   }
 }
 
-/**
- * Finding or creating a session by its key or its id (I1): the store reserves both, and all
- * concurrent requests for one of them get the session that it reserved.
- */
-
 /** What to find or create. An id is the caller's own and decides; null: a new one is made. */
 export type ResolveRequest = Omit<SessionOptions, 'id'> & {
   readonly id: string | null
@@ -148,6 +143,10 @@ type ResolverNode = Pick<CoreContext, 'store' | 'clock' | 'entropy'> & {
   adopt(session: Session, epoch: number): LiveSession
 }
 
+/**
+ * Finding or creating a session by its key or its id (I1): the store reserves both, and all
+ * concurrent requests for one of them get the session that it reserved.
+ */
 export class Resolver {
   readonly #node: ResolverNode
   readonly #held: HeldSessions

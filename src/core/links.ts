@@ -112,9 +112,7 @@ export function foldMovedUse(session: Folding, id: string, use: string): void {
   )
 }
 
-/** Secrets that open one session: returned once, kept only as digests. */
-
-/** 256 random bits. */
+/** A secret that opens one session: 256 random bits, returned once and kept only as a digest. */
 export function newToken({ entropy }: { readonly entropy: Entropy }): string {
   return entropy.id() + entropy.id()
 }

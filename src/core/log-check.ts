@@ -52,7 +52,7 @@ export type Findings = {
 /** How many problems are reported. */
 const PROBLEMS_MAX = 20
 
-type Report = (problem: string, invariant?: string) => void
+type ReportProblem = (problem: string, invariant?: string) => void
 
 export class LogCheck {
   readonly #rules: LogRules
@@ -139,7 +139,7 @@ export class LogCheck {
 
   #checkTurn(event: CheckedEvent, turn: string): void {
     const { type, seq } = event
-    const bad: Report = (problem, invariant = 'I3') =>
+    const bad: ReportProblem = (problem, invariant = 'I3') =>
       this.problem(`event ${seq} (${type}): ${problem}`, invariant)
     if (this.#ended.has(turn)) bad(`turn ${turn} was over`)
     if (type === 'turn.queued') return this.#admit(event, turn, bad)
@@ -153,14 +153,14 @@ export class LogCheck {
     }
   }
 
-  #admit({ seq, type }: CheckedEvent, turn: string, bad: Report): void {
+  #admit({ seq, type }: CheckedEvent, turn: string, bad: ReportProblem): void {
     if (this.#admitted.has(turn)) bad(`turn ${turn} was admitted before`)
     if (turn !== `t${seq}`) bad(`turn ${turn} should be t${seq}`)
     this.#admitted.add(turn)
     if (type === 'turn.queued') this.#queue.push(turn)
   }
 
-  #start(event: CheckedEvent, turn: string, bad: Report): void {
+  #start(event: CheckedEvent, turn: string, bad: ReportProblem): void {
     this.#turns += 1
     if (this.#running !== null) bad(`turn ${this.#running} runs`, 'I2')
     if (!this.#queue.includes(turn)) this.#admit(event, turn, bad)
@@ -169,7 +169,7 @@ export class LogCheck {
     this.#queue = this.#queue.filter((waiting) => waiting !== turn)
   }
 
-  #end(turn: string, bad: Report): void {
+  #end(turn: string, bad: ReportProblem): void {
     if (this.#running !== turn && !this.#queue.includes(turn)) bad(`turn ${turn} is not there`)
     for (const [ask, asker] of this.#asks)
       if (asker === turn) bad(`ask ${ask} outlives its turn`, 'I8')

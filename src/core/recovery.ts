@@ -211,14 +211,13 @@ function mayPass(error: unknown): boolean {
   return !(error instanceof HoldfastError) || (error.retry && error.code !== 'not_owner')
 }
 
+/** Between two looks a clock that is only being corrected does not differ by so much. */
+const JUMP_MS = 2_000
+
 /**
  * Notices when the clock jumps. Timers and leases do not mind, since they follow the monotonic
  * clock; but what is stored with a time (expiry, retention, links) comes due early or late.
  */
-
-/** Between two looks a clock that is only being corrected does not differ by so much. */
-const JUMP_MS = 2_000
-
 export class ClockWatch {
   readonly #clock: Pick<Clock, 'now' | 'monotonic'>
   readonly #diagnose: Diagnose

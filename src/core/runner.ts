@@ -89,12 +89,10 @@ export interface RunnerContext {
 }
 
 /** The runners by the names of their agents, and their calls besides turns. */
-
 export class RunnerTable {
   readonly #runners: Readonly<Record<string, Runner>>
   /** Releases under way: a runner is not closed before they are over. */
   readonly #releasing = new Set<Promise<unknown>>()
-
   readonly #diagnose: Diagnose
 
   constructor(runners: Readonly<Record<string, Runner>>, diagnose: Diagnose) {

@@ -336,11 +336,6 @@ export function turnError(thrown: unknown): TurnError {
   return { code: 'runner_failed', message: messageOf(thrown).slice(0, 2_000) }
 }
 
-/**
- * What a runner tells about its work besides the answer: a tool it used, what that said, what the
- * turn cost, why a backend failed. Kept in the log for people and programs; nothing decides by it.
- */
-
 /** Names what was left out at the end of a turn that did more than is recorded. */
 export const DROPPED_KIND = 'activities_dropped'
 
@@ -348,7 +343,10 @@ const KIND = /^[\w.:-]{1,64}$/
 /** How much of an activity that is too large is kept, in characters. */
 const HEAD_CHARS = 2_000
 
-/** As the log keeps it: one that is too large leaves its size and its beginning. */
+/**
+ * What a runner tells about its work besides the answer (a tool it used, what the turn cost), as
+ * the log keeps it: one that is too large leaves its size and its beginning. Nothing decides by it.
+ */
 export function boundActivity({ kind, data }: Activity, { activityCharsMax }: Limits): Activity {
   if (typeof kind !== 'string' || !KIND.test(kind)) {
     throw new TypeError("an activity's kind must be 1 to 64 letters, digits and _ . : -")

@@ -71,9 +71,10 @@ function withoutEnvelope(text: string): SnapshotProblem {
   }
 }
 
-/** What a list says of a session: what it is doing, or how it ended what it did last. */
-
-/** The status after `events`, which led to `session`. Empty: as it was before them. */
+/**
+ * What a list says of a session: what it is doing, or how it ended what it did last. It is the
+ * status after `events`, which led to `session`; empty: as it was before them.
+ */
 export function statusAfter(
   { closed, asks, running, queued }: Session,
   events: readonly SessionEvent[],

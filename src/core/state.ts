@@ -171,14 +171,13 @@ export type Link = {
   readonly usedBy?: readonly string[]
 }
 
+export const PRINCIPAL_KINDS = ['token', 'jwt', 'link', 'local'] as const
+
 /**
  * The principal: on whose behalf something was done, as the log keeps it. It identifies a
  * caller and says nothing about it: `id` is opaque and stable, never a name, a group, an address or
  * a secret. What the system does itself (a timeout, a recovery) has no principal but a reason.
  */
-
-export const PRINCIPAL_KINDS = ['token', 'jwt', 'link', 'local'] as const
-
 export type Principal = {
   /** What it was recognised by. */
   readonly kind: (typeof PRINCIPAL_KINDS)[number]

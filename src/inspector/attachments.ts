@@ -12,7 +12,7 @@ type AttachmentHistory = {
   ended: { readonly at: number; readonly reason: string } | null
 }
 
-type AttachmentEvent = Extract<SessionEvent, { type: `attachment.${string}`; attachment: string }>
+type ShownEvent = Extract<SessionEvent, { type: `attachment.${string}`; attachment: string }>
 
 const ENDED_SHOWN = 12
 
@@ -73,7 +73,7 @@ function item(attachment: AttachmentHistory, from: number): HTMLElement {
   return element('li', { 'data-attachment': id }, facts, timeline(attachment, from))
 }
 
-function fold(attachment: AttachmentHistory, event: AttachmentEvent): void {
+function fold(attachment: AttachmentHistory, event: ShownEvent): void {
   const last = attachment.epochs.at(-1)
   if (last !== undefined && event.type !== 'attachment.opened') last.to ??= event.at
   attachment.graceUntil = event.type === 'attachment.detached' ? event.graceUntil : null

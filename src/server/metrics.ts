@@ -79,24 +79,27 @@ export async function renderMetrics(
 }
 
 /** A number, or several by their labels, written out. Unknown: the metric is left out. */
-type Value = Readonly<Record<string, number>> | number | null | undefined
+type MetricValue = Readonly<Record<string, number>> | number | null | undefined
 
-function gauge(name: string, help: string, value: Value): string {
+function gauge(name: string, help: string, value: MetricValue): string {
   return render('gauge', name, help, value)
 }
 
-function counter(name: string, help: string, value: Value): string {
+function counter(name: string, help: string, value: MetricValue): string {
   return render('counter', name, help, value)
 }
 
-function render(type: 'counter' | 'gauge', name: string, help: string, value: Value): string {
+function render(type: 'counter' | 'gauge', name: string, help: string, value: MetricValue): string {
   if (value === null || value === undefined) return ''
   const samples = Object.entries(typeof value === 'number' ? { '': value } : value)
   const lines = samples.map(([labels, sample]) => `${name}${labels} ${sample}\n`)
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`
 }
 
-function labelled(label: string, counts: Iterable<readonly [string | number, number]>): Value {
+function labelled(
+  label: string,
+  counts: Iterable<readonly [string | number, number]>,
+): MetricValue {
   return Object.fromEntries(
     Array.from(counts, ([name, count]) => [`{${label}="${snakeCase(String(name))}"}`, count]),
   )

@@ -10,7 +10,7 @@ import { keyClaims } from './store/keys.ts'
 import { lifeClaims } from './store/life.ts'
 import { listClaims } from './store/list.ts'
 import { reserveClaims } from './store/reserve.ts'
-import { Trial, type Claims } from './store/samples.ts'
+import { StoreTrial, type Claims } from './store/samples.ts'
 
 export { checkLog, type CheckedEvent, type LogRules, type LogViolation } from '../core/log-check.ts'
 
@@ -42,7 +42,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
 async function runCase(open: () => Promise<StoreUnderTest>, check: Claims[string]): Promise<void> {
   const { store, dispose } = await open()
   try {
-    await check(new Trial(store), store)
+    await check(new StoreTrial(store), store)
   } finally {
     await store.close()
     await dispose?.()

@@ -36,7 +36,7 @@ export interface Queryable {
 }
 
 /** What is begun on it is rolled back unless it is committed. Nothing is tried again. */
-export type Connection = Queryable & { commit(): Promise<void>; release(): void }
+export type PostgresConnection = Queryable & { commit(): Promise<void>; release(): void }
 
 /** The rows of all pages of a statement, which `next` makes begin after the last row of a page. */
 export async function* pagedRows<Row extends AnyRow>(
@@ -224,7 +224,7 @@ export class Database implements Queryable {
   }
 
   /** A connection of its own, for a transaction. Each statement may take `answerMs`. */
-  async connect(answerMs: number = LIMITS.answerMs): Promise<Connection> {
+  async connect(answerMs: number = LIMITS.answerMs): Promise<PostgresConnection> {
     this.#assertOpen()
     const client = await this.#pool.connect().catch((thrown: unknown) => {
       throw storeError(thrown)
@@ -271,7 +271,7 @@ export class Database implements Queryable {
   }
 }
 
-function connectionOf(client: PoolClient, schema: string, answerMs: number): Connection {
+function connectionOf(client: PoolClient, schema: string, answerMs: number): PostgresConnection {
   let isCommitted = false
   // The next query fails too if the connection breaks; unheard, it would end the process.
   client.on('error', ignore)

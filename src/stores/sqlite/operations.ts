@@ -13,20 +13,20 @@ type OperationName = Write | (typeof READS)[number]
 type Given = { readonly [Name in OperationName]: Parameters<Required<Store>[Name]> }
 
 /** A call of a method of the store. */
-export type Operation<Name extends OperationName = OperationName> = {
+export type StoreOperation<Name extends OperationName = OperationName> = {
   [One in Name]: readonly [name: One, given: Given[One]]
 }[Name]
 
-type Value<Name extends OperationName> = Awaited<ReturnType<Required<Store>[Name]>>
+type OperationValue<Name extends OperationName> = Awaited<ReturnType<Required<Store>[Name]>>
 
 /** What carries the operations out. `append` returns the positions of those that are stale. */
 export type Steps = {
   readonly [Name in OperationName]: (
     ...given: Given[Name]
-  ) => Name extends 'append' ? readonly number[] : Value<Name>
+  ) => Name extends 'append' ? readonly number[] : OperationValue<Name>
 }
 
-export type WriterOperation = Operation | readonly [name: 'close', given: []]
+export type WriterOperation = StoreOperation | readonly [name: 'close', given: []]
 
 /**
  * One value per operation, in order; the positions in `failures` have none. The first answer comes

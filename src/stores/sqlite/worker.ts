@@ -15,7 +15,7 @@ import type { SqliteStatement } from './driver.ts'
 import { errorAfterCommit, isForGood, storeError } from './failures.ts'
 import {
   READS,
-  type Operation,
+  type StoreOperation,
   type Steps,
   type WriterAnswers,
   type WriterOperation,
@@ -35,7 +35,7 @@ const PROBE = 'BEGIN IMMEDIATE; CREATE TABLE probe (x); DROP TABLE probe; COMMIT
 /** How often a store that is only read looks whether its files are still there. */
 const PATHS_CHECK_MS = 100
 
-type Placed = { readonly position: number; readonly operation: Operation }
+type Placed = { readonly position: number; readonly operation: StoreOperation }
 
 class Writer {
   readonly #open: OpenFile
@@ -116,7 +116,7 @@ class Writer {
     }
   }
 
-  #carryOut(operation: Operation): unknown {
+  #carryOut(operation: StoreOperation): unknown {
     return operation[0] === 'ready' ? this.#checkRoom() : carryOut(this.#statements, operation)
   }
 
@@ -181,7 +181,7 @@ class Writer {
 
 function carryOut<Name extends Exclude<keyof Steps, 'ready'>>(
   steps: Omit<Steps, 'ready'>,
-  operation: Operation<Name>,
+  operation: StoreOperation<Name>,
 ): unknown {
   return steps[operation[0]](...operation[1])
 }

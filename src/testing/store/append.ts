@@ -8,7 +8,7 @@ import {
   eventsFrom,
   sampleAppend,
   type Claims,
-  type Trial,
+  type StoreTrial,
 } from './samples.ts'
 
 export const appendClaims: Claims = {
@@ -155,7 +155,7 @@ export const appendClaims: Claims = {
   },
 }
 
-async function assertUntouched(trial: Trial, id: string): Promise<void> {
+async function assertUntouched(trial: StoreTrial, id: string): Promise<void> {
   const { row, events } = await trial.store.read(id, 0, 10)
   assert.deepEqual(events, eventsFrom(1, 1))
   assert.deepEqual([row?.seq, row?.updatedAt, row?.state], [1, 1_000, 'open'])

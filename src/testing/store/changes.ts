@@ -1,7 +1,7 @@
 /** What `changes` and the status in a session's row promise. */
 import assert from 'node:assert/strict'
 import type { SessionChange, Store } from '../../core/store.ts'
-import { OTHER_NODE, bodyOf, type Claims, type Trial } from './samples.ts'
+import { OTHER_NODE, bodyOf, type Claims, type StoreTrial } from './samples.ts'
 
 const SESSIONS = 8
 const APPENDS = 30
@@ -121,7 +121,7 @@ async function follow(
   }
 }
 
-async function appendAll(trial: Trial, id: string): Promise<void> {
+async function appendAll(trial: StoreTrial, id: string): Promise<void> {
   for (let after = 1; after <= APPENDS; after += 1) {
     assert.equal(await trial.append(id, { after }), 'appended')
   }

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import type { Append, ListQuery, Reservation, Store, StoredEvent } from '../../core/store.ts'
 
 /** What a store does, as a sentence, and the check of it on an empty store. */
-export type Claims = Readonly<Record<string, (trial: Trial, store: Store) => Promise<void>>>
+export type Claims = Readonly<Record<string, (trial: StoreTrial, store: Store) => Promise<void>>>
 
 export const NODE = 'node-a'
 export const OTHER_NODE = 'node-b'
@@ -66,7 +66,7 @@ export function sampleAppend(session: string, changes: Partial<Append> = {}): Ap
 }
 
 /** A store, and what cases ask of it again and again. */
-export class Trial {
+export class StoreTrial {
   readonly store: Store
 
   constructor(store: Store) {
