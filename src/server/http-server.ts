@@ -83,11 +83,8 @@ type ConnectionUse = {
   wasServed: boolean
   /** It has a protocol of its own: it is never idle. */
   isUpgraded: boolean
-  readonly openedAt: number
 }
 
-/** A connection that is newer may have sent a request which was not read yet. */
-const NEW_MS = 250
 /** What a request that waits takes in memory, besides its text. */
 const REQUEST_BYTES = 4_096
 
@@ -97,9 +94,7 @@ const REQUEST_BYTES = 4_096
  * 1. There are no more than there are descriptors for. When there is no room for one more, the
  *    connection is closed that has been idle longest, those that never sent a request first. So
  *    clients which hold connections without using them keep no other client out, and do not cost
- *    one that is served its connection. A connection may be so new that its request was not read
- *    yet: of those any one is closed, so that a burst of connections seldom costs a good client its
- *    own. If all are in use, the new one is refused with an answer.
+ *    one that is served its connection. If all are in use, the new one is refused with an answer.
  * 2. One request of a connection is answered at a time. A client may send further requests before
  *    it has its answer (HTTP pipelining), and Node begins each as soon as it is parsed. Here they
  *    wait, within a bound for the connection and one for all together; a connection that goes
@@ -129,27 +124,23 @@ export class Connections {
       refuseConnection(socket, 'there are too many connections')
       return false
     }
-    const unused = { answering: undefined, waiting: [], wasServed: false, isUpgraded: false }
-    this.#open.set(socket, { ...unused, openedAt: performance.now() })
+    const use = { answering: undefined, waiting: [], wasServed: false, isUpgraded: false }
+    this.#open.set(socket, use)
     socket.once('close', () => this.#open.delete(socket))
     return true
   }
 
   #closeIdle(wasServed: boolean): boolean {
-    const idle: Duplex[] = []
     for (const [socket, use] of this.#open) {
       const isIdle = use.answering === undefined && !use.isUpgraded
       if (!isIdle || use.wasServed !== wasServed) continue
-      idle.push(socket)
-      if (wasServed || performance.now() - use.openedAt > NEW_MS) break
+      this.#open.delete(socket)
+      socket.destroy()
+      const message = 'an idle connection was closed, for there are too many'
+      reportClient(this.#diagnose, message, 'too_many', socket)
+      return true
     }
-    const socket = idle[Math.floor(Math.random() * idle.length)]
-    if (socket === undefined) return false
-    this.#open.delete(socket)
-    socket.destroy()
-    const message = 'an idle connection was closed, for there are too many'
-    reportClient(this.#diagnose, message, 'too_many', socket)
-    return true
+    return false
   }
 
   /** The response that is under way on this connection, if one is. */

@@ -1,6 +1,7 @@
 /**
  * One request to the upstream: limited in time, aborted with its turn; errors never show the key.
  */
+import { onAbort, unlessAborted } from '../../platform/clock.ts'
 import { readLines } from '../../platform/text.ts'
 import { asObject, type JsonObject } from '../json.ts'
 import type { OpenAiSettings } from './options.ts'
@@ -16,7 +17,7 @@ const ERROR_CHARS_MAX = 500
 export class Upstream {
   readonly #settings: OpenAiSettings
   readonly #abort = new AbortController()
-  readonly #signal: AbortSignal
+  readonly #ignoreTurn: () => void
   readonly #key: string
   #timer: NodeJS.Timeout | undefined
 
@@ -26,7 +27,7 @@ export class Upstream {
     this.#key = apiKeyEnv === undefined ? '' : (process.env[apiKeyEnv] ?? '')
     if (apiKeyEnv !== undefined && this.#key === '')
       throw new Error(`the variable ${apiKeyEnv}, which should contain a key, is not set`)
-    this.#signal = AbortSignal.any([signal, this.#abort.signal])
+    this.#ignoreTurn = onAbort(signal, () => this.#abort.abort(signal.reason))
   }
 
   /**
@@ -51,6 +52,7 @@ export class Upstream {
     } finally {
       // Closes the connection.
       clearTimeout(this.#timer)
+      this.#ignoreTurn()
       this.#abort.abort()
     }
   }
@@ -67,7 +69,7 @@ export class Upstream {
           ...(this.#key === '' ? {} : { authorization: `Bearer ${this.#key}` }),
         },
         body: JSON.stringify(request),
-        signal: this.#signal,
+        signal: this.#abort.signal,
         // The conversation and the key must not go to another server.
         redirect: 'error',
       })
@@ -76,15 +78,24 @@ export class Upstream {
     }
   }
 
-  /** The chunks of the body; a pause longer than `pauseMs` ends it. */
+  /**
+   * The chunks of the body; a pause longer than `pauseMs` ends it. The signal is listened to here
+   * too: `fetch` may have lost it to the garbage collector once it has returned.
+   */
   async *#body({ body }: Response): AsyncGenerator<Uint8Array> {
+    const reader = body?.getReader()
     try {
-      for await (const bytes of body ?? []) {
+      while (reader !== undefined) {
+        const { done, value } = await unlessAborted(reader.read(), this.#abort.signal)
+        if (done) return
         this.#limitSilence(this.#settings.pauseMs)
-        yield bytes
+        yield value
       }
     } catch (error) {
       throw this.#problem(error)
+    } finally {
+      // Closes the connection. A body that has failed cannot be cancelled, and need not be.
+      reader?.cancel().catch(() => undefined)
     }
   }
 
@@ -97,7 +108,8 @@ export class Upstream {
 
   /** Why the connection failed: `fetch` hides it behind its own error. */
   #problem(thrown: unknown): Error {
-    if (this.#signal.aborted) return this.#signal.reason as Error
+    const { signal } = this.#abort
+    if (signal.aborted) return signal.reason as Error
     const { message, cause } = thrown as Error & { cause?: Error & { code?: string } }
     const { origin } = new URL(this.#settings.baseUrl)
     const why = cause?.code ?? cause?.message ?? message
