@@ -9,7 +9,8 @@ import type { Ask, AskOption, AskOutcome, Attachment, Folding, Session } from '.
 export type Question = {
   readonly kind: string
   readonly question: string
-  readonly options?: readonly AskOption[]
+  /** A text is an option that is its own label. */
+  readonly options?: readonly (string | AskOption)[]
   readonly timeoutMs?: number
   /**
    * When no client is there that answers this kind: wait for one (the default), or settle at once.
@@ -23,12 +24,17 @@ export function askOf(
   asked: Question,
   { turn, at, limits }: { readonly turn: string; readonly at: number; readonly limits: Limits },
 ): Omit<Ask, 'id'> {
-  const { kind, question, options = null, timeoutMs, onNobody = 'wait', data } = asked
+  const { kind, question, timeoutMs, onNobody = 'wait', data } = asked
+  const options = asked.options?.map(optionOf) ?? null
   const deadline = at + Math.min(timeoutMs ?? limits.askMs, limits.askMsMax)
   const ask = { turn, kind, question, options, deadline, onNobody }
   const whole = data === undefined ? ask : { ...ask, data }
   checkAskSize('the question', whole, limits)
   return whole
+}
+
+function optionOf(option: string | AskOption): AskOption {
+  return typeof option === 'string' ? { id: option, label: option } : option
 }
 
 export function checkAskSize(what: string, value: unknown, { askBytesMax }: Limits): void {

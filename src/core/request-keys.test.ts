@@ -84,6 +84,19 @@ describe('request keys', () => {
     expect((await keys.alike('a:')).map(({ key }) => key)).toEqual(['a:3', 'a:2'])
   })
 
+  it('that begin alike are found however many came since, and were asked for since', async () => {
+    const it = await world()
+    const before = it.keys(true)
+    await it.admit(before, 'a:1')
+    for (let n = 0; n < 600; n += 1) await it.admit(before, `b:${n}`)
+    await it.admit(before, 'a:2')
+    const keys = it.keys()
+    const alike = async () => (await keys.alike('a:')).map(({ key }) => key)
+    expect(await alike()).toEqual(['a:2', 'a:1'])
+    for (let n = 0; n < 300; n += 1) await it.admit(keys, `b:${n}`)
+    expect(await alike()).toEqual(['a:2', 'a:1'])
+  })
+
   it('are known after hundreds of further turns, and after a day no more', async () => {
     const it = await world()
     const keys = it.keys(true)

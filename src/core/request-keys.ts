@@ -103,14 +103,16 @@ export class RequestKeys {
     return known === undefined || known.at < this.#since() ? null : known
   }
 
-  /** The keys with this prefix among the newest of the session, the newest first. */
+  /** The keys with this prefix, the newest first. If not all are kept, the store is asked. */
   async alike(prefix: string): Promise<readonly KeyedTurn[]> {
-    if (!this.#isWhole) await this.#look(null)
     const since = this.#since()
-    const kept = [...this.#kept.values()].toReversed()
-    const found = kept.filter(({ key, at }) => key.startsWith(prefix) && at >= since)
-    // A key that was looked up in the store is kept as the newest, however old it is.
-    return found.toSorted((one, other) => other.at - one.at).slice(0, ALIKE_MAX)
+    const { store, limits } = this.#context
+    const query = { since, limit: limits.idempotencyKeysMax }
+    const known = this.#isWhole
+      ? [...this.#kept.values()].toReversed()
+      : await store.findKeys(this.#session, query)
+    const found = known.filter(({ key, at }) => key.startsWith(prefix) && at >= since)
+    return found.slice(0, ALIKE_MAX)
   }
 
   /** These are durable. */
@@ -124,7 +126,7 @@ export class RequestKeys {
   }
 
   /** First the newest keys; then this one, if it is not among them and there are older ones. */
-  async #look(key: string | null): Promise<void> {
+  async #look(key: string): Promise<void> {
     this.#loading ??= this.#loadNewest()
     try {
       await this.#loading
@@ -132,7 +134,7 @@ export class RequestKeys {
       this.#loading = null
       throw error
     }
-    if (key === null || this.#isSure(key)) return
+    if (this.#isSure(key)) return
     const query = { key, since: this.#since(), limit: 1 }
     const found = await this.#context.store.findKeys(this.#session, query)
     for (const keyed of found) this.#keep(keyed)

@@ -61,7 +61,8 @@ export type Message = {
   readonly partial?: true
 }
 
-export interface RunnerContext {
+/** Its members need no `this`: an agent may take them apart. */
+export type RunnerContext = {
   readonly session: {
     readonly id: string
     readonly key: string | null
@@ -76,16 +77,16 @@ export interface RunnerContext {
    */
   readonly signal: AbortSignal
   /** Asks the session's clients; always settles (I8). */
-  ask(question: Question): Promise<AskOutcome>
+  readonly ask: (question: Question) => Promise<AskOutcome>
   /** The time by the session's log, which times of its messages are compared with. */
-  now(): number
+  readonly now: () => number
   /**
    * Records the backend's own session id, once; a second, different id is refused. Durable when it
    * resolves, so that an id may be reserved before the backend gets it.
    */
-  bind(backend: string): Promise<void>
+  readonly bind: (backend: string) => Promise<void>
   /** The conversation before this turn, oldest first. */
-  history(): AsyncIterable<Message>
+  readonly history: () => AsyncIterable<Message>
 }
 
 /** The runners by the names of their agents, and their calls besides turns. */

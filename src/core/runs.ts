@@ -107,7 +107,7 @@ export class Run {
     const { id, input } = this.turn
     let iterator: ReturnType<Runner['run']> | null = null
     try {
-      iterator = runner.run({ id, input, text: inputText(input) }, new RunContext(this))
+      iterator = runner.run({ id, input, text: inputText(input) }, runContext(this))
       for (;;) {
         const step = await iterator.next()
         if (this.#over) return this.#dropLate(iterator)
@@ -280,29 +280,37 @@ export class Run {
   }
 }
 
+const RUN = Symbol('run')
+
 /**
- * What a runner gets. A class: the getters of an object literal would be closures of their own, and
- * V8 keeps those, with all that they refer to, until its next full collection.
+ * All contexts share these getters. The getters of an object literal would be closures of their
+ * own, which V8 keeps, with all that they refer to, until its next full collection.
  */
-class RunContext implements RunnerContext {
-  readonly #run: Run
+const CONTEXT_GETTERS: PropertyDescriptorMap & ThisType<{ readonly [RUN]: Run }> = {
+  session: {
+    enumerable: true,
+    get() {
+      return this[RUN].host.session
+    },
+  },
+  signal: {
+    enumerable: true,
+    get() {
+      return this[RUN].signal
+    },
+  },
+}
 
-  constructor(run: Run) {
-    this.#run = run
+/** What a runner gets: all properties are its own, so that an agent may spread or wrap it. */
+function runContext(run: Run): RunnerContext {
+  const context: Omit<RunnerContext, 'session' | 'signal'> = {
+    ask: (question) => run.ask(question),
+    bind: (backend) => run.bind(backend),
+    history: () => run.history(),
+    now: () => run.host.now(),
   }
-
-  get session(): Session {
-    return this.#run.host.session
-  }
-
-  get signal(): AbortSignal {
-    return this.#run.signal
-  }
-
-  readonly ask = (question: Question): Promise<AskOutcome> => this.#run.ask(question)
-  readonly bind = (backend: string): Promise<void> => this.#run.bind(backend)
-  readonly history = (): AsyncGenerator<Message> => this.#run.history()
-  readonly now = (): number => this.#run.host.now()
+  Object.defineProperty(context, RUN, { value: run })
+  return Object.defineProperties(context as RunnerContext, CONTEXT_GETTERS)
 }
 
 /** A runner may be anybody's code: what it says is looked at before it is believed. */

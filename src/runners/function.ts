@@ -1,9 +1,6 @@
 /** Agents as functions, async or async generators; and the built-in ones, for trials and tests. */
 import type {
-  AskOutcome,
-  AskOption,
   Input,
-  Message,
   Question,
   Reply,
   Runner,
@@ -22,19 +19,13 @@ export type Agent = (
 
 export type AgentResult = string | Reply | void
 
-/** A runner's context; the options of an ask may be plain texts. */
-export interface AgentContext extends Omit<RunnerContext, 'ask'> {
-  ask(question: AgentQuestion): Promise<AskOutcome>
-}
-
-export type AgentQuestion = Omit<Question, 'options'> & {
-  readonly options?: readonly (string | AskOption)[]
-}
+export type AgentContext = RunnerContext
+export type AgentQuestion = Question
 
 export function functionRunner(agent: Agent): Runner {
   return {
     async *run(turn, context): AsyncGenerator<RunnerOutput, RunnerResult> {
-      const work = agent(turn, new FunctionContext(context))
+      const work = agent(turn, context)
       if (!(Symbol.asyncIterator in work)) return replyOf(await work)
       let isOver = false
       try {
@@ -50,35 +41,6 @@ export function functionRunner(agent: Agent): Runner {
       }
     },
   }
-}
-
-/** A class, so that its getters are no closures: V8 would keep those for long. */
-class FunctionContext implements AgentContext {
-  readonly #context: RunnerContext
-
-  constructor(context: RunnerContext) {
-    this.#context = context
-  }
-
-  get session(): RunnerContext['session'] {
-    return this.#context.session
-  }
-
-  get signal(): AbortSignal {
-    return this.#context.signal
-  }
-
-  readonly bind = (backend: string): Promise<void> => this.#context.bind(backend)
-  readonly history = (): AsyncIterable<Message> => this.#context.history()
-  readonly now = (): number => this.#context.now()
-  readonly ask = ({ options, ...question }: AgentQuestion): Promise<AskOutcome> => {
-    const whole = options === undefined ? question : { ...question, options: options.map(option) }
-    return this.#context.ask(whole)
-  }
-}
-
-function option(option: string | AskOption): AskOption {
-  return typeof option === 'string' ? { id: option, label: option } : option
 }
 
 function replyOf(result: AgentResult): RunnerResult {

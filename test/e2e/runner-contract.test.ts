@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import {
   openHoldfast,
   type Agent,
+  type AgentContext,
   type Holdfast,
   type Limits,
   type Runner,
@@ -27,6 +28,23 @@ describe('the contract of a runner', () => {
   afterEach(async () => {
     await holdfast?.close()
     holdfast = null
+  })
+
+  it.each([
+    ['spread', (context: AgentContext): AgentContext => ({ ...context })],
+    ['in a proxy', (context: AgentContext): AgentContext => new Proxy(context, {})],
+    ['inherited', (context: AgentContext): AgentContext => Object.create(context) as AgentContext],
+  ])('gives an agent a context that works %s', async (_, wrap) => {
+    await open({
+      async *wrapped(_turn, context) {
+        const { session, signal, now, bind, history } = wrap(context)
+        await bind('own-id')
+        for await (const { text } of history()) yield text
+        yield `${session.agent} ${signal.aborted} ${now() > 0} ${wrap(context).session.backend}`
+      },
+    })
+    const { reply } = await holdfast!.turn({ key: 'k' }, 'hello')
+    expect(reply?.text).toBe('wrapped false true own-id')
   })
 
   describe('an activity', () => {

@@ -38,7 +38,7 @@ export class Upstream {
     try {
       const response = await this.#fetch(path, request)
       if (!response.ok) {
-        const text = await readText(response.body ?? [], ERROR_BODY_CHARS_MAX)
+        const text = await readText(this.#body(response), ERROR_BODY_CHARS_MAX)
         throw this.#error(`the model's server answered ${response.status}: ${errorMessage(text)}`)
       }
       for await (const object of objects(response.headers, this.#body(response))) {
@@ -139,10 +139,7 @@ async function* objects(
 }
 
 /** The first characters of a body. */
-async function readText(
-  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  charsMax: number,
-): Promise<string> {
+async function readText(body: AsyncIterable<Uint8Array>, charsMax: number): Promise<string> {
   const decoder = new TextDecoder()
   let text = ''
   for await (const bytes of body) {

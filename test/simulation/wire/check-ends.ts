@@ -60,7 +60,7 @@ function* checkReason({ logs }: WireFacts, page: PageFacts): Generator<Violation
   }
 }
 
-/** Whoever says goodbye leaves at once, even before the welcome: its place is not kept. */
+/** A client that says goodbye leaves at once, even before the welcome: its place is not kept. */
 function* checkGoodbyes({ logs, links, history }: WireFacts): Generator<Violation> {
   const welcomed = new Set(links.map(({ welcome }) => welcome?.frame.attachment))
   for (const { id, events, last } of logs.values()) {
@@ -79,8 +79,10 @@ function* checkGoodbyes({ logs, links, history }: WireFacts): Generator<Violatio
       )
       const isGone = claimants.every(({ heard }) => heard.some(({ frame }) => frame.type === 'bye'))
       if (claimants.length === 0 || !isGone) continue
-      // A goodbye that was not recorded is lost with the hold: the next one keeps the place.
-      if (epochAt(history, id, event.seq) !== epochAt(history, id, opened?.seq ?? 0)) continue
+      // A goodbye that was not recorded is lost with the hold: the next one keeps the place. So does
+      // a node that records the loss of all connections when it stops.
+      const [lost, made] = [event, opened].map((one) => appendOf(history, id, one?.seq ?? 0))
+      if (lost?.epoch !== made?.epoch || isStopping(history, lost)) continue
       yield {
         invariant: 'I9',
         message: `${id}: the place of ${event.attachment}, who left, is kept`,
@@ -89,12 +91,20 @@ function* checkGoodbyes({ logs, links, history }: WireFacts): Generator<Violatio
   }
 }
 
-/** The epoch under which an event was recorded. */
-function epochAt(history: History, id: string, seq: number): number | undefined {
+type RecordedAppend = ReturnType<typeof appendOf>
+
+/** The append that recorded an event. */
+function appendOf(history: History, id: string, seq: number) {
   return history
     .of('store.appended')
     .find(({ session, after, count }) => session === id && after < seq && seq <= after + count)
-    ?.epoch
+}
+
+/** Whether the node that appended was about to stop. */
+function isStopping(history: History, append: RecordedAppend): boolean {
+  return history
+    .of('node.stopping')
+    .some(({ node, stamp }) => append?.node === node && stamp < append.stamp)
 }
 
 /** Whatever was pending has settled, unless its page is no more. */

@@ -453,7 +453,7 @@ describe('the check that who left has no place', () => {
     ).toEqual([])
   })
 
-  it('knows that a goodbye may be lost with a crash (seed 20018218)', () => {
+  it('knows that a goodbye may be lost with a crash or a stop (seed 20018218)', () => {
     const appended = { type: 'store.appended', session: 's1', closed: false } as const
     const latest = { epoch: 1, seq: 0, closed: false }
     const recorded = (epoch: number, after: number): Happening => ({
@@ -461,5 +461,8 @@ describe('the check that who left has no place', () => {
     })
     expect(violations([...leaver, recorded(1, 1), recorded(2, 2)])).toEqual([])
     expect(violations([...leaver, recorded(1, 1), recorded(1, 2)])).toHaveLength(1)
+    const stopping: Happening = { type: 'node.stopping', node: 'node1' }
+    // Seed 9200087424: the node stops before it can record the goodbye.
+    expect(violations([...leaver, recorded(1, 1), stopping, recorded(1, 2)])).toEqual([])
   })
 })
