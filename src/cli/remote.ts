@@ -63,7 +63,9 @@ export class Remote extends HttpApi {
   /** The newest sessions, up to the limit: all pages. */
   async sessions(filters: SessionFilters, limit: number): Promise<readonly SessionRowView[]> {
     const query = new URLSearchParams()
-    for (const [name, value] of Object.entries(filters)) if (value) query.set(name, value)
+    for (const [name, value] of Object.entries(filters)) {
+      if (typeof value === 'string') query.set(name, value)
+    }
     const found: SessionRowView[] = []
     for (;;) {
       query.set('limit', String(Math.min(PAGE_SESSIONS, limit - found.length)))

@@ -47,7 +47,7 @@ export function conversationView() {
       case 'turn.expired':
         return ended(event.turn, 'expired', 'it waited too long')
       case 'ask.opened': {
-        const question = turnOf(event.turn).add(element('p.note', event.question))
+        const question = turnOf(event.turn).add(element('p.note', {}, event.question))
         return void questions.set(event.ask, question)
       }
       case 'ask.settled': {

@@ -4,7 +4,6 @@ export type ElementChild = Node | string | null
 export type Attributes = Readonly<
   Record<string, string | number | boolean | null | ((event: Event) => void)>
 >
-/** Attributes, if there are any, come before the children. */
 type Parts = readonly (Attributes | ElementChild)[]
 
 /**
@@ -28,12 +27,12 @@ export function svgElement<Tag extends keyof SVGElementTagNameMap>(
   return complete(document.createElementNS('http://www.w3.org/2000/svg', tag), parts)
 }
 
+/** Only the first part can be attributes: what an agent sent, and is no text, is shown as one. */
 function complete<Created extends Element>(created: Created, parts: Parts): Created {
-  for (const part of parts) {
-    if (part === null) continue
-    if (part instanceof Node || typeof part === 'string') created.append(part)
-    else setAttributes(created, part)
-  }
+  const [first = null, ...rest] = parts
+  const hasAttributes = typeof first === 'object' && first !== null && !(first instanceof Node)
+  if (hasAttributes) setAttributes(created, first)
+  fill(created, ...((hasAttributes ? rest : parts) as readonly ElementChild[]))
   return created
 }
 

@@ -16,7 +16,7 @@ export function questionsView(send: (ask: string, answer: unknown) => Promise<vo
 
   function card({ ask, kind, question, options }: AskOpened): HTMLElement {
     const problem = element('span.problem')
-    const words = element('p', question, ' ', problem)
+    const words = element('p', {}, question, ' ', problem)
     const labels = { 'data-ask': ask, 'aria-label': `Question, ${kind}` }
     const section = element('section.ask', labels, words)
     const enable = (isEnabled: boolean): void => {

@@ -22,7 +22,7 @@ beforeAll(async () => {
   browser = await launchChromium()
   // A page that lives is not taken for a silent one, however busy the machine is.
   const connectLimits = { probeMs: 6_000 }
-  server = await serve({ agents: { ...builtinAgents, halting, careful }, connectLimits })
+  server = await serve({ agents: { ...builtinAgents, halting, careful, sloppy }, connectLimits })
 })
 afterAll(async () => {
   await browser.close()
@@ -75,6 +75,12 @@ const careful: Agent = async (_turn, context) => {
   const options = [{ id: 'allow', label: 'allow' }]
   const question = { kind: 'permission', question: 'May I?', options, onNobody: 'deny' } as const
   return (await context.ask(question)).outcome
+}
+
+/** Asks what is no text, as an agent in JavaScript may. */
+const sloppy: Agent = async ({ text }, context) => {
+  const question = JSON.parse(text) as string
+  return (await context.ask({ kind: 'permission', question, options: ['allow'] })).outcome
 }
 
 /** Nothing is wider than the window. */
@@ -298,6 +304,20 @@ describe('one session', () => {
       await tab.done(1)
       expect(await tab.bubbles()).toEqual(['open the door', 'open the door'])
     }
+  })
+})
+
+describe('a question that is no text', () => {
+  it.each([
+    ['null', 'null'],
+    ['an object', '{"id":"injected","hidden":true}'],
+  ])('can be answered, and is no markup: %s', async (_, text) => {
+    const tab = await open(await create({ agent: 'sloppy' }))
+    await tab.write(text)
+    await tab.page.locator('.ask').getByRole('button', { name: 'allow' }).click()
+    await tab.done(1)
+    expect(await tab.bubbles()).toEqual([text, 'answered'])
+    expect(await tab.page.locator('#injected').count()).toBe(0)
   })
 })
 

@@ -173,8 +173,9 @@ export class Forwarder implements SocketForwarder {
 
   /** False: nothing was done, and it may be tried again. */
   async #send(one: Forwardable, { code, details }: HoldfastError): Promise<boolean> {
-    const node = code === 'draining' ? null : details['node']
-    if (node !== null && typeof node !== 'string') return false
+    const owner = typeof details['node'] === 'string' ? details['node'] : null
+    if (code !== 'draining' && owner === null) return false
+    const node = code === 'draining' ? null : owner
     const others = node === null ? await this.#others() : []
     const any = others[Math.floor(Math.random() * others.length)] ?? null
     // A store that cannot say where it is: it is tried again.
