@@ -4,7 +4,7 @@ export type ElementChild = Node | string | null
 export type Attributes = Readonly<
   Record<string, string | number | boolean | null | ((event: Event) => void)>
 >
-type Parts = readonly (Attributes | ElementChild)[]
+type Parts = readonly [first?: Attributes | ElementChild, ...children: ElementChild[]]
 
 /**
  * A tag with its classes, `p.muted.small`, attributes and children. An attribute of null or false
@@ -29,10 +29,11 @@ export function svgElement<Tag extends keyof SVGElementTagNameMap>(
 
 /** Only the first part can be attributes: what an agent sent, and is no text, is shown as one. */
 function complete<Created extends Element>(created: Created, parts: Parts): Created {
-  const [first = null, ...rest] = parts
-  const hasAttributes = typeof first === 'object' && first !== null && !(first instanceof Node)
-  if (hasAttributes) setAttributes(created, first)
-  fill(created, ...((hasAttributes ? rest : parts) as readonly ElementChild[]))
+  const [first = null, ...children] = parts
+  if (typeof first === 'object' && first !== null && !(first instanceof Node)) {
+    setAttributes(created, first)
+  } else children.unshift(first)
+  fill(created, ...children)
   return created
 }
 
@@ -69,11 +70,12 @@ export function buttons(...children: readonly ElementChild[]): HTMLElement {
 }
 
 export function form(onsubmit: () => void, ...parts: Parts): HTMLFormElement {
-  const submit = (event: Event): void => {
+  const created = element('form', ...parts)
+  created.addEventListener('submit', (event) => {
     event.preventDefault()
     onsubmit()
-  }
-  return element('form', { onsubmit: submit }, ...parts)
+  })
+  return created
 }
 
 export function tag(text: string, attributes: Attributes = {}): HTMLElement {
