@@ -80,7 +80,7 @@ export class Upstream {
 
   /**
    * The chunks of the body; a pause longer than `pauseMs` ends it. The signal is listened to here
-   * too: `fetch` may have lost it to the garbage collector once it has returned.
+   * too, so that the end of a silent body does not depend on what `fetch` does with it.
    */
   async *#body({ body }: Response): AsyncGenerator<Uint8Array> {
     const reader = body?.getReader()
