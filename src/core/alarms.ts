@@ -62,7 +62,7 @@ export class Alarms {
 
   /** A client that was lost counts as one to ask for a while, and then no more. */
   stepped(session: Session): void {
-    const at = unanswerableAt(session)
+    const at = session.asks.length === 0 ? null : unanswerableAt(session)
     if (at === null) return this.#cancel(UNANSWERABLE)
     this.#set(UNANSWERABLE, at, this.#now(), { type: 'unanswerable', at })
   }

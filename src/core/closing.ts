@@ -3,8 +3,8 @@ import { settleUnanswerable, withdrawAsks } from './asks.ts'
 import type { LifeCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { Draft } from './events.ts'
-import { recordedBy, type Attachment, type Session } from './state.ts'
-import { partialMessage, turnCancelled } from './turns.ts'
+import type { Attachment, Session } from './state.ts'
+import { partialMessage, recordedBy, turnCancelled } from './turns.ts'
 
 export function closeSession(
   session: Session,

@@ -1,16 +1,17 @@
 /**
- * Group commit: appends of many sessions that are ready at the same time share one durable step.
- * There is no timer: whatever waits when the store is free goes together. A session has at most one
- * append under way, so the order within a session is its own.
+ * From decided commands to the store, and what followers of the store learn of it: `Batch` decides
+ * the commands of one session, `GroupCommit` appends the batches of many sessions in one durable
+ * step, `ChangeFeed` reads which sessions have changed.
  */
-import type { ChangeFeed } from './changes.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
-import type { Append, AppendOutcome } from './store.ts'
 import type { Command, Moment } from './commands.ts'
-import { isIgnorable, type Draft, type SessionEvent } from './events.ts'
+import { EVENT_TYPES, type Draft, type SessionEvent } from './events.ts'
+import type { StopSignal } from './feed.ts'
 import { decide, evolve } from './session.ts'
 import type { Session } from './state.ts'
+import type { Append, AppendOutcome, ChangePage } from './store.ts'
+import { isTerminal } from './turns.ts'
 
 export type CommitContext = Pick<
   CoreContext,
@@ -26,6 +27,11 @@ type PendingAppend = {
 /** Fewer appends than these are not worth a commit of their own. */
 const SHARE_MIN = 16
 
+/**
+ * Appends of many sessions that are ready at the same time share one durable step. There is no
+ * timer: what waits when the store is free goes together. A session has at most one append under
+ * way, so the order within a session is its own.
+ */
 export class GroupCommit {
   readonly #node: CommitContext
   /** I5: whether this node may still write; asked right before each commit, and after it. */
@@ -183,11 +189,126 @@ export class Batch {
   }
 }
 
+/**
+ * What a list says of a session: what it is doing, or how it ended what it did last. It is the
+ * status after `events`, which led to `session`; empty: as it was before them.
+ */
+export function statusAfter(
+  { closed, asks, running, queued }: Session,
+  events: readonly SessionEvent[],
+): Pick<Append, 'status' | 'queuedTurns'> {
+  if (closed !== null) return {}
+  if (asks.length > 0) return { status: 'waiting', queuedTurns: queued.length }
+  if (running !== null) return { status: 'running', queuedTurns: queued.length }
+  if (queued.length > 0) return { status: 'queued', queuedTurns: queued.length }
+  const end = events.findLast(isTerminal)
+  return end === undefined ? {} : { status: end.type === 'turn.failed' ? 'failed' : 'idle' }
+}
+
 /** Gives a draft its position in the log. `decide` made it for this alone, so no copy is taken. */
 function place(draft: Draft, seq: number, at: number): SessionEvent {
   const event = draft as Draft & { seq: number; at: number }
   event.seq = seq
   event.at = at
-  if (isIgnorable(event.type)) (event as { ignorable?: true }).ignorable = true
+  if (EVENT_TYPES[event.type].ignorable) (event as { ignorable?: true }).ignorable = true
   return event
+}
+
+/** From a commit of this node to the next read: what is committed meanwhile is in the same page. */
+const COALESCE_MS = 100
+/** Between two looks for what other nodes have committed. */
+const LOOK_MS = 500
+
+export type FollowChangesOptions = {
+  /** The position of the last page that was seen; without it, only what changes from now on. */
+  readonly after?: number
+  readonly signal?: StopSignal
+}
+
+/**
+ * Following the store's change feed: which sessions changed, on any node.
+ *
+ * A follower is only a position. It reads on shortly after this node has committed something, and
+ * otherwise looks now and then for what other nodes have committed. Followers at the same position
+ * share one read. So the feed costs nothing without followers, and little under load.
+ */
+export class ChangeFeed {
+  readonly #context: Pick<CoreContext, 'store' | 'clock' | 'limits'>
+  readonly #reads = new Map<number, ReturnType<ChangeFeed['read']>>()
+  readonly #waiting = new Set<() => void>()
+  /** Counts commits, so that none between a read and the wait after it is missed. */
+  #commits = 0
+  #cancelLook: (() => void) | null = null
+  #isSoon = false
+  #isClosed = false
+
+  constructor(context: Pick<CoreContext, 'store' | 'clock' | 'limits'>) {
+    this.#context = context
+  }
+
+  /** Pages without internal sessions, until the signal is aborted or Holdfast is closed. */
+  async *follow({ after, signal }: FollowChangesOptions): AsyncGenerator<ChangePage, void> {
+    let position = after ?? (await this.read(null, 0)).position
+    while (!this.#isClosed && signal?.aborted !== true) {
+      const commits = this.#commits
+      const { hasMore, ...page } = await this.#shared(position)
+      position = page.position
+      if (page.changes.length > 0) yield page
+      if (!hasMore && commits === this.#commits) await this.#news(signal)
+    }
+  }
+
+  /** One page without internal sessions; after null: the feed's end. */
+  async read(after: number | null, limit: number): Promise<ChangePage & { hasMore: boolean }> {
+    const { changes, position } = await this.#context.store.changes(after, limit)
+    const shown = changes.filter(({ row }) => !row.internal)
+    return { changes: shown, position, hasMore: changes.length > 0 }
+  }
+
+  #shared(position: number): ReturnType<ChangeFeed['read']> {
+    const underWay = this.#reads.get(position)
+    if (underWay !== undefined) return underWay
+    const { listMax } = this.#context.limits
+    const reading = this.read(position, listMax).finally(() => this.#reads.delete(position))
+    this.#reads.set(position, reading)
+    return reading
+  }
+
+  #news(signal: StopSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        signal?.removeEventListener('abort', done)
+        this.#waiting.delete(done)
+        resolve()
+      }
+      this.#waiting.add(done)
+      signal?.addEventListener('abort', done)
+      if (this.#cancelLook === null) this.#lookAfter(LOOK_MS)
+    })
+  }
+
+  #lookAfter(ms: number): void {
+    this.#cancelLook?.()
+    this.#cancelLook = this.#context.clock.after(ms, () => this.#look())
+  }
+
+  #look(): void {
+    this.#cancelLook?.()
+    this.#cancelLook = null
+    this.#isSoon = false
+    for (const wake of [...this.#waiting]) wake()
+  }
+
+  /** This node has committed something. */
+  committed(): void {
+    this.#commits += 1
+    if (this.#isSoon || this.#waiting.size === 0) return
+    this.#isSoon = true
+    this.#lookAfter(COALESCE_MS)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#look()
+  }
 }

@@ -155,10 +155,6 @@ export function isReadable({ type, ignorable }: LoggedEvent): boolean {
   return isKnownType(type) || ignorable === true
 }
 
-export function isIgnorable(type: Draft['type']): boolean {
-  return EVENT_TYPES[type].ignorable
-}
-
 /** Throws `session_unreadable` for an event that this version must not go on from. */
 export function assertReadable(event: LoggedEvent, session: string): asserts event is SessionEvent {
   if (isReadable(event)) return

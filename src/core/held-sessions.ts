@@ -10,7 +10,8 @@ import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import type { EventOf } from './events.ts'
 import { erasedError } from './loading.ts'
-import type { Principal, Session, SessionOptions } from './state.ts'
+import type { ResolveRequest } from './requests.ts'
+import type { Session } from './state.ts'
 import { createSession, expiresAt } from './session.ts'
 import type { Reserved } from './store.ts'
 
@@ -122,12 +123,6 @@ export class HeldSessions {
     }
     return evicted
   }
-}
-
-/** What to find or create. An id is the caller's own and decides; null: a new one is made. */
-export type ResolveRequest = Omit<SessionOptions, 'id'> & {
-  readonly id: string | null
-  readonly by: Principal
 }
 
 export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }

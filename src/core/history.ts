@@ -1,13 +1,12 @@
-/** Reading a log back: pages of events, one turn, the conversation. Needs no ownership. */
+/** Reading a log back: pages of events, what a turn said, the conversation. Needs no ownership. */
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
 import type { Message } from './runner.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
-import { recordTurn, turnSeq, type TurnRecord } from './turn-record.ts'
-import { inputText, isTerminal } from './turns.ts'
+import { inputText, turnSeq } from './turns.ts'
 
-type LogContext = Pick<CoreContext, 'store' | 'limits'>
+export type LogContext = Pick<CoreContext, 'store' | 'limits'>
 
 /** An event as it stands in the log, of whatever type. */
 export function parseEvent({ seq, body }: StoredEvent): SessionEvent {
@@ -46,26 +45,6 @@ export async function* readEvents(
     position = events.at(-1)?.seq ?? seq
     if (position >= seq) return
   }
-}
-
-/** A turn as the log tells it: its id says where to begin, its terminal event where to end. */
-export async function readTurn(log: LogContext, id: string, turn: string): Promise<TurnRecord> {
-  const begin = turnSeq(turn)
-  let record: TurnRecord | null = null
-  if (begin === null) throw turnUnknown(id, turn)
-  for await (const page of readEvents(log, id, begin - 1)) {
-    for (const stored of page) {
-      const event = readEvent(stored, id)
-      if (!('turn' in event) || event.turn !== turn) {
-        if (record === null) throw turnUnknown(id, turn)
-        continue
-      }
-      record = recordTurn(record, event)
-      if (isTerminal(event)) return record
-    }
-  }
-  if (record === null) throw turnUnknown(id, turn)
-  return record
 }
 
 /** What a turn has said since its last message, as far as the log has it; null: nothing. */

@@ -3,13 +3,14 @@
  * out, and every door translates to it.
  */
 import { Authority, type AuthorityOptions } from './authority.ts'
-import type { FollowChangesOptions } from './changes.ts'
+import type { FollowChangesOptions } from './commits.ts'
 import { isClosedError } from './closing.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { LiveSession } from './live.ts'
-import { checkPrincipal, LOCAL, type Principal, type Input } from './state.ts'
+import { LOCAL, type Principal, type Input } from './state.ts'
 import {
   checkKey,
+  checkPrincipal,
   resolveRequest,
   turnRequest,
   type ResolveOptions,
@@ -17,8 +18,7 @@ import {
 } from './requests.ts'
 import { SessionHandle } from './session-handle.ts'
 import type { ChangePage, ListPage, ListQuery } from './store.ts'
-import { TurnHandle, type Admission } from './turn-handle.ts'
-import type { TurnRecord } from './turn-record.ts'
+import { TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions & {
   /** The agent of sessions that do not name one; without it the first of `runners`. */

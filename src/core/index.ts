@@ -4,7 +4,7 @@ export type { Question } from './asks.ts'
 export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
 export type { AttachmentListener } from './attachment-listeners.ts'
 export { Authority, type AuthorityOptions } from './authority.ts'
-export type { FollowChangesOptions } from './changes.ts'
+export type { FollowChangesOptions } from './commits.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { closedError } from './closing.ts'
 export type { Command, TurnEnd } from './commands.ts'
@@ -36,9 +36,15 @@ export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
 export { FoldedLog } from './loading.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'
-export { BUSY_POLICIES, isRequestId, type BusyPolicy, type QueueRow } from './queue.ts'
-export { idempotencyMismatch } from './request-keys.ts'
-export type { LinkOptions, ResolveOptions, TurnOptions } from './requests.ts'
+export { isRequestId, type QueueRow } from './queue.ts'
+export {
+  BUSY_POLICIES,
+  idempotencyMismatch,
+  type BusyPolicy,
+  type LinkOptions,
+  type ResolveOptions,
+  type TurnOptions,
+} from './requests.ts'
 export type {
   Message,
   Runner,
@@ -99,7 +105,6 @@ export {
   type TurnState,
 } from './state.ts'
 export { readSnapshot, SNAPSHOT_FORMAT } from './snapshots.ts'
-export { TurnHandle, type Admission } from './turn-handle.ts'
-export type { TurnRecord } from './turn-record.ts'
+export { TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
 export { isWatcherId } from './watchers.ts'
 export { limitsFrom } from './limits.ts'

@@ -7,15 +7,15 @@
  * is unknown, so the ledger is lost as a whole: the next request loads the session anew, under a
  * new epoch that fences the unknown append (I4, I5).
  */
-import { Batch, type GroupCommit } from './commits.ts'
+import { Batch, statusAfter, type GroupCommit } from './commits.ts'
 import type { Command } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import type { Queue } from './queue.ts'
-import { admittedKeys } from './request-keys.ts'
+import { admittedKeys } from './requests.ts'
 import { expiresAt, isPending } from './session.ts'
-import { statusAfter, snapshotOf } from './snapshots.ts'
+import { snapshotOf } from './snapshots.ts'
 import type { Session } from './state.ts'
 import type { Append } from './store.ts'
 

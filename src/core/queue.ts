@@ -13,27 +13,13 @@ import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
 import type { Principal, Input, RequestKey, Session, Turn } from './state.ts'
-import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
+import {
+  idempotencyMismatch,
+  type BusyPolicy,
+  type RequestKeys,
+  type TurnRequest,
+} from './requests.ts'
 import { inputText, joinInputs } from './turns.ts'
-
-export const BUSY_POLICIES = ['queue', 'reject', 'interrupt', 'collect'] as const
-
-/** What a request does when a turn runs or waits. */
-export type BusyPolicy = (typeof BUSY_POLICIES)[number]
-
-/** What one caller asks for. */
-export type TurnRequest = {
-  readonly input: Input
-  /** The length of the input as JSON. */
-  readonly chars: number
-  readonly key: RequestKey | null
-  readonly busy: BusyPolicy
-  /** How long it may wait; null: the default, or no limit for one that is submitted. */
-  readonly waitMs: number | null
-  /** Aborted when the caller goes away: a request that only waits here leaves the queue. */
-  readonly caller: { readonly signal?: AbortSignal }
-  readonly by: Principal
-}
 
 /** A request until its turn starts; callers with the same idempotency key share it. */
 class QueuedRequest {

@@ -7,25 +7,21 @@ import type { AskCommand, Command } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import { type StopSignal, FeedItem, isTold, type Delta } from './feed.ts'
-import { readEvents, readMessages, readTurn, readableRow, wasAsk } from './history.ts'
+import { readEvents, readMessages, readableRow, wasAsk } from './history.ts'
 import { usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
-import {
-  checkPrincipal,
-  type Principal,
-  type Ask,
-  type Attachment,
-  type Input,
-  type Link,
-  type Role,
-  type Session,
-} from './state.ts'
+import type { Principal, Ask, Attachment, Input, Link, Role, Session } from './state.ts'
 import type { QueueRow } from './queue.ts'
-import { checkLink, turnRequest, type LinkOptions, type TurnOptions } from './requests.ts'
+import {
+  checkLink,
+  checkPrincipal,
+  turnRequest,
+  type LinkOptions,
+  type TurnOptions,
+} from './requests.ts'
 import type { Message } from './runner.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
-import { TurnHandle, type Admission } from './turn-handle.ts'
-import type { TurnRecord } from './turn-record.ts'
+import { readTurn, TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
 import { watcherId } from './watchers.ts'
 
 export type FollowOptions = {

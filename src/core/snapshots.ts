@@ -6,9 +6,6 @@
 import type { Digest } from './clock.ts'
 import { createSession } from './session.ts'
 import type { Session } from './state.ts'
-import type { SessionEvent } from './events.ts'
-import type { Append } from './store.ts'
-import { isTerminal } from './turns.ts'
 
 /** 1 is that of 0.1.0, which had no envelope. To be raised with every change of what is folded. */
 export const SNAPSHOT_FORMAT = 2
@@ -69,20 +66,4 @@ function withoutEnvelope(text: string): SnapshotProblem {
     // The parser's message names a position in the text, which is of no use here.
     return { kind: 'damaged', why: 'it is not JSON' }
   }
-}
-
-/**
- * What a list says of a session: what it is doing, or how it ended what it did last. It is the
- * status after `events`, which led to `session`; empty: as it was before them.
- */
-export function statusAfter(
-  { closed, asks, running, queued }: Session,
-  events: readonly SessionEvent[],
-): Pick<Append, 'status' | 'queuedTurns'> {
-  if (closed !== null) return {}
-  if (asks.length > 0) return { status: 'waiting', queuedTurns: queued.length }
-  if (running !== null) return { status: 'running', queuedTurns: queued.length }
-  if (queued.length > 0) return { status: 'queued', queuedTurns: queued.length }
-  const end = events.findLast(isTerminal)
-  return end === undefined ? {} : { status: end.type === 'turn.failed' ? 'failed' : 'idle' }
 }

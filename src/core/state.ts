@@ -2,7 +2,6 @@
  * The state of a session, as data. `evolve` folds it from the log; snapshots are JSON of it, so a
  * field that is added here needs a new snapshot format (`snapshots.ts`).
  */
-import { invalid } from './errors.ts'
 
 export const RECONNECT_POLICIES = ['none', 'early', 'resume', 'reopen'] as const
 /** What a lost connection means to its attachment. */
@@ -194,30 +193,6 @@ export const LOCAL: Principal = { kind: 'local', issuer: ISSUER, id: 'default' }
 /** The holder of a link. */
 export function linkPrincipal(link: string): Principal {
   return { kind: 'link', issuer: ISSUER, id: link }
-}
-
-const CHARS_MAX = 256
-
-/** Only the three fields, checked: a program may hand over anything. */
-export function checkPrincipal({ kind, issuer, id }: Principal): Principal {
-  if (!PRINCIPAL_KINDS.includes(kind)) {
-    throw invalid('by.kind', `must be one of ${PRINCIPAL_KINDS.join(', ')}`)
-  }
-  for (const [name, text] of Object.entries({ issuer, id })) {
-    if (typeof text === 'string' && text !== '' && text.length <= CHARS_MAX) continue
-    throw invalid(`by.${name}`, `must be a text of 1 to ${CHARS_MAX} characters`)
-  }
-  return { kind, issuer, id }
-}
-
-/** Each once, the first one first. */
-export function distinct(principals: readonly Principal[]): readonly Principal[] {
-  return [...new Map(principals.map((by) => [JSON.stringify(by), by])).values()]
-}
-
-/** `by` in a draft; left out for what the system does. */
-export function recordedBy(by: Principal | null): { readonly by?: Principal } {
-  return by === null ? {} : { by }
 }
 
 /** Those of each principal together, in their order. */

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { SessionEvent } from './events.ts'
 import type { Session } from './state.ts'
-import { statusAfter } from './snapshots.ts'
+import { statusAfter } from './commits.ts'
 
 const REST = { closed: null, asks: [], running: null, queued: [] }
 const busy = { running: {}, queued: [{}, {}] }

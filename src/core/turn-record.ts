@@ -1,8 +1,11 @@
-/** A turn as it is read back from the log. */
+/** A turn as callers see it: its record, read back from the log, and a handle on it. */
+import { AnswerText } from './answer-text.ts'
 import { HoldfastError } from './errors.ts'
 import type { SessionEvent } from './events.ts'
+import type { FeedItem, Position, StopSignal } from './feed.ts'
+import { readEvent, readEvents, turnUnknown, type LogContext } from './history.ts'
 import type { Principal, Input, Reply, TurnError, TurnState } from './state.ts'
-import { joinInputs, queuedAtOf } from './turns.ts'
+import { isTerminal, joinInputs, queuedAtOf, turnSeq } from './turns.ts'
 
 export type TurnRecord = {
   readonly id: string
@@ -18,11 +21,6 @@ export type TurnRecord = {
   readonly queuedAt: number | null
   readonly startedAt: number | null
   readonly endedAt: number | null
-}
-
-/** Where in the log a turn begins, or null if this cannot be a turn's id. */
-export function turnSeq(id: string): number | null {
-  return /^t[1-9]\d{0,14}$/.test(id) ? Number(id.slice(1)) : null
 }
 
 /** Folds one more event of a turn into its record; the first must be the one that admitted it. */
@@ -71,6 +69,26 @@ function newRecord(event: SessionEvent): TurnRecord {
 
 export function replyOf(event: { readonly text: string; readonly data?: unknown }): Reply {
   return event.data === undefined ? { text: event.text } : { text: event.text, data: event.data }
+}
+
+/** A turn as the log tells it: its id says where to begin, its terminal event where to end. */
+export async function readTurn(log: LogContext, id: string, turn: string): Promise<TurnRecord> {
+  const begin = turnSeq(turn)
+  let record: TurnRecord | null = null
+  if (begin === null) throw turnUnknown(id, turn)
+  for await (const page of readEvents(log, id, begin - 1)) {
+    for (const stored of page) {
+      const event = readEvent(stored, id)
+      if (!('turn' in event) || event.turn !== turn) {
+        if (record === null) throw turnUnknown(id, turn)
+        continue
+      }
+      record = recordTurn(record, event)
+      if (isTerminal(event)) return record
+    }
+  }
+  if (record === null) throw turnUnknown(id, turn)
+  return record
 }
 
 type Waiter = {
@@ -132,5 +150,83 @@ export class OpenTurns {
     const open = [...this.#turns.values()]
     this.#turns.clear()
     for (const { reject } of open.flatMap(({ waiters }) => waiters)) reject(error)
+  }
+}
+
+/** Where a request came to be a turn. */
+export type Admission = {
+  /** The loaded session. */
+  readonly live: {
+    readonly id: string
+    finished(turn: string): Promise<TurnRecord>
+    cancel(turn: string, reason: string, by: Principal | null): Promise<TurnRecord>
+    follow(from: Position, signal?: StopSignal): AsyncGenerator<readonly FeedItem[]>
+  }
+  readonly turn: string
+}
+
+export type CallerPresence = {
+  readonly signal?: AbortSignal
+  /**
+   * What the caller's going away does to an admitted turn. I10: nothing, unless it asked for that.
+   */
+  readonly onDisconnect?: 'continue' | 'cancel'
+}
+
+/** A caller's handle on a turn: await it for the result, iterate it for the answer as it comes. */
+export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string> {
+  /** Settles when the turn has started or was found by its key, or with the refusal. */
+  readonly admission: Promise<Admission>
+  readonly #finished: Promise<TurnRecord>
+
+  constructor(admission: Promise<Admission>, presence: CallerPresence, by: Principal) {
+    this.admission = admission
+    this.#finished = this.#finish(presence, by)
+    // A caller that only iterates gets the failure there.
+    this.#finished.catch(() => undefined)
+  }
+
+  // oxlint-disable-next-line unicorn/no-thenable -- to be awaited is what it is for
+  then<Value = TurnRecord, Reason = never>(
+    onfulfilled?: ((record: TurnRecord) => Value | PromiseLike<Value>) | null,
+    onrejected?: ((reason: unknown) => Reason | PromiseLike<Reason>) | null,
+  ): Promise<Value | Reason> {
+    return this.#finished.then(onfulfilled, onrejected)
+  }
+
+  async #finish(presence: CallerPresence, by: Principal): Promise<TurnRecord> {
+    const { live, turn } = await this.admission
+    const signal = presence.onDisconnect === 'cancel' ? presence.signal : undefined
+    if (signal === undefined) return live.finished(turn)
+    // The caller is gone; the turn's own end is in the log.
+    const cancel = (): void => void live.cancel(turn, 'caller_gone', by).catch(() => undefined)
+    if (signal.aborted) cancel()
+    signal.addEventListener('abort', cancel)
+    return live.finished(turn).finally(() => signal.removeEventListener('abort', cancel))
+  }
+
+  /** The turn's own events and deltas, from its beginning to its end. */
+  async *feed(signal?: AbortSignal): AsyncGenerator<readonly FeedItem[]> {
+    const { live, turn } = await this.admission
+    const begin = (turnSeq(turn) ?? 1) - 1
+    for await (const items of live.follow({ seq: begin, delta: 0 }, signal)) {
+      const own = items.filter(({ event }) => 'turn' in event && event.turn === turn)
+      const end = own.findIndex(({ event }) => isTerminal(event))
+      if (own.length > 0) yield end < 0 ? own : own.slice(0, end + 1)
+      if (end >= 0) return
+    }
+  }
+
+  /** The answer in parts as they come: together they are the texts of the turn's messages. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<string> {
+    const answer = new AnswerText()
+    for await (const items of this.feed()) {
+      for (const { event } of items) {
+        if (event.type === 'delta') yield answer.delta(event.text)
+        if (event.type !== 'message.added') continue
+        const rest = answer.message(event.text)
+        if (rest !== '') yield rest
+      }
+    }
   }
 }

@@ -4,17 +4,7 @@ import type { NewTurn, TurnCommand, TurnEnd } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { Draft, EventOf, TurnEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import {
-  distinct,
-  recordedBy,
-  type Principal,
-  type Folding,
-  type Input,
-  type Reply,
-  type RequestKey,
-  type Session,
-  type Turn,
-} from './state.ts'
+import type { Principal, Folding, Input, Reply, RequestKey, Session, Turn } from './state.ts'
 
 const TERMINAL: ReadonlySet<string> = new Set([
   'turn.done',
@@ -26,6 +16,11 @@ const TERMINAL: ReadonlySet<string> = new Set([
 
 export function isTerminal(event: { readonly type: string }): boolean {
   return TERMINAL.has(event.type)
+}
+
+/** Where in the log a turn begins, or null if this cannot be a turn's id. */
+export function turnSeq(id: string): number | null {
+  return /^t[1-9]\d{0,14}$/.test(id) ? Number(id.slice(1)) : null
 }
 
 export function inputText(input: Input): string {
@@ -102,7 +97,8 @@ function startTurn(session: Session, turn: string | NewTurn): readonly Draft[] {
     const { id, input, keys } = queued
     return [{ type: 'turn.started', turn: id, input, ...optionalKeys(keys) }]
   }
-  const [by = null, ...alsoBy] = distinct(turn.by)
+  const principals = new Map(turn.by.map((by) => [JSON.stringify(by), by]))
+  const [by = null, ...alsoBy] = principals.values()
   return [
     {
       type: 'turn.started',
@@ -118,7 +114,8 @@ function startTurn(session: Session, turn: string | NewTurn): readonly Draft[] {
 
 function finishTurn(session: Session, id: string, end: TurnEnd): readonly Draft[] {
   if (end.state === 'expired') return isQueued(session, id) ? [terminalEvent(id, end)] : []
-  const asks = withdrawAsks(session, runningTurn(session, id).id)
+  const { id: turn } = runningTurn(session, id)
+  const asks = session.asks.length === 0 ? [] : withdrawAsks(session, turn)
   const partial = end.state !== 'done'
   const message = end.reply === null ? [] : [messageAdded(id, end.reply, partial)]
   return [...asks, ...message, terminalEvent(id, end)]
@@ -167,6 +164,11 @@ function messageAdded(turn: string, { text, data }: Reply, partial: boolean): Dr
     ...(data === undefined ? {} : { data }),
     ...(partial ? { partial } : {}),
   }
+}
+
+/** `by` in a draft; left out for what the system does. */
+export function recordedBy(by: Principal | null): { readonly by?: Principal } {
+  return by === null ? {} : { by }
 }
 
 const nextTurnId = (session: Session): string => `t${session.seq + 1}`

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import { sampleAppend, sampleReservation } from '../testing/store/samples.ts'
-import { ChangeFeed } from './changes.ts'
+import { ChangeFeed } from './commits.ts'
 import type { Clock } from './clock.ts'
 import { LIMITS } from './limits.ts'
 import type { ChangePage } from './store.ts'
