@@ -1,7 +1,7 @@
 /** The server that a command talks to, over HTTP. */
 import { readFileSync } from 'node:fs'
 import { ApiError, HttpApi } from '../client/http-api.ts'
-import type { BrowserView } from '../doors/cdp/browser-session.ts'
+import type { BrowserView } from '../doors/cdp/door.ts'
 import { sessionPath, type SessionListView, type SessionRowView } from '../wire/views.ts'
 import { text, UsageError, type FlagValues } from './flags.ts'
 

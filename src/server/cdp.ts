@@ -20,11 +20,8 @@ import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
 import { heldService, type HeldServiceOptions } from '../doors/cdp/held.ts'
 import { serveJson, socketUrl } from '../doors/cdp/http.ts'
 import { largestBeyond } from '../doors/cdp/limits.ts'
-import {
-  StockConnection,
-  type AttachedClient,
-  type CdpConnection,
-} from '../doors/cdp/attached-client.ts'
+import type { CdpClient } from '../doors/cdp/client.ts'
+import { StockConnection } from '../doors/cdp/attached-client.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
@@ -216,9 +213,8 @@ export class CdpEntrance {
   }
 
   /** Tools that meet in one session by chance take each other's tabs: the operator is warned. */
-  #tellShared({ client }: AttachedClient, { browser, key }: OwnPort): void {
-    const all = [...(client?.tenant.clients ?? [])]
-    const clients = all.filter(({ target }) => target === null).length
+  #tellShared({ tenant }: CdpClient, { browser, key }: OwnPort): void {
+    const clients = [...tenant.clients].filter(({ target }) => target === null).length
     if (clients < 2) return
     const apart = `/cdp/${browser}, or ?key= in the address, keeps them apart`
     const message = `clients of this port share one browser session, with its tabs: ${apart}`
@@ -243,7 +239,7 @@ export class CdpEntrance {
 
   #listener(
     end: WebSocketEnd,
-    connection: CdpConnection,
+    connection: Pick<StockConnection, 'receive' | 'closed'>,
     release: () => void = () => undefined,
   ): SocketListener {
     this.#open.add(end)

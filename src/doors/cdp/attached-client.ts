@@ -1,7 +1,6 @@
 /**
- * A client of a browser session: its attachment, which the authority knows, its CDP sessions, and
- * what carries its messages. A lost connection is reported to the authority, which decides what the
- * loss means.
+ * A client of a browser session: its attachment, which the authority knows, and what carries its
+ * messages. A lost connection is reported to the authority, which decides what the loss means.
  */
 import {
   HoldfastError,
@@ -13,28 +12,16 @@ import { closeCode } from '../../wire/error-table.ts'
 import { MessageReplay } from '../../wire/replay.ts'
 import type { Connection } from '../connect/connection.ts'
 import type { Socket } from '../connect/socket.ts'
-import type { CdpClient, Outlet } from './client.ts'
 import type { CdpLimits } from './limits.ts'
 import { eventMethod } from './protocol.ts'
 
-/** What carries a client's messages to it: a socket, or one that may be replaced. */
-export interface Carrier extends Outlet {
-  /** The client that it is for, once that is attached. */
-  attached: AttachedClient | null
-  /** The client's attachment is over, for this reason. */
-  end(error: HoldfastError): void
-}
-
-export class AttachedClient {
+export abstract class AttachedClient {
   readonly session: SessionHandle
   readonly carrier: Carrier
   attachment: AttachmentHandle
-  client: CdpClient | null = null
   /** Its connection is lost and cannot be resumed; another one may get its attachment. */
   isLost = false
   isOver = false
-  /** The client is gone for good, or another one has its attachment. */
-  onEnd: () => void = () => undefined
 
   constructor(session: SessionHandle, carrier: Carrier, attachment: AttachmentHandle) {
     this.session = session
@@ -42,6 +29,19 @@ export class AttachedClient {
     this.attachment = attachment
     carrier.attached = this
   }
+
+  /** The page that it is connected to; null: the browser. */
+  abstract readonly target: string | null
+  /** Logs a warning in its CDP sessions with a page; null: in those with any page. */
+  abstract warn(text: string, page: string | null): void
+  /** A message of the client. */
+  abstract receive(data: Buffer): void
+  /** The client is away: whatever waits for it goes on. */
+  abstract actForAbsent(): void
+  /** Its sessions are over, but its contexts and pages stay for now. */
+  abstract endSessions(): void
+  /** The client is gone for good, with everything that ends with it. */
+  protected abstract remove(): void
 
   /** The client said goodbye, or cannot be served any longer for this reason. */
   leave(why?: HoldfastError): void {
@@ -54,7 +54,7 @@ export class AttachedClient {
   async lose(): Promise<void> {
     if (this.isOver || this.isLost) return
     this.isLost = true
-    this.client?.endSessions()
+    this.endSessions()
     // A session that is gone meanwhile has ended its attachments already.
     await this.attachment.lose().catch(() => undefined)
   }
@@ -63,83 +63,90 @@ export class AttachedClient {
   end(error: HoldfastError): void {
     if (this.isOver) return
     this.isOver = true
-    this.client?.end()
+    this.endSessions()
+    this.remove()
     this.carrier.end(error)
-    this.onEnd()
-  }
-
-  /** Another connection takes the place: what the client had made stays. */
-  give({ client }: AttachedClient): void {
-    this.isOver = true
-    this.onEnd()
-    if (this.client !== null && client !== null) this.client.tenant.handOver(this.client, client)
   }
 }
 
 /** A WebSocket as this door sees it. */
 export interface CdpSocket extends Socket {
   /** Cuts a client that does not read, and reports it. */
-  cutSlow(): void
-  /** Whether what the client sends is left unread; the client then has to wait with it. */
-  setPaused(isPaused: boolean): void
+  cutSlow?(): void
 }
 
-/** What the server needs of any connection to a browser. */
-export type CdpConnection = Pick<StockConnection, 'receive' | 'closed'>
+type Line = { readonly socket: CdpSocket; refuse(error: HoldfastError): void }
 
-/** A stock client: its socket is its connection, and when that is lost its sessions are. */
-export class StockConnection implements Carrier {
-  readonly mayReturn = false
-  readonly isAway = false
+/** What carries a client's messages to it: a socket, or one that may be replaced. */
+export abstract class Carrier {
+  /** Whether a lost connection can be resumed. */
+  abstract readonly mayReturn: boolean
+  /** The client has been disconnected for a while, but may come back. */
+  isAway = false
+  /** The client that it is for, once that is attached. */
   attached: AttachedClient | null = null
-  readonly #limits: CdpLimits
-  #socket: CdpSocket | null = null
+  protected line: Line | null = null
+  protected isOver = false
+  protected readonly limits: CdpLimits
   #isPaused = false
-  #isOver = false
 
   constructor(limits: CdpLimits) {
-    this.#limits = limits
+    this.limits = limits
   }
+
+  abstract deliver(message: Buffer): void
+
+  protected open(line: Line): void {
+    this.line = line
+    if (this.#isPaused) line.socket.setPaused?.(true)
+  }
+
+  /** Whether the server stops reading from the client. */
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused
+    this.line?.socket.setPaused?.(isPaused)
+  }
+
+  /** The client's attachment is over, for this reason. */
+  end(error: HoldfastError): void {
+    this.isOver = true
+    const { line } = this
+    this.line = null
+    // What is not read is not closed either.
+    line?.socket.setPaused?.(false)
+    line?.refuse(error)
+  }
+}
+
+/** A stock client: its socket is its connection, and when that is lost its sessions are. */
+export class StockConnection extends Carrier {
+  readonly mayReturn = false
 
   /** The client is admitted, and its socket is open. */
   connect(socket: CdpSocket): this {
-    if (this.#isOver) socket.close(1011, 'session_closed')
-    else this.#socket = socket
-    if (this.#isPaused) this.#socket?.setPaused(true)
+    const refuse = ({ code }: HoldfastError): void => socket.close(closeCode(code), code)
+    if (this.isOver) socket.close(1011, 'session_closed')
+    else this.open({ socket, refuse })
     return this
   }
 
   receive(data: Buffer): void {
-    this.attached?.client?.receive(data)
+    this.attached?.receive(data)
   }
 
   closed(code: number): void {
-    this.#socket = null
+    this.line = null
     // Closed on purpose, with or without a code.
     if (code === 1000 || code === 1005) this.attached?.leave()
     else void this.attached?.lose()
   }
 
-  setPaused(isPaused: boolean): void {
-    this.#isPaused = isPaused
-    this.#socket?.setPaused(isPaused)
-  }
-
   deliver(message: Buffer): void {
-    const socket = this.#socket
-    if (socket === null) return
+    if (this.line === null) return
+    const { socket } = this.line
     // A client that does not read is cut before its unread messages fill the memory.
-    if (socket.bufferedBytes > this.#limits.unreadBytesMax) return socket.cutSlow()
+    if (socket.bufferedBytes > this.limits.unreadBytesMax) return socket.cutSlow?.()
     socket.send(message)
-  }
-
-  end({ code }: HoldfastError): void {
-    this.#isOver = true
-    const socket = this.#socket
-    this.#socket = null
-    // What is not read is not closed either.
-    socket?.setPaused(false)
-    socket?.close(closeCode(code), code)
   }
 }
 
@@ -156,21 +163,14 @@ const COPY_BYTES = 16_384
  * A client whose connection may be lost and resumed: what it has not confirmed is kept, and its
  * sessions go on meanwhile. Kept within a bound: past it the client is given up (I7, I9).
  */
-export class HeldCarrier implements Carrier {
+export class HeldCarrier extends Carrier {
   readonly mayReturn = true
-  /** The client has been without a connection for a while. */
-  isAway = false
-  attached: AttachedClient | null = null
   readonly replay: MessageReplay<Buffer>
-  readonly #limits: CdpLimits
   readonly #clock: Clock
-  #connection: Connection | null = null
   #cancelAbsence: (() => void) | null = null
-  #isPaused = false
-  #isOver = false
 
   constructor(limits: CdpLimits, clock: Clock) {
-    this.#limits = limits
+    super(limits)
     this.#clock = clock
     this.replay = new MessageReplay(clock)
   }
@@ -179,35 +179,29 @@ export class HeldCarrier implements Carrier {
     this.#cancelAbsence?.()
     this.#cancelAbsence = null
     this.isAway = false
-    this.#connection = connection
-    if (this.#isPaused) connection.socket.setPaused?.(true)
+    this.open(connection)
     this.replay.connect({
       sendMessage: (message) => connection.socket.send(message),
       sendAck: (received) => connection.say({ type: 'ack', received }),
     })
   }
 
-  setPaused(isPaused: boolean): void {
-    this.#isPaused = isPaused
-    this.#connection?.socket.setPaused?.(isPaused)
-  }
-
   /** A connection is over, which may never have been this client's. */
   disconnected(connection: Connection): void {
-    if (this.#isOver || (this.#connection ?? connection) !== connection) return
-    this.#connection = null
+    if (this.isOver || (this.line ?? connection) !== connection) return
+    this.line = null
     this.replay.disconnect()
-    this.#cancelAbsence ??= this.#clock.after(this.#limits.absentMs, () => {
+    this.#cancelAbsence ??= this.#clock.after(this.limits.absentMs, () => {
       this.isAway = true
-      this.attached?.client?.actForAbsent()
+      this.attached?.actForAbsent()
     })
   }
 
   deliver(message: Buffer): void {
-    if (this.#isOver) return
-    if (this.#connection === null && DROPPABLE.has(eventMethod(message))) return
+    if (this.isOver) return
+    if (this.line === null && DROPPABLE.has(eventMethod(message))) return
     // One that is larger than the bound itself may come, but none after it.
-    if (this.replay.bytes > this.#limits.heldBytesMax) return this.giveUp()
+    if (this.replay.bytes > this.limits.heldBytesMax) return this.giveUp()
     this.replay.send(message.length < COPY_BYTES ? Buffer.from(message) : message)
   }
 
@@ -221,14 +215,9 @@ export class HeldCarrier implements Carrier {
     throw new HoldfastError('ahead', 'more messages are said to have come than were sent')
   }
 
-  end(error: HoldfastError): void {
-    this.#isOver = true
+  override end(error: HoldfastError): void {
     this.replay.disconnect()
     this.#cancelAbsence?.()
-    const connection = this.#connection
-    this.#connection = null
-    // What is not read is not closed either.
-    connection?.socket.setPaused?.(false)
-    connection?.refuse(error)
+    super.end(error)
   }
 }

@@ -3,7 +3,8 @@
  * the browser; it belongs to the session that attached it, and ends with it. The client knows it by
  * an id that is made here, new and unguessable (I6); the browser's own id never leaves the process.
  */
-import { HoldfastError } from '../../core/index.ts'
+import { HoldfastError, type AttachmentHandle, type Principal } from '../../core/index.ts'
+import { AttachedClient, type Carrier } from './attached-client.ts'
 import { readCommand, type CdpCommand } from './command.ts'
 import type { TargetInfo } from './targets.ts'
 import type { BrowserHost } from './host.ts'
@@ -20,21 +21,10 @@ import {
   type ReadReply,
 } from './protocol.ts'
 import type { Recording } from './recording.ts'
-import type { BrowserTenant, TenantClient } from './tenant.ts'
+import type { BrowserTenant } from './tenant.ts'
 import { FairQueue } from './uplink.ts'
 
 const IGNORE_CERTIFICATES = 'Security.setIgnoreCertificateErrors'
-
-/** Where a client's messages go. */
-export interface Outlet {
-  /** Whether a lost connection can be resumed. */
-  readonly mayReturn: boolean
-  /** The client has been disconnected for a while, but may come back. */
-  readonly isAway: boolean
-  deliver(message: Buffer): void
-  /** Whether the server stops reading from the client. */
-  setPaused(isPaused: boolean): void
-}
 
 /** Decides what happens to a client's commands, and which events of targets it gets. */
 export type SessionRules = {
@@ -48,16 +38,14 @@ export type CdpClientOptions = {
   readonly upstream: string
   /** The page that it is connected to; null: the browser. */
   readonly target: string | null
-  readonly outlet: Outlet
+  readonly carrier: Carrier
+  readonly attachment: AttachmentHandle
+  readonly by: Principal
   readonly recording: Recording | null
   readonly rules: SessionRules
-  /** The client has sent `Browser.close`. */
-  readonly onBrowserClose: () => void
-  /** The connection cannot go on. */
-  readonly onFailure: (error: HoldfastError) => void
 }
 
-export class CdpClient implements TenantClient {
+export class CdpClient extends AttachedClient {
   readonly tenant: BrowserTenant
   readonly host: BrowserHost
   readonly target: string | null
@@ -68,12 +56,13 @@ export class CdpClient implements TenantClient {
   #ignoresCertificateErrors = false
 
   constructor(options: CdpClientOptions) {
-    const { tenant, upstream, target, outlet } = options
+    const { tenant, upstream, target, carrier, attachment } = options
+    super(tenant.session, carrier, attachment)
     this.options = options
     this.tenant = tenant
     this.host = tenant.host
     this.target = target
-    this.queue = new FairQueue((isWaiting) => outlet.setPaused(isWaiting))
+    this.queue = new FairQueue((isWaiting) => carrier.setPaused(isWaiting))
     this.root = new CdpSession(this, '', { upstream, parent: null, target })
     tenant.clients.add(this)
   }
@@ -94,10 +83,9 @@ export class CdpClient implements TenantClient {
 
   deliver(message: Buffer): void {
     this.options.recording?.note('browser', message)
-    this.options.outlet.deliver(message)
+    this.carrier.deliver(message)
   }
 
-  /** A message of the client. */
   receive(data: Buffer): void {
     if (this.root.isOver) return
     this.options.recording?.note('client', data)
@@ -169,12 +157,10 @@ export class CdpClient implements TenantClient {
     for (const session of this.sessions()) session.ignoreCertificateErrors(ignore)
   }
 
-  /** The client is away: whatever waits for it goes on. */
   actForAbsent(): void {
     for (const session of this.sessions()) session.blocked.release()
   }
 
-  /** Its sessions are over, but its contexts and pages stay for now. */
   endSessions(): void {
     const { link } = this.host
     if (this.root.isOver) return
@@ -184,10 +170,14 @@ export class CdpClient implements TenantClient {
     link.detach('', this.root.upstream)
   }
 
-  /** The client is gone for good, with everything that ends with it. */
-  end(): void {
-    this.endSessions()
+  protected remove(): void {
     this.tenant.removeClient(this)
+  }
+
+  /** The client has sent `Browser.close`. The session may be closed already. */
+  closeSession(): void {
+    const session = this.session.as(this.options.by)
+    void session.close('browser_closed').catch(() => undefined)
   }
 }
 
@@ -226,8 +216,8 @@ export class CdpSession implements SessionListener {
 
   pass(message: Buffer, method = ''): void {
     if (this.isOver) return
-    const { host, tenant, options } = this.client
-    if (options.outlet.mayReturn) this.blocked.note(method, message)
+    const { host, tenant, carrier } = this.client
+    if (carrier.mayReturn) this.blocked.note(method, message)
     if (!method.startsWith('Browser.download') || host.isOwn) return this.client.deliver(message)
     const isOwn = (context: string | null): boolean => tenant.hasContext(context)
     host.targets.downloads.route(message, isOwn, () => this.pass(message))
@@ -238,7 +228,7 @@ export class CdpSession implements SessionListener {
     const { id: sessionId, target: targetId, parent, upstream } = this
     if (parent === null) {
       const reason = 'the browser sent a message that is too large to be delivered'
-      return this.client.options.onFailure(new HoldfastError('message_too_large', reason))
+      return this.client.leave(new HoldfastError('message_too_large', reason))
     }
     this.emit('Inspector.detached', { reason: 'message_too_large' })
     if (sessionId !== null) parent.emit('Target.detachedFromTarget', { sessionId, targetId })
@@ -249,7 +239,7 @@ export class CdpSession implements SessionListener {
   /** The page that the connection is for is closed: as in Chrome, the connection ends. */
   detached(): void {
     this.emit('Inspector.detached', { reason: 'target_closed' })
-    this.client.options.onFailure(new HoldfastError('target_unknown', 'the page is closed'))
+    this.client.leave(new HoldfastError('target_unknown', 'the page is closed'))
   }
 
   targetEvent(event: CdpEvent): void {
@@ -353,8 +343,7 @@ class Blocked {
 
   /** This command is needed to let something go on. */
   add(method: string, params: Params): void {
-    const { outlet } = this.#session.client.options
-    if (outlet.isAway) return this.#session.tell(method, params)
+    if (this.#session.client.carrier.isAway) return this.#session.tell(method, params)
     this.#releases.set(keyOf(method, params), { method, params })
     dropOldest(this.#releases, BLOCKED_MAX)
   }

@@ -3,7 +3,7 @@
  * browser session, which is a session of Holdfast.
  */
 import { randomUUID } from 'node:crypto'
-import type { BrowserPool } from '../../browsers/index.ts'
+import { memoryOf, type BrowserPool } from '../../browsers/index.ts'
 import {
   HoldfastError,
   invalid,
@@ -14,15 +14,8 @@ import {
   type Unbound,
 } from '../../core/index.ts'
 import type { Address, CallerAddress } from './address.ts'
-import {
-  BrowserSession,
-  browserView,
-  countsOf,
-  type BrowserView,
-  type CdpCounts,
-} from './browser-session.ts'
 import { CdpClient } from './client.ts'
-import { AttachedClient, HeldCarrier, type Carrier } from './attached-client.ts'
+import { HeldCarrier, type AttachedClient, type Carrier } from './attached-client.ts'
 import { BrowserHosts, madeOnce, type BrowserHost } from './host.ts'
 import { CDP_LIMITS, checkLimits, largestBeyond, type CdpLimits } from './limits.ts'
 import { Recording } from './recording.ts'
@@ -51,7 +44,7 @@ export type DoorOptions = {
 /** A client that wants to enter: its connection, and the page it is for; null: the browser. */
 export type EnteringClient = { readonly carrier: Carrier; readonly target: string | null }
 
-export type HeldClient = AttachedClient & { readonly carrier: HeldCarrier }
+export type HeldClient = CdpClient & { readonly carrier: HeldCarrier }
 
 export class CdpDoor {
   readonly holdfast: Unbound
@@ -62,8 +55,8 @@ export class CdpDoor {
   readonly #browserIdOf: (name: string) => string
   readonly #ids = new Map<string, string>()
   /** By the session's id; those too that are being made. */
-  readonly #sessions = new Map<string, Promise<BrowserSession>>()
-  readonly #open = new Set<BrowserSession>()
+  readonly #sessions = new Map<string, Promise<BrowserTenant>>()
+  readonly #open = new Set<BrowserTenant>()
 
   constructor({ holdfast, pool, limits = {}, recordings, browserIdOf }: DoorOptions) {
     this.#browserIdOf = browserIdOf ?? (() => randomUUID())
@@ -88,8 +81,8 @@ export class CdpDoor {
     return id
   }
 
-  #on(host: BrowserHost): readonly BrowserSession[] {
-    return [...this.#open].filter(({ tenant }) => tenant.host === host)
+  #on(host: BrowserHost): readonly BrowserTenant[] {
+    return [...this.#open].filter((tenant) => tenant.host === host)
   }
 
   /**
@@ -98,7 +91,7 @@ export class CdpDoor {
    */
   async withSession<Result>(
     address: CallerAddress,
-    use: (entered: BrowserSession) => Result | Promise<Result>,
+    use: (entered: BrowserTenant) => Result | Promise<Result>,
   ): Promise<Result> {
     const session = await this.#resolve(address)
     try {
@@ -131,11 +124,11 @@ export class CdpDoor {
   }
 
   /** The browser session of a session of Holdfast; made when it is first needed. */
-  browserSession(browser: string, session: SessionHandle): Promise<BrowserSession> {
+  browserSession(browser: string, session: SessionHandle): Promise<BrowserTenant> {
     return madeOnce(this.#sessions, session.id, () => this.#makeSession(browser, session))
   }
 
-  async #makeSession(browser: string, session: SessionHandle): Promise<BrowserSession> {
+  async #makeSession(browser: string, session: SessionHandle): Promise<BrowserTenant> {
     const host = await this.hosts.host(browser, session.id)
     if (host.sessions >= this.limits.browserSessionsMax) {
       throw new HoldfastError('too_many', 'this browser has as many sessions as it may have')
@@ -145,14 +138,14 @@ export class CdpDoor {
     try {
       // First, so that nothing is left behind if the session cannot be read.
       const { seq } = await session.state()
-      tenant = new BrowserTenant(host, await homeOf(host), this.limits)
+      const home = await homeOf(host)
+      tenant = new BrowserTenant({ session, host, home, limits: this.limits })
       // A page as Chrome has one when it starts. A repaired backend has room for one page only,
       // which its client opens.
       if (this.#pool.spec(browser).repair !== true) await tenant.haveFirstPage()
-      const made = new BrowserSession(session, tenant)
-      this.#open.add(made)
-      void this.#follow(made, seq)
-      return made
+      this.#open.add(tenant)
+      void this.#follow(tenant, seq)
+      return tenant
     } catch (error) {
       tenant?.end()
       this.#leaveHost(host)
@@ -166,31 +159,29 @@ export class CdpDoor {
   }
 
   /** Follows the log: ends clients whose attachment has ended, and closed sessions (I9). */
-  async #follow(made: BrowserSession, after: number): Promise<void> {
+  async #follow(tenant: BrowserTenant, after: number): Promise<void> {
     let error = new HoldfastError('session_closed', 'the session is closed')
     try {
-      for await (const event of made.session.events({ after })) {
+      for await (const event of tenant.session.events({ after })) {
         if (event.type !== 'attachment.ended') continue
         // It ends with the session, and its client gets the session's reason.
         if (event.reason === 'session_closed') continue
         const ended = new HoldfastError('attachment_ended', event.reason)
-        const { attachment } = event
-        const clients = [...made.attachedClients].filter(
-          (each) => each.attachment.id === attachment,
-        )
-        for (const attached of clients) attached.end(ended)
+        for (const client of [...tenant.clients]) {
+          if (client.attachment.id === event.attachment) client.end(ended)
+        }
       }
     } catch (thrown) {
       error = thrown instanceof HoldfastError ? thrown : error
     }
-    this.#endSession(made, error)
+    this.#endSession(tenant, error)
   }
 
-  #endSession(ended: BrowserSession, error: HoldfastError): void {
-    const { session, attachedClients, tenant } = ended
-    if (!this.#open.delete(ended)) return
+  #endSession(tenant: BrowserTenant, error: HoldfastError): void {
+    const { session, clients } = tenant
+    if (!this.#open.delete(tenant)) return
     this.#sessions.delete(session.id)
-    for (const attached of [...attachedClients]) attached.end(error)
+    for (const client of [...clients]) client.end(error)
     tenant.end()
     this.#leaveHost(tenant.host)
     // It is closed already, unless the browser is gone.
@@ -204,58 +195,42 @@ export class CdpDoor {
   }
 
   /** Attaches a client; its socket is opened next. */
-  async admit(address: CallerAddress, entering: EnteringClient): Promise<AttachedClient> {
+  async admit(address: CallerAddress, entering: EnteringClient): Promise<CdpClient> {
     if (address.record === '1' && this.#recordings === null) {
       throw invalid('record', 'is not possible: this server was not started with --record')
     }
-    return this.withSession(address, async (entered) => {
-      this.#assertRoom(entered, entering)
-      entered.expected += 1
+    return this.withSession(address, async (tenant) => {
+      this.#assertRoom(tenant, entering)
+      tenant.entering += 1
       try {
-        return await this.#attachClient(entered, entering, address)
+        return await this.#attachClient(tenant, entering, address)
       } finally {
-        entered.expected -= 1
+        tenant.entering -= 1
       }
     })
   }
 
   async #attachClient(
-    entered: BrowserSession,
+    tenant: BrowserTenant,
     { carrier, target }: EnteringClient,
     { record, by }: CallerAddress,
-  ): Promise<AttachedClient> {
-    const { session, tenant } = entered
+  ): Promise<CdpClient> {
     const { link } = tenant.host
     const upstream = await attach(tenant.host, target)
     let recording: Recording | null = null
     try {
       if (record === '1') {
         const [folder, { clock }] = [this.#recordings ?? '', this.#pool]
-        recording = await Recording.open({
-          folder,
-          session: session.id,
-          clock,
-          limits: this.limits,
-        })
+        const { limits } = this
+        recording = await Recording.open({ folder, session: tenant.session.id, clock, limits })
       }
-      const { attachment, lost } = await this.#attachment(entered, carrier, by)
+      const { attachment, lost } = await this.#attachment(tenant, carrier, by)
       // Its session is being closed, and with it this attachment.
       if (link.closed !== null) throw new HoldfastError('browser_gone', link.closed)
-      const attached = new AttachedClient(session, carrier, attachment)
-      entered.attachedClients.add(attached)
-      attached.onEnd = () => entered.attachedClients.delete(attached)
-      attached.client = new CdpClient({
-        ...{ tenant, upstream, target, outlet: carrier, recording, rules: CDP_RULES },
-        onFailure: (error) => attached.leave(error),
-        // The session may be closed already.
-        onBrowserClose: () =>
-          void session
-            .as(by)
-            .close('browser_closed')
-            .catch(() => undefined),
-      })
-      lost?.give(attached)
-      return attached
+      const place = { tenant, upstream, target, carrier, attachment, by }
+      const client = new CdpClient({ ...place, recording, rules: CDP_RULES })
+      if (lost !== null) tenant.handOver(lost, client)
+      return client
     } catch (error) {
       recording?.close()
       link.detach('', upstream)
@@ -263,11 +238,10 @@ export class CdpDoor {
     }
   }
 
-  #assertRoom(entered: BrowserSession, { carrier, target }: EnteringClient): void {
+  #assertRoom(tenant: BrowserTenant, { carrier, target }: EnteringClient): void {
     const { clientsMax, browserClientsMax } = this.limits
-    const { tenant } = entered
     const onBrowser = this.#on(tenant.host).reduce((sum, each) => sum + each.clientsFor(false), 0)
-    if (entered.clientsFor(carrier.mayReturn) >= clientsMax || onBrowser >= browserClientsMax) {
+    if (tenant.clientsFor(carrier.mayReturn) >= clientsMax || onBrowser >= browserClientsMax) {
       throw new HoldfastError('too_many', 'too many clients are connected to this browser')
     }
     if (target === null || tenant.target(target) !== null) return
@@ -276,11 +250,11 @@ export class CdpDoor {
 
   /** The attachment of a client that was lost, if there is one, for a client with the same key. */
   async #attachment(
-    { session, attachedClients }: BrowserSession,
+    { session, clients }: BrowserTenant,
     { mayReturn }: Carrier,
     by: Principal,
   ): Promise<{ readonly attachment: AttachmentHandle; readonly lost: AttachedClient | null }> {
-    const lost = [...attachedClients].find((attached) => attached.isLost) ?? null
+    const lost = [...clients].find(({ isLost }) => isLost) ?? null
     if (lost !== null && !mayReturn) {
       lost.isLost = false
       try {
@@ -295,7 +269,7 @@ export class CdpDoor {
   }
 
   #heldClients(): readonly HeldClient[] {
-    return [...this.#open].flatMap(({ attachedClients }) => [...attachedClients].filter(isHeld))
+    return [...this.#open].flatMap(({ clients }) => [...clients].filter(isHeld))
   }
 
   /** The client of an attachment, for a connection that comes back. */
@@ -316,8 +290,18 @@ export class CdpDoor {
     return this.countsNow()
   }
 
-  countsNow(): CdpCounts {
-    return countsOf(this.hosts.running, [...this.#open])
+  countsNow() {
+    const hosts = this.hosts.running
+    return {
+      browsers: hosts.length,
+      sessions: this.#open.size,
+      clients: clientsOf([...this.#open]),
+      /** Sessions of clients with targets. */
+      attached: sum(hosts, ({ link }) => link.sessions),
+      /** Commands without a reply. */
+      waiting: sum(hosts, ({ link }) => link.unanswered),
+      pages: sum(hosts, ({ targets }) => targets.pages),
+    }
   }
 
   browsers(): Promise<readonly BrowserView[]> {
@@ -329,7 +313,7 @@ export class CdpDoor {
     for (const made of [...this.#sessions.values()]) {
       // One that could not be made has no clients.
       const session = await made.catch(() => null)
-      for (const attached of [...(session?.attachedClients ?? [])]) attached.end(error)
+      for (const client of [...(session?.clients ?? [])]) client.end(error)
     }
     await this.#pool.close()
   }
@@ -337,6 +321,41 @@ export class CdpDoor {
 
 function isHeld(attached: AttachedClient): attached is HeldClient {
   return attached.carrier instanceof HeldCarrier
+}
+
+export type CdpCounts = Readonly<ReturnType<CdpDoor['countsNow']>>
+
+export type BrowserView = Readonly<Awaited<ReturnType<typeof browserView>>>
+
+/** One browser that runs. */
+async function browserView(host: BrowserHost, tenants: readonly BrowserTenant[]) {
+  const { facts, isSilent, browser, targets } = host
+  const { name, isOwn, startedAt } = facts
+  const own = isOwn ? tenants[0]?.session : undefined
+  return {
+    name,
+    /** The session that it belongs to; null: it is shared. */
+    session: own?.id ?? null,
+    key: own?.key ?? null,
+    /** `silent`: it was pinged and has not answered yet. */
+    health: isSilent ? ('silent' as const) : ('good' as const),
+    /** Null: Holdfast has not started it. */
+    pid: browser.pid ?? null,
+    sessions: tenants.length,
+    clients: clientsOf(tenants),
+    pages: targets.pages,
+    startedAt,
+    /** Of all its processes together; null where that is not known. */
+    memoryBytes: await memoryOf(browser),
+  }
+}
+
+function sum<Item>(items: readonly Item[], count: (item: Item) => number): number {
+  return items.reduce((total, item) => total + count(item), 0)
+}
+
+function clientsOf(tenants: readonly BrowserTenant[]): number {
+  return sum(tenants, ({ clients }) => clients.size)
 }
 
 /** The key of a browser session, as the rest of Holdfast has it. */

@@ -109,7 +109,7 @@ function messageChannel(connection: Connection, held: HeldClient): Channel {
     },
     message: (data) => {
       carrier.replay.count(data)
-      held.client?.receive(data)
+      held.receive(data)
     },
     end: (left) => {
       carrier.disconnected(connection)

@@ -75,7 +75,7 @@ export const serveJson: JsonHandler = async (door, exchange, address) => {
 
 /** A request has no connection: without a key it is about the shared session. */
 function tenantOf(door: CdpDoor, address: CallerAddress): Promise<BrowserTenant> {
-  return door.withSession({ ...address, key: address.key ?? SHARED_KEY }, ({ tenant }) => tenant)
+  return door.withSession({ ...address, key: address.key ?? SHARED_KEY }, (tenant) => tenant)
 }
 
 async function sendList(door: CdpDoor, exchange: Exchange, address: CallerAddress): Promise<void> {

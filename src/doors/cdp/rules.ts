@@ -83,7 +83,7 @@ const OWN_RULES: Readonly<Record<string, CdpRule>> = {
   ...TARGET_RULES,
   'Browser.close': (request) => {
     request.answer({ result: {} })
-    request.session.client.options.onBrowserClose()
+    request.session.client.closeSession()
   },
 }
 

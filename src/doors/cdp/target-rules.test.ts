@@ -1,4 +1,11 @@
 import { beforeEach, expect, it } from 'vitest'
+import {
+  HoldfastError,
+  LOCAL,
+  type AttachmentHandle,
+  type SessionHandle,
+} from '../../core/index.ts'
+import { StockConnection } from './attached-client.ts'
 import { CdpClient } from './client.ts'
 import { BrowserHost } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
@@ -25,16 +32,18 @@ beforeEach(() => {
   const facts = { name: 'chromium', isOwn: false, startedAt: 0, clock }
   host = new BrowserHost(browser, facts, CDP_LIMITS)
   host.link.open(host.targets)
-  const deliver = (message: Buffer): void => void delivered.push(message.toString())
+  const carrier = new StockConnection(CDP_LIMITS)
+  carrier.deliver = (message) => void delivered.push(message.toString())
+  const session = {} as SessionHandle
   client = new CdpClient({
-    tenant: new BrowserTenant(host, 'home', CDP_LIMITS),
+    tenant: new BrowserTenant({ session, host, home: 'home', limits: CDP_LIMITS }),
     upstream: 'up',
     target: null,
-    outlet: { mayReturn: false, isAway: false, deliver, setPaused: () => undefined },
+    carrier,
+    attachment: {} as AttachmentHandle,
+    by: LOCAL,
     recording: null,
     rules: CDP_RULES,
-    onBrowserClose: () => undefined,
-    onFailure: () => undefined,
   })
 })
 
@@ -70,7 +79,7 @@ it('a session with another client’s target runs it, is detached, and is never 
 it('such a session ends with its client, and its commands are forgotten', () => {
   attached('foreign', 'elsewhere')
   reply('Browser.getVersion')
-  client.end()
+  client.end(new HoldfastError('attachment_ended', 'the client has left'))
   expect(host.link.listener('foreign')).toBe(undefined)
   reply('Target.detachFromTarget')
   expect([delivered, host.link.unanswered]).toEqual([[], 0])

@@ -242,7 +242,7 @@ function attached(session: CdpSession, { method, params }: CdpEvent): void {
   const child = client.openSession({ parent: session, upstream, target })
   if (waits) host.targets.waiting.hold(child, session.target)
   session.emit(method, { ...params, sessionId: child.id })
-  if (waits && client.options.outlet.mayReturn) child.blocked.add(RUN, {})
+  if (waits && client.carrier.mayReturn) child.blocked.add(RUN, {})
 }
 
 /** Ends a session that the client may not have; its target runs first, if it waits for that. */

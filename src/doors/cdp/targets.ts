@@ -60,6 +60,11 @@ export class Targets implements SessionListener {
     return [...this.#infos.values()]
   }
 
+  /** How many pages there are. */
+  get pages(): number {
+    return this.all().filter(({ type }) => type === 'page').length
+  }
+
   learn(info: TargetInfo): void {
     if (!this.unwanted.has(info.targetId)) this.#infos.set(info.targetId, info)
   }

@@ -1,4 +1,5 @@
 import { beforeEach, expect, it } from 'vitest'
+import type { SessionHandle } from '../../core/index.ts'
 import { BrowserHost } from './host.ts'
 import { CDP_LIMITS } from './limits.ts'
 import { CDP_ERRORS, type CdpReply } from './protocol.ts'
@@ -20,7 +21,7 @@ beforeEach(() => {
   const limits = { ...CDP_LIMITS, targetsMax: MANY }
   const facts = { name: 'chromium', isOwn: false, startedAt: 0, clock }
   host = new BrowserHost(SILENT, facts, limits)
-  tenant = new BrowserTenant(host, 'home', limits)
+  tenant = new BrowserTenant({ session: {} as SessionHandle, host, home: 'home', limits })
   replies = []
 })
 

@@ -3,7 +3,8 @@
  * for the browser's default one, the contexts that they create, and the pages in them. Its clients
  * see nothing else of the browser.
  */
-import { HoldfastError } from '../../core/index.ts'
+import { HoldfastError, type SessionHandle } from '../../core/index.ts'
+import type { AttachedClient } from './attached-client.ts'
 import type { BrowserHost } from './host.ts'
 import type { CdpLimits } from './limits.ts'
 import {
@@ -26,24 +27,21 @@ const FULL_OF_CONTEXTS = { code: -32000, message: 'there are too many browser co
 const OVER = { code: -32000, message: 'the session is over' } as const
 const TOO_LARGE = { code: -32600, message: 'Message is too large for what it asks for' } as const
 
-/** A client of the browser session, as far as a tenant needs it. */
-export type TenantClient = {
-  /** The page that it is connected to; null: the browser. */
-  readonly target: string | null
-  /** Logs a warning in its CDP sessions with a page; null: in those with any page. */
-  warn(text: string, page: string | null): void
-}
+type TenantOptions = Pick<BrowserTenant, 'session' | 'host' | 'home' | 'limits'>
 
 export class BrowserTenant {
+  readonly session: SessionHandle
   readonly host: BrowserHost
   readonly limits: CdpLimits
   /** The context that stands for the default one. */
   readonly home: string
-  readonly clients = new Set<TenantClient>()
+  readonly clients = new Set<AttachedClient>()
+  /** Clients that are being admitted. */
+  entering = 0
   /** Windows that clients know, each with a page in it: other ids could be guessed. */
   readonly windows = new Map<number, string>()
   /** Every context, with the client that it ends with, if there is one. */
-  readonly #contexts = new Map<string, TenantClient | null>()
+  readonly #contexts = new Map<string, AttachedClient | null>()
   /** Requested of the browser: they count as if they existed. */
   readonly #expected = { pages: 0, contexts: 0 }
   readonly #opening: ConcurrencyLimit
@@ -53,7 +51,8 @@ export class BrowserTenant {
   readonly #disposing = new Set<string>()
   #firstPage: Promise<unknown> | null = null
 
-  constructor(host: BrowserHost, home: string, limits: CdpLimits) {
+  constructor({ session, host, home, limits }: TenantOptions) {
+    this.session = session
     this.host = host
     this.home = home
     this.limits = limits
@@ -61,6 +60,12 @@ export class BrowserTenant {
     this.#closing = new ConcurrencyLimit(host.link, limits.openingMax)
     this.#contexts.set(home, null)
     host.targets.tenants.add(this)
+  }
+
+  /** How many clients count for one that enters: a stock client replaces a lost one. */
+  clientsFor(mayReturn: boolean): number {
+    const present = [...this.clients].filter(({ isLost }) => mayReturn || !isLost)
+    return present.length + this.entering
   }
 
   get contexts(): readonly string[] {
@@ -100,7 +105,7 @@ export class BrowserTenant {
   }
 
   /** Makes a context that ends with a client, if one is given, and if there is room. */
-  openContext(params: Params, owner: TenantClient | null, read: ReadReply): void {
+  openContext(params: Params, owner: AttachedClient | null, read: ReadReply): void {
     const count = this.#contexts.size + this.#expected.contexts
     if (count >= this.limits.contextsMax) return read({ error: FULL_OF_CONTEXTS })
     this.#open('contexts', params, (reply) => {
@@ -177,7 +182,7 @@ export class BrowserTenant {
   }
 
   /** A client is gone for good, and the contexts that end with it. */
-  removeClient(client: TenantClient): void {
+  removeClient(client: AttachedClient): void {
     this.clients.delete(client)
     for (const [context, owner] of [...this.#contexts]) {
       if (owner === client) this.dispose(context)
@@ -185,7 +190,8 @@ export class BrowserTenant {
   }
 
   /** Another client replaces one that is gone, and keeps its contexts. */
-  handOver(gone: TenantClient, next: TenantClient): void {
+  handOver(gone: AttachedClient, next: AttachedClient): void {
+    gone.isOver = true
     this.clients.delete(gone)
     for (const [context, owner] of this.#contexts) {
       if (owner === gone) this.#contexts.set(context, next)

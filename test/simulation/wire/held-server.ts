@@ -80,35 +80,39 @@ export class HeldServer extends Node implements Listener {
     const options = { ...(reconnect && { reconnect }), ...(graceMs && { graceMs }) }
     const session = await this.holdfast.resolve(options)
     const attachment = await session.attach({ role: 'driver', resumable: true })
-    const attached = new this.#options.modules.AttachedClient(session, carrier, attachment)
-    const served: Served = { attachment: attachment.id, taken: 0, emitted: 0, attached }
-    this.#served.set(attachment.id, served)
-    this.#held.set(attachment.id, attached as HeldClient)
-    attached.onEnd = () => {
-      this.#held.delete(attachment.id)
-      this.#served.delete(attachment.id)
-    }
-    attached.client = this.#client(served)
+    const attached = this.#client(session, carrier, attachment)
     void this.#follow(session, attached)
     return attached
   }
 
-  #client(served: Served): NonNullable<AttachedClient['client']> {
-    const { history } = this.#options
-    const { attachment } = served
-    const client = {
-      receive: (data: Buffer) => {
-        if (this.process.state === 'dead') return
+  #client(...place: ConstructorParameters<typeof AttachedClient>): AttachedClient {
+    const { history, modules } = this.#options
+    const server = this
+    const { id: attachment } = place[2]
+    const client = new (class extends modules.AttachedClient {
+      readonly target = null
+
+      receive(data: Buffer): void {
+        if (server.process.state === 'dead') return
         const { client: from, n } = JSON.parse(data.toString()) as { client: string; n: number }
         served.taken += 1
         history.record({ type: 'held.taken', attachment, client: from, n })
-        if (n % 3 === 0) this.emit(served)
-      },
-      actForAbsent: () => undefined,
-      endSessions: () => undefined,
-      end: () => undefined,
-    }
-    return client as unknown as NonNullable<AttachedClient['client']>
+        if (n % 3 === 0) server.emit(served)
+      }
+
+      actForAbsent(): void {}
+      endSessions(): void {}
+      warn(): void {}
+
+      protected remove(): void {
+        server.#held.delete(attachment)
+        server.#served.delete(attachment)
+      }
+    })(...place)
+    const served: Served = { attachment, taken: 0, emitted: 0, attached: client }
+    this.#served.set(attachment, served)
+    this.#held.set(attachment, client as unknown as HeldClient)
+    return client
   }
 
   /** The browser says something to one of its clients. */
