@@ -195,7 +195,7 @@ export class CdpSession implements SessionListener {
   /** By the browser's id. */
   readonly children = new Map<string, CdpSession>()
   /** Targets that the client knows by discovery. */
-  readonly discovered = new Set<string>()
+  readonly discovered = new Set<unknown>()
   /** What waits for a command of the client. */
   readonly blocked = new Blocked(this)
   isOver = false
