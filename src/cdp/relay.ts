@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { WebSocketServer, type RawData, type WebSocket } from 'ws'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { HeldConnection, type HeldState } from './connection.ts'
@@ -93,13 +94,9 @@ class RelayServer {
       connection.send(JSON.stringify({ id: 1, method: 'Browser.close' }))
       await closed
     })
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, GOODBYE_MS)
-    })
+    const late = sleep(GOODBYE_MS, undefined, { ref: false })
     // What could not be ended ends by itself: the remote notices that the client is gone.
     await Promise.race([ended.catch(() => undefined), late])
-    clearTimeout(timer)
   }
 
   /** `/json/…` of the remote, with addresses that lead here. */

@@ -10,6 +10,7 @@ import type { AddressInfo } from 'node:net'
 import { asHoldfastError, HoldfastError, invalid, type Diagnose } from '../core/index.ts'
 import { BROWSER_LIMITS } from '../browsers/index.ts'
 import {
+  assertNoRest,
   plainUrl,
   readAddress,
   TICKET_PATH,
@@ -50,8 +51,6 @@ export type CdpEntranceOptions = {
 export class CdpEntrance {
   readonly door: CdpDoor
   readonly #options: CdpEntranceOptions
-  readonly #access: AccessPolicy
-  readonly #forwarder: Forwarder | null
   readonly #diagnose: Diagnose
   readonly #openSocket: ReturnType<typeof socketOpener>
   readonly #ports: Server[] = []
@@ -59,12 +58,10 @@ export class CdpEntrance {
   readonly #watch: NodeJS.Timeout
 
   constructor(options: CdpEntranceOptions) {
-    const { door, access, forwarder } = options
+    const { door, access } = options
     const { diagnose } = door.holdfast.authority
     this.door = door
     this.#options = options
-    this.#access = access
-    this.#forwarder = forwarder
     this.#diagnose = diagnose
     this.#openSocket = socketOpener({ diagnose, access }, door.limits.messageBytesMax)
     this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
@@ -79,7 +76,7 @@ export class CdpEntrance {
       upgrade: (request, stream, head) => this.upgrade({ request, stream, head }, own),
       diagnose: this.#diagnose,
       connections: this.#options.connections,
-      access: this.#access,
+      access: this.#options.access,
     })
     this.#ports.push(server)
     await once(server.listen({ host, port }), 'listening')
@@ -89,17 +86,17 @@ export class CdpEntrance {
   serve(request: IncomingMessage, response: ServerResponse, own: OwnPort | null = null): void {
     const exchange = new Exchange({ request, response }, this.#options.context)
     const handle = forwardable(request, own, (port) => this.#answer(exchange, port))
-    const answered = this.#forwarder?.serve(exchange, { handle }) ?? handle()
+    const answered = this.#options.forwarder?.serve(exchange, { handle }) ?? handle()
     answered.catch((thrown: unknown) => {
       const error = asHoldfastError(thrown)
-      exchange.refuse(error, this.#forwarder?.refusalHeaders(request, error))
+      exchange.refuse(error, this.#options.forwarder?.refusalHeaders(request, error))
     })
   }
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
     const { address, token, by } = this.#letIn(request, own)
-    this.#access.holdRequest(exchange, 'browser.use', token)
+    this.#options.access.holdRequest(exchange, 'browser.use', token)
     if (address.path === TICKET_PATH) return this.#sendTicket(exchange, address, token)
     this.#assertStays()
     await serveJson(this.door, exchange, { ...address, by })
@@ -127,7 +124,7 @@ export class CdpEntrance {
   /** Where a request goes, by which token, and whose it is. */
   #letIn(request: IncomingMessage, own: OwnPort | null) {
     // The server's own port has looked at it already.
-    if (own !== null) this.#access.check(request)
+    if (own !== null) this.#options.access.check(request)
     // Also if a link leads there: a mere GET of an address here starts a browser.
     if (request.headers['sec-fetch-site'] === 'cross-site') {
       throw originRefused()
@@ -135,7 +132,7 @@ export class CdpEntrance {
     const address = readAddress(request.url ?? '', own)
     const byTicket = this.#byTicket(request, address)
     const token = byTicket === null ? bearerToken(request.headers) : (byTicket.token ?? undefined)
-    const by = this.#access.authorize(request, 'browser.use', token)
+    const by = this.#options.access.authorize(request, 'browser.use', token)
     if (by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
     return { address: byTicket === null ? address : { ...address, key: byTicket.key }, token, by }
   }
@@ -145,7 +142,7 @@ export class CdpEntrance {
     if (address.ticket === undefined) return null
     const ticket = this.#options.tickets.read(address.ticket)
     if (ticket === null) {
-      this.#access.failed(this.#access.addressOf(request))
+      this.#options.access.failed(this.#options.access.addressOf(request))
       throw new HoldfastError('unauthorized', 'the ticket is not good, or no more: ask for another')
     }
     const isNamed = /(^|&)key=/.test(address.query)
@@ -160,12 +157,12 @@ export class CdpEntrance {
     // The client has disconnected: there is no answer to send.
     stream.on('error', () => stream.destroy())
     const handle = forwardable(request, own, (port) => this.#enter(upgrade, port))
-    const answered = this.#forwarder?.serveUpgrade(upgrade, handle) ?? handle()
+    const answered = this.#options.forwarder?.serveUpgrade(upgrade, handle) ?? handle()
     answered.catch((thrown: unknown) => {
       const error = asHoldfastError(thrown)
-      const client = { address: this.#access.addressOf(request), headers: request.headers }
+      const client = { address: this.#options.access.addressOf(request), headers: request.headers }
       reportRefusal(this.#diagnose, error, { door: 'cdp', ...client })
-      refuseSocket(stream, error, this.#forwarder?.refusalHeaders(request, error))
+      refuseSocket(stream, error, this.#options.forwarder?.refusalHeaders(request, error))
     })
   }
 
@@ -189,7 +186,7 @@ export class CdpEntrance {
       isOpen = true
       end.heardAt = performance.now()
       const revoke = (): void => end.close(4401, 'unauthorized')
-      const release = this.#access.hold(token, [OPERATIONS['browser.use']], revoke)
+      const release = this.#options.access.hold(token, [OPERATIONS['browser.use']], revoke)
       return this.#listener(end, carrier.connect(end), release)
     })
   }
@@ -279,10 +276,6 @@ export class CdpEntrance {
       await closed
     }
   }
-}
-
-function assertNoRest({ rest }: Address): void {
-  if (rest !== '') throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
 }
 
 /**

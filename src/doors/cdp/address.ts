@@ -65,6 +65,10 @@ export function readAddress(url: string, port: OwnPort | null = null): Address {
   return { ...values, key, browser: decoded(name), base, path, query: text, rest }
 }
 
+export function assertNoRest({ rest }: Address): void {
+  if (rest !== '') throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
+}
+
 /** Addresses are stored in histories, logs and configurations, where no token belongs. */
 function tokenInQuery(name: string): HoldfastError {
   const how = `POST /cdp/${name}${TICKET_PATH} with Authorization: Bearer`

@@ -216,7 +216,7 @@ export class CdpDoor {
     { record, by }: CallerAddress,
   ): Promise<CdpClient> {
     const { link } = tenant.host
-    const upstream = await attach(tenant.host, target)
+    const upstream = await link.attachTo(target)
     let recording: Recording | null = null
     try {
       if (record === '1') {
@@ -361,14 +361,6 @@ function clientsOf(tenants: readonly BrowserTenant[]): number {
 /** The key of a browser session, as the rest of Holdfast has it. */
 function keyOf(browser: string, key: string): string {
   return `${BROWSER_KEYS}${browser}:${key}`
-}
-
-async function attach({ link }: BrowserHost, targetId: string | null): Promise<string> {
-  const { sessionId } =
-    targetId === null
-      ? await link.command('Target.attachToBrowserTarget')
-      : await link.command('Target.attachToTarget', { targetId, flatten: true })
-  return String(sessionId)
 }
 
 /** The context that clients take for the default one; in a browser of its own it is. */

@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module'
 import { HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import type { Address, CallerAddress } from './address.ts'
+import { assertNoRest, type Address, type CallerAddress } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
 import { isInternalUrl, type TargetInfo } from './targets.ts'
 import type { BrowserTenant } from './tenant.ts'
@@ -54,10 +54,8 @@ const ACTIONS = {
 } as const
 
 export const serveJson: JsonHandler = async (door, exchange, address) => {
-  const { path, rest } = address
-  if (rest !== '' && path !== '/json/new') {
-    throw new HoldfastError('invalid_field', 'the query has an unknown parameter')
-  }
+  const { path } = address
+  if (path !== '/json/new') assertNoRest(address)
   const handler = Object.hasOwn(JSON_HANDLERS, path) ? JSON_HANDLERS[path] : undefined
   if (handler !== undefined) return handler(door, exchange, address)
   const [, action, targetId] = /^\/json\/(activate|close)\/([^/]+)$/.exec(path) ?? []

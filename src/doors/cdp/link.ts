@@ -156,13 +156,23 @@ export class BrowserLink {
   }
 
   /** Like `ask`, for when the order does not matter. */
-  command(method: string, params: Params = {}): Promise<Params> {
+  command(method: string, params: Params = {}, from?: SessionListener): Promise<Params> {
     return new Promise((resolve, reject) => {
-      this.ask(method, params, ({ result, error }) => {
+      const read: ReadReply = ({ result, error }) => {
         if (error === undefined) resolve(result ?? {})
         else reject(new HoldfastError('browser_gone', `the browser refused: ${error.message}`))
-      })
+      }
+      this.ask(method, params, read, from === undefined ? {} : { from })
     })
+  }
+
+  /** Resolves with the browser's id of a new session with a target; null: with the browser. */
+  async attachTo(targetId: string | null): Promise<string> {
+    const { sessionId } =
+      targetId === null
+        ? await this.command('Target.attachToBrowserTarget')
+        : await this.command('Target.attachToTarget', { targetId, flatten: true })
+    return String(sessionId)
   }
 
   /** Attaches a session of the door's own; null: the target is gone. */

@@ -1,6 +1,6 @@
 /** The targets of one browser: pages, frames, workers, their downloads, and those that wait. */
 import { dropOldest } from './limits.ts'
-import type { BrowserLink, DoorSession, SessionListener } from './link.ts'
+import { DoorSession, type BrowserLink, type SessionListener } from './link.ts'
 import { RUN, type CdpEvent, type Params } from './protocol.ts'
 
 export type TargetInfo = {
@@ -157,24 +157,13 @@ class Downloads {
   }
 
   /** Resolves with the target's context if the frame is in it; rejects otherwise. */
-  #look(
-    { targetId, browserContextId }: TargetInfo,
-    frame: string,
-    sessions: Set<DoorSession>,
-  ): Promise<string | null> {
-    return new Promise((resolve, reject) => {
-      this.#link.attach(targetId, (session) => {
-        if (session === null) return reject(new Error('the target is gone'))
-        sessions.add(session)
-        session.ask('Page.getFrameTree', {}, ({ result }) => {
-          session.detach()
-          const tree = result?.['frameTree'] as FrameTree | undefined
-          const isFound = tree !== undefined && isIn(tree, frame)
-          if (isFound) resolve(browserContextId ?? null)
-          else reject(new Error('the frame is not in this target'))
-        })
-      })
-    })
+  async #look(info: TargetInfo, frame: string, sessions: Set<DoorSession>) {
+    const session = new DoorSession(this.#link, await this.#link.attachTo(info.targetId))
+    sessions.add(session)
+    const tree = this.#link.command('Page.getFrameTree', {}, session)
+    const { frameTree } = await tree.finally(() => session.detach())
+    if (isIn(frameTree as FrameTree, frame)) return info.browserContextId ?? null
+    throw new Error('the frame is not in this target')
   }
 }
 
