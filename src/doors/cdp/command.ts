@@ -150,6 +150,8 @@ const DEPTH_MAX = 300
 const FINITE_CHARS = 300
 /** Not 1.0, 1e3, 01 or -0: equal to an id, perhaps, but not written as one. */
 const PLAIN_ID = /^(0|-?[1-9]\d{0,9})$/
+/** Printable ASCII without escapes. */
+const PLAIN = /^[ -[\]-~]*$/
 /** After this length a string is scanned four bytes at a time. */
 const LONG_BYTES = 64
 /** Names of methods and sessions are shorter. */
@@ -222,12 +224,15 @@ class Scanned {
       this.params = this.#text.subarray(start, end)
       return end
     }
-    const end = name === ID ? this.#number(start) : this.#plain(start)
-    const value = name === ID ? this.#latin(start, end) : this.#latin(start + 1, end - 1)
-    if (name === METHOD) this.method = value
-    else if (name !== ID) this.sessionId = value
-    else if (PLAIN_ID.test(value)) this.id = Number(value)
-    return end
+    const isId = name === ID
+    const end = isId ? this.#number(start) : this.#string(start)
+    if (end === -1 || end - start > NAME_CHARS_MAX) return -1
+    const value = isId ? this.#latin(start, end) : this.#latin(start + 1, end - 1)
+    const isPlain = isId ? PLAIN_ID.test(value) : this.#text[start] === QUOTE && PLAIN.test(value)
+    if (isId) this.id = Number(value)
+    else if (name === METHOD) this.method = value
+    else this.sessionId = value
+    return isPlain ? end : -1
   }
 
   #space(from: number): number {
@@ -238,18 +243,6 @@ class Scanned {
       if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at
       at += 1
     }
-  }
-
-  /** A short string of printable ASCII without escapes. */
-  #plain(start: number): number {
-    const text = this.#text
-    if (text[start] !== QUOTE) return -1
-    for (let at = start + 1; at <= start + NAME_CHARS_MAX; at += 1) {
-      const byte = text[at] ?? 0
-      if (byte === QUOTE) return at + 1
-      if (byte < 0x20 || byte > 0x7e || byte === BACKSLASH) return -1
-    }
-    return -1
   }
 
   #value(start: number, depth: number): number {
@@ -348,18 +341,15 @@ class Scanned {
     let at = text[first] === ZERO ? first + 1 : this.#digits(first)
     if (at !== -1 && text[at] === DOT) at = this.#digits(at + 1)
     if (at === -1) return -1
-    if (((text[at] ?? 0) | 0x20) !== 0x65) {
-      return at - start > FINITE_CHARS ? this.#finite(start, at) : at
+    const hasExponent = ((text[at] ?? 0) | 0x20) === 0x65
+    if (hasExponent) {
+      const sign = text[at + 1]
+      at = this.#digits(sign === MINUS || sign === 0x2b ? at + 2 : at + 1)
     }
-    const sign = text[at + 1]
-    return this.#finite(start, this.#digits(sign === MINUS || sign === 0x2b ? at + 2 : at + 1))
-  }
-
-  #finite(start: number, end: number): number {
-    if (end !== -1 && !Number.isFinite(Number(this.#latin(start, end)))) {
-      this.unfit ??= 'invalid number'
-    }
-    return end
+    const mayExceed = hasExponent ? at !== -1 : at - start > FINITE_CHARS
+    const isFinite = !mayExceed || Number.isFinite(Number(this.#latin(start, at)))
+    if (!isFinite) this.unfit ??= 'invalid number'
+    return at
   }
 
   /** At least one. */
