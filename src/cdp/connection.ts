@@ -51,9 +51,7 @@ export class HeldConnection {
   readonly #platform: HeldPlatform
   readonly #connection: ClientConnection
   readonly #replay: MessageReplay<string>
-  readonly #inbox: string[] = []
   #welcome: ReplayWelcome | null = null
-  #over: HeldError | null = null
   #state: HeldState | null = null
   #opened: { resolve: () => void; reject: (error: Error) => void } | null = null
   onMessage: ((message: string) => void) | null = null
@@ -99,13 +97,17 @@ export class HeldConnection {
     return this.#welcome?.session.id ?? null
   }
 
+  get #isOver(): boolean {
+    return this.#state === 'over'
+  }
+
   send(message: string): void {
-    if (this.#over === null) this.#replay.send(message)
+    if (!this.#isOver) this.#replay.send(message)
   }
 
   /** Goes for good: what it had in the browser goes with it, as its session's policy has it. */
   close(): void {
-    if (this.#over !== null) return
+    if (this.#isOver) return
     const { state } = this.#connection
     const mayReturn = this.#welcome !== null && state.name === 'reconnecting'
     this.#end(new HeldError('closed', 'closed by this client'))
@@ -141,7 +143,7 @@ export class HeldConnection {
 
   #welcomed(welcome: ReplayWelcome): void {
     this.#welcome = welcome
-    if (this.#over !== null) return this.#leave()
+    if (this.#isOver) return this.#leave()
     this.#replay.confirm(welcome.received)
     this.#connection.send({ type: 'ready', epoch: welcome.epoch })
     this.#replay.connect({
@@ -150,27 +152,18 @@ export class HeldConnection {
     })
   }
 
+  /** Each message in a task of its own: what it leads to is done before the next one comes. */
   #receive(text: string): void {
     this.#replay.count(text)
-    this.#inbox.push(text)
-    if (this.#inbox.length === 1) this.#platform.defer(() => this.#deliverNext())
-  }
-
-  /** One message in each task: what it leads to is done before the next one comes. */
-  #deliverNext(): void {
-    const [text = ''] = this.#inbox
-    try {
-      if (this.#over === null) this.onMessage?.(text)
-    } finally {
-      this.#inbox.shift()
-      if (this.#inbox.length > 0) this.#platform.defer(() => this.#deliverNext())
-    }
+    this.#platform.defer(() => {
+      if (!this.#isOver) this.onMessage?.(text)
+    })
   }
 
   #changed(state: ClientState, reason: string | null): void {
     if (state.name !== 'live') this.#replay.disconnect()
     if (state.name === 'ended') return this.#end(new HeldError(state.code, state.reason))
-    if (this.#over !== null) return
+    if (this.#isOver) return
     if (state.name === 'reconnecting') {
       if (this.#state === 'live') this.#change('lost', reason)
       return this.#change('connecting', null)
@@ -178,16 +171,13 @@ export class HeldConnection {
     if (state.name !== 'live') return
     this.#change('live', null)
     this.#opened?.resolve()
-    this.#opened = null
   }
 
   #end(error: HeldError): void {
-    if (this.#over !== null) return
-    this.#over = error
+    if (this.#isOver) return
     this.#replay.disconnect()
     this.#change('over', error.message)
     this.#opened?.reject(error)
-    this.#opened = null
     this.onClosed?.(error)
   }
 

@@ -63,10 +63,7 @@ const CHROMIUM_BYTES_MAX = 104_857_600
 export const NAMES_BYTES = 128
 
 /** Throws if a limit is invalid, or if two of them contradict each other. */
-export function checkLimits(
-  cdp: CdpLimits,
-  pool: Pick<BrowserPool, 'limits' | 'names' | 'spec'>,
-): void {
+export function checkLimits(cdp: CdpLimits, pool: BrowserPool): void {
   const { limits: browser, names } = pool
   for (const [name, limit] of Object.entries(cdp)) checkWhole(`cdpLimits.${name}`, limit)
   for (const [name, limit] of Object.entries(browser)) checkWhole(`browserLimits.${name}`, limit)

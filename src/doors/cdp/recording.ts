@@ -15,8 +15,6 @@ import { scan } from './command.ts'
 /** Long enough for the beginning of a reply: `{"id":`, a number, a comma. */
 const ID_BYTES = 20
 
-type Side = 'client' | 'browser'
-
 type RecordingOptions = {
   readonly folder: string
   readonly session: string
@@ -49,7 +47,7 @@ export class Recording {
     this.#options = options
   }
 
-  note(from: Side, message: Buffer): void {
+  note(from: 'client' | 'browser', message: Buffer): void {
     const { recordUnwrittenBytesMax, recordBytesMax } = this.#options.limits
     if (this.#file.writableLength > recordUnwrittenBytesMax || this.#bytes > recordBytesMax) {
       this.#dropped += 1

@@ -41,14 +41,12 @@ export class Targets implements SessionListener {
   readonly browsers = new Map<unknown, string>()
   /** Told of each new target. */
   readonly tenants = new Set<{ targetCreated(info: TargetInfo): void }>()
-  readonly waiting: WaitingTargets
-  readonly downloads: Downloads
-  readonly #link: BrowserLink
+  readonly waiting = new WaitingTargets(this)
+  readonly downloads = new Downloads(this)
+  readonly link: BrowserLink
 
   constructor(link: BrowserLink) {
-    this.#link = link
-    this.waiting = new WaitingTargets(link, this)
-    this.downloads = new Downloads(link, this)
+    this.link = link
   }
 
   get(target: string): TargetInfo | undefined {
@@ -86,7 +84,7 @@ export class Targets implements SessionListener {
     }
     if (method === 'Target.detachedFromTarget') {
       this.browsers.delete(sessionId)
-      this.#link.listener(String(sessionId))?.detached?.()
+      this.link.listener(String(sessionId))?.detached?.()
     }
     if (info === null) return
     if (method === 'Target.attachedToTarget' && info.type === 'browser') {
@@ -115,13 +113,11 @@ type FoundContext = string | null | Promise<string | null>
  * other frames are searched for in the pages. Until the frame is found, the events wait.
  */
 class Downloads {
-  readonly #link: BrowserLink
   readonly #targets: Targets
   /** By the browser's id of the download. */
   readonly #contexts = new Map<string, FoundContext>()
 
-  constructor(link: BrowserLink, targets: Targets) {
-    this.#link = link
+  constructor(targets: Targets) {
     this.#targets = targets
   }
 
@@ -158,9 +154,10 @@ class Downloads {
 
   /** Resolves with the target's context if the frame is in it; rejects otherwise. */
   async #look(info: TargetInfo, frame: string, sessions: Set<DoorSession>) {
-    const session = new DoorSession(this.#link, await this.#link.attachTo(info.targetId))
+    const { link } = this.#targets
+    const session = new DoorSession(link, await link.attachTo(info.targetId))
     sessions.add(session)
-    const tree = this.#link.command('Page.getFrameTree', {}, session)
+    const tree = link.command('Page.getFrameTree', {}, session)
     const { frameTree } = await tree.finally(() => session.detach())
     if (isIn(frameTree as FrameTree, frame)) return info.browserContextId ?? null
     throw new Error('the frame is not in this target')
@@ -202,7 +199,6 @@ class WaitingTarget {
  * hidden sessions, which Chromium made for clients of other browser sessions.
  */
 class WaitingTargets {
-  readonly #link: BrowserLink
   readonly #targets: Targets
   /** By the id of each of its targets. */
   readonly #waiting = new Map<string, WaitingTarget>()
@@ -211,8 +207,7 @@ class WaitingTargets {
   /** A client uses auto-attach on the browser: from then on new targets wait. */
   isOn = false
 
-  constructor(link: BrowserLink, targets: Targets) {
-    this.#link = link
+  constructor(targets: Targets) {
     this.#targets = targets
   }
 
@@ -275,7 +270,7 @@ class WaitingTargets {
   #askForSign(waiting: WaitingTarget): void {
     if (waiting.isAsked) return
     waiting.isAsked = true
-    this.#link.ask('Browser.getVersion', {}, () => {
+    this.#targets.link.ask('Browser.getVersion', {}, () => {
       waiting.isAsked = false
       this.#decide(waiting)
     })
@@ -302,7 +297,9 @@ class WaitingTargets {
     for (const session of hidden) session.runAndDetach()
     hidden.clear()
     if (page !== null && !isRun && this.#needsRun(page)) {
-      this.#link.attach(page.targetId, (session) => session?.ask(RUN, {}, () => session.detach()))
+      this.#targets.link.attach(page.targetId, (session) =>
+        session?.ask(RUN, {}, () => session.detach()),
+      )
     }
     for (const target of targets) this.#waiting.delete(target)
     targets.clear()
