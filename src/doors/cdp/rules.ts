@@ -344,7 +344,11 @@ export const CDP_RULES: SessionRules = {
     if (rule === undefined) session.forward(command)
     else rule(new CdpRequest(session, command))
   },
-  targetEvent: takeTargetEvent,
+  /**
+   * The browser reports all targets and sessions to every client, and each client gets events of
+   * its own only. An unknown event may be about other clients' targets.
+   */
+  targetEvent: (session, event) => ownEntry(TARGET_EVENTS, event.method)?.(session, event),
 }
 
 /** Undefined: the command is forwarded unread. */
@@ -370,14 +374,6 @@ function browserRule(domain: string): CdpRule | undefined {
 
 function ownEntry<Value>(table: Readonly<Record<string, Value>>, name: string): Value | undefined {
   return Object.hasOwn(table, name) ? table[name] : undefined
-}
-
-/**
- * Takes an event about targets or sessions: the browser reports all of them to every client, and
- * each client gets events of its own only. An unknown event may be about other clients' targets.
- */
-export function takeTargetEvent(session: CdpSession, event: CdpEvent): void {
-  if (Object.hasOwn(TARGET_EVENTS, event.method)) TARGET_EVENTS[event.method]?.(session, event)
 }
 
 const TARGET_EVENTS: Readonly<Record<string, (session: CdpSession, event: CdpEvent) => void>> = {
