@@ -177,13 +177,11 @@ export class CdpEntrance {
     const client = await this.door.admit({ ...address, by }, { carrier, target })
     if (own !== null && address.key === own.key && target === null) this.#tellShared(client, own)
     // A client that went away meanwhile never came.
-    if (stream.destroyed) return client.leave()
-    let isOpen = false
-    stream.once('close', () => {
-      if (!isOpen) client.leave()
-    })
+    const leave = (): void => client.leave()
+    if (stream.destroyed) return leave()
+    stream.once('close', leave)
     this.#openSocket(upgrade, (end) => {
-      isOpen = true
+      stream.off('close', leave)
       end.heardAt = performance.now()
       const revoke = (): void => end.close(4401, 'unauthorized')
       const release = this.#options.access.hold(token, [OPERATIONS['browser.use']], revoke)

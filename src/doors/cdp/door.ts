@@ -8,7 +8,6 @@ import {
   HoldfastError,
   invalid,
   limitsFrom,
-  type AttachmentHandle,
   type Principal,
   type SessionHandle,
   type Unbound,
@@ -199,73 +198,52 @@ export class CdpDoor {
     if (address.record === '1' && this.#recordings === null) {
       throw invalid('record', 'is not possible: this server was not started with --record')
     }
-    return this.withSession(address, async (tenant) => {
-      this.#assertRoom(tenant, entering)
-      tenant.entering += 1
-      try {
-        return await this.#attachClient(tenant, entering, address)
-      } finally {
-        tenant.entering -= 1
-      }
-    })
+    return this.withSession(address, (tenant) => this.#attachClient(tenant, entering, address))
   }
 
   async #attachClient(
     tenant: BrowserTenant,
-    { carrier, target }: EnteringClient,
+    entering: EnteringClient,
     { record, by }: CallerAddress,
   ): Promise<CdpClient> {
-    const { link } = tenant.host
-    const upstream = await link.attachTo(target)
+    const { session, host } = tenant
+    const { carrier, target } = entering
+    this.#assertRoom(tenant, entering)
+    tenant.entering += 1
+    let upstream: string | null = null
     let recording: Recording | null = null
     try {
+      upstream = await host.link.attachTo(target)
       if (record === '1') {
-        const [folder, { clock }] = [this.#recordings ?? '', this.#pool]
-        const { limits } = this
-        recording = await Recording.open({ folder, session: tenant.session.id, clock, limits })
+        const [folder, { clock }, { limits }] = [this.#recordings ?? '', this.#pool, this]
+        recording = await Recording.open({ folder, session: session.id, clock, limits })
       }
-      const { attachment, lost } = await this.#attachment(tenant, carrier, by)
+      const lost = carrier.mayReturn ? null : await resumedClient(tenant, by)
+      const options = { role: 'driver', resumable: carrier.mayReturn } as const
+      const attachment = lost?.attachment ?? (await session.as(by).attach(options))
       // Its session is being closed, and with it this attachment.
-      if (link.closed !== null) throw new HoldfastError('browser_gone', link.closed)
+      if (host.link.closed !== null) throw new HoldfastError('browser_gone', host.link.closed)
       const place = { tenant, upstream, target, carrier, attachment, by }
       const client = new CdpClient({ ...place, recording, rules: CDP_RULES })
       if (lost !== null) tenant.handOver(lost, client)
       return client
     } catch (error) {
       recording?.close()
-      link.detach('', upstream)
+      if (upstream !== null) host.link.detach('', upstream)
       throw error
+    } finally {
+      tenant.entering -= 1
     }
   }
 
   #assertRoom(tenant: BrowserTenant, { carrier, target }: EnteringClient): void {
     const { clientsMax, browserClientsMax } = this.limits
-    const onBrowser = this.#on(tenant.host).reduce((sum, each) => sum + each.clientsFor(false), 0)
+    const onBrowser = sum(this.#on(tenant.host), (each) => each.clientsFor(false))
     if (tenant.clientsFor(carrier.mayReturn) >= clientsMax || onBrowser >= browserClientsMax) {
       throw new HoldfastError('too_many', 'too many clients are connected to this browser')
     }
     if (target === null || tenant.target(target) !== null) return
     throw new HoldfastError('target_unknown', 'there is no such target')
-  }
-
-  /** The attachment of a client that was lost, if there is one, for a client with the same key. */
-  async #attachment(
-    { session, clients }: BrowserTenant,
-    { mayReturn }: Carrier,
-    by: Principal,
-  ): Promise<{ readonly attachment: AttachmentHandle; readonly lost: AttachedClient | null }> {
-    const lost = [...clients].find(({ isLost }) => isLost) ?? null
-    if (lost !== null && !mayReturn) {
-      lost.isLost = false
-      try {
-        await lost.attachment.resume(by)
-        return { attachment: lost.attachment, lost }
-      } catch {
-        // The authority has not kept it.
-      }
-    }
-    const attachment = await session.as(by).attach({ role: 'driver', resumable: mayReturn })
-    return { attachment, lost: null }
   }
 
   #heldClients(): readonly HeldClient[] {
@@ -316,6 +294,20 @@ export class CdpDoor {
       for (const client of [...(session?.clients ?? [])]) client.end(error)
     }
     await this.#pool.close()
+  }
+}
+
+/** A lost client whose attachment another one with the same key gets; null: there is none. */
+async function resumedClient({ clients }: BrowserTenant, by: Principal) {
+  const lost = [...clients].find(({ isLost }) => isLost)
+  if (lost === undefined) return null
+  lost.isLost = false
+  try {
+    await lost.attachment.resume(by)
+    return lost
+  } catch {
+    // The authority has not kept it.
+    return null
   }
 }
 
