@@ -162,7 +162,7 @@ export class BrowserLink {
         if (error === undefined) resolve(result ?? {})
         else reject(new HoldfastError('browser_gone', `the browser refused: ${error.message}`))
       }
-      this.ask(method, params, read, from === undefined ? {} : { from })
+      this.ask(method, params, read, { from })
     })
   }
 
