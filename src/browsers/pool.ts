@@ -46,7 +46,6 @@ export class BrowserPool {
     return Object.keys(this.#specs)
   }
 
-  /** How many run now. */
   get size(): number {
     return this.#running.size
   }

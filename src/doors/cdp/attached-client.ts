@@ -34,7 +34,6 @@ export abstract class AttachedClient {
   abstract readonly target: string | null
   /** Logs a warning in its CDP sessions with a page; null: in those with any page. */
   abstract warn(text: string, page: string | null): void
-  /** A message of the client. */
   abstract receive(data: Buffer): void
   /** The client is away: whatever waits for it goes on. */
   abstract actForAbsent(): void

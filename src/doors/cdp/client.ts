@@ -348,14 +348,12 @@ class Blocked {
     dropOldest(this.#releases, BLOCKED_MAX)
   }
 
-  /** A command of the client. */
   settle(command: CdpCommand): void {
     if (this.#releases.size === 0 || command.isVast) return
     if (!RELEASING.some((start) => command.method.startsWith(start))) return
     this.#releases.delete(keyOf(command.method, command.params ?? {}))
   }
 
-  /** The client is away: everything goes on. */
   release(): void {
     for (const { method, params } of this.#releases.values()) this.#session.tell(method, params)
     this.#releases.clear()

@@ -69,7 +69,6 @@ export class BrowserHost {
     else cancel()
   }
 
-  /** The browser is gone. */
   close(reason: string): void {
     for (const cancel of this.#timers.values()) cancel()
     this.#timers.clear()
@@ -95,7 +94,6 @@ type BrowserHostsOptions = {
   readonly pool: BrowserPool
   readonly limits: CdpLimits
   readonly diagnose: Authority['diagnose']
-  /** A browser has ended. */
   readonly onEnd: (host: BrowserHost, reason: string) => void
 }
 

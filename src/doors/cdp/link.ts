@@ -80,7 +80,6 @@ export class BrowserLink {
     this.uplink = new Uplink({ send, limits, askForSign })
   }
 
-  /** Commands without a reply. */
   get unanswered(): number {
     return this.#pending.size
   }
@@ -104,7 +103,6 @@ export class BrowserLink {
     return this.#listeners.get(upstream)
   }
 
-  /** Forwards a client's command. */
   forward(command: CdpCommand, pending: PendingCommand): void {
     this.#send(pending, (id) => rewritten(command, id, pending.from?.upstream ?? ''))
   }

@@ -58,7 +58,6 @@ export class Targets implements SessionListener {
     return [...this.#infos.values()]
   }
 
-  /** How many pages there are. */
   get pages(): number {
     return this.all().filter(({ type }) => type === 'page').length
   }

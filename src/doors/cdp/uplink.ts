@@ -13,7 +13,6 @@ import type { MessageParts } from './protocol.ts'
 
 type QueuedMessage = { readonly parts: MessageParts; readonly bytes: number }
 
-/** One client's queue. */
 export class FairQueue {
   /** Commands that have no reply; `BrowserLink` counts them. */
   unanswered = 0
@@ -121,8 +120,7 @@ export class Uplink {
   }
 
   close(): void {
-    for (const queue of this.#waiting) queue.waiting.length = 0
-    this.#waiting.clear()
+    for (const queue of this.#waiting) this.leave(queue)
   }
 }
 
