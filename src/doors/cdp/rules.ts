@@ -303,33 +303,27 @@ const SHARED_RULES: Readonly<Record<string, CdpRule>> = {
   'Storage.clearCookies': inOwnContext,
 }
 
-const BYPASS = 'a client could bypass the rules of this browser'
-const SCREENS = 'all clients of this browser share the screens'
-const PROCESS = 'all clients of this browser share the process'
-const MACHINE = 'it would change the machine that all clients share'
-
-/** Why a method, or every other method of a domain, is refused. */
-const REFUSED: Readonly<Record<string, string>> = {
-  'Target.exposeDevToolsProtocol': BYPASS,
-  'Target.setRemoteLocations': BYPASS,
-  'Target.openDevTools': BYPASS,
-  'Emulation.addScreen': SCREENS,
-  'Emulation.updateScreen': SCREENS,
-  'Emulation.removeScreen': SCREENS,
-  'Emulation.setPrimaryScreen': SCREENS,
-  'Memory.simulatePressureNotification': PROCESS,
-  'Memory.setPressureNotificationsSuppressed': PROCESS,
-  'Memory.getBrowserSamplingProfile': PROCESS,
-  Browser: PROCESS,
-  SystemInfo: PROCESS,
-  Tracing: 'a trace shows the pages of all clients',
-  BluetoothEmulation: 'all clients of this browser share the Bluetooth adapter',
-  SmartCardEmulation: 'all clients of this browser share the smart card reader',
-  Tethering: MACHINE,
-  Extensions: MACHINE,
-  PWA: MACHINE,
-  Cast: MACHINE,
+/** Methods that are refused, and domains of which every other method is, by the reason. */
+const REFUSALS: Readonly<Record<string, readonly string[]>> = {
+  'a client could bypass the rules of this browser': [
+    ...['Target.exposeDevToolsProtocol', 'Target.setRemoteLocations', 'Target.openDevTools'],
+  ],
+  'all clients of this browser share the screens': [
+    ...['Emulation.addScreen', 'Emulation.updateScreen'],
+    ...['Emulation.removeScreen', 'Emulation.setPrimaryScreen'],
+  ],
+  'all clients of this browser share the process': [
+    ...['Memory.simulatePressureNotification', 'Memory.setPressureNotificationsSuppressed'],
+    ...['Memory.getBrowserSamplingProfile', 'Browser', 'SystemInfo'],
+  ],
+  'a trace shows the pages of all clients': ['Tracing'],
+  'all clients of this browser share the Bluetooth adapter': ['BluetoothEmulation'],
+  'all clients of this browser share the smart card reader': ['SmartCardEmulation'],
+  'it would change the machine that all clients share': ['Tethering', 'Extensions', 'PWA', 'Cast'],
 }
+const REFUSED = new Map(
+  Object.entries(REFUSALS).flatMap(([why, names]) => names.map((name) => [name, why] as const)),
+)
 
 /** Domains that the browser itself has for all pages; the session of a page has its own. */
 const REFUSED_OF_BROWSER = /^(Fetch|Security|Emulation|Memory|Storage)$/
@@ -357,7 +351,7 @@ function sharedRule(session: CdpSession, command: CdpCommand): CdpRule | undefin
   const rule = ownEntry(SHARED_RULES, method)
   if (rule !== undefined) return rule
   const domain = method.slice(0, method.indexOf('.'))
-  const why = ownEntry(REFUSED, method) ?? ownEntry(REFUSED, domain)
+  const why = REFUSED.get(method) ?? REFUSED.get(domain)
   if (why !== undefined) return (request) => request.deny(why)
   if (domain === 'Target') return notFound
   if (session.isBrowser) return browserRule(domain)
