@@ -1,8 +1,7 @@
 /** `holdfast cdp`: a local port for a browser behind Holdfast, over connections that resume. */
 import { once } from 'node:events'
 import { startRelay, type RelayOptions } from '../cdp/index.ts'
-import { defineCommand } from './command.ts'
-import { number, text, UsageError } from './flags.ts'
+import { defineCommand, number, text, UsageError } from './command.ts'
 import { say } from './output.ts'
 
 export const cdp = defineCommand({

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { COMMANDS } from './commands.ts'
-import { flagUsage, type FlagTable } from './flags.ts'
+import { flagUsage, type FlagTable } from './command.ts'
 import { REMOTE_FLAGS } from './remote.ts'
 
 type Row = { readonly default: string; readonly meaning: string }

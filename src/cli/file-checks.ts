@@ -1,10 +1,57 @@
 /**
- * The files that `verify` can check besides logs: exported transcripts, transcripts of Claude Code,
- * and recordings of browser clients.
+ * The files that `verify` can check: exported logs and transcripts, transcripts of Claude Code, and
+ * recordings of browser clients.
  */
-import type { Findings } from '../core/index.ts'
+import { createReadStream } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { LogCheck, type CheckedEvent, type Findings } from '../core/index.ts'
 
-export type CheckedMessage = { readonly seq: number; readonly turn: string; readonly role: string }
+/** A line of a file of any kind that can be checked. */
+type CheckedLine = Partial<
+  ClaudeLine & CheckedEvent & CheckedMessage & Pick<RecordingLine, 'n' | 'from'>
+>
+type LineCheck = { add(line: never, number: number): void; finish(): Findings }
+
+/** The first line of a known kind decides which kind of file it is. */
+export async function verifyFile(file: string): Promise<Findings> {
+  const torn: string[] = []
+  let number = 0
+  let check: LineCheck | null = null
+  const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity })
+  for await (const text of lines) {
+    number += 1
+    if (text.trim() === '') continue
+    const line: CheckedLine | null = parseObject(text)
+    if (line === null) torn.push(`line ${number} is no JSON object`)
+    else (check ??= checkFor(line))?.add(line as never, number)
+  }
+  if (check === null) {
+    throw new Error('this is not a log, transcript, Claude Code transcript or recording')
+  }
+  const findings = check.finish()
+  return { ...findings, problems: [...torn, ...findings.problems] }
+}
+
+/** Null if it is no JSON object; the caller reports it. */
+export function parseObject(text: string): object | null {
+  try {
+    const value = JSON.parse(text) as unknown
+    return typeof value === 'object' ? value : null
+  } catch {
+    return null
+  }
+}
+
+function checkFor(line: CheckedLine): LineCheck | null {
+  if (typeof line.uuid === 'string' && 'parentUuid' in line) return new ClaudeCheck()
+  const isRecording = typeof line.n === 'number' && ('from' in line || 'dropped' in line)
+  if (isRecording) return new RecordingCheck()
+  if (typeof line.seq !== 'number') return null
+  if (typeof line.role === 'string' && line.type === undefined) return new TranscriptCheck()
+  return typeof line.type === 'string' ? new LogCheck() : null
+}
+
+type CheckedMessage = { readonly seq: number; readonly turn: string; readonly role: string }
 
 /**
  * A transcript of `holdfast export --transcript`: its numbers grow, every turn begins with a
@@ -40,7 +87,8 @@ export class TranscriptCheck {
 }
 
 export type ClaudeLine = {
-  readonly uuid: string
+  /** Claude Code also writes lines that are not part of the conversation: they have none. */
+  readonly uuid?: string
   readonly parentUuid?: string | null
   readonly logicalParentUuid?: string | null
   readonly type?: string
@@ -69,8 +117,8 @@ export class ClaudeCheck {
   #lastMessage: string | null = null
 
   add(entry: ClaudeLine, line: number): void {
-    if (entry.isSidechain === true) return
-    const { uuid } = entry
+    const { uuid, isSidechain } = entry
+    if (isSidechain === true || typeof uuid !== 'string') return
     if (this.#entries.has(uuid)) this.#problems.push(`line ${line}: ${uuid} is there twice`)
     const parent = entry.parentUuid ?? entry.logicalParentUuid ?? null
     const message = messageKind(entry)
@@ -119,7 +167,7 @@ function messageKind({ type, isMeta, message }: ClaudeLine): 'prompt' | 'answer'
   return type === 'assistant' ? 'answer' : null
 }
 
-export type RecordingLine = {
+type RecordingLine = {
   readonly n: number
   readonly from?: 'client' | 'browser'
   readonly message?: RecordedMessage | string
@@ -150,20 +198,14 @@ export class RecordingCheck {
   /** Messages were dropped: what is missing cannot be checked any more. */
   #isTorn = false
 
-  add(line: RecordingLine): void {
-    if (line.n !== this.#n + 1) this.#bad(`line ${line.n} follows line ${this.#n}`)
-    this.#n = line.n
-    if (line.dropped !== undefined) this.#isTorn = true
-    const { message, from } = line
+  add({ n, dropped, message, from }: RecordingLine): void {
+    if (n !== this.#n + 1) this.#bad(`line ${n} follows line ${this.#n}`)
+    this.#n = n
+    if (dropped !== undefined) this.#isTorn = true
     if (typeof message !== 'object' || message === null) return
-    if (from === 'client') this.#command(message)
-    else this.#fromBrowser(message)
-  }
-
-  #command({ id, sessionId = '' }: RecordedMessage): void {
+    if (from !== 'client') return this.#fromBrowser(message)
     this.#commands += 1
-    const name = `${sessionId}/${id}`
-    this.#waiting.set(name, (this.#waiting.get(name) ?? 0) + 1)
+    this.#count(`${message.sessionId ?? ''}/${message.id}`, 1)
   }
 
   #fromBrowser({ id, sessionId = '', method, params, result }: RecordedMessage): void {
@@ -175,22 +217,22 @@ export class RecordingCheck {
   }
 
   #reply(id: number, sessionId: string): void {
+    const own = `${sessionId}/${id}`
     // The reply to a command for an unknown session has no session.
-    const name = [`${sessionId}/${id}`, ...this.#strays(id, sessionId)].find((candidate) =>
-      this.#waiting.has(candidate),
-    )
-    if (name === undefined) {
-      if (this.#isTorn) return
-      return this.#bad(`line ${this.#n} replies to ${sessionId}/${id}, which has no command`)
-    }
-    const left = (this.#waiting.get(name) ?? 1) - 1
-    if (left === 0) this.#waiting.delete(name)
-    else this.#waiting.set(name, left)
+    const name = this.#waiting.has(own) ? own : this.#stray(id, sessionId)
+    if (name !== undefined) this.#count(name, -1)
+    else if (!this.#isTorn) this.#bad(`line ${this.#n} replies to ${own}, which has no command`)
   }
 
-  #strays(id: number, sessionId: string): readonly string[] {
-    if (sessionId !== '') return []
-    return [...this.#waiting.keys()].filter((name) => {
+  #count(name: string, change: 1 | -1): void {
+    const waiting = (this.#waiting.get(name) ?? 0) + change
+    if (waiting === 0) this.#waiting.delete(name)
+    else this.#waiting.set(name, waiting)
+  }
+
+  #stray(id: number, sessionId: string): string | undefined {
+    if (sessionId !== '') return undefined
+    return [...this.#waiting.keys()].find((name) => {
       const [session = '', asked] = name.split('/')
       return asked === String(id) && this.#sessions.get(session) !== 'announced'
     })

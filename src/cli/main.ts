@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /** The command `holdfast`. */
 import { runCommandLine } from './commands.ts'
-import { UsageError } from './flags.ts'
+import { UsageError } from './command.ts'
 
 // A closed pipe (`holdfast tail KEY | head`) must not stop the command.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { ApiError, HttpApi } from '../client/http-api.ts'
 import type { BrowserView } from '../doors/cdp/door.ts'
 import { sessionPath, type SessionListView, type SessionRowView } from '../wire/views.ts'
-import { text, UsageError, type FlagValues } from './flags.ts'
+import { text, UsageError, type FlagValues } from './command.ts'
 
 const DEFAULT_URL = 'http://127.0.0.1:7420'
 

@@ -18,7 +18,7 @@ import {
   unknownName,
   UsageError,
   type FlagValues,
-} from './flags.ts'
+} from './command.ts'
 import { DEFAULT_FOLDER, isPostgres } from './stores.ts'
 
 const DAY_MS = 86_400_000

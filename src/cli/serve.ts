@@ -6,8 +6,7 @@ import { builtinAgents, DiagnosticPrinter, openHoldfast } from '../index.ts'
 import type { Agent, DiagnosticLevel, DiagnosticListener, Holdfast } from '../index.ts'
 import { openTokenFile, startServer, type HoldfastServer, type TokenFile } from '../server/index.ts'
 import { tryLine } from '../server/inspector-page.ts'
-import { defineCommand } from './command.ts'
-import { UsageError } from './flags.ts'
+import { defineCommand, UsageError } from './command.ts'
 import { note, say } from './output.ts'
 import {
   checkAgents,

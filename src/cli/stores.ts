@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { openPostgresStore } from '../stores/postgres/index.ts'
 import { backupSqlite } from '../stores/sqlite/index.ts'
-import { defineCommand } from './command.ts'
-import { text, toggle, UsageError } from './flags.ts'
+import { defineCommand, text, toggle, UsageError } from './command.ts'
 import { isoTime, printJson, printTable, say } from './output.ts'
 
 type StoreValues = { readonly data: string | null; readonly store: string | null }

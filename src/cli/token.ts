@@ -14,8 +14,7 @@ import {
   tokenSha256,
   type TokenEntry,
 } from '../server/tokens.ts'
-import { defineCommand } from './command.ts'
-import { repeated, text, UsageError, type FlagValues } from './flags.ts'
+import { defineCommand, repeated, text, UsageError, type FlagValues } from './command.ts'
 import { isoTime, note, say } from './output.ts'
 
 const UNITS_MS = new Map(Object.entries({ s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }))

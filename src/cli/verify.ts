@@ -1,6 +1,5 @@
 /** `holdfast verify`: checks that logs and transcripts are linear and complete. */
-import { createReadStream, existsSync, statSync } from 'node:fs'
-import { createInterface } from 'node:readline'
+import { existsSync, statSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 import { crc32 } from 'node:zlib'
 import {
@@ -15,10 +14,8 @@ import { systemDigest } from '../platform/clock.ts'
 import type { AuditedLog } from '../stores/rows.ts'
 import { auditPostgres } from '../stores/postgres/audit.ts'
 import { auditSqlite } from '../stores/sqlite/audit.ts'
-import { defineCommand } from './command.ts'
-import { ClaudeCheck, RecordingCheck, TranscriptCheck } from './file-checks.ts'
-import type { CheckedMessage, ClaudeLine, RecordingLine } from './file-checks.ts'
-import { text, toggle, type FlagValues } from './flags.ts'
+import { defineCommand, text, toggle, type FlagValues } from './command.ts'
+import { parseObject, verifyFile } from './file-checks.ts'
 import { printable, printJson } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 import { isPostgres, storeFile, storeName } from './stores.ts'
@@ -60,13 +57,14 @@ export const verify = defineCommand({
 
 type CheckedLog = Findings & { readonly name: string; readonly key: string | null }
 
-function checkedLogs(
+async function* checkedLogs(
   values: FlagValues<typeof VERIFY_FLAGS>,
-  name: string | undefined,
-): AsyncIterable<CheckedLog> {
-  if (values.data !== null || values.store !== null) return verifyStore(values, name)
+  name?: string,
+): AsyncGenerator<CheckedLog> {
+  if (values.data !== null || values.store !== null) return yield* verifyStore(values, name)
   const isFile = name !== undefined && existsSync(name) && statSync(name).isFile()
-  return isFile ? verifyFile(name) : verifyRemote(new Remote(values), name)
+  if (!isFile) return yield* verifyRemote(new Remote(values), name)
+  yield { name, key: null, ...(await verifyFile(name)) }
 }
 
 function print({ name, key, events, turns, problems, pending }: CheckedLog): void {
@@ -112,7 +110,7 @@ async function* verifyStore(
  */
 async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {
   const check = new LogCheck()
-  const state = new StateCheck(snapshot, new FoldedLog(row.id))
+  const fold = stateCheck(row.id, snapshot, (problem) => check.problem(problem))
   let last: Partial<CheckedEvent> = {}
   let seq = 0
   for await (const { body, checksum } of events) {
@@ -120,17 +118,16 @@ async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findi
     if (checksum !== null && crc32(body) !== checksum) {
       check.problem(`event ${seq} was changed: its checksum is wrong`)
     }
-    const event = parse(body) as CheckedEvent | null
+    const event = parseObject(body) as CheckedEvent | null
     if (event === null) check.problem(`event ${seq} is not JSON`)
     else check.add((last = event))
-    state.fold((log) => log.add({ seq, body }))
+    fold((log) => log.add({ seq, body }))
   }
   if (last.seq !== row.seq) check.problem(`the log ends at ${last.seq}, its row says ${row.seq}`)
   if ((last.type === 'session.closed') !== (row.state === 'closed')) {
     check.problem(`the session is ${row.state}, but its last event is ${last.type}`)
   }
-  state.fold((log) => void log.finish(row))
-  for (const problem of state.problems) check.problem(problem)
+  fold((log) => void log.finish(row))
   const snapshotSeq = snapshot?.seq ?? 0
   if (snapshotSeq > seq) {
     check.problem(`the snapshot is of event ${snapshotSeq}, the log ends at ${seq}`)
@@ -138,88 +135,34 @@ async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findi
   return check.finish()
 }
 
-/** Folds a log, and compares the snapshot with the state at its position. */
-class StateCheck {
-  readonly problems: string[] = []
-  /** Null after an event that could not be folded. */
-  #log: FoldedLog | null
-  readonly #snapshotSeq: number
+/** Folds a log step by step, and compares the snapshot with the state at its position. */
+function stateCheck(
+  id: string,
+  snapshot: AuditedLog['snapshot'],
+  report: (problem: string) => void,
+) {
   /** The state in the snapshot; null if its format is not ours, since it is never used then. */
-  #stored: object | null = null
-
-  constructor(snapshot: AuditedLog['snapshot'], log: FoldedLog) {
-    this.#log = log
-    this.#snapshotSeq = snapshot?.seq ?? 0
-    if (snapshot === null) return
+  let stored: object | null = null
+  if (snapshot !== null) {
     const read = readSnapshot(snapshot.body, systemDigest)
-    if ('session' in read) this.#stored = read.session
-    else if (read.kind === 'damaged') this.problems.push(`the snapshot is damaged: ${read.why}`)
+    if ('session' in read) stored = read.session
+    else if (read.kind === 'damaged') report(`the snapshot is damaged: ${read.why}`)
   }
-
-  fold(step: (log: FoldedLog) => void): void {
-    if (this.#log === null) return
+  /** Null after an event that could not be folded. */
+  let log: FoldedLog | null = new FoldedLog(id)
+  return (step: (log: FoldedLog) => void): void => {
+    if (log === null) return
     try {
-      step(this.#log)
-      const { session } = this.#log
-      if (this.#stored === null || session?.seq !== this.#snapshotSeq) return
-      if (!isDeepStrictEqual(this.#stored, JSON.parse(JSON.stringify(session)))) {
-        this.problems.push(`the snapshot at ${session.seq} is not what the log says`)
+      step(log)
+      const { session } = log
+      if (stored === null || session?.seq !== snapshot?.seq) return
+      if (!isDeepStrictEqual(stored, JSON.parse(JSON.stringify(session)))) {
+        report(`the snapshot at ${session?.seq} is not what the log says`)
       }
-      this.#stored = null
+      stored = null
     } catch (error) {
-      this.#log = null
-      this.problems.push(messageOf(error))
+      log = null
+      report(messageOf(error))
     }
   }
-}
-
-/** A line of a file of any kind that can be checked. */
-type CheckedLine = Partial<
-  ClaudeLine & CheckedEvent & CheckedMessage & Pick<RecordingLine, 'n' | 'from'>
->
-type LineCheck = { add(line: never, number: number): void; finish(): Findings }
-
-/** The first line of a known kind decides which kind of file it is. */
-async function* verifyFile(file: string): AsyncGenerator<CheckedLog> {
-  const torn: string[] = []
-  let number = 0
-  let check: LineCheck | null = null
-  const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity })
-  for await (const text of lines) {
-    number += 1
-    if (text.trim() === '') continue
-    const line: CheckedLine | null = parse(text)
-    if (line === null) {
-      torn.push(`line ${number} is no JSON object`)
-      continue
-    }
-    check ??= checkFor(line)
-    // Claude Code also writes lines that are not part of the conversation.
-    if (check instanceof ClaudeCheck && typeof line.uuid !== 'string') continue
-    check?.add(line as never, number)
-  }
-  if (check === null) {
-    throw new Error('this is not a log, transcript, Claude Code transcript or recording')
-  }
-  const findings = check.finish()
-  yield { name: file, key: null, ...findings, problems: [...torn, ...findings.problems] }
-}
-
-/** Null if it is no JSON object; the caller reports it. */
-function parse(text: string): object | null {
-  try {
-    const value = JSON.parse(text) as unknown
-    return typeof value === 'object' ? value : null
-  } catch {
-    return null
-  }
-}
-
-function checkFor(line: CheckedLine): LineCheck | null {
-  if (typeof line.uuid === 'string' && 'parentUuid' in line) return new ClaudeCheck()
-  const isRecording = typeof line.n === 'number' && ('from' in line || 'dropped' in line)
-  if (isRecording) return new RecordingCheck()
-  if (typeof line.seq !== 'number') return null
-  if (typeof line.role === 'string' && line.type === undefined) return new TranscriptCheck()
-  return typeof line.type === 'string' ? new LogCheck() : null
 }

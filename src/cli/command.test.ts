@@ -8,7 +8,7 @@ import {
   text,
   toggle,
   UsageError,
-} from './flags.ts'
+} from './command.ts'
 
 const TABLE = {
   port: number('N', 'the port').between(0, 65_535).or(7420),
