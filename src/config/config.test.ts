@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import { Value } from '../../test/support/typebox-value.ts'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast } from '../open.ts'
-import { checkConfig, openAgents, PRESETS, readConfig } from './index.ts'
-import { findProgram } from './kinds.ts'
+import { checkConfig, findProgram, openAgents, PRESETS, readConfig } from './index.ts'
 import { CONFIG_SCHEMA } from './schema.ts'
 
 let folder: string

@@ -4,15 +4,19 @@
  * never define one.
  */
 import { existsSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
-import { dirname, extname, resolve } from 'node:path'
+import { access, constants, readFile, stat } from 'node:fs/promises'
+import { delimiter, dirname, extname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Type, type TSchema } from '../schema/typebox.ts'
 import { HoldfastError, invalid, type Runner } from '../core/index.ts'
+import { acpRunner } from '../runners/acp/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
+import { checkAddress, openaiRunner } from '../runners/openai/index.ts'
+import { OUTPUT_FORMATS } from '../runners/process/formats.ts'
+import { processRunner } from '../runners/process/index.ts'
+import { mentions, type ProcessOptions } from '../runners/process/options.ts'
 import { contract, oneOf, optional, type RefuseField } from '../schema/contract.ts'
-import { openRunner, type AgentLocation } from './kinds.ts'
-import { installHint, PRESET_NAMES, PRESETS, withPreset, type Preset } from './presets.ts'
+import { installHint, PRESET_NAMES, PRESETS, withPreset, type PresetName } from './presets.ts'
 import { AGENT_FIELDS, ConfigOutline, PRESET_FIELDS, type RunnerConfig } from './schema.ts'
 
 export { PRESETS } from './presets.ts'
@@ -77,12 +81,16 @@ async function parseFile(file: string): Promise<unknown> {
 }
 
 async function importDefault(file: string): Promise<unknown> {
-  const module = await import(pathToFileURL(file).href).catch((error: unknown) => {
-    throw unusable(file, `cannot be loaded: ${(error as Error).message}`)
-  })
-  const { default: content } = module as { default?: unknown }
+  const { default: content } = await importModule(file, (problem) => unusable(file, problem))
   if (content === undefined) throw unusable(file, 'has no default export')
   return content
+}
+
+async function importModule(file: string, refuse: (problem: string) => HoldfastError) {
+  const loaded = await import(pathToFileURL(file).href).catch((error: Error) => {
+    throw refuse(`cannot be loaded: ${error.message}`)
+  })
+  return loaded as Readonly<Record<string, unknown>>
 }
 
 /** Node strips the types itself, from some version on. */
@@ -152,13 +160,104 @@ function checkAgent(agent: unknown, path: string): RunnerConfig {
   if (runner !== undefined) {
     throw refuse('runner', 'is what the preset says; leave one of them out')
   }
-  const preset: Preset = PRESETS[name]
+  const preset = PRESETS[name]
   return withPreset(preset, read(PRESET_FIELDS[preset.runner]))
 }
 
-async function openAgent(agent: unknown, location: AgentLocation): Promise<Runner> {
-  if (isProgrammed(agent)) return typeof agent === 'function' ? functionRunner(agent) : agent
-  const { preset } = agent as { readonly preset?: keyof typeof PRESETS }
-  const hint = preset === undefined ? undefined : installHint(preset)
-  return openRunner(checkAgent(agent, location.path), { ...location, hint })
+/** Where an agent is configured, and where it works. */
+type AgentLocation = {
+  /** The path of its fields, for errors: `agents.claude`. */
+  readonly path: string
+  /** The folder that relative paths are relative to: the configuration's own. */
+  readonly base: string
+  /** Where agents keep what they work on: in the data folder. */
+  readonly folder: string
+}
+
+/** The fields are checked one by one, then together, and against the machine. */
+async function openAgent(given: unknown, location: AgentLocation): Promise<Runner> {
+  if (isProgrammed(given)) return typeof given === 'function' ? functionRunner(given) : given
+  const { path, base, folder } = location
+  const { preset } = given as { readonly preset?: PresetName }
+  const agent = checkAgent(given, path)
+  switch (agent.runner) {
+    case 'process': {
+      const paths = await findPaths(agent, location, preset)
+      checkSession(agent, path)
+      return processRunner({ ...agent, ...paths, folder })
+    }
+    case 'acp':
+      return acpRunner({ ...agent, ...(await findPaths(agent, location, preset)), folder })
+    case 'openai':
+      checkAddress(agent.baseUrl, `${path}.baseUrl`)
+      return openaiRunner(agent)
+    case 'function': {
+      const { module, export: name = 'default' } = agent
+      const refuse = (problem: string): HoldfastError => invalid(`${path}.module`, problem)
+      const { [name]: found } = await importModule(resolve(base, module), refuse)
+      if (typeof found === 'function') return functionRunner(found as Agent)
+      throw invalid(`${path}.export`, `must name an async function of ${module}, not ${name}`)
+    }
+  }
+}
+
+/** The program, found on this machine, and its working folder as an absolute path. */
+async function findPaths(
+  options: { readonly command: string; readonly cwd?: string },
+  { path, base }: AgentLocation,
+  preset?: PresetName,
+): Promise<{ command: string; cwd?: string }> {
+  const command = await findProgram(options.command, base)
+  if (command === null) {
+    const hint = preset === undefined ? '' : `: ${installHint(preset)}`
+    throw invalid(`${path}.command`, `names no program: ${options.command}${hint}`)
+  }
+  if (options.cwd === undefined) return { command }
+  const cwd = resolve(base, options.cwd)
+  // Why it is none does not matter: it is refused.
+  const found = await stat(cwd).catch(() => null)
+  if (found?.isDirectory() === true) return { command, cwd }
+  throw invalid(`${path}.cwd`, `must be a folder that is there, not ${cwd}`)
+}
+
+/**
+ * The program's own path: a name is looked for on PATH, anything else is relative to `base`. So a
+ * missing program is reported at the start, and not by the first turn.
+ */
+export async function findProgram(
+  command: string,
+  base: string,
+  path = process.env['PATH'] ?? '',
+): Promise<string | null> {
+  const endings = process.platform === 'win32' ? ['.exe', '.cmd', ''] : ['']
+  const folders = path.split(delimiter).filter((folder) => folder !== '')
+  const files = /[/\\]/.test(command)
+    ? [resolve(base, command)]
+    : folders.flatMap((folder) => endings.map((ending) => resolve(folder, command + ending)))
+  for (const file of files) if (await isProgram(file)) return file
+  return null
+}
+
+/** False too for a file that cannot be looked at: the search goes on. */
+async function isProgram(file: string): Promise<boolean> {
+  try {
+    await access(file, constants.X_OK)
+    return (await stat(file)).isFile()
+  } catch {
+    return false
+  }
+}
+
+/** If the program chooses its session id, its output must report it. */
+function checkSession(
+  { args = [], firstArgs = [], laterArgs = [], output }: Omit<ProcessOptions, 'folder'>,
+  path: string,
+): void {
+  const isReserved = mentions([...args, ...firstArgs], 'sessionUuid')
+  if (isReserved || !mentions(laterArgs, 'sessionUuid')) return
+  if (OUTPUT_FORMATS[output ?? 'text'].hasSession) return
+  throw invalid(
+    `${path}.laterArgs`,
+    'name {sessionUuid}, but no first turn chooses or tells one: name it in firstArgs too',
+  )
 }

@@ -6,7 +6,7 @@ import type { Static } from '../schema/typebox.ts'
 import type { AcpAgent } from '../runners/acp/options.ts'
 import type { ProcessAgent } from '../runners/process/options.ts'
 
-export type Preset = (
+type Preset = (
   | ({ readonly runner: 'process' } & Static<typeof ProcessAgent>)
   | ({ readonly runner: 'acp' } & Static<typeof AcpAgent>)
 ) & { readonly args: readonly string[]; readonly envAllow: readonly string[] }
@@ -54,7 +54,7 @@ export const PRESETS = {
     envAllow: ['COPILOT_*', 'GH_TOKEN', 'GITHUB_TOKEN', ...PROXIES],
   },
 } as const satisfies Record<string, Preset>
-type PresetName = keyof typeof PRESETS
+export type PresetName = keyof typeof PRESETS
 export const PRESET_NAMES = Object.keys(PRESETS) as PresetName[]
 
 const PACKAGES: Readonly<Record<PresetName, string>> = {

@@ -16,14 +16,13 @@ import { isRecord } from '../../schema/contract.ts'
 import { onAbort } from '../../platform/clock.ts'
 import type { Child } from '../../platform/child.ts'
 import type { Workplace } from '../../platform/workplace.ts'
-import type { PooledAgent } from '../agent-pool.ts'
 import { asObject } from '../json.ts'
 import { observed, type Sdk } from './connection.ts'
 import type { AcpSettings } from './options.ts'
 import { Replay, type PromptResponse, type PromptRun } from './updates.ts'
 
 /** A session to be opened, by the agent's own id if it has one. */
-export type OpenRequest = {
+type OpenRequest = {
   readonly backend: string | null
   readonly cwd: string
   /** The last answer in our log: a replay is complete when it has repeated it. */
@@ -62,7 +61,7 @@ const MESSAGE_BYTES_MAX = 8_388_608
 /** The longest message of an agent's error that is shown, in characters. */
 const ERROR_CHARS_MAX = 500
 
-export class AcpAgent implements PooledAgent {
+export class AcpAgent {
   readonly ended: Promise<unknown>
   readonly #sdk: Sdk
   readonly #settings: AcpSettings
@@ -104,6 +103,7 @@ export class AcpAgent implements PooledAgent {
     return isConnected && this.#child.isRunning
   }
 
+  /** Whether another child can continue its sessions. */
   get isRestorable(): boolean {
     return this.#can.load || this.#can.resume
   }
@@ -177,7 +177,7 @@ export class AcpAgent implements PooledAgent {
     this.#child.kill()
   }
 
-  /** A child that fails it is stopped. */
+  /** Resolves when the child can be used; one that fails it is stopped. */
   async handshake(): Promise<void> {
     try {
       await this.#initialize()

@@ -22,11 +22,10 @@ import type {
 } from '../../core/index.ts'
 import { unlessAborted, wait } from '../../platform/clock.ts'
 import { Workplace } from '../../platform/workplace.ts'
-import { AgentPool } from '../agent-pool.ts'
 import { activity, Outbox } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
-import { AcpAgent, AgentError, AgentGone } from './agent.ts'
-import { loadSdk } from './connection.ts'
+import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
+import { AgentPool } from './agent-pool.ts'
 import { AcpAgent as AcpSchema, type AcpOptions, type AcpSettings } from './options.ts'
 import { PromptRun } from './updates.ts'
 
@@ -39,7 +38,7 @@ export function acpRunner(options: AcpOptions): Runner {
 class AcpRunner implements Runner {
   readonly #settings: AcpSettings
   readonly #workplace: Workplace
-  readonly #pool: AgentPool<AcpAgent>
+  readonly #pool: AgentPool
   /** The last turn of each session, until its work has ended. */
   readonly #working = new Map<string, Promise<void>>()
   /** When each session was last opened in a child (monotonic), within `reopenMs`. */
@@ -48,7 +47,7 @@ class AcpRunner implements Runner {
   constructor(options: AcpOptions) {
     this.#settings = withDefaults(AcpSchema, options) as AcpSettings
     this.#workplace = new Workplace(this.#settings)
-    this.#pool = new AgentPool(this.#settings)
+    this.#pool = new AgentPool(this.#settings, this.#workplace)
   }
 
   reportTo(diagnose: Diagnose): void {
@@ -90,11 +89,8 @@ class AcpRunner implements Runner {
   async #runTurn(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
     const { signal, session } = context
     const cwd = await this.#workplace.folderOf(session.id)
-    const sdk = await loadSdk()
-    signal.throwIfAborted()
-    const start = (): AcpAgent => new AcpAgent(sdk, this.#workplace, this.#settings)
     try {
-      await this.#pool.use(session.id, { start, signal }, (agent) =>
+      await this.#pool.use(session.id, signal, (agent) =>
         this.#prompt(agent, turn, { context, outbox, cwd }),
       )
     } catch (error) {

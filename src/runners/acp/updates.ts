@@ -88,15 +88,13 @@ export class UpdateConverter {
   }
 
   *#flushMessage(): Generator<RunnerOutput> {
-    const text = this.#text
+    if (this.#text !== '') yield { type: 'message', text: this.#text }
     this.#text = ''
-    if (text !== '') yield { type: 'message', text }
   }
 
   *#flushThought(): Generator<RunnerOutput> {
-    const text = this.#thought
+    if (this.#thought !== '') yield activity('thought', { text: this.#thought })
     this.#thought = ''
-    if (text !== '') yield activity('thought', { text })
   }
 
   *#updateTool(update: AcpUpdate): Generator<RunnerOutput> {

@@ -1,45 +1,30 @@
 /**
- * Long-lived agents: one for each session, or one for all. An agent is started when a turn needs
- * it, and stopped when it is idle, when another needs its place, or with its session.
+ * The agents of a runner: one for each session, or one for all. An agent is started when a turn
+ * needs it, and stopped when it is idle, when another needs its place, or with its session.
  */
 import { setImmediate as nextRound } from 'node:timers/promises'
-import { HoldfastError } from '../core/index.ts'
-import { unlessAborted } from '../platform/clock.ts'
-
-/** A child process that works for sessions; its constructor starts it. */
-export interface PooledAgent {
-  readonly isAlive: boolean
-  /** Whether another child can continue its sessions. */
-  readonly isRestorable: boolean
-  readonly ended: Promise<unknown>
-  /** Resolves when it can be used; if it rejects, the child has ended. */
-  handshake(): Promise<void>
-  forget(session: string): Promise<void>
-  stop(): Promise<void>
-  kill(problem: string): void
-}
-
-export type PoolSettings = {
-  readonly perSession: boolean
-  readonly childrenMax: number
-  readonly idleMs: number
-}
+import { HoldfastError } from '../../core/index.ts'
+import { unlessAborted } from '../../platform/clock.ts'
+import type { Workplace } from '../../platform/workplace.ts'
+import { AcpAgent } from './agent.ts'
+import { loadSdk, type Sdk } from './connection.ts'
+import type { AcpSettings } from './options.ts'
 
 /** An agent, from the moment it is requested. */
-class Entry<Agent extends PooledAgent> {
+class Entry {
   readonly name: string
   /** Null until the process is started. */
-  agent: Agent | null = null
+  agent: AcpAgent | null = null
   /** Whether the handshake is done. */
   isReady = false
-  readonly ready: Promise<Agent>
+  readonly ready: Promise<AcpAgent>
   users = 0
   /** When it was last used (monotonic). */
   usedAt = performance.now()
   idleTimer: NodeJS.Timeout | undefined
   #isStopped = false
 
-  constructor(name: string, start: () => Agent, before: Promise<unknown>) {
+  constructor(name: string, before: Promise<unknown>, start: (sdk: Sdk) => AcpAgent) {
     this.name = name
     this.ready = before.then(() => this.#start(start))
     // Callers of `use` get the error; there may be none any more.
@@ -57,43 +42,42 @@ class Entry<Agent extends PooledAgent> {
     await this.agent?.stop()
   }
 
-  async #start(start: () => Agent): Promise<Agent> {
+  async #start(start: (sdk: Sdk) => AcpAgent): Promise<AcpAgent> {
+    const sdk = await loadSdk()
     if (this.#isStopped) throw new Error('the agent was stopped before it had started')
-    this.agent = start()
+    this.agent = start(sdk)
     await this.agent.handshake()
     this.isReady = true
     return this.agent
   }
 }
 
-export class AgentPool<Agent extends PooledAgent> {
-  readonly #settings: PoolSettings
+export class AgentPool {
+  readonly #settings: AcpSettings
+  readonly #workplace: Workplace
   /** By session, or by '' if all sessions share one. */
-  readonly #entries = new Map<string, Entry<Agent>>()
-  readonly #stopping = new Map<Entry<Agent>, Promise<void>>()
+  readonly #entries = new Map<string, Entry>()
+  readonly #stopping = new Map<Entry, Promise<void>>()
   #isClosed = false
 
-  constructor(settings: PoolSettings) {
+  constructor(settings: AcpSettings, workplace: Workplace) {
     this.#settings = settings
+    this.#workplace = workplace
   }
 
   /** Works with the agent of a session, which is started if necessary. */
-  async use<Result>(
-    session: string,
-    { start, signal }: { readonly start: () => Agent; readonly signal: AbortSignal },
-    work: (agent: Agent) => Promise<Result>,
-  ): Promise<Result> {
+  async use(session: string, signal: AbortSignal, work: (agent: AcpAgent) => Promise<void>) {
     const name = this.#settings.perSession ? session : ''
     // The end of a child may be an event that has not been handled yet; the second round of the
     // event loop has polled for events after this call.
     await nextRound()
     await nextRound()
     signal.throwIfAborted()
-    const entry = this.#entry(name, start)
+    const entry = this.#entry(name)
     clearTimeout(entry.idleTimer)
     entry.users += 1
     try {
-      return await work(await unlessAborted(entry.ready, signal))
+      await work(await unlessAborted(entry.ready, signal))
     } finally {
       this.#giveBack(entry)
     }
@@ -128,19 +112,20 @@ export class AgentPool<Agent extends PooledAgent> {
   }
 
   /** The agent of all sessions, if its handshake is done. */
-  get #shared(): Agent | null {
+  get #shared(): AcpAgent | null {
     const entry = this.#entries.get('')
     return entry?.isReady === true ? entry.agent : null
   }
 
-  #entry(name: string, start: () => Agent): Entry<Agent> {
+  #entry(name: string): Entry {
     const known = this.#entries.get(name)
     if (known !== undefined && (!known.isReady || known.agent?.isAlive === true)) return known
     if (known !== undefined) this.#stop(known)
     if (this.#isClosed) throw new HoldfastError('draining', 'the agents are being stopped')
     if (this.#settings.perSession) this.#makeRoom()
     // I2: it starts after the end of the one before it, which worked in the same sessions.
-    const entry = new Entry(name, start, this.#ended(name))
+    const start = (sdk: Sdk): AcpAgent => new AcpAgent(sdk, this.#workplace, this.#settings)
+    const entry = new Entry(name, this.#ended(name), start)
     this.#entries.set(name, entry)
     const stop = (): void => this.#stop(entry)
     entry.ready.then((agent) => agent.ended).then(stop, stop)
@@ -157,7 +142,7 @@ export class AgentPool<Agent extends PooledAgent> {
     throw new HoldfastError('too_many', `${childrenMax} agents are busy: try again later`)
   }
 
-  #giveBack(entry: Entry<Agent>): void {
+  #giveBack(entry: Entry): void {
     entry.users -= 1
     entry.usedAt = performance.now()
     if (entry.users > 0) return
@@ -168,7 +153,7 @@ export class AgentPool<Agent extends PooledAgent> {
   }
 
   /** The next `use` starts another. */
-  #stop(entry: Entry<Agent>): void {
+  #stop(entry: Entry): void {
     if (this.#entries.get(entry.name) === entry) this.#entries.delete(entry.name)
     if (this.#stopping.has(entry)) return
     const stopped = entry.stop().finally(() => this.#stopping.delete(entry))
