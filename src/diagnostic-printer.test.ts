@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Diagnostic, DiagnosticLevel, Facts } from './core/index.ts'
-import type { LineFormat } from './diagnostic-line.ts'
-import { DiagnosticPrinter } from './diagnostic-printer.ts'
+import { DiagnosticPrinter, type LineFormat } from './diagnostic-printer.ts'
 
 /** A printer whose lines and time are the test's. */
 function printer(options: { format?: LineFormat; level?: DiagnosticLevel } = {}) {

@@ -1,22 +1,35 @@
 /**
  * A child process of a runner. It gets an allow-listed environment and a process group of its own.
  * The end of its stderr is kept. It is stopped with SIGTERM, then with SIGKILL, and a guard process
- * (`child-guard.ts`) kills it if this process ends first.
+ * (`child-guard.ts`) kills it if this process ends first. A workplace starts the children of a
+ * runner, each in the folder of its session.
  */
 import type { ChildProcess } from 'node:child_process'
-import { basename } from 'node:path'
+import { access, constants, mkdir } from 'node:fs/promises'
+import { basename, join, resolve } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
 import { guard } from './child-guard.ts'
-import { groupMemory, killMarked, markedFor, startProcess } from './processes.ts'
+import {
+  folderName,
+  groupMemory,
+  killMarked,
+  killOrphans,
+  killOwn,
+  MARK,
+  markOf,
+  startProcess,
+} from './processes.ts'
 import { redact } from './text.ts'
 
-export type ChildOptions = {
+type ChildOptions = {
   readonly command: string
   readonly args?: readonly string[]
   readonly cwd?: string | undefined
-  /** The whole environment of the child; see `childEnvironment`. */
+  /** The whole environment of the child but its mark; see `childEnvironment`. */
   readonly env: Readonly<Record<string, string>>
+  /** By which the child and its descendants are found; see `markOf`. */
+  readonly mark?: string | undefined
   /** The time between SIGTERM and SIGKILL. */
   readonly killGraceMs?: number | undefined
   /** Reports its start and its end, without its arguments and output. */
@@ -24,7 +37,7 @@ export type ChildOptions = {
 }
 
 /** How a child ended; `error` if it could not even be started. */
-export type ChildEnd = {
+type ChildEnd = {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
   readonly error: NodeJS.ErrnoException | null
@@ -52,8 +65,6 @@ export class Child {
   /** Why this process stops it, if it exceeded a limit. */
   problem: string | null = null
   readonly #options: ChildOptions
-  /** The mark in the environment of the child and all its descendants, if it has one. */
-  readonly #mark: string | null
   readonly #process: ChildProcess
   readonly #errors: Readable
   #stderr = ''
@@ -61,14 +72,12 @@ export class Child {
   #isStopped = false
 
   constructor(options: ChildOptions) {
-    const { command, args = [], cwd } = options
-    const marked = markedFor(options.env)
+    const { command, args = [], cwd, env, mark } = options
     this.#options = options
-    this.#mark = marked.mark
     this.program = basename(command)
     this.#process = startProcess(command, args, {
       cwd,
-      env: marked.env,
+      env: mark === undefined ? env : { ...env, [MARK]: mark },
       stdio: ['pipe', 'pipe', 'pipe'],
       // With its own process group, its descendants can be killed with it.
       detached: hasGroups,
@@ -154,7 +163,7 @@ export class Child {
   limitMemory(bytesMax: number, exceeded: (problem: string) => void): () => void {
     if (!Number.isFinite(bytesMax) || process.platform !== 'linux') return () => undefined
     const sample = async (): Promise<void> => {
-      const bytes = await groupMemory(this.pid ?? -1, this.#mark)
+      const bytes = await groupMemory(this.pid ?? -1, this.#options.mark)
       if (bytes !== null && bytes > bytesMax) exceeded(`used more than ${bytesMax} bytes of memory`)
     }
     const timer = setInterval(() => void sample(), MEMORY_SAMPLE_MS)
@@ -219,7 +228,8 @@ export class Child {
 
   /** Kills descendants outside the group; only then does the guard forget the child. */
   async #clear(): Promise<void> {
-    if (this.#mark !== null) await killMarked((mark) => mark === this.#mark)
+    const { mark } = this.#options
+    if (mark !== undefined) await killMarked((inherited) => inherited === mark)
     if (this.pid !== undefined && hasGroups) guard.forget(this.pid)
   }
 }
@@ -232,16 +242,9 @@ const ALLOWED = [
   ...['SystemRoot', 'ComSpec', 'PATHEXT', 'USERPROFILE', 'APPDATA', 'LOCALAPPDATA', 'TEMP', 'TMP'],
 ]
 
-export type EnvironmentOptions = {
-  /** Names of variables to pass on from this process; `NAME_*` is a prefix. */
-  readonly envAllow?: readonly string[]
-  /** Variables to set. */
-  readonly env?: Readonly<Record<string, string>>
-}
-
 /** A child's environment: the allowed variables of this process, then those set for it. */
 export function childEnvironment(
-  { envAllow = [], env = {} }: EnvironmentOptions,
+  { envAllow = [], env = {} }: Pick<WorkplaceOptions, 'env' | 'envAllow'>,
   own: Readonly<Record<string, string | undefined>> = process.env,
 ): Record<string, string> {
   const allowed = [...ALLOWED, ...envAllow]
@@ -251,4 +254,61 @@ export function childEnvironment(
     ([name, value]) => isAllowed(name) && value !== undefined,
   )
   return { ...(Object.fromEntries(passed) as Record<string, string>), ...env }
+}
+
+type WorkplaceOptions = Pick<ChildOptions, 'command' | 'killGraceMs'> & {
+  /** Names of variables to pass on from this process; `NAME_*` is a prefix. */
+  readonly envAllow?: readonly string[]
+  /** Variables to set. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Where all children work; without it each session has a folder of its own in `folder`. */
+  readonly cwd?: string
+  /** The parent of the sessions' folders. Without both, children work where this process does. */
+  readonly folder?: string
+}
+
+/**
+ * Where the children of a runner work. Processes that an earlier server left in its folder are
+ * killed before the first child starts (I2).
+ */
+export class Workplace {
+  readonly #options: WorkplaceOptions
+  readonly #cleared: Promise<unknown>
+  diagnose: Diagnose = () => undefined
+
+  constructor(options: WorkplaceOptions) {
+    this.#options = options
+    this.#cleared = options.folder === undefined ? Promise.resolve() : killOrphans(options.folder)
+  }
+
+  /** Starts a child; without `cwd` it works where this process does. */
+  start(args: readonly string[], cwd: string | undefined): Child {
+    const { command, folder, killGraceMs } = this.#options
+    const env = childEnvironment(this.#options)
+    const mark = folder === undefined ? undefined : markOf(folder)
+    return new Child({ command, args, cwd, env, mark, killGraceMs, diagnose: this.diagnose })
+  }
+
+  /** A session's folder, created if missing. It has the agent's work; nothing deletes it. */
+  async folderOf(session: string): Promise<string> {
+    const { cwd, folder: root } = this.#options
+    await this.#cleared
+    if (cwd !== undefined || root === undefined) {
+      await access(cwd ?? '.', constants.X_OK)
+      return resolve(cwd ?? '.')
+    }
+    const folder = join(root, folderName(session))
+    await mkdir(folder, { recursive: true, mode: 0o700 }).catch(
+      ({ code }: NodeJS.ErrnoException) => {
+        // The turn fails with this message, which clients see: it must not contain the path.
+        throw new Error(`the agent's working folder cannot be created: ${code}`)
+      },
+    )
+    return folder
+  }
+
+  /** Kills what the children have left running. */
+  async close(): Promise<void> {
+    if (this.#options.folder !== undefined) await killOwn(this.#options.folder)
+  }
 }

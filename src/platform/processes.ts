@@ -42,7 +42,7 @@ function hasDescriptors(): boolean {
 }
 
 /** The variable that marks a child: `FOLDER:SERVER:CHILD`. */
-const MARK = 'HOLDFAST_CHILD'
+export const MARK = 'HOLDFAST_CHILD'
 
 /** Identifies this process: pids are used again, a pid with its start time is not. */
 export const SERVER = `${process.pid}.${startOf(process.pid) ?? randomUUID()}`
@@ -52,31 +52,26 @@ export function folderName(session: string): string {
   return hash('sha256', session).slice(0, 32)
 }
 
-/** The environment variable that marks children with this working folder. */
-export function markOf(folder: string): Readonly<Record<string, string>> {
-  return { [MARK]: `${folderName(folder)}:${SERVER}` }
-}
-
-/** Adds an id of this child to the mark in its environment; `mark` is null if there is none. */
-export function markedFor(env: Readonly<Record<string, string>>) {
-  const shared = env[MARK]
-  if (shared === undefined) return { env, mark: null }
-  const mark = `${shared}:${randomUUID()}`
-  return { env: { ...env, [MARK]: mark }, mark }
+/** A mark for a new child that works below this folder. */
+export function markOf(folder: string): string {
+  return `${folderName(folder)}:${SERVER}:${randomUUID()}`
 }
 
 /** Kills processes that servers on this folder left running when they ended. */
 export function killOrphans(folder: string): Promise<number> {
-  return killMarked((mark) => {
-    const [name, server = ''] = mark.split(':')
-    return name === folderName(folder) && server !== SERVER && !isRunning(server)
-  })
+  return killBelow(folder, (server) => server !== SERVER && !isRunning(server))
 }
 
 /** Kills processes that this server started in this folder. */
 export function killOwn(folder: string): Promise<number> {
-  const own = `${markOf(folder)[MARK]}:`
-  return killMarked((mark) => `${mark}:`.startsWith(own))
+  return killBelow(folder, (server) => server === SERVER)
+}
+
+function killBelow(folder: string, isMatch: (server: string) => boolean): Promise<number> {
+  return killMarked((mark) => {
+    const [name, server = ''] = mark.split(':')
+    return name === folderName(folder) && isMatch(server)
+  })
 }
 
 /** Kills processes whose mark matches; resolves with their number. */
@@ -99,11 +94,11 @@ export async function killMarked(isMatch: (mark: string) => boolean): Promise<nu
  * The memory of a process group and of the processes with the mark, in bytes, without program
  * and file pages, which processes share; null where the system does not show it.
  */
-export async function groupMemory(group: number, mark: string | null = null) {
+export async function groupMemory(group: number, mark?: string) {
   let bytes: number | null = null
   for (const pid of await processes()) {
     const isMember = (await groupOf(pid)) === group
-    if (!isMember && (mark === null || (await inheritedMark(pid)) !== mark)) continue
+    if (!isMember && (mark === undefined || (await inheritedMark(pid)) !== mark)) continue
     bytes = (bytes ?? 0) + (await ownMemory(pid))
   }
   return bytes

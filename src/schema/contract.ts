@@ -2,22 +2,17 @@
  * One schema per message: it is the type, the check, and what the reference says. A value that does
  * not fit is refused with the name of its first wrong field, and what that field must be.
  */
-import {
-  Kind,
-  Type,
-  TypeCompiler,
-  TypeRegistry,
-  ValueErrorType,
-  type SchemaOptions,
-  type Static,
-  type TOptional,
-  type TProperties,
-  type TSchema,
-  type TUnsafe,
-  type TypeCheck,
-  type ValueError,
-} from './typebox.ts'
+import type {
+  SchemaOptions,
+  Static,
+  TOptional,
+  TProperties,
+  TSchema,
+  TUnsafe,
+} from '@sinclair/typebox'
+import type { TypeCheck, ValueError } from '@sinclair/typebox/compiler'
 import { invalid, type HoldfastError } from '../core/errors.ts'
+import { Kind, Type, TypeCompiler, TypeRegistry, ValueErrorType } from './typebox.ts'
 
 /** An option of objects: they have no other fields. */
 export const EXACT = { additionalProperties: false } as const

@@ -14,12 +14,4 @@ export const Kind: typeof TypeBox.Kind = typebox.Kind
 export const { Type, TypeRegistry } = typebox
 export const { TypeCompiler, ValueErrorType } = compiler
 
-export type {
-  SchemaOptions,
-  Static,
-  TOptional,
-  TProperties,
-  TSchema,
-  TUnsafe,
-} from '@sinclair/typebox'
-export type { TypeCheck, ValueError } from '@sinclair/typebox/compiler'
+export type { Static, TProperties, TSchema } from '@sinclair/typebox'

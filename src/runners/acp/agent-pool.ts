@@ -5,7 +5,7 @@
 import { setImmediate as nextRound } from 'node:timers/promises'
 import { HoldfastError } from '../../core/index.ts'
 import { unlessAborted } from '../../platform/clock.ts'
-import type { Workplace } from '../../platform/workplace.ts'
+import type { Workplace } from '../../platform/child.ts'
 import { AcpAgent } from './agent.ts'
 import { loadSdk, type Sdk } from './connection.ts'
 import type { AcpSettings } from './options.ts'

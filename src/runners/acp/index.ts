@@ -21,7 +21,7 @@ import type {
   RunnerTurn,
 } from '../../core/index.ts'
 import { unlessAborted, wait } from '../../platform/clock.ts'
-import { Workplace } from '../../platform/workplace.ts'
+import { Workplace } from '../../platform/child.ts'
 import { activity, Outbox } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
 import { AgentError, AgentGone, type AcpAgent } from './agent.ts'

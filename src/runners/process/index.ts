@@ -19,8 +19,7 @@ import {
   type RunnerTurn,
 } from '../../core/index.ts'
 import { onAbort } from '../../platform/clock.ts'
-import type { Child } from '../../platform/child.ts'
-import { Workplace } from '../../platform/workplace.ts'
+import { Workplace, type Child } from '../../platform/child.ts'
 import { activity } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
 import { OUTPUT_FORMATS, type OutputFormat } from './formats.ts'
@@ -92,7 +91,11 @@ export class ProcessRunner implements Runner {
       const { refusal, words } = outcome
       const { backend } = start
       const isLost = refusal === 'unknown' && this.#known.delete(id)
-      if (!this.#reserves) throw backendLost(backend, words)
+      if (!this.#reserves) {
+        // The program chooses its ids, so no turn can continue with this one.
+        const message = `the agent has lost its session ${backend}: ${words}`
+        throw new HoldfastError('backend_lost', message)
+      }
       yield activity(isLost ? 'context_lost' : 'backend_retried', { backend, words })
       if (starts === 2)
         throw new Error(`it refuses its session as a new one and as an existing one: ${words}`)
@@ -248,12 +251,6 @@ export class ProcessRunner implements Runner {
     const reason = shortened(failure === '' ? (stderr.split('\n').at(-1) ?? '') : failure)
     throw new Error([child.describeEnd(), reason].filter(Boolean).join(': '))
   }
-}
-
-/** The program chooses its ids, so no turn can continue with this one. */
-function backendLost(backend: string | null, words: string): HoldfastError {
-  const message = `the agent has lost its session ${backend}: ${words}`
-  return new HoldfastError('backend_lost', message)
 }
 
 function shortened(text: string): string {
