@@ -33,12 +33,12 @@ export type OpenOptions = {
 }
 
 /** The defaults where many nodes share a database. */
-const CLUSTER_LIMITS: Partial<Limits> = {
+export const CLUSTER_LIMITS = {
   leaseMs: 10_000,
   sweepMs: 2_000,
   commitAppendsMax: 256,
   commitsInFlightMax: 2,
-}
+} satisfies Partial<Limits>
 
 export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask }
 

@@ -6,6 +6,7 @@ import { HoldfastError } from '../core/index.ts'
 import { LINE_FORMATS, LOG_LEVELS } from '../diagnostic-printer.ts'
 import { CDP_LIMITS } from '../doors/cdp/limits.ts'
 import { builtinAgents, LIMITS } from '../index.ts'
+import { CLUSTER_LIMITS } from '../open.ts'
 import { checkAccessOptions, type AccessOptions } from '../server/access.ts'
 import { isLoopback, isWildcard } from '../server/addresses.ts'
 import { RATE_LIMITS } from '../server/limits.ts'
@@ -22,7 +23,6 @@ import {
 import { DEFAULT_FOLDER, isPostgres } from './stores.ts'
 
 const DAY_MS = 86_400_000
-const LEASE_MS = 10_000
 
 export const SERVE_FLAGS = {
   port: number('N', 'the port to listen on; 0: any free port').between(0, 65_535).or(7420),
@@ -96,7 +96,7 @@ export const SERVE_FLAGS = {
   ),
   'lease-ms': number('N', 'on PostgreSQL: how long a dead node blocks its sessions')
     .between(500, 3_600_000)
-    .showing(LEASE_MS),
+    .showing(CLUSTER_LIMITS.leaseMs),
   'wait-ms': number('N', 'how long a request waits for its turn to start before it gets 429')
     .between(0, LIMITS.waitMsMax)
     .showing(LIMITS.waitMs),
@@ -196,18 +196,17 @@ const CLUSTER_FLAGS = ['advertise', 'cluster-secret-file', 'lease-ms'] as const
 
 /** The options for many nodes on one PostgreSQL; none on a store for one node. */
 export function readCluster(values: ServeValues, store: string) {
-  const { advertise, 'cluster-secret-file': file, 'lease-ms': leaseMs } = values
+  const { advertise, 'cluster-secret-file': file } = values
   if (!isPostgres(store)) {
     const given = CLUSTER_FLAGS.find((name) => values[name] !== null)
     if (given === undefined) return {}
     throw new UsageError(`--${given} needs --store postgres://…: other stores have one node`)
   }
-  const limits = { leaseMs: leaseMs ?? LEASE_MS }
-  if (advertise === null && file === null) return { limits }
+  if (advertise === null && file === null) return {}
   if (advertise === null || file === null) {
     throw new UsageError('--advertise and --cluster-secret-file go together')
   }
-  return { limits, advertise: checkUrl(advertise), secret: readSecret(file) }
+  return { advertise: checkUrl(advertise), secret: readSecret(file) }
 }
 
 function checkUrl(text: string): string {

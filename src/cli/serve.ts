@@ -88,7 +88,7 @@ async function open(settings: ServeSettings, config: Config): Promise<Holdfast> 
     advertise: cluster.advertise,
     clusterSecret: cluster.secret,
     onDiagnostic: log.onDiagnostic,
-    limits: { ...config.limits, ...limitsOf(values), ...cluster.limits },
+    limits: { ...config.limits, ...limitsOf(values) },
     // The configured agents are first, and replace built-in agents of the same name.
     agents: { ...configured, ...builtinAgents, ...configured, ...browser },
     defaultAgent: values.agent[0] ?? config.defaultAgent ?? first,
@@ -96,8 +96,9 @@ async function open(settings: ServeSettings, config: Config): Promise<Holdfast> 
 }
 
 /** The limits that a flag sets; the configuration may set others. */
-function limitsOf({ 'wait-ms': waitMs, queue: queuedTurnsMax, 'turn-ms': turnMs }: ServeValues) {
-  const given = Object.entries({ waitMs, queuedTurnsMax, turnMs })
+function limitsOf(values: ServeValues) {
+  const { queue: queuedTurnsMax, 'wait-ms': waitMs, 'turn-ms': turnMs } = values
+  const given = Object.entries({ waitMs, queuedTurnsMax, turnMs, leaseMs: values['lease-ms'] })
   return Object.fromEntries(given.filter(([, value]) => value !== null))
 }
 

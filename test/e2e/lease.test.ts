@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { Link } from '../chaos/link.ts'
 import { until } from '../support/gate.ts'
-import { Cluster, type ServerProcess } from '../support/server-process.ts'
+import { Cluster, ServerProcess } from '../support/server-process.ts'
 import { openTestDatabase, schemaOf, type TestDatabase } from '../support/postgres.ts'
 import { isAlive } from '../support/processes.ts'
 
@@ -83,6 +83,19 @@ async function leaseLeft({ url }: ServerProcess): Promise<number | null> {
   )
   return (row?.left as number | undefined) ?? null
 }
+
+it.each([
+  [[], 7_000],
+  [['--lease-ms', '8000'], 8_000],
+])('a node with %j has the lease of its flag, or of its configuration', async (flags, leaseMs) => {
+  const file = join(folder, 'config.json')
+  writeFileSync(file, JSON.stringify({ limits: { leaseMs: 7_000 } }))
+  const own = ['--config', file, '--json-log', ...flags]
+  const node = await ServerProcess.start({ data: cluster.store, flags: own })
+  const lines = node.output.map((line) => JSON.parse(line) as object)
+  await node.kill()
+  expect(lines).toContainEqual(expect.objectContaining({ code: 'lease_taken', leaseMs }))
+})
 
 describe('nodes whose clocks are wrong by an hour', () => {
   it('have the same time as the others: leases, passing on, records and lifetimes', async () => {
