@@ -36,7 +36,6 @@ export class Flag<Value = unknown> {
     return this
   }
 
-  /** The same flag, which must be given. */
   required(): Flag<NonNullable<Value>> {
     const flag = this.#ifMissing((name) => {
       throw new UsageError(`--${name} ${this.valueName} is required`)
@@ -68,7 +67,6 @@ export function text(valueName: string, meaning: string): Flag<string | null> {
   return new Flag(valueName, meaning, (texts) => texts.at(-1) ?? null)
 }
 
-/** A flag that may be repeated. */
 export function repeated(valueName: string, meaning: string): Flag<readonly string[]> {
   return new Flag(valueName, `${meaning}; may be repeated`, (texts) => texts)
 }
@@ -86,7 +84,6 @@ export function number(valueName: string, meaning: string) {
   return { between }
 }
 
-/** One of a few words. */
 export function choice<Word extends string>(
   valueName: string,
   meaning: string,

@@ -29,7 +29,6 @@ export function agentsFolder(store: string): string {
   return resolve(dirname(store.slice('sqlite:'.length)), 'agents')
 }
 
-/** The file of a SQLite store. */
 export function storeFile(values: StoreValues): string {
   const name = storeName(values)
   if (name === 'memory:') throw new UsageError('--store memory: has no file')

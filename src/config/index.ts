@@ -56,19 +56,11 @@ export async function readConfig(folder: string, named: string | null = null): P
 
 /** The content of a file, not checked yet: JSON, or what a module exports. */
 async function readContent(file: string): Promise<unknown> {
-  switch (extname(file)) {
-    case '.json':
-      return parseFile(file)
-    case '.ts':
-    case '.mts':
-      assertTypeScript(file)
-      return importDefault(file)
-    case '.js':
-    case '.mjs':
-      return importDefault(file)
-    default:
-      throw unusable(file, 'must end in .json, .mjs, .js or .ts')
-  }
+  const ending = extname(file)
+  if (ending === '.json') return parseFile(file)
+  if (!/^\.m?[jt]s$/.test(ending)) throw unusable(file, 'must end in .json, .mjs, .js or .ts')
+  if (ending.endsWith('ts')) assertTypeScript(file)
+  return importDefault(file)
 }
 
 async function parseFile(file: string): Promise<unknown> {

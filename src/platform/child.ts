@@ -1,7 +1,7 @@
 /**
  * A child process of a runner. It gets an allow-listed environment and a process group of its own.
  * The end of its stderr is kept. It is stopped with SIGTERM, then with SIGKILL, and a guard process
- * (`child-guard.ts`) kills it if this process ends first. A workplace starts the children of a
+ * (`processes.ts`) kills it if this process ends first. A workplace starts the children of a
  * runner, each in the folder of its session.
  */
 import type { ChildProcess } from 'node:child_process'
@@ -9,10 +9,10 @@ import { access, constants, mkdir } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
-import { guard } from './child-guard.ts'
 import {
   folderName,
   groupMemory,
+  guard,
   killMarked,
   killOrphans,
   killOwn,

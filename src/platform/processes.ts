@@ -8,6 +8,7 @@ import { hash, randomUUID } from 'node:crypto'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { devNull } from 'node:os'
+import type { Writable } from 'node:stream'
 
 /** The descriptors that a spawn needs at most: five pipes with two ends, and a few more. */
 const DESCRIPTORS_NEEDED = 16
@@ -45,7 +46,7 @@ function hasDescriptors(): boolean {
 export const MARK = 'HOLDFAST_CHILD'
 
 /** Identifies this process: pids are used again, a pid with its start time is not. */
-export const SERVER = `${process.pid}.${startOf(process.pid) ?? randomUUID()}`
+const SERVER = `${process.pid}.${startOf(process.pid) ?? randomUUID()}`
 
 /** The name of a session's folder: a digest, since a caller can choose the id (`..` too). */
 export function folderName(session: string): string {
@@ -150,3 +151,78 @@ async function inheritedMark(pid: number): Promise<string | null> {
   const entry = environment.split('\0').find((variable) => variable.startsWith(`${MARK}=`))
   return entry?.slice(MARK.length + 1) ?? null
 }
+
+/**
+ * The guard of the children is a shell that gets the list of their process groups on stdin. When
+ * this process ends in any way (`kill -9` too), that stdin ends, and the shell kills the groups.
+ * It ignores the signals of a terminal or supervisor, since it has to outlive this process.
+ */
+const GUARD = `
+trap '' HUP INT TERM
+groups=' '
+while read -r action group; do
+  case $action in
+    watch) groups="$groups$group " ;;
+    leave) exit ;;
+    forget) groups="\${groups%% $group *} \${groups#* $group }" ;;
+  esac
+done
+for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
+for file in $(grep -ls "HOLDFAST_CHILD=[^:]*:$1:" /proc/[0-9]*/environ 2>/dev/null); do
+  pid=\${file#/proc/}
+  kill -s KILL "\${pid%/environ}"
+done 2>/dev/null
+`
+
+class ChildGuard {
+  #shell: ChildProcess | null = null
+  readonly #groups = new Set<number>()
+
+  /** The guard kills this process group if this process ends first. */
+  watch(group: number): void {
+    this.#groups.add(group)
+    if (this.#shell === null) this.#start()
+    else this.#write(`watch ${group}`)
+  }
+
+  forget(group: number): void {
+    if (this.#groups.delete(group)) this.#write(`forget ${group}`)
+    if (this.#groups.size > 0) return
+    // The guard exits; the next child starts another one.
+    this.#write('leave')
+    this.#shell?.stdin?.end()
+    this.#shell = null
+  }
+
+  #start(): void {
+    const shell = startProcess('/bin/sh', ['-c', GUARD, 'sh', SERVER], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      detached: true,
+      env: { PATH: '/usr/bin:/bin' },
+    })
+    const stdin = shell.stdin as (Writable & { unref?: () => void }) | null | undefined
+    // A shell that ended or does not read is replaced by another, which gets all groups.
+    for (const source of [shell, stdin]) source?.on('error', () => this.#lost(shell))
+    shell.on('exit', () => this.#lost(shell))
+    // Without file descriptors it has no pipe; the next child tries again.
+    if (stdin === undefined || stdin === null) return
+    // It must not keep this process alive.
+    shell.unref()
+    stdin.unref?.()
+    this.#shell = shell
+    for (const group of this.#groups) this.#write(`watch ${group}`)
+  }
+
+  /** The shell was killed; on a machine without a shell there is no guard. */
+  #lost(shell: ChildProcess): void {
+    if (this.#shell !== shell) return
+    this.#shell = null
+    if (shell.pid !== undefined && this.#groups.size > 0) this.#start()
+  }
+
+  #write(line: string): void {
+    this.#shell?.stdin?.write(`${line}\n`)
+  }
+}
+
+export const guard = new ChildGuard()

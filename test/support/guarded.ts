@@ -4,7 +4,7 @@
  */
 import { execFile, type ChildProcess, type ExecFileOptions } from 'node:child_process'
 import { promisify } from 'node:util'
-import { guard } from '../../src/platform/child-guard.ts'
+import { guard } from '../../src/platform/processes.ts'
 
 /** What a child has to be started with: a group of its own, which is ended as a whole. */
 export const GUARDED = { detached: true } as const

@@ -55,7 +55,6 @@ export class AgentError extends Error {
 
 const AUTH_REQUIRED = -32_000
 const NOT_FOUND = -32_002
-/** The largest message of an agent, in bytes. */
 const MESSAGE_BYTES_MAX = 8_388_608
 /** The longest message of an agent's error that is shown, in characters. */
 const ERROR_CHARS_MAX = 500
@@ -131,7 +130,8 @@ export class AcpAgent {
     this.#sessions.delete(session)
     const sessionId = await opening
     // A failure does no harm: the session is not used any more.
-    if (this.#can.close && this.isAlive) this.#send('session/close', { sessionId }).catch(ignore)
+    if (this.#can.close && this.isAlive)
+      this.#send('session/close', { sessionId }).catch(() => undefined)
   }
 
   /**
@@ -150,7 +150,7 @@ export class AcpAgent {
     let timer: NodeJS.Timeout | undefined
     const ignoreAbort = onAbort(signal, () => {
       // If the notification fails, the child is killed after `cancelMs`.
-      this.#connection.agent.notify('session/cancel', { sessionId }).catch(ignore)
+      this.#connection.agent.notify('session/cancel', { sessionId }).catch(() => undefined)
       timer = setTimeout(() => this.#child.kill(), cancelMs)
     })
     try {
@@ -257,7 +257,8 @@ export class AcpAgent {
     if (this.#connection.signal.aborted) {
       await this.stop()
       // Without a reason, this process has closed the connection.
-      const reason = message === 'ACP connection closed' ? '' : `(${shortened(message)})`
+      const reason =
+        message === 'ACP connection closed' ? '' : `(${message.slice(0, ERROR_CHARS_MAX)})`
       const { program } = this.#child
       return new AgentGone(`${program} ${this.#child.describeEnd()} ${reason}`.trim(), this.#child)
     }
@@ -268,7 +269,7 @@ export class AcpAgent {
     }
     const details = typeof data === 'string' ? data : asObject(data)['details']
     const more = typeof details === 'string' ? ` (${details})` : ''
-    const shown = shortened(this.#child.redact(`${message}${more}`))
+    const shown = this.#child.redact(`${message}${more}`).slice(0, ERROR_CHARS_MAX)
     return new AgentError(code, `the agent refused ${method}: ${shown}`)
   }
 
@@ -287,13 +288,7 @@ export class AcpAgent {
   }
 }
 
-function ignore(): void {}
-
 function lost(backend: string, why: string): HoldfastError {
   const message = `the agent cannot open its session ${backend} again: ${why}`
   return new HoldfastError('backend_lost', message, { backend })
-}
-
-function shortened(text: string): string {
-  return text.slice(0, ERROR_CHARS_MAX)
 }

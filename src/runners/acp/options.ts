@@ -60,6 +60,5 @@ export type AcpOptions = Readonly<Static<typeof AcpAgent>> & {
   readonly folder?: string
 }
 
-/** The options with all defaults. */
 export type AcpSettings = AcpOptions &
   Required<Omit<AcpOptions, 'cwd' | 'folder' | 'reopenMs' | 'askMs'>>

@@ -35,5 +35,4 @@ export const OpenAiAgent = Type.Object(
 
 export type OpenAiOptions = Readonly<Static<typeof OpenAiAgent>>
 
-/** The options with all defaults. */
 export type OpenAiSettings = OpenAiOptions & Required<Omit<OpenAiOptions, 'apiKeyEnv' | 'system'>>

@@ -6,7 +6,6 @@ import { readLines } from '../../platform/text.ts'
 import { asObject, type JsonObject } from '../json.ts'
 import type { OpenAiSettings } from './options.ts'
 
-/** The longest line of the upstream's stream, in characters. */
 const LINE_CHARS_MAX = 1_048_576
 /** The longest answer in one piece, and the longest body of an error, in characters. */
 const ANSWER_CHARS_MAX = 8_388_608

@@ -34,7 +34,6 @@ export type ProcessOptions = Readonly<Static<typeof ProcessAgent>> & {
   readonly folder: string
 }
 
-/** The options with all defaults. */
 export type ProcessSettings = ProcessOptions & Required<Omit<ProcessOptions, 'cwd' | 'turnMs'>>
 
 /** The placeholders in arguments. */

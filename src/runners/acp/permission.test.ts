@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { AskOutcome } from '../core/index.ts'
-import { loadSdk } from './acp/connection.ts'
+import type { AskOutcome } from '../../core/index.ts'
+import { loadSdk } from './connection.ts'
 import {
   ASK_DATA_CHARS_MAX,
   ASK_TEXT_CHARS_MAX,
   permissionAnswer,
   permissionQuestion,
-} from './permission.ts'
+} from './updates.ts'
 
 describe('a permission request', () => {
   it.each<[AskOutcome, object]>([
