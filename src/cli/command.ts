@@ -110,10 +110,7 @@ export function parseArguments(table: FlagTable, args: readonly string[]) {
     return [name, { type, multiple: true }] as const
   })
   const help = { type: 'boolean' as const, short: 'h', multiple: true }
-  checkNames(
-    [...Object.keys(table), 'help'].map((name) => `--${name}`),
-    args,
-  )
+  checkNames(table, args)
   try {
     const { values, positionals } = parseArgs({
       args: [...args],
@@ -142,7 +139,8 @@ export function readFlags<Table extends FlagTable>(
 }
 
 /** Before `parseArgs` does it: its message for an unknown flag has three sentences. */
-function checkNames(names: readonly string[], args: readonly string[]): void {
+function checkNames(table: FlagTable, args: readonly string[]): void {
+  const names = [...Object.keys(table), 'help'].map((name) => `--${name}`)
   for (const argument of args) {
     if (argument === '--') return
     const [name] = /^--[^=]+/.exec(argument) ?? []

@@ -92,7 +92,7 @@ class TerminalTurn {
   readonly #session: ClientSession
   readonly #options: TerminalTurnOptions
   /** Events that arrived before the id of this turn. */
-  #early: (SessionEvent | Delta)[] | null = []
+  readonly #early: (SessionEvent | Delta)[] = []
   #turn: string | null = null
   readonly #text = new AnswerText()
   /** Whether the last line that was printed is unfinished. */
@@ -129,9 +129,7 @@ class TerminalTurn {
     await this.#session.ready
     const turn = this.#session.turn(input, this.#options.turn)
     this.#turn = await turn.started
-    const early = this.#early ?? []
-    this.#early = null
-    for (const item of early) this.#receive(item)
+    for (const item of this.#early) this.#receive(item)
     const { state, error, reason } = await turn
     this.#finishLine()
     if (state === 'done') return 0
@@ -142,7 +140,7 @@ class TerminalTurn {
   }
 
   #receive(item: SessionEvent | Delta): void {
-    if (this.#early !== null) return void this.#early.push(item)
+    if (this.#turn === null) return void this.#early.push(item)
     if (!('turn' in item) || item.turn !== this.#turn) return
     if (this.#options.isJson) process.stdout.write(`${JSON.stringify(item)}\n`)
     switch (item.type) {
@@ -225,13 +223,6 @@ class TerminalTurn {
   }
 }
 
-type Terminal = {
-  readonly input: Readable
-  readonly output: Writable
-  /** Ctrl-C at the prompt. */
-  readonly onInterrupt: () => void
-}
-
 /** The answer: an option by number, id or label; any text if the ask has no options. */
 export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unknown {
   const given = text.trim()
@@ -255,7 +246,7 @@ export function describeAsk({ question, options }: Pick<Ask, 'question' | 'optio
  * undefined if the ask was settled meanwhile, or the person gave none (Ctrl-D).
  */
 export async function askPerson(
-  { input, output, onInterrupt }: Terminal,
+  { input, output, onInterrupt }: { input: Readable; output: Writable; onInterrupt: () => void },
   ask: Ask,
   settled: AbortSignal,
 ): Promise<unknown> {

@@ -66,7 +66,6 @@ export class Child {
   problem: string | null = null
   readonly #options: ChildOptions
   readonly #process: ChildProcess
-  readonly #errors: Readable
   #stderr = ''
   /** Whether this process stopped it while it ran. */
   #isStopped = false
@@ -89,12 +88,11 @@ export class Child {
     // Without file descriptors it has no pipes.
     this.stdin = stdin ?? new PassThrough()
     this.stdout = stdout ?? new PassThrough().end()
-    this.#errors = stderr ?? new PassThrough().end()
-    for (const stream of [this.stdin, this.stdout, this.#errors]) {
+    for (const stream of [this.stdin, this.stdout, stderr]) {
       // A broken pipe: `ended` reports the end of the child.
-      stream.on('error', () => undefined)
+      stream?.on('error', () => undefined)
     }
-    this.#errors.setEncoding('utf8').on('data', (text: string) => {
+    stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-STDERR_CHARS_MAX)
     })
     if (pid === undefined) return
@@ -153,7 +151,7 @@ export class Child {
     this.#signal('SIGKILL')
     // A descendant outside the group may keep the pipes open; do not wait for it.
     this.stdout.destroy()
-    this.#errors.destroy()
+    this.#process.stderr?.destroy()
   }
 
   /**

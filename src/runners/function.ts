@@ -1,6 +1,5 @@
 /** Agents as functions, async or async generators; and the built-in ones, for trials and tests. */
 import type {
-  Input,
   Question,
   Reply,
   Runner,
@@ -10,6 +9,7 @@ import type {
   RunnerTurn,
 } from '../core/index.ts'
 import { wait } from '../platform/clock.ts'
+import { asObject } from './json.ts'
 
 /** Yields parts of the answer; returns the whole answer if it differs from the yielded parts. */
 export type Agent = (
@@ -53,16 +53,12 @@ export const echo: Agent = async (turn) => turn.text
 /** Streams its input word by word over two seconds, or over the `ms` of the input. */
 export const slow: Agent = async function* ({ text, input }, { signal }) {
   const words = text.split(/(?<=\s)/)
-  const pauseMs = slowMs(input) / words.length
+  const { ms } = asObject(input)
+  const pauseMs = (typeof ms === 'number' && ms >= 0 ? ms : 2_000) / words.length
   for (const word of words) {
     await wait(pauseMs, signal)
     yield word
   }
-}
-
-function slowMs(input: Input): number {
-  const ms = typeof input === 'string' ? undefined : input['ms']
-  return typeof ms === 'number' && ms >= 0 ? ms : 2_000
 }
 
 /** Asks for permission before it echoes. */

@@ -58,12 +58,7 @@ class AcpRunner implements Runner {
     const outbox = new Outbox()
     const { id } = context.session
     const before = this.#working.get(id) ?? Promise.resolve()
-    const work = before
-      .then(() => this.#runTurn(turn, context, outbox))
-      .then(
-        () => outbox.end(),
-        (error: unknown) => outbox.end(error),
-      )
+    const work = before.then(() => this.#runTurn(turn, context, outbox))
     this.#working.set(id, work)
     void work.then(() => {
       if (this.#working.get(id) === work) this.#working.delete(id)
@@ -86,16 +81,18 @@ class AcpRunner implements Runner {
     await this.#workplace.close()
   }
 
+  /** Never rejects: the outbox ends with the error. */
   async #runTurn(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
     const { signal, session } = context
-    const cwd = await this.#workplace.folderOf(session.id)
     try {
+      const cwd = await this.#workplace.folderOf(session.id)
       await this.#pool.use(session.id, signal, (agent) =>
         this.#prompt(agent, turn, { context, outbox, cwd }),
       )
+      outbox.end()
     } catch (error) {
       if (error instanceof AgentGone) outbox.push(error.diagnosis)
-      throw error
+      outbox.end(error)
     }
   }
 

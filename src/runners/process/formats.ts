@@ -5,7 +5,7 @@ import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { activity } from '../outbox.ts'
 
 /** A part of a program's output. */
-export type ProgramOutput =
+type ProgramOutput =
   | RunnerOutput
   /** The backend's own session id. */
   | { readonly type: 'session'; readonly id: string }
@@ -13,15 +13,12 @@ export type ProgramOutput =
   | { readonly type: 'result'; readonly text: string }
   | { readonly type: 'failure'; readonly message: string }
 
-/** The id for a new session is in use, or the id of an existing session is unknown. */
-export type BackendRefusal = 'in_use' | 'unknown'
-
 export interface OutputFormat {
   /** Whether the output contains the session id. */
   readonly hasSession: boolean
   read(output: AsyncIterable<string>): AsyncGenerator<ProgramOutput>
-  /** The meaning of the program's error message for the session of this id. */
-  refusal(message: string, backend: string): BackendRefusal | null
+  /** Whether the program says that the id of a new session is in use, or of an old one unknown. */
+  refusal(message: string, backend: string): 'in_use' | 'unknown' | null
 }
 
 /** The longest line: it may contain a picture that a tool has read. */
