@@ -4,10 +4,7 @@
  */
 import type { Store } from '../core/store.ts'
 import { appendClaims } from './store/append.ts'
-import { changeClaims } from './store/changes.ts'
 import { claimClaims } from './store/claim.ts'
-import { keyClaims } from './store/keys.ts'
-import { lifeClaims } from './store/life.ts'
 import { listClaims } from './store/list.ts'
 import { reserveClaims } from './store/reserve.ts'
 import { StoreTrial, type Claims } from './store/samples.ts'
@@ -24,15 +21,7 @@ export type StoreCase = { readonly title: string; readonly run: () => Promise<vo
 
 /** Every case, for a store that `open` makes anew and empty each time. */
 export function storeConformance(open: () => Promise<StoreUnderTest>): readonly StoreCase[] {
-  const claims: Claims = {
-    ...reserveClaims,
-    ...claimClaims,
-    ...appendClaims,
-    ...listClaims,
-    ...changeClaims,
-    ...keyClaims,
-    ...lifeClaims,
-  }
+  const claims = { ...reserveClaims, ...claimClaims, ...appendClaims, ...listClaims }
   return Object.entries(claims).map(([title, check]) => ({
     title,
     run: () => runCase(open, check),
