@@ -8,14 +8,10 @@ import {
   type Append,
   type AppendedKeys,
   type AppendOutcome,
-  type Beat,
-  type ChangePage,
   type Claim,
   type KeyedTurn,
   type KeyQuery,
-  type ListPage,
   type ListQuery,
-  type ReadResult,
   type Reservation,
   type Reserved,
   type SessionRow,
@@ -145,14 +141,14 @@ export class MemoryStore implements Store {
     return found.toReversed().slice(0, limit)
   }
 
-  async read(session: string, after: number, limit: number): Promise<ReadResult> {
+  async read(session: string, after: number, limit: number) {
     const entry = this.#find(session)
     const from = Math.max(0, after)
     const events = pageOf(entry?.events.slice(from, from + limit) ?? [])
     return { row: entry?.row ?? null, events }
   }
 
-  async list(query: ListQuery): Promise<ListPage> {
+  async list(query: ListQuery) {
     this.#mustBeOpen()
     const below = numberBelow(query.cursor)
     const found = [...this.#sessions.values()]
@@ -178,7 +174,7 @@ export class MemoryStore implements Store {
     return pending && (owner === null || owner === node || !this.#leases.isAlive(owner))
   }
 
-  async beat(node: string, leaseMs: number): Promise<Beat> {
+  async beat(node: string, leaseMs: number) {
     this.#mustBeOpen()
     return this.#leases.beat(node, leaseMs)
   }
@@ -201,7 +197,7 @@ export class MemoryStore implements Store {
     if (this.#changes.length >= 2 * CHANGES_KEPT) this.#changes.splice(0, CHANGES_KEPT)
   }
 
-  async changes(after: number | null, limit: number): Promise<ChangePage> {
+  async changes(after: number | null, limit: number) {
     this.#mustBeOpen()
     if (after === null) return { changes: [], position: this.#position }
     const index = after - this.#position + this.#changes.length

@@ -53,8 +53,7 @@ export async function* pagedRows<Row extends AnyRow>(
   }
 }
 
-const VERSION_MIN = 130_000
-const VERSION_MIN_TEXT = '13'
+const VERSION_MIN = 13
 
 const LIMITS = {
   pool: 8,
@@ -71,7 +70,7 @@ const LIMITS = {
 } as const
 
 /** The server gives up by itself, also if we are gone. */
-const SERVER_TIMEOUTS: PoolConfig = {
+const SERVER_TIMEOUTS = {
   statement_timeout: LIMITS.statementMs,
   idle_in_transaction_session_timeout: LIMITS.statementMs,
 }
@@ -122,7 +121,9 @@ export class Database implements Queryable {
     const { config, schema, pool } = readOptions(options)
     // Loaded here, so that programs with another store do not load it.
     const { default: driver } = await import('pg')
-    const types = { getTypeParser: parserFor(driver.types.getTypeParser) }
+    const types = new driver.TypeOverrides()
+    // Our 64-bit numbers are positions and times: they fit into a JavaScript number.
+    types.setTypeParser(driver.types.builtins.INT8, Number)
     const newPool = (max: number): Pool => new driver.Pool({ ...config, ...timeouts, types, max })
     const database = new Database([newPool(pool), newPool(1)], schema, options)
     try {
@@ -143,8 +144,8 @@ export class Database implements Queryable {
         current_setting('synchronous_commit') AS commit, ${NOW} AS now`,
     )
     this.setTime(found.now, askedAt)
-    if (Number(found.version) < VERSION_MIN) {
-      throw unavailable(`PostgreSQL is older than ${VERSION_MIN_TEXT} (${found.version})`)
+    if (Number(found.version) < VERSION_MIN * 10_000) {
+      throw unavailable(`PostgreSQL is older than ${VERSION_MIN} (${found.version})`)
     }
     if (found.fsync !== 'off' && found.commit !== 'off') return
     throw unavailable(
@@ -171,23 +172,19 @@ export class Database implements Queryable {
     return this.#run(this.#pool, sql, values, LIMITS.answerMs)
   }
 
-  /** One of the store's own statements. */
-  run<Row extends AnyRow>(name: StatementName, values: unknown[] = []): Promise<Row[]> {
-    return this.#run(this.#pool, this.#statements[name], values, LIMITS.answerMs)
+  /** One of the store's own statements; if `leaseMs` limits it, on the lease's own connection. */
+  run<Row extends AnyRow>(
+    name: StatementName,
+    values: unknown[] = [],
+    leaseMs?: number,
+  ): Promise<Row[]> {
+    const pool = leaseMs === undefined ? this.#pool : this.#leasePool
+    return this.#run(pool, this.#statements[name], values, leaseMs ?? LIMITS.answerMs)
   }
 
   /** One that may be carried out twice: it is tried again while the database is away. */
   ask<Row extends AnyRow>(name: StatementName, values?: unknown[]): Promise<Row[]> {
     return this.rideOut(() => this.run<Row>(name, values))
-  }
-
-  /** On the lease's own connection, and given up after `answerMs`. */
-  runForLease<Row extends AnyRow>(
-    name: StatementName,
-    values: unknown[],
-    answerMs: number,
-  ): Promise<Row[]> {
-    return this.#run(this.#leasePool, this.#statements[name], values, answerMs)
   }
 
   /**
@@ -276,10 +273,10 @@ function connectionOf(client: PoolClient, schema: string, answerMs: number): Pos
   // The next query fails too if the connection breaks; unheard, it would end the process.
   client.on('error', ignore)
   const query = async <Row extends AnyRow>(text: string, values: unknown[] = []) => {
-    const bounded = { text, query_timeout: answerMs }
+    // Without values several statements may stand in one text.
+    const bounded = { text, values, query_timeout: answerMs }
     try {
-      // Without values several statements may stand in one text.
-      return (await client.query<Row>(values.length === 0 ? bounded : { ...bounded, values })).rows
+      return (await client.query<Row>(bounded)).rows
     } catch (thrown) {
       throw storeError(thrown)
     }
@@ -298,11 +295,7 @@ function connectionOf(client: PoolClient, schema: string, answerMs: number): Pos
 
 function ignore(): void {}
 
-function readOptions(options: PostgresStoreOptions): {
-  readonly config: PoolConfig
-  readonly schema: string
-  readonly pool: number
-} {
+function readOptions(options: PostgresStoreOptions) {
   const url = parseUrl(options.url)
   const schema = options.schema ?? url.searchParams.get('schema') ?? 'holdfast'
   const pool = options.pool ?? Number(url.searchParams.get('pool') ?? LIMITS.pool)
@@ -327,22 +320,10 @@ function readOptions(options: PostgresStoreOptions): {
 
 /** Never repeats the text: there may be a password in it. */
 function parseUrl(text: string): URL {
-  const isOurs = /^postgres(ql)?:\/\/./.test(text)
-  if (!isOurs || !URL.canParse(text)) {
-    throw invalid('the store must be like postgres://USER:PASSWORD@HOST/DATABASE')
-  }
-  return new URL(text)
+  if (/^postgres(ql)?:\/\/./.test(text) && URL.canParse(text)) return new URL(text)
+  throw invalid('the store must be like postgres://USER:PASSWORD@HOST/DATABASE')
 }
 
 function invalid(message: string): HoldfastError {
   return new HoldfastError('invalid_field', message, { field: 'store' })
-}
-
-const INT8_OID = 20
-
-/** Our 64-bit numbers are positions and times: they fit into a JavaScript number. */
-function parserFor<Parser>(usual: Parser): Parser {
-  const parser = (oid: number, format?: string): unknown =>
-    oid === INT8_OID ? Number : (usual as (oid: number, format?: string) => unknown)(oid, format)
-  return parser as Parser
 }

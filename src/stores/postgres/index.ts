@@ -254,10 +254,7 @@ type Claiming = {
 }
 
 /** The row travels as event 0. */
-function splitRow(rows: readonly StoredEvent[]): {
-  readonly stored: StoredRow | null
-  readonly events: readonly StoredEvent[]
-} {
+function splitRow(rows: readonly StoredEvent[]) {
   const row = rows.find(({ seq }) => seq === 0)
   if (row === undefined) return { stored: null, events: [] }
   const events = rows.filter(({ seq }) => seq > 0).map(({ seq, body }) => ({ seq, body }))

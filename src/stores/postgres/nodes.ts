@@ -28,8 +28,6 @@ export class Nodes implements Cluster {
   /** Nodes that must have a row: if it is missing, others took the node for dead. */
   readonly #beating = new Set<string>()
   #tidiedAt = Number.NEGATIVE_INFINITY
-  /** The first beat has to connect too, and nothing hangs on its lease yet. */
-  #isFirst = true
 
   constructor(database: Database, self: NodeFacts) {
     this.#database = database
@@ -46,22 +44,23 @@ export class Nodes implements Cluster {
   async #beat(node: string, leaseMs: number): Promise<Beat> {
     if (leaseMs <= 0) {
       this.#beating.delete(node)
-      await this.#database.runForLease('leave', [storedName(node)], BEAT_MS_MAX)
+      await this.#database.run('leave', [storedName(node)], BEAT_MS_MAX)
       return
     }
-    const dueMs = Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
+    // The first beat has to connect too, and nothing hangs on its lease yet.
+    const isFirst = !this.#beating.has(node)
+    const dueMs = isFirst ? BEAT_MS_MAX : Math.min(Math.max(leaseMs / 4, BEAT_MS_MIN), BEAT_MS_MAX)
     const { url, version, secret } = this.#self
     const ms = Number.isFinite(leaseMs) ? leaseMs : null
     const askedAt = performance.now()
-    const [answer] = await this.#database.runForLease<{ now: number; lapsed: boolean | null }>(
+    const [answer] = await this.#database.run<{ now: number; lapsed: boolean | null }>(
       'beat',
       [storedName(node), url, version, ms, secret],
-      this.#isFirst ? BEAT_MS_MAX : dueMs,
+      dueMs,
     )
-    this.#isFirst = false
     if (answer !== undefined) this.#database.setTime(answer.now, askedAt)
     this.#tidy()
-    const isLapsed = answer?.lapsed ?? this.#beating.has(node)
+    const isLapsed = answer?.lapsed ?? !isFirst
     this.#beating.add(node)
     if (isLapsed) return 'lapsed'
   }

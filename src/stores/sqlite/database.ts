@@ -12,7 +12,6 @@ import { storeError } from './failures.ts'
 import { takeLock } from './lock.ts'
 import { checkMarker, OpenMarker } from './marker.ts'
 import { dueMigration, migrate, type Migration } from './migrations.ts'
-import type { WriterOptions } from './operations.ts'
 
 /** Files up to this size are checked in full when opened; larger ones only where they are read. */
 const CHECK_BYTES_MAX = 64 * 1_048_576
@@ -34,20 +33,20 @@ const PRAGMAS = `
   PRAGMA journal_size_limit = 67108864;
 `
 
-export type OpenFile = {
-  readonly database: SqliteDatabase
-  readonly marker: OpenMarker
-  /** Throws `store_full` if the file system has too little room for one large request. */
-  checkRoom(): void
-  /** `isSound`: nothing has failed, so that what was acknowledged is in the file. */
-  close(isSound: boolean): void
+/** What the writer's thread is started with. */
+export type WriterOptions = {
+  readonly file: string
+  /** The file may not grow past this many pages: a quota, and how a full disk is tried out. */
+  readonly pagesMax?: number
 }
+
+export type OpenFile = ReturnType<typeof openFile>
 
 /** Opens, locks, checks and migrates the file, or throws an error with a sentence for people. */
 export function openFile(
   { file: given, pagesMax }: WriterOptions,
   onMigration: (migration: Migration) => void = () => undefined,
-): OpenFile {
+) {
   const file = located(given)
   const lock = takeLock(file)
   let database: SqliteDatabase | undefined
@@ -59,9 +58,7 @@ export function openFile(
     database = openSqlite(file)
     prepareDatabase(database, file, onMigration)
     if (pagesMax !== undefined) database.exec(`PRAGMA max_page_count = ${Math.trunc(pagesMax)}`)
-    const parts = { database, marker: new OpenMarker(file, database) }
-    const close = (isSound: boolean): void => closeAll({ ...parts, lock }, isSound)
-    return { ...parts, checkRoom: () => checkRoom(file), close }
+    return { file, lock, database, marker: new OpenMarker(file, database) }
   } catch (thrown) {
     database?.close()
     lock.close()
@@ -161,7 +158,8 @@ function setDurable(database: SqliteDatabase): void {
   )
 }
 
-function checkRoom(file: string): void {
+/** Throws `store_full` if the file system has too little room for one large request. */
+export function checkRoom({ file }: OpenFile): void {
   const { blocks, bavail, bfree, bsize } = fs.statfsSync(dirname(file))
   const free = (process.getuid?.() === 0 ? bfree : bavail) * bsize
   // Some file systems tell nothing.
@@ -169,11 +167,11 @@ function checkRoom(file: string): void {
   throw new HoldfastError('store_full', 'the disk of the store is full: free some space')
 }
 
-/** The lock is released last: no process opens the file while it is being closed. */
-function closeAll(
-  { database, marker, lock }: Pick<OpenFile, 'database' | 'marker'> & { lock: SqliteDatabase },
-  isSound: boolean,
-): void {
+/**
+ * `isSound`: nothing has failed, so that what was acknowledged is in the file. The lock is released
+ * last: no process opens the file while it is being closed.
+ */
+export function closeFile({ database, marker, lock }: OpenFile, isSound: boolean): void {
   let isComplete = false
   try {
     isComplete = isSound && emptyWal(database)

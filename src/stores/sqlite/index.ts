@@ -9,8 +9,9 @@ import { Worker } from 'node:worker_threads'
 import { HoldfastError } from '../../core/errors.ts'
 import type { AppendOutcome, Store } from '../../core/store.ts'
 import { closedError } from '../failures.ts'
+import type { WriterOptions } from './database.ts'
 import type { Migration } from './migrations.ts'
-import type { WriterAnswers, WriterOperation, WriterOptions } from './operations.ts'
+import type { WriterAnswers, WriterOperation } from './worker.ts'
 
 export { backupSqlite, type BackupOptions } from './backup.ts'
 

@@ -142,13 +142,11 @@ function problemWith(file: string, mark: Mark): string | null {
   return `has another event in place of the last that was acknowledged${wal}`
 }
 
-type Found = { readonly last: number; readonly event?: { readonly checksum?: unknown } }
-
 /**
  * The last event's number, and the event of the number that is asked for. As a reader, which
  * neither copies the `-wal` into the file nor deletes it. Null: it cannot be read.
  */
-function eventsIn(file: string, number: number): Found | null {
+function eventsIn(file: string, number: number) {
   try {
     return readSqlite(file, (database) => {
       const tables = database.prepare(`SELECT name FROM sqlite_schema WHERE name = 'events'`).all()

@@ -14,6 +14,7 @@ import {
   type ListQuery,
   type Reservation,
   type Reserved,
+  type Store,
 } from '../../core/store.ts'
 import { Leases } from '../leases.ts'
 import { nameFrom, storedName } from '../names.ts'
@@ -21,7 +22,6 @@ import { changePage, changesGone, listConditions, listPage, type ChangeRecord } 
 import { reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { EventLog, type LogEnd } from './log.ts'
-import type { Steps } from './operations.ts'
 
 /** Sessions whose numbers are cached: looking one up costs about as much as an append's fence. */
 const CACHED_MAX = 5_000
@@ -94,6 +94,15 @@ type CachedSession = {
  * of it is then a lower bound, so that no key that has to be forgotten is overlooked.
  */
 type KeyRange = { newest: number; readonly oldest: number; readonly oldestAt: number }
+
+type OperationName = Exclude<keyof Store, 'close' | 'cluster'>
+
+/** What carries the operations out. `append` returns the positions of those that are stale. */
+export type Steps = {
+  readonly [Name in OperationName]: (
+    ...given: Parameters<Required<Store>[Name]>
+  ) => Name extends 'append' ? readonly number[] : Awaited<ReturnType<Required<Store>[Name]>>
+}
 
 export class Statements implements Omit<Steps, 'ready'> {
   readonly #database: SqliteDatabase

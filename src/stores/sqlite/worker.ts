@@ -10,18 +10,31 @@
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
 import type { HoldfastError } from '../../core/errors.ts'
-import { openFile, type OpenFile } from './database.ts'
+import type { Store } from '../../core/store.ts'
+import { checkRoom, closeFile, openFile, type OpenFile, type WriterOptions } from './database.ts'
 import type { SqliteStatement } from './driver.ts'
 import { errorAfterCommit, isForGood, storeError } from './failures.ts'
-import {
-  READS,
-  type StoreOperation,
-  type Steps,
-  type WriterAnswers,
-  type WriterOperation,
-  type WriterOptions,
-} from './operations.ts'
-import { Statements } from './statements.ts'
+import { Statements, type Steps } from './statements.ts'
+
+/** A call of a method of the store. */
+type StoreOperation<Name extends keyof Steps = keyof Steps> = {
+  [One in Name]: readonly [name: One, given: Parameters<Required<Store>[One]>]
+}[Name]
+
+/** Operations are answered in the order in which they were posted, so no message carries an id. */
+export type WriterOperation = StoreOperation | readonly [name: 'close', given: []]
+
+/**
+ * One value per operation, in order; the positions in `failures` have none. The first answer comes
+ * unasked, when the file is open or could not be opened.
+ */
+export type WriterAnswers = {
+  readonly values: unknown[]
+  readonly failures: [position: number, ...ConstructorParameters<typeof HoldfastError>][]
+}
+
+/** The operations that write nothing. */
+const READS: ReadonlySet<string> = new Set(['read', 'list', 'findKeys', 'changes', 'ready'])
 
 /** Operations in one group. */
 const OPERATIONS_MAX = 1_000
@@ -61,8 +74,7 @@ class Writer {
     const reads: Placed[] = []
     for (const [position, operation] of operations.entries()) {
       if (operation[0] === 'close') continue
-      const isRead = (READS as readonly string[]).includes(operation[0])
-      const some = isRead ? reads : writes
+      const some = READS.has(operation[0]) ? reads : writes
       some.push({ position, operation })
     }
     if (writes.length > 0) this.#write(writes, answers)
@@ -122,7 +134,7 @@ class Writer {
 
   /** Throws `store_full` if the system reports no room, or the last write found none. */
   #checkRoom(): void {
-    this.#open.checkRoom()
+    checkRoom(this.#open)
     if (!this.#isFull) return
     try {
       this.#open.database.exec(PROBE)
@@ -175,7 +187,7 @@ class Writer {
   }
 
   close(): void {
-    this.#open.close(this.#failure === null)
+    closeFile(this.#open, this.#failure === null)
   }
 }
 
@@ -200,23 +212,16 @@ const port = parentPort as MessagePort
 
 function start(): void {
   const answers: WriterAnswers = { values: [null], failures: [] }
+  let open: OpenFile | undefined
   try {
-    serve(openWriter())
+    open = openFile(options, (migration) => port.postMessage({ migration }))
+    serve(new Writer(open))
   } catch (thrown) {
+    if (open !== undefined) closeFile(open, false)
     refuse(answers, 0, storeError(thrown, options.file))
   }
   port.postMessage(answers)
   if (answers.failures.length > 0) port.close()
-}
-
-function openWriter(): Writer {
-  const open = openFile(options, (migration) => port.postMessage({ migration }))
-  try {
-    return new Writer(open)
-  } catch (thrown) {
-    open.close(false)
-    throw thrown
-  }
 }
 
 function serve(writer: Writer): void {
