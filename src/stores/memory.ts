@@ -63,8 +63,8 @@ export class MemoryStore implements Store {
 
   async reserve(reservation: Reservation): Promise<Reserved> {
     const { id, key } = reservation
-    const existing = this.#find(id)?.row ?? null
-    const holder = key === null ? null : (this.#keys.get(key) ?? null)
+    const existing = this.#find(id)?.row
+    const holder = key === null ? undefined : this.#keys.get(key)
     return reservedBefore(reservation, existing, holder) ?? this.#create(reservation)
   }
 
@@ -220,10 +220,7 @@ export class MemoryStore implements Store {
   }
 }
 
-function keptKeys(
-  before: readonly KeyedTurn[],
-  { added, since, max }: AppendedKeys,
-): readonly KeyedTurn[] {
+function keptKeys(before: readonly KeyedTurn[], { added, since, max }: AppendedKeys) {
   const isNew = new Set(added.map(({ key }) => key))
   const old = before.filter(({ key, at }) => at >= since && !isNew.has(key))
   return [...old, ...added].slice(max === 0 ? Infinity : -max)

@@ -1,7 +1,7 @@
 /** A session's row: as both databases store it, and as the core sees it. */
 import { HoldfastError } from '../core/errors.ts'
 import type { Reservation, Reserved, SessionRow, StoredEvent } from '../core/store.ts'
-import { nameFrom } from './names.ts'
+import { nameFrom, storedName } from './names.ts'
 
 export const ROW_COLUMNS =
   'number, id, key, agent, internal, labels, state, owner, seq, status, queued, ' +
@@ -35,6 +35,13 @@ export function sessionRow(stored: StoredRow): SessionRow {
   }
 }
 
+/** The first values of the statement `create` of both databases. */
+export function createValues(reservation: Reservation) {
+  const { id, key, agent, internal, labels, node, at, expiresAt } = reservation
+  const names = [storedName(id), key === null ? null : storedName(key), storedName(agent)]
+  return [...names, internal ? 1 : 0, JSON.stringify(labels), storedName(node), at, expiresAt]
+}
+
 /** A session as it stands in a store, for a check of all that is stored. */
 export type AuditedLog = {
   readonly row: SessionRow
@@ -47,21 +54,20 @@ export type AuditedLog = {
 export type AuditedEvent = { readonly body: string; readonly checksum: number | null }
 
 /**
- * The answer to a reservation without creating anything; null: nothing is in its way. `existing`
- * has its id, and `holder` is the id of the open session that has its key.
+ * The answer to a reservation without creating anything; undefined: nothing is in its way.
+ * `existing` has its id, and `holder` is the id of the open session that has its key.
  */
 export function reservedBefore(
   { id, explicit, key }: Reservation,
-  existing: SessionRow | null,
-  holder: string | null,
-): Reserved | null {
-  if (explicit && existing !== null) {
+  existing: SessionRow | undefined,
+  holder: string | undefined,
+): Reserved | undefined {
+  if (explicit && existing !== undefined) {
     const { state } = existing
     if (state !== 'open') return { type: 'closed', id, state }
     if (key === null || existing.key === key) return { type: 'found', id }
     return { type: 'taken', id: holder ?? id }
   }
-  if (holder !== null) return { type: explicit ? 'taken' : 'found', id: holder }
-  if (existing !== null) throw new HoldfastError('internal', `session id ${id} is in use`)
-  return null
+  if (holder !== undefined) return { type: explicit ? 'taken' : 'found', id: holder }
+  if (existing !== undefined) throw new HoldfastError('internal', `session id ${id} is in use`)
 }

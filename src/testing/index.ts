@@ -7,7 +7,7 @@ import { appendClaims } from './store/append.ts'
 import { claimClaims } from './store/claim.ts'
 import { listClaims } from './store/list.ts'
 import { reserveClaims } from './store/reserve.ts'
-import { StoreTrial, type Claims } from './store/samples.ts'
+import { StoreTrial } from './store/samples.ts'
 
 export { checkLog, type CheckedEvent, type LogRules, type LogViolation } from '../core/log-check.ts'
 
@@ -22,18 +22,16 @@ export type StoreCase = { readonly title: string; readonly run: () => Promise<vo
 /** Every case, for a store that `open` makes anew and empty each time. */
 export function storeConformance(open: () => Promise<StoreUnderTest>): readonly StoreCase[] {
   const claims = { ...reserveClaims, ...claimClaims, ...appendClaims, ...listClaims }
-  return Object.entries(claims).map(([title, check]) => ({
-    title,
-    run: () => runCase(open, check),
-  }))
-}
-
-async function runCase(open: () => Promise<StoreUnderTest>, check: Claims[string]): Promise<void> {
-  const { store, dispose } = await open()
-  try {
-    await check(new StoreTrial(store), store)
-  } finally {
-    await store.close()
-    await dispose?.()
-  }
+  return Object.entries(claims).map(([title, check]) => {
+    const run = async (): Promise<void> => {
+      const { store, dispose } = await open()
+      try {
+        await check(new StoreTrial(store), store)
+      } finally {
+        await store.close()
+        await dispose?.()
+      }
+    }
+    return { title, run }
+  })
 }

@@ -61,8 +61,8 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a key is reserved without looking whether it is taken',
     file: 'stores/rows.js',
-    find: 'if (holder !== null)',
-    replace: 'if (explicit && holder !== null)',
+    find: 'if (holder !== undefined)',
+    replace: 'if (explicit && holder !== undefined)',
     catches: 'I1',
   },
   {

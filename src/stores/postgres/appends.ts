@@ -40,11 +40,7 @@ async function appendRound(database: Database, round: readonly Append[]): Promis
   }
 }
 
-async function extend(
-  database: Database,
-  round: readonly Append[],
-  isAgain: boolean,
-): Promise<Outcomes> {
+async function extend(database: Database, round: readonly Append[], isAgain: boolean) {
   const rows = await database.run<{ place: number }>('append', valuesOf(round))
   const appended = new Set(rows.map(({ place }) => place))
   if (isAgain && appended.size < round.length) {
@@ -57,7 +53,7 @@ async function extend(
       if (isThere) appended.add(index + 1)
     })
   }
-  return round.map((_, index) => (appended.has(index + 1) ? 'appended' : 'stale'))
+  return round.map((_, index): AppendOutcome => (appended.has(index + 1) ? 'appended' : 'stale'))
 }
 
 /** A statement changes a row once: a session's second append goes into a second statement. */

@@ -4,7 +4,7 @@
  */
 import type { StoredEvent } from '../../core/store.ts'
 import { ROW_COLUMNS, sessionRow, type AuditedLog, type StoredRow } from '../rows.ts'
-import { Database, pagedRows, type PostgresStoreOptions } from './database.ts'
+import { Database, pagedRows, type PostgresStoreOptions, type Queryable } from './database.ts'
 import { checkCurrent } from './migrations.ts'
 import { pageText } from './statements.ts'
 
@@ -14,28 +14,31 @@ export async function* auditPostgres(options: PostgresStoreOptions): AsyncGenera
   const database = await Database.open({ ...options, pool: 1 })
   try {
     await checkCurrent(database)
-    const numbers = `SELECT number FROM ${database.schema}.sessions
-      WHERE state <> 'erased' AND number > $1 ORDER BY number LIMIT ${PAGE}`
-    const rows = pagedRows<{ number: number }>(database, numbers, [0], (last) => [last.number])
-    for await (const { number } of rows) yield* auditLog(database, number)
+    const connection = await database.connect()
+    try {
+      yield* auditLogs(connection)
+    } finally {
+      connection.release()
+    }
   } finally {
     await database.close()
   }
 }
 
-async function* auditLog(database: Database, number: number): AsyncGenerator<AuditedLog> {
-  const { schema } = database
-  const connection = await database.connect()
-  try {
+async function* auditLogs(connection: Queryable): AsyncGenerator<AuditedLog> {
+  const { schema } = connection
+  const numbers = `SELECT number FROM ${schema}.sessions
+    WHERE state <> 'erased' AND number > $1 ORDER BY number LIMIT ${PAGE}`
+  const log = `SELECT row_to_json(found) AS row,
+      (SELECT json_build_object('seq', seq, 'body', body)
+        FROM ${schema}.snapshots WHERE session = found.number) AS snapshot
+    FROM (SELECT ${ROW_COLUMNS} FROM ${schema}.sessions
+      WHERE number = $1 AND state <> 'erased') AS found`
+  type Found = Pick<AuditedLog, 'snapshot'> & { readonly row: StoredRow }
+  const rows = pagedRows<{ number: number }>(connection, numbers, [0], (last) => [last.number])
+  for await (const { number } of rows) {
     await connection.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
-    const [found] = await connection.query<Pick<AuditedLog, 'snapshot'> & { row: StoredRow }>(
-      `SELECT row_to_json(found) AS row,
-          (SELECT json_build_object('seq', seq, 'body', body)
-            FROM ${schema}.snapshots WHERE session = found.number) AS snapshot
-        FROM (SELECT ${ROW_COLUMNS} FROM ${schema}.sessions
-          WHERE number = $1 AND state <> 'erased') AS found`,
-      [number],
-    )
+    const [found] = await connection.query<Found>(log, [number])
     if (found !== undefined) {
       const events = pagedRows<StoredEvent & { readonly checksum: number | null }>(
         connection,
@@ -45,8 +48,6 @@ async function* auditLog(database: Database, number: number): AsyncGenerator<Aud
       )
       yield { row: sessionRow(found.row), events, snapshot: found.snapshot }
     }
-    await connection.commit()
-  } finally {
-    connection.release()
+    await connection.query('COMMIT')
   }
 }

@@ -3,7 +3,7 @@
  * keep a node from proving that it lives. Every wait is bounded, and what fails because the way to
  * the database is lost is tried again for a while.
  */
-import type { Pool, PoolClient, PoolConfig } from 'pg'
+import type { Pool, PoolConfig } from 'pg'
 import type { Diagnose } from '../../core/diagnostics.ts'
 import { HoldfastError } from '../../core/errors.ts'
 import { closedError, unavailable } from '../failures.ts'
@@ -34,9 +34,6 @@ export interface Queryable {
   readonly schema: string
   query<Row extends AnyRow>(sql: string, values?: unknown[]): Promise<Row[]>
 }
-
-/** What is begun on it is rolled back unless it is committed. Nothing is tried again. */
-export type PostgresConnection = Queryable & { commit(): Promise<void>; release(): void }
 
 /** The rows of all pages of a statement, which `next` makes begin after the last row of a page. */
 export async function* pagedRows<Row extends AnyRow>(
@@ -173,13 +170,9 @@ export class Database implements Queryable {
   }
 
   /** One of the store's own statements; if `leaseMs` limits it, on the lease's own connection. */
-  run<Row extends AnyRow>(
-    name: StatementName,
-    values: unknown[] = [],
-    leaseMs?: number,
-  ): Promise<Row[]> {
+  run<Row extends AnyRow>(name: StatementName, values: unknown[] = [], leaseMs?: number) {
     const pool = leaseMs === undefined ? this.#pool : this.#leasePool
-    return this.#run(pool, this.#statements[name], values, leaseMs ?? LIMITS.answerMs)
+    return this.#run<Row>(pool, this.#statements[name], values, leaseMs ?? LIMITS.answerMs)
   }
 
   /** One that may be carried out twice: it is tried again while the database is away. */
@@ -220,13 +213,27 @@ export class Database implements Queryable {
     }
   }
 
-  /** A connection of its own, for a transaction. Each statement may take `answerMs`. */
-  async connect(answerMs: number = LIMITS.answerMs): Promise<PostgresConnection> {
+  /**
+   * A connection of its own, for transactions. Each statement may take `answerMs`; nothing is tried
+   * again. `release` closes it, and the server rolls back what was not committed.
+   */
+  async connect(answerMs: number = LIMITS.answerMs): Promise<Queryable & { release(): void }> {
     this.#assertOpen()
     const client = await this.#pool.connect().catch((thrown: unknown) => {
       throw storeError(thrown)
     })
-    return connectionOf(client, this.schema, answerMs)
+    // The next query fails too if the connection breaks; unheard, it would end the process.
+    client.on('error', () => undefined)
+    const query = async <Row extends AnyRow>(text: string, values: unknown[] = []) => {
+      // Without values several statements may stand in one text.
+      const bounded = { text, values, query_timeout: answerMs }
+      try {
+        return (await client.query<Row>(bounded)).rows
+      } catch (thrown) {
+        throw storeError(thrown)
+      }
+    }
+    return { schema: this.schema, query, release: () => client.release(true) }
   }
 
   /**
@@ -267,33 +274,6 @@ export class Database implements Queryable {
     if (this.#failure !== null) throw this.#failure
   }
 }
-
-function connectionOf(client: PoolClient, schema: string, answerMs: number): PostgresConnection {
-  let isCommitted = false
-  // The next query fails too if the connection breaks; unheard, it would end the process.
-  client.on('error', ignore)
-  const query = async <Row extends AnyRow>(text: string, values: unknown[] = []) => {
-    // Without values several statements may stand in one text.
-    const bounded = { text, values, query_timeout: answerMs }
-    try {
-      return (await client.query<Row>(bounded)).rows
-    } catch (thrown) {
-      throw storeError(thrown)
-    }
-  }
-  const commit = async (): Promise<void> => {
-    await query('COMMIT')
-    isCommitted = true
-  }
-  const release = (): void => {
-    client.off('error', ignore)
-    // The server rolls back what its client left.
-    client.release(!isCommitted)
-  }
-  return { schema, query, commit, release }
-}
-
-function ignore(): void {}
 
 function readOptions(options: PostgresStoreOptions) {
   const url = parseUrl(options.url)

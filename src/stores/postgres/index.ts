@@ -20,7 +20,7 @@ import type {
 import { unavailable } from '../failures.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
-import { reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
+import { createValues, reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 import { appendAll } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
 import { checkCurrent, migrate, type Migration } from './migrations.ts'
@@ -85,32 +85,26 @@ export class PostgresStore implements Store {
       })
       if (isCreated) return { type: 'created', id: reservation.id, epoch: 1 }
       const found = await this.#findReserved(reservation, isLost)
-      if (found !== null) return found
+      if (found !== undefined) return found
     }
     throw unavailable('the key was taken and freed again and again')
   }
 
   async #create(reservation: Reservation): Promise<boolean> {
-    const { id, key, agent, internal, labels, node, at, expiresAt, body } = reservation
+    const { labels, body } = reservation
+    const [names, values] = [Object.keys(labels), Object.values(labels)]
     const rows = await this.#database.run('create', [
-      storedName(id),
-      key === null ? null : storedName(key),
-      storedName(agent),
-      internal,
-      JSON.stringify(labels),
-      storedName(node),
-      at,
-      expiresAt,
+      ...createValues(reservation),
       body,
-      Object.keys(labels).map(storedName),
-      Object.values(labels).map(storedName),
+      names.map(storedName),
+      values.map(storedName),
       crc32(body),
     ])
     return rows.length > 0
   }
 
-  /** Null: what was in the way is gone. `isLost`: an earlier try may have created it. */
-  async #findReserved(reservation: Reservation, isLost: boolean): Promise<Reserved | null> {
+  /** Undefined: what was in the way is gone. `isLost`: an earlier try may have created it. */
+  async #findReserved(reservation: Reservation, isLost: boolean): Promise<Reserved | undefined> {
     const { id, explicit, key } = reservation
     const [storedId, storedKey] = [storedName(id), key === null ? null : storedName(key)]
     const rows = await this.#database.ask<FoundRow>('byIdOrKey', [storedId, storedKey])
@@ -118,11 +112,8 @@ export class PostgresStore implements Store {
     const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
     // No other reservation has an id that was minted for this one.
     if (isLost && !explicit && existing?.owner_epoch === 1) return { type: 'created', id, epoch: 1 }
-    return reservedBefore(
-      reservation,
-      existing === undefined ? null : sessionRow(existing),
-      holder === undefined ? null : nameFrom(holder.id),
-    )
+    const row = existing && sessionRow(existing)
+    return reservedBefore(reservation, row, holder && nameFrom(holder.id))
   }
 
   /** Claims of one session are carried out in the order in which they were asked for. */

@@ -14,7 +14,6 @@ const MIGRATION_LOCK = 7_420_001
 /** Of one statement: a large table takes long, and so may waiting for the lock. */
 const MIGRATION_MS = 3_600_000
 
-/** A schema of an older version that is brought up to date. */
 export type Migration = { readonly from: number; readonly to: number }
 
 /** Throws unless the schema is as this version makes it. For tools that only read. */
@@ -27,11 +26,7 @@ export async function checkCurrent(database: Database): Promise<void> {
   )
 }
 
-/** Brings the schema to the latest step, in one transaction, or refuses it. */
-export async function migrate(
-  database: Database,
-  onMigration: (migration: Migration) => void,
-): Promise<void> {
+export async function migrate(database: Database, onMigration: (migration: Migration) => void) {
   // Without a lock and without rights to create anything: the usual case.
   const { length: from } = await appliedSteps(database)
   if (from === STEP) return
@@ -40,7 +35,7 @@ export async function migrate(
   try {
     await connection.query(`BEGIN; SET LOCAL statement_timeout = ${MIGRATION_MS}`)
     await applySteps(connection)
-    await connection.commit()
+    await connection.query('COMMIT')
   } finally {
     connection.release()
   }

@@ -100,11 +100,9 @@ export class Nodes implements Cluster {
   }
 
   async ownerOf(session: SessionRef): Promise<string | null> {
-    const [statement, name] =
-      'id' in session
-        ? (['ownerOfId', session.id] as const)
-        : (['ownerOfKey', session.key] as const)
-    const [found] = await this.#database.ask<{ owner: string }>(statement, [storedName(name)])
+    const statement = 'id' in session ? 'ownerOfId' : 'ownerOfKey'
+    const name = storedName('id' in session ? session.id : session.key)
+    const [found] = await this.#database.ask<{ owner: string }>(statement, [name])
     return found === undefined ? null : nameFrom(found.owner)
   }
 

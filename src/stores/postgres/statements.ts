@@ -41,6 +41,8 @@ function texts(schema: string) {
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
       WHERE sessions.state = 'open'`
+  const keysOf = `SELECT key, digest, turn, at FROM ${keys}
+      WHERE session = (SELECT number FROM ${sessions} WHERE id = $1)`
   // Asked once, whether or not there is a row to change; throws if the schema is newer.
   const isCurrent = `(SELECT ${schema}.check_step(${STEP}))`
   return {
@@ -127,12 +129,8 @@ function texts(schema: string) {
     // A living node with another secret: neither would pass requests on to the other.
     stranger: `SELECT name, url FROM ${nodes}
       WHERE secret <> $1 AND lease_ends > clock_timestamp() LIMIT 1`,
-    findKey: `SELECT key, digest, turn, at FROM ${keys}
-      WHERE session = (SELECT number FROM ${sessions} WHERE id = $1) AND key = $2 AND at >= $3`,
-    findAllKeys: `SELECT key, digest, turn, at FROM ${keys}
-      WHERE session = (SELECT number FROM ${sessions} WHERE id = $1)
-        AND at >= $2::bigint
-      ORDER BY number DESC LIMIT $3::bigint`,
+    findKey: `${keysOf} AND key = $2 AND at >= $3`,
+    findAllKeys: `${keysOf} AND at >= $2::bigint ORDER BY number DESC LIMIT $3::bigint`,
     ownerOfId: `${ownerOf} AND sessions.id = $1`,
     ownerOfKey: `${ownerOf} AND sessions.key = $1`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,

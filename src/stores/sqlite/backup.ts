@@ -22,7 +22,6 @@ export function checkThere(file: string): void {
   checkMarker(file)
 }
 
-/** A checked copy. */
 export function copyTo(database: SqliteDatabase, to: string): void {
   createTarget(to)
   try {
@@ -45,7 +44,6 @@ function createTarget(to: string): void {
   }
 }
 
-/** Reads every page. */
 export function checkPages(database: SqliteDatabase): void {
   const { quick_check: found } = database.prepare('PRAGMA quick_check(1)').get()
   if (found !== 'ok') throw new DamageError(String(found))

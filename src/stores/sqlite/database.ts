@@ -101,7 +101,6 @@ function isFolder(path: string): boolean {
   return fs.statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 }
 
-/** Checks it, sets it up to be durable, and brings it up to date. */
 function prepareDatabase(
   database: SqliteDatabase,
   file: string,

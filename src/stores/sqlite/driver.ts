@@ -12,7 +12,7 @@ export type SqlValue = string | number | null
 // oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
 type AnyRow = any
 
-/** The part of a prepared statement that is used here. */
+/** This and the next: the part of the driver that is used here. */
 export interface SqliteStatement {
   get(...values: SqlValue[]): AnyRow
   all(...values: SqlValue[]): AnyRow[]
@@ -20,7 +20,6 @@ export interface SqliteStatement {
   run(...values: SqlValue[]): { changes: number | bigint; lastInsertRowid: number | bigint }
 }
 
-/** The part of a connection that is used here. */
 export interface SqliteDatabase {
   readonly isTransaction: boolean
   exec(sql: string): void
@@ -32,7 +31,7 @@ type OpenMode = { readonly readOnly?: boolean; readonly timeout?: number }
 type Driver = { readonly DatabaseSync: new (file: string, mode?: OpenMode) => SqliteDatabase }
 
 /** Below this version a bug in resetting the WAL could damage a file. */
-const SQLITE_VERSION_MIN = [3, 51, 3] as const
+const SQLITE_VERSION_MIN = '3.51.3'
 /** Older versions of Node print a warning when `node:sqlite` is loaded. */
 const NODE_MAJOR_MIN = 24
 
@@ -84,18 +83,15 @@ function builtIn(): Driver {
 export function checkSqliteVersion(database: SqliteDatabase): void {
   const { version } = database.prepare('SELECT sqlite_version() AS version').get()
   if (isRecentEnough(version)) return
-  throw unavailable(`SQLite ${version} is older than ${SQLITE_VERSION_MIN.join('.')}`)
+  throw unavailable(`SQLite ${version} is older than ${SQLITE_VERSION_MIN}`)
 }
 
 function isRecentEnough(version: string): boolean {
-  const parts = version.split('.').map(Number)
-  const differs = SQLITE_VERSION_MIN.findIndex((least, index) => parts[index] !== least)
-  return differs === -1 || parts[differs]! > SQLITE_VERSION_MIN[differs]!
+  return version.localeCompare(SQLITE_VERSION_MIN, 'en', { numeric: true }) >= 0
 }
 
 export type Prepared<Name extends string> = Readonly<Record<Name, SqliteStatement>>
 
-/** The statements of a table of SQL texts, prepared. */
 export function prepareAll<Name extends string>(
   database: SqliteDatabase,
   texts: Readonly<Record<Name, string>>,

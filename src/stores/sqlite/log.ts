@@ -93,12 +93,7 @@ export class EventLog {
    * Up to `limit` events after a position, oldest first, but not many more characters than
    * `charsMax`. I4: a gap is damage, never an answer.
    */
-  after(
-    { session, last, seq }: LogEnd,
-    after: number,
-    limit: number,
-    charsMax = Number.POSITIVE_INFINITY,
-  ): readonly StoredEvent[] {
+  after({ session, last, seq }: LogEnd, after: number, limit: number, charsMax = Infinity) {
     const from = Math.max(0, after)
     const until = Math.min(from + limit, seq)
     const events: StoredEvent[] = []

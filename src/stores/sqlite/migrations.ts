@@ -33,7 +33,6 @@ function freeName(file: string, from: number): string {
   throw unavailable(`${file} has to be brought up to date, and ${reason}`)
 }
 
-/** Brings the file to the latest schema. */
 export function migrate(database: SqliteDatabase, file: string): void {
   database.exec('BEGIN IMMEDIATE')
   try {

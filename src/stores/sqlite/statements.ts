@@ -19,7 +19,7 @@ import {
 import { Leases } from '../leases.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
-import { reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
+import { createValues, reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { EventLog, type LogEnd } from './log.ts'
 
@@ -27,6 +27,9 @@ import { EventLog, type LogEnd } from './log.ts'
 const CACHED_MAX = 5_000
 
 type OwnedRow = StoredRow & { readonly epoch: number; readonly last_event: number }
+
+const KEYS_OF = `SELECT key, digest, turn, at FROM request_keys
+  WHERE session = (SELECT number FROM sessions WHERE id = ?1)`
 
 const SQL = {
   find: `SELECT number, due_at AS dueAt, last_event AS last, NULL AS keys FROM sessions
@@ -70,11 +73,8 @@ const SQL = {
   pruneKeys: `DELETE FROM request_keys WHERE session = ?1 AND number < max(?2,
     coalesce((SELECT number FROM request_keys INDEXED BY request_keys_by_number
       WHERE session = ?1 AND at >= ?3 ORDER BY number LIMIT 1), 0))`,
-  findKey: `SELECT key, digest, turn, at FROM request_keys
-    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND key = ?2 AND at >= ?3`,
-  findAllKeys: `SELECT key, digest, turn, at FROM request_keys
-    WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND at >= ?2
-    ORDER BY number DESC LIMIT ?3`,
+  findKey: `${KEYS_OF} AND key = ?2 AND at >= ?3`,
+  findAllKeys: `${KEYS_OF} AND at >= ?2 ORDER BY number DESC LIMIT ?3`,
   dropKeys: 'DELETE FROM request_keys WHERE session = ?',
 } as const
 
@@ -123,28 +123,16 @@ export class Statements implements Omit<Steps, 'ready'> {
     const { id, explicit, key } = reservation
     const holder = key === null ? undefined : this.#sql.openByKey.get(storedName(key))
     // An id that was minted is not looked up: that it is unique is checked by the table.
-    const existing = explicit ? this.#row(id) : null
-    const found = reservedBefore(
-      reservation,
-      existing && sessionRow(existing),
-      holder === undefined ? null : nameFrom(holder.id),
-    )
+    const stored = explicit ? this.#row(id) : undefined
+    const existing = stored && sessionRow(stored)
+    const found = reservedBefore(reservation, existing, holder && nameFrom(holder.id))
     return found ?? this.#create(reservation)
   }
 
-  #create({ id, key, agent, internal, labels, node, at, expiresAt, body }: Reservation): Reserved {
+  #create(reservation: Reservation): Reserved {
+    const { id, labels, expiresAt, body } = reservation
     const last = this.#log.numberAfter(1)
-    const { lastInsertRowid } = this.#sql.create.run(
-      storedName(id),
-      key === null ? null : storedName(key),
-      storedName(agent),
-      internal ? 1 : 0,
-      JSON.stringify(labels),
-      storedName(node),
-      at,
-      expiresAt,
-      last,
-    )
+    const { lastInsertRowid } = this.#sql.create.run(...createValues(reservation), last)
     const number = Number(lastInsertRowid)
     this.#log.insert({ session: number, last: 0, seq: 0 }, [body])
     for (const [name, value] of Object.entries(labels)) {
@@ -156,7 +144,7 @@ export class Statements implements Omit<Steps, 'ready'> {
 
   readonly claim: Steps['claim'] = (session, node) => {
     const stored = this.#row(session)
-    if (stored === null) return { type: 'unknown' }
+    if (stored === undefined) return { type: 'unknown' }
     if (stored.state === 'erased') return { type: 'erased' }
     if (stored.state === 'closed') return this.#load(stored, null)
     const owner = stored.owner === null ? null : nameFrom(stored.owner)
@@ -188,7 +176,7 @@ export class Statements implements Omit<Steps, 'ready'> {
 
   #append(append: Append): boolean {
     const cached = this.#cachedSession(append.session)
-    if (cached === null) return false
+    if (cached === undefined) return false
     const { after, events, snapshot, keys, closed } = append
     const last = events.length === 0 ? cached.last : this.#log.numberAfter(events.length)
     if (!this.#advance(cached, append, last)) return false
@@ -225,7 +213,7 @@ export class Statements implements Omit<Steps, 'ready'> {
 
   readonly read: Steps['read'] = (session, after, limit) => {
     const stored = this.#row(session)
-    if (stored === null) return { row: null, events: [] }
+    if (stored === undefined) return { row: null, events: [] }
     const row = sessionRow(stored)
     if (row.state === 'erased') return { row, events: [] }
     return { row, events: this.#log.after(logEnd(stored), after, limit, PAGE_CHARS) }
@@ -285,7 +273,7 @@ export class Statements implements Omit<Steps, 'ready'> {
 
   readonly erase: Steps['erase'] = (session) => {
     const cached = this.#cachedSession(session)
-    if (cached === null || this.#sql.erase.run(cached.number).changes === 0) return false
+    if (cached === undefined || this.#sql.erase.run(cached.number).changes === 0) return false
     const { number, last } = cached
     this.#log.erase({ session: number, last, seq: this.#row(session)?.seq ?? 0 })
     const { dropSnapshot, dropLabels, dropKeys } = this.#sql
@@ -293,16 +281,16 @@ export class Statements implements Omit<Steps, 'ready'> {
     return true
   }
 
-  #row(session: string): OwnedRow | null {
-    return (this.#sql.rowById.get(storedName(session)) as OwnedRow | undefined) ?? null
+  #row(session: string): OwnedRow | undefined {
+    return this.#sql.rowById.get(storedName(session))
   }
 
-  #cachedSession(session: string): CachedSession | null {
+  #cachedSession(session: string): CachedSession | undefined {
     const known = this.#cached.get(session)
     if (known !== undefined) return known
-    const found = this.#sql.find.get(storedName(session)) as CachedSession | undefined
+    const found: CachedSession | undefined = this.#sql.find.get(storedName(session))
     if (found !== undefined) this.#remember(session, found)
-    return found ?? null
+    return found
   }
 
   #remember(session: string, cached: CachedSession): void {

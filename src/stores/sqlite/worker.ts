@@ -198,13 +198,9 @@ function carryOut<Name extends Exclude<keyof Steps, 'ready'>>(
   return steps[operation[0]](...operation[1])
 }
 
-function refuse(
-  { values, failures }: WriterAnswers,
-  position: number,
-  { code, message, details }: HoldfastError,
-): void {
-  values[position] = null
-  failures.push([position, code, message, details])
+function refuse(answers: WriterAnswers, position: number, error: HoldfastError): void {
+  answers.values[position] = null
+  answers.failures.push([position, error.code, error.message, error.details])
 }
 
 const options = workerData as WriterOptions

@@ -76,10 +76,8 @@ export const claimClaims: Claims = {
     const id = await trial.create()
     const claims = await Promise.all(Array.from({ length: 50 }, () => trial.claim(id)))
     const epochs = claims.map(({ epoch }) => epoch ?? 0).toSorted((one, other) => one - other)
-    assert.deepEqual(
-      epochs,
-      Array.from({ length: 50 }, (_, index) => index + 2),
-    )
+    const expected = Array.from({ length: 50 }, (_, index) => index + 2)
+    assert.deepEqual(epochs, expected)
   },
 
   'gives a session away when its owner releases it, under its own epoch only': async (trial) => {

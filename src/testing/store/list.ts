@@ -34,10 +34,8 @@ export const listClaims: Claims = {
   'ends a list whose last page is full': async (trial, store) => {
     await trial.createMany(4)
     const pages = await pagesOf(store, { limit: 2 })
-    assert.deepEqual(
-      pages.map(({ length }) => length),
-      [2, 2],
-    )
+    const sizes = pages.map(({ length }) => length)
+    assert.deepEqual(sizes, [2, 2])
   },
 
   'refuses a cursor that it never gave out': async (trial, store) => {
@@ -303,12 +301,7 @@ async function endOf(store: Store): Promise<number> {
 }
 
 /** Follows until all is over; returns the last seq that was reported of each session. */
-async function follow(
-  store: Store,
-  start: number,
-  limit: number,
-  isOver: () => boolean,
-): Promise<ReadonlyMap<string, number>> {
+async function follow(store: Store, start: number, limit: number, isOver: () => boolean) {
   const logs = new Map<string, number>()
   let position = start
   for (;;) {
