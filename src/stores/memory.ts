@@ -133,8 +133,7 @@ export class MemoryStore implements Store {
     return 'appended'
   }
 
-  async findKeys(session: string, query: KeyQuery): Promise<readonly KeyedTurn[]> {
-    const { key: wanted, since, limit } = query
+  async findKeys(session: string, { key: wanted, since, limit }: KeyQuery) {
     const found = (this.#find(session)?.keys ?? []).filter(
       ({ key, at }) => (wanted === undefined || key === wanted) && at >= since,
     )

@@ -43,7 +43,6 @@ export type ListDialect = {
   isPendingFor(node: string): string
 }
 
-/** The conditions of a list in SQL. */
 export function listConditions(query: ListQuery, dialect: ListDialect): string {
   const { state, key, label, pendingFor, expiredAt, closedBefore } = query
   const text = (name: string): string => dialect.add(storedName(name), 'text')

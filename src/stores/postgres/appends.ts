@@ -72,7 +72,6 @@ function roundsOf(appends: readonly Append[]): readonly (readonly Append[])[] {
   )
 }
 
-/** The places, the seqs and the bodies of events or snapshots. */
 type Bodies = readonly [places: number[], seqs: number[], bodies: string[]]
 
 /** Written out here: the driver would look at, and mostly escape, every element of every array. */

@@ -257,7 +257,6 @@ export class Database implements Queryable {
     }
   }
 
-  /** Waits for queries under way, then closes all connections. */
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing

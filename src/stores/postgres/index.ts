@@ -9,14 +9,7 @@
 import { createHmac } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { HoldfastError } from '../../core/errors.ts'
-import type {
-  Claim,
-  KeyedTurn,
-  Reservation,
-  Reserved,
-  Store,
-  StoredEvent,
-} from '../../core/store.ts'
+import type { Claim, KeyedTurn, Reservation, Store, StoredEvent } from '../../core/store.ts'
 import { unavailable } from '../failures.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
@@ -104,14 +97,16 @@ export class PostgresStore implements Store {
   }
 
   /** Undefined: what was in the way is gone. `isLost`: an earlier try may have created it. */
-  async #findReserved(reservation: Reservation, isLost: boolean): Promise<Reserved | undefined> {
+  async #findReserved(reservation: Reservation, isLost: boolean) {
     const { id, explicit, key } = reservation
     const [storedId, storedKey] = [storedName(id), key === null ? null : storedName(key)]
     const rows = await this.#database.ask<FoundRow>('byIdOrKey', [storedId, storedKey])
     const existing = rows.find((row) => row.id === storedId)
     const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
     // No other reservation has an id that was minted for this one.
-    if (isLost && !explicit && existing?.owner_epoch === 1) return { type: 'created', id, epoch: 1 }
+    if (isLost && !explicit && existing?.owner_epoch === 1) {
+      return { type: 'created', id, epoch: 1 } as const
+    }
     const row = existing && sessionRow(existing)
     return reservedBefore(reservation, row, holder && nameFrom(holder.id))
   }
@@ -169,8 +164,7 @@ export class PostgresStore implements Store {
     return { row: sessionRow(stored), events }
   }
 
-  findKeys: Store['findKeys'] = async (session, query) => {
-    const { key, since, limit } = query
+  findKeys: Store['findKeys'] = async (session, { key, since, limit }) => {
     const name = storedName(session)
     const rows = await (key === undefined
       ? this.#database.ask<KeyedTurn>('findAllKeys', [name, since, limit])

@@ -8,13 +8,7 @@
  * process is the only writer.
  */
 import { crc32 } from 'node:zlib'
-import {
-  prepareAll,
-  type Prepared,
-  type SqliteDatabase,
-  type SqliteStatement,
-  type SqlValue,
-} from './driver.ts'
+import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import type { StoredEvent } from '../../core/store.ts'
 import { DamageError } from './failures.ts'
 
@@ -81,7 +75,7 @@ export class EventLog {
     for (let from = 0; from < bodies.length; from += INSERT_MAX) {
       const some = bodies.length <= INSERT_MAX ? bodies : bodies.slice(from, from + INSERT_MAX)
       const insert = this.#inserts[some.length - 1]!
-      const values: SqlValue[] = [this.#lastNumber + 1, session, seq + from + 1, previous]
+      const values: (string | number)[] = [this.#lastNumber + 1, session, seq + from + 1, previous]
       for (const body of some) values.push(body, crc32(body))
       insert.run(...values)
       this.#lastNumber += some.length

@@ -123,7 +123,6 @@ function readMark(file: string): Mark | null {
   }
 }
 
-/** What is wrong with the file if that is its mark. */
 function problemWith(file: string, mark: Mark): string | null {
   if (!fs.existsSync(file)) return mark.events > 0 ? 'is gone' : null
   const isReplaced = inodeOf(file) !== mark.database

@@ -104,7 +104,8 @@ export type Steps = {
   ) => Name extends 'append' ? readonly number[] : Awaited<ReturnType<Required<Store>[Name]>>
 }
 
-export class Statements implements Omit<Steps, 'ready'> {
+export class Statements implements Steps {
+  readonly ready: Steps['ready']
   readonly #database: SqliteDatabase
   readonly #leases = new Leases()
   readonly #sql: Prepared<keyof typeof SQL>
@@ -113,7 +114,8 @@ export class Statements implements Omit<Steps, 'ready'> {
   readonly #log: EventLog
   readonly #cached = new Map<string, CachedSession>()
 
-  constructor(database: SqliteDatabase) {
+  constructor(database: SqliteDatabase, ready: Steps['ready']) {
+    this.ready = ready
     this.#database = database
     this.#sql = prepareAll(database, SQL)
     this.#log = new EventLog(database)

@@ -16,7 +16,6 @@ import type { SqliteStatement } from './driver.ts'
 import { errorAfterCommit, isForGood, storeError } from './failures.ts'
 import { Statements, type Steps } from './statements.ts'
 
-/** A call of a method of the store. */
 type StoreOperation<Name extends keyof Steps = keyof Steps> = {
   [One in Name]: readonly [name: One, given: Parameters<Required<Store>[One]>]
 }[Name]
@@ -62,7 +61,7 @@ class Writer {
 
   constructor(open: OpenFile) {
     this.#open = open
-    this.#statements = new Statements(open.database)
+    this.#statements = new Statements(open.database, () => this.#checkRoom())
     this.#walSize = open.database.prepare('PRAGMA wal_checkpoint(NOOP)')
     this.#checkpoint = open.database.prepare('PRAGMA wal_checkpoint(PASSIVE)')
   }
@@ -128,8 +127,9 @@ class Writer {
     }
   }
 
-  #carryOut(operation: StoreOperation): unknown {
-    return operation[0] === 'ready' ? this.#checkRoom() : carryOut(this.#statements, operation)
+  #carryOut<Name extends keyof Steps>([name, given]: StoreOperation<Name>): unknown {
+    const steps: Steps = this.#statements
+    return steps[name](...given)
   }
 
   /** Throws `store_full` if the system reports no room, or the last write found none. */
@@ -189,13 +189,6 @@ class Writer {
   close(): void {
     closeFile(this.#open, this.#failure === null)
   }
-}
-
-function carryOut<Name extends Exclude<keyof Steps, 'ready'>>(
-  steps: Omit<Steps, 'ready'>,
-  operation: StoreOperation<Name>,
-): unknown {
-  return steps[operation[0]](...operation[1])
 }
 
 function refuse(answers: WriterAnswers, position: number, error: HoldfastError): void {

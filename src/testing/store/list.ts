@@ -2,15 +2,7 @@
 import assert from 'node:assert/strict'
 import { LIMIT_MAX } from '../../core/limits.ts'
 import type { ListPage, ListQuery, SessionChange, Store } from '../../core/store.ts'
-import {
-  NODE,
-  OTHER_NODE,
-  bodyOf,
-  eventsFrom,
-  sampleAppend,
-  type Claims,
-  type StoreTrial,
-} from './samples.ts'
+import { NODE, OTHER_NODE, bodyOf, eventsFrom, sampleAppend, type Claims } from './samples.ts'
 
 /** About 2026. */
 const NOW = 1_800_000_000_000
@@ -244,9 +236,12 @@ export const listClaims: Claims = {
     const start = await endOf(store)
     const ids = await Promise.all(Array.from({ length: SESSIONS }, () => trial.create()))
     let isOver = false
-    const appending = Promise.all(ids.map((id) => appendAll(trial, id))).finally(
-      () => (isOver = true),
-    )
+    const appendTo = async (id: string) => {
+      for (let after = 1; after <= APPENDS; after += 1) {
+        assert.equal(await trial.append(id, { after }), 'appended')
+      }
+    }
+    const appending = Promise.all(ids.map(appendTo)).finally(() => (isOver = true))
     const following = [1, 3, 7, 100].map((limit) => follow(store, start, limit, () => isOver))
     for (const logs of await Promise.all(following)) {
       assert.deepEqual(new Set(logs.keys()), new Set(ids))
@@ -315,12 +310,6 @@ async function follow(store: Store, start: number, limit: number, isOver: () => 
       assert.ok(seq > after && row.seq >= seq)
       logs.set(row.id, seq)
     }
-  }
-}
-
-async function appendAll(trial: StoreTrial, id: string): Promise<void> {
-  for (let after = 1; after <= APPENDS; after += 1) {
-    assert.equal(await trial.append(id, { after }), 'appended')
   }
 }
 

@@ -82,7 +82,6 @@ export class StoreTrial {
     return Promise.all(Array.from({ length: count }, () => this.reserve(changes)))
   }
 
-  /** Creates a session and returns its id. */
   async create(changes?: Partial<Reservation>): Promise<string> {
     const { type, id } = await this.reserve(changes)
     assert.equal(type, 'created')
@@ -116,7 +115,6 @@ export class StoreTrial {
     return claim
   }
 
-  /** The ids of the sessions of a page. */
   async list(query: Partial<ListQuery> = {}): Promise<readonly string[]> {
     return (await this.store.list({ limit: 9, ...query })).sessions.map(({ id }) => id)
   }
