@@ -2,7 +2,13 @@
  * An answer that is a stream of server-sent events. It reads on only when the reader has taken what
  * there was, so a slow reader costs nothing but its socket.
  */
-import { asHoldfastError, positionAfter, type FeedItem, type Position } from '../core/index.ts'
+import {
+  asHoldfastError,
+  HoldfastError,
+  positionAfter,
+  type FeedItem,
+  type Position,
+} from '../core/index.ts'
 import {
   EVENT_STREAM_TYPE,
   HEARTBEAT,
@@ -10,21 +16,24 @@ import {
   encodeItems,
   encodeNotice,
 } from '../wire/server-sent-events.ts'
-import type { Exchange, Headers } from './exchange.ts'
+import type { Exchange } from './exchange.ts'
+import type { Headers } from './refusals.ts'
 
-export type EventStreamOptions = {
-  /** Where the reader stands before it. */
-  readonly from?: Position
+type EventStreamOptions = {
   readonly headers?: Headers
+  /** What is said before anything else. */
+  readonly first?: string
+  /** What is said if it breaks off, or the server stops. */
+  readonly broken?: (error: HoldfastError) => string
   /** What is said after the feed's own end, if anything. */
   readonly lastWords?: () => Promise<string>
 }
 
-/** Sends a session's feed to its end. */
+/** Sends a session's feed to its end. `from`: where the reader stands before it. */
 export function streamFeed(
   exchange: Exchange,
   feed: AsyncIterable<readonly FeedItem[]>,
-  { from = { seq: 0, delta: 0 }, ...options }: EventStreamOptions = {},
+  { from = { seq: 0, delta: 0 }, ...options }: EventStreamOptions & { readonly from?: Position },
 ): Promise<void> {
   return streamTexts(exchange, encodedFeed(feed, from), options)
 }
@@ -40,23 +49,32 @@ async function* encodedFeed(
   }
 }
 
-/** Sends events to their end. If they break off, `ending` says why; the reader comes back. */
+/** The reader comes back. */
+const ending = ({ code }: HoldfastError): string => encodeNotice('ending', { code })
+
+/** Sends events to their end. */
 export async function streamTexts(
   exchange: Exchange,
   texts: AsyncIterable<string | Uint8Array>,
-  { headers = [], lastWords = async () => '' }: Omit<EventStreamOptions, 'from'> = {},
+  {
+    headers = [],
+    first = STREAM_PREAMBLE,
+    broken = ending,
+    lastWords = async () => '',
+  }: EventStreamOptions = {},
 ): Promise<void> {
   exchange.begin(EVENT_STREAM_TYPE, headers)
   const stopBeating = beat(exchange)
   const { streams } = exchange.context
-  const drain = (): void => exchange.end(encodeNotice('ending', { code: 'draining' }))
+  const drain = (): void =>
+    exchange.end(broken(new HoldfastError('draining', 'the server is about to stop')))
   streams.add(drain)
   try {
-    await exchange.write(STREAM_PREAMBLE)
+    await exchange.write(first)
     for await (const text of texts) await exchange.write(text)
     exchange.response.end(exchange.signal.aborted ? '' : await lastWords())
   } catch (error) {
-    exchange.response.end(encodeNotice('ending', { code: asHoldfastError(error).code }))
+    exchange.response.end(broken(asHoldfastError(error)))
   } finally {
     streams.delete(drain)
     stopBeating()
@@ -88,7 +106,7 @@ function* encoded(items: readonly FeedItem[], from: Position): Generator<Uint8Ar
 }
 
 /** Signs of life while a stream has nothing to say. The returned function ends them. */
-export function beat({ response, context }: Exchange): () => void {
+function beat({ response, context }: Exchange): () => void {
   const timer = setInterval(() => {
     if (!response.destroyed && !response.writableNeedDrain) response.write(HEARTBEAT)
   }, context.heartbeatMs)

@@ -12,11 +12,9 @@ import {
   type TurnOptions,
   type Unbound,
 } from '../core/index.ts'
-import { httpStatus } from '../wire/error-table.ts'
-import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import { sessionPath } from '../wire/views.ts'
-import { reportRefusal } from './refusals.ts'
+import { problemRefusal, reportRefusal, type Headers, type RefusalForm } from './refusals.ts'
 import type { Operation } from './scopes.ts'
 import type { Unread } from './unread.ts'
 
@@ -60,32 +58,12 @@ export type RoutedRequest = {
 
 const NOT_ROUTED: RoutedRequest = { by: null, params: [], search: '' }
 
-/** Header names and values in turn, as Node takes them without copying. */
-export type Headers = readonly string[]
-
 /** How long a reader may take to make room; then it is cut off, and may come back. */
 const STALLED_MS = 25_000
 /** A larger answer is sent in parts: a slow reader takes one at times, a stalled one none. */
 const PART_BYTES = 65_536
 /** How long the rest of a refused body is thrown away, so that its sender reads the refusal. */
 const DISCARD_MS = 2_000
-
-/** A whole answer, ready to be sent. */
-export type HttpResponse = {
-  readonly status: number
-  readonly type: string
-  readonly body: unknown
-  readonly headers: Headers
-}
-/** How a refusal is written: each protocol has its own way. */
-export type RefusalForm = (error: HoldfastError) => HttpResponse
-
-/** Ours, unless a door says otherwise: a problem document. */
-export function problemRefusal(error: HoldfastError): HttpResponse {
-  const retryAfter = retryAfterSeconds(error)
-  const headers = retryAfter === null ? [] : ['Retry-After', String(retryAfter)]
-  return { status: httpStatus(error), type: PROBLEM_TYPE, body: problemOf(error), headers }
-}
 
 function revokedError(): HoldfastError {
   return new HoldfastError('unauthorized', 'the token is no longer good for this')
@@ -226,10 +204,6 @@ export class Exchange {
 
   reply(status: number, body: unknown, headers: Headers = []): void {
     this.send(status, JSON_TYPE, JSON.stringify(body), headers)
-  }
-
-  respond({ status, type, body, headers }: HttpResponse): void {
-    this.send(status, type, JSON.stringify(body), headers)
   }
 
   /** The whole answer; in one write, unless it is large. */

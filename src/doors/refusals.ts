@@ -1,9 +1,29 @@
 /**
- * Refusals that are reported as diagnostics. A door answers its client itself; a wrong field,
- * or a request for what is not there, is reported to the client only.
+ * Refusals: as answers, and those that are reported as diagnostics. A wrong field, or a request for
+ * what is not there, is reported to the client only.
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Diagnose, ErrorCode, HoldfastError } from '../core/index.ts'
+import { httpStatus } from '../wire/error-table.ts'
+import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
+
+/** Header names and values in turn, as Node takes them without copying. */
+export type Headers = readonly string[]
+
+/** How a refusal is written: each protocol has its own way. */
+export type RefusalForm = (error: HoldfastError) => {
+  readonly status: number
+  readonly type: string
+  readonly body: object
+  readonly headers: Headers
+}
+
+/** Ours, unless a door says otherwise: a problem document. */
+export function problemRefusal(error: HoldfastError) {
+  const retryAfter = retryAfterSeconds(error)
+  const headers = retryAfter === null ? [] : ['Retry-After', String(retryAfter)]
+  return { status: httpStatus(error), type: PROBLEM_TYPE, body: problemOf(error), headers }
+}
 
 const TOLD: ReadonlySet<ErrorCode> = new Set([
   'bad_request',

@@ -6,15 +6,21 @@
  * this address (refused by `Host`), across origins (refused by `Origin`), or where a browser sends
  * no origin, for pictures and the like (refused by `Sec-Fetch-Site`).
  */
+import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { HoldfastError, invalid, LOCAL, type Clock, type Principal } from '../core/index.ts'
+import {
+  HoldfastError,
+  invalid,
+  limitsFrom,
+  LOCAL,
+  type Clock,
+  type Principal,
+} from '../core/index.ts'
 import type { Exchange } from '../doors/exchange.ts'
 import { assertMayDo, OPERATIONS, SCOPES, type Operation, type Scope } from '../doors/scopes.ts'
-import { hostName, isHostName, isLoopback, isWildcard, plainAddress, urlHost } from './addresses.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './forwarding/seal.ts'
-import { SERVER_LIMITS } from './limits.ts'
-import { Rates, type RateLimits } from './rates.ts'
+import { RATE_LIMITS, SERVER_LIMITS } from './limits.ts'
 import { principalOfToken, type TokenSource } from './tokens.ts'
 
 export type AccessOptions = {
@@ -315,4 +321,140 @@ export function headTooLarge(): HoldfastError {
   const { headersMax, headerBytesMax } = SERVER_LIMITS
   const bounds = `${headersMax} headers, ${headerBytesMax} bytes with the path`
   return new HoldfastError('headers_too_large', `the request's head is over its bound: ${bounds}`)
+}
+
+export type RateLimits = { readonly [Name in keyof typeof RATE_LIMITS]: number }
+
+/** A bucket for each client, which everything takes one from and time fills again. */
+class Buckets {
+  readonly #levels = new Map<string, { readonly left: number; readonly at: number }>()
+  readonly #burst: number
+  readonly #perMs: number
+  readonly #clientsMax: number
+
+  constructor(burst: number, perMs: number, clientsMax: number) {
+    this.#burst = burst
+    this.#perMs = perMs
+    this.#clientsMax = clientsMax
+  }
+
+  /** Takes one; if there is none, throws `too_many`, which says when there is. */
+  take(client: string, now: number, message: string): void {
+    const level = this.#levels.get(client) ?? { left: this.#burst, at: now }
+    const left = Math.min(this.#burst, level.left + (now - level.at) * this.#perMs)
+    if (left < 1) {
+      const retryAfterMs = Math.ceil((1 - left) / this.#perMs)
+      throw new HoldfastError('too_many', message, { retryAfterMs })
+    }
+    this.#levels.delete(client)
+    this.#levels.set(client, { left: left - 1, at: now })
+    if (this.#levels.size <= this.#clientsMax) return
+    const [oldest] = this.#levels.keys()
+    if (oldest !== undefined) this.#levels.delete(oldest)
+  }
+}
+
+/**
+ * How much one client may do: requests, bad tokens and connections. A client is an address, and for
+ * its requests the holder of a good token at an address: what others send from there does not count
+ * against it. The client that was silent for longest is forgotten first, so that memory is bounded.
+ */
+export class Rates {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #requests: Buckets
+  readonly #failures: Buckets
+  readonly #connections = new Map<string, number>()
+  readonly #connectionsMax: number
+
+  constructor(clock: Pick<Clock, 'monotonic'>, limits: Partial<RateLimits> = {}) {
+    const all = limitsFrom(RATE_LIMITS, limits, 'rates')
+    const { requestsBurst, requestsPerSecond, failuresPerMinute, clientsMax } = all
+    this.#clock = clock
+    this.#requests = new Buckets(requestsBurst, requestsPerSecond / 1_000, clientsMax)
+    this.#failures = new Buckets(failuresPerMinute, failuresPerMinute / 60_000, clientsMax)
+    this.#connectionsMax = all.connectionsPerClientMax
+  }
+
+  /**
+   * Counts a request; throws `too_many` if it is one too many. Loopback is not counted. `goodToken`
+   * tells the one that it shows, if that is good.
+   */
+  admit(address: string, goodToken: () => string | null = () => null): void {
+    const network = clientOf(address)
+    if (isLoopback(network)) return
+    const token = goodToken()
+    // A token itself is not kept.
+    const digest = token && createHash('sha256').update(token).digest('base64')
+    const client = digest === null ? network : `${network} ${digest}`
+    const message = 'too many requests from this address'
+    this.#requests.take(client, this.#clock.monotonic(), message)
+  }
+
+  /** Counts a token that is not good; throws `too_many` if it is one too many. */
+  failed(address: string): void {
+    const message = 'too many bad tokens from this address'
+    this.#failures.take(clientOf(address), this.#clock.monotonic(), message)
+  }
+
+  /** Counts a connection, which `disconnected` must end; false if it is one too many. */
+  connected(address: string): boolean {
+    const client = clientOf(address)
+    const count = this.#connections.get(client) ?? 0
+    if (count >= this.#connectionsMax && !isLoopback(client)) return false
+    this.#connections.set(client, count + 1)
+    return true
+  }
+
+  disconnected(address: string): void {
+    const client = clientOf(address)
+    const count = this.#connections.get(client) ?? 0
+    if (count > 1) this.#connections.set(client, count - 1)
+    else this.#connections.delete(client)
+  }
+}
+
+/** Loopback as an address that a server may be bound to, or that a client comes from. */
+export function isLoopback(address: string): boolean {
+  return address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address)
+}
+
+/** Bound to this, a server is reached by every address of its machine. */
+export function isWildcard(address: string): boolean {
+  return address === '0.0.0.0' || address === '::'
+}
+
+/** An address as it stands in a URL. */
+export function urlHost(address: string): string {
+  return address.includes(':') ? `[${address}]` : address
+}
+
+/** A name or an address; one of IPv6 has its brackets, and colons inside them. */
+const HOST_NAME = String.raw`[a-z\d_.-]+|\[[\da-f:.]+\]`
+const HOST = new RegExp(`^(${HOST_NAME})(?::(\\d{1,5}))?$`, 'i')
+const PORT_MAX = 65_535
+
+export function isHostName(name: string): boolean {
+  return new RegExp(`^(?:${HOST_NAME})$`, 'i').test(name)
+}
+
+/** A `Host` without its port; null if it is anything but a name and perhaps a port. */
+export function hostName(host: string): string | null {
+  const [, name = null, port = ''] = HOST.exec(host) ?? []
+  return Number(port) > PORT_MAX ? null : (name?.toLowerCase() ?? null)
+}
+
+/** An IPv4 address that came in over an IPv6 socket is that IPv4 address. */
+export function plainAddress(address: string): string {
+  return /^::ffff:(\d+(?:\.\d+){3})$/i.exec(address)?.[1] ?? address
+}
+
+/** What counts as one client: an IPv4 address, or the whole /64 network of an IPv6 address. */
+export function clientOf(address: string): string {
+  const plain = plainAddress(address)
+  if (!plain.includes(':') || isLoopback(plain)) return plain
+  const [head = '', tail] = (plain.split('%')[0] ?? '').toLowerCase().split('::')
+  const before = head.split(':').filter((group) => group !== '')
+  const after = tail === undefined ? [] : tail.split(':').filter((group) => group !== '')
+  const zeros = Array.from({ length: Math.max(0, 8 - before.length - after.length) }, () => '0')
+  return [...before, ...zeros, ...after].slice(0, 4).join(':')
 }

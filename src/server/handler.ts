@@ -13,8 +13,8 @@ import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
-import { Exchange, type Headers, type RefusalForm, type ServerContext } from '../doors/exchange.ts'
-import { reportRefusal } from '../doors/refusals.ts'
+import { Exchange, type ServerContext } from '../doors/exchange.ts'
+import { reportRefusal, type Headers, type RefusalForm } from '../doors/refusals.ts'
 import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
@@ -305,9 +305,11 @@ function refusalHeaders({ code, details: { allowed } }: HoldfastError): Headers 
   return ERROR_TABLE[code].status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
 }
 
+/** What `next` has for any segment: no segment holds a slash. */
+const ANY = '/'
+
 class Segment {
-  readonly named = new Map<string, Segment>()
-  any: Segment | null = null
+  readonly next = new Map<string, Segment>()
   readonly routes = new Map<string, Route>()
 }
 
@@ -322,10 +324,9 @@ export class Router {
   #add(route: Route): void {
     let segment = this.#root
     for (const part of segmentsOf(route.path)) {
-      const isParameter = part.startsWith(':')
-      const next = (isParameter ? segment.any : segment.named.get(part)) ?? new Segment()
-      if (isParameter) segment.any = next
-      else segment.named.set(part, next)
+      const name = part.startsWith(':') ? ANY : part
+      const next = segment.next.get(name) ?? new Segment()
+      segment.next.set(name, next)
       segment = next
     }
     if (segment.routes.has(route.method)) throw new Error(`${route.method} ${route.path} twice`)
@@ -358,10 +359,10 @@ export class Router {
     if (!path.startsWith('/')) return null
     let segment = this.#root
     for (const part of segmentsOf(path)) {
-      let next = segment.named.get(part)
-      if (next === undefined && part !== '' && segment.any !== null) {
-        params.push(decode(part))
-        next = segment.any
+      let next = segment.next.get(part)
+      if (next === undefined && part !== '') {
+        next = segment.next.get(ANY)
+        if (next !== undefined) params.push(decode(part))
       }
       if (next === undefined) return null
       segment = next

@@ -6,11 +6,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { HoldfastError, type Diagnose } from '../core/index.ts'
-import { problemRefusal, readEarly } from '../doors/exchange.ts'
-import { reportRefusal } from '../doors/refusals.ts'
-import { PROBLEM_TYPE, problemOf } from '../wire/problem.ts'
-import { headTooLarge, type AccessPolicy } from './access.ts'
-import { plainAddress } from './addresses.ts'
+import { readEarly } from '../doors/exchange.ts'
+import { problemRefusal, reportRefusal } from '../doors/refusals.ts'
+import { headTooLarge, plainAddress, type AccessPolicy } from './access.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
 export type Serve = (request: IncomingMessage, response: ServerResponse) => void
@@ -285,12 +283,11 @@ export function refuseSocket(
   error: HoldfastError,
   headers: readonly string[] = [],
 ): void {
-  const problem = problemOf(error)
-  const body = JSON.stringify(problem)
-  const length = String(Buffer.byteLength(body))
-  const own = ['Content-Type', PROBLEM_TYPE, 'Content-Length', length, 'Connection', 'close']
-  const all = [...own, ...problemRefusal(error).headers, ...headers]
-  stream.end(headText(problem.status, problem.title, all) + body)
+  const { status, type, body, headers: own } = problemRefusal(error)
+  const text = JSON.stringify(body)
+  const length = String(Buffer.byteLength(text))
+  const all = ['Content-Type', type, 'Content-Length', length, 'Connection', 'close', ...own]
+  stream.end(headText(status, body.title, [...all, ...headers]) + text)
 }
 
 /** The head of an answer as it is sent; `headers` are names and values in turn. */

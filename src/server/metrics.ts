@@ -37,40 +37,40 @@ export async function renderMetrics(
   const metrics = [
     ...Object.entries(counters).map(([name, count]) => {
       const help = `${snakeCase(name).replaceAll('_', ' ')} since the start`
-      return counter(`holdfast_${snakeCase(name)}_total`, help, Number(count))
+      return metric(`holdfast_${snakeCase(name)}_total`, help, Number(count))
     }),
-    gauge('holdfast_sessions_held', 'sessions held in memory', heldCount),
-    gauge('holdfast_sockets', 'sockets that are open', sockets()),
-    gauge('holdfast_draining', '1 while the server is about to stop', Number(isDraining())),
-    gauge('process_resident_memory_bytes', 'resident memory', rss),
-    gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use', heapUsed),
-    gauge('process_uptime_seconds', 'how long the process has run', process.uptime()),
+    metric('holdfast_sessions_held', 'sessions held in memory', heldCount),
+    metric('holdfast_sockets', 'sockets that are open', sockets()),
+    metric('holdfast_draining', '1 while the server is about to stop', Number(isDraining())),
+    metric('process_resident_memory_bytes', 'resident memory', rss),
+    metric('nodejs_heap_size_used_bytes', 'JavaScript heap in use', heapUsed),
+    metric('process_uptime_seconds', 'how long the process has run', process.uptime()),
     ...Object.entries(BROWSER_GAUGES).map(([count, [name, help]]) =>
-      gauge(name, help, browserCounts && (browserCounts[count] ?? 0)),
+      metric(name, help, browserCounts && (browserCounts[count] ?? 0)),
     ),
-    counter('holdfast_http_answers_total', 'HTTP answers begun, by status', byStatus),
-    gauge('holdfast_lease_age_seconds', 'since the lease was last renewed', leaseAge),
-    gauge(
+    metric('holdfast_http_answers_total', 'HTTP answers begun, by status', byStatus),
+    metric('holdfast_lease_age_seconds', 'since the lease was last renewed', leaseAge),
+    metric(
       'holdfast_lease_remaining_seconds',
       'until this node stops by itself if the lease is not renewed; 0: it has',
       lease && lease.leftMs / 1e3,
     ),
-    gauge(
+    metric(
       'holdfast_sessions_owned',
       'open sessions that this node owns, held in memory or not',
       ownedCount,
     ),
-    counter(
+    metric(
       'holdfast_forwards_total',
       'requests and sockets that came to the wrong node, by what became of them',
       forwards && labelled('outcome', Object.entries(forwards)),
     ),
-    gauge('holdfast_event_loop_delay_seconds', 'delay of the event loop since the last scrape', {
+    metric('holdfast_event_loop_delay_seconds', 'delay of the event loop since the last scrape', {
       '{quantile="0.5"}': seconds(delay.percentile(50)),
       '{quantile="0.99"}': seconds(delay.percentile(99)),
       '{quantile="1"}': seconds(delay.max),
     }),
-    gauge('holdfast_build_info', 'which version this is', {
+    metric('holdfast_build_info', 'which version this is', {
       [`{version="${VERSION}",node="${process.version}"}`]: 1,
     }),
   ]
@@ -78,19 +78,13 @@ export async function renderMetrics(
   return metrics.join('')
 }
 
-/** A number, or several by their labels, written out. Unknown: the metric is left out. */
+/** A number, or several by their labels. Unknown: the metric is left out. */
 type MetricValue = Readonly<Record<string, number>> | number | null | undefined
 
-function gauge(name: string, help: string, value: MetricValue): string {
-  return render('gauge', name, help, value)
-}
-
-function counter(name: string, help: string, value: MetricValue): string {
-  return render('counter', name, help, value)
-}
-
-function render(type: 'counter' | 'gauge', name: string, help: string, value: MetricValue): string {
+/** Written out; a counter's name ends with `_total`. */
+function metric(name: string, help: string, value: MetricValue): string {
   if (value === null || value === undefined) return ''
+  const type = name.endsWith('_total') ? 'counter' : 'gauge'
   const samples = Object.entries(typeof value === 'number' ? { '': value } : value)
   const lines = samples.map(([labels, sample]) => `${name}${labels} ${sample}\n`)
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`

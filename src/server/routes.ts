@@ -4,12 +4,15 @@
  */
 import type { IntervalHistogram } from 'node:perf_hooks'
 import { asHoldfastError, HoldfastError } from '../core/index.ts'
-import { problemRefusal, type RefusalForm, type ServerContext } from '../doors/exchange.ts'
-import { NATIVE_ROUTES } from '../doors/native/routes.ts'
+import type { ServerContext } from '../doors/exchange.ts'
+import { logRoutes } from '../doors/native/log.ts'
 import * as native from '../doors/native/schemas.ts'
+import { sessionRoutes } from '../doors/native/sessions.ts'
+import { turnRoutes } from '../doors/native/turns.ts'
 import { isOpenAiPath, openAiRefusal } from '../doors/openai/errors.ts'
 import { openAiRoutes } from '../doors/openai/routes.ts'
 import * as openai from '../doors/openai/schemas.ts'
+import { problemRefusal, type RefusalForm } from '../doors/refusals.ts'
 import { json, NO_QUERY, routes, type Query, type Route, type Schema } from '../doors/route.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import { oneOf, orNull } from '../schema/contract.ts'
@@ -66,6 +69,8 @@ const notReady = {
 export function refusalForm(target: string): RefusalForm {
   return isOpenAiPath(target) ? openAiRefusal : problemRefusal
 }
+
+export const NATIVE_ROUTES = [...sessionRoutes, ...turnRoutes, ...logRoutes]
 
 export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
   let document = ''

@@ -1,8 +1,7 @@
 /** Answers of the native API as the OpenAPI document describes them: what differs is an error. */
 import { Value } from './typebox-value.ts'
 import type { TSchema } from '@sinclair/typebox'
-import { NATIVE_ROUTES } from '../../src/doors/native/routes.ts'
-import { Problem } from '../../src/server/routes.ts'
+import { NATIVE_ROUTES, Problem } from '../../src/server/routes.ts'
 
 /** As `fetch`; a JSON answer of a native route is checked. */
 export async function fetchDescribed(url: string, init: RequestInit = {}): Promise<Response> {

@@ -1,16 +1,10 @@
 /** A turn's answer, message by message, in parts as they come, and what it cost. */
-import {
-  AnswerText,
-  asHoldfastError,
-  HoldfastError,
-  type Delta,
-  type SessionEvent,
-} from '../../core/index.ts'
+import { AnswerText, HoldfastError, type Delta, type SessionEvent } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import { turnOutcome, type TurnOutcome } from '../../wire/answer-text.ts'
-import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
-import { beat } from '../event-stream.ts'
-import type { Exchange, Headers } from '../exchange.ts'
+import { streamTexts } from '../event-stream.ts'
+import type { Exchange } from '../exchange.ts'
+import type { Headers } from '../refusals.ts'
 import { openAiError, turnFailure } from './errors.ts'
 import type { AdmittedTurn } from './targets.ts'
 
@@ -91,24 +85,21 @@ export interface AnswerWriter {
  * Sends an answer as server-sent events, as it comes. A failure is reported in the stream, as
  * OpenAI's clients expect it: an `error` in place of the next piece.
  */
-export async function streamAnswer(
+export function streamAnswer(
   exchange: Exchange,
   admitted: AdmittedTurn,
   writer: AnswerWriter,
 ): Promise<void> {
-  exchange.begin(EVENT_STREAM_TYPE, sessionHeaders(admitted))
-  exchange.response.flushHeaders()
-  const stopBeating = beat(exchange)
-  try {
-    await exchange.write(writer.begin())
-    for await (const parts of answerParts(admitted, exchange.signal)) {
-      await exchange.write(parts.map((part) => writer.write(part)).join(''))
-    }
-    exchange.response.end()
-  } catch (thrown) {
-    exchange.response.end(errorText(openAiError(asHoldfastError(thrown))))
-  } finally {
-    stopBeating()
+  return streamTexts(exchange, answerTexts(admitted, writer, exchange.signal), {
+    headers: sessionHeaders(admitted),
+    first: writer.begin(),
+    broken: (error) => errorText(openAiError(error)),
+  })
+}
+
+async function* answerTexts(admitted: AdmittedTurn, writer: AnswerWriter, signal: AbortSignal) {
+  for await (const parts of answerParts(admitted, signal)) {
+    yield parts.map((part) => writer.write(part)).join('')
   }
 }
 
@@ -120,7 +111,7 @@ export async function sendAnswer(
 ): Promise<void> {
   const answer = await wholeAnswer(admitted)
   const failure = turnFailure(answer.outcome)
-  if (failure !== null) return exchange.respond(failure)
+  if (failure !== null) return exchange.reply(failure.status, failure.body, failure.headers)
   exchange.reply(200, view(answer), sessionHeaders(admitted))
 }
 

@@ -54,14 +54,12 @@ async function complete(
 
 type Completion = { readonly id: string; readonly created: number; readonly model: string }
 
-function completed({ id, created, model }: Completion, { messages, usage }: TurnAnswer) {
+function completed(completion: Completion, { messages, usage }: TurnAnswer) {
   const texts = messages.map(({ text }) => text).filter((text) => text !== '')
   const message = { role: 'assistant', content: texts.join(BETWEEN), refusal: null }
   return {
-    id,
+    ...completion,
     object: 'chat.completion',
-    created,
-    model,
     choices: [{ index: 0, message, logprobs: null, finish_reason: 'stop' }],
     usage: usageView(usage),
   }
@@ -86,8 +84,8 @@ class ChunkWriter implements AnswerWriter {
   /** The message that was written last. */
   #message = -1
 
-  constructor({ id, created, model }: Completion, withUsage: boolean) {
-    this.#facts = { id, object: 'chat.completion.chunk', created, model }
+  constructor(completion: Completion, withUsage: boolean) {
+    this.#facts = { ...completion, object: 'chat.completion.chunk' }
     this.#withUsage = withUsage
   }
 

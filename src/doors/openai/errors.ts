@@ -4,7 +4,7 @@ import type { TurnOutcome } from '../../wire/answer-text.ts'
 import { httpStatus } from '../../wire/error-table.ts'
 import { problemOf, retryAfterSeconds } from '../../wire/problem.ts'
 import type { Static } from '../../schema/typebox.ts'
-import type { Headers, HttpResponse } from '../exchange.ts'
+import type { Headers } from '../refusals.ts'
 import type { OpenAiError } from './schemas.ts'
 
 type ErrorBody = Static<typeof OpenAiError>
@@ -28,7 +28,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   cancelled: 400,
 }
 
-export function openAiRefusal(error: HoldfastError): HttpResponse {
+export function openAiRefusal(error: HoldfastError) {
   const status = STATUS[error.code] ?? httpStatus(error)
   return {
     status,
@@ -68,13 +68,13 @@ const NO_RETRY: Headers = ['X-Should-Retry', 'false']
  * A turn that was admitted and did not end well, or null if it did. To repeat the request would
  * only find that turn again, so a retry is discouraged.
  */
-export function turnFailure(end: TurnOutcome): (HttpResponse & { body: ErrorBody }) | null {
+export function turnFailure(end: TurnOutcome) {
   if (end.state === 'done') return null
   const status = end.state === 'cancelled' ? 409 : 500
   const { code, message } = end.error ?? {
     code: `turn_${end.state}`,
     message: `the turn was ${end.state}${end.reason === null ? '' : `: ${end.reason}`}`,
   }
-  const error = { message, type: typeOf(status), code, param: null }
-  return { status, type: 'application/json', body: { error }, headers: NO_RETRY }
+  const body: ErrorBody = { error: { message, type: typeOf(status), code, param: null } }
+  return { status, body, headers: NO_RETRY }
 }

@@ -16,9 +16,8 @@
  * left last.
  */
 import type { Input, SessionRef, TurnOptions } from '../../core/index.ts'
-import { EVENT_STREAM_TYPE } from '../../wire/server-sent-events.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
-import type { Route } from '../route.ts'
+import { jsonOrEvents, type Route } from '../route.ts'
 import { KEY_HEADER, type AdmittedTurn, type TurnTarget } from './targets.ts'
 
 /** A request for a turn, as it was read. */
@@ -31,6 +30,7 @@ export type OpenAiTurn<Body> = {
   readonly isBackground: boolean
 }
 
+const object = { type: 'object' }
 const COUNT_HEADER = 'x-stainless-retry-count'
 const BUSY_HEADER = 'x-session-busy'
 const WAIT_HEADER = 'x-session-wait-ms'
@@ -58,8 +58,6 @@ const JUST_NOW_MS = 60_000
 /** Attempts remembered in all, and with one body. */
 const ATTEMPTS_MAX = 10_000
 const SAME_MAX = 32
-/** How many of the oldest are checked for expiry with every new one. */
-const EXPIRY_LOOKS = 4
 
 export class TurnEntry<Body> {
   readonly #attempts = new RetryAttempts()
@@ -77,13 +75,7 @@ export class TurnEntry<Body> {
       headers: TURN_HEADERS,
       historyBytesMax: HISTORY_BYTES_MAX,
       answers: {
-        200: {
-          description: "As OpenAI's: when it is over, or with `stream` as it comes.",
-          content: {
-            'application/json': { type: 'object' },
-            [EVENT_STREAM_TYPE]: { type: 'string' },
-          },
-        },
+        200: jsonOrEvents("As OpenAI's: when it is over, or with `stream` as it comes.", object),
       },
       refusals: [404, 409, 413, 429],
       session: (exchange) => this.#session(exchange),
@@ -249,12 +241,10 @@ export class RetryAttempts {
   }
 
   #forgetExpired(now: number): void {
-    let looks = EXPIRY_LOOKS
     for (const [digest, attempts] of this.#known) {
-      const isFull = this.#size >= ATTEMPTS_MAX
-      looks -= 1
-      if (looks < 0 && !isFull) return
-      if (isFull || attempts.every((attempt) => attempt.isExpired(now))) this.#set(digest, [])
+      const isExpired = attempts.every((attempt) => attempt.isExpired(now))
+      if (!isExpired && this.#size < ATTEMPTS_MAX) return
+      this.#set(digest, [])
     }
   }
 }
