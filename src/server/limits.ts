@@ -38,13 +38,10 @@ export const SERVER_LIMITS = {
   /** The tokens file: its size, the number of tokens, and the time between two checks. */
   tokensBytesMax: 1_048_576,
   tokensMax: 1_000,
-  tokensCheckMs: 2_000,
-  /** Between a change of the file and reading it: the writer may not be done. */
-  tokensSettleMs: 50,
+  tokensCheckMs: 200,
   /** How often it is looked whether what goes on may still do so, also where tokens cannot tell. */
   revocationMs: 500,
   revocationBlindMs: 15_000,
-  /** The time between two heartbeats of a stream. */
   heartbeatMs: 15_000,
   /** Between two checks of the store, and how long it may take to answer. */
   storeCheckMs: 5_000,

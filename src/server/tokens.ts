@@ -10,9 +10,7 @@
  * 4. A new version of the file counts as a whole or not at all: the one before stays in force.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
-import { watch, type FSWatcher } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
-import { basename, dirname } from 'node:path'
 import {
   diagnoseTo,
   HoldfastError,
@@ -25,7 +23,6 @@ import { SCOPES, withIncluded, type Scope } from '../doors/scopes.ts'
 import { isRecord } from '../schema/contract.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
-/** A token as it stands in the file. */
 export type TokenEntry = {
   readonly name: string
   /** Derived from the digest where the file has none. */
@@ -37,7 +34,6 @@ export type TokenEntry = {
   readonly expiresAt?: number
 }
 
-/** Tells what a token lets its holder do. */
 export interface TokenSource {
   /** All scopes of this token, included ones too; null if it is unknown or expired. */
   scopesOf(token: string, now: number): readonly Scope[] | null
@@ -63,7 +59,6 @@ export function mintToken(): string {
   return `hf_${randomBytes(32).toString('base64url')}`
 }
 
-/** A fresh id for a token's holder. */
 export function mintTokenId(): string {
   return randomBytes(16).toString('base64url')
 }
@@ -175,7 +170,6 @@ export class TokenList {
     return this.#tokens.filter(({ digest }) => timingSafeEqual(digest, shown))
   }
 
-  /** How many have expired. */
   protected expired(now: number): number {
     return this.#tokens.filter(({ expiresAt = Infinity }) => expiresAt <= now).length
   }
@@ -202,9 +196,9 @@ function unusable(path: string, problem: string): HoldfastError {
 export class TokenFile extends TokenList implements TokenSource {
   readonly #path: string
   readonly #diagnose: Diagnose
-  readonly #watcher: FSWatcher | null
   readonly #check: NodeJS.Timeout
-  #settling: NodeJS.Timeout | undefined
+  /** At the last look. */
+  #seen: string | null = null
   /** Of the version that was read last, valid or not: each is reported once. */
   #stamp: string | null
   /** How often it was read again. */
@@ -216,7 +210,6 @@ export class TokenFile extends TokenList implements TokenSource {
     this.#path = path
     this.#diagnose = diagnose
     this.#stamp = stamp
-    this.#watcher = watchFile(path, () => this.#changed())
     // Not every file system reports changes.
     this.#check = setInterval(() => void this.#refresh(), SERVER_LIMITS.tokensCheckMs).unref()
   }
@@ -228,21 +221,14 @@ export class TokenFile extends TokenList implements TokenSource {
   close(): void {
     this.#isClosed = true
     clearInterval(this.#check)
-    clearTimeout(this.#settling)
-    this.#watcher?.close()
-  }
-
-  #changed(): void {
-    if (this.#isClosed) return
-    this.#settling ??= setTimeout(() => {
-      this.#settling = undefined
-      void this.#refresh()
-    }, SERVER_LIMITS.tokensSettleMs).unref()
   }
 
   async #refresh(): Promise<void> {
     const stamp = await stampOf(this.#path)
-    if (this.#isClosed || stamp === this.#stamp) return
+    // Its writer may not be done with a version that was not there at the last look.
+    const isSettled = stamp === this.#seen
+    this.#seen = stamp
+    if (this.#isClosed || !isSettled || stamp === this.#stamp) return
     this.#stamp = stamp
     try {
       if (stamp === null) throw new Error('it is not there')
@@ -258,18 +244,6 @@ export class TokenFile extends TokenList implements TokenSource {
       // It could not be read, for want of a descriptor perhaps: the next look tries again.
       if (stamp !== null && (error as NodeJS.ErrnoException).code !== undefined) this.#stamp = null
     }
-  }
-}
-
-/** The folder is watched: a file that is replaced is another file. */
-function watchFile(path: string, changed: () => void): FSWatcher | null {
-  try {
-    const watcher = watch(dirname(path), { persistent: false }, (_, name) => {
-      if (name === null || name === basename(path)) changed()
-    })
-    return watcher.on('error', () => watcher.close())
-  } catch {
-    return null
   }
 }
 
