@@ -54,13 +54,11 @@ export class Api extends HttpApi {
     return this.json('/v1/sessions', 'POST', options)
   }
 
-  /** Creates a link that admits its bearer to this session. */
   async link(id: string, scopes: readonly string[], expiresInMs: number): Promise<string> {
     const body = { scopes, expiresInMs }
     return (await this.json<{ url: string }>(`${sessionPath(id)}/links`, 'POST', body)).url
   }
 
-  /** Cancels a turn, or a waiting request. */
   async cancel(id: string, turn: string): Promise<void> {
     await this.json(`${sessionPath(id)}/turns/${encodeURIComponent(turn)}`, 'DELETE')
   }

@@ -51,7 +51,6 @@ export function attachmentsView() {
       const attachment = attachments.get(id)
       if (attachment !== undefined) fold(attachment, event)
     },
-    /** Updates the times, if the panel is visible. */
     tick(): void {
       if (view.offsetParent !== null) render()
     },

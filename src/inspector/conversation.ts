@@ -1,5 +1,6 @@
 /** The conversation as bubbles: the log folded into turns, and the deltas of the running turn. */
 import type { Delta, Input, SessionEvent } from '../client/index.ts'
+import { turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
 import { element, setText } from './element.ts'
 import { closedSentence } from './ending.ts'
 
@@ -21,9 +22,10 @@ export function conversationView() {
     return turn
   }
 
-  function ended(id: string, state: string, reason: string | null): void {
+  function ended(id: string, { state, error, reason }: TurnOutcome): void {
     if (running === id) running = null
-    turnOf(id).ended(state, reason === null ? '' : `${state}: ${reason}`)
+    const why = state === 'expired' ? 'it waited too long' : (error?.message ?? reason)
+    turnOf(id).ended(state, why === null ? '' : `${state}: ${why}`)
   }
 
   function event(event: SessionEvent): void {
@@ -37,15 +39,6 @@ export function conversationView() {
         return turnOf(event.turn).asked(event.input, 'running')
       case 'message.added':
         return turnOf(event.turn).said(event.text, event.partial === true)
-      case 'turn.done':
-        return ended(event.turn, 'done', null)
-      case 'turn.failed':
-        return ended(event.turn, 'failed', event.error.message)
-      case 'turn.cancelled':
-      case 'turn.interrupted':
-        return ended(event.turn, event.type.slice('turn.'.length), event.reason)
-      case 'turn.expired':
-        return ended(event.turn, 'expired', 'it waited too long')
       case 'ask.opened': {
         const question = turnOf(event.turn).add(element('p.note', {}, event.question))
         return void questions.set(event.ask, question)
@@ -58,7 +51,10 @@ export function conversationView() {
       case 'session.closed':
         empty.remove()
         return view.append(element('p.note', closedSentence(event.reason)))
-      default:
+      default: {
+        const outcome = turnOutcome(event)
+        if (outcome !== null && 'turn' in event) ended(event.turn, outcome)
+      }
     }
   }
 
@@ -84,7 +80,6 @@ export function conversationView() {
   }
 }
 
-/** One turn: its input, its messages and its end. */
 function turnBubbles(id: string) {
   const question = element('div.bubble.user')
   const state = element('p.state')
@@ -99,7 +94,6 @@ function turnBubbles(id: string) {
     state.hidden = words === ''
   }
 
-  /** Adds something after all that was said so far. */
   function add(part: HTMLElement): HTMLElement {
     state.before(part)
     return part

@@ -82,7 +82,6 @@ export function tag(text: string, attributes: Attributes = {}): HTMLElement {
   return element('span.tag', attributes, text)
 }
 
-/** Where a form says why it did not work. */
 export const problemText = (): HTMLElement => element('p.problem', { role: 'alert' })
 
 export function field(name: string, control: HTMLElement): HTMLLabelElement {

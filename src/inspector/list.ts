@@ -86,13 +86,11 @@ export function sessionList(api: Api, place: HTMLElement, status: HTMLElement) {
 
   return {
     refresh,
-    /** Starts or stops refreshing. */
     watch(isWanted: boolean): void {
       if (isWatched === isWanted) return
       isWatched = isWanted
       refresh()
     },
-    /** Highlights the session that is open beside the list. */
     mark(id: string | null): void {
       current = id
       render()

@@ -42,7 +42,6 @@ export function questionsView(send: (ask: string, answer: unknown) => Promise<vo
       open.clear()
       render()
     },
-    /** Whether this page can answer. */
     show(isOpen: boolean): void {
       isAnswerable = isOpen
       render()

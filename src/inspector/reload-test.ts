@@ -78,7 +78,6 @@ function cell(trial: Trial, policy: Policy) {
   return { element: view, show, run }
 }
 
-/** Resolves with the outcome of a trial in a new session. */
 async function tryOut(api: Api, trial: Trial, reconnect: Policy): Promise<string> {
   const exclusive = trial.exclusive === true
   const options = { reconnect, exclusive, graceMs: GRACE_MS, agent: 'slow', internal: true }

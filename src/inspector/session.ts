@@ -18,7 +18,6 @@ import { tabbedPanels } from './tabs.ts'
 const QUIET_MS = 2_000
 /** The time for the second click on "Close session". */
 const CONFIRM_MS = 4_000
-/** How often remaining times and the queue are refreshed. */
 const TICK_MS = 1_000
 
 /** `started` is called when a session was created in place of this one. */
@@ -181,12 +180,10 @@ export function sessionPage(access: SessionAccess, started: (session: SessionVie
 
   /** Creates a session with the same options; the key is free again. */
   async function startNew(): Promise<void> {
-    const { info } = connection
+    const info: Partial<SessionView> = connection.info ?? {}
+    const { key, agent, reconnect = 'reopen', exclusive = false, graceMs } = info
     try {
-      if (info === null) return started(await api.create({ reconnect: 'reopen', exclusive: false }))
-      const { key, agent, reconnect, exclusive, graceMs } = info
-      const options = { key: key ?? undefined, agent, reconnect, exclusive, graceMs }
-      started(await api.create(options))
+      started(await api.create({ key: key ?? undefined, agent, reconnect, exclusive, graceMs }))
     } catch (error) {
       fail((error as Error).message)
     }
@@ -225,7 +222,6 @@ export function sessionPage(access: SessionAccess, started: (session: SessionVie
 
   return {
     element: page,
-    /** Called when the page becomes visible again. */
     shown: () => tabs.scrollDown(),
     leave(): void {
       clearTimeout(quiet)

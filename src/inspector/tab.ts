@@ -99,9 +99,10 @@ export class SimulatedTab {
     while (!condition()) await new Promise<void>((resolve) => this.#waiting.add(resolve))
   }
 
-  /** Resolves when the tab is live or has ended. */
-  settled(): Promise<void> {
-    return this.until(() => this.state.name === 'live' || this.state.name === 'ended')
+  /** Resolves with the tab when it is live or has ended. */
+  async settled(): Promise<this> {
+    await this.until(() => this.state.name === 'live' || this.state.name === 'ended')
+    return this
   }
 
   #wake(): void {

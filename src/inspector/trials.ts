@@ -87,8 +87,7 @@ export const TRIALS: readonly Trial[] = [
     exclusive: true,
     expected: forAll(REFUSED),
     run: async (tab) => {
-      const copy = tab.copy()
-      await copy.settled()
+      const copy = await tab.copy().settled()
       const refused = copy.state.name === 'ended' && copy.state.code === 'in_use'
       return refused && (await works(tab)) ? REFUSED : describe(copy)
     },
@@ -100,8 +99,7 @@ export const TRIALS: readonly Trial[] = [
     exclusive: true,
     expected: forAll(TAKEN_OVER),
     run: async (tab) => {
-      const copy = tab.copy()
-      await copy.settled()
+      const copy = await tab.copy().settled()
       await copy.session.takeOver()
       await tab.until(() => tab.state.name === 'ended')
       const isReported = tab.state.name === 'ended' && tab.state.code === 'superseded'
@@ -114,8 +112,7 @@ export const TRIALS: readonly Trial[] = [
     does: 'The same, where many clients may drive.',
     expected: forAll(BOTH),
     run: async (tab) => {
-      const copy = tab.copy()
-      await copy.settled()
+      const copy = await tab.copy().settled()
       const work = (await works(tab)) && (await works(copy))
       return work && attachments(copy) === 2 ? BOTH : describe(copy)
     },
