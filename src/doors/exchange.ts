@@ -14,7 +14,7 @@ import {
 } from '../core/index.ts'
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import { sessionPath } from '../wire/views.ts'
-import { problemRefusal, reportRefusal, type Headers, type RefusalForm } from './refusals.ts'
+import { reportRefusal, type Headers, type Refusal } from './refusals.ts'
 import type { Operation } from './scopes.ts'
 import type { Unread } from './unread.ts'
 
@@ -36,9 +36,10 @@ export type ServerContext = {
   readonly streams: Set<() => void>
   /** What waits for readers, of all exchanges and sockets together. */
   readonly unread: Unread
+  /** How this request is refused: each protocol has its own way. */
+  readonly refusalOf: (error: HoldfastError, request: IncomingMessage) => Refusal
   /** Where a request comes from, also behind a proxy. */
   readonly addressOf: (request: IncomingMessage) => string
-  /** How many sockets are open. */
   readonly sockets: () => number
   /** The browsers behind the server, each as JSON and in numbers; null where it has none. */
   readonly browsers: () => {
@@ -88,7 +89,6 @@ export class Exchange {
   readonly context: ServerContext
   /** What the path had in place of the route's parameters, decoded. */
   readonly params: readonly string[]
-  /** The query as it stands in the address. */
   readonly search: string
   readonly operation: Operation | null
   /**
@@ -99,7 +99,6 @@ export class Exchange {
   readonly #by: Principal | null
   #holdfast: Holdfast | null = null
   readonly #bodyBytesMax: number
-  readonly #refusalOf: RefusalForm
   #presence: AbortController | null = null
   /** Its token was revoked: nothing more is sent. */
   #isRevoked = false
@@ -110,7 +109,6 @@ export class Exchange {
     { request, response }: { request: IncomingMessage; response: ServerResponse },
     context: ServerContext,
     { by, params, search, route }: RoutedRequest = NOT_ROUTED,
-    refusalOf: RefusalForm = problemRefusal,
   ) {
     this.request = request
     this.response = response
@@ -120,7 +118,6 @@ export class Exchange {
     this.#by = by
     this.search = search
     this.#bodyBytesMax = context.bodyBytesMax + (route?.historyBytesMax ?? 0)
-    this.#refusalOf = refusalOf
   }
 
   /** On behalf of the caller: what is done through it is recorded as the caller's. */
@@ -145,7 +142,6 @@ export class Exchange {
     return Array.isArray(value) ? value.join(', ') : value
   }
 
-  /** Whether `Accept` prefers server-sent events to JSON. */
   get wantsEvents(): boolean {
     const types = [JSON_TYPE, EVENT_STREAM_TYPE] as const
     return negotiate(this.header('accept'), types) === EVENT_STREAM_TYPE
@@ -286,7 +282,7 @@ export class Exchange {
     this.#reportRefusal(error)
     if (response.destroyed) return
     if (response.headersSent) return void response.destroy()
-    const { status, type, body, headers: own } = this.#refusalOf(error)
+    const { status, type, body, headers: own } = this.context.refusalOf(error, this.request)
     const text = JSON.stringify(body)
     if (error.code !== 'body_too_large') return this.send(status, type, text, [...own, ...headers])
     const length = String(Buffer.byteLength(text))
@@ -295,7 +291,6 @@ export class Exchange {
     this.#discardBody(() => response.end())
   }
 
-  /** Throws the rest of the body away for a while, then calls `done`. */
   #discardBody(done: () => void): void {
     const { request } = this
     const timer = setTimeout(finish, DISCARD_MS)

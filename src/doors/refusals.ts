@@ -10,8 +10,7 @@ import { PROBLEM_TYPE, problemOf, retryAfterSeconds } from '../wire/problem.ts'
 /** Header names and values in turn, as Node takes them without copying. */
 export type Headers = readonly string[]
 
-/** How a refusal is written: each protocol has its own way. */
-export type RefusalForm = (error: HoldfastError) => {
+export type Refusal = {
   readonly status: number
   readonly type: string
   readonly body: object

@@ -12,7 +12,6 @@ export type Method = (typeof METHODS)[number]
 /** A JSON Schema, as OpenAPI 3.1 takes it. */
 export type Schema = { readonly [keyword: string]: unknown }
 
-/** A header that a route reads. */
 export type Header = { readonly name: string; readonly description: string }
 
 /** An answer: what it means, and its body by media type. */
@@ -25,7 +24,6 @@ export type Route = {
   readonly method: Method
   /** `:name` stands for one part of the path, in which anything may be percent-encoded. */
   readonly path: string
-  /** Names the operation in the OpenAPI document. */
   readonly name: string
   readonly summary: string
   /** What it does, which says what a token must allow. */
@@ -62,12 +60,10 @@ export function sessionOfPath({ params: [id = ''] }: Exchange): SessionRef {
   return { id }
 }
 
-/** Whether it is open to every client that reaches the server. */
 export function isPublic({ operation }: Pick<Route, 'operation'>): boolean {
   return OPERATIONS[operation] === null
 }
 
-/** An answer that is JSON. */
 export function json(description: string, schema: Schema): RouteAnswer {
   return { description, content: { 'application/json': schema } }
 }

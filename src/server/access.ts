@@ -268,13 +268,11 @@ export class AccessPolicy {
     return last || plainAddress(socket.remoteAddress ?? '')
   }
 
-  /** A page of another origin that the operator allowed. */
   isAllowedOrigin(origin: string): boolean {
     return this.#origins.has(origin)
   }
 }
 
-/** A page of another origin caused the request. */
 export function originRefused(): HoldfastError {
   return new HoldfastError('origin_refused', 'a page of another origin may not do this')
 }
@@ -325,32 +323,26 @@ export function headTooLarge(): HoldfastError {
 
 export type RateLimits = { readonly [Name in keyof typeof RATE_LIMITS]: number }
 
-/** A bucket for each client, which everything takes one from and time fills again. */
-class Buckets {
-  readonly #levels = new Map<string, { readonly left: number; readonly at: number }>()
-  readonly #burst: number
-  readonly #perMs: number
-  readonly #clientsMax: number
+type TakeOne = (client: string, now: number, message: string) => void
 
-  constructor(burst: number, perMs: number, clientsMax: number) {
-    this.#burst = burst
-    this.#perMs = perMs
-    this.#clientsMax = clientsMax
-  }
-
-  /** Takes one; if there is none, throws `too_many`, which says when there is. */
-  take(client: string, now: number, message: string): void {
-    const level = this.#levels.get(client) ?? { left: this.#burst, at: now }
-    const left = Math.min(this.#burst, level.left + (now - level.at) * this.#perMs)
+/**
+ * A bucket for each client, which time fills again. The returned function takes one; if there is
+ * none, it throws `too_many`, which says when there is.
+ */
+function buckets(burst: number, perMs: number, clientsMax: number): TakeOne {
+  const levels = new Map<string, { readonly left: number; readonly at: number }>()
+  return (client, now, message) => {
+    const level = levels.get(client) ?? { left: burst, at: now }
+    const left = Math.min(burst, level.left + (now - level.at) * perMs)
     if (left < 1) {
-      const retryAfterMs = Math.ceil((1 - left) / this.#perMs)
+      const retryAfterMs = Math.ceil((1 - left) / perMs)
       throw new HoldfastError('too_many', message, { retryAfterMs })
     }
-    this.#levels.delete(client)
-    this.#levels.set(client, { left: left - 1, at: now })
-    if (this.#levels.size <= this.#clientsMax) return
-    const [oldest] = this.#levels.keys()
-    if (oldest !== undefined) this.#levels.delete(oldest)
+    levels.delete(client)
+    levels.set(client, { left: left - 1, at: now })
+    if (levels.size <= clientsMax) return
+    const [oldest] = levels.keys()
+    if (oldest !== undefined) levels.delete(oldest)
   }
 }
 
@@ -361,8 +353,8 @@ class Buckets {
  */
 export class Rates {
   readonly #clock: Pick<Clock, 'monotonic'>
-  readonly #requests: Buckets
-  readonly #failures: Buckets
+  readonly #takeRequest: TakeOne
+  readonly #takeFailure: TakeOne
   readonly #connections = new Map<string, number>()
   readonly #connectionsMax: number
 
@@ -370,8 +362,8 @@ export class Rates {
     const all = limitsFrom(RATE_LIMITS, limits, 'rates')
     const { requestsBurst, requestsPerSecond, failuresPerMinute, clientsMax } = all
     this.#clock = clock
-    this.#requests = new Buckets(requestsBurst, requestsPerSecond / 1_000, clientsMax)
-    this.#failures = new Buckets(failuresPerMinute, failuresPerMinute / 60_000, clientsMax)
+    this.#takeRequest = buckets(requestsBurst, requestsPerSecond / 1_000, clientsMax)
+    this.#takeFailure = buckets(failuresPerMinute, failuresPerMinute / 60_000, clientsMax)
     this.#connectionsMax = all.connectionsPerClientMax
   }
 
@@ -387,13 +379,13 @@ export class Rates {
     const digest = token && createHash('sha256').update(token).digest('base64')
     const client = digest === null ? network : `${network} ${digest}`
     const message = 'too many requests from this address'
-    this.#requests.take(client, this.#clock.monotonic(), message)
+    this.#takeRequest(client, this.#clock.monotonic(), message)
   }
 
   /** Counts a token that is not good; throws `too_many` if it is one too many. */
   failed(address: string): void {
     const message = 'too many bad tokens from this address'
-    this.#failures.take(clientOf(address), this.#clock.monotonic(), message)
+    this.#takeFailure(clientOf(address), this.#clock.monotonic(), message)
   }
 
   /** Counts a connection, which `disconnected` must end; false if it is one too many. */
@@ -423,7 +415,6 @@ export function isWildcard(address: string): boolean {
   return address === '0.0.0.0' || address === '::'
 }
 
-/** An address as it stands in a URL. */
 export function urlHost(address: string): string {
   return address.includes(':') ? `[${address}]` : address
 }

@@ -14,7 +14,7 @@ import type { CdpLimits } from '../doors/cdp/limits.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/limits.ts'
 import { Exchange, type ServerContext } from '../doors/exchange.ts'
-import { reportRefusal, type Headers, type RefusalForm } from '../doors/refusals.ts'
+import { reportRefusal, type Headers } from '../doors/refusals.ts'
 import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
@@ -26,7 +26,7 @@ import { CONNECT_PATH } from './forwarding/owner-socket.ts'
 import { Seal } from './forwarding/seal.ts'
 import { Connections, refuseSocket, type OnUpgrade } from './http-server.ts'
 import { connectionsFor, descriptorLimit, SERVER_LIMITS } from './limits.ts'
-import { refusalForm, serverRoutes, unreadiness } from './routes.ts'
+import { refusalAt, serverRoutes, unreadiness } from './routes.ts'
 import { Tickets } from './tickets.ts'
 import { acceptSockets } from './upgrade.ts'
 
@@ -99,6 +99,7 @@ export class RequestHandler {
       answered: new Map(),
       isDraining: () => this.#isDraining || holdfast.authority.draining,
       addressOf,
+      refusalOf: (error, request) => refusalAt(this.#withoutBase(request), error),
       unread,
       streams: new Set(),
       sockets: () => this.#hub.count,
@@ -146,7 +147,6 @@ export class RequestHandler {
     })
   }
 
-  /** Begins to measure the event loop and to check the store. */
   start(): void {
     this.#delay.enable()
     const check = async (): Promise<void> => {
@@ -207,7 +207,6 @@ export class RequestHandler {
     this.#delay.disable()
   }
 
-  /** Takes a request to upgrade its connection, or refuses it. */
   readonly upgrade: OnUpgrade = (request, stream, head) => {
     stream.on('error', destroyStream)
     try {
@@ -225,10 +224,8 @@ export class RequestHandler {
     stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
   }
 
-  /** Answers a request, or refuses it. */
   readonly serve = (request: IncomingMessage, response: ServerResponse): void => {
     const ends = { request, response }
-    const form: RefusalForm = (error) => refusalForm(this.#withoutBase(request))(error)
     try {
       this.#check(request)
       const { origin } = request.headers
@@ -239,12 +236,12 @@ export class RequestHandler {
       const match = this.#router.match(method, url)
       const { route, search } = match
       const by = this.access.authorize(request, route.operation)
-      const exchange = new Exchange(ends, this.#context, { ...match, by }, form)
+      const exchange = new Exchange(ends, this.#context, { ...match, by })
       this.access.holdRequest(exchange, route.operation)
       if (search !== '' && route.query !== null) (route.query ?? NO_QUERY).read(search)
       this.#answer(exchange, route)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
     } catch (thrown) {
-      this.#refuse(new Exchange(ends, this.#context, undefined, form), thrown)
+      this.#refuse(new Exchange(ends, this.#context), thrown)
     }
   }
 

@@ -13,7 +13,6 @@ import { SERVER_LIMITS } from './limits.ts'
 
 export type Serve = (request: IncomingMessage, response: ServerResponse) => void
 
-/** Takes a request to upgrade its connection. */
 export type OnUpgrade = (request: IncomingMessage, stream: Duplex, head: Buffer) => void
 
 export function newHttpServer(options: {

@@ -12,7 +12,7 @@ import { turnRoutes } from '../doors/native/turns.ts'
 import { isOpenAiPath, openAiRefusal } from '../doors/openai/errors.ts'
 import { openAiRoutes } from '../doors/openai/routes.ts'
 import * as openai from '../doors/openai/schemas.ts'
-import { problemRefusal, type RefusalForm } from '../doors/refusals.ts'
+import { problemRefusal, type Refusal } from '../doors/refusals.ts'
 import { json, NO_QUERY, routes, type Query, type Route, type Schema } from '../doors/route.ts'
 import { OPERATIONS } from '../doors/scopes.ts'
 import { oneOf, orNull } from '../schema/contract.ts'
@@ -66,8 +66,8 @@ const notReady = {
 }
 
 /** How whatever is asked at this path is refused, also if nothing is there. */
-export function refusalForm(target: string): RefusalForm {
-  return isOpenAiPath(target) ? openAiRefusal : problemRefusal
+export function refusalAt(target: string, error: HoldfastError): Refusal {
+  return isOpenAiPath(target) ? openAiRefusal(error) : problemRefusal(error)
 }
 
 export const NATIVE_ROUTES = [...sessionRoutes, ...turnRoutes, ...logRoutes]

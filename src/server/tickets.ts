@@ -15,7 +15,6 @@ export const TICKET_LIMITS = {
   maxMs: 3_600_000,
 } as const
 
-/** What a ticket opens, and for which token. */
 export type Ticket = {
   /** The token that it stands for; null where none is needed. */
   readonly token: string | null

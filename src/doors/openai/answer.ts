@@ -11,7 +11,7 @@ import type { AdmittedTurn } from './targets.ts'
 /** A message of an answer; a turn that was cut short has not finished its last one. */
 export type AnswerMessage = { readonly text: string; readonly isPartial: boolean }
 
-type AnswerEnd = { readonly outcome: TurnOutcome; readonly usage: Usage }
+export type AnswerEnd = { readonly outcome: TurnOutcome; readonly usage: Usage }
 
 export type AnswerPart =
   /** A piece of message number `message`, counted from 0. */
@@ -28,10 +28,10 @@ async function* answerParts(
   signal?: AbortSignal,
 ): AsyncGenerator<readonly AnswerPart[]> {
   const after = Number(turn.slice(1)) - 1
-  const reader = new AnswerReader()
+  const read = answerReader()
   for await (const items of session.feed({ after, presence: false, signal })) {
     const parts = items.flatMap(({ event }) =>
-      'turn' in event && event.turn === turn ? reader.parts(event) : [],
+      'turn' in event && event.turn === turn ? read(event) : [],
     )
     if (parts.length > 0) yield parts
     if (parts.at(-1)?.type === 'end') return
@@ -51,26 +51,24 @@ export async function wholeAnswer(admitted: AdmittedTurn): Promise<TurnAnswer> {
   throw new HoldfastError('internal', 'an answer without an end')
 }
 
-class AnswerReader {
-  #message = 0
-  readonly #answer = new AnswerText()
-  #usage = NO_USAGE
-
-  parts(event: SessionEvent | Delta): readonly AnswerPart[] {
-    const message = this.#message
-    if (event.type === 'delta') {
-      return [{ type: 'text', message, text: this.#answer.delta(event.text) }]
-    }
+/** The returned function reads the events of one turn, in their order. */
+function answerReader(): (event: SessionEvent | Delta) => readonly AnswerPart[] {
+  const answer = new AnswerText()
+  let messages = 0
+  let usage = NO_USAGE
+  return (event) => {
+    const message = messages
+    if (event.type === 'delta') return [{ type: 'text', message, text: answer.delta(event.text) }]
     if (event.type === 'message.added') {
       const { text, partial } = event
-      const rest = this.#answer.message(text)
-      this.#message += 1
+      const rest = answer.message(text)
+      messages += 1
       const whole = { type: 'message', message, text, isPartial: partial === true } as const
       return rest === '' ? [whole] : [{ type: 'text', message, text: rest }, whole]
     }
     const outcome = turnOutcome(event)
-    if (outcome !== null) return [{ type: 'end', outcome, usage: this.#usage }]
-    this.#usage = addUsage(this.#usage, readUsage(event))
+    if (outcome !== null) return [{ type: 'end', outcome, usage }]
+    usage = addUsage(usage, readUsage(event))
     return []
   }
 }
@@ -125,7 +123,6 @@ export function errorText(error: unknown): string {
   return `event: error\ndata: ${JSON.stringify({ error })}\n\n`
 }
 
-/** What a turn cost, in tokens. */
 export type Usage = { readonly input: number; readonly output: number; readonly cached: number }
 
 export const NO_USAGE: Usage = { input: 0, output: 0, cached: 0 }

@@ -5,7 +5,7 @@ import {
   errorText,
   sendAnswer,
   streamAnswer,
-  type AnswerPart,
+  type AnswerEnd,
   type AnswerWriter,
   type TurnAnswer,
   type Usage,
@@ -49,7 +49,7 @@ async function complete(
     return sendAnswer(exchange, admitted, (answer) => completed(completion, answer))
   }
   const withUsage = body.stream_options?.include_usage === true
-  await streamAnswer(exchange, admitted, new ChunkWriter(completion, withUsage))
+  await streamAnswer(exchange, admitted, chunkWriter(completion, withUsage))
 }
 
 type Completion = { readonly id: string; readonly created: number; readonly model: string }
@@ -78,42 +78,34 @@ function usageView({ input, output, cached }: Usage) {
 const BETWEEN = '\n\n'
 
 /** A completion as it comes: each chunk with the little that is new. */
-class ChunkWriter implements AnswerWriter {
-  readonly #facts: object
-  readonly #withUsage: boolean
+function chunkWriter(completion: Completion, withUsage: boolean): AnswerWriter {
+  const facts = { ...completion, object: 'chat.completion.chunk' }
   /** The message that was written last. */
-  #message = -1
+  let last = -1
 
-  constructor(completion: Completion, withUsage: boolean) {
-    this.#facts = { ...completion, object: 'chat.completion.chunk' }
-    this.#withUsage = withUsage
+  function chunk(choices: readonly object[], usage: object | null = null): string {
+    return `data: ${JSON.stringify({ ...facts, choices, ...(withUsage && { usage }) })}\n\n`
   }
 
-  begin(): string {
-    return this.#choice({ role: 'assistant', content: '', refusal: null })
+  function choice(delta: object, finishReason: string | null = null): string {
+    return chunk([{ index: 0, delta, logprobs: null, finish_reason: finishReason }])
   }
 
-  write(part: AnswerPart): string {
-    if (part.type === 'end') return this.#end(part)
-    if (part.type === 'message') return ''
-    const isNext = this.#message >= 0 && part.message > this.#message
-    this.#message = part.message
-    return this.#choice({ content: `${isNext ? BETWEEN : ''}${part.text}` })
-  }
-
-  #end({ outcome, usage }: AnswerPart & { readonly type: 'end' }): string {
+  function end({ outcome, usage }: AnswerEnd): string {
     const failure = turnFailure(outcome)
     if (failure !== null) return errorText(failure.body.error)
-    const last = this.#withUsage ? this.#chunk([], usageView(usage)) : ''
-    return `${this.#choice({}, 'stop')}${last}data: [DONE]\n\n`
+    const counted = withUsage ? chunk([], usageView(usage)) : ''
+    return `${choice({}, 'stop')}${counted}data: [DONE]\n\n`
   }
 
-  #choice(delta: object, finishReason: string | null = null): string {
-    return this.#chunk([{ index: 0, delta, logprobs: null, finish_reason: finishReason }])
-  }
-
-  #chunk(choices: readonly object[], usage: object | null = null): string {
-    const counted = this.#withUsage ? { usage } : {}
-    return `data: ${JSON.stringify({ ...this.#facts, choices, ...counted })}\n\n`
+  return {
+    begin: () => choice({ role: 'assistant', content: '', refusal: null }),
+    write(part) {
+      if (part.type === 'end') return end(part)
+      if (part.type === 'message') return ''
+      const isNext = last >= 0 && part.message > last
+      last = part.message
+      return choice({ content: `${isNext ? BETWEEN : ''}${part.text}` })
+    },
   }
 }

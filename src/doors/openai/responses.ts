@@ -10,7 +10,6 @@ import {
   streamAnswer,
   wholeAnswer,
   type AnswerMessage,
-  type AnswerPart,
   type AnswerWriter,
   type TurnAnswer,
   type Usage,
@@ -83,7 +82,7 @@ async function respond(
   const record = await admitted.session.getTurn(admitted.turn)
   const facts = await describe(admitted, record, body)
   if (body.stream === true) {
-    return streamAnswer(exchange, admitted, new ResponseEventWriter(facts))
+    return streamAnswer(exchange, admitted, responseEventWriter(facts))
   }
   await sendAnswer(exchange, admitted, (answer) => view(facts, answer.outcome.state, answer))
 }
@@ -194,64 +193,56 @@ function messageId(response: string, index: number): string {
 }
 
 /** A response as it comes: OpenAI's typed events, numbered, from `created` to its end. */
-class ResponseEventWriter implements AnswerWriter {
-  readonly #facts: ResponseFacts
-  readonly #messages: AnswerMessage[] = []
+function responseEventWriter(facts: ResponseFacts): AnswerWriter {
+  const messages: AnswerMessage[] = []
   /** The message that is being written. */
-  #open = -1
-  #number = 0
+  let open = -1
+  let number = 0
 
-  constructor(facts: ResponseFacts) {
-    this.#facts = facts
+  function event(type: string, more: object): string {
+    const data = { type, sequence_number: number, ...more }
+    number += 1
+    return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
   }
 
-  begin(): string {
-    const response = view(this.#facts, 'running', null)
-    return (
-      this.#event('response.created', { response }) +
-      this.#event('response.in_progress', { response })
-    )
-  }
-
-  write(part: AnswerPart): string {
-    if (part.type === 'end') {
-      const { state } = part.outcome
-      const response = view(this.#facts, state, { ...part, messages: this.#messages })
-      return this.#event(`response.${state === 'done' ? 'completed' : 'failed'}`, { response })
-    }
-    const index = part.message
-    const item_id = messageId(this.#facts.id, index)
-    const place = { item_id, output_index: index, content_index: 0 }
-    const opened = this.#open === index ? '' : this.#openMessage(index, place)
-    if (part.type === 'message') return opened + this.#closeMessage(index, place, part)
-    const delta = { ...place, delta: part.text, logprobs: [] }
-    return opened + this.#event('response.output_text.delta', delta)
-  }
-
-  #openMessage(index: number, place: object): string {
-    this.#open = index
-    const empty = messageItem(this.#facts.id, index, { text: '', isPartial: true })
+  function openMessage(index: number, place: object): string {
+    open = index
+    const empty = messageItem(facts.id, index, { text: '', isPartial: true })
     const item = { ...empty, status: 'in_progress', content: [] }
     return (
-      this.#event('response.output_item.added', { output_index: index, item }) +
-      this.#event('response.content_part.added', { ...place, part: textPart('') })
+      event('response.output_item.added', { output_index: index, item }) +
+      event('response.content_part.added', { ...place, part: textPart('') })
     )
   }
 
-  #closeMessage(index: number, place: object, said: AnswerMessage): string {
+  function closeMessage(index: number, place: object, said: AnswerMessage): string {
     const { text } = said
-    this.#messages.push(said)
-    const item = messageItem(this.#facts.id, index, said)
+    messages.push(said)
+    const item = messageItem(facts.id, index, said)
     return (
-      this.#event('response.output_text.done', { ...place, text, logprobs: [] }) +
-      this.#event('response.content_part.done', { ...place, part: textPart(text) }) +
-      this.#event('response.output_item.done', { output_index: index, item })
+      event('response.output_text.done', { ...place, text, logprobs: [] }) +
+      event('response.content_part.done', { ...place, part: textPart(text) }) +
+      event('response.output_item.done', { output_index: index, item })
     )
   }
 
-  #event(type: string, facts: object): string {
-    const data = { type, sequence_number: this.#number, ...facts }
-    this.#number += 1
-    return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
+  return {
+    begin() {
+      const response = view(facts, 'running', null)
+      return event('response.created', { response }) + event('response.in_progress', { response })
+    },
+    write(part) {
+      if (part.type === 'end') {
+        const { state } = part.outcome
+        const response = view(facts, state, { ...part, messages })
+        return event(`response.${state === 'done' ? 'completed' : 'failed'}`, { response })
+      }
+      const index = part.message
+      const place = { item_id: messageId(facts.id, index), output_index: index, content_index: 0 }
+      const opened = open === index ? '' : openMessage(index, place)
+      if (part.type === 'message') return opened + closeMessage(index, place, part)
+      const delta = { ...place, delta: part.text, logprobs: [] }
+      return opened + event('response.output_text.delta', delta)
+    },
   }
 }

@@ -25,7 +25,6 @@ export type TargetedTurn = {
   readonly input: Input
   /** With the key that the turn is known by from now on. */
   readonly options: TurnOptions & { readonly idempotencyKey: string }
-  /** Recorded in the queue, not waited for. */
   readonly isBackground: boolean
 }
 
@@ -142,7 +141,6 @@ function chainTarget(
 
 type AdmissionEvent = Extract<SessionEvent, { type: 'turn.queued' | 'turn.started' }>
 
-/** The first turn that was admitted after this one, if there is one. */
 async function turnAfter(session: SessionHandle, turn: string): Promise<AdmissionEvent | null> {
   let after = Number(turn.slice(1))
   for (;;) {

@@ -20,7 +20,6 @@ import { CallerOptions, type Exchange } from '../exchange.ts'
 import { jsonOrEvents, type Route } from '../route.ts'
 import { KEY_HEADER, type AdmittedTurn, type TurnTarget } from './targets.ts'
 
-/** A request for a turn, as it was read. */
 export type OpenAiTurn<Body> = {
   readonly target: TurnTarget
   readonly input: Input
@@ -68,7 +67,6 @@ export class TurnEntry<Body> {
     this.#turn = oncePerExchange(read)
   }
 
-  /** What the routes for turns have in common. */
   get route() {
     return {
       operation: 'turn.run',
@@ -215,7 +213,6 @@ export class RetryAttempts {
     return this.#known.get(digest) ?? []
   }
 
-  /** The attempt that this is a retry of, if it is remembered. */
   find(digest: string, count: number, now: number): RetryAttempt | null {
     const found = this.of(digest)
       .filter((attempt) => attempt.count < count && !attempt.isExpired(now))

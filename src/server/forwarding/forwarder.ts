@@ -239,7 +239,6 @@ export class Forwarder implements SocketForwarder {
     return this.#cached(`node ${node}`, () => this.#cluster.urlOf(node))
   }
 
-  /** The addresses of all living nodes but this one. */
   #others(): Promise<readonly string[]> {
     return this.#cached('others', async () => {
       try {

@@ -8,7 +8,6 @@ import { answerPings, SOCKET_OPTIONS } from '../../wire/control-frames.ts'
 import { FORWARD_LIMITS } from '../limits.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './seal.ts'
 
-/** Where the connect door is. */
 export const CONNECT_PATH = '/v1/connect'
 
 /** Codes that stand for a broken connection, and may not be sent. */

@@ -40,12 +40,9 @@ export function isUndone(code: string, details: Readonly<Record<string, unknown>
   return code === 'not_owner' || (code === 'draining' && details['stopped'] !== true)
 }
 
-/** The node that a request goes to. */
 export type ProxyTarget = {
   readonly to: string
-  /** The client's address. */
   readonly from: string
-  /** Whether that node is alive. */
   readonly isAlive: () => Promise<boolean>
 }
 
@@ -112,18 +109,11 @@ export class RequestForwarder {
       response.once('close', callerLeft)
       limitConnecting(asking, () => giveUp('ETIMEDOUT'))
       const stopWatching = watch(target, () => giveUp('EOWNERLOST'))
-      const over = (): void => {
+      asking.once('close', () => {
         stopWatching()
         response.off('close', callerLeft)
-      }
-      asking.on('response', (answer) => {
-        answer.once('close', over)
-        resolve(answer)
       })
-      asking.on('error', (error) => {
-        over()
-        reject(error)
-      })
+      asking.on('response', resolve).on('error', reject)
       asking.end(body)
     })
   }
@@ -212,7 +202,6 @@ export class RequestForwarder {
   }
 }
 
-/** Calls `giveUp` if the other node cannot be reached in time. */
 function limitConnecting(request: ClientRequest, giveUp: () => void): void {
   const timer = setTimeout(giveUp, FORWARD_LIMITS.connectMs)
   const reached = (): void => clearTimeout(timer)
@@ -247,7 +236,6 @@ function isHarmless({ request, operation }: Exchange): boolean {
   return request.method === 'GET' || (operation === 'turn.run' && isKeyed)
 }
 
-/** Headers as they came, without some. */
 function without(names: ReadonlySet<string>, rawHeaders: readonly string[]): string[] {
   const passed: string[] = []
   for (let index = 0; index < rawHeaders.length; index += 2) {
