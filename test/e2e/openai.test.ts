@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI from 'openai'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { builtinAgents, type Agent, type Holdfast } from 'holdfast'
 import type { Scope } from '../../src/doors/scopes.ts'
 import { CuttingProxy } from '../support/cutting-proxy.ts'
@@ -823,5 +823,33 @@ describe('after a new start of the server', () => {
     expect(await failed).toMatchObject({ status: 500, code: 'turn_interrupted' })
     expect(ran).toEqual(['cut short'])
     await lossy.close()
+  })
+
+  it.each([
+    ['with a key', 'kept'],
+    ['without a key', undefined],
+  ])('a retry finds a turn that had run for long, %s', async (_, key) => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    try {
+      await start(`long-${key}`)
+      const { port, url } = current
+      const first = client({ url, maxRetries: 0, ...(key && { key }) })
+      const left = new AbortController()
+      const ask = { model: 'played', messages: [{ role: 'user' as const, content: 'long' }] }
+      const asked = first.chat.completions.create(ask, { signal: left.signal })
+      const gone = asked.catch(() => 'gone')
+      await puppet.turn('long')
+      vi.setSystemTime(Date.now() + 50 * 60_000)
+      left.abort()
+      expect(await gone).toBe('gone')
+      await current.close()
+      await start(`long-${key}`, port)
+      const headers = { 'x-stainless-retry-count': '1' }
+      const retried = await first.chat.completions.create(ask, { headers }).catch((error) => error)
+      expect(retried).toMatchObject({ status: 500, code: 'turn_interrupted' })
+      expect(ran).toEqual(['long'])
+    } finally {
+      vi.useRealTimers()
+    }
   })
 })

@@ -15,6 +15,7 @@ import {
   type SessionEvent,
   type SessionHandle,
   type SessionRef,
+  type SessionStatus,
   type TurnHandle,
   type TurnOptions,
 } from '../../core/index.ts'
@@ -47,10 +48,14 @@ export type TurnTarget = {
 
 /** How long after its end a turn is still what a retry may be about. */
 const RETRY_MS = 600_000
+/** How long ago a request without a session may have begun, to be found after a restart. */
+const BEGUN_MS = 3_600_000
 const MINUTE_MS = 60_000
 /** Ends a session of one request that was not closed after its turn. */
 const OWN_TTL_MS = 60_000
 const PAGE = 256
+/** Of a session whose turn neither runs nor waits. */
+const OVER: readonly SessionStatus[] = ['idle', 'failed', 'closed']
 export const KEY_HEADER = 'x-session-key'
 const PREVIOUS = 'previous_response_id'
 const CONVERSATION = /^conv_([\w.:~-]+)$/
@@ -223,7 +228,7 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
   /** The keys that such a request gets in this minute and those before. */
   const minuteKeys = (digest: string): readonly string[] => {
     const minute = Math.floor(authority.clock.now() / MINUTE_MS)
-    const length = RETRY_MS / MINUTE_MS + 1
+    const length = BEGUN_MS / MINUTE_MS + 1
     return Array.from({ length }, (_, ago) => `retry:${digest}:${minute - ago}`)
   }
   return {
@@ -236,12 +241,14 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
       return (await open(key)) ? key : `${key}.${authority.entropy.id()}`
     },
     earlierKeys: async (digest) => {
-      const found: string[] = []
-      for (const key of minuteKeys(digest)) {
-        const { row } = await authority.store.read(idOf(key), 0, 0)
-        if (row !== null && row.seq > 1) found.push(key)
-      }
-      return found
+      const now = authority.clock.now()
+      const keys = minuteKeys(digest)
+      const found = await Promise.all(keys.map((key) => authority.store.read(idOf(key), 0, 0)))
+      return keys.filter((_, index) => {
+        const row = found[index]?.row ?? null
+        if (row === null || row.seq === 1) return false
+        return !OVER.includes(row.status) || now - row.updatedAt <= RETRY_MS
+      })
     },
     enter: async (turn) => {
       const { idempotencyKey: key } = turn.options
