@@ -58,7 +58,7 @@ export function checkAccessOptions(boundHost: string, options: AccessOptions): v
     throw invalid('allowHosts', `must name at least one host that ${boundHost} is reached by`)
   }
   for (const name of allowHosts) {
-    if (isHostName(name)) continue
+    if (hostName(name) === name.toLowerCase()) continue
     throw invalid('allowHosts', `must be names without scheme, port or *, not ${name}`)
   }
   for (const origin of allowOrigins) {
@@ -419,17 +419,12 @@ export function urlHost(address: string): string {
   return address.includes(':') ? `[${address}]` : address
 }
 
-/** A name or an address; one of IPv6 has its brackets, and colons inside them. */
-const HOST_NAME = String.raw`[a-z\d_.-]+|\[[\da-f:.]+\]`
-const HOST = new RegExp(`^(${HOST_NAME})(?::(\\d{1,5}))?$`, 'i')
+/** A name or an address, and perhaps a port; IPv6 has brackets, and colons inside them. */
+const HOST = /^([a-z\d_.-]+|\[[\da-f:.]+\])(?::(\d{1,5}))?$/i
 const PORT_MAX = 65_535
 
-export function isHostName(name: string): boolean {
-  return new RegExp(`^(?:${HOST_NAME})$`, 'i').test(name)
-}
-
 /** A `Host` without its port; null if it is anything but a name and perhaps a port. */
-export function hostName(host: string): string | null {
+function hostName(host: string): string | null {
   const [, name = null, port = ''] = HOST.exec(host) ?? []
   return Number(port) > PORT_MAX ? null : (name?.toLowerCase() ?? null)
 }

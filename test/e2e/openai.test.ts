@@ -771,6 +771,21 @@ describe('with tokens', () => {
   })
 })
 
+describe('a server that stops without its Holdfast', () => {
+  it('says so in a stream', async () => {
+    const stopping = await serve({ agents: { played: puppet.agent } })
+    const ask = { model: 'played', stream: true, messages: [{ role: 'user', content: 'stops' }] }
+    const headers = { 'content-type': 'application/json' }
+    const request = { method: 'POST', headers, body: JSON.stringify(ask) }
+    const answer = await fetch(`${stopping.url}/v1/chat/completions`, request)
+    const text = answer.text()
+    await puppet.turn('stops')
+    await stopping.close({ closeHoldfast: false })
+    await stopping.holdfast.close()
+    expect(await text).toMatch(/event: error\ndata: {"error":{.*"code":"draining".*}}\n\n$/)
+  })
+})
+
 describe('after a new start of the server', () => {
   let folder = ''
   let current: TestServer
