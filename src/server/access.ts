@@ -70,10 +70,11 @@ export function checkAccessOptions(boundHost: string, options: AccessOptions): v
 export class AccessPolicy {
   /** There are no tokens: every client that passes the checks may do everything. */
   readonly open: boolean
+  /** Of pages that the operator allowed. */
+  readonly origins: ReadonlySet<string>
   readonly #rates: Rates
   readonly #tokens: TokenSource | null
   readonly #hosts: ReadonlySet<string>
-  readonly #origins: ReadonlySet<string>
   readonly #trustProxy: boolean
   readonly #clock: Clock
   /** Null: there are no other nodes. */
@@ -97,7 +98,7 @@ export class AccessPolicy {
     this.#trustProxy = trustProxy
     const names = [...LOOPBACK_NAMES, urlHost(boundHost), ...allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
-    this.#origins = new Set(allowOrigins)
+    this.origins = new Set(allowOrigins)
     this.#revision = this.#revisionNow()
     if (this.open) return
     const { revocationMs } = SERVER_LIMITS
@@ -131,7 +132,7 @@ export class AccessPolicy {
     const isForeign =
       origin === undefined
         ? (site === 'cross-site' || site === 'same-site') && mode !== 'navigate'
-        : origin !== `http://${host}` && origin !== `https://${host}` && !this.#origins.has(origin)
+        : origin !== `http://${host}` && origin !== `https://${host}` && !this.origins.has(origin)
     if (isForeign) throw originRefused()
   }
 
@@ -266,10 +267,6 @@ export class AccessPolicy {
     const chain = this.#trustProxy ? String(headers['x-forwarded-for'] ?? '') : ''
     const last = chain.slice(chain.lastIndexOf(',') + 1).trim()
     return last || plainAddress(socket.remoteAddress ?? '')
-  }
-
-  isAllowedOrigin(origin: string): boolean {
-    return this.#origins.has(origin)
   }
 }
 

@@ -201,7 +201,7 @@ export class RequestHandler {
     this.#isDraining = true
     this.#hub.close()
     for (const drain of [...this.#context.streams]) drain()
-    this.#forwarder?.cutSockets()
+    this.#forwarder?.requests.cutTunnels()
     await this.cdp?.close()
     this.access.close()
     this.#delay.disable()
@@ -229,7 +229,7 @@ export class RequestHandler {
     try {
       this.#check(request)
       const { origin } = request.headers
-      const isPage = origin !== undefined && this.access.isAllowedOrigin(origin)
+      const isPage = origin !== undefined && this.access.origins.has(origin)
       if (isPage && answerPage(request, response, origin)) return
       const { method = '', url = '' } = request
       if (this.cdp !== null && isCdpPath(url)) return this.cdp.serve(request, response)

@@ -42,13 +42,14 @@ export function newHttpServer(options: {
   server.on('checkExpectation', take)
   server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
     // Its answer and that of the request before it would be mixed.
-    if (connections.answering(stream) !== undefined) return void stream.destroy()
-    connections.upgraded(stream)
+    const use = connections.useOf(stream)
+    if (use?.answering !== undefined) return void stream.destroy()
+    if (use !== undefined) use.isUpgraded = true
     upgrade(request, stream, head)
   })
   const refuseUnparsed = parserRefuser(diagnose)
   server.on('clientError', (error: Error, stream: Duplex) =>
-    refuseUnparsed(error, stream, connections.answering(stream)),
+    refuseUnparsed(error, stream, connections.useOf(stream)?.answering),
   )
   server.on('connection', (socket) => {
     if (!connections.take(socket) || access.connected(socket)) return
@@ -75,6 +76,7 @@ type PipelinedRequest = {
 }
 
 type ConnectionUse = {
+  /** The response that is under way. */
   answering: ServerResponse | undefined
   readonly waiting: PipelinedRequest[]
   wasServed: boolean
@@ -140,19 +142,13 @@ export class Connections {
     return false
   }
 
-  /** The response that is under way on this connection, if one is. */
-  answering(socket: Duplex): ServerResponse | undefined {
-    return this.#open.get(socket)?.answering
-  }
-
-  upgraded(socket: Duplex): void {
-    const use = this.#open.get(socket)
-    if (use !== undefined) use.isUpgraded = true
+  useOf(socket: Duplex): ConnectionUse | undefined {
+    return this.#open.get(socket)
   }
 
   /** Begins a request, or lets it wait for the one that is being answered on its connection. */
   serve(request: IncomingMessage, response: ServerResponse, begin: Serve): void {
-    const use = this.#open.get(request.socket)
+    const use = this.useOf(request.socket)
     // The parser goes on with what it has, also when the connection is closed.
     if (use === undefined || !request.socket.writable) return
     if (use.answering === undefined) return this.#begin(use, request, response, begin)

@@ -26,6 +26,7 @@ export type TargetedTurn = {
   readonly input: Input
   /** With the key that the turn is known by from now on. */
   readonly options: TurnOptions & { readonly idempotencyKey: string }
+  /** Recorded in the queue, and answered at once. */
   readonly isBackground: boolean
 }
 

@@ -15,18 +15,15 @@
  * answer may have been lost on the way), then whatever else there is; of several the one that was
  * left last.
  */
-import type { Input, SessionRef, TurnOptions } from '../../core/index.ts'
+import type { SessionRef, TurnOptions } from '../../core/index.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
 import { jsonOrEvents, type Route } from '../route.ts'
-import { KEY_HEADER, type AdmittedTurn, type TurnTarget } from './targets.ts'
+import { KEY_HEADER, type AdmittedTurn, type TargetedTurn, type TurnTarget } from './targets.ts'
 
-export type OpenAiTurn<Body> = {
+export type OpenAiTurn<Body> = Omit<TargetedTurn, 'options'> & {
   readonly target: TurnTarget
-  readonly input: Input
   /** All of the request, to tell a repetition from another. */
   readonly body: Body
-  /** Recorded in the queue, and answered at once. */
-  readonly isBackground: boolean
 }
 
 const object = { type: 'object' }

@@ -62,7 +62,7 @@ export class Forwarder implements SocketForwarder {
   readonly #cache = new Map<string, { readonly value: Promise<unknown>; readonly at: number }>()
   /** Also after the store is closed, so that a node that stops can still forward late requests. */
   #lastOthers: readonly string[] = []
-  readonly #requests: RequestForwarder
+  readonly requests: RequestForwarder
   readonly #underWay = new Set<Promise<void>>()
 
   /** `addressOf`: the client's address, also behind a proxy. */
@@ -76,7 +76,7 @@ export class Forwarder implements SocketForwarder {
     this.#holdfast = holdfast
     this.#addressOf = addressOf
     this.#cluster = cluster
-    this.#requests = new RequestForwarder(seal)
+    this.requests = new RequestForwarder(seal)
   }
 
   /** Headers that mark a refusal, for the node that forwarded the request, as without effect. */
@@ -97,7 +97,7 @@ export class Forwarder implements SocketForwarder {
       isUntouched: () => !response.headersSent && !exchange.isCommitted,
       session: () => session(exchange),
       handle: () => handle(exchange),
-      send: (target) => this.#requests.send(exchange, target),
+      send: (target) => this.requests.send(exchange, target),
     })
   }
 
@@ -111,7 +111,7 @@ export class Forwarder implements SocketForwarder {
       session: () => null,
       handle,
       send: async (target) => {
-        const isDone = await this.#requests.tunnel(upgrade, target)
+        const isDone = await this.requests.tunnel(upgrade, target)
         if (isDone) this.counts.sockets += 1
         return isDone
       },
@@ -209,15 +209,10 @@ export class Forwarder implements SocketForwarder {
     await sleep(Math.min(FORWARD_LIMITS.lingerMs, msMax))
   }
 
-  /** Clients whose sockets pass through this node lose their connections, and reconnect. */
-  cutSockets(): void {
-    this.#requests.cutTunnels()
-  }
-
   /** Waits for what is under way, but not longer than `ms`. */
   async close(ms: number): Promise<void> {
     await within(ms, Promise.all(this.#underWay))
-    this.#requests.close()
+    this.requests.close()
   }
 
   /** The other node that owns the session; null if this one does, or none. */

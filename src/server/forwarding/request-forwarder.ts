@@ -69,7 +69,7 @@ export class RequestForwarder {
     this.#https.destroy()
   }
 
-  /** At both ends of a tunnel that is a connection which was lost. */
+  /** At both ends that is a connection which was lost: clients reconnect. */
   cutTunnels(): void {
     for (const stream of this.#tunnels) stream.destroy()
   }
