@@ -15,7 +15,7 @@
  * answer may have been lost on the way), then whatever else there is; of several the one that was
  * left last.
  */
-import type { SessionRef, TurnOptions } from '../../core/index.ts'
+import type { TurnOptions } from '../../core/index.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
 import { jsonOrEvents, type Route } from '../route.ts'
 import { KEY_HEADER, type AdmittedTurn, type TargetedTurn, type TurnTarget } from './targets.ts'
@@ -73,13 +73,11 @@ export class TurnEntry<Body> {
         200: jsonOrEvents("As OpenAI's: when it is over, or with `stream` as it comes.", object),
       },
       refusals: [404, 409, 413, 429],
-      session: (exchange) => this.#session(exchange),
+      session: async (exchange) => {
+        const { target } = await this.#turn(exchange)
+        return target.session(() => this.#key(exchange))
+      },
     } satisfies Partial<Route>
-  }
-
-  async #session(exchange: Exchange): Promise<SessionRef> {
-    const { target } = await this.#turn(exchange)
-    return target.session(() => this.#key(exchange))
   }
 
   /** Resolves when the turn has started, or was found; throws if it was refused. */
