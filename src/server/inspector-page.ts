@@ -22,7 +22,6 @@ export const PAGE_POLICY = [
 const BUILD = new URL('../', import.meta.url)
 const STYLE = 'inspector/inspector.css'
 const FIRST_MODULE = 'inspector/main.js'
-const TYPES = { css: 'text/css; charset=utf-8', js: 'text/javascript; charset=utf-8' } as const
 
 let page = ''
 let assets: ReturnType<typeof collectAssets> | null = null
@@ -36,19 +35,18 @@ export function inspectorPage(): string {
 /** One of the page's files, by its path in the build. */
 export function inspectorAsset(path: string) {
   assets ??= collectAssets()
-  const asset = assets.get(path)
-  if (asset === undefined) throw invalid('file', 'is no part of the inspector')
-  return asset
+  const text = assets.get(path)
+  if (text === undefined) throw invalid('file', 'is no part of the inspector')
+  return { type: `text/${path === STYLE ? 'css' : 'javascript'}; charset=utf-8`, text }
 }
 
 function collectAssets() {
-  const style: { type: string; text: string } = { type: TYPES.css, text: readBuilt(STYLE) }
-  const found = new Map([[STYLE, style]])
+  const found = new Map([[STYLE, readBuilt(STYLE)]])
   const wanted = [FIRST_MODULE]
   for (let path = wanted.pop(); path !== undefined; path = wanted.pop()) {
     if (found.has(path)) continue
     const text = readBuilt(path)
-    found.set(path, { type: TYPES.js, text })
+    found.set(path, text)
     wanted.push(...importsOf(path, text))
   }
   return found
