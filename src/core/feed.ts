@@ -37,7 +37,7 @@ class Tail {
   /** Every event after this that they see is in the tail. */
   floor: number
   followers = 0
-  readonly waiting = new Set<() => void>()
+  readonly waiting = new Set<Follower>()
   /** They will be woken, or are just being woken. */
   isDue = false
   /** Something was added since they were woken. */
@@ -133,7 +133,7 @@ class Tail {
     if (this.waiting.size === 0) return
     const waiting = [...this.waiting]
     this.waiting.clear()
-    for (const woken of waiting) woken()
+    for (const follower of waiting) follower.advance()
   }
 
   #rebuild(items: FeedItem[]): void {
@@ -183,16 +183,18 @@ export class Feed {
   readonly #context: FeedContext
   readonly #all: Tail
   readonly #withoutPresence: Tail
-  #seq: number
+  /** The last event that was published. */
+  seq: number
   #deltas = 0
-  #end: { readonly error: unknown } | null = null
+  /** Nothing more will come, for this reason. */
+  ended: { readonly error: unknown } | null = null
 
   constructor(session: string, seq: number, context: FeedContext) {
     this.#session = session
     this.#context = context
     this.#all = new Tail(true, seq)
     this.#withoutPresence = new Tail(false, seq)
-    this.#seq = seq
+    this.seq = seq
   }
 
   get followers(): number {
@@ -200,7 +202,7 @@ export class Feed {
   }
 
   publish(event: SessionEvent, json: string): void {
-    this.#seq = event.seq
+    this.seq = event.seq
     const item = new FeedItem(event.seq, event, json)
     const replaces = 'turn' in event && (event.type === 'message.added' || isTerminal(event))
     for (const tail of [this.#all, this.#withoutPresence]) {
@@ -213,7 +215,7 @@ export class Feed {
   delta(turn: string, text: string): void {
     this.#deltas += 1
     const delta: Delta = { type: 'delta', turn, n: this.#deltas, text }
-    const item = new FeedItem(this.#seq, delta)
+    const item = new FeedItem(this.seq, delta)
     for (const tail of [this.#all, this.#withoutPresence]) {
       tail.addDelta(item)
       this.#wakeSoon(tail)
@@ -222,7 +224,7 @@ export class Feed {
 
   /** Nothing more will come: followers end after what there is, or fail with `error`. */
   end(error: unknown = null): void {
-    this.#end ??= { error }
+    this.ended ??= { error }
     this.#all.wake()
     this.#withoutPresence.wake()
   }
@@ -230,49 +232,16 @@ export class Feed {
   /**
    * What follows `from`, in batches of all that is ready; ends with the session, or by `signal`.
    */
-  async *follow(
+  follow(
     from: Position,
     signal?: StopSignal,
     { presence = true }: { readonly presence?: boolean } = {},
   ): AsyncGenerator<readonly FeedItem[]> {
-    const tail = presence ? this.#all : this.#withoutPresence
-    let position = from
-    let cursor: Cursor | null = null
-    let woken = (): void => undefined
-    const wake = (): void => woken()
-    tail.followers += 1
-    signal?.addEventListener('abort', wake)
-    try {
-      while (signal?.aborted !== true) {
-        if (!tail.reaches(cursor) && position.seq < tail.floor) {
-          const { items, seq }: Page = await this.#replay(position.seq, tail)
-          cursor = null
-          const isNew = seq > position.seq
-          position = { ...items.reduce(positionAfter, position), seq }
-          if (items.length > 0) yield items
-          if (isNew) continue
-        }
-        // It may have read in the store what is durable, but not published yet.
-        const isAhead = position.seq > this.#seq
-        const items: readonly FeedItem[] = isAhead ? [] : tail.after(position, cursor)
-        cursor = isAhead ? null : tail.cursor
-        position = items.reduce(positionAfter, position)
-        if (items.length > 0) yield items
-        else if (this.#end === null) {
-          await new Promise<void>((resolve) => tail.waiting.add((woken = resolve)))
-        } else if (this.#end.error === null) return
-        else throw this.#end.error
-      }
-    } finally {
-      signal?.removeEventListener('abort', wake)
-      tail.waiting.delete(woken)
-      tail.followers -= 1
-      if (tail.followers === 0) tail.forget()
-    }
+    return new Follower(this, presence ? this.#all : this.#withoutPresence, from, signal)
   }
 
   /** A page that many read is read once. */
-  #replay(after: number, tail: Tail): Promise<Page> {
+  replay(after: number, tail: Tail): Promise<Page> {
     const known = tail.pages.get(after)
     if (known !== undefined) return known
     const page = this.#read(after, tail)
@@ -289,7 +258,7 @@ export class Feed {
       const { row, events } = await this.#context.store.read(this.#session, after, pageEvents)
       readableRow(row, this.#session)
       // What is durable but not yet published comes with its own publication.
-      const published = events.filter((stored) => stored.seq <= this.#seq)
+      const published = events.filter((stored) => stored.seq <= this.seq)
       const items = published.map((stored) => new FeedItem(stored.seq, stored))
       const chars = events.reduce((sum, { body }) => sum + body.length, 0)
       keeps = published.length === pageEvents && chars <= PAGE_CHARS
@@ -330,6 +299,101 @@ export class Feed {
     })
   }
 }
+
+type FollowerResult = IteratorResult<readonly FeedItem[], undefined>
+
+/** No generator: there may be many followers, and one that waits should take little memory. */
+class Follower implements AsyncGenerator<readonly FeedItem[], undefined> {
+  readonly #feed: Feed
+  readonly #tail: Tail
+  readonly #signal: StopSignal | undefined
+  #position: Position
+  #cursor: Cursor | null = null
+  #state: 'new' | 'following' | 'over' = 'new'
+  #settle: (result: FollowerResult | Promise<FollowerResult>) => void = ignore
+  #stop: () => void = ignore
+
+  constructor(feed: Feed, tail: Tail, from: Position, signal: StopSignal | undefined) {
+    this.#feed = feed
+    this.#tail = tail
+    this.#position = from
+    this.#signal = signal
+  }
+
+  next(): Promise<FollowerResult> {
+    if (this.#state === 'new') this.#begin()
+    return new Promise((settle) => {
+      this.#settle = settle
+      this.advance()
+    })
+  }
+
+  return(): Promise<FollowerResult> {
+    this.#leave()
+    return Promise.resolve({ value: undefined, done: true })
+  }
+
+  async throw(error: unknown): Promise<never> {
+    this.#leave()
+    throw error
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  /** Gives what is ready, or waits to be woken. `hasRead`: the store has nothing more for it. */
+  advance(hasRead = false): void {
+    const tail = this.#tail
+    const position = this.#position
+    const isOver = this.#state === 'over' || this.#signal?.aborted === true
+    if (isOver) return this.#settle(this.return())
+    if (!hasRead && !tail.reaches(this.#cursor) && position.seq < tail.floor) return this.#replay()
+    // It may have read in the store what is durable, but not published yet.
+    const isAhead = position.seq > this.#feed.seq
+    const items = isAhead ? [] : tail.after(position, this.#cursor)
+    this.#cursor = isAhead ? null : tail.cursor
+    this.#position = items.reduce(positionAfter, position)
+    const { ended } = this.#feed
+    if (items.length > 0) this.#settle({ value: items, done: false })
+    else if (ended === null) tail.waiting.add(this)
+    else this.#settle(ended.error === null ? this.return() : this.throw(ended.error))
+  }
+
+  #replay(): void {
+    const before = this.#position
+    this.#feed.replay(before.seq, this.#tail).then(
+      ({ items, seq }) => {
+        this.#cursor = null
+        this.#position = { ...items.reduce(positionAfter, before), seq }
+        if (items.length > 0) this.#settle({ value: items, done: false })
+        else this.advance(seq === before.seq)
+      },
+      (error: unknown) => this.#settle(this.throw(error)),
+    )
+  }
+
+  #begin(): void {
+    this.#state = 'following'
+    this.#tail.followers += 1
+    if (this.#signal === undefined) return
+    this.#stop = () => this.#leave()
+    this.#signal.addEventListener('abort', this.#stop)
+  }
+
+  #leave(): void {
+    const tail = this.#tail
+    const wasFollowing = this.#state === 'following'
+    this.#state = 'over'
+    if (!wasFollowing) return
+    this.#signal?.removeEventListener('abort', this.#stop)
+    tail.followers -= 1
+    if (tail.followers === 0) tail.forget()
+    if (tail.waiting.delete(this)) this.advance()
+  }
+}
+
+function ignore(): void {}
 
 /** What a tail has for a follower: later events, and the deltas that it has not seen. */
 function itemsAfter(tail: readonly FeedItem[], from: Position): readonly FeedItem[] {

@@ -1,7 +1,7 @@
 /** The server's end of a WebSocket, for the doors that have them. */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { WebSocketServer, type RawData, type ServerOptions, type WebSocket } from 'ws'
+import { WebSocket, WebSocketServer, type RawData, type ServerOptions } from 'ws'
 import { HoldfastError, type Diagnose } from '../core/index.ts'
 import type { CdpSocket } from '../doors/cdp/attached-client.ts'
 import { Connection } from '../doors/connect/connection.ts'
@@ -37,13 +37,7 @@ export function acceptSockets(
     maxBufferedChunks: MESSAGE_CHUNKS_MAX,
     maxFragments: MESSAGE_CHUNKS_MAX,
   })
-  const connect = (end: WebSocketEnd): SocketListener => {
-    const connection = new Connection(hub, end, connectService)
-    return {
-      receive: (data, isBinary) => connection.receive(isBinary ? '' : data.toString()),
-      closed: (code) => connection.closed(code),
-    }
-  }
+  const connect = (end: WebSocketEnd): SocketListener => new Connection(hub, end, connectService)
   return (request, stream, head) => open({ request, stream, head }, connect)
 }
 
@@ -54,32 +48,55 @@ export function socketOpener(
   more: ServerOptions = {},
 ): (upgrade: Upgrade, connect: (end: WebSocketEnd) => SocketListener) => void {
   const options = { noServer: true, maxPayload: messageBytesMax, clientTracking: false }
-  const sockets = new WebSocketServer({ ...options, ...SOCKET_OPTIONS, ...more })
+  const all = { ...options, ...SOCKET_OPTIONS, ...more, WebSocket: ServerSocket }
+  const sockets = new WebSocketServer(all)
   return ({ request, stream, head }, connect) => {
     const client = { address: access.addressOf(request), isForwarded: access.isForwarded(request) }
     sockets.handleUpgrade(request, stream, head, (socket) => {
       const end = new WebSocketEnd(socket, stream, client, diagnose)
-      listen(socket, end, connect(end))
+      end.listener = connect(end)
+      listen(socket, end)
     })
   }
 }
 
-/** Apart from the opener: its closures would hold the request for as long as the socket lives. */
-function listen(socket: WebSocket, end: WebSocketEnd, listener: SocketListener): void {
-  answerPings(socket, () => {
-    end.report('a socket was cut: its client sent too many control frames', 'control_frames')
-  })
-  socket.on('message', (data: RawData, isBinary) => {
-    end.heard()
-    listener.receive(data as Buffer, isBinary)
-  })
-  socket.on('pong', () => end.heard())
-  socket.on('close', (code) => listener.closed(code))
-  // The close event follows. A connection that was reset is nothing to report.
-  socket.on('error', ({ code = '' }: NodeJS.ErrnoException) => {
-    const message = 'a socket was closed: its client broke the protocol'
-    if (code.startsWith('WS_ERR')) end.report(message, 'broken_frames', { code })
-  })
+/** A socket that knows its end, so that all sockets can have the same listeners. */
+class ServerSocket extends WebSocket {
+  end: WebSocketEnd | null = null
+}
+
+function listen(socket: ServerSocket, end: WebSocketEnd): void {
+  socket.end = end
+  answerPings(socket, reportFlood)
+  socket.on('message', receive)
+  socket.on('pong', hear)
+  socket.on('close', close)
+  socket.on('error', reportError)
+}
+
+function reportFlood({ end }: ServerSocket): void {
+  end?.report('a socket was cut: its client sent too many control frames', 'control_frames')
+}
+
+function receive(this: WebSocket, data: RawData, isBinary: boolean): void {
+  const { end } = this as ServerSocket
+  end?.heard()
+  end?.listener?.receive(data as Buffer, isBinary)
+}
+
+function hear(this: WebSocket): void {
+  ;(this as ServerSocket).end?.heard()
+}
+
+function close(this: WebSocket, code: number): void {
+  ;(this as ServerSocket).end?.listener?.closed(code)
+}
+
+/** The close event follows. A connection that was reset is nothing to report. */
+function reportError(this: WebSocket, { code = '' }: NodeJS.ErrnoException): void {
+  if (!code.startsWith('WS_ERR')) return
+  const message = 'a socket was closed: its client broke the protocol'
+  ;(this as ServerSocket).end?.report(message, 'broken_frames', { code })
 }
 
 export class WebSocketEnd implements CdpSocket {
@@ -87,6 +104,7 @@ export class WebSocketEnd implements CdpSocket {
   readonly isForwarded: boolean
   /** When something came from it, by `performance.now()`; null: the connect door's hub knows. */
   heardAt: number | null = null
+  listener: SocketListener | null = null
   readonly #socket: WebSocket
   readonly #stream: Duplex & { readonly bytesRead?: number }
   readonly #diagnose: Diagnose

@@ -40,44 +40,61 @@ export interface ControlledSocket {
 }
 
 /** Answers pings within bounds. `flooded` is called once, for a peer that was disconnected. */
-export function answerPings(
-  socket: ControlledSocket,
-  flooded: () => void = () => undefined,
+export function answerPings<Socket extends ControlledSocket>(
+  socket: Socket,
+  flooded: (socket: Socket) => void = () => undefined,
   now: () => number = () => performance.now(),
 ): void {
-  let left = FRAMES_BURST
-  let countedAt = now()
-  let isCut = false
-  let isSending = false
-  let newest: Uint8Array | null = null
-  const answer = (data: Uint8Array): void => {
-    isSending = true
-    socket.pong(data, undefined, () => {
-      isSending = false
-      const next = newest
-      newest = null
-      if (next !== null && !isCut) answer(next)
+  // Made with the first frame: most of many peers never send one.
+  let frames: ControlFrames | null = null
+  const count = (): ControlFrames => {
+    frames ??= new ControlFrames(socket, now())
+    if (frames.count(now())) flooded(socket)
+    return frames
+  }
+  socket.on('ping', (data) => count().answer(data))
+  socket.on('pong', count)
+}
+
+class ControlFrames {
+  readonly #socket: ControlledSocket
+  #left = FRAMES_BURST
+  #countedAt: number
+  #isCut = false
+  #isSending = false
+  #newest: Uint8Array | null = null
+
+  constructor(socket: ControlledSocket, now: number) {
+    this.#socket = socket
+    this.#countedAt = now
+  }
+
+  /** True if this one is too many. */
+  count(now: number): boolean {
+    if (this.#isCut) return false
+    const earned = ((now - this.#countedAt) * FRAMES_PER_SECOND) / 1_000
+    this.#left = Math.min(FRAMES_BURST, this.#left + earned) - 1
+    this.#countedAt = now
+    if (this.#left >= 0) return false
+    this.#isCut = true
+    cutOff(this.#socket)
+    return true
+  }
+
+  answer(data: Uint8Array | null): void {
+    if (this.#isCut || data === null) return
+    if (this.#isSending) {
+      this.#newest = data
+      return
+    }
+    this.#isSending = true
+    this.#socket.pong(data, undefined, () => {
+      const next = this.#newest
+      this.#isSending = false
+      this.#newest = null
+      this.answer(next)
     })
   }
-  const count = (): void => {
-    if (isCut) return
-    const at = now()
-    const earned = ((at - countedAt) * FRAMES_PER_SECOND) / 1_000
-    left = Math.min(FRAMES_BURST, left + earned) - 1
-    countedAt = at
-    if (left >= 0) return
-    isCut = true
-    newest = null
-    cutOff(socket)
-    flooded()
-  }
-  socket.on('ping', (data) => {
-    count()
-    if (isCut) return
-    if (isSending) newest = data
-    else answer(data)
-  })
-  socket.on('pong', count)
 }
 
 /** A peer that reads learns why. The connection is not kept open until it has closed its side. */

@@ -34,7 +34,7 @@ export async function resumeFor(
   if (isReplaced) await connection.assertAlive()
   // A silent connection is a lost one, whether or not that has been noticed: the policy decides.
   if (contested) await giveUp(older)
-  return session.resume(id, token, { signal: connection.gone, answers })
+  return session.resume(id, token, { signal: connection, answers })
 }
 
 /** The session must know of the loss before another client is let in. */

@@ -27,12 +27,7 @@ import type {
 import { refusalOf } from '../../wire/problem.ts'
 import type { Scope } from '../scopes.ts'
 import type { Hub, HubMember } from './hub.ts'
-import {
-  SocketGone,
-  type ForwardedSocket,
-  type ForwardedSocketOptions,
-  type Socket,
-} from './socket.ts'
+import type { ForwardedSocket, ForwardedSocketOptions, Socket } from './socket.ts'
 
 /** What clients connect to: the log of a session, or a browser. */
 export interface Service {
@@ -89,18 +84,17 @@ export class Connection implements HubMember {
   /** To the node that owns the session, if it is not this one. */
   #forwarded: ForwardedSocket | null = null
   /** Ends the watch over its token. */
-  #release: () => void = () => undefined
+  #release: (() => void) | null = null
   #greeted = false
   isOver = false
   #saidBye = false
-  /** Aborted when the socket is gone: ends the stream, and keeps a client that left out. */
-  readonly gone = new SocketGone()
   #heardAt: number
   #bytesRead = 0
   #saidAt: number
   /** What was said, besides the stream, and has not left this process. */
   #unsentBytes = 0
-  #probes: ((alive: boolean) => void)[] = []
+  /** Made with the first probe: most of many clients are never probed. */
+  #probes: ((alive: boolean) => void)[] | null = null
 
   constructor(hub: Hub, socket: Socket, service: Service) {
     this.hub = hub
@@ -114,13 +108,20 @@ export class Connection implements HubMember {
     return this.#admitted?.attachment ?? null
   }
 
+  /** As a signal: a client that has left is not attached. */
+  get aborted(): boolean {
+    return this.isOver
+  }
+
   drives(session: string): boolean {
     return this.#admitted?.session.id === session && this.#admitted.role === 'driver'
   }
 
-  receive(message: string | Buffer): void {
+  receive(data: string | Buffer, isBinary = false): void {
     if (this.isOver) return
     this.#heardAt = this.hub.clock.monotonic()
+    // No frame is binary.
+    const message = isBinary ? '' : data
     if (this.#forwarded !== null) return this.#forwarded.send(message)
     try {
       const { mark } = this.#service
@@ -244,6 +245,7 @@ export class Connection implements HubMember {
       let cancel = clock.after(limits.probeMs, () => {
         cancel = clock.after(0, () => resolve(false))
       })
+      this.#probes ??= []
       this.#probes.push((alive) => {
         cancel()
         resolve(alive)
@@ -408,14 +410,13 @@ export class Connection implements HubMember {
 
   #end(code: number): void {
     this.isOver = true
-    this.#release()
+    this.#release?.()
     this.#forwarded?.close(code)
-    this.gone.abort()
     this.#answerProbes(false)
     this.#admitted?.channel.end(this.#saidBye)
   }
 
   #answerProbes(alive: boolean): void {
-    for (const answered of this.#probes.splice(0)) answered(alive)
+    for (const answered of this.#probes?.splice(0) ?? []) answered(alive)
   }
 }

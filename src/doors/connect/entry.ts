@@ -277,12 +277,18 @@ async function attachFresh(
   fresh: FreshAttachment,
   tries = ATTACH_TRIES,
 ): Promise<AttachmentHandle> {
-  const { hub, gone: signal } = connection
+  const { hub } = connection
   const { hello, ...place } = fresh
   const { take = false, auth } = hello
   try {
     if (take && hub.driversOf(session.id).length > 0) await connection.assertAlive()
-    return await session.attach({ ...place, take, resumable: true, signal, link: auth?.link })
+    return await session.attach({
+      ...place,
+      take,
+      resumable: true,
+      signal: connection,
+      link: auth?.link,
+    })
   } catch (error) {
     const isInUse = error instanceof HoldfastError && error.code === 'in_use'
     if (!isInUse || fresh.role === 'watcher' || tries === 1) throw error

@@ -5,7 +5,13 @@
  * Events leave as fast as the socket reads them, and no faster. Those that became ready together
  * leave together, and are encoded once for all clients that follow.
  */
-import { HoldfastError, asHoldfastError, isRequestId, type FeedItem } from '../../core/index.ts'
+import {
+  HoldfastError,
+  asHoldfastError,
+  isRequestId,
+  type FeedItem,
+  type SessionHandle,
+} from '../../core/index.ts'
 import type { ClientFrame, Seen } from '../../wire/frames.ts'
 import { refusalOf } from '../../wire/problem.ts'
 import { assertMayDo, type Operation } from '../scopes.ts'
@@ -33,6 +39,7 @@ export class LogChannel implements Channel {
   readonly #reader: LogReader
   /** Made with the first request: most of many clients only watch. */
   #pending: Set<Promise<void>> | null = null
+  #feed: Awaited<ReturnType<SessionHandle['openFeed']>> | null = null
 
   constructor(connection: Connection, reader: LogReader) {
     this.#connection = connection
@@ -43,19 +50,44 @@ export class LogChannel implements Channel {
     this.#follow().catch((thrown: unknown) => this.#connection.refuse(asHoldfastError(thrown)))
   }
 
-  /** Requests outlive the connection, and the feed ends with it by itself. */
-  end(): void {}
+  /** Requests outlive the connection. */
+  end(): void {
+    void this.#feed?.return(undefined)
+  }
 
   async #follow(): Promise<void> {
-    const { gone } = this.#connection
-    const { session, attachment, role, after, presence } = this.#reader
-    const { seq, delta } = after
-    const watcher = role === 'watcher' ? attachment.id : undefined
-    const options = { after: seq, afterDelta: delta, signal: gone, presence, watcher }
-    await streamTo(this.#connection, await session.openFeed(options))
+    this.#feed = await this.#openFeed()
+    if (this.#connection.isOver) return
+    for await (const items of this.#feed) {
+      for (const part of partsOf(items)) {
+        // It may have ended after the batch was ready.
+        if (this.#connection.isOver) return
+        const sent = this.#send(encoded(part))
+        if (sent !== null) await sent
+      }
+    }
+    if (this.#connection.isOver) return
     // I9: a closed session settles all requests; the replies are sent before the end.
     if (this.#pending !== null) await Promise.all(this.#pending)
     throw new HoldfastError('session_closed', 'the session is closed')
+  }
+
+  #openFeed(): ReturnType<SessionHandle['openFeed']> {
+    const { session, attachment, role, after, presence } = this.#reader
+    const { seq, delta } = after
+    const watcher = role === 'watcher' ? attachment.id : undefined
+    return session.openFeed({ after: seq, afterDelta: delta, presence, watcher })
+  }
+
+  /** Null if it leaves at once; else when it has left. */
+  #send(bytes: Uint8Array): Promise<void> | null {
+    const { socket, hub } = this.#connection
+    const aheadBytesMax = Math.min(AHEAD_BYTES, hub.limits.bufferedBytesMax)
+    if (socket.bufferedBytes + bytes.length > aheadBytesMax) {
+      return sendSlowly(this.#connection, bytes)
+    }
+    socket.send(bytes)
+    return null
   }
 
   take(frame: ClientFrame): void {
@@ -152,24 +184,6 @@ function partsOf(items: readonly FeedItem[]): readonly (readonly FeedItem[])[] {
   }
   parts.set(items, all)
   return all
-}
-
-/** Sends all batches; ends with the feed, and throws what ends it badly. */
-async function streamTo(
-  connection: Connection,
-  feed: AsyncIterable<readonly FeedItem[]>,
-): Promise<void> {
-  const { gone, socket, hub } = connection
-  const aheadBytesMax = Math.min(AHEAD_BYTES, hub.limits.bufferedBytesMax)
-  for await (const items of feed) {
-    for (const part of partsOf(items)) {
-      // It may have ended after the batch was ready.
-      if (gone.aborted) return
-      const bytes = encoded(part)
-      if (socket.bufferedBytes + bytes.length <= aheadBytesMax) socket.send(bytes)
-      else await sendSlowly(connection, bytes)
-    }
-  }
 }
 
 /** Waits until it has left; a reader that takes too long is given up, and may come back. */

@@ -1,4 +1,4 @@
-import { LOCAL, type Principal, type StopSignal } from '../../core/index.ts'
+import { LOCAL, type Principal } from '../../core/index.ts'
 import type { Scope } from '../scopes.ts'
 
 /**
@@ -22,29 +22,6 @@ export interface Socket {
   /** It is not read for now, so nothing is heard of it. */
   readonly isPaused?: boolean
   setPaused?(isPaused: boolean): void
-}
-
-/** Ends one stream. An `AbortController` for each of many sockets would take too much memory. */
-export class SocketGone implements StopSignal {
-  #aborted = false
-  #listener: (() => void) | null = null
-
-  get aborted(): boolean {
-    return this.#aborted
-  }
-
-  addEventListener(_type: 'abort', listener: () => void): void {
-    this.#listener = listener
-  }
-
-  removeEventListener(): void {
-    this.#listener = null
-  }
-
-  abort(): void {
-    this.#aborted = true
-    this.#listener?.()
-  }
 }
 
 /** The way to the node that owns the session. */

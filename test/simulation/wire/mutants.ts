@@ -165,8 +165,8 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'what was ready is sent although the socket is closed',
     file: 'doors/connect/log-channel.js',
-    find: `            if (gone.aborted)
-                return;`,
+    find: `                if (this.#connection.isOver)
+                    return;`,
     replace: '',
     catches: 'I9',
   },
