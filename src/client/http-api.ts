@@ -1,17 +1,10 @@
 /** The HTTP API, for the inspector and the command line. */
 import type { SessionEvent } from '../wire/frames.ts'
 import { sessionPath, type EventPageView } from '../wire/views.ts'
+import { HoldfastClientError as ApiError } from './endings.ts'
 
 /** An error of the server (a problem document), or `unreachable`. */
-export class ApiError extends Error {
-  override readonly name = 'ApiError'
-  readonly code: string
-
-  constructor(code: string, message: string) {
-    super(message)
-    this.code = code
-  }
-}
+export { ApiError }
 
 export class HttpApi {
   /** The address of the server, without a path. */

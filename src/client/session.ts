@@ -26,7 +26,6 @@ import { Asks } from './asks.ts'
 import { Bookmark } from './bookmark.ts'
 import { ClientConnection, type ClientState, type ConnectionOwner } from './connection.ts'
 import { endingOf, errorOf, PLACE_LOST } from './endings.ts'
-import { Handlers } from './handlers.ts'
 import type { Platform } from './platform.ts'
 import { deferred, PendingRequests, type RequestBody, type Settle } from './requests.ts'
 import {
@@ -409,4 +408,38 @@ function creation(options: ClientSessionOptions): Hello['options'] {
   const { agent, reconnect, exclusive, graceMs, ttlMs, labels } = options
   const said = { agent, reconnect, exclusive, graceMs, ttlMs, labels }
   return Object.values(said).every((value) => value === undefined) ? undefined : said
+}
+
+/** Handlers of events. One that was removed is never called again, not even in this round. */
+class Handlers<Events> {
+  readonly #handlers = new Set<{
+    readonly name: keyof Events
+    readonly call: (value: never) => void
+  }>()
+
+  /** The returned function removes it. */
+  on<Name extends keyof Events>(name: Name, call: (value: Events[Name]) => void): () => void {
+    // One function may be registered twice, and removed once.
+    const handler = { name, call }
+    this.#handlers.add(handler)
+    return () => void this.#handlers.delete(handler)
+  }
+
+  emit<Name extends keyof Events>(name: Name, value: Events[Name]): void {
+    for (const handler of [...this.#handlers]) {
+      if (handler.name !== name || !this.#handlers.has(handler)) continue
+      try {
+        handler.call(value as never)
+      } catch (error) {
+        // The page's mistake: it is reported there and stops nothing here.
+        queueMicrotask(() => {
+          throw error
+        })
+      }
+    }
+  }
+
+  clear(): void {
+    this.#handlers.clear()
+  }
 }

@@ -6,20 +6,11 @@
  * reply, the turns that end are kept.
  */
 import { AnswerText, turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
-import type { Delta, SessionEvent } from '../wire/frames.ts'
+import type { Delta, Message, SessionEvent } from '../wire/frames.ts'
 import { errorOf, HoldfastClientError, type Ending } from './endings.ts'
 import { deferred } from './requests.ts'
 
-export type ClientMessage = {
-  readonly seq: number
-  readonly turn: string
-  readonly role: 'user' | 'assistant'
-  readonly text: string
-  readonly at: number
-  readonly data?: unknown
-  /** The turn ended before the message was complete. */
-  readonly partial?: true
-}
+export type ClientMessage = Message
 
 /** What an event adds to the conversation; null if it adds nothing. */
 export function clientMessageOf(event: SessionEvent): ClientMessage | null {

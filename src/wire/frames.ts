@@ -11,6 +11,7 @@ import type {
   Ask,
   Delta,
   Input,
+  Message,
   ResolveOptions,
   Role,
   SessionEvent,
@@ -21,7 +22,7 @@ import type { SessionView } from './views.ts'
 
 export const WIRE_VERSION = 1
 
-export type { Ask, ClientFrame, Delta, Hello, Input, Role, SessionEvent, TurnOptions }
+export type { Ask, ClientFrame, Delta, Hello, Input, Message, Role, SessionEvent, TurnOptions }
 
 /** What a session is created with. */
 export type CreationOptions = Pick<

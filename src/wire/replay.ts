@@ -9,11 +9,6 @@
 export const REPLAY_VERSION = 2
 
 export const FRAME_MARK = '#'
-const MARK_BYTE = FRAME_MARK.charCodeAt(0)
-
-export function isMarked(message: string | Uint8Array): boolean {
-  return (typeof message === 'string' ? message.charCodeAt(0) : message[0]) === MARK_BYTE
-}
 
 /** When messages are confirmed: after so many, so many bytes or so long, whichever comes first. */
 const CONFIRM = { messages: 64, bytes: 262_144, ms: 100 } as const
@@ -77,17 +72,15 @@ export class MessageReplay<Message extends string | Uint8Array> {
   connect(connection: ReplayConnection<Message>): void {
     this.disconnect()
     this.#connection = connection
-    this.#acknowledged = this.#received
     for (const message of this.#unconfirmed) connection.sendMessage(message)
   }
 
   disconnect(): void {
     this.#connection = null
-    this.#cancelAck?.()
-    this.#cancelAck = null
-    this.#unacknowledgedBytes = 0
+    this.#acknowledge()
   }
 
+  /** Nothing is to be confirmed any more: the other end learns all now, or with the next hello. */
   #acknowledge(): void {
     this.#cancelAck?.()
     this.#cancelAck = null

@@ -22,7 +22,11 @@ export function sessionPath(id: string): string {
 export type SessionView = ReturnType<typeof sessionView>
 
 /** `queue`: what waits, requests that are not admitted too. */
-export function sessionView(session: Session, queue: readonly QueueRow[]) {
+export function sessionView(
+  session: Session,
+  queue: readonly QueueRow[],
+  attachments = session.attachments,
+) {
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
   const { seq, turns, createdAt, updatedAt, closed, backend, running } = session
   return {
@@ -42,7 +46,7 @@ export function sessionView(session: Session, queue: readonly QueueRow[]) {
     running: running?.id ?? null,
     queued: queue,
     asks: session.asks.length,
-    attachments: session.attachments.map(attachmentView),
+    attachments: attachments.map(attachmentView),
     createdAt,
     updatedAt,
     closed,
@@ -54,8 +58,6 @@ export function sessionView(session: Session, queue: readonly QueueRow[]) {
 function attachmentView({ role, answers, state, graceUntil, epoch }: Attachment) {
   return { role, answers, state, graceUntil, epoch }
 }
-
-export type LinkView = ReturnType<typeof linkView>
 
 export function linkView({ id, scopes, expiresAt, uses }: Link) {
   return { id, scopes, expiresAt, uses }
@@ -84,8 +86,6 @@ export function changesView({ changes, position }: ChangePage) {
   const shown = changes.map(({ after, seq, row }) => ({ after, seq, session: rowView(row) }))
   return { changes: shown, position }
 }
-
-export type TurnView = ReturnType<typeof turnView>
 
 export function turnView(session: string, turn: TurnRecord) {
   const { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt } = turn

@@ -46,7 +46,10 @@ async function admit(
   if (held.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
   const role = 'driver'
   const scopes = [OPERATIONS['browser.use']]
-  const base = welcomeOf(connection, session, overview, { attachment, role, scopes, answers: [] })
+  const { attachments } = overview.session
+  const base = welcomeOf(connection, { session, attachment, role, scopes }, overview, {
+    ...{ answers: [], attachments },
+  })
   const { received } = carrier.replay
   const resumable = overview.session.reconnect === 'none' ? { resume: null } : {}
   const welcome = { ...base, ...resumable, v: REPLAY_VERSION, received }

@@ -5,7 +5,7 @@
  * Of two connections the older one is pinged. A newer one whose hello may be late
  * has to give one, too. Whether the token is good and the policy allows it is decided by the core.
  */
-import type { Attachment, AttachmentHandle, Principal, SessionHandle } from '../../core/index.ts'
+import type { Attachment, AttachmentHandle, SessionHandle } from '../../core/index.ts'
 import type { Hello, Resume, WelcomeBase } from '../../wire/frames.ts'
 import { sessionView } from '../../wire/views.ts'
 import type { AdmittedClient, Connection } from './connection.ts'
@@ -43,28 +43,22 @@ export async function giveUp(connection: HubMember): Promise<void> {
   await connection.attachment?.lose()
 }
 
-/** A client's attachment, as what it holds it, and by which token. */
-export type ClientIdentity = Pick<AdmittedClient, 'attachment' | 'role' | 'scopes' | 'token'> & {
-  readonly by: Principal
-  readonly answers: readonly string[]
-}
-
 export function welcomeOf(
   { hub }: Connection,
-  { isNew }: SessionHandle,
+  { session: handle, attachment, role, scopes }: Omit<AdmittedClient, 'token' | 'channel'>,
   { session, queue }: Awaited<ReturnType<SessionHandle['overview']>>,
-  { attachment, role, scopes, answers }: Omit<ClientIdentity, 'token' | 'by'>,
+  { answers, attachments }: { answers: readonly string[]; attachments: readonly Attachment[] },
 ): Omit<WelcomeBase, 'v'> {
   const { pingMs, deadMs } = hub.limits
   return {
     type: 'welcome',
-    session: sessionView(session, queue),
+    session: sessionView(session, queue, attachments),
     attachment: attachment.id,
     role,
     scopes,
     epoch: attachment.epoch,
     resume: attachment.token,
-    isNew,
+    isNew: handle.isNew,
     asks: session.asks.filter(({ kind }) => answers.includes(kind)),
     pingMs,
     deadMs,

@@ -28,8 +28,8 @@ import {
   type Operation,
   type Scope,
 } from '../scopes.ts'
-import { giveUp, resumeFor, welcomeOf, type ClientIdentity } from './admission.ts'
-import type { Connection, Service, WelcomedClient } from './connection.ts'
+import { giveUp, resumeFor, welcomeOf } from './admission.ts'
+import type { AdmittedClient, Connection, Service, WelcomedClient } from './connection.ts'
 import type { Hub } from './hub.ts'
 import { LogChannel } from './log-channel.ts'
 
@@ -37,6 +37,9 @@ export const connectService: Service = { door: 'connect', mark: '', readHello, a
 
 /** What a secret is good for, and whose it is. */
 type Grant = { readonly scopes: readonly Scope[]; readonly by: Principal }
+
+/** A client's attachment, as what it holds it, and by which token. */
+type ClientIdentity = Omit<AdmittedClient, 'channel'> & Pick<Attachment, 'answers'>
 
 type HelloClaim = {
   readonly hello: Hello
@@ -55,25 +58,22 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   }
   const granted = await grantOf(hub, hello, use)
   const found = await findSession(hub, hello, granted)
-  const identity = await identify(connection, { hello, session: found, granted, use })
-  const session = found.as(identity.by)
-  const { session: state, queue } = await session.overview()
-  const link = assertHeld(state, identity, hello)
+  const { answers, ...client } = await identify(connection, { hello, session: found, granted, use })
+  const overview = await client.session.overview()
+  const link = assertHeld(overview.session, client.attachment, hello)
   // A client that came by a link does not see other clients and links.
   const presence = hello.presence === true && link === undefined
   // The list of attachments may be long: only clients that ask for presence get it.
-  const told = { session: presence ? state : { ...state, attachments: [] }, queue }
+  const attachments = presence ? overview.session.attachments : []
   const after = hello.after ?? { seq: 0, delta: 0 }
   const welcome: Welcome = {
-    ...welcomeOf(connection, session, told, identity),
+    ...welcomeOf(connection, client, overview, { answers, attachments }),
     v: WIRE_VERSION,
-    resume: resumeToken(identity, hello),
+    resume: resumeToken(client, hello),
     after,
   }
-  const { attachment, role, scopes, token } = identity
-  const reader = { session, attachment, role, scopes, after, presence }
-  const channel = new LogChannel(connection, reader)
-  return { client: { session, attachment, role, scopes, token, channel }, welcome }
+  const channel = new LogChannel(connection, { ...client, after, presence })
+  return { client: { ...client, channel }, welcome }
 }
 
 /**
@@ -88,7 +88,10 @@ function withoutWatcherToken(hello: Hello): { readonly hello: Hello; readonly us
   return { hello: { role: 'watcher', ...hello, auth }, use }
 }
 
-function resumeToken({ attachment, role }: ClientIdentity, { auth }: Hello): string | null {
+function resumeToken(
+  { attachment, role }: Pick<AdmittedClient, 'attachment' | 'role'>,
+  { auth }: Hello,
+): string | null {
   const { token } = attachment
   return role === 'watcher' ? `${auth?.link ?? ''}.${token ?? ''}` : token
 }
@@ -96,7 +99,7 @@ function resumeToken({ attachment, role }: ClientIdentity, { auth }: Hello): str
 /** Returns the link that it came in by. Throws if it lost its place while it was let in. */
 function assertHeld(
   session: Session,
-  { attachment }: ClientIdentity,
+  attachment: AttachmentHandle,
   { auth }: Hello,
 ): string | undefined {
   const { id, epoch } = attachment
@@ -183,7 +186,7 @@ async function identify(connection: Connection, claim: HelloClaim): Promise<Clie
   const use = await freeUse(connection, claim)
   const attachment = await attachFresh(connection, session, { hello, role, answers, use })
   const token = auth?.link === undefined ? auth?.token : null
-  return { attachment, role, answers, token, ...granted }
+  return { session, attachment, role, answers, token, scopes: granted.scopes }
 }
 
 /**
@@ -197,8 +200,8 @@ async function comeBack(
   resume: Resume,
 ): Promise<ClientIdentity> {
   const { held, isReplaced } = await session.attachmentOf(resume.attachment, resume.token)
-  const identity = identityOf(held, hello, tokenGrant(connection.hub, hello.auth?.token))
-  const { role, answers, by } = identity
+  const { by, ...identity } = identityOf(held, hello, tokenGrant(connection.hub, hello.auth?.token))
+  const { role, answers } = identity
   assertNotAhead(hello, await session.state())
   const own = session.as(by)
   const claim = { session: own, resume, take: hello.take, isReplaced, answers }
@@ -206,7 +209,7 @@ async function comeBack(
   const attachment =
     (await resumeFor(connection, claim)) ??
     (await attachFresh(connection, own, { hello, role, answers, likewise: held }))
-  return { ...identity, attachment }
+  return { ...identity, session: own, attachment }
 }
 
 /** As what it comes back: by its token if that allows it, else by the link that it came in by. */
@@ -214,7 +217,7 @@ function identityOf(
   held: Attachment,
   hello: Hello,
   granted: Grant | null,
-): Omit<ClientIdentity, 'attachment'> {
+): Omit<ClientIdentity, 'session' | 'attachment'> & Pick<Grant, 'by'> {
   const { role, link } = held
   const guest = link === undefined ? null : linkPrincipal(link)
   const { answers = held.answers } = hello

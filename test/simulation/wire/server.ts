@@ -1,7 +1,7 @@
 /** A node with its connect door open. */
 import type { Connection } from '../../../src/doors/connect/connection.ts'
 import type { Hub } from '../../../src/doors/connect/hub.ts'
-import type { ConnectLimits } from '../../../src/doors/connect/limits.ts'
+import type { ConnectLimits } from '../../../src/doors/connect/hub.ts'
 import type { Gatekeeper, Socket } from '../../../src/doors/connect/socket.ts'
 import type { Modules } from '../modules.ts'
 import { Node, type NodeOptions } from '../node.ts'

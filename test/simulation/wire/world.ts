@@ -5,7 +5,7 @@
  * nothing may be left.
  */
 import type { Limits, ReconnectPolicy } from '../../../src/core/index.ts'
-import type { ConnectLimits } from '../../../src/doors/connect/limits.ts'
+import type { ConnectLimits } from '../../../src/doors/connect/hub.ts'
 import { ANSWER_GRACE_MS } from '../check-answerers.ts'
 import { openAttachments } from '../checker.ts'
 import { History } from '../history.ts'
