@@ -63,15 +63,10 @@ export function backoffMs(attempt: number, random: number): number {
 /** Whether to come back, and if not, what to tell. */
 export type Verdict = Ending & { readonly back: boolean; readonly afterMs: number }
 
-/** Of what the client itself ends a connection with. */
-const OWN_HINTS: Readonly<Record<string, Hint>> = {
-  connection_lost: 'reload',
-  unreachable: 'reload',
-}
-
+/** By the server's table; after what the client itself ends a connection with, to reload. */
 function hintOf(code: string): Hint | null {
-  const { hint } = (ERROR_TABLE as Readonly<Record<string, { hint?: Hint }>>)[code] ?? {}
-  return hint ?? OWN_HINTS[code] ?? null
+  if (code === 'connection_lost' || code === 'unreachable') return 'reload'
+  return (ERROR_TABLE as Readonly<Record<string, { hint?: Hint }>>)[code]?.hint ?? null
 }
 
 /** The error code that a close code stands for, where the server did not say: the first such. */

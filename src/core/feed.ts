@@ -14,7 +14,7 @@ import type { SessionEvent } from './events.ts'
 import { PAGE_CHARS, type StoredEvent } from './store.ts'
 import { isTerminal } from './turns.ts'
 
-/** Ends a follower: an `AbortSignal`, or something lighter where there are many. */
+/** Ends a follower: what it uses of an `AbortSignal`. */
 export interface StopSignal {
   readonly aborted: boolean
   addEventListener(type: 'abort', listener: () => void): void

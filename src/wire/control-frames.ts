@@ -46,54 +46,41 @@ export function answerPings<Socket extends ControlledSocket>(
   now: () => number = () => performance.now(),
 ): void {
   // Made with the first frame: most of many peers never send one.
-  let frames: ControlFrames | null = null
-  const count = (): ControlFrames => {
-    frames ??= new ControlFrames(socket, now())
-    if (frames.count(now())) flooded(socket)
-    return frames
-  }
-  socket.on('ping', (data) => count().answer(data))
-  socket.on('pong', count)
+  let take: ((ping: Uint8Array | null) => void) | null = null
+  const taker = () => (take ??= frameTaker(socket, () => flooded(socket), now))
+  socket.on('ping', (data) => taker()(data))
+  socket.on('pong', () => taker()(null))
 }
 
-class ControlFrames {
-  readonly #socket: ControlledSocket
-  #left = FRAMES_BURST
-  #countedAt: number
-  #isCut = false
-  #isSending = false
-  #newest: Uint8Array | null = null
-
-  constructor(socket: ControlledSocket, now: number) {
-    this.#socket = socket
-    this.#countedAt = now
-  }
-
-  /** True if this one is too many. */
-  count(now: number): boolean {
-    if (this.#isCut) return false
-    const earned = ((now - this.#countedAt) * FRAMES_PER_SECOND) / 1_000
-    this.#left = Math.min(FRAMES_BURST, this.#left + earned) - 1
-    this.#countedAt = now
-    if (this.#left >= 0) return false
-    this.#isCut = true
-    cutOff(this.#socket)
-    return true
-  }
-
-  answer(data: Uint8Array | null): void {
-    if (this.#isCut || data === null) return
-    if (this.#isSending) {
-      this.#newest = data
-      return
-    }
-    this.#isSending = true
-    this.#socket.pong(data, undefined, () => {
-      const next = this.#newest
-      this.#isSending = false
-      this.#newest = null
-      this.answer(next)
+/** Takes pings, and pongs as null. */
+function frameTaker(socket: ControlledSocket, flooded: () => void, now: () => number) {
+  let left = FRAMES_BURST
+  let countedAt = now()
+  let isCut = false
+  let isSending = false
+  let newest: Uint8Array | null = null
+  const answer = (ping: Uint8Array | null): void => {
+    if (ping === null || isCut) return
+    isSending = true
+    socket.pong(ping, undefined, () => {
+      const next = newest
+      isSending = false
+      newest = null
+      answer(next)
     })
+  }
+  return (ping: Uint8Array | null): void => {
+    if (isCut) return
+    const at = now()
+    const earned = ((at - countedAt) * FRAMES_PER_SECOND) / 1_000
+    left = Math.min(FRAMES_BURST, left + earned) - 1
+    countedAt = at
+    if (left < 0) {
+      isCut = true
+      cutOff(socket)
+      flooded()
+    } else if (isSending) newest = ping ?? newest
+    else answer(ping)
   }
 }
 

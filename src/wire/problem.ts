@@ -7,18 +7,6 @@ import type { HoldfastError } from '../core/index.ts'
 import { ERROR_TABLE, httpStatus } from './error-table.ts'
 import type { Refuse } from './frames.ts'
 
-export type Problem = {
-  readonly type: 'about:blank'
-  /** What the status is called. */
-  readonly title: string
-  readonly status: number
-  /** What programs branch on. */
-  readonly code: string
-  /** One sentence for people. */
-  readonly detail: string
-  readonly [fact: string]: unknown
-}
-
 export const PROBLEM_TYPE = 'application/problem+json'
 
 /** Node 20 has older names for two of them. */
@@ -31,7 +19,7 @@ const TITLES: Readonly<Record<number, string | undefined>> = {
 /** What was not foreseen may say anything, so its own message stays on the server. */
 const INTERNAL_DETAIL = 'something went wrong inside Holdfast; its log says what'
 
-export function problemOf(error: HoldfastError): Problem {
+export function problemOf(error: HoldfastError) {
   const { code, message, details } = error
   const status = httpStatus(error)
   return {
