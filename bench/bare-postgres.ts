@@ -31,7 +31,14 @@ export class BareSessions {
   static async open(url: string, name: string, count: number): Promise<BareSessions> {
     const store = await openPostgresStore({ url })
     const ids = Array.from({ length: count }, (_, key) => `${name}-${key}`)
-    const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
+    const plain = {
+      principal: 'default',
+      explicit: false,
+      key: null,
+      agent: 'echo',
+      internal: false,
+      labels: {},
+    }
     const made = { node: name, at: 1, expiresAt: null, body: '{"seq":1}' }
     await Promise.all(ids.map((id) => store.reserve({ ...plain, ...made, id })))
     return new BareSessions(store, ids)

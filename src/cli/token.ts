@@ -1,6 +1,6 @@
 /** `holdfast token`: the tokens in the file that `serve --tokens` reads. */
 import { open, readFile, rename, rm } from 'node:fs/promises'
-import { SCOPES } from '../doors/scopes.ts'
+import { SCOPES } from '../core/access.ts'
 import {
   ID_RULE,
   isScope,
@@ -21,12 +21,16 @@ const UNITS_MS = new Map(Object.entries({ s: 1_000, m: 60_000, h: 3_600_000, d: 
 
 const TOKEN_FLAGS = {
   tokens: text('FILE', 'the file; new creates it, readable only for you').required(),
-  scope: repeated('SCOPE', 'new: watch, talk, answer or admin'),
+  scope: repeated('SCOPE', 'new: watch, talk, answer, manage or admin'),
   expires: text(
     'TIME',
     'new: how long it is valid, like 90s, 45m, 12h or 30d; without it: no limit',
   ),
-  id: text('ID', 'new: the id of its holder in logs; without it a random one'),
+  principal: text('ID', 'new: whose it is; tokens of one principal share its sessions'),
+  group: repeated('NAME', 'new: a group of its principal'),
+  agent: repeated('NAME', 'new: an agent that it may use; without it: all'),
+  browser: repeated('NAME', 'new: a browser that it may use; without it: all'),
+  id: text('ID', 'new: the id of its holder in logs; without it the principal, or a random one'),
 }
 
 const ACTIONS = 'new NAME, list, or revoke NAME'
@@ -54,12 +58,24 @@ async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Pro
   const expiresAt = readExpiry(values.expires)
   const id = values.id ?? mintTokenId()
   if (!isTokenId(id)) throw new UsageError(`--id ${ID_RULE}`)
+  const { principal } = values
+  if (principal !== null && !isTokenId(principal)) throw new UsageError(`--principal ${ID_RULE}`)
+  for (const each of [...values.group, ...values.agent, ...values.browser]) {
+    if (!isTokenName(each))
+      throw new UsageError(`the name of a group, agent or browser ${NAME_RULE}`)
+  }
+  const limits = {
+    ...(principal === null ? {} : { principal }),
+    ...(values.group.length === 0 ? {} : { groups: values.group }),
+    ...(values.agent.length === 0 ? {} : { agents: values.agent }),
+    ...(values.browser.length === 0 ? {} : { browsers: values.browser }),
+  }
   const secret = mintToken()
   await change(file, (entries) => {
     if (entries.some((entry) => entry.name === name)) {
       throw new Error(`there is a token ${name} in ${file}: revoke it first`)
     }
-    return [...entries, { name, id, sha256: tokenSha256(secret), scopes, expiresAt }]
+    return [...entries, { name, id, sha256: tokenSha256(secret), scopes, ...limits, expiresAt }]
   })
   // Only the token goes to stdout, so that a program can read it.
   note(`token ${name} (${scopes.join(', ')}) is in ${file}; it is shown only now`)
@@ -86,10 +102,11 @@ async function list(file: string): Promise<void> {
   const entries = await read(file)
   if (entries === null) throw new Error(`there is no file ${file}`)
   const width = Math.max(0, ...entries.map(({ name }) => name.length))
-  for (const { name, id, scopes, expiresAt: at } of entries) {
+  for (const { name, id, principal, scopes, expiresAt: at } of entries) {
     const verb = at !== undefined && at <= Date.now() ? 'expired' : 'expires'
     const end = at === undefined ? '' : `  ${verb} ${isoTime(at)}`
-    console.log(`${name.padEnd(width)}  ${id}  ${scopes.join(',')}${end}`)
+    const whose = principal === undefined ? '' : `  of ${principal}`
+    console.log(`${name.padEnd(width)}  ${id}  ${scopes.join(',')}${whose}${end}`)
   }
 }
 

@@ -110,8 +110,10 @@ export class Authority implements SessionHolder {
     return this.#held.get(id) !== null
   }
 
-  holdsKey(key: string): boolean {
-    return this.#held.idOfKey(key) !== null
+  readonly heldSession = (id: string): Session | null => this.#held.get(id)?.session ?? null
+
+  holdsKey(principal: string, key: string): boolean {
+    return this.#held.idOfKey(principal, key) !== null
   }
 
   get agents(): readonly string[] {

@@ -8,6 +8,7 @@ import type {
   Link,
   Reply,
   RequestKey,
+  Share,
   TurnError,
 } from './state.ts'
 
@@ -23,6 +24,8 @@ export type Moment = {
 
 export type LifeCommand = Readonly<
   | { type: 'bind'; backend: string }
+  | { type: 'share'; share: Share; by: Principal }
+  | { type: 'unshare'; with: string; by: Principal }
   | { type: 'close'; reason: string; by: Principal | null }
   /** Close if it has been idle past its time to live. */
   | { type: 'expire' }

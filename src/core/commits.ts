@@ -10,7 +10,7 @@ import { EVENT_TYPES, type Draft, type SessionEvent } from './events.ts'
 import type { StopSignal } from './feed.ts'
 import { decide, evolve } from './session.ts'
 import type { Session } from './state.ts'
-import type { Append, AppendOutcome, ChangePage } from './store.ts'
+import type { Append, AppendOutcome, ChangePage, SessionRow } from './store.ts'
 import { isTerminal } from './turns.ts'
 
 export type CommitContext = Pick<
@@ -219,6 +219,9 @@ const COALESCE_MS = 100
 /** Between two looks for what other nodes have committed. */
 const LOOK_MS = 500
 
+/** Whether a follower may see this session. */
+export type IsVisible = (row: SessionRow) => boolean
+
 export type FollowChangesOptions = {
   /** The position of the last page that was seen; without it, only what changes from now on. */
   readonly after?: number
@@ -246,22 +249,30 @@ export class ChangeFeed {
     this.#context = context
   }
 
-  /** Pages without internal sessions, until the signal is aborted or Holdfast is closed. */
-  async *follow({ after, signal }: FollowChangesOptions): AsyncGenerator<ChangePage, void> {
+  /** Pages of what is visible, until the signal is aborted or Holdfast is closed. */
+  async *follow(
+    { after, signal }: FollowChangesOptions,
+    isVisible: IsVisible = () => true,
+  ): AsyncGenerator<ChangePage, void> {
     let position = after ?? (await this.read(null, 0)).position
     while (!this.#isClosed && signal?.aborted !== true) {
       const commits = this.#commits
       const { hasMore, ...page } = await this.#shared(position)
       position = page.position
-      if (page.changes.length > 0) yield page
+      const changes = page.changes.filter(({ row }) => isVisible(row))
+      if (changes.length > 0) yield { changes, position }
       if (!hasMore && commits === this.#commits) await this.#news(signal)
     }
   }
 
-  /** One page without internal sessions; after null: the feed's end. */
-  async read(after: number | null, limit: number): Promise<ChangePage & { hasMore: boolean }> {
+  /** One page of what is visible, without internal sessions; after null: the feed's end. */
+  async read(
+    after: number | null,
+    limit: number,
+    isVisible: IsVisible = () => true,
+  ): Promise<ChangePage & { hasMore: boolean }> {
     const { changes, position } = await this.#context.store.changes(after, limit)
-    const shown = changes.filter(({ row }) => !row.internal)
+    const shown = changes.filter(({ row }) => !row.internal && isVisible(row))
     return { changes: shown, position, hasMore: changes.length > 0 }
   }
 

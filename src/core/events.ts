@@ -14,6 +14,7 @@ import type {
   RequestKey,
   Role,
   SessionOptions,
+  Share,
   TurnError,
 } from './state.ts'
 
@@ -27,8 +28,12 @@ export type SessionEvent = Draft & { readonly seq: number; readonly at: number }
 export type EventOf<Type extends SessionEvent['type']> = Extract<SessionEvent, { type: Type }>
 
 export type LifeEvent = Readonly<
-  | ({ type: 'session.created'; by?: Principal } & SessionOptions)
+  /** `principal` is absent if it belongs to the default one, as in all older logs. */
+  | ({ type: 'session.created'; by?: Principal; principal?: string } & SessionOptions)
   | { type: 'session.bound'; backend: string }
+  /** Replaces what it was shared for with the same principal or group before. */
+  | ({ type: 'session.shared'; by: Principal } & Share)
+  | { type: 'session.unshared'; with: string; by: Principal }
   | { type: 'session.closed'; reason: string; by?: Principal }
 >
 
@@ -114,6 +119,8 @@ type EventType = { readonly ignorable: boolean }
 export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'session.created': { ignorable: false },
   'session.bound': { ignorable: false },
+  'session.shared': { ignorable: false },
+  'session.unshared': { ignorable: false },
   'session.closed': { ignorable: false },
   'turn.queued': { ignorable: false },
   'turn.joined': { ignorable: false },

@@ -5,6 +5,7 @@
 import type { Clock } from './clock.ts'
 import type { Limits } from './limits.ts'
 import type { LiveSession } from './live.ts'
+import { DEFAULT_PRINCIPAL } from './access.ts'
 import { closedError, isClosedError } from './closing.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
@@ -22,6 +23,7 @@ const IDLE_MS = 100
 
 export class HeldSessions {
   readonly #held = new Map<string, { readonly live: LiveSession; readonly usedAt: number }>()
+  /** By principal and key. */
   readonly #byKey = new Map<string, LiveSession>()
   /** Sessions that are being created or loaded. */
   readonly #arriving = new Map<string, Promise<LiveSession | null>>()
@@ -45,14 +47,14 @@ export class HeldSessions {
     return this.#held.get(id)?.live ?? null
   }
 
-  idOfKey(key: string): string | null {
-    return this.#byKey.get(key)?.id ?? null
+  idOfKey(principal: string, key: string): string | null {
+    return this.#byKey.get(nameOf(principal, key))?.id ?? null
   }
 
   add(live: LiveSession): void {
-    const { key } = live.session
+    const { principal, key } = live.session
     this.#held.set(live.id, { live, usedAt: this.#clock.monotonic() })
-    if (key !== null) this.#byKey.set(key, live)
+    if (key !== null) this.#byKey.set(nameOf(principal, key), live)
   }
 
   /**
@@ -89,9 +91,10 @@ export class HeldSessions {
   /** False if it was not held any more. */
   remove(live: LiveSession): boolean {
     if (this.get(live.id) !== live) return false
-    const { key } = live.session
+    const { principal, key } = live.session
     this.#held.delete(live.id)
-    if (key !== null && this.#byKey.get(key) === live) this.#byKey.delete(key)
+    const name = key === null ? '' : nameOf(principal, key)
+    if (this.#byKey.get(name) === live) this.#byKey.delete(name)
     return true
   }
 
@@ -123,6 +126,11 @@ export class HeldSessions {
     }
     return evicted
   }
+}
+
+/** A key of one principal: no principal's id has a line break in it. */
+function nameOf(principal: string, key: string): string {
+  return `${principal}\n${key}`
 }
 
 export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
@@ -164,17 +172,19 @@ export class Resolver {
   }
 
   /** The steady state: a session that is held is found without asking the store. */
-  #known({ id, key }: ResolveRequest): LiveSession | null {
+  #known({ id, principal, key }: ResolveRequest): LiveSession | null {
     this.#node.assertLease()
-    if (id === null) return key === null ? null : this.#held.use(this.#held.idOfKey(key) ?? '')
+    if (id === null) {
+      return key === null ? null : this.#held.use(this.#held.idOfKey(principal, key) ?? '')
+    }
     const live = this.#held.use(id)
     return live !== null && (key === null || live.session.key === key) ? live : null
   }
 
   /** Null: another request was at it, or what was found is closed by now; look again. */
   async #reserveOnce(request: ResolveRequest): Promise<Resolved | null> {
-    const { id, key } = request
-    const name = JSON.stringify([id, key])
+    const { id, principal, key } = request
+    const name = JSON.stringify([id, principal, key])
     const underWay = id === null && key === null ? undefined : this.#reserving.get(name)
     // I2: what is being loaded is not loaded a second time; whether it succeeds does not matter.
     const arriving = id === null ? undefined : this.#held.arriving(id)?.catch(() => null)
@@ -193,10 +203,12 @@ export class Resolver {
     const id = request.id ?? entropy.id()
     const at = clock.now()
     const type = 'session.created'
-    const event: EventOf<typeof type> = { type, ...request, id, seq: 1, at }
+    const { principal, ...options } = request
+    const whose = principal === DEFAULT_PRINCIPAL ? {} : { principal }
+    const event: EventOf<typeof type> = { type, ...options, ...whose, id, seq: 1, at }
     const session = createSession(event)
     const { key, agent, internal, labels } = request
-    const reservation = { id, explicit, key, agent, internal, labels, node, at }
+    const reservation = { id, explicit, principal, key, agent, internal, labels, node, at }
     const body = JSON.stringify(event)
     const reserved = store.reserve({ ...reservation, expiresAt: expiresAt(session), body })
     const adopt = (answer: Reserved): LiveSession | null =>

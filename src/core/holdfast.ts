@@ -2,6 +2,15 @@
  * Holdfast as a program uses it: sessions by key or id, turns, events, asks. The library hands this
  * out, and every door translates to it.
  */
+import {
+  assertMay,
+  principalOfKey,
+  principalsOf,
+  scopesOn,
+  sessionUnknown,
+  type Access,
+  type Caller,
+} from './access.ts'
 import { Authority, type AuthorityOptions } from './authority.ts'
 import type { FollowChangesOptions } from './commits.ts'
 import { isClosedError } from './closing.ts'
@@ -17,7 +26,7 @@ import {
   type TurnOptions,
 } from './requests.ts'
 import { SessionHandle } from './session-handle.ts'
-import type { ChangePage, ListPage, ListQuery } from './store.ts'
+import type { ChangePage, ListPage, ListQuery, SessionRef, SessionRow } from './store.ts'
 import { TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions & {
@@ -29,62 +38,81 @@ export type HoldfastOptions = AuthorityOptions & {
 const KEY_ATTEMPTS = 4
 
 /** What `as` hands on. */
-type Bound = {
+type Bound = Caller & {
   readonly authority: Authority
   readonly defaultAgent: string
-  readonly by: Principal
 }
 
-/** Holdfast without a principal: a door has to bind it to one first. */
-export type Unbound = Pick<Holdfast, 'as' | 'authority' | 'list' | 'changes'>
+/** Holdfast without a caller: a door has to bind it to one first, and to say what that may do. */
+export type Unbound = Pick<Holdfast, 'authority'> & {
+  as(by: Principal, access: Access | null): Holdfast
+}
 
 export class Holdfast {
   readonly authority: Authority
   /** On whose behalf it acts: recorded with what is done through it. */
   readonly by: Principal
+  /** What it may see and do; null: everything. */
+  readonly access: Access | null
   readonly #defaultAgent: string
 
   constructor(options: HoldfastOptions | Bound) {
     if ('authority' in options) {
       this.authority = options.authority
       this.by = options.by
+      this.access = options.access
       this.#defaultAgent = options.defaultAgent
       return
     }
     this.authority = new Authority(options)
     this.by = LOCAL
+    this.access = null
     this.#defaultAgent = options.defaultAgent ?? Object.keys(options.runners)[0] ?? ''
-    this.#assertAgent(this.#defaultAgent)
+    assertAgent(this.#defaultAgent, this.authority.agents)
   }
 
-  /** The same Holdfast on behalf of a principal, with which all that it does is recorded. */
-  as(by: Principal): Holdfast {
+  /**
+   * The same Holdfast on behalf of a principal, with which all that it does is recorded. With
+   * `access` it sees and does only what that allows.
+   */
+  as(by: Principal, access: Access | null = null): Holdfast {
     const { authority } = this
-    return new Holdfast({ authority, defaultAgent: this.#defaultAgent, by: checkPrincipal(by) })
+    const defaultAgent = this.#defaultAgent
+    return new Holdfast({ authority, defaultAgent, by: checkPrincipal(by), access })
   }
 
   /** Finds the session of a key or an id, or creates it. */
   async resolve(options: ResolveOptions = {}): Promise<SessionHandle> {
-    this.#assertOpenKey(options)
-    return this.resolveReserved(options)
+    await this.#assertMayName(options)
+    return this.#handle(options, this.agents)
   }
 
   /** The same for the door that has reserved the key's prefix. */
   async resolveReserved(options: ResolveOptions): Promise<SessionHandle> {
-    const { live, isNew } = await this.#resolve(options)
+    return this.#handle(options, this.authority.agents)
+  }
+
+  async #handle(options: ResolveOptions, agents: readonly string[]): Promise<SessionHandle> {
+    const { live, isNew } = await this.#resolve(options, agents)
     const { key } = live.session
-    return new SessionHandle(this.authority, this.by, { id: live.id, key, isNew })
+    return new SessionHandle(this.authority, this, { id: live.id, key, isNew })
   }
 
   /** The open session of a key; null if there is none. */
   async find(key: string): Promise<SessionHandle | null> {
-    const [row] = (await this.list({ key, state: 'open', limit: 1 })).sessions
+    const principal = principalOfKey(this, key)
+    const [row] = (await this.list({ key, principal, state: 'open', limit: 1 })).sessions
     return row === undefined ? null : this.session(row.id)
+  }
+
+  /** The session that a key leads to, as stores and nodes name it. */
+  refOf(key: string): SessionRef {
+    return { key, principal: principalOfKey(this, key) }
   }
 
   /** A handle on a session by its id; whether there is one shows when it is used. */
   session(id: string): SessionHandle {
-    return new SessionHandle(this.authority, this.by, { id })
+    return new SessionHandle(this.authority, this, { id })
   }
 
   /** A turn in the session of a key, which is created in the same step if need be. */
@@ -108,11 +136,13 @@ export class Holdfast {
     return { session: live.id, turn: await live.readTurn(turn) }
   }
 
-  /** Sessions by a filter, newest first; internal ones are never listed. */
+  /** The sessions that it may see, by a filter, newest first; internal ones are never listed. */
   async list(query: Partial<ListQuery> = {}): Promise<ListPage> {
     const limit = this.#pageLimit(query.limit ?? 100)
     if (query.key !== undefined) checkKey(query.key)
-    return this.authority.store.list({ ...query, limit })
+    const visibleTo = principalsOf(this)
+    const all = visibleTo === null ? query : { ...query, visibleTo }
+    return this.authority.store.list({ ...all, limit })
   }
 
   /**
@@ -121,7 +151,7 @@ export class Holdfast {
    * `readChanges()`, list them, and follow from there.
    */
   changes(options: FollowChangesOptions = {}): AsyncGenerator<ChangePage, void> {
-    return this.authority.changes.follow(options)
+    return this.authority.changes.follow(options, (row) => scopesOn(this, row).length > 0)
   }
 
   /** The sessions that changed after a position: one page. Without one, only the feed's end. */
@@ -129,7 +159,8 @@ export class Holdfast {
     after: number | null = null,
     limit = 100,
   ): Promise<ChangePage & { readonly hasMore: boolean }> {
-    return this.authority.changes.read(after, this.#pageLimit(limit))
+    const isVisible = (row: SessionRow): boolean => scopesOn(this, row).length > 0
+    return this.authority.changes.read(after, this.#pageLimit(limit), isVisible)
   }
 
   #pageLimit(limit: number): number {
@@ -147,12 +178,16 @@ export class Holdfast {
     await this.authority.store.close()
   }
 
-  async #resolve(options: ResolveOptions): Promise<{ live: LiveSession; isNew: boolean }> {
+  async #resolve(
+    options: ResolveOptions,
+    agents: readonly string[],
+  ): Promise<{ live: LiveSession; isNew: boolean }> {
     const { limits } = this.authority
-    const request = resolveRequest(options, this.by, { limits, agent: this.#defaultAgent })
-    this.#assertAgent(request.agent)
+    const request = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
+    assertAgent(request.agent, agents)
     const resolved = await this.authority.resolve(request)
     const { id, agent } = resolved.live.session
+    if (scopesOn(this, resolved.live.session).length === 0) throw sessionUnknown(id)
     if (options.agent === undefined || options.agent === agent) return resolved
     throw new HoldfastError('agent_mismatch', `session ${id} belongs to agent ${agent}`, { agent })
   }
@@ -173,9 +208,10 @@ export class Holdfast {
     options: ResolveOptions,
     work: (live: LiveSession) => Promise<Result>,
   ): Promise<Result> {
-    this.#assertOpenKey(options)
+    const naming = this.#assertMayName(options)
+    if (naming !== undefined) await naming
     for (let attempt = 1; ; attempt += 1) {
-      const { live } = await this.#resolve(options)
+      const { live } = await this.#resolve(options, this.agents)
       try {
         return await work(live)
       } catch (error) {
@@ -186,16 +222,28 @@ export class Holdfast {
     }
   }
 
-  #assertAgent(agent: string): void {
-    if (this.authority.runner(agent) !== null) return
-    const names = this.authority.agents.join(', ')
-    throw new HoldfastError('agent_unknown', `there is no agent ${agent}; there are: ${names}`)
+  /** The agents that it may use. */
+  get agents(): readonly string[] {
+    const { agents } = this.authority
+    const allowed = this.access?.agents
+    return allowed === undefined ? agents : agents.filter((agent) => allowed.includes(agent))
   }
 
-  #assertOpenKey({ key }: ResolveOptions): void {
+  /**
+   * Throws unless it may use the key, and see the session of the id: to create one under an id of
+   * its own choice would be to learn which ids there are.
+   */
+  #assertMayName({ key, id }: ResolveOptions): Promise<void> | undefined {
     for (const prefix of this.authority.reservedKeys) {
       if (typeof key !== 'string' || !key.startsWith(prefix)) continue
       throw new HoldfastError('key_taken', `the prefix ${prefix} of the key is reserved`)
     }
+    return id === undefined ? undefined : assertMay(this.authority, this, id, 'session.read')
   }
+}
+
+function assertAgent(agent: string, agents: readonly string[]): void {
+  if (agents.includes(agent)) return
+  const names = agents.join(', ')
+  throw new HoldfastError('agent_unknown', `there is no agent ${agent}; there are: ${names}`)
 }

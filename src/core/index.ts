@@ -1,4 +1,19 @@
 /** The core's front door, for stores, runners, doors and the library. */
+export {
+  assertMayDo,
+  DEFAULT_PRINCIPAL,
+  groupId,
+  mayDo,
+  OPERATIONS,
+  SCOPES,
+  scopesOn,
+  withIncluded,
+  type Access,
+  type Caller,
+  type Operation,
+  type Scope,
+  type SharedKeys,
+} from './access.ts'
 export { AnswerText } from './answer-text.ts'
 export type { Question } from './asks.ts'
 export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
@@ -55,13 +70,8 @@ export type {
   RunnerTurn,
 } from './runner.ts'
 export { decide, evolve } from './session.ts'
-export {
-  AttachmentHandle,
-  SessionHandle,
-  WatcherHandle,
-  type AttachOptions,
-  type FollowOptions,
-} from './session-handle.ts'
+export { AttachmentHandle, WatcherHandle } from './attachment-handle.ts'
+export { SessionHandle, type AttachOptions, type FollowOptions } from './session-handle.ts'
 export type {
   Append,
   AppendOutcome,
@@ -101,6 +111,7 @@ export {
   type Reply,
   type Role,
   type Session,
+  type Share,
   type TurnError,
   type TurnState,
 } from './state.ts'

@@ -154,6 +154,7 @@ export class Ledger {
       pending: isPending(session),
       expiresAt: expiresAt(session),
       ...statusAfter(session, events),
+      ...(session.shares === this.#session.shares ? {} : { shares: session.shares }),
       ...this.#keysOf(session, events),
     }
   }

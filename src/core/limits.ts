@@ -23,6 +23,8 @@ export const STATE_LIMITS = {
   /** Ended attachments whose reason is remembered, and links, per session. */
   tombstonesMax: 32,
   linksMax: 64,
+  /** Principals and groups that one session is shared with. */
+  sharesMax: 64,
   /** Attachments made by one link. */
   attachmentsPerLinkMax: 64,
   /** Uses of one link whose watchers may come back without another one: the newest. */

@@ -1,8 +1,11 @@
-/** Links: capabilities for one session, by a token of which only a digest is kept. */
+/**
+ * How others come to a session: by a link, a capability by a token of which only a digest is kept,
+ * or by a share, which names a principal or a group.
+ */
 import { endAttachments } from './closing.ts'
-import type { LinkCommand, Moment } from './commands.ts'
+import type { LifeCommand, LinkCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
-import type { Draft, LinkEvent } from './events.ts'
+import type { Draft, EventOf, LinkEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
 import type { Folding, Link, Session } from './state.ts'
 import type { Digest, Entropy } from './clock.ts'
@@ -110,6 +113,35 @@ export function foldMovedUse(session: Folding, id: string, use: string): void {
   session.links = session.links.map((link) =>
     link.id === id ? { ...link, usedBy: link.usedBy?.filter((one) => one !== use) ?? [] } : link,
   )
+}
+
+/** A share of the same principal or group is replaced. */
+export function decideShare(
+  session: Session,
+  command: LifeCommand & { readonly type: 'share' | 'unshare' },
+): readonly Draft[] {
+  const { shares } = session
+  const { by } = command
+  if (command.type === 'unshare') {
+    const isShared = shares.some((share) => share.with === command.with)
+    return isShared ? [{ type: 'session.unshared', with: command.with, by }] : []
+  }
+  const others = shares.filter((share) => share.with !== command.share.with)
+  if (others.length >= STATE_LIMITS.sharesMax) {
+    throw new HoldfastError('too_many', `session ${session.id} has ${others.length} shares`)
+  }
+  return [{ type: 'session.shared', ...command.share, by }]
+}
+
+export function foldShare(
+  session: Folding,
+  event: EventOf<'session.shared' | 'session.unshared'>,
+): void {
+  const others = session.shares.filter((share) => share.with !== event.with)
+  session.shares =
+    event.type === 'session.unshared'
+      ? others
+      : [...others, { with: event.with, scopes: event.scopes }]
 }
 
 /** A secret that opens one session: 256 random bits, returned once and kept only as a digest. */

@@ -34,7 +34,14 @@ it('folds a closed session whose snapshot is outdated once, not for every reques
   const options = { key: null, agent: 'echo', internal: false, labels: {} }
   const rest = { reconnect: 'reopen', exclusive: false, graceMs: 0, ttlMs: null }
   const created = { type: 'session.created', seq: 1, at: 1, id: 's', ...options, ...rest }
-  const place = { explicit: true, node: 'a', at: 1, expiresAt: null, body: JSON.stringify(created) }
+  const place = {
+    principal: 'default',
+    explicit: true,
+    node: 'a',
+    at: 1,
+    expiresAt: null,
+    body: JSON.stringify(created),
+  }
   await store.reserve({ id: 's', ...options, ...place })
   const closed = { type: 'session.closed', seq: 2, at: 2, reason: 'done' }
   const end = { events: [JSON.stringify(closed)], closed: true, pending: false, expiresAt: null }

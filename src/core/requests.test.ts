@@ -22,7 +22,14 @@ class World {
   #seq = 1
 
   async create(): Promise<void> {
-    const plain = { explicit: true, key: null, agent: 'a', internal: false, labels: {} }
+    const plain = {
+      principal: 'default',
+      explicit: true,
+      key: null,
+      agent: 'a',
+      internal: false,
+      labels: {},
+    }
     await this.store.reserve({ ...plain, id: 's', node: 'n', at: 0, expiresAt: null, body: '{}' })
   }
 

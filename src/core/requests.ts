@@ -2,6 +2,7 @@
  * What callers may ask for, checked: every door and the library come through here. And which turn
  * a request has if it was made before (`RequestKeys`).
  */
+import { principalOfKey, type Caller } from './access.ts'
 import type { Digest } from './clock.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, invalid } from './errors.ts'
@@ -17,6 +18,7 @@ import {
   type RequestKey,
   type Session,
   type SessionOptions,
+  type Share,
 } from './state.ts'
 import type { KeyedTurn } from './store.ts'
 
@@ -41,6 +43,8 @@ export type ResolveOptions = {
 /** What to find or create. An id is the caller's own and decides; null: a new one is made. */
 export type ResolveRequest = Omit<SessionOptions, 'id'> & {
   readonly id: string | null
+  /** Whom it belongs to, or will. */
+  readonly principal: string
   readonly by: Principal
 }
 
@@ -84,7 +88,7 @@ export type TurnRequest = {
 
 export function resolveRequest(
   options: ResolveOptions,
-  by: Principal,
+  caller: Caller,
   { agent, limits }: { agent: string; limits: Limits },
 ): ResolveRequest {
   const reconnect = oneOf('reconnect', options.reconnect ?? 'reopen', RECONNECT_POLICIES)
@@ -94,6 +98,7 @@ export function resolveRequest(
   const key = options.key === undefined ? null : checkKey(options.key)
   return {
     id: options.id === undefined ? null : checkId(options.id),
+    principal: principalOfKey(caller, key),
     key: internal ? null : key,
     agent: options.agent ?? agent,
     internal,
@@ -105,7 +110,7 @@ export function resolveRequest(
         : milliseconds('graceMs', options.graceMs, limits.graceMsMax),
     ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? ttlMs, limits),
     labels: checkLabels(options.labels ?? {}),
-    by,
+    by: caller.by,
   }
 }
 
@@ -155,6 +160,12 @@ export function checkPrincipal({ kind, issuer, id }: Principal): Principal {
     throw invalid(`by.${name}`, `must be a text of 1 to ${PRINCIPAL_CHARS_MAX} characters`)
   }
   return { kind, issuer, id }
+}
+
+/** The id of a principal or a group, as sessions name them. */
+function checkPrincipalId(field: string, id: string): void {
+  if (typeof id === 'string' && /^[^\p{Cc}]{1,513}$/u.test(id)) return
+  throw invalid(field, 'must be the id of a principal, or @ and the name of a group')
 }
 
 export function checkKey(key: string): string {
@@ -209,13 +220,24 @@ export type LinkOptions = {
 /** At least one scope, an end in the future or none, a count of uses or none. */
 export function checkLink(options: LinkOptions): LinkOptions {
   const { scopes, expiresAt = null, uses = null } = options
-  if (!Array.isArray(scopes) || scopes.length === 0) throw invalid('scopes', 'must not be empty')
-  for (const scope of scopes) oneOf('scopes', scope, LINK_SCOPES)
+  checkScopes(scopes)
   if (expiresAt !== null) milliseconds('expiresAt', expiresAt, Number.MAX_SAFE_INTEGER)
   if (uses !== null && (!Number.isInteger(uses) || uses < 1)) {
     throw invalid('uses', 'must be a whole number from 1 on, or null')
   }
   return options
+}
+
+/** At least one scope, and the id of a principal or a group. */
+export function checkShare({ with: principal, scopes }: Share): Share {
+  checkPrincipalId('with', principal)
+  checkScopes(scopes)
+  return { with: principal, scopes: [...new Set(scopes)] }
+}
+
+function checkScopes(scopes: readonly LinkScope[]): void {
+  if (!Array.isArray(scopes) || scopes.length === 0) throw invalid('scopes', 'must not be empty')
+  for (const scope of scopes) oneOf('scopes', scope, LINK_SCOPES)
 }
 
 function timeToLive(ttlMs: number, limits: Limits): number {

@@ -1,20 +1,29 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
-import { askUnknown, checkAskSize } from './asks.ts'
+import {
+  assertMay,
+  scopesOn,
+  sessionUnknown,
+  type Access,
+  type Caller,
+  type Operation,
+} from './access.ts'
+import { AttachmentHandle, postAnswer, WatcherHandle, type Held } from './attachment-handle.ts'
 import { findByToken } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { closedError } from './closing.ts'
-import type { AskCommand, Command } from './commands.ts'
+import type { Command } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import { type StopSignal, FeedItem, isTold, type Delta } from './feed.ts'
-import { readEvents, readMessages, readableRow, wasAsk } from './history.ts'
+import { readEvents, readMessages, readableRow } from './history.ts'
 import { usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
-import type { Principal, Ask, Attachment, Input, Link, Role, Session } from './state.ts'
+import type { Principal, Share, Ask, Attachment, Input, Link, Role, Session } from './state.ts'
 import type { QueueRow } from './queue.ts'
 import {
   checkLink,
   checkPrincipal,
+  checkShare,
   turnRequest,
   type LinkOptions,
   type TurnOptions,
@@ -44,27 +53,45 @@ export class SessionHandle {
   readonly isNew: boolean
   /** On whose behalf it acts: recorded with what is done through it. */
   readonly by: Principal
+  /** What it may see and do; null: everything. */
+  readonly access: Access | null
   readonly #authority: Authority
 
   constructor(
     authority: Authority,
-    by: Principal,
+    { by, access }: Caller,
     { id, key = null, isNew = false }: { id: string; key?: string | null; isNew?: boolean },
   ) {
     this.#authority = authority
     this.by = by
+    this.access = access
     this.id = id
     this.key = key
     this.isNew = isNew
   }
 
-  /** The same session on behalf of a principal. */
-  as(by: Principal): SessionHandle {
-    return new SessionHandle(this.#authority, checkPrincipal(by), this)
+  /** The same session on behalf of a principal, with what that may see and do. */
+  as(by: Principal, access: Access | null = null): SessionHandle {
+    return new SessionHandle(this.#authority, { by: checkPrincipal(by), access }, this)
+  }
+
+  /** Throws unless its caller may do this. */
+  #allow(operation: Operation): Promise<void> {
+    return assertMay(this.#authority, this, this.id, operation)
+  }
+
+  async #open(operation: Operation): Promise<LiveSession> {
+    if (this.access !== null) await this.#allow(operation)
+    return this.#authority.open(this.id)
   }
 
   /** The session as it is now, open or closed. */
   state(): Promise<Session> {
+    return this.#view('session.read')
+  }
+
+  async #view(operation: Operation): Promise<Session> {
+    if (this.access !== null) await this.#allow(operation)
     return this.#authority.view(this.id)
   }
 
@@ -84,19 +111,20 @@ export class SessionHandle {
 
   async #enter(input: Input, options: TurnOptions): Promise<Admission> {
     const request = turnRequest(input, options, this.by, this.#authority)
-    const live = await this.#authority.open(this.id)
+    const live = await this.#open('turn.run')
     return { live, turn: await live.queue.enter(request) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
   async submit(input: Input, options: TurnOptions = {}): Promise<TurnRecord> {
     const request = turnRequest(input, options, this.by, this.#authority)
-    const live = await this.#authority.open(this.id)
+    const live = await this.#open('turn.run')
     return live.readTurn(await live.queue.submit(request))
   }
 
   /** A turn as it is now. */
-  getTurn(turn: string): Promise<TurnRecord> {
+  async getTurn(turn: string): Promise<TurnRecord> {
+    if (this.access !== null) await this.#allow('session.read')
     return readTurn(this.#authority, this.id, turn)
   }
 
@@ -104,7 +132,7 @@ export class SessionHandle {
   async finished(turn: string): Promise<TurnRecord> {
     const record = await this.getTurn(turn)
     if (record.endedAt !== null) return record
-    return (await this.#authority.open(this.id)).finished(turn)
+    return (await this.#open('session.read')).finished(turn)
   }
 
   /**
@@ -112,7 +140,7 @@ export class SessionHandle {
    * is refused with `cancelled`, and nothing of it has happened.
    */
   async cancelRequest(request: string): Promise<void> {
-    const live = await this.#authority.open(this.id)
+    const live = await this.#open('turn.cancel')
     live.queue.cancelRequest(request)
   }
 
@@ -120,7 +148,7 @@ export class SessionHandle {
   async cancelTurn(turn: string, reason = 'cancelled'): Promise<TurnRecord> {
     const record = await this.getTurn(turn)
     if (record.endedAt !== null) return record
-    return (await this.#authority.open(this.id)).cancel(turn, reason, this.by)
+    return (await this.#open('turn.cancel')).cancel(turn, reason, this.by)
   }
 
   /**
@@ -138,6 +166,7 @@ export class SessionHandle {
   /** The same, known to be there. For doors. */
   async openFeed(options: FollowOptions = {}): Promise<AsyncGenerator<readonly FeedItem[]>> {
     const { after = 0, afterDelta = 0, signal, presence = true, watcher } = options
+    if (this.access !== null) await this.#allow('session.read')
     const live = await this.#authority.openUnlessClosed(this.id)
     if (live !== null && watcher !== undefined && !live.watchers.has(watcher)) {
       throw new HoldfastError('not_owner', `session ${this.id} was let go: ask again`)
@@ -145,7 +174,20 @@ export class SessionHandle {
     // The log may be ahead of what is known here; it alone can tell that there is no such place.
     if (live === null || after > live.session.seq) await this.read(after, 0)
     if (live === null) return this.#closedFeed(after, presence)
-    return live.follow({ seq: after, delta: afterDelta }, signal, { presence })
+    const feed = live.follow({ seq: after, delta: afterDelta }, signal, { presence })
+    return this.access === null ? feed : this.#whileVisible(feed, live)
+  }
+
+  /** Ends as if there were no such session when its caller may not see it any more. */
+  async *#whileVisible(
+    feed: AsyncGenerator<readonly FeedItem[]>,
+    live: LiveSession,
+  ): AsyncGenerator<readonly FeedItem[]> {
+    for await (const items of feed) {
+      const isUnshared = items.some(({ type }) => type === 'session.unshared')
+      if (isUnshared && scopesOn(this, live.session).length === 0) throw sessionUnknown(this.id)
+      yield items
+    }
   }
 
   async *#closedFeed(after: number, presence: boolean): AsyncGenerator<readonly FeedItem[]> {
@@ -157,6 +199,7 @@ export class SessionHandle {
 
   /** One page of the log. Throws if there is no such log, or it does not reach `after`. */
   async read(after: number, limit: number): Promise<ReadResult> {
+    if (this.access !== null) await this.#allow('session.read')
     const result = await this.#authority.store.read(this.id, after, limit)
     const { seq } = readableRow(result.row, this.id)
     if (after > seq) throw invalid('after', `is ahead of the log, which ends at ${seq}`)
@@ -165,12 +208,14 @@ export class SessionHandle {
 
   /** Those of the newest request keys that begin so, the newest first. For doors. */
   async requestKeys(prefix: string): Promise<readonly KeyedTurn[]> {
+    if (this.access !== null) await this.#allow('session.read')
     return (await this.#authority.openUnlessClosed(this.id))?.requestKeys.alike(prefix) ?? []
   }
 
   /** The conversation, oldest first. */
-  messages(): AsyncGenerator<Message> {
-    return readMessages(this.#authority, this.id)
+  async *messages(): AsyncGenerator<Message> {
+    if (this.access !== null) await this.#allow('session.read')
+    yield* readMessages(this.#authority, this.id)
   }
 
   /** The questions that wait for an answer. */
@@ -180,6 +225,7 @@ export class SessionHandle {
 
   /** Answers a question; the first valid answer wins, later ones are refused with `ask_settled`. */
   async answer(ask: string, answer: unknown): Promise<void> {
+    if (this.access !== null) await this.#allow('ask.answer')
     const { by } = this
     const command = { type: 'answer', ask, answer, by, attachment: null } as const
     await postAnswer(this.#authority, this.id, command)
@@ -189,7 +235,8 @@ export class SessionHandle {
   async attach(options: AttachOptions = {}): Promise<AttachmentHandle> {
     if (options.role === 'watcher') return this.#watch(options)
     const { answers = [], take = false, resumable = false } = options
-    const live = await this.#authority.open(this.id)
+    if (this.access !== null && answers.length > 0) await this.#allow('ask.answer')
+    const live = await this.#open('turn.run')
     const attachment = this.#authority.entropy.id()
     const token = resumable ? newToken(this.#authority) : null
     const link = this.#linkOf(live, options)?.id ?? null
@@ -206,17 +253,17 @@ export class SessionHandle {
 
   /** Looks on: nothing is recorded, unless a link counts its uses. */
   async #watch(options: AttachOptions): Promise<AttachmentHandle> {
-    const live = await this.#authority.open(this.id)
+    const live = await this.#open('session.read')
     const id = watcherId(this.#authority.entropy.id())
     const link = this.#linkOf(live, options)
     const use = link?.usedBy?.find((known) => known === options.use) ?? id
     await live.watch({ id, link: link?.id ?? null, use, by: this.by })
-    return new WatcherHandle(this.#authority, live, { id, token: use, by: this.by })
+    return new WatcherHandle(this.#authority, live, this, { id, token: use })
   }
 
   /** The watcher that came in by this use of a link, if it is there. */
   async watcherOf(use: string): Promise<string | null> {
-    return (await this.#authority.open(this.id)).watchers.byUse(use)?.id ?? null
+    return (await this.#open('session.read')).watchers.byUse(use)?.id ?? null
   }
 
   #linkOf({ session }: LiveSession, { link, likewise, use }: AttachOptions): Link | null {
@@ -234,7 +281,10 @@ export class SessionHandle {
     token: string,
     { answers = null, signal }: ResumeOptions = {},
   ): Promise<AttachmentHandle> {
-    const live = await this.#authority.open(this.id)
+    if (this.access !== null && answers !== null && answers.length > 0) {
+      await this.#allow('ask.answer')
+    }
+    const live = await this.#open('session.read')
     const next = newToken(this.#authority)
     const [shown, fresh] = [token, next].map((text) =>
       tokenDigest(this.#authority, 'resume', this.id, text),
@@ -254,7 +304,7 @@ export class SessionHandle {
     attachment: string,
     token: string,
   ): Promise<{ readonly held: Attachment; readonly isReplaced: boolean }> {
-    const { session } = await this.#authority.open(this.id)
+    const { session } = await this.#open('session.read')
     const shown = tokenDigest(this.#authority, 'resume', this.id, token)
     const held = findByToken(session, attachment, shown)
     return { held, isReplaced: held.tokens[0] !== shown }
@@ -275,7 +325,7 @@ export class SessionHandle {
 
   /** Makes a link to this session. Its token is returned once; only its digest is kept. */
   async createLink(options: LinkOptions): Promise<Link & { readonly token: string }> {
-    const live = await this.#authority.open(this.id)
+    const live = await this.#open('link.manage')
     const token = newToken(this.#authority)
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
     const { scopes, expiresAt = null, uses = null } = checkLink(options)
@@ -296,17 +346,40 @@ export class SessionHandle {
 
   /** Ends a link, and the attachments and watchers that came in by it. */
   async revokeLink(link: string): Promise<void> {
-    const live = await this.#authority.open(this.id)
+    const live = await this.#open('link.manage')
     await live.post({ type: 'unlink', link, by: this.by })
+  }
+
+  /** The links of the session. */
+  async links(): Promise<readonly Link[]> {
+    return (await this.#view('link.manage')).links
+  }
+
+  /** What it is shared for, with principals and groups. */
+  async shares(): Promise<readonly Share[]> {
+    return (await this.#view('session.share')).shares
+  }
+
+  /** Lets a principal or a group do this with the session, by its id. */
+  async share(share: Share): Promise<void> {
+    const live = await this.#open('session.share')
+    await live.post({ type: 'share', share: checkShare(share), by: this.by })
+  }
+
+  async unshare(principal: string): Promise<void> {
+    const live = await this.#open('session.share')
+    await live.post({ type: 'unshare', with: principal, by: this.by })
   }
 
   /** Closes the session for good: what is pending is settled, nothing is delivered any more. */
   async close(reason = 'closed'): Promise<Session> {
+    if (this.access !== null) await this.#allow('session.close')
     return this.#authority.close(this.id, reason, this.by)
   }
 
   /** Closes the session and erases its log permanently. */
   async erase(): Promise<void> {
+    if (this.access !== null) await this.#allow('session.close')
     await this.#authority.close(this.id, 'erased', this.by)
     await this.#authority.store.erase(this.id)
   }
@@ -340,119 +413,4 @@ function unlessGone(command: Command, signal: AttachOptions['signal']): () => Co
     if (signal?.aborted !== true) return command
     throw new HoldfastError('cancelled', 'the client went away before it was attached')
   }
-}
-
-async function postAnswer(
-  authority: Authority,
-  session: string,
-  command: AskCommand & { type: 'answer' },
-): Promise<void> {
-  const live = await authority.open(session)
-  checkAskSize('the answer', command.answer, authority.limits)
-  try {
-    await live.post(command)
-  } catch (refusal) {
-    const { ask } = command
-    const isSettled = refusal instanceof HoldfastError && refusal.code === 'ask_settled'
-    if (!isSettled || (await wasAsk(authority.store, session, ask))) throw refusal
-    throw askUnknown(session, ask)
-  }
-}
-
-/** One connection of an attachment, and what it can be taken up again with. */
-type Held = { readonly id: string; readonly epoch: number; readonly token: string | null }
-
-/** One client's hold on a session. */
-export class AttachmentHandle {
-  readonly id: string
-  readonly session: string
-  /** What it can be taken up again with. */
-  readonly token: string | null
-  readonly by: Principal
-  readonly #authority: Authority
-  #epoch: number
-
-  constructor(
-    authority: Authority,
-    { id: session, by }: { readonly id: string; readonly by: Principal },
-    { id, epoch, token }: Held,
-  ) {
-    this.#authority = authority
-    this.session = session
-    this.by = by
-    this.id = id
-    this.token = token
-    this.#epoch = epoch
-  }
-
-  /** Which of its connections this is. */
-  get epoch(): number {
-    return this.#epoch
-  }
-
-  /** The connection was lost: what that means is the session's reconnect policy. */
-  async lose(): Promise<void> {
-    const live = await this.#live()
-    const { id, epoch } = this
-    const { answerGraceMs } = this.#authority.limits
-    await live.post({ type: 'lose', attachment: id, epoch, answerGraceMs })
-  }
-
-  /** The client is back within the grace time. For one without a token, which anybody may be. */
-  async resume(by = this.by): Promise<void> {
-    const live = await this.#live()
-    const back = { answers: null, shown: null, token: null, by }
-    const [event] = await live.post({ type: 'resume', attachment: this.id, ...back })
-    if (event?.type === 'attachment.resumed') this.#epoch = event.epoch
-  }
-
-  /** The client has its token. */
-  async confirm(): Promise<void> {
-    await (await this.#live()).confirm({ attachment: this.id, epoch: this.epoch })
-  }
-
-  /** The client said goodbye. */
-  async leave(reason = 'left'): Promise<void> {
-    await (await this.#live()).post({ type: 'leave', attachment: this.id, reason })
-  }
-
-  async answer(ask: string, answer: unknown): Promise<void> {
-    const { id: attachment, by } = this
-    const command = { type: 'answer', ask, answer, by, attachment } as const
-    await postAnswer(this.#authority, this.session, command)
-  }
-
-  #live(): Promise<LiveSession> {
-    return this.#authority.open(this.session)
-  }
-}
-
-/** A client that only looks on. It ends with its connection, whichever way that ends. */
-export class WatcherHandle extends AttachmentHandle {
-  readonly #live: LiveSession
-
-  constructor(
-    authority: Authority,
-    live: LiveSession,
-    { id, token, by }: { readonly id: string; readonly token: string; readonly by: Principal },
-  ) {
-    super(authority, { id: live.id, by }, { id, epoch: 1, token })
-    this.#live = live
-  }
-
-  /** The session's owner still knows it. */
-  get isHere(): boolean {
-    return this.#live.watchers.has(this.id)
-  }
-
-  override async lose(): Promise<void> {
-    this.#live.watchers.remove(this.id)
-  }
-
-  override async leave(): Promise<void> {
-    await this.lose()
-  }
-
-  /** It has no token that would have to be confirmed. */
-  override async confirm(): Promise<void> {}
 }

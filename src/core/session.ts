@@ -8,13 +8,14 @@
  * I2 a turn starts only if none runs. I4 nothing follows `session.closed`. I8 an ask ends once.
  * I9 closing settles all that is pending, in one step.
  */
+import { DEFAULT_PRINCIPAL } from './access.ts'
 import { decideAsk, foldAsk, withdrawAsks } from './asks.ts'
 import { decideAttachment, foldAttachment, loseConnections } from './attachments.ts'
 import { closedError, closeSession, endAttachments } from './closing.ts'
 import type { Command, LifeCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type Draft, type EventOf, type SessionEvent } from './events.ts'
-import { decideLink, foldLink } from './links.ts'
+import { decideLink, decideShare, foldLink, foldShare } from './links.ts'
 import type { Folding, Session, SessionOptions } from './state.ts'
 import { decideTurn, foldTurn, partialMessage } from './turns.ts'
 
@@ -23,6 +24,9 @@ export function decide(session: Session, command: Command, moment: Moment): read
   switch (command.type) {
     case 'bind':
       return bindBackend(session, command.backend)
+    case 'share':
+    case 'unshare':
+      return decideShare(session, command)
     case 'close':
       return closeSession(session, command, moment)
     case 'expire':
@@ -73,6 +77,7 @@ function decideClosed(session: Session, command: Command): readonly Draft[] {
     case 'confirm':
     case 'lapse':
     case 'unlink':
+    case 'unshare':
       return []
     default:
       throw closedError(session)
@@ -139,8 +144,9 @@ export function createSession(event: EventOf<'session.created'>): Session {
   const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, at } = event
   // A log that was begun before 0.1.0 may lack it.
   const { exclusive = false } = event as Partial<SessionOptions>
+  const { principal = DEFAULT_PRINCIPAL } = event
   return {
-    ...{ id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels },
+    ...{ id, principal, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels },
     createdAt: at,
     updatedAt: at,
     seq: 1,
@@ -153,6 +159,7 @@ export function createSession(event: EventOf<'session.created'>): Session {
     attachments: [],
     ended: [],
     links: [],
+    shares: [],
   }
 }
 
@@ -167,6 +174,10 @@ export function evolve(session: Session, event: SessionEvent): Session {
       break
     case 'session.closed':
       next.closed = { at: event.at, reason: event.reason }
+      break
+    case 'session.shared':
+    case 'session.unshared':
+      foldShare(next, event)
       break
     case 'turn.activity':
     case 'turn.output':

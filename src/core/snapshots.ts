@@ -7,8 +7,11 @@ import type { Digest } from './clock.ts'
 import { createSession } from './session.ts'
 import type { Session } from './state.ts'
 
-/** 1 is that of 0.1.0, which had no envelope. To be raised with every change of what is folded. */
-export const SNAPSHOT_FORMAT = 2
+/**
+ * 1 is that of 0.1.0, which had no envelope; 2 knew no principals. To be raised with every change
+ * of what is folded.
+ */
+export const SNAPSHOT_FORMAT = 3
 
 const ENVELOPE = /^\{"format":(\d+),"checksum":("(?:[^"\\]|\\.)*"),"session":/
 

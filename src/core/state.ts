@@ -9,6 +9,8 @@ export type ReconnectPolicy = (typeof RECONNECT_POLICIES)[number]
 
 export type Session = {
   readonly id: string
+  /** Whom it belongs to: the id of a principal or a group (`access.ts`). */
+  readonly principal: string
   readonly key: string | null
   readonly agent: string
   readonly internal: boolean
@@ -39,6 +41,8 @@ export type Session = {
   /** The attachments that ended last. */
   readonly ended: readonly EndedAttachment[]
   readonly links: readonly Link[]
+  /** In the order in which they were made; one for each principal or group. */
+  readonly shares: readonly Share[]
 }
 
 /** What a session is created with. */
@@ -169,6 +173,9 @@ export type Link = {
   /** The newest uses by watchers: each admits its watcher again, without another use. */
   readonly usedBy?: readonly string[]
 }
+
+/** What a principal or a group may do with the session of another. */
+export type Share = { readonly with: string; readonly scopes: readonly LinkScope[] }
 
 export const PRINCIPAL_KINDS = ['token', 'jwt', 'link', 'local'] as const
 

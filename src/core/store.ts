@@ -10,6 +10,8 @@
  * A rejected promise means that the outcome is unknown: the caller must claim again before it goes
  * on. `holdfast/testing` holds the conformance suite that every store passes.
  */
+import type { Share } from './state.ts'
+
 export interface Store {
   /** Finds the open session of a key, or creates it (log, key and ownership) in the same step. */
   reserve(reservation: Reservation): Promise<Reserved>
@@ -71,8 +73,10 @@ export interface Cluster {
   nodes(): Promise<readonly NodeRow[]>
 }
 
-/** A session by its id, or the open one by its key. */
-export type SessionRef = { readonly id: string } | { readonly key: string }
+/** A session by its id, or the open one of a principal by its key. */
+export type SessionRef =
+  | { readonly id: string }
+  | { readonly key: string; readonly principal: string }
 
 export type NodeRow = {
   readonly name: string
@@ -96,6 +100,9 @@ export type StoredEvent = { readonly seq: number; readonly body: string }
 /** What a store knows of a session without reading its log. */
 export type SessionRow = {
   readonly id: string
+  /** Whom it belongs to, and what it is shared for. */
+  readonly principal: string
+  readonly shares: readonly Share[]
   readonly key: string | null
   readonly agent: string
   readonly internal: boolean
@@ -136,6 +143,8 @@ export type Reservation = {
   /** The id to create under. With `explicit`, an existing session of this id is the answer. */
   readonly id: string
   readonly explicit: boolean
+  /** Whom it will belong to: each principal has its own keys. */
+  readonly principal: string
   /** Null: no key leads here. */
   readonly key: string | null
   readonly agent: string
@@ -194,6 +203,8 @@ export type Append = {
   readonly status?: Exclude<SessionStatus, 'closed'>
   /** Admitted turns that wait (0). */
   readonly queuedTurns?: number
+  /** All its shares; without it, as before. */
+  readonly shares?: readonly Share[]
   /** Request keys of the turns that these events admit, if any. */
   readonly keys?: AppendedKeys
 }
@@ -240,6 +251,10 @@ export type ListQuery = {
   readonly cursor?: string
   readonly state?: 'open' | 'closed'
   readonly key?: string
+  /** Only those that belong to it. */
+  readonly principal?: string
+  /** Only those that belong to one of these principals and groups, or are shared with one. */
+  readonly visibleTo?: readonly string[]
   readonly label?: { readonly name: string; readonly value: string }
   /**
    * Only sessions with something due in them that no living node but this one owns. Internal ones

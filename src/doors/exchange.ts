@@ -7,7 +7,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import {
   HoldfastError,
   type Holdfast,
-  type Principal,
   type SessionHandle,
   type TurnOptions,
   type Unbound,
@@ -15,7 +14,7 @@ import {
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import { sessionPath } from '../wire/views.ts'
 import { reportRefusal, type Headers, type Refusal } from './refusals.ts'
-import type { Operation } from './scopes.ts'
+import type { Caller, Operation } from '../core/access.ts'
 import type { Unread } from './unread.ts'
 
 /** What all exchanges of a server share. */
@@ -43,7 +42,7 @@ export type ServerContext = {
   readonly sockets: () => number
   /** The browsers behind the server, each as JSON and in numbers; null where it has none. */
   readonly browsers: () => {
-    browsers(): Promise<readonly object[]>
+    browsers(caller: Caller): Promise<readonly object[]>
     countsNow(): Readonly<Record<string, number>>
   } | null
 }
@@ -51,13 +50,13 @@ export type ServerContext = {
 /** What a request asks for, as its path says, and on whose behalf. */
 export type RoutedRequest = {
   /** Null: unknown, so that only public routes can be used. */
-  readonly by: Principal | null
+  readonly caller: Caller | null
   readonly params: readonly string[]
   readonly search: string
   readonly route?: { readonly operation: Operation; readonly historyBytesMax?: number }
 }
 
-const NOT_ROUTED: RoutedRequest = { by: null, params: [], search: '' }
+const NOT_ROUTED: RoutedRequest = { caller: null, params: [], search: '' }
 
 /** How long a reader may take to make room; then it is cut off, and may come back. */
 const STALLED_MS = 25_000
@@ -96,7 +95,7 @@ export class Exchange {
    * was done would be done again (I11).
    */
   isCommitted = false
-  readonly #by: Principal | null
+  readonly #caller: Caller | null
   #holdfast: Holdfast | null = null
   readonly #bodyBytesMax: number
   #presence: AbortController | null = null
@@ -108,22 +107,22 @@ export class Exchange {
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
     context: ServerContext,
-    { by, params, search, route }: RoutedRequest = NOT_ROUTED,
+    { caller, params, search, route }: RoutedRequest = NOT_ROUTED,
   ) {
     this.request = request
     this.response = response
     this.context = context
     this.params = params
     this.operation = route?.operation ?? null
-    this.#by = by
+    this.#caller = caller
     this.search = search
     this.#bodyBytesMax = context.bodyBytesMax + (route?.historyBytesMax ?? 0)
   }
 
   /** On behalf of the caller: what is done through it is recorded as the caller's. */
   get holdfast(): Holdfast {
-    if (this.#by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
-    this.#holdfast ??= this.context.holdfast.as(this.#by)
+    if (this.#caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
+    this.#holdfast ??= this.context.holdfast.as(this.#caller.by, this.#caller.access)
     return this.#holdfast
   }
 

@@ -4,7 +4,7 @@ import { contract, EXACT, optional } from '../schema/contract.ts'
 import { Type, type Static, type TProperties } from '../schema/typebox.ts'
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import type { Exchange } from './exchange.ts'
-import { OPERATIONS, type Operation } from './scopes.ts'
+import { OPERATIONS, type Operation } from '../core/access.ts'
 
 export const METHODS = ['GET', 'POST', 'DELETE'] as const
 export type Method = (typeof METHODS)[number]

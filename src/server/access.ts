@@ -9,16 +9,20 @@
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import {
-  HoldfastError,
-  invalid,
-  limitsFrom,
-  LOCAL,
-  type Clock,
-  type Principal,
-} from '../core/index.ts'
+import { HoldfastError, invalid, limitsFrom, LOCAL, type Clock } from '../core/index.ts'
 import type { Exchange } from '../doors/exchange.ts'
-import { assertMayDo, OPERATIONS, SCOPES, type Operation, type Scope } from '../doors/scopes.ts'
+import {
+  assertMayDo,
+  DEFAULT_PRINCIPAL,
+  groupId,
+  OPERATIONS,
+  SCOPES,
+  type Access,
+  type Caller,
+  type Operation,
+  type Scope,
+  type SharedKeys,
+} from '../core/access.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './forwarding/seal.ts'
 import { RATE_LIMITS, SERVER_LIMITS } from './limits.ts'
 import { principalOfToken, type TokenSource } from './tokens.ts'
@@ -32,7 +36,15 @@ export type AccessOptions = {
   readonly allowOrigins?: readonly string[]
   /** Every request comes through a proxy: a client's address is the last in `X-Forwarded-For`. */
   readonly trustProxy?: boolean
+  /** Keys that begin so belong to a group: its name by their prefix. */
+  readonly sharedKeys?: Readonly<Record<string, string>>
   readonly rates?: Partial<RateLimits>
+}
+
+/** What a token's holder sees whose source does not say. */
+const DEFAULT_ACCESS: Pick<Access, 'principal' | 'groups'> = {
+  principal: DEFAULT_PRINCIPAL,
+  groups: [],
 }
 
 const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]']
@@ -76,6 +88,8 @@ export class AccessPolicy {
   readonly #tokens: TokenSource | null
   readonly #hosts: ReadonlySet<string>
   readonly #trustProxy: boolean
+  /** The longest prefix first. */
+  readonly #sharedKeys: readonly SharedKeys[]
   readonly #clock: Clock
   /** Null: there are no other nodes. */
   readonly #seal: Seal | null
@@ -96,6 +110,9 @@ export class AccessPolicy {
     this.#clock = clock
     this.#seal = seal
     this.#trustProxy = trustProxy
+    this.#sharedKeys = Object.entries(options.sharedKeys ?? {})
+      .map(([prefix, group]) => ({ prefix, group: groupId(group) }))
+      .toSorted((one, other) => other.prefix.length - one.prefix.length)
     const names = [...LOOPBACK_NAMES, urlHost(boundHost), ...allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
     this.origins = new Set(allowOrigins)
@@ -144,7 +161,7 @@ export class AccessPolicy {
     request: IncomingMessage,
     operation: Operation,
     token = bearerToken(request.headers),
-  ): Principal | null {
+  ): Caller | null {
     if (!this.open && OPERATIONS[operation] !== null) {
       const scopes = this.grant(token)
       if (scopes === null) {
@@ -153,14 +170,19 @@ export class AccessPolicy {
       }
       assertMayDo(scopes, operation)
     }
-    return this.principalOf(token)
+    return this.callerOf(token)
   }
 
-  /** The principal that logs name for this token; null if the token is unknown. */
-  principalOf(token: string | undefined): Principal | null {
-    if (this.#tokens === null) return LOCAL
-    if (token === undefined || this.grant(token) === null) return null
-    return this.#tokens.principalOf?.(token) ?? principalOfToken(token)
+  /** On whose behalf the holder of this token acts; null if the token is unknown. */
+  callerOf(token: string | undefined): Caller | null {
+    if (this.#tokens === null) return { by: LOCAL, access: null }
+    const scopes = this.grant(token)
+    if (token === undefined || scopes === null) return null
+    const by = this.#tokens.principalOf?.(token) ?? principalOfToken(token)
+    const access = { ...DEFAULT_ACCESS, ...this.#tokens.accessOf?.(token), scopes }
+    if (this.#sharedKeys.length === 0) return { by, access }
+    const sharedKeys = this.#sharedKeys.filter(({ group }) => access.groups.includes(group))
+    return { by, access: { ...access, sharedKeys } }
   }
 
   /** What this token's holder may do, all included; null: nothing. Undefined: none was shown. */

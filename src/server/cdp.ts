@@ -25,7 +25,7 @@ import type { CdpClient } from '../doors/cdp/client.ts'
 import { StockConnection } from '../doors/cdp/attached-client.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
-import { OPERATIONS } from '../doors/scopes.ts'
+import { OPERATIONS, type Caller } from '../core/access.ts'
 import { Exchange, type ServerContext } from '../doors/exchange.ts'
 import { reportRefusal } from '../doors/refusals.ts'
 import { bearerToken, originRefused, type AccessPolicy } from './access.ts'
@@ -95,11 +95,11 @@ export class CdpEntrance {
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
-    const { address, token, by } = this.#letIn(request, own)
+    const { address, token, caller } = this.#letIn(request, own)
     this.#options.access.holdRequest(exchange, 'browser.use', token)
     if (address.path === TICKET_PATH) return this.#sendTicket(exchange, address, token)
     this.#assertStays()
-    await serveJson(this.door, exchange, { ...address, by })
+    await serveJson(this.door, exchange, { ...address, ...caller })
   }
 
   /** An address for one browser session, for a tool that can send no token. */
@@ -132,9 +132,11 @@ export class CdpEntrance {
     const address = readAddress(request.url ?? '', own)
     const byTicket = this.#byTicket(request, address)
     const token = byTicket === null ? bearerToken(request.headers) : (byTicket.token ?? undefined)
-    const by = this.#options.access.authorize(request, 'browser.use', token)
-    if (by === null) throw new HoldfastError('unauthorized', 'a good token is needed')
-    return { address: byTicket === null ? address : { ...address, key: byTicket.key }, token, by }
+    const caller = this.#options.access.authorize(request, 'browser.use', token)
+    if (caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
+    assertMayUse(caller, address.browser)
+    const named = byTicket === null ? address : { ...address, key: byTicket.key }
+    return { address: named, token, caller }
   }
 
   /** Null: it has none. Throws unless its ticket is good, and for this session. */
@@ -168,13 +170,14 @@ export class CdpEntrance {
 
   async #enter(upgrade: Upgrade, own: OwnPort | null): Promise<void> {
     const { request, stream } = upgrade
-    const { address, token, by } = this.#letIn(request, own)
+    const { address, token, caller } = this.#letIn(request, own)
     assertNoRest(address)
     this.#assertStays()
     const { target, isHeld } = this.#placeOf(address)
-    if (isHeld) return this.#enterHeld(upgrade, { address: { ...address, by }, target, token })
+    if (isHeld)
+      return this.#enterHeld(upgrade, { address: { ...address, ...caller }, target, token })
     const carrier = new StockConnection(this.door.limits)
-    const client = await this.door.admit({ ...address, by }, { carrier, target })
+    const client = await this.door.admit({ ...address, ...caller }, { carrier, target })
     if (own !== null && address.key === own.key && target === null) this.#tellShared(client, own)
     // A client that went away meanwhile never came.
     const leave = (): void => client.leave()
@@ -274,6 +277,12 @@ export class CdpEntrance {
       await closed
     }
   }
+}
+
+/** A browser that the caller may not use does not exist for it. */
+function assertMayUse({ access }: Caller, browser: string): void {
+  if (access?.browsers?.includes(browser) !== false) return
+  throw new HoldfastError('browser_unknown', 'there is no browser of this name')
 }
 
 /**

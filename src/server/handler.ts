@@ -235,8 +235,8 @@ export class RequestHandler {
       if (this.cdp !== null && isCdpPath(url)) return this.cdp.serve(request, response)
       const match = this.#router.match(method, url)
       const { route, search } = match
-      const by = this.access.authorize(request, route.operation)
-      const exchange = new Exchange(ends, this.#context, { ...match, by })
+      const caller = this.access.authorize(request, route.operation)
+      const exchange = new Exchange(ends, this.#context, { ...match, caller })
       this.access.holdRequest(exchange, route.operation)
       if (search !== '' && route.query !== null) (route.query ?? NO_QUERY).read(search)
       this.#answer(exchange, route)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))

@@ -14,7 +14,7 @@ import { openAiRoutes } from '../doors/openai/routes.ts'
 import * as openai from '../doors/openai/schemas.ts'
 import { problemRefusal, type Refusal } from '../doors/refusals.ts'
 import { json, NO_QUERY, routes, type Query, type Route, type Schema } from '../doors/route.ts'
-import { OPERATIONS } from '../doors/scopes.ts'
+import { OPERATIONS } from '../core/access.ts'
 import { oneOf, orNull } from '../schema/contract.ts'
 import { Kind, Type } from '../schema/typebox.ts'
 import * as bodies from '../wire/bodies.ts'
@@ -129,7 +129,10 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
         handle: async (exchange) => {
           const { browsers, forwards, holdfast } = exchange.context
           const node = forwards === undefined ? null : holdfast.authority.node
-          exchange.reply(200, { node, browsers: (await browsers()?.browsers()) ?? [] })
+          exchange.reply(200, {
+            node,
+            browsers: (await browsers()?.browsers(exchange.holdfast)) ?? [],
+          })
         },
       },
       'GET /metrics': {

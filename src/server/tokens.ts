@@ -1,12 +1,14 @@
 /**
  * Bearer tokens, from a file that holds only their digests:
- * `{"version": 2, "tokens": [{"name", "id", "sha256", "scopes", "expiresAt"?}]}`. Version 1, which
- * 0.1.0 has, knows neither `version` nor `id`.
+ * `{"version": 3, "tokens": [{"name", "id", "sha256", "scopes", "principal"?, "groups"?, "agents"?,
+ * "browsers"?, "expiresAt"?}]}`. Version 1, which 0.1.0 has, knows neither `version` nor `id`;
+ * version 2 has no `principal` and what follows it.
  *
  * 1. No message has a token or a digest in it: an error names the place in the file only.
  * 2. A token is compared by its digest, with each of them and in constant time.
- * 3. `id` is what logs know a token's holder by: opaque, and kept as long as the token is. Several
- *    tokens with the same one are one holder's.
+ * 3. `principal` is whose token it is: several tokens may be one principal's. Logs know its holder
+ *    by it, or without it by `id`, which is opaque and kept as long as the token is. The sessions
+ *    of tokens without a principal belong to the default one.
  * 4. A new version of the file counts as a whole or not at all: the one before stays in force.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
@@ -19,7 +21,14 @@ import {
   type DiagnosticListener,
   type Principal,
 } from '../core/index.ts'
-import { SCOPES, withIncluded, type Scope } from '../doors/scopes.ts'
+import {
+  DEFAULT_PRINCIPAL,
+  groupId,
+  SCOPES,
+  withIncluded,
+  type Access,
+  type Scope,
+} from '../core/access.ts'
 import { isRecord } from '../schema/contract.ts'
 import { SERVER_LIMITS } from './limits.ts'
 
@@ -30,9 +39,18 @@ export type TokenEntry = {
   /** The digest of the whole token, in hexadecimal digits. */
   readonly sha256: string
   readonly scopes: readonly Scope[]
+  readonly principal?: string
+  /** The names of its groups. */
+  readonly groups?: readonly string[]
+  /** The agents and browsers that it may use; without it, all. */
+  readonly agents?: readonly string[]
+  readonly browsers?: readonly string[]
   /** Milliseconds since 1970. */
   readonly expiresAt?: number
 }
+
+/** What a token says besides its scopes. */
+export type TokenAccess = Partial<Omit<Access, 'scopes' | 'session'>>
 
 export interface TokenSource {
   /** All scopes of this token, included ones too; null if it is unknown or expired. */
@@ -42,6 +60,8 @@ export interface TokenSource {
    * known by a digest of that token's digest.
    */
   principalOf?(token: string): Principal | null
+  /** Whose sessions it sees. Without it, those of the default principal. */
+  accessOf?(token: string): TokenAccess | null
   /**
    * Changes whenever a token may have lost what it was good for: what was let in by it then ends
    * within a second. Without it, that takes up to 15 s.
@@ -50,9 +70,12 @@ export interface TokenSource {
   close(): void
 }
 
-export const TOKENS_VERSION = 2
+export const TOKENS_VERSION = 3
 
-const FIELDS: readonly string[] = ['name', 'id', 'sha256', 'scopes', 'expiresAt']
+const LISTS = ['groups', 'agents', 'browsers'] as const
+const FIELDS: readonly string[] = [
+  ...['name', 'id', 'sha256', 'scopes', 'principal', ...LISTS, 'expiresAt'],
+]
 
 /** A fresh token: 256 random bits, with a prefix that scanners for secrets find. */
 export function mintToken(): string {
@@ -92,8 +115,8 @@ export function parseTokens(text: string): readonly TokenEntry[] {
   }
   if (!isRecord(file)) throw new Error('it must be a JSON object')
   const { version = 1, tokens } = file
-  if (version !== 1 && version !== TOKENS_VERSION) {
-    throw new Error(`it is not of version 1 or ${TOKENS_VERSION}: a newer Holdfast reads it`)
+  if (!Number.isInteger(version) || Number(version) < 1 || Number(version) > TOKENS_VERSION) {
+    throw new Error(`it is not of version 1 to ${TOKENS_VERSION}: a newer Holdfast reads it`)
   }
   if (!Array.isArray(tokens)) throw new Error('it must have a list "tokens"')
   const { tokensMax } = SERVER_LIMITS
@@ -109,12 +132,19 @@ function entryOf(value: unknown, place: string): TokenEntry {
   if (Object.keys(value).some((field) => !FIELDS.includes(field))) {
     throw new Error(`${place} has an unknown field; there are: ${FIELDS.join(', ')}`)
   }
-  const { name, id, sha256: digest, scopes, expiresAt } = value
+  const { name, id, sha256: digest, scopes, principal, expiresAt } = value
   if (!isTokenName(name)) throw new Error(`${place}.name ${NAME_RULE}`)
   if (typeof digest !== 'string' || !/^[\da-f]{64}$/i.test(digest)) {
     throw new Error(`${place}.sha256 must be 64 hexadecimal digits`)
   }
-  if (id !== undefined && !isTokenId(id)) throw new Error(`${place}.id ${ID_RULE}`)
+  for (const [field, text] of Object.entries({ id, principal })) {
+    if (text !== undefined && !isTokenId(text)) throw new Error(`${place}.${field} ${ID_RULE}`)
+  }
+  for (const field of LISTS) {
+    const names = value[field]
+    if (names === undefined || (Array.isArray(names) && names.every(isTokenName))) continue
+    throw new Error(`${place}.${field} must be a list of names, each of which ${NAME_RULE}`)
+  }
   if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) {
     throw new Error(`${place}.scopes must be a list of ${SCOPES.join(', ')}`)
   }
@@ -155,8 +185,21 @@ export class TokenList {
   }
 
   principalOf(token: string): Principal | null {
-    const id = this.#entriesOf(token).at(-1)?.id
-    return id === undefined ? null : { kind: 'token', issuer: ISSUER, id }
+    const entry = this.#entriesOf(token).at(-1)
+    if (entry === undefined) return null
+    return { kind: 'token', issuer: ISSUER, id: entry.principal ?? entry.id }
+  }
+
+  accessOf(token: string): TokenAccess | null {
+    const entry = this.#entriesOf(token).at(-1)
+    if (entry === undefined) return null
+    const { principal = DEFAULT_PRINCIPAL, groups = [], agents, browsers } = entry
+    return {
+      principal,
+      groups: groups.map(groupId),
+      ...(agents === undefined ? {} : { agents }),
+      ...(browsers === undefined ? {} : { browsers }),
+    }
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {

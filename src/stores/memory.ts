@@ -46,7 +46,7 @@ type MemorySession = {
 /** At least so many changes are kept. */
 const CHANGES_KEPT = 10_000
 
-const NEW_ROW = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0 } as const
+const NEW_ROW = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0, shares: [] } as const
 
 export class MemoryStore implements Store {
   readonly #sessions = new Map<string, MemorySession>()
@@ -62,17 +62,18 @@ export class MemoryStore implements Store {
   }
 
   async reserve(reservation: Reservation): Promise<Reserved> {
-    const { id, key } = reservation
-    const existing = this.#find(id)?.row
-    const holder = key === null ? undefined : this.#keys.get(key)
+    const existing = this.#find(reservation.id)?.row
+    const holder = this.#keys.get(keyName(reservation))
     return reservedBefore(reservation, existing, holder) ?? this.#create(reservation)
   }
 
-  #create({ id, key, agent, internal, labels, node, at, expiresAt, body }: Reservation): Reserved {
+  #create(reservation: Reservation): Reserved {
+    const { id, principal, key, agent, internal, labels } = reservation
+    const { node, at, expiresAt, body } = reservation
     const times = { createdAt: at, updatedAt: at }
     const session: MemorySession = {
       number: this.#sessions.size + 1,
-      row: { id, key, agent, internal, labels: { ...labels }, ...NEW_ROW, ...times },
+      row: { id, principal, key, agent, internal, labels: { ...labels }, ...NEW_ROW, ...times },
       epoch: 1,
       owner: node,
       pending: false,
@@ -83,7 +84,7 @@ export class MemoryStore implements Store {
     }
     this.#sessions.set(id, session)
     this.#note(session, 0)
-    if (key !== null) this.#keys.set(key, id)
+    if (key !== null) this.#keys.set(keyName(reservation), id)
     return { type: 'created', id, epoch: 1 }
   }
 
@@ -122,13 +123,14 @@ export class MemoryStore implements Store {
     events.forEach((body, index) => entry.events.push({ seq: after + 1 + index, body }))
     const status = flags.closed ? 'closed' : (flags.status ?? entry.row.status)
     const queuedTurns = flags.closed ? 0 : (flags.queuedTurns ?? 0)
-    entry.row = { ...entry.row, seq, updatedAt: at, state, status, queuedTurns }
+    const { shares = entry.row.shares } = flags
+    entry.row = { ...entry.row, seq, updatedAt: at, state, status, queuedTurns, shares }
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
     if (flags.closed) entry.keys = []
     entry.pending = flags.pending && !flags.closed
     entry.expiresAt = flags.closed ? null : flags.expiresAt
-    if (flags.closed && entry.row.key !== null) this.#keys.delete(entry.row.key)
+    if (flags.closed) this.#keys.delete(keyName(entry.row))
     this.#note(entry, after)
     return 'appended'
   }
@@ -158,10 +160,12 @@ export class MemoryStore implements Store {
 
   #isListed(entry: MemorySession, query: ListQuery): boolean {
     const { row } = entry
-    const { state, key, label, pendingFor, expiredAt, closedBefore } = query
+    const { state, key, principal, visibleTo, label, pendingFor, expiredAt, closedBefore } = query
     if (row.state === 'erased' || (row.internal && !isSweep(query))) return false
     if (state !== undefined && row.state !== state) return false
     if (key !== undefined && row.key !== key) return false
+    if (principal !== undefined && row.principal !== principal) return false
+    if (visibleTo !== undefined && !isVisibleTo(row, visibleTo)) return false
     if (label !== undefined && row.labels[label.name] !== label.value) return false
     if (pendingFor !== undefined && !this.#isPendingFor(entry, pendingFor)) return false
     if (expiredAt !== undefined && (entry.expiresAt ?? Infinity) > expiredAt) return false
@@ -181,7 +185,7 @@ export class MemoryStore implements Store {
   async erase(session: string): Promise<boolean> {
     const entry = this.#find(session)
     if (entry?.row.state !== 'closed') return false
-    entry.row = { ...entry.row, state: 'erased', key: null, labels: {} }
+    entry.row = { ...entry.row, state: 'erased', key: null, labels: {}, shares: [] }
     entry.snapshot = null
     entry.events = []
     entry.keys = []
@@ -230,4 +234,13 @@ function pageOf(events: readonly StoredEvent[]): readonly StoredEvent[] {
   let chars = 0
   const full = events.findIndex(({ body }) => (chars += body.length) >= PAGE_CHARS)
   return full === -1 ? events : events.slice(0, full + 1)
+}
+
+/** Each principal has its own keys; null is no key. */
+function keyName({ principal, key }: Pick<SessionRow, 'principal' | 'key'>): string {
+  return key === null ? '' : JSON.stringify([principal, key])
+}
+
+function isVisibleTo({ principal, shares }: SessionRow, principals: readonly string[]): boolean {
+  return [principal, ...shares.map((share) => share.with)].some((id) => principals.includes(id))
 }

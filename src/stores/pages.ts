@@ -44,12 +44,15 @@ export type ListDialect = {
 }
 
 export function listConditions(query: ListQuery, dialect: ListDialect): string {
-  const { state, key, label, pendingFor, expiredAt, closedBefore } = query
+  const { state, key, principal, visibleTo, label } = query
+  const { pendingFor, expiredAt, closedBefore } = query
   const text = (name: string): string => dialect.add(storedName(name), 'text')
   const all = [`number < ${dialect.add(numberBelow(query.cursor), 'bigint')}`]
   if (!isSweep(query)) all.push(dialect.isPublic)
   if (state === undefined) all.push(`state <> 'erased'`)
   else all.push(state === 'open' ? `state = 'open'` : `state = 'closed'`)
+  if (principal !== undefined) all.push(`principal = ${text(principal)}`)
+  if (visibleTo !== undefined) all.push(visibility(query, visibleTo.map(text), dialect, all))
   if (key !== undefined) all.push(`key = ${text(key)}`)
   if (label !== undefined) {
     const isLabel = `name = ${text(label.name)} AND value = ${text(label.value)}`
@@ -62,6 +65,28 @@ export function listConditions(query: ListQuery, dialect: ListDialect): string {
   }
   if (closedBefore !== undefined) all.push(`closed_at <= ${dialect.add(closedBefore, 'bigint')}`)
   return all.join(' AND ')
+}
+
+/**
+ * The sessions of these principals, and those that are shared with them. Of each principal only a
+ * page of its newest is looked at, unless another filter may leave some of them out.
+ */
+function visibility(
+  { limit, key, label }: ListQuery,
+  principals: readonly string[],
+  { schema }: ListDialect,
+  conditions: readonly string[],
+): string {
+  const where = conditions.join(' AND ')
+  const newest = key === undefined && label === undefined
+  const page = newest ? `ORDER BY number DESC LIMIT ${limit + 1}` : ''
+  const parts = principals.flatMap((principal) => [
+    `SELECT number FROM (
+      SELECT number FROM ${schema}sessions WHERE principal = ${principal} AND ${where} ${page}
+    ) AS own`,
+    `SELECT session FROM ${schema}shares WHERE principal = ${principal}`,
+  ])
+  return parts.length === 0 ? '1 = 0' : `number IN (${parts.join(' UNION ALL ')})`
 }
 
 /** The events of a session after `after` up to `seq`, at a position of the change feed. */

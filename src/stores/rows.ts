@@ -1,17 +1,21 @@
 /** A session's row: as both databases store it, and as the core sees it. */
 import { HoldfastError } from '../core/errors.ts'
+import type { Share } from '../core/state.ts'
 import type { Reservation, Reserved, SessionRow, StoredEvent } from '../core/store.ts'
 import { nameFrom, storedName } from './names.ts'
 
 export const ROW_COLUMNS =
-  'number, id, key, agent, internal, labels, state, owner, seq, status, queued, ' +
-  'created_at, updated_at'
+  'number, id, principal, shares, key, agent, internal, labels, state, owner, seq, status, ' +
+  'queued, created_at, updated_at'
 
 export type StoredRow = Pick<SessionRow, 'id' | 'key' | 'agent' | 'state' | 'seq' | 'status'> & {
   /** Sessions are numbered in the order of their creation. */
   readonly number: number
   /** SQLite has no booleans. */
   readonly internal: boolean | 0 | 1
+  readonly principal: string
+  /** JSON, as are the labels. */
+  readonly shares: string
   readonly labels: string
   readonly owner: string | null
   readonly queued: number
@@ -22,6 +26,8 @@ export type StoredRow = Pick<SessionRow, 'id' | 'key' | 'agent' | 'state' | 'seq
 export function sessionRow(stored: StoredRow): SessionRow {
   return {
     id: nameFrom(stored.id),
+    principal: nameFrom(stored.principal),
+    shares: JSON.parse(stored.shares) as readonly Share[],
     key: stored.key === null ? null : nameFrom(stored.key),
     agent: nameFrom(stored.agent),
     internal: Boolean(stored.internal),

@@ -6,6 +6,7 @@ import type { Store } from '../core/store.ts'
 import { appendClaims } from './store/append.ts'
 import { claimClaims } from './store/claim.ts'
 import { listClaims } from './store/list.ts'
+import { principalClaims } from './store/principals.ts'
 import { reserveClaims } from './store/reserve.ts'
 import { StoreTrial } from './store/samples.ts'
 
@@ -21,7 +22,13 @@ export type StoreCase = { readonly title: string; readonly run: () => Promise<vo
 
 /** Every case, for a store that `open` makes anew and empty each time. */
 export function storeConformance(open: () => Promise<StoreUnderTest>): readonly StoreCase[] {
-  const claims = { ...reserveClaims, ...claimClaims, ...appendClaims, ...listClaims }
+  const claims = {
+    ...reserveClaims,
+    ...claimClaims,
+    ...appendClaims,
+    ...listClaims,
+    ...principalClaims,
+  }
   return Object.entries(claims).map(([title, check]) => {
     const run = async (): Promise<void> => {
       const { store, dispose } = await open()

@@ -138,12 +138,28 @@ export const LinkRequest = Type.Object(
   EXACT,
 )
 
+export const ShareRequest = Type.Object(
+  {
+    with: Type.String({
+      minLength: 1,
+      description: 'the id of a principal, or `@` and the name of a group',
+    }),
+    scopes: list({
+      values: LINK_SCOPES,
+      minItems: 1,
+      description: 'what it may do with this session: `watch`, `talk`, `answer`',
+    }),
+  },
+  EXACT,
+)
+
 export type TurnBody = Static<typeof TurnRequest>
 export type LinkBody = Static<typeof LinkRequest>
 
 export const readSessionBody = reader(SessionRequest)
 export const readTurnBody = reader(TurnRequest)
 export const readAnswerBody = reader(AnswerRequest)
+export const readShareBody = reader(ShareRequest)
 const readKeyTurn = reader(KeyTurnRequest)
 const readLink = reader(LinkRequest)
 

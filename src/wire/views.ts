@@ -28,9 +28,10 @@ export function sessionView(
   attachments = session.attachments,
 ) {
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
-  const { seq, turns, createdAt, updatedAt, closed, backend, running } = session
+  const { seq, turns, createdAt, updatedAt, closed, backend, running, principal } = session
   return {
     id,
+    principal,
     key,
     agent,
     state: closed === null ? ('open' as const) : ('closed' as const),
@@ -67,8 +68,21 @@ export type SessionRowView = ReturnType<typeof rowView>
 
 /** A session in a list: what is known without opening it. */
 export function rowView(row: SessionRow) {
-  const { id, key, agent, state, labels, seq, status, queuedTurns, createdAt, updatedAt } = row
-  return { id, key, agent, state, status, queuedTurns, labels, seq, createdAt, updatedAt }
+  const { id, principal, key, agent, state, status, queuedTurns, labels } = row
+  const { seq, createdAt, updatedAt } = row
+  return {
+    id,
+    principal,
+    key,
+    agent,
+    state,
+    status,
+    queuedTurns,
+    labels,
+    seq,
+    createdAt,
+    updatedAt,
+  }
 }
 
 export type SessionListView = {

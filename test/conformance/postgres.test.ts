@@ -38,7 +38,14 @@ async function open(options: Options = {}): Promise<PostgresStore> {
 }
 
 function reservation(id: string, changes: Partial<Reservation> = {}): Reservation {
-  const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
+  const plain = {
+    principal: 'default',
+    explicit: false,
+    key: null,
+    agent: 'echo',
+    internal: false,
+    labels: {},
+  }
   return { ...plain, id, node: 'node-a', at: 1, expiresAt: null, body: '{"seq":1}', ...changes }
 }
 
@@ -57,7 +64,7 @@ describe('opening', () => {
       expect(found).toEqual({ type: 'found', id: 'session' })
     }
     const steps = await database.query(`SELECT number FROM ${schemaOf(url)}.migrations`)
-    expect(steps.map(({ number }) => number)).toEqual([1, 2, 3, 4])
+    expect(steps.map(({ number }) => number)).toEqual([1, 2, 3, 4, 5])
   })
 
   test('finds the schema that another has made while it waited for the lock', async () => {

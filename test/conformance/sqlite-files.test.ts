@@ -56,7 +56,14 @@ async function open(path = file): Promise<Store> {
 
 /** A session with one event, by itself. */
 function write(store: Store, id: string, body = '{"seq":1}'): Promise<unknown> {
-  const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
+  const plain = {
+    principal: 'default',
+    explicit: false,
+    key: null,
+    agent: 'echo',
+    internal: false,
+    labels: {},
+  }
   return store.reserve({ ...plain, id, node: 'n', at: 1, expiresAt: null, body })
 }
 
@@ -70,7 +77,7 @@ async function writeAndDie(...ids: readonly string[]): Promise<void> {
     import { openSqliteStore } from 'holdfast/sqlite'
     const [, file, ...ids] = process.argv
     const store = await openSqliteStore({ file })
-    const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
+    const plain = { principal: 'default', explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
     const rest = { node: 'n', at: 1, expiresAt: null, body: '{"seq":1}' }
     for (const id of ids) await store.reserve({ ...plain, ...rest, id })
     console.log('written')

@@ -35,7 +35,14 @@ async function open(options: { file?: string; pagesMax?: number } = {}): Promise
 }
 
 function reservation(id: string, changes: Partial<Reservation> = {}): Reservation {
-  const plain = { explicit: false, key: null, agent: 'echo', internal: false, labels: {} }
+  const plain = {
+    principal: 'default',
+    explicit: false,
+    key: null,
+    agent: 'echo',
+    internal: false,
+    labels: {},
+  }
   return { ...plain, id, node: 'node-a', at: 1, expiresAt: null, body: '{"seq":1}', ...changes }
 }
 
@@ -345,7 +352,7 @@ const PREPARE = `
   const store = await openSqliteStore({ file: process.argv[1] })
   const id = 'session'
   const base = { agent: 'echo', internal: false, labels: {}, node: 'node-a', at: 1, expiresAt: null }
-  await store.reserve({ id, explicit: false, key: null, body: '{}', ...base })
+  await store.reserve({ id, principal: 'default', explicit: false, key: null, body: '{}', ...base })
   const flags = { snapshot: null, at: 2, closed: false, pending: false, expiresAt: null }
   const extend = (after) => store.append([{ session: id, epoch: 1, after, events: ['{}'], ...flags }])
 `

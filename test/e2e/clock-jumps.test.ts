@@ -155,7 +155,15 @@ describe('a clock that is set', () => {
     const nodes = await openPostgresStore({ url: store })
     await nodes.beat('dead', LEASE_MS)
     const labels = {}
-    const given = { id: 'c', explicit: true, key: null, agent: 'silent', internal: false, labels }
+    const given = {
+      id: 'c',
+      principal: 'default',
+      explicit: true,
+      key: null,
+      agent: 'silent',
+      internal: false,
+      labels,
+    }
     await nodes.reserve({ ...given, node: 'dead', at: 0, expiresAt: null, body: '{"seq":1}' })
     await nodes.beat('alive', LEASE_MS)
     await jump(LEASE_MS / 1_000 - HOUR_S)

@@ -107,7 +107,7 @@ async function knowsKeys(holdfast: Holdfast, { sessions, turns }: Facts): Promis
   }
 }
 
-for (const version of ['0.1.0']) {
+for (const version of ['0.1.0', '0.2.0-dev']) {
   describe(`a store of ${version}`, () => {
     it('on SQLite is copied, brought up to date, continued and verified', async () => {
       const file = await copySqlite(version, `${version}.db`)
@@ -117,25 +117,31 @@ for (const version of ['0.1.0']) {
       const onDiagnostic = (diagnostic: Diagnostic): void => void diagnostics.push(diagnostic)
       const limits = { idempotencyMs: YEARS_MS }
       const holdfast = await openHoldfast({ store, agents, limits, onDiagnostic })
-      const backup = `${file}.schema-1.backup`
+      const { sqlite: from } = await json(`${version}/formats.json`)
+      const backup = `${file}.schema-${from}.backup`
       const told = diagnostics.find(({ code }) => code === 'store_migrating')
-      expect(told?.facts).toMatchObject({ from: 1, to: 2, backup })
+      expect(told?.facts).toMatchObject({ from, to: 3, backup })
       await goesOn(holdfast, (await json(`${version}/facts.json`)).sqlite)
       await holdfast.close()
       expect(await verified(store)).toBe('10 checked, 0 bad')
       expect(await verified(`sqlite:${backup}`)).toBe('10 checked, 0 bad')
       const copy = openSqlite(backup, { readOnly: true })
-      expect(copy.prepare('SELECT count(*) AS steps FROM migrations').get()).toEqual({ steps: 1 })
+      expect(copy.prepare('SELECT count(*) AS steps FROM migrations').get()).toEqual({
+        steps: from,
+      })
       copy.close()
     })
 
     it('on SQLite is copied anew if an operator has gone back to the copy before', async () => {
-      const file = await copySqlite(version, 'again.db')
+      const again = `again-${version}.db`
+      const file = await copySqlite(version, again)
       await (await openHoldfast({ store: `sqlite:${file}`, agents })).close()
-      await copyFile(`${file}.schema-1.backup`, file)
+      const { sqlite: from } = await json(`${version}/formats.json`)
+      await copyFile(`${file}.schema-${from}.backup`, file)
       await (await openHoldfast({ store: `sqlite:${file}`, agents })).close()
-      const names = (await readdir(folder)).filter((name) => name.startsWith('again.db.schema'))
-      expect(names.toSorted()).toEqual(['again.db.schema-1-2.backup', 'again.db.schema-1.backup'])
+      const names = (await readdir(folder)).filter((name) => name.startsWith(`${again}.schema`))
+      const copies = [`${again}.schema-${from}-2.backup`, `${again}.schema-${from}.backup`]
+      expect(names.toSorted()).toEqual(copies)
     })
 
     it('on PostgreSQL is brought up to date, continued and verified', async () => {
@@ -145,13 +151,16 @@ for (const version of ['0.1.0']) {
       const limits = { idempotencyMs: YEARS_MS }
       const holdfast = await openHoldfast({ store, agents, limits, onDiagnostic })
       const told = diagnostics.find(({ code }) => code === 'store_migrating')
-      expect(told?.facts).toMatchObject({ from: 3, to: 4 })
+      const formats = await json(`${version}/formats.json`)
+      expect(told?.facts).toMatchObject({ from: formats.postgres, to: 5 })
       await goesOn(holdfast, (await json(`${version}/facts.json`)).postgres)
       await holdfast.close()
       expect(await verified(store)).toBe('10 checked, 0 bad')
     })
 
-    it('on PostgreSQL takes nothing more from a node of before, once it is up to date', async () => {
+    // Later versions check the step of the schema with every statement.
+    const hasOldNodes = version === '0.1.0'
+    it.runIf(hasOldNodes)('on PostgreSQL takes nothing more from a node of before', async () => {
       const url = await loadDump(database, version)
       const schema = schemaOf(url)
       const node = new pg.Client(url)

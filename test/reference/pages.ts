@@ -2,7 +2,7 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
 import { AGENT_FIELDS, CONFIG_SCHEMA } from '../../src/config/schema.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
-import { LinkRequest, SessionRequest, TurnRequest } from '../../src/wire/bodies.ts'
+import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../src/wire/bodies.ts'
 
 /** The tables that pages may have, each after a comment with its name. */
 const TABLES: Readonly<Record<string, TObject>> = {
@@ -11,6 +11,7 @@ const TABLES: Readonly<Record<string, TObject>> = {
   SessionRequest,
   TurnRequest,
   LinkRequest,
+  ShareRequest,
   HelloFrame,
 }
 export const PAGES = [

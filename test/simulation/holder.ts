@@ -49,7 +49,7 @@ export class Holder {
 
   #handle({ authority, by }: Holdfast): AttachmentHandle | null {
     const { AttachmentHandle } = this.#options.modules.core
-    const held = { id: this.session, by }
+    const held = { id: this.session, by, access: null }
     return this.#known === null ? null : new AttachmentHandle(authority, held, this.#known)
   }
 

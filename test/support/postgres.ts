@@ -147,7 +147,7 @@ export async function loadDump(database: TestDatabase, version: string): Promise
   const file = join(ROOT, 'test/fixtures', version, 'holdfast.sql')
   const text = await readFile(file, 'utf8')
   const sql = text.replaceAll(/(?<=SCHEMA )holdfast\b|\bholdfast(?=\.)/g, schemaOf(url))
-  await database.query(sql.replaceAll('"holdfast"', schemaOf(url)))
+  await database.query(sql.replaceAll(/"holdfast"(?=\.)/g, schemaOf(url)))
   return url
 }
 

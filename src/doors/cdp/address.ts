@@ -1,6 +1,6 @@
 /** Reads the address of a client: the browser, the path below it, and the session's parameters. */
 import { Type } from '../../schema/typebox.ts'
-import { HoldfastError, invalid, RECONNECT_POLICIES, type Principal } from '../../core/index.ts'
+import { HoldfastError, invalid, RECONNECT_POLICIES, type Caller } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import { query } from '../route.ts'
 
@@ -31,7 +31,7 @@ export type Address = ReturnType<typeof PARAMETERS.read> & {
   readonly rest: string
 }
 
-export type CallerAddress = Address & { readonly by: Principal }
+export type CallerAddress = Address & Caller
 
 /** A port with the paths of one browser at the root, as Chrome has them. */
 export type OwnPort = { readonly browser: string; readonly key: string }

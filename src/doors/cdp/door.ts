@@ -8,11 +8,13 @@ import {
   HoldfastError,
   invalid,
   limitsFrom,
+  scopesOn,
+  type Caller,
   type Principal,
   type SessionHandle,
   type Unbound,
 } from '../../core/index.ts'
-import type { Address, CallerAddress } from './address.ts'
+import type { CallerAddress } from './address.ts'
 import { CdpClient } from './client.ts'
 import { HeldCarrier, type AttachedClient, type Carrier } from './attached-client.ts'
 import { BrowserHosts, madeOnce, type BrowserHost } from './host.ts'
@@ -101,10 +103,11 @@ export class CdpDoor {
     }
   }
 
-  async #resolve({ browser, key, reconnect, graceMs, ttlMs, by }: CallerAddress) {
+  async #resolve(address: CallerAddress) {
+    const { browser, key, reconnect, graceMs, ttlMs, by, access } = address
     this.#pool.spec(browser)
     const { agents } = this.holdfast.authority
-    return this.holdfast.as(by).resolveReserved({
+    return this.holdfast.as(by, access).resolveReserved({
       ...(key === undefined ? {} : { key: keyOf(browser, key) }),
       ...(agents.includes(BROWSER_AGENT) ? { agent: BROWSER_AGENT } : {}),
       reconnect: reconnect ?? (key === undefined ? 'none' : 'reopen'),
@@ -115,11 +118,9 @@ export class CdpDoor {
   }
 
   /** Throws if the session of this key belongs to another node. Creates none. */
-  async assertHere({ browser, key }: Address): Promise<void> {
+  async assertHere({ browser, key, by, access }: CallerAddress): Promise<void> {
     if (key === undefined) return
-    const query = { key: keyOf(browser, key), state: 'open', limit: 1 } as const
-    const [row] = (await this.holdfast.list(query)).sessions
-    if (row !== undefined) await this.holdfast.authority.view(row.id)
+    await (await this.holdfast.as(by, access).find(keyOf(browser, key)))?.state()
   }
 
   /** The browser session of a session of Holdfast; made when it is first needed. */
@@ -138,7 +139,9 @@ export class CdpDoor {
       // First, so that nothing is left behind if the session cannot be read.
       const { seq } = await session.state()
       const home = await homeOf(host)
-      tenant = new BrowserTenant({ session, host, home, limits: this.limits })
+      // It outlives what its first client may do.
+      const own = session.as(session.by)
+      tenant = new BrowserTenant({ session: own, host, home, limits: this.limits })
       // A page as Chrome has one when it starts. A repaired backend has room for one page only,
       // which its client opens.
       if (this.#pool.spec(browser).repair !== true) await tenant.haveFirstPage()
@@ -204,7 +207,7 @@ export class CdpDoor {
   async #attachClient(
     tenant: BrowserTenant,
     entering: EnteringClient,
-    { record, by }: CallerAddress,
+    { record, by, access }: CallerAddress,
   ): Promise<CdpClient> {
     const { session, host } = tenant
     const { carrier, target } = entering
@@ -220,7 +223,7 @@ export class CdpDoor {
       }
       const lost = carrier.mayReturn ? null : await resumedClient(tenant, by)
       const options = { role: 'driver', resumable: carrier.mayReturn } as const
-      const attachment = lost?.attachment ?? (await session.as(by).attach(options))
+      const attachment = lost?.attachment ?? (await session.as(by, access).attach(options))
       // Its session is being closed, and with it this attachment.
       if (host.link.closed !== null) throw new HoldfastError('browser_gone', host.link.closed)
       const place = { tenant, upstream, target, carrier, attachment, by }
@@ -282,8 +285,21 @@ export class CdpDoor {
     }
   }
 
-  browsers(): Promise<readonly BrowserView[]> {
-    return Promise.all(this.hosts.running.map((host) => browserView(host, this.#on(host))))
+  /** The running browsers that a caller may use, with the sessions on them that it may see. */
+  browsers(caller: Caller): Promise<readonly BrowserView[]> {
+    const { access } = caller
+    const { heldSession } = this.holdfast.authority
+    const isVisible = ({ session: { id } }: BrowserTenant): boolean => {
+      const session = heldSession(id)
+      return access === null || (session !== null && scopesOn(caller, session).length > 0)
+    }
+    const views = this.hosts.running.flatMap((host) => {
+      const { name, isOwn } = host.facts
+      const tenants = this.#on(host).filter(isVisible)
+      const isHidden = access?.browsers?.includes(name) === false || (isOwn && tenants.length === 0)
+      return isHidden ? [] : [browserView(host, tenants)]
+    })
+    return Promise.all(views)
   }
 
   async close(): Promise<void> {
@@ -321,7 +337,7 @@ export type BrowserView = Readonly<Awaited<ReturnType<typeof browserView>>>
 
 /** One browser that runs. */
 async function browserView(host: BrowserHost, tenants: readonly BrowserTenant[]) {
-  const { facts, isSilent, browser, targets } = host
+  const { facts, isSilent, browser } = host
   const { name, isOwn, startedAt } = facts
   const own = isOwn ? tenants[0]?.session : undefined
   return {
@@ -335,7 +351,7 @@ async function browserView(host: BrowserHost, tenants: readonly BrowserTenant[])
     pid: browser.pid ?? null,
     sessions: tenants.length,
     clients: clientsOf(tenants),
-    pages: targets.pages,
+    pages: sum(tenants, (tenant) => tenant.pages().length),
     startedAt,
     /** Of all its processes together; null where that is not known. */
     memoryBytes: await memoryOf(browser),

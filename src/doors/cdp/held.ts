@@ -5,7 +5,7 @@ import type { Hello, Resume } from '../../wire/frames.ts'
 import { FRAME_MARK, REPLAY_VERSION } from '../../wire/replay.ts'
 import { resumeFor, welcomeOf } from '../connect/admission.ts'
 import type { Channel, Connection, Service, WelcomedClient } from '../connect/connection.ts'
-import { OPERATIONS } from '../scopes.ts'
+import { OPERATIONS } from '../../core/access.ts'
 import type { CallerAddress } from './address.ts'
 import type { CdpDoor, HeldClient } from './door.ts'
 import { HeldCarrier } from './attached-client.ts'
@@ -80,7 +80,7 @@ async function comeBack(
   resume: Resume,
 ): Promise<HeldClient> {
   const { door, address } = options
-  const handle = door.holdfast.as(address.by).session(session)
+  const handle = door.holdfast.as(address.by, address.access).session(session)
   const known = door.heldClient(resume.attachment)
   try {
     const { isReplaced } = await handle.attachmentOf(resume.attachment, resume.token)

@@ -25,7 +25,7 @@ import type {
   Welcome,
 } from '../../wire/frames.ts'
 import { refusalOf } from '../../wire/problem.ts'
-import type { Scope } from '../scopes.ts'
+import type { Scope } from '../../core/access.ts'
 import type { Hub, HubMember } from './hub.ts'
 import type { ForwardedSocket, ForwardedSocketOptions, Socket } from './socket.ts'
 

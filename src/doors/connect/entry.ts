@@ -13,7 +13,6 @@ import {
   LOCAL,
   type Attachment,
   type AttachmentHandle,
-  type Principal,
   type ResolveOptions,
   type Session,
   type SessionHandle,
@@ -24,10 +23,12 @@ import {
   assertMayDo,
   mayDo,
   OPERATIONS,
+  scopesOn,
   withIncluded,
+  type Caller,
   type Operation,
   type Scope,
-} from '../scopes.ts'
+} from '../../core/access.ts'
 import { giveUp, resumeFor, welcomeOf } from './admission.ts'
 import type { AdmittedClient, Connection, Service, WelcomedClient } from './connection.ts'
 import type { Hub } from './hub.ts'
@@ -36,7 +37,7 @@ import { LogChannel } from './log-channel.ts'
 export const connectService: Service = { door: 'connect', mark: '', readHello, admit }
 
 /** What a secret is good for, and whose it is. */
-type Grant = { readonly scopes: readonly Scope[]; readonly by: Principal }
+type Grant = Caller & { readonly scopes: readonly Scope[] }
 
 /** A client's attachment, as what it holds it, and by which token. */
 type ClientIdentity = Omit<AdmittedClient, 'channel'> & Pick<Attachment, 'answers'>
@@ -58,14 +59,23 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   }
   const granted = await grantOf(hub, hello, use)
   const found = await findSession(hub, hello, granted)
-  const { answers, ...client } = await identify(connection, { hello, session: found, granted, use })
-  const overview = await client.session.overview()
-  const link = assertHeld(overview.session, client.attachment, hello)
+  const { answers, ...identity } = await identify(connection, {
+    hello,
+    session: found,
+    granted,
+    use,
+  })
+  const overview = await identity.session.overview()
+  const link = assertHeld(overview.session, identity.attachment, hello)
   // A client that came by a link does not see other clients and links.
   const presence = hello.presence === true && link === undefined
   // The list of attachments may be long: only clients that ask for presence get it.
   const attachments = presence ? overview.session.attachments : []
   const after = hello.after ?? { seq: 0, delta: 0 }
+  // Of a session that is shared with it, it may do what that says.
+  const { session } = identity
+  const scopes = session.access === null ? identity.scopes : scopesOn(session, overview.session)
+  const client = { ...identity, scopes }
   const welcome: Welcome = {
     ...welcomeOf(connection, client, overview, { answers, attachments }),
     v: WIRE_VERSION,
@@ -121,21 +131,27 @@ async function grantOf(hub: Hub, { auth, session }: Hello, use?: string): Promis
 
 function tokenGrant({ gate }: Hub, token: string | undefined): Grant | null {
   const scopes = gate.grant(token)
-  const by = gate.principalOf(token)
-  return scopes === null || by === null ? null : { scopes, by }
+  const caller = gate.callerOf(token)
+  return scopes === null || caller === null ? null : { scopes, ...caller }
 }
 
 /** A caller without a valid secret does not learn whether there is, or was, such a session. */
 async function linkGrant(hub: Hub, id: string, token: string, use?: string): Promise<Grant> {
   try {
     // Only looked at: whose it is shows by that.
-    const link = await hub.holdfast.as(LOCAL).session(id).link(token, use)
-    return { scopes: withIncluded(link.scopes), by: linkPrincipal(link.id) }
+    const link = await hub.holdfast.as(LOCAL, null).session(id).link(token, use)
+    return guestOf(id, link.id, withIncluded(link.scopes))
   } catch (error) {
     const { code } = asHoldfastError(error)
     if (code !== 'session_unknown' && code !== 'session_erased') throw error
     throw new HoldfastError('unauthorized', 'the link is unknown, used up or no longer valid')
   }
+}
+
+/** Sees its session and no other. */
+function guestOf(session: string, link: string, scopes: readonly Scope[]): Grant {
+  const access = { principal: '', groups: [], scopes, session }
+  return { scopes, by: linkPrincipal(link), access }
 }
 
 function assertMay(granted: Grant | null, ...operations: readonly Operation[]): void {
@@ -148,13 +164,15 @@ async function findSession(
   granted: Grant | null,
 ): Promise<SessionHandle> {
   // A client with a resume token only acts as the attachment's principal, which is read later.
-  const holdfast = hub.holdfast.as(granted?.by ?? LOCAL)
+  const holdfast = hub.holdfast.as(granted?.by ?? LOCAL, granted?.access ?? null)
   if (session === undefined) {
     assertMay(granted, 'session.create')
     return holdfast.resolve({ ...(options as ResolveOptions), key })
   }
   const handle = holdfast.session(session)
   try {
+    // Throws as for a session that does not exist if the caller may not see it.
+    if (granted !== null && granted.access !== null) await handle.state()
     await hub.holdfast.authority.open(session)
   } catch (error) {
     throw granted === null ? await whyToHolder(handle, error, auth?.resume) : error
@@ -200,10 +218,14 @@ async function comeBack(
   resume: Resume,
 ): Promise<ClientIdentity> {
   const { held, isReplaced } = await session.attachmentOf(resume.attachment, resume.token)
-  const { by, ...identity } = identityOf(held, hello, tokenGrant(connection.hub, hello.auth?.token))
+  const { by, access, ...identity } = identityOf(
+    held,
+    hello,
+    tokenGrant(connection.hub, hello.auth?.token),
+  )
   const { role, answers } = identity
   assertNotAhead(hello, await session.state())
-  const own = session.as(by)
+  const own = session.as(by, access)
   const claim = { session: own, resume, take: hello.take, isReplaced, answers }
   // Null: a copied tab. It gets an attachment of its own, unless the session is exclusive.
   const attachment =
@@ -217,14 +239,14 @@ function identityOf(
   held: Attachment,
   hello: Hello,
   granted: Grant | null,
-): Omit<ClientIdentity, 'session' | 'attachment'> & Pick<Grant, 'by'> {
+): Omit<ClientIdentity, 'session' | 'attachment'> & Caller {
   const { role, link } = held
-  const guest = link === undefined ? null : linkPrincipal(link)
+  const guestScopes = operationsOf(held).map((operation) => OPERATIONS[operation])
+  const guest = link === undefined ? null : guestOf(hello.session ?? '', link, guestScopes)
   const { answers = held.answers } = hello
   const needed = operationsOf({ role, answers })
   if (guest !== null && !needed.every((operation) => mayDo(granted?.scopes ?? [], operation))) {
-    const scopes = operationsOf(held).map((operation) => OPERATIONS[operation])
-    return { role, answers: held.answers, scopes, token: null, by: guest }
+    return { role, answers: held.answers, token: null, ...guest }
   }
   // Else a token that was taken away would live on in the attachments made with it.
   if (granted === null) {
@@ -232,8 +254,8 @@ function identityOf(
   }
   assertMay(granted, ...needed)
   const token = hello.auth?.token
-  const by = token === undefined && guest !== null ? guest : granted.by
-  return { role, answers, scopes: granted.scopes, token, by }
+  const { by, access } = token === undefined && guest !== null ? guest : granted
+  return { role, answers, scopes: granted.scopes, token, by, access }
 }
 
 /** A use of a link is one watcher's: while that one is there, another needs a use of its own. */

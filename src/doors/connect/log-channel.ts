@@ -14,7 +14,7 @@ import {
 } from '../../core/index.ts'
 import type { ClientFrame, Seen } from '../../wire/frames.ts'
 import { refusalOf } from '../../wire/problem.ts'
-import { assertMayDo, type Operation } from '../scopes.ts'
+import { assertMayDo, type Operation } from '../../core/access.ts'
 import type { AdmittedClient, Channel, Connection } from './connection.ts'
 
 type RequestFrame = Extract<ClientFrame, { readonly id: string }>

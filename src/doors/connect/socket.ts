@@ -1,5 +1,5 @@
-import { LOCAL, type Principal } from '../../core/index.ts'
-import type { Scope } from '../scopes.ts'
+import { LOCAL } from '../../core/index.ts'
+import type { Caller, Scope } from '../../core/access.ts'
 
 /**
  * A connection as the door sees it. The framing is `ws`'s; a test may put a fake wire in its
@@ -55,8 +55,8 @@ export interface SocketForwarder {
 export interface Gatekeeper {
   /** What this token may do; null: nothing. Undefined: no token was shown. */
   grant(token: string | undefined): readonly Scope[] | null
-  /** The principal that events name as its holder; null: the token is unknown. */
-  principalOf(token: string | undefined): Principal | null
+  /** On whose behalf its holder acts; null: the token is unknown. */
+  callerOf(token: string | undefined): Caller | null
   /**
    * `end` is called when this token no longer has all of these scopes, perhaps at once. The
    * returned function is for when what was let in by it is over.
@@ -69,7 +69,7 @@ export interface Gatekeeper {
 /** A server on loopback without tokens: everybody may do everything. */
 export const openGate: Gatekeeper = {
   grant: () => ['watch', 'talk', 'answer', 'admin'],
-  principalOf: () => LOCAL,
+  callerOf: () => ({ by: LOCAL, access: null }),
   hold: () => () => undefined,
   failed: () => undefined,
 }

@@ -28,6 +28,7 @@ const labels = Type.Record(text, text)
 
 const row = {
   id: text,
+  principal: Type.String({ description: 'The principal or group that it belongs to.' }),
   key: textOrNull,
   agent: text,
   state: oneOf(['open', 'closed']),
@@ -175,3 +176,7 @@ export const CreatedLink = Type.Object({
 })
 export const LinkList = Type.Object({ links: Type.Array(Link) })
 export const RevokedLink = Type.Object({ id: text, state: Type.Literal('revoked') })
+
+export const Share = Type.Object({ with: text, scopes: Type.Array(oneOf(LINK_SCOPES)) })
+export const ShareList = Type.Object({ shares: Type.Array(Share) })
+export const RemovedShare = Type.Object({ with: text, state: Type.Literal('removed') })

@@ -13,7 +13,9 @@ import {
   readAnswerBody,
   readLinkBody,
   readSessionBody,
+  readShareBody,
   SessionRequest,
+  ShareRequest,
   type LinkBody,
 } from '../../wire/bodies.ts'
 import { linkView, rowView, sessionView } from '../../wire/views.ts'
@@ -51,7 +53,7 @@ export const sessionRoutes = routes({
     session: async (exchange) => {
       const { id, key } = ((await exchange.json()) ?? {}) as Readonly<Record<string, unknown>>
       if (typeof id === 'string') return { id }
-      return typeof key === 'string' ? { key } : null
+      return typeof key === 'string' ? exchange.holdfast.refOf(key) : null
     },
     handle: async (exchange) => {
       const session = await exchange.holdfast.resolve(readSessionBody(await exchange.json()))
@@ -154,7 +156,7 @@ export const sessionRoutes = routes({
     refusals: [404, 410],
     session: sessionOfPath,
     handle: async (exchange) => {
-      const { links } = await exchange.session.state()
+      const links = await exchange.session.links()
       exchange.reply(200, { links: links.map(linkView) })
     },
   },
@@ -170,6 +172,43 @@ export const sessionRoutes = routes({
       // The links of a session that is over are over with it.
       await exchange.session.revokeLink(link).catch(unlessOver('session_closed', 'session_erased'))
       exchange.reply(200, { id: link, state: 'revoked' })
+    },
+  },
+  'POST /v1/sessions/:id/shares': {
+    name: 'shareSession',
+    summary: 'Let a principal or a group use this session; replaces what it was allowed before',
+    operation: 'session.share',
+    body: ShareRequest,
+    answers: { 200: json('It is shared.', schemas.Share) },
+    refusals: [404, 410, 413, 415, 429],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const share = readShareBody(await exchange.json())
+      await exchange.session.share(share)
+      exchange.reply(200, share)
+    },
+  },
+  'GET /v1/sessions/:id/shares': {
+    name: 'getShares',
+    summary: 'With which principals and groups a session is shared',
+    operation: 'session.share',
+    answers: { 200: json('The shares.', schemas.ShareList) },
+    refusals: [404, 410],
+    session: sessionOfPath,
+    handle: async (exchange) => exchange.reply(200, { shares: await exchange.session.shares() }),
+  },
+  'DELETE /v1/sessions/:id/shares/:with': {
+    name: 'unshareSession',
+    summary: 'Stop sharing a session with a principal or a group; repeating it changes nothing',
+    operation: 'session.share',
+    answers: { 200: json('It is not shared with it any more.', schemas.RemovedShare) },
+    refusals: [404],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [, principal = ''] = exchange.params
+      const unsharing = exchange.session.unshare(principal)
+      await unsharing.catch(unlessOver('session_closed', 'session_erased'))
+      exchange.reply(200, { with: principal, state: 'removed' })
     },
   },
 })

@@ -64,7 +64,7 @@ export const turnRoutes = routes({
     summary: 'Run a turn in the session of a key, creating the session in the same step if need be',
     body: KeyTurnRequest,
     refusals: [406, 409, 413, 415, 429],
-    session: ({ params: [key = ''] }) => ({ key }),
+    session: ({ holdfast, params: [key = ''] }) => holdfast.refOf(key),
     handle: async (exchange) => {
       const [key = ''] = exchange.params
       const { holdfast } = exchange

@@ -56,7 +56,7 @@ export const CONVERSATION_ROUTES = routes({
     session: async (exchange) => {
       const [key = ''] = exchange.params
       const { id, isClosed } = await readFacts(exchange, key)
-      return isClosed ? { key } : { id }
+      return isClosed ? exchange.holdfast.refOf(key) : { id }
     },
     handle: deleteConversation,
   },

@@ -15,7 +15,7 @@ const MODEL_ROUTES = routes({
     operation: 'agent.read',
     answers: { 200: json('The models.', { type: 'object' }) },
     handle: (exchange) => {
-      const data = exchange.holdfast.authority.agents.map(modelView)
+      const data = exchange.holdfast.agents.map(modelView)
       exchange.reply(200, { object: 'list', data })
     },
   },
@@ -27,7 +27,7 @@ const MODEL_ROUTES = routes({
     refusals: [404],
     handle: (exchange) => {
       const [model = ''] = exchange.params
-      const { agents } = exchange.holdfast.authority
+      const { agents } = exchange.holdfast
       if (agents.includes(model)) return exchange.reply(200, modelView(model))
       throw new HoldfastError('agent_unknown', `there is no agent ${model}: ${agents.join(', ')}`)
     },

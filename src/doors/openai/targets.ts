@@ -107,7 +107,7 @@ function keyTarget(
   return {
     name: `key ${key}`,
     isOwn: false,
-    session: async () => ({ key }),
+    session: async () => holdfast.refOf(key),
     ...keysInSession(holdfast, () => holdfast.find(key)),
     enter: async ({ input, options: turnOptions, isBackground }) => {
       if (!isBackground) return admission(holdfast, holdfast.turn(options, input, turnOptions))
@@ -220,7 +220,7 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
   const open = async (key: string): Promise<boolean> => {
     const ttlMs = isKept ? undefined : OWN_TTL_MS
     try {
-      return (await holdfast.resolve({ id: idOf(key), internal: true, ttlMs, agent })).isNew
+      return (await holdfast.resolveReserved({ id: idOf(key), internal: true, ttlMs, agent })).isNew
     } catch (error) {
       if (isError(error, 'session_closed') || isError(error, 'not_owner')) return false
       throw error
@@ -301,7 +301,13 @@ function closeAfter({ authority }: Holdfast, { session, turn }: AdmittedTurn): v
 export async function readFacts({ holdfast }: Exchange, conversation: string) {
   const [, id = ''] = CONVERSATION.exec(conversation) ?? []
   if (id === '') throw unknownConversation(conversation)
-  const { row, events } = await holdfast.authority.store.read(id, 0, 1)
+  const { row, events } = await holdfast
+    .session(id)
+    .read(0, 1)
+    .catch((error: unknown) => {
+      if (isError(error, 'session_unknown')) return { row: null, events: [] }
+      throw error
+    })
   const [first] = events.map(({ body }) => JSON.parse(body) as SessionEvent)
   if (row === null || first?.type !== 'session.created' || !first.internal) {
     throw unknownConversation(conversation)

@@ -218,7 +218,10 @@ export class Forwarder implements SocketForwarder {
   /** The other node that owns the session; null if this one does, or none. */
   async #ownerElsewhere(session: SessionRef): Promise<string | null> {
     const { authority } = this.#holdfast
-    const isHere = 'id' in session ? authority.holds(session.id) : authority.holdsKey(session.key)
+    const isHere =
+      'id' in session
+        ? authority.holds(session.id)
+        : authority.holdsKey(session.principal, session.key)
     if (isHere) return null
     const name = JSON.stringify(session)
     // A store that cannot say: the handler meets the same error, and reports it.

@@ -41,7 +41,10 @@ async function appendRound(database: Database, round: readonly Append[]): Promis
 }
 
 async function extend(database: Database, round: readonly Append[], isAgain: boolean) {
-  const rows = await database.run<{ place: number }>('append', valuesOf(round))
+  const shared = sharesOf(round)
+  const rows = await (shared === null
+    ? database.run<{ place: number }>('append', valuesOf(round))
+    : database.run<{ place: number }>('appendShared', [...valuesOf(round), ...shared]))
   const appended = new Set(rows.map(({ place }) => place))
   if (isAgain && appended.size < round.length) {
     const ids = round.map(({ session }) => storedName(session))
@@ -111,6 +114,20 @@ function valuesOf(round: readonly Append[]): unknown[] {
     arrayOf(keys, ({ at }) => at),
     Math.min(...bounds.map(({ since }) => since), Number.MAX_SAFE_INTEGER),
     Math.max(...bounds.map(({ max }) => max), 0),
+  ]
+}
+
+/** The places, the sessions, the shares and those that they name; null if no append has any. */
+function sharesOf(round: readonly Append[]): readonly unknown[] | null {
+  const shared = round.flatMap(({ session, shares }, index) =>
+    shares === undefined ? [] : [{ place: index + 1, session, shares }],
+  )
+  if (shared.length === 0) return null
+  return [
+    shared.map(({ place }) => place),
+    shared.map(({ session }) => storedName(session)),
+    shared.map(({ shares }) => JSON.stringify(shares)),
+    shared.map(({ shares }) => JSON.stringify(shares.map((share) => storedName(share.with)))),
   ]
 }
 

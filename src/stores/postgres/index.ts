@@ -92,6 +92,7 @@ export class PostgresStore implements Store {
       names.map(storedName),
       values.map(storedName),
       crc32(body),
+      storedName(reservation.principal),
     ])
     return rows.length > 0
   }
@@ -99,10 +100,17 @@ export class PostgresStore implements Store {
   /** Undefined: what was in the way is gone. `isLost`: an earlier try may have created it. */
   async #findReserved(reservation: Reservation, isLost: boolean) {
     const { id, explicit, key } = reservation
+    const principal = storedName(reservation.principal)
     const [storedId, storedKey] = [storedName(id), key === null ? null : storedName(key)]
-    const rows = await this.#database.ask<FoundRow>('byIdOrKey', [storedId, storedKey])
+    const values = [storedId, storedKey, principal]
+    const rows = await this.#database.ask<FoundRow>('byIdOrKey', values)
     const existing = rows.find((row) => row.id === storedId)
-    const holder = rows.find((row) => row.state === 'open' && row.key === storedKey && key !== null)
+    const holder =
+      key === null
+        ? undefined
+        : rows.find(
+            (row) => row.state === 'open' && row.key === storedKey && row.principal === principal,
+          )
     // No other reservation has an id that was minted for this one.
     if (isLost && !explicit && existing?.owner_epoch === 1) {
       return { type: 'created', id, epoch: 1 } as const

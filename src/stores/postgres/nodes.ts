@@ -100,9 +100,11 @@ export class Nodes implements Cluster {
   }
 
   async ownerOf(session: SessionRef): Promise<string | null> {
-    const statement = 'id' in session ? 'ownerOfId' : 'ownerOfKey'
-    const name = storedName('id' in session ? session.id : session.key)
-    const [found] = await this.#database.ask<{ owner: string }>(statement, [name])
+    const [statement, ...names] =
+      'id' in session
+        ? (['ownerOfId', session.id] as const)
+        : (['ownerOfKey', session.key, session.principal] as const)
+    const [found] = await this.#database.ask<{ owner: string }>(statement, names.map(storedName))
     return found === undefined ? null : nameFrom(found.owner)
   }
 

@@ -274,6 +274,30 @@ export const STEPS: readonly SchemaStep[] = [
       END IF;
     END LOOP;
   END $body$;`),
+  // Each principal has its own keys. What was there before belongs to the default one. Shares
+  // change rarely: an append with shares calls a function of their own after that of all appends.
+  schemaStep(`ALTER TABLE $schema.sessions
+    ADD COLUMN principal text COLLATE "C" NOT NULL DEFAULT 'default',
+    ADD COLUMN shares text NOT NULL DEFAULT '[]';
+  DROP INDEX $schema.sessions_by_open_key;
+  CREATE UNIQUE INDEX sessions_by_open_key ON $schema.sessions (principal, key)
+    WHERE state = 'open' AND key IS NOT NULL;
+  CREATE INDEX sessions_by_principal ON $schema.sessions (principal, number);
+  CREATE TABLE $schema.shares (
+    principal text COLLATE "C" NOT NULL, session bigint NOT NULL,
+    PRIMARY KEY (principal, session)
+  );
+  CREATE INDEX shares_by_session ON $schema.shares (session);
+  CREATE FUNCTION $schema.share(wanted text, list text, principals json) RETURNS void
+    LANGUAGE plpgsql AS $body$
+  DECLARE
+    found bigint;
+  BEGIN
+    UPDATE $schema.sessions SET shares = list WHERE id = wanted RETURNING number INTO found;
+    DELETE FROM $schema.shares WHERE session = found;
+    INSERT INTO $schema.shares (principal, session)
+      SELECT value, found FROM json_array_elements_text(principals);
+  END $body$;`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

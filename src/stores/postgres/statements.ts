@@ -37,6 +37,7 @@ function texts(schema: string) {
   const labels = `${schema}.labels`
   const nodes = `${schema}.nodes`
   const keys = `${schema}.request_keys`
+  const shares = `${schema}.shares`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -45,12 +46,20 @@ function texts(schema: string) {
       WHERE session = (SELECT number FROM ${sessions} WHERE id = $1)`
   // Asked once, whether or not there is a row to change; throws if the schema is newer.
   const isCurrent = `(SELECT ${schema}.check_step(${STEP}))`
+  const append = `${schema}.append(
+        $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+        $6::boolean[], $7::boolean[], $8::bigint[], $9::text[], $10::bigint[],
+        $11::bigint[], $12::bigint[], $13::bigint[], $14::text,
+        $15::bigint[], $16::bigint[], $17::text,
+        $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
+        $23::bigint, $24::bigint, ${STEP}
+      )`
   return {
     create: `WITH created AS (
         INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
-          created_at, updated_at, pending, flagged, expires_at, due_at, changed)
+          created_at, updated_at, pending, flagged, expires_at, due_at, changed, principal)
         SELECT $1::text, $2::text, $3::text, $4::boolean, $5::text, 'open', 1, $6::text, 1,
-          $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint, true
+          $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint, true, $13::text
           WHERE ${isCurrent}
         ON CONFLICT DO NOTHING RETURNING number
       ), logged AS (
@@ -63,21 +72,21 @@ function texts(schema: string) {
       )
       SELECT number FROM created`,
     byIdOrKey: `SELECT ${ROW_COLUMNS}, owner_epoch FROM ${sessions}
-      WHERE id = $1 OR (key = $2 AND state = 'open')`,
+      WHERE id = $1 OR (principal = $3 AND key = $2 AND state = 'open')`,
     claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2, ${STEP})`,
     release: `UPDATE ${sessions} SET owner = NULL
       WHERE ${isCurrent} AND id = $1 AND owner_epoch = $2 AND state = 'open'`,
     // $1 to $10: one entry per append. $11 to $14: one per event, $15 to $17 one per snapshot, and
     // $18 to $22 one per request key, each with the place of its append, from 1 on. $23 and $24:
     // how old and how many keys may be. Answers the places that were appended.
-    append: `SELECT place FROM ${schema}.append(
-        $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-        $6::boolean[], $7::boolean[], $8::bigint[], $9::text[], $10::bigint[],
-        $11::bigint[], $12::bigint[], $13::bigint[], $14::text,
-        $15::bigint[], $16::bigint[], $17::text,
-        $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
-        $23::bigint, $24::bigint, ${STEP}
-      ) AS place`,
+    append: `SELECT place FROM ${append} AS place`,
+    // $25 to $28: one entry per append that changes shares, with its place.
+    appendShared: `SELECT appended.place,
+        CASE WHEN given.place IS NOT NULL
+          THEN ${schema}.share(given.id, given.list, given.principals) END AS shared
+      FROM ${append} AS appended (place)
+      LEFT JOIN unnest($25::bigint[], $26::text[], $27::text[], $28::json[])
+        AS given (place, id, list, principals) ON given.place = appended.place`,
     positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
     load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
@@ -97,10 +106,10 @@ function texts(schema: string) {
       ) AS page
       ORDER BY seq`,
     erase: `WITH erased AS (
-        UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL,
-          changed = true
+        UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
+          closed_at = NULL, changed = true
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
-      ), ${[events, snapshots, keys, labels].map(dropErased).join()}
+      ), ${[events, snapshots, keys, labels, shares].map(dropErased).join()}
       SELECT number FROM erased`,
     feedChanges: `SELECT ${schema}.feed_changes($1::bigint, $2::bigint, ${STEP}) AS last`,
     changes: `SELECT changes.position, changes.session, changes.after, changes.seq,
@@ -132,7 +141,7 @@ function texts(schema: string) {
     findKey: `${keysOf} AND key = $2 AND at >= $3`,
     findAllKeys: `${keysOf} AND at >= $2::bigint ORDER BY number DESC LIMIT $3::bigint`,
     ownerOfId: `${ownerOf} AND sessions.id = $1`,
-    ownerOfKey: `${ownerOf} AND sessions.key = $1`,
+    ownerOfKey: `${ownerOf} AND sessions.key = $1 AND sessions.principal = $2`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
     // A stale flag or the row of a dead node does no harm; both only make queries slower.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE ${isCurrent} AND number IN (

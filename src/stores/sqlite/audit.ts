@@ -12,12 +12,10 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
   try {
     database = openSqliteToRead(file)
     database.exec('BEGIN')
-    const isOld = isOfFirstSchema(database)
-    const old = ROW_COLUMNS.replace('status, queued', `'idle' AS status, 0 AS queued`)
-    const sessions = database.prepare(`SELECT ${isOld ? old : ROW_COLUMNS}, last_event
-      FROM sessions WHERE state <> 'erased' ORDER BY number`)
+    const sessions = database.prepare(`SELECT ${columns(database, 'sessions', ROW_COLUMNS)},
+      last_event FROM sessions WHERE state <> 'erased' ORDER BY number`)
     const events = database.prepare(`${CHAIN}
-      SELECT events.body, ${isOld ? 'NULL' : 'checksum'} AS checksum
+      SELECT events.body, ${columns(database, 'events', 'checksum')}
         FROM chain JOIN events ON events.number = chain.number ORDER BY chain.number`)
     const snapshots = database.prepare('SELECT seq, body FROM snapshots WHERE session = ?')
     for (const stored of sessions.all() as (StoredRow & { last_event: number })[]) {
@@ -34,8 +32,20 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
   }
 }
 
-/** A file of 0.1.0 has no checksums and no status. */
-function isOfFirstSchema(database: SqliteDatabase): boolean {
-  const columns = database.prepare('PRAGMA table_info(events)').all()
-  return columns.every(({ name }) => name !== 'checksum')
+/** What columns are that files of older versions lack. */
+const MISSING = new Map([
+  ['checksum', 'NULL'],
+  ['status', `'idle'`],
+  ['queued', '0'],
+  ['principal', `'default'`],
+  ['shares', `'[]'`],
+])
+
+function columns(database: SqliteDatabase, table: string, names: string): string {
+  const found = database.prepare(`PRAGMA table_info(${table})`).all()
+  const isThere = (column: string): boolean => found.some(({ name }) => name === column)
+  return names
+    .split(', ')
+    .map((name) => (isThere(name) ? name : `${MISSING.get(name)} AS ${name}`))
+    .join(', ')
 }

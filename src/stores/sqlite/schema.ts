@@ -60,4 +60,16 @@ export const STEPS = [
     PRIMARY KEY (session, key)
   ) WITHOUT ROWID;
   CREATE UNIQUE INDEX request_keys_by_number ON request_keys (session, number);`,
+  // Each principal has its own keys. What was there before belongs to the default one.
+  `ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT 'default';
+  ALTER TABLE sessions ADD COLUMN shares TEXT NOT NULL DEFAULT '[]';
+  DROP INDEX sessions_by_open_key;
+  CREATE UNIQUE INDEX sessions_by_open_key ON sessions (principal, key)
+    WHERE state = 'open' AND key IS NOT NULL;
+  CREATE INDEX sessions_by_principal ON sessions (principal, number);
+  CREATE TABLE shares (
+    principal TEXT NOT NULL, session INTEGER NOT NULL,
+    PRIMARY KEY (principal, session)
+  ) WITHOUT ROWID;
+  CREATE INDEX shares_by_session ON shares (session);`,
 ].map(schemaStep)

@@ -16,6 +16,7 @@ import {
   type Reserved,
   type Store,
 } from '../../core/store.ts'
+import type { Share } from '../../core/state.ts'
 import { Leases } from '../leases.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
@@ -36,11 +37,11 @@ const SQL = {
     WHERE id = ?`,
   row: `SELECT ${ROW_COLUMNS} FROM sessions WHERE number = ?`,
   rowById: `SELECT ${ROW_COLUMNS}, epoch, last_event FROM sessions WHERE id = ?`,
-  openByKey: `SELECT id FROM sessions WHERE key = ? AND state = 'open'`,
+  openByKey: `SELECT id FROM sessions WHERE principal = ? AND key = ? AND state = 'open'`,
   create: `INSERT INTO sessions
     (id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at, pending,
-     expires_at, due_at, last_event)
-    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9)`,
+     expires_at, due_at, last_event, principal)
+    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9, ?10)`,
   label: 'INSERT INTO labels (name, value, session) VALUES (?, ?, ?)',
   claim: 'UPDATE sessions SET epoch = epoch + 1, owner = ? WHERE number = ?',
   release: `UPDATE sessions SET owner = NULL WHERE id = ? AND epoch = ? AND state = 'open'`,
@@ -51,11 +52,14 @@ const SQL = {
     closed_at = ?3, state = 'closed', owner = NULL, pending = 0, expires_at = NULL, due_at = NULL,
     queued = 0
     WHERE number = ?4 AND epoch = ?5 AND seq = ?6 AND state = 'open'`,
+  setShares: 'UPDATE sessions SET shares = ? WHERE number = ?',
+  share: 'INSERT INTO shares (principal, session) VALUES (?, ?)',
+  dropShares: 'DELETE FROM shares WHERE session = ?',
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
-  erase: `UPDATE sessions SET state = 'erased', key = NULL, labels = '{}', closed_at = NULL,
-    last_event = 0
+  erase: `UPDATE sessions SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
+    closed_at = NULL, last_event = 0
     WHERE number = ? AND state = 'closed'`,
   dropSnapshot: 'DELETE FROM snapshots WHERE session = ?',
   dropLabels: 'DELETE FROM labels WHERE session = ?',
@@ -122,8 +126,9 @@ export class Statements implements Steps {
   }
 
   readonly reserve: Steps['reserve'] = (reservation) => {
-    const { id, explicit, key } = reservation
-    const holder = key === null ? undefined : this.#sql.openByKey.get(storedName(key))
+    const { id, explicit, principal, key } = reservation
+    const { openByKey } = this.#sql
+    const holder = key === null ? undefined : openByKey.get(storedName(principal), storedName(key))
     // An id that was minted is not looked up: that it is unique is checked by the table.
     const stored = explicit ? this.#row(id) : undefined
     const existing = stored && sessionRow(stored)
@@ -132,9 +137,10 @@ export class Statements implements Steps {
   }
 
   #create(reservation: Reservation): Reserved {
-    const { id, labels, expiresAt, body } = reservation
+    const { id, principal, labels, expiresAt, body } = reservation
     const last = this.#log.numberAfter(1)
-    const { lastInsertRowid } = this.#sql.create.run(...createValues(reservation), last)
+    const values = [...createValues(reservation), last, storedName(principal)]
+    const { lastInsertRowid } = this.#sql.create.run(...values)
     const number = Number(lastInsertRowid)
     this.#log.insert({ session: number, last: 0, seq: 0 }, [body])
     for (const [name, value] of Object.entries(labels)) {
@@ -179,16 +185,23 @@ export class Statements implements Steps {
   #append(append: Append): boolean {
     const cached = this.#cachedSession(append.session)
     if (cached === undefined) return false
-    const { after, events, snapshot, keys, closed } = append
+    const { after, events, snapshot, shares, keys, closed } = append
     const last = events.length === 0 ? cached.last : this.#log.numberAfter(events.length)
     if (!this.#advance(cached, append, last)) return false
     this.#log.insert({ session: cached.number, last: cached.last, seq: after }, events)
     cached.last = last
     const seq = after + events.length
     if (snapshot !== null) this.#sql.setSnapshot.run(cached.number, seq, snapshot)
+    if (shares !== undefined) this.#setShares(cached.number, shares)
     if (keys !== undefined) this.#addKeys(cached, keys)
     if (closed) this.#sql.dropKeys.run(cached.number)
     return true
+  }
+
+  #setShares(number: number, shares: readonly Share[]): void {
+    this.#sql.setShares.run(JSON.stringify(shares), number)
+    this.#sql.dropShares.run(number)
+    for (const share of shares) this.#sql.share.run(storedName(share.with), number)
   }
 
   #advance(cached: CachedSession, append: Append, last: number): boolean {
@@ -278,8 +291,8 @@ export class Statements implements Steps {
     if (cached === undefined || this.#sql.erase.run(cached.number).changes === 0) return false
     const { number, last } = cached
     this.#log.erase({ session: number, last, seq: this.#row(session)?.seq ?? 0 })
-    const { dropSnapshot, dropLabels, dropKeys } = this.#sql
-    for (const drop of [dropSnapshot, dropLabels, dropKeys]) drop.run(number)
+    const { dropSnapshot, dropLabels, dropKeys, dropShares } = this.#sql
+    for (const drop of [dropSnapshot, dropLabels, dropKeys, dropShares]) drop.run(number)
     return true
   }
 
@@ -324,6 +337,8 @@ function indexFor(query: ListQuery): string {
   if (query.expiredAt !== undefined) return 'INDEXED BY sessions_due'
   if (query.closedBefore !== undefined) return 'INDEXED BY sessions_closed'
   if (query.key !== undefined) return 'INDEXED BY sessions_by_key'
+  // Those of a principal are found by a list of their numbers.
+  if (query.visibleTo !== undefined) return ''
   if (query.label === undefined && query.state === 'open') return 'INDEXED BY sessions_open'
   return ''
 }

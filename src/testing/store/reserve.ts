@@ -28,9 +28,18 @@ export const reserveClaims: Claims = {
     const { row, events } = await store.read(wanted.id, 0, 10)
     assert.deepEqual(events, [{ seq: 1, body: bodyOf(1, 'first') }])
     const { id, key, agent, internal, at } = wanted
-    const fresh = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0 }
+    const fresh = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0, shares: [] }
     const times = { createdAt: at, updatedAt: at }
-    assert.deepEqual(row, { id, key, agent, internal, labels, ...fresh, ...times })
+    assert.deepEqual(row, {
+      id,
+      principal: 'default',
+      key,
+      agent,
+      internal,
+      labels,
+      ...fresh,
+      ...times,
+    })
     assert.equal(await trial.append(wanted.id), 'appended')
   },
 

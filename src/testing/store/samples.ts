@@ -37,6 +37,7 @@ export function sampleReservation(changes: Partial<Reservation> = {}): Reservati
   return {
     id: freshId(),
     explicit: false,
+    principal: 'default',
     key: null,
     agent: 'echo',
     internal: false,

@@ -39,8 +39,10 @@ export class Server extends Node {
     const gate: Gatekeeper = {
       grant: (token) =>
         !isGuarded || token === TOKEN ? ['watch', 'talk', 'answer', 'admin'] : null,
-      principalOf: (token) =>
-        token === TOKEN ? { kind: 'token', issuer: 'holdfast', id: 'the-token' } : this.holdfast.by,
+      callerOf: (token) => {
+        const holder = { kind: 'token', issuer: 'holdfast', id: 'the-token' } as const
+        return { by: token === TOKEN ? holder : this.holdfast.by, access: null }
+      },
       hold: () => () => undefined,
       failed: (address) => void history.record({ type: 'gate.failed', address }),
     }

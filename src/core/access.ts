@@ -1,0 +1,156 @@
+/**
+ * What a caller may see and do. Every door asks here, none decides: what a caller may do depends on
+ * the operation, on what it was granted, and on the principal that the session belongs to.
+ *
+ * 1. A session belongs to the principal that created it, or to the group of a shared key.
+ * 2. Others may do with it what it was shared for, and never more than their own scopes.
+ * 3. `admin` reaches every session.
+ * 4. A session that a caller may not see is refused exactly as one that does not exist.
+ */
+import { HoldfastError } from './errors.ts'
+import { LINK_SCOPES, type Principal, type Session, type Share } from './state.ts'
+import type { SessionRow, Store } from './store.ts'
+
+/**
+ * Looking on; creating sessions and taking turns; answering asks; closing and sharing one's own
+ * sessions; everything, with every session.
+ */
+export const SCOPES = [...LINK_SCOPES, 'manage', 'admin'] as const
+export type Scope = (typeof SCOPES)[number]
+
+/** These scopes with all they include: `talk` and `manage` include `watch`, `admin` everything. */
+export function withIncluded(scopes: readonly Scope[]): readonly Scope[] {
+  if (scopes.includes('admin')) return SCOPES
+  const watches = scopes.includes('talk') || scopes.includes('manage')
+  return watches && !scopes.includes('watch') ? ['watch', ...scopes] : scopes
+}
+
+/** What each operation needs; null: nothing but to reach the server. */
+export const OPERATIONS = {
+  'session.read': 'watch',
+  'session.create': 'talk',
+  'session.close': 'manage',
+  'session.share': 'manage',
+  'change.read': 'watch',
+  'turn.run': 'talk',
+  'turn.cancel': 'talk',
+  'ask.answer': 'answer',
+  'link.manage': 'manage',
+  'agent.read': 'watch',
+  'browser.read': 'watch',
+  'browser.use': 'talk',
+  'server.look': null,
+  'server.measure': 'admin',
+} as const satisfies Readonly<Record<string, Scope | null>>
+
+export type Operation = keyof typeof OPERATIONS
+
+/** Whether these scopes, with all they include, allow it. */
+export function mayDo(granted: readonly Scope[], operation: Operation): boolean {
+  const needed = OPERATIONS[operation]
+  return needed === null || granted.includes(needed)
+}
+
+export function assertMayDo(granted: readonly Scope[], operation: Operation): void {
+  if (mayDo(granted, operation)) return
+  const message = `what was shown is good, but not for this: it needs ${OPERATIONS[operation]}`
+  throw new HoldfastError('forbidden', message)
+}
+
+/** What a caller was granted. */
+export type Access = {
+  /** The principal that its sessions belong to, by its id (`principalId`). */
+  readonly principal: string
+  /** Its groups, by their ids (`groupId`). */
+  readonly groups: readonly string[]
+  /** With all they include. */
+  readonly scopes: readonly Scope[]
+  /** Keys that begin so belong to this group, of which it is a member. */
+  readonly sharedKeys?: readonly SharedKeys[]
+  /** The agents that it may use; without it, all. */
+  readonly agents?: readonly string[]
+  /** The browsers that it may use; without it, all. */
+  readonly browsers?: readonly string[]
+  /** The only session that it may see: of a caller that came in by a link. */
+  readonly session?: string
+}
+
+export type SharedKeys = { readonly prefix: string; readonly group: string }
+
+/** On whose behalf something is done. `access` null: the program itself; it may do everything. */
+export type Caller = { readonly by: Principal; readonly access: Access | null }
+
+/** The principal of callers without tokens, and of sessions and tokens that name none. */
+export const DEFAULT_PRINCIPAL = 'default'
+
+/** The id of a group, which no principal has: neither a token nor an issuer may name one so. */
+export function groupId(name: string): string {
+  return `@${name}`
+}
+
+/** The principal that the session of a key belongs to, or will. */
+export function principalOfKey({ access }: Caller, key: string | null): string {
+  if (access === null) return DEFAULT_PRINCIPAL
+  const shared = access.sharedKeys?.find(({ prefix }) => key?.startsWith(prefix))
+  return shared?.group ?? access.principal
+}
+
+/** Those as which a caller sees sessions; null: it sees all of them. */
+export function principalsOf({ access }: Caller): readonly string[] | null {
+  if (access === null || access.scopes.includes('admin')) return null
+  return access.session === undefined ? [access.principal, ...access.groups] : []
+}
+
+/** What a session says of whose it is. */
+type Owned = Pick<Session | SessionRow, 'id' | 'principal' | 'shares'>
+
+/** What a caller may do with a session; nothing: for it there is no such session. */
+export function scopesOn(caller: Caller, { id, principal, shares }: Owned): readonly Scope[] {
+  const principals = principalsOf(caller)
+  const { scopes, session } = caller.access ?? { scopes: SCOPES }
+  if (principals === null || principals.includes(principal) || session === id) return scopes
+  const shared = shares.filter((share) => principals.includes(share.with))
+  const granted = withIncluded(shared.flatMap((share): readonly Scope[] => share.scopes))
+  return scopes.filter((scope) => granted.includes(scope))
+}
+
+/** The sessions of a node. */
+type SessionSource = {
+  readonly store: Pick<Store, 'read'>
+  /** Of a session that is held. */
+  readonly heldSession: (id: string) => Session | null
+}
+
+/**
+ * Throws unless the caller may do this with the session. One that it may not see takes the same
+ * read of the store as one that does not exist.
+ */
+export async function assertMay(
+  { store, heldSession }: SessionSource,
+  caller: Caller,
+  id: string,
+  operation: Operation,
+): Promise<void> {
+  const { access } = caller
+  if (access === null) return
+  // The same for every session, so that it says nothing about this one.
+  assertMayDo(access.scopes, operation)
+  if (principalsOf(caller) === null) return
+  const held = heldSession(id)
+  let scopes = held === null ? [] : scopesOn(caller, held)
+  if (scopes.length === 0) {
+    const { row } = await store.read(id, 0, 0)
+    scopes = row === null ? [] : scopesOn(caller, row)
+  }
+  if (scopes.length === 0) throw sessionUnknown(id)
+  assertMayDo(scopes, operation)
+}
+
+export function sessionUnknown(id: string): HoldfastError {
+  return new HoldfastError('session_unknown', `there is no session ${id}`)
+}
+
+/** The share of a principal or group, if there is one. */
+export function shareWith({ shares }: Owned, principal: string): Share | undefined {
+  return shares.find((share) => share.with === principal)
+}

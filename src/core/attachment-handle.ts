@@ -1,0 +1,129 @@
+/** What a client has that is attached to a session. It holds nothing itself. */
+import { assertMay, type Access, type Caller } from './access.ts'
+import { askUnknown, checkAskSize } from './asks.ts'
+import type { Authority } from './authority.ts'
+import type { AskCommand } from './commands.ts'
+import { HoldfastError } from './errors.ts'
+import { wasAsk } from './history.ts'
+import type { LiveSession } from './live.ts'
+import type { Principal } from './state.ts'
+
+export async function postAnswer(
+  authority: Authority,
+  session: string,
+  command: AskCommand & { type: 'answer' },
+): Promise<void> {
+  const live = await authority.open(session)
+  checkAskSize('the answer', command.answer, authority.limits)
+  try {
+    await live.post(command)
+  } catch (refusal) {
+    const { ask } = command
+    const isSettled = refusal instanceof HoldfastError && refusal.code === 'ask_settled'
+    if (!isSettled || (await wasAsk(authority.store, session, ask))) throw refusal
+    throw askUnknown(session, ask)
+  }
+}
+
+/** One connection of an attachment, and what it can be taken up again with. */
+export type Held = { readonly id: string; readonly epoch: number; readonly token: string | null }
+
+/** One client's hold on a session. */
+export class AttachmentHandle {
+  readonly id: string
+  readonly session: string
+  /** What it can be taken up again with. */
+  readonly token: string | null
+  readonly by: Principal
+  readonly #access: Access | null
+  readonly #authority: Authority
+  #epoch: number
+
+  constructor(
+    authority: Authority,
+    { id: session, by, access }: Caller & { readonly id: string },
+    { id, epoch, token }: Held,
+  ) {
+    this.#authority = authority
+    this.session = session
+    this.by = by
+    this.#access = access
+    this.id = id
+    this.token = token
+    this.#epoch = epoch
+  }
+
+  /** Which of its connections this is. */
+  get epoch(): number {
+    return this.#epoch
+  }
+
+  /** The connection was lost: what that means is the session's reconnect policy. */
+  async lose(): Promise<void> {
+    const live = await this.#live()
+    const { id, epoch } = this
+    const { answerGraceMs } = this.#authority.limits
+    await live.post({ type: 'lose', attachment: id, epoch, answerGraceMs })
+  }
+
+  /** The client is back within the grace time. For one without a token, which anybody may be. */
+  async resume(by = this.by): Promise<void> {
+    const live = await this.#live()
+    const back = { answers: null, shown: null, token: null, by }
+    const [event] = await live.post({ type: 'resume', attachment: this.id, ...back })
+    if (event?.type === 'attachment.resumed') this.#epoch = event.epoch
+  }
+
+  /** The client has its token. */
+  async confirm(): Promise<void> {
+    await (await this.#live()).confirm({ attachment: this.id, epoch: this.epoch })
+  }
+
+  /** The client said goodbye. */
+  async leave(reason = 'left'): Promise<void> {
+    await (await this.#live()).post({ type: 'leave', attachment: this.id, reason })
+  }
+
+  async answer(ask: string, answer: unknown): Promise<void> {
+    const { id: attachment, by } = this
+    const caller = { by, access: this.#access }
+    await assertMay(this.#authority, caller, this.session, 'ask.answer')
+    const command = { type: 'answer', ask, answer, by, attachment } as const
+    await postAnswer(this.#authority, this.session, command)
+  }
+
+  #live(): Promise<LiveSession> {
+    return this.#authority.open(this.session)
+  }
+}
+
+/** A client that only looks on. It ends with its connection, whichever way that ends. */
+export class WatcherHandle extends AttachmentHandle {
+  readonly #live: LiveSession
+
+  constructor(
+    authority: Authority,
+    live: LiveSession,
+    { by, access }: Caller,
+    { id, token }: { readonly id: string; readonly token: string },
+  ) {
+    super(authority, { id: live.id, by, access }, { id, epoch: 1, token })
+    this.#live = live
+  }
+
+  /** The session's owner still knows it. */
+  get isHere(): boolean {
+    return this.#live.watchers.has(this.id)
+  }
+
+  override async lose(): Promise<void> {
+    this.#live.watchers.remove(this.id)
+  }
+
+  override async leave(): Promise<void> {
+    await this.lose()
+  }
+
+  /** It has no token that would have to be confirmed. */
+  override async confirm(): Promise<void> {}
+}

@@ -1,0 +1,107 @@
+/** What a store promises about principals: each has its own keys, and lists what it may see. */
+import assert from 'node:assert/strict'
+import type { Share } from '../../core/state.ts'
+import type { Claims } from './samples.ts'
+
+const watch = (principal: string): Share => ({ with: principal, scopes: ['watch'] })
+
+export const principalClaims: Claims = {
+  'gives each principal its own keys': async (trial) => {
+    const alice = await trial.create({ principal: 'alice', key: 'same' })
+    const bob = await trial.create({ principal: 'bob', key: 'same' })
+    assert.notEqual(alice, bob)
+    const found = await trial.reserve({ principal: 'alice', key: 'same' })
+    assert.deepEqual(found, { type: 'found', id: alice })
+    await trial.append(alice, { closed: true })
+    const again = await trial.create({ principal: 'alice', key: 'same' })
+    assert.deepEqual(await trial.list({ principal: 'bob', key: 'same', state: 'open' }), [bob])
+    assert.deepEqual(await trial.list({ principal: 'alice', key: 'same' }), [again, alice])
+    assert.deepEqual(await trial.list({ key: 'same', state: 'open' }), [again, bob])
+  },
+
+  'gives a key of one principal to exactly one of many that ask at once': async (trial) => {
+    const [ours, theirs] = await Promise.all([
+      trial.race(8, { principal: 'alice', key: 'same' }),
+      trial.race(8, { principal: 'bob', key: 'same' }),
+    ])
+    for (const answers of [ours, theirs]) {
+      assert.equal(answers.filter(({ type }) => type === 'created').length, 1)
+      assert.equal(new Set(answers.map(({ id }) => id)).size, 1)
+    }
+    assert.notEqual(ours[0]?.id, theirs[0]?.id)
+  },
+
+  'says whom a session belongs to, and what it is shared for': async (trial, store) => {
+    const { position } = await store.changes(null, 0)
+    const id = await trial.create({ principal: 'alice' })
+    const before = (await store.read(id, 0, 0)).row
+    assert.deepEqual([before?.principal, before?.shares], ['alice', []])
+    const shares: readonly Share[] = [watch('bob'), { with: '@team', scopes: ['talk', 'answer'] }]
+    await trial.append(id, { shares })
+    await trial.append(id, { after: 2 })
+    const { row } = await trial.claim(id)
+    assert.deepEqual([row.principal, row.shares], ['alice', shares])
+    const { changes } = await store.changes(position, 9)
+    assert.deepEqual(changes.at(-1)?.row, { ...row })
+    assert.deepEqual((await store.list({ limit: 9 })).sessions[0]?.shares, shares)
+  },
+
+  'lists what belongs to principals, or is shared with them, in pages': async (trial, store) => {
+    const [own, shared, group, foreign] = [
+      await trial.create({ principal: 'bob' }),
+      await trial.create({ principal: 'alice' }),
+      await trial.create({ principal: '@team' }),
+      await trial.create({ principal: 'alice' }),
+    ]
+    await trial.append(shared, { shares: [watch('carol'), watch('bob')] })
+    await trial.append(foreign, { shares: [watch('bobby')] })
+    const visibleTo = ['bob', '@team']
+    assert.deepEqual(await trial.list({ visibleTo }), [group, shared, own])
+    const first = await store.list({ visibleTo, limit: 1 })
+    assert.deepEqual(first.sessions[0]?.id, group)
+    const cursor = first.nextCursor ?? ''
+    assert.deepEqual(await trial.list({ visibleTo, cursor }), [shared, own])
+    assert.deepEqual(await trial.list({ visibleTo: [] }), [])
+    assert.deepEqual(await trial.list({ visibleTo: ['mallory'] }), [])
+    assert.deepEqual(await trial.list({ principal: 'bob', visibleTo }), [own])
+  },
+
+  'lists a session no more when it is no longer shared': async (trial) => {
+    const id = await trial.create({ principal: 'alice' })
+    await trial.append(id, { shares: [watch('bob'), watch('carol')] })
+    await trial.append(id, { after: 2, shares: [watch('carol')] })
+    assert.deepEqual(await trial.list({ visibleTo: ['bob'] }), [])
+    assert.deepEqual(await trial.list({ visibleTo: ['carol'] }), [id])
+    await trial.append(id, { after: 3, closed: true })
+    assert.deepEqual(await trial.list({ visibleTo: ['carol'] }), [id])
+  },
+
+  'does not change the shares by an append that is stale': async (trial, store) => {
+    const id = await trial.create({ principal: 'alice' })
+    assert.equal(await trial.append(id, { epoch: 9, shares: [watch('bob')] }), 'stale')
+    assert.deepEqual((await store.read(id, 0, 0)).row?.shares, [])
+    assert.deepEqual(await trial.list({ visibleTo: ['bob'] }), [])
+  },
+
+  'keeps the principal of an erased session, and nothing that it was shared for': async (
+    trial,
+    store,
+  ) => {
+    const id = await trial.create({ principal: 'alice' })
+    await trial.append(id, { shares: [watch('bob')], closed: true })
+    assert.equal(await store.erase(id), true)
+    const { row } = await store.read(id, 0, 0)
+    assert.deepEqual([row?.principal, row?.shares, row?.state], ['alice', [], 'erased'])
+    assert.deepEqual(await trial.list({ visibleTo: ['alice', 'bob'] }), [])
+  },
+
+  'keeps every character of a principal': async (trial) => {
+    const names = ['"', "quo'te", 'nul\0', 'lone\ud800', 'https://issuer.example a|b', '%', '_']
+    for (const principal of names) {
+      const id = await trial.create({ principal, key: 'k' })
+      const other = await trial.create({ principal: 'alice' })
+      await trial.append(other, { shares: [watch(principal)] })
+      assert.deepEqual(await trial.list({ visibleTo: [principal] }), [other, id])
+    }
+  },
+}
