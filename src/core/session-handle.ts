@@ -75,13 +75,13 @@ export class SessionHandle {
     return new SessionHandle(this.#authority, { by: checkPrincipal(by), access }, this)
   }
 
-  /** Throws unless its caller may do this. */
-  #allow(operation: Operation): Promise<void> {
+  /** Throws unless its caller may do this. For doors, before they look for the session's owner. */
+  assertMay(operation: Operation): Promise<void> {
     return assertMay(this.#authority, this, this.id, operation)
   }
 
   async #open(operation: Operation): Promise<LiveSession> {
-    if (this.access !== null) await this.#allow(operation)
+    if (this.access !== null) await this.assertMay(operation)
     return this.#authority.open(this.id)
   }
 
@@ -91,7 +91,7 @@ export class SessionHandle {
   }
 
   async #view(operation: Operation): Promise<Session> {
-    if (this.access !== null) await this.#allow(operation)
+    if (this.access !== null) await this.assertMay(operation)
     return this.#authority.view(this.id)
   }
 
@@ -124,7 +124,7 @@ export class SessionHandle {
 
   /** A turn as it is now. */
   async getTurn(turn: string): Promise<TurnRecord> {
-    if (this.access !== null) await this.#allow('session.read')
+    if (this.access !== null) await this.assertMay('session.read')
     return readTurn(this.#authority, this.id, turn)
   }
 
@@ -146,6 +146,7 @@ export class SessionHandle {
 
   /** Cancels a turn that waits or runs, and returns it when it is over. */
   async cancelTurn(turn: string, reason = 'cancelled'): Promise<TurnRecord> {
+    if (this.access !== null) await this.assertMay('turn.cancel')
     const record = await this.getTurn(turn)
     if (record.endedAt !== null) return record
     return (await this.#open('turn.cancel')).cancel(turn, reason, this.by)
@@ -166,7 +167,7 @@ export class SessionHandle {
   /** The same, known to be there. For doors. */
   async openFeed(options: FollowOptions = {}): Promise<AsyncGenerator<readonly FeedItem[]>> {
     const { after = 0, afterDelta = 0, signal, presence = true, watcher } = options
-    if (this.access !== null) await this.#allow('session.read')
+    if (this.access !== null) await this.assertMay('session.read')
     const live = await this.#authority.openUnlessClosed(this.id)
     if (live !== null && watcher !== undefined && !live.watchers.has(watcher)) {
       throw new HoldfastError('not_owner', `session ${this.id} was let go: ask again`)
@@ -199,7 +200,7 @@ export class SessionHandle {
 
   /** One page of the log. Throws if there is no such log, or it does not reach `after`. */
   async read(after: number, limit: number): Promise<ReadResult> {
-    if (this.access !== null) await this.#allow('session.read')
+    if (this.access !== null) await this.assertMay('session.read')
     const result = await this.#authority.store.read(this.id, after, limit)
     const { seq } = readableRow(result.row, this.id)
     if (after > seq) throw invalid('after', `is ahead of the log, which ends at ${seq}`)
@@ -208,13 +209,13 @@ export class SessionHandle {
 
   /** Those of the newest request keys that begin so, the newest first. For doors. */
   async requestKeys(prefix: string): Promise<readonly KeyedTurn[]> {
-    if (this.access !== null) await this.#allow('session.read')
+    if (this.access !== null) await this.assertMay('session.read')
     return (await this.#authority.openUnlessClosed(this.id))?.requestKeys.alike(prefix) ?? []
   }
 
   /** The conversation, oldest first. */
   async *messages(): AsyncGenerator<Message> {
-    if (this.access !== null) await this.#allow('session.read')
+    if (this.access !== null) await this.assertMay('session.read')
     yield* readMessages(this.#authority, this.id)
   }
 
@@ -225,7 +226,7 @@ export class SessionHandle {
 
   /** Answers a question; the first valid answer wins, later ones are refused with `ask_settled`. */
   async answer(ask: string, answer: unknown): Promise<void> {
-    if (this.access !== null) await this.#allow('ask.answer')
+    if (this.access !== null) await this.assertMay('ask.answer')
     const { by } = this
     const command = { type: 'answer', ask, answer, by, attachment: null } as const
     await postAnswer(this.#authority, this.id, command)
@@ -235,7 +236,7 @@ export class SessionHandle {
   async attach(options: AttachOptions = {}): Promise<AttachmentHandle> {
     if (options.role === 'watcher') return this.#watch(options)
     const { answers = [], take = false, resumable = false } = options
-    if (this.access !== null && answers.length > 0) await this.#allow('ask.answer')
+    if (this.access !== null && answers.length > 0) await this.assertMay('ask.answer')
     const live = await this.#open('turn.run')
     const attachment = this.#authority.entropy.id()
     const token = resumable ? newToken(this.#authority) : null
@@ -282,7 +283,7 @@ export class SessionHandle {
     { answers = null, signal }: ResumeOptions = {},
   ): Promise<AttachmentHandle> {
     if (this.access !== null && answers !== null && answers.length > 0) {
-      await this.#allow('ask.answer')
+      await this.assertMay('ask.answer')
     }
     const live = await this.#open('session.read')
     const next = newToken(this.#authority)
@@ -373,13 +374,13 @@ export class SessionHandle {
 
   /** Closes the session for good: what is pending is settled, nothing is delivered any more. */
   async close(reason = 'closed'): Promise<Session> {
-    if (this.access !== null) await this.#allow('session.close')
+    if (this.access !== null) await this.assertMay('session.close')
     return this.#authority.close(this.id, reason, this.by)
   }
 
   /** Closes the session and erases its log permanently. */
   async erase(): Promise<void> {
-    if (this.access !== null) await this.#allow('session.close')
+    if (this.access !== null) await this.assertMay('session.close')
     await this.#authority.close(this.id, 'erased', this.by)
     await this.#authority.store.erase(this.id)
   }

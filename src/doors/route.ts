@@ -55,9 +55,14 @@ export function routes(
   })
 }
 
-/** The session of a route whose path names it first. */
-export function sessionOfPath({ params: [id = ''] }: Exchange): SessionRef {
-  return { id }
+/**
+ * The session of a route whose path names it first. Whether the caller may see it is found out here:
+ * a request is not forwarded to the owner of a session that does not exist for its caller.
+ */
+export function sessionOfPath({ session, operation }: Exchange): SessionRef | Promise<SessionRef> {
+  const found = { id: session.id }
+  if (session.access === null || operation === null) return found
+  return session.assertMay(operation).then(() => found)
 }
 
 export function isPublic({ operation }: Pick<Route, 'operation'>): boolean {

@@ -73,7 +73,7 @@ describe('a token', () => {
   })
 
   it.each([
-    ['watcher', ['list', 'look', 'turnOf', 'events', 'transcript', 'asks']],
+    ['watcher', ['list', 'look', 'turnOf', 'events', 'transcript', 'asks', 'changes']],
     [
       'talker',
       [
@@ -83,6 +83,7 @@ describe('a token', () => {
         'events',
         'transcript',
         'asks',
+        'changes',
         'create',
         'turn',
         'byKey',

@@ -46,6 +46,13 @@ async function owned(options: object = {}) {
   return { key, id: body.id as string, path: `/v1/sessions/${body.id}` }
 }
 
+async function shared() {
+  const session = await owned()
+  const body = { with: 'bob', scopes: ['watch'] }
+  await owner.call('POST', `${session.path}/shares`, { body })
+  return session
+}
+
 async function response(conversation?: string): Promise<any> {
   const more = conversation === undefined ? {} : { conversation }
   const body = { model: 'echo', input: 'hello', ...more }
@@ -137,6 +144,19 @@ const VISITS: Readonly<Record<string, Visit>> = {
   revokeLink: async () => {
     const { path, link } = await linked()
     return [`${path}/links/${link}`, {}, { body: { state: 'revoked' } }]
+  },
+  shareSession: async () => {
+    const { path } = await owned()
+    const body = { with: 'bob', scopes: ['watch'] }
+    return [`${path}/shares`, { body }, { body }]
+  },
+  getShares: async () => {
+    const { path } = await shared()
+    return [`${path}/shares`, {}, { body: { shares: [{ with: 'bob' }] } }]
+  },
+  unshareSession: async () => {
+    const { path } = await shared()
+    return [`${path}/shares/bob`, {}, { body: { state: 'removed' } }]
   },
   createChatCompletion: async () => {
     const { key } = await owned()

@@ -68,7 +68,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a closed session keeps its key',
     file: 'stores/memory.js',
-    find: 'this.#keys.delete(entry.row.key);',
+    find: 'this.#keys.delete(keyName(entry.row));',
     replace: '{}',
     catches: 'I1',
   },

@@ -19,7 +19,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a watcher that is gone is still counted',
-    file: 'core/session-handle.js',
+    file: 'core/attachment-handle.js',
     find: 'this.#live.watchers.remove(this.id);',
     replace: '',
     catches: 'I9',

@@ -1,0 +1,297 @@
+/**
+ * Whose session it is: every route about a session, and every way to attach to one, tried by its
+ * principal, by principals and groups that it is shared with, by a stranger and by an administrator,
+ * on the node that owns it and on another. A stranger gets the answer of a session that never was.
+ */
+import { createHash } from 'node:crypto'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { builtinAgents } from 'holdfast'
+import { openTokenFile } from 'holdfast/server'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { OPERATIONS, withIncluded, type Scope } from '../../src/core/access.ts'
+import { serverRoutes } from '../../src/server/routes.ts'
+import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
+import { serve, type Answer, type TestServer } from '../support/server.ts'
+import { dial, type WireClient } from '../support/wire-client.ts'
+
+type CallerName = 'alice' | 'phone' | 'watcher' | 'talker' | 'member' | 'stranger' | 'admin'
+
+/** Alice owns what is tried; she has two tokens. */
+const CALLERS: Readonly<Record<CallerName, object>> = {
+  alice: { principal: 'alice', scopes: ['talk', 'answer', 'manage'] },
+  phone: { principal: 'alice', scopes: ['talk', 'answer', 'manage'] },
+  watcher: { principal: 'wendy', scopes: ['talk', 'answer', 'manage'] },
+  talker: { principal: 'tom', scopes: ['talk', 'answer', 'manage'] },
+  member: { principal: 'mia', groups: ['team'], scopes: ['talk', 'answer', 'manage'] },
+  stranger: { principal: 'mallory', groups: ['others'], scopes: ['talk', 'answer', 'manage'] },
+  admin: { principal: 'root', scopes: ['admin'] },
+}
+const NAMES = Object.keys(CALLERS) as CallerName[]
+const SHARES = [
+  { with: 'wendy', scopes: ['watch'] },
+  { with: 'tom', scopes: ['talk'] },
+  { with: '@team', scopes: ['watch', 'answer'] },
+]
+
+/** What each may do with Alice's session. */
+const ALL: readonly Scope[] = withIncluded(['talk', 'answer', 'manage'])
+const SCOPES_ON: Readonly<Record<CallerName, readonly Scope[]>> = {
+  alice: ALL,
+  phone: ALL,
+  watcher: ['watch'],
+  talker: ['watch', 'talk'],
+  member: ['watch', 'answer'],
+  stranger: [],
+  admin: withIncluded(['admin']),
+}
+
+const secretOf = (name: string): string => `hf_secret-of-${name}`
+const bearer = (name: string) => ({ authorization: `Bearer ${secretOf(name)}` })
+
+let folder: string
+let file: string
+let database: TestDatabase
+let single: TestServer
+let near: TestServer
+let far: TestServer
+
+async function tokens() {
+  return openTokenFile(file)
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'holdfast-ownership-'))
+  file = join(folder, 'tokens.json')
+  const entries = Object.entries(CALLERS).map(([name, more]) => ({
+    name,
+    sha256: createHash('sha256').update(secretOf(name)).digest('hex'),
+    ...more,
+  }))
+  await writeFile(file, JSON.stringify({ version: 3, tokens: entries }), { mode: 0o600 })
+  const options = { agents: builtinAgents, sharedKeys: { 'team/': 'team' } }
+  single = await serve({ ...options, tokens: await tokens() })
+  database = await openTestDatabase()
+  const store = database.freshUrl()
+  far = await serve({ ...options, store, isNode: true, tokens: await tokens() })
+  near = await serve({ ...options, store, isNode: true, tokens: await tokens() })
+})
+
+afterAll(async () => {
+  await Promise.all([single.close(), near.close(), far.close()])
+  await database.close()
+  await rm(folder, { recursive: true })
+})
+
+/** A session of Alice's, held by `server`, with one turn. */
+async function session(server: TestServer, shares: readonly object[] = SHARES) {
+  const headers = bearer('alice')
+  const { body } = await server.call('POST', '/v1/sessions', { headers, body: {} })
+  const path = `/v1/sessions/${body.id}`
+  const turn = await server.call('POST', `${path}/turns`, { headers, body: { input: 'x' } })
+  for (const share of shares) {
+    const answer = await server.call('POST', `${path}/shares`, { headers, body: share })
+    expect(answer.status).toBe(200)
+  }
+  return { id: body.id as string, path, turn: turn.body.turn.id as string }
+}
+
+const ROUTES = serverRoutes(monitorEventLoopDelay()).filter(({ path }) =>
+  path.startsWith('/v1/sessions/:id'),
+)
+const BODIES: Readonly<Record<string, object>> = {
+  postSessionTurn: { input: 'hello' },
+  answerAsk: { answer: 'yes' },
+  createLink: { scopes: ['watch'] },
+  shareSession: { with: 'nobody-here', scopes: ['watch'] },
+}
+
+/** What an answer tells, without what differs between any two. */
+function toldBy({ status, headers, body }: Answer, id: string): string {
+  const rest = [...headers].filter(([name]) => name !== 'date')
+  return JSON.stringify([status, rest, body]).replaceAll(id, 'ID')
+}
+
+/** The server that owns a session, and the one that is asked about it. */
+const WHERE: Readonly<Record<string, () => readonly [TestServer, TestServer]>> = {
+  'on one server': () => [single, single],
+  'through the node that does not own it': () => [far, near],
+}
+
+describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
+  describe.each(ROUTES.map((route) => [route.name, route] as const))('%s', (name, route) => {
+    const tried = (server: TestServer, path: string, who: string) =>
+      server.call(route.method, path, { headers: bearer(who), body: BODIES[name] as never })
+
+    it.each(NAMES)('answers %s by what the session allows it', async (who) => {
+      const [owner, asked] = nodes()
+      const { id, turn } = await session(owner)
+      const path = route.path
+        .replace(':id', id)
+        .replace(':turn', turn)
+        .replace(/:(ask|link|with)/, 'none')
+      const answer = await tried(asked, path, who)
+      const needed = OPERATIONS[route.operation] as Scope
+      const scopes = SCOPES_ON[who]
+      if (scopes.length === 0) {
+        const unknown = await tried(asked, path.replace(id, 'A'.repeat(id.length)), who)
+        expect(toldBy(answer, id)).toBe(toldBy(unknown, 'A'.repeat(id.length)))
+        expect([answer.status, answer.body.code]).toEqual([404, 'session_unknown'])
+      } else if (scopes.includes(needed)) {
+        expect([401, 403]).not.toContain(answer.status)
+        expect(answer.body?.code).not.toBe('session_unknown')
+      } else expect([answer.status, answer.body.code]).toEqual([403, 'forbidden'])
+    })
+  })
+
+  it('is listed, and in the change feed, for those that may see it and no others', async () => {
+    const [owner, asked] = nodes()
+    const { position } = (await asked.call('GET', '/v1/changes', { headers: bearer('admin') })).body
+    const { id } = await session(owner)
+    for (const who of NAMES) {
+      const headers = bearer(who)
+      const isVisible = SCOPES_ON[who].length > 0
+      const { sessions } = (await asked.call('GET', '/v1/sessions?limit=500', { headers })).body
+      expect([who, sessions.some((row: any) => row.id === id)]).toEqual([who, isVisible])
+      const feed = await asked.call('GET', `/v1/changes?after=${position}&limit=500`, { headers })
+      const seen = feed.body.changes.some((change: any) => change.session.id === id)
+      expect([who, seen]).toEqual([who, isVisible])
+    }
+  })
+
+  it('is attached to by those that may, in their role, and is unknown to all others', async () => {
+    const [owner, asked] = nodes()
+    const clients: WireClient[] = []
+    const hello = async (who: string, frame: object) => {
+      const client = dial(asked.url, { auth: { token: secretOf(who) }, ...frame })
+      clients.push(client)
+      return client.frame(({ type }) => type === 'welcome' || type === 'refuse')
+    }
+    try {
+      for (const who of NAMES) {
+        const { id } = await session(owner)
+        const scopes = SCOPES_ON[who]
+        const roles = { watcher: ['watch'], driver: ['watch', 'talk'] } as const
+        for (const [role, needed] of Object.entries(roles)) {
+          const answer = await hello(who, { session: id, role })
+          if (scopes.length === 0) {
+            const unknown = await hello(who, { session: 'A'.repeat(id.length), role })
+            const told = JSON.stringify(answer).replaceAll(id, 'ID')
+            expect(told).toBe(JSON.stringify(unknown).replaceAll('A'.repeat(id.length), 'ID'))
+            expect(answer?.code).toBe('session_unknown')
+          } else {
+            const isAllowed = needed.every((scope) => scopes.includes(scope))
+            const expected = isAllowed ? 'welcome' : 'forbidden'
+            const found = answer?.type === 'welcome' ? 'welcome' : answer?.code
+            expect([who, role, found]).toEqual([who, role, expected])
+            if (isAllowed) expect([who, answer?.scopes]).toEqual([who, scopes])
+          }
+        }
+      }
+    } finally {
+      for (const { socket } of clients) socket.terminate()
+    }
+  })
+
+  it('ends the streams of those with which it is no longer shared', async () => {
+    const [owner, asked] = nodes()
+    const { path } = await session(owner)
+    const headers = { ...bearer('watcher'), accept: 'text/event-stream' }
+    const stream = await fetch(`${asked.url}${path}/events`, { headers })
+    expect(stream.status).toBe(200)
+    await owner.call('DELETE', `${path}/shares/wendy`, { headers: bearer('alice') })
+    const text = await stream.text().catch(() => 'cut off')
+    expect(text).not.toContain('session.unshared')
+    const again = await asked.call('GET', path, { headers: bearer('watcher') })
+    expect(again.status).toBe(404)
+  })
+
+  it('has a key that is its principal’s alone', async () => {
+    const [owner, asked] = nodes()
+    const ids = await Promise.all(
+      (['alice', 'phone', 'stranger', 'admin'] as const).map(async (who, index) => {
+        const server = index % 2 === 0 ? owner : asked
+        const call = { headers: bearer(who), body: { key: 'the same key' } }
+        return (await server.call('POST', '/v1/sessions', call)).body.id as string
+      }),
+    )
+    expect(ids[1]).toBe(ids[0])
+    expect(new Set(ids).size).toBe(3)
+  })
+
+  it('has a key with a shared prefix for all members of the group, and for no others', async () => {
+    const [owner, asked] = nodes()
+    const body = { input: 'x' }
+    const idOf = async (server: TestServer, who: string): Promise<string> => {
+      const call = { headers: bearer(who), body }
+      return (await server.call('POST', '/v1/keys/team%2Fplan/turns', call)).body.session
+    }
+    const [first, second] = [await idOf(owner, 'member'), await idOf(asked, 'member')]
+    expect(second).toBe(first)
+    expect(await idOf(asked, 'stranger')).not.toBe(first)
+    const looked = await asked.call('GET', `/v1/sessions/${first}`, { headers: bearer('member') })
+    expect(looked.body).toMatchObject({ principal: '@team', key: 'team/plan' })
+  })
+
+  it('is not created under an id of the caller’s choice, nor found by it', async () => {
+    const [owner, asked] = nodes()
+    const { id } = await session(owner, [])
+    for (const chosen of [id, `free-${id}`]) {
+      const call = { headers: bearer('stranger'), body: { id: chosen } }
+      const answer = await asked.call('POST', '/v1/sessions', call)
+      expect([answer.status, answer.body.code]).toEqual([404, 'session_unknown'])
+    }
+    const own = { headers: bearer('phone'), body: { id } }
+    expect((await asked.call('POST', '/v1/sessions', own)).status).toBe(200)
+  })
+
+  it('keeps responses and conversations of the OpenAI door from strangers', async () => {
+    const [owner, asked] = nodes()
+    const headers = bearer('alice')
+    const made = await owner.call('POST', '/v1/conversations', { headers, body: {} })
+    const conversation = made.body.id as string
+    const spoken = { model: 'echo', input: 'a secret', conversation }
+    const said = await owner.call('POST', '/v1/responses', { headers, body: spoken })
+    expect(said.status).toBe(200)
+    const foreign = bearer('stranger')
+    for (const path of [
+      `/v1/conversations/${conversation}`,
+      `/v1/conversations/${conversation}/items`,
+      `/v1/responses/${said.body.id}`,
+    ]) {
+      const answer = await asked.call('GET', path, { headers: foreign })
+      expect([path, answer.status]).toEqual([path, 404])
+      expect(JSON.stringify(answer.body)).not.toContain('a secret')
+      expect((await asked.call('GET', path, { headers: bearer('phone') })).status).toBe(200)
+    }
+    const follow = { model: 'echo', input: 'x', previous_response_id: said.body.id }
+    const taken = await asked.call('POST', '/v1/responses', { headers: foreign, body: follow })
+    expect(taken.status).toBe(404)
+    const joined = { model: 'echo', input: 'x', conversation }
+    const other = await asked.call('POST', '/v1/responses', { headers: foreign, body: joined })
+    expect(other.status).toBe(404)
+  })
+})
+
+describe('a token that is limited to some agents', () => {
+  it('knows no others', async () => {
+    const entry = {
+      name: 'limited',
+      sha256: createHash('sha256').update(secretOf('limited')).digest('hex'),
+      scopes: ['talk'],
+      agents: ['echo'],
+    }
+    const limited = join(folder, 'limited.json')
+    await writeFile(limited, JSON.stringify({ version: 3, tokens: [entry] }), { mode: 0o600 })
+    const server = await serve({ agents: builtinAgents, tokens: await openTokenFile(limited) })
+    const call = { headers: bearer('limited'), body: { agent: 'slow', input: 'x' } }
+    const refused = await server.call('POST', '/v1/keys/k/turns', call)
+    expect([refused.status, refused.body.code]).toEqual([422, 'agent_unknown'])
+    expect(refused.body.detail).not.toContain('ask')
+    const models = await server.call('GET', '/v1/models', { headers: bearer('limited') })
+    expect(models.body.data.map(({ id }: any) => id)).toEqual(['echo'])
+    await server.close()
+  })
+})
