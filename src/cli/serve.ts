@@ -69,7 +69,7 @@ async function runUntilStopped(settings: ServeSettings): Promise<number> {
     values.tokens === null ? undefined : await openTokenFile(values.tokens, log.onDiagnostic)
   const holdfast = await open(settings, config)
   return new Promise<number>((exit, fail) => {
-    listen(settings, holdfast, tokens, exit).catch(async (error: unknown) => {
+    listen(settings, { config, holdfast, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
     })
@@ -129,10 +129,15 @@ function listenProblem(error: unknown, { host, port }: ListenAddress): string {
   return problems[code] ?? message
 }
 
+type Opened = {
+  readonly config: Config
+  readonly holdfast: Holdfast
+  readonly tokens: TokenFile | undefined
+}
+
 async function listen(
   settings: ServeSettings,
-  holdfast: Holdfast,
-  tokens: TokenFile | undefined,
+  { config, holdfast, tokens }: Opened,
   exit: (code: number) => void,
 ): Promise<void> {
   const { values, access, browsers, cluster, log } = settings
@@ -140,6 +145,7 @@ async function listen(
   const server = await startServer({
     ...access,
     tokens,
+    sharedKeys: config.sharedKeys,
     browsers,
     cdpLimits: { browserSessionsMax: values['browser-sessions-max'] },
     browserLimits: {

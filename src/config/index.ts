@@ -105,11 +105,12 @@ export function checkConfig(content: unknown) {
     agents = {},
     defaultAgent = null,
     limits = {},
+    sharedKeys = {},
   } = readOutline(content, (field, problem) => invalid(field || 'the configuration', problem))
   for (const [name, agent] of Object.entries(agents)) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
   }
-  return { agents, defaultAgent, limits }
+  return { agents, defaultAgent, limits, sharedKeys }
 }
 
 /** The runners of all agents in the configuration, and of those that are named and presets. */

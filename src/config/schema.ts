@@ -5,7 +5,7 @@ import { AcpAgent } from '../runners/acp/options.ts'
 import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
 import { ProcessAgent } from '../runners/process/options.ts'
-import { EXACT, limit, oneOf, optional, UNKNOWN_NAME } from '../schema/contract.ts'
+import { EXACT, limit, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
 import { presetsOf } from './presets.ts'
 
 const FunctionAgent = Type.Object(
@@ -69,6 +69,18 @@ function configuration<Entry extends TSchema>(agent: Entry) {
           [UNKNOWN_NAME]: 'is no limit',
           description: 'any of the limits by name, like `"waitMs": 60000`; flags take precedence',
         }),
+      ),
+      sharedKeys: Type.Record(
+        Type.String({ minLength: 1 }),
+        Type.String({
+          pattern: '^[A-Za-z0-9_.@:-]{1,64}$',
+          [PROBLEM]: 'must be the name of a group',
+        }),
+        {
+          description:
+            'prefixes of keys that a group shares, like `"team/": "team"`: for its members such a ' +
+            'key means one session, which belongs to the group',
+        },
       ),
       $schema: Type.String({
         description:
