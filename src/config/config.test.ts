@@ -81,7 +81,7 @@ describe('a configuration', () => {
   })
 
   it('may be empty, or not be there', async () => {
-    const empty = { agents: {}, defaultAgent: null, limits: {} }
+    const empty = { agents: {}, defaultAgent: null, limits: {}, sharedKeys: {} }
     expect(checkConfig({})).toEqual(empty)
     expect(await readConfig(folder)).toEqual({ file: null, base: folder, ...empty })
   })

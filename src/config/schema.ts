@@ -78,8 +78,8 @@ function configuration<Entry extends TSchema>(agent: Entry) {
         }),
         {
           description:
-            'prefixes of keys that a group shares, like `"team/": "team"`: for its members such a ' +
-            'key means one session, which belongs to the group',
+            'prefixes of keys that a group shares, like `"team/": "team"`: for its members such ' +
+            'a key means one session, which belongs to the group',
         },
       ),
       $schema: Type.String({

@@ -56,8 +56,8 @@ export function routes(
 }
 
 /**
- * The session of a route whose path names it first. Whether the caller may see it is found out here:
- * a request is not forwarded to the owner of a session that does not exist for its caller.
+ * The session of a route whose path names it first. Whether the caller may see it is found out
+ * here: a request is not forwarded to the owner of a session that does not exist for its caller.
  */
 export function sessionOfPath({ session, operation }: Exchange): SessionRef | Promise<SessionRef> {
   const found = { id: session.id }
