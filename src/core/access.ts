@@ -36,6 +36,7 @@ export const OPERATIONS = {
   'turn.cancel': 'talk',
   'ask.answer': 'answer',
   'link.manage': 'manage',
+  'audit.read': 'admin',
   'agent.read': 'watch',
   'browser.read': 'watch',
   'browser.use': 'talk',

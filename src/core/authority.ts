@@ -56,6 +56,7 @@ export class Authority implements SessionHolder {
   readonly node: string
   readonly counters = new Counters()
   readonly diagnose: Diagnose
+  readonly diagnosticListeners = new Set<DiagnosticListener>()
   readonly about: Facts
   readonly attachmentListeners: AttachmentListeners
   /** Prefixes of keys that only the door which added them may use. */
@@ -74,7 +75,10 @@ export class Authority implements SessionHolder {
     this.entropy = options.entropy
     this.digest = options.digest
     this.node = options.node
-    this.diagnose = diagnoseTo(options.onDiagnostic ?? (() => undefined))
+    if (options.onDiagnostic !== undefined) this.diagnosticListeners.add(options.onDiagnostic)
+    this.diagnose = diagnoseTo((diagnostic) => {
+      for (const listener of this.diagnosticListeners) listener(diagnostic)
+    })
     this.about = { node: options.node, ...options.about }
     this.limits = coreLimits(options.limits ?? {})
     this.attachmentListeners = new AttachmentListeners(this.diagnose)

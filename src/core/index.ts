@@ -77,6 +77,7 @@ export type {
   AppendOutcome,
   Beat,
   AppendedKeys,
+  AuditRecord,
   ChangePage,
   Claim,
   Cluster,
@@ -93,6 +94,7 @@ export type {
   SessionRow,
   SessionStatus,
   Store,
+  StoredAuditRecord,
   StoredEvent,
 } from './store.ts'
 export {

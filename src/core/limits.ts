@@ -85,6 +85,9 @@ export const LIMITS = {
   ttlMsMax: 3_650 * 86_400_000,
   /** How long a closed session's log is kept before it is erased; the id stays refused. */
   retainMs: 30 * 86_400_000,
+  /** How long records of the audit are kept, and the addresses in them. */
+  auditMs: 365 * 86_400_000,
+  auditAddressMs: 30 * 86_400_000,
   /**
    * Events between two snapshots of a session, or as many as are as long as a snapshot: what
    * opening it has to read at most.

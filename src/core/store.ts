@@ -1,5 +1,6 @@
 /**
- * Where logs, keys and ownership live. Ten operations, each one atomic step; a store never decides.
+ * Where logs, keys and ownership live. Ten operations and an audit, each one atomic step; a store
+ * never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
  *
@@ -48,6 +49,12 @@ export interface Store {
    * or never gave it out.
    */
   changes(after: number | null, limit: number): Promise<ChangePage>
+  /** Adds records to the audit, in order. A store without these three methods keeps no audit. */
+  addAudit?(records: readonly AuditRecord[]): Promise<void>
+  /** The records after a position, oldest first; 0 is the beginning. */
+  readAudit?(after: number, limit: number): Promise<readonly StoredAuditRecord[]>
+  /** Forgets records that are older than `recordsAt`, and addresses older than `addressesAt`. */
+  pruneAudit?(older: { readonly recordsAt: number; readonly addressesAt: number }): Promise<void>
   /**
    * Rejects with the reason why nothing could be written now. A store without it is ready while it
    * can be read.
@@ -240,6 +247,18 @@ export type Beat = 'lapsed' | void
  * changed.
  */
 export type AppendOutcome = 'appended' | 'stale'
+
+/** Something that happened outside of sessions. */
+export type AuditRecord = {
+  readonly at: number
+  /** Of the client that it is about: forgotten before the rest. */
+  readonly address: string | null
+  /** JSON. */
+  readonly body: string
+}
+
+/** `position` grows, and no record becomes visible behind one that was read. */
+export type StoredAuditRecord = AuditRecord & { readonly position: number }
 
 export type ReadResult = {
   readonly row: SessionRow | null

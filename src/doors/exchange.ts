@@ -306,7 +306,8 @@ export class Exchange {
     // Its client is gone, or the parser rejected the rest of it and that was reported.
     if (error.code === 'bad_request' && this.request.destroyed) return
     const { request, context } = this
-    const client = { address: context.addressOf(request), headers: request.headers }
+    const { principal } = this.#caller?.access ?? {}
+    const client = { address: context.addressOf(request), headers: request.headers, principal }
     reportRefusal(context.holdfast.authority.diagnose, error, { door: 'http', ...client })
   }
 

@@ -43,18 +43,22 @@ export type RefusedClient = {
   readonly door: 'http' | 'connect' | 'cdp'
   readonly address: string
   readonly headers?: IncomingHttpHeaders
+  /** The id of its principal, if it showed a good token. */
+  readonly principal?: string | undefined
 }
 
 export function reportRefusal(
   diagnose: Diagnose,
   { code, message }: HoldfastError,
-  { door, address, headers = {} }: RefusedClient,
+  { door, address, headers = {}, principal }: RefusedClient,
 ): void {
   if (code === 'internal') {
     return diagnose('request_failed', 'a request failed unexpectedly', { door, error: message })
   }
   if (!TOLD.has(code)) return
-  diagnose('client_refused', message, { reason: code, door, address, ...shownBy(code, headers) })
+  const shown = shownBy(code, headers)
+  if (principal !== undefined) shown['principal'] = principal
+  diagnose('client_refused', message, { reason: code, door, address, ...shown })
 }
 
 /** What the client showed that was refused; never a secret. */

@@ -18,7 +18,8 @@ import { reportRefusal, type Headers } from '../doors/refusals.ts'
 import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
-import { AccessPolicy, type AccessOptions } from './access.ts'
+import { AccessPolicy, bearerToken, type AccessOptions } from './access.ts'
+import { Audit } from './audit.ts'
 import { CdpEntrance } from './cdp.ts'
 import { answerPage } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
@@ -58,6 +59,7 @@ export class RequestHandler {
   readonly holdfast: Holdfast
   readonly access: AccessPolicy
   readonly cdp: CdpEntrance | null
+  readonly #audit: Audit
   /** Of all ports: as many as the process has descriptors for. */
   readonly connections: Connections
   readonly #connect: OnUpgrade
@@ -85,6 +87,9 @@ export class RequestHandler {
     this.#options = options
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
     this.access = new AccessPolicy(host, clock, options, seal)
+    this.#audit = new Audit(holdfast.authority)
+    holdfast.authority.diagnosticListeners.add(this.#audit.take)
+    options.tokens?.reportTo?.(this.#audit.take)
     const addressOf = (request: IncomingMessage) => this.access.addressOf(request)
     this.#forwarder =
       seal === null || store.cluster === undefined
@@ -193,8 +198,14 @@ export class RequestHandler {
     await authority.drain(drainMs)
     await this.#forwarder?.prepareToLeave()
     this.#isLeaving = true
+    await this.#closeAudit()
     await this.holdfast.close()
     await this.#forwarder?.linger(drainMs)
+  }
+
+  async #closeAudit(): Promise<void> {
+    this.holdfast.authority.diagnosticListeners.delete(this.#audit.take)
+    await this.#audit.close()
   }
 
   async #disconnect(): Promise<void> {
@@ -203,6 +214,7 @@ export class RequestHandler {
     for (const drain of [...this.#context.streams]) drain()
     this.#forwarder?.requests.cutTunnels()
     await this.cdp?.close()
+    await this.#closeAudit()
     this.access.close()
     this.#delay.disable()
   }
@@ -241,7 +253,10 @@ export class RequestHandler {
       if (search !== '' && route.query !== null) (route.query ?? NO_QUERY).read(search)
       this.#answer(exchange, route)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
     } catch (thrown) {
-      this.#refuse(new Exchange(ends, this.#context), thrown)
+      // Of a request that was not let in: whose it is, for the report.
+      const caller = this.access.callerOf(bearerToken(request.headers))
+      const unrouted = { caller, params: [], search: '' }
+      this.#refuse(new Exchange(ends, this.#context, unrouted), thrown)
     }
   }
 

@@ -4,7 +4,7 @@
  */
 import type { IntervalHistogram } from 'node:perf_hooks'
 import { asHoldfastError, HoldfastError } from '../core/index.ts'
-import type { ServerContext } from '../doors/exchange.ts'
+import { negotiate, type Exchange, type ServerContext } from '../doors/exchange.ts'
 import { logRoutes } from '../doors/native/log.ts'
 import * as native from '../doors/native/schemas.ts'
 import { sessionRoutes } from '../doors/native/sessions.ts'
@@ -13,7 +13,15 @@ import { isOpenAiPath, openAiRefusal } from '../doors/openai/errors.ts'
 import { openAiRoutes } from '../doors/openai/routes.ts'
 import * as openai from '../doors/openai/schemas.ts'
 import { problemRefusal, type Refusal } from '../doors/refusals.ts'
-import { json, NO_QUERY, routes, type Query, type Route, type Schema } from '../doors/route.ts'
+import {
+  json,
+  NO_QUERY,
+  query,
+  routes,
+  type Query,
+  type Route,
+  type Schema,
+} from '../doors/route.ts'
 import { OPERATIONS } from '../core/access.ts'
 import { oneOf, orNull } from '../schema/contract.ts'
 import { Kind, Type } from '../schema/typebox.ts'
@@ -135,6 +143,15 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
           })
         },
       },
+      'GET /v1/audit': {
+        name: 'getAudit',
+        summary: 'What happened outside of sessions: one page, or all of it as JSON lines',
+        operation: 'audit.read',
+        query: AUDIT_QUERY,
+        answers: { 200: json('One page.', AuditPage) },
+        refusals: [406],
+        handle: getAudit,
+      },
       'GET /metrics': {
         name: 'getMetrics',
         query: null,
@@ -162,6 +179,52 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
     }),
   ]
   return all
+}
+
+const AUDIT_PAGE = 500
+const AUDIT_QUERY = query({
+  after: Type.Integer({
+    minimum: 0,
+    description: 'The position of the last record that is known.',
+  }),
+  limit: Type.Integer({ minimum: 1, maximum: AUDIT_PAGE, description: 'How many records.' }),
+})
+const AuditPage = Type.Object({
+  records: Type.Array(
+    Type.Object({
+      position: count,
+      at: Type.Integer({ description: 'Milliseconds since 1970.' }),
+      address: orNull(Type.String()),
+      code: Type.String(),
+      node: Type.String(),
+      message: Type.Optional(Type.String()),
+      count: Type.Optional(count),
+      facts: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    }),
+  ),
+  nextAfter: count,
+})
+
+/** As JSON one page, as JSON lines all that there is. */
+async function getAudit(exchange: Exchange): Promise<void> {
+  const { store } = exchange.holdfast.authority
+  const { after = 0, limit = AUDIT_PAGE } = AUDIT_QUERY.read(exchange.search)
+  const types = ['application/json', 'application/jsonl'] as const
+  const type = negotiate(exchange.header('accept'), types)
+  const read = async (from: number) =>
+    ((await store.readAudit?.(from, limit)) ?? []).map(({ position, at, address, body }) => {
+      return { position, at, address, ...(JSON.parse(body) as object) }
+    })
+  let records = await read(after)
+  if (type === 'application/json') {
+    return exchange.reply(200, { records, nextAfter: records.at(-1)?.position ?? after })
+  }
+  exchange.begin(type)
+  while (records.length > 0 && !exchange.response.destroyed) {
+    await exchange.write(records.map((record) => `${JSON.stringify(record)}\n`).join(''))
+    records = await read(records.at(-1)?.position ?? 0)
+  }
+  exchange.response.end()
 }
 
 /** Why no work can be taken, or null if it can. Costs one read at most. */

@@ -17,7 +17,6 @@ import {
   diagnoseTo,
   HoldfastError,
   ISSUER,
-  type Diagnose,
   type DiagnosticListener,
   type Principal,
 } from '../core/index.ts'
@@ -62,6 +61,8 @@ export interface TokenSource {
   principalOf?(token: string): Principal | null
   /** Whose sessions it sees. Without it, those of the default principal. */
   accessOf?(token: string): TokenAccess | null
+  /** Called with a further listener for what it reports. */
+  reportTo?(listener: DiagnosticListener): void
   /**
    * Changes whenever a token may have lost what it was good for: what was let in by it then ends
    * within a second. Without it, that takes up to 15 s.
@@ -170,6 +171,7 @@ export function isScope(value: unknown): value is Scope {
 }
 
 export class TokenList {
+  protected entries: readonly TokenEntry[] = []
   #tokens: readonly (TokenEntry & { readonly digest: Buffer })[] = []
 
   constructor(entries: readonly TokenEntry[]) {
@@ -177,6 +179,7 @@ export class TokenList {
   }
 
   protected replace(entries: readonly TokenEntry[]): void {
+    this.entries = entries
     this.#tokens = entries.map((entry) => ({
       ...entry,
       scopes: withIncluded(entry.scopes),
@@ -226,7 +229,7 @@ export async function openTokenFile(
   const stamp = await stampOf(path)
   if (stamp === null) throw unusable(path, 'it is not there')
   try {
-    return new TokenFile(path, diagnoseTo(onDiagnostic), stamp, await readTokens(path))
+    return new TokenFile(path, onDiagnostic, stamp, await readTokens(path))
   } catch (error) {
     throw unusable(path, problemOf(error))
   }
@@ -238,7 +241,10 @@ function unusable(path: string, problem: string): HoldfastError {
 
 export class TokenFile extends TokenList implements TokenSource {
   readonly #path: string
-  readonly #diagnose: Diagnose
+  readonly #listeners = new Set<DiagnosticListener>()
+  readonly #diagnose = diagnoseTo((diagnostic) => {
+    for (const listener of this.#listeners) listener(diagnostic)
+  })
   readonly #check: NodeJS.Timeout
   /** At the last look. */
   #seen: string | null = null
@@ -248,10 +254,15 @@ export class TokenFile extends TokenList implements TokenSource {
   #versions = 0
   #isClosed = false
 
-  constructor(path: string, diagnose: Diagnose, stamp: string, entries: readonly TokenEntry[]) {
+  constructor(
+    path: string,
+    listener: DiagnosticListener,
+    stamp: string,
+    entries: readonly TokenEntry[],
+  ) {
     super(entries)
     this.#path = path
-    this.#diagnose = diagnose
+    this.#listeners.add(listener)
     this.#stamp = stamp
     // Not every file system reports changes.
     this.#check = setInterval(() => void this.#refresh(), SERVER_LIMITS.tokensCheckMs).unref()
@@ -259,6 +270,10 @@ export class TokenFile extends TokenList implements TokenSource {
 
   revision(now: number): number {
     return this.#versions * (SERVER_LIMITS.tokensMax + 1) + this.expired(now)
+  }
+
+  reportTo(listener: DiagnosticListener): void {
+    this.#listeners.add(listener)
   }
 
   close(): void {
@@ -278,15 +293,32 @@ export class TokenFile extends TokenList implements TokenSource {
       const entries = await readTokens(this.#path)
       // Another version came meanwhile: that one counts.
       if (this.#isClosed || stamp !== this.#stamp) return
+      const facts = { file: this.#path, ...changesBetween(this.entries, entries) }
       this.replace(entries)
       this.#versions += 1
-      this.#diagnose('tokens_read', 'the tokens file was read again', { file: this.#path })
+      this.#diagnose('tokens_read', 'the tokens file was read again', facts)
     } catch (error) {
       const message = 'the tokens file cannot be used, the tokens before stay'
       this.#diagnose('tokens_unusable', message, { file: this.#path, problem: problemOf(error) })
       // It could not be read, for want of a descriptor perhaps: the next look tries again.
       if (stamp !== null && (error as NodeJS.ErrnoException).code !== undefined) this.#stamp = null
     }
+  }
+}
+
+/** The names of the tokens that were added, removed or changed. */
+function changesBetween(before: readonly TokenEntry[], after: readonly TokenEntry[]) {
+  const textIn = (entries: readonly TokenEntry[], name: string): string | undefined =>
+    JSON.stringify(entries.find((entry) => entry.name === name))
+  const namesOf = (entries: readonly TokenEntry[], isIt: (name: string) => boolean): string =>
+    entries.flatMap(({ name }) => (isIt(name) ? [name] : [])).join(', ')
+  return {
+    added: namesOf(after, (name) => textIn(before, name) === undefined),
+    removed: namesOf(before, (name) => textIn(after, name) === undefined),
+    changed: namesOf(after, (name) => {
+      const old = textIn(before, name)
+      return old !== undefined && old !== textIn(after, name)
+    }),
   }
 }
 

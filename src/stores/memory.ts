@@ -8,6 +8,7 @@ import {
   type Append,
   type AppendedKeys,
   type AppendOutcome,
+  type AuditRecord,
   type Claim,
   type KeyedTurn,
   type KeyQuery,
@@ -16,6 +17,7 @@ import {
   type Reserved,
   type SessionRow,
   type Store,
+  type StoredAuditRecord,
   type StoredEvent,
 } from '../core/store.ts'
 import { closedError } from './failures.ts'
@@ -55,6 +57,8 @@ export class MemoryStore implements Store {
   /** The newest changes, their positions without a gap. */
   readonly #changes: ChangeRecord<MemorySession>[] = []
   #position = 0
+  #audit: StoredAuditRecord[] = []
+  #audited = 0
   #closed = false
 
   constructor({ clock }: { readonly clock?: Pick<Clock, 'monotonic'> } = {}) {
@@ -207,6 +211,26 @@ export class MemoryStore implements Store {
     if (index < 0 || after > this.#position) throw changesGone(after)
     const records = this.#changes.slice(index, index + limit)
     return changePage(records, after, ({ session: { row } }) => row)
+  }
+
+  async addAudit(records: readonly AuditRecord[]): Promise<void> {
+    this.#mustBeOpen()
+    for (const record of records) this.#audit.push({ ...record, position: (this.#audited += 1) })
+  }
+
+  async readAudit(after: number, limit: number): Promise<readonly StoredAuditRecord[]> {
+    this.#mustBeOpen()
+    return this.#audit.filter(({ position }) => position > after).slice(0, limit)
+  }
+
+  async pruneAudit({
+    recordsAt,
+    addressesAt,
+  }: Parameters<Required<Store>['pruneAudit']>[0]): Promise<void> {
+    this.#mustBeOpen()
+    this.#audit = this.#audit
+      .filter(({ at }) => at >= recordsAt)
+      .map((record) => (record.at < addressesAt ? { ...record, address: null } : record))
   }
 
   async close(): Promise<void> {

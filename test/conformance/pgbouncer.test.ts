@@ -110,7 +110,16 @@ for (const [mode, settings] of Object.entries(MODES)) {
     const open = async () => ({
       store: await openPostgresStore({ url }),
       dispose: async () => {
-        const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes', 'request_keys']
+        const tables = [
+          'sessions',
+          'events',
+          'snapshots',
+          'labels',
+          'shares',
+          'audit',
+          'nodes',
+          'request_keys',
+        ]
         const names = tables.map((table) => `${schemaOf(url)}.${table}`)
         await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)
       },

@@ -24,7 +24,17 @@ const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
 
 /** Quicker than a schema of its own for each case. */
 async function emptyTables(): Promise<void> {
-  const tables = ['sessions', 'events', 'snapshots', 'labels', 'nodes', 'request_keys', 'changes']
+  const tables = [
+    'sessions',
+    'events',
+    'snapshots',
+    'labels',
+    'shares',
+    'audit',
+    'nodes',
+    'request_keys',
+    'changes',
+  ]
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   // Quicker than TRUNCATE too, which makes new files for all of them.
   await database.query(names.map((name) => `DELETE FROM ${name}`).join(';'))

@@ -145,6 +145,7 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const { path, link } = await linked()
     return [`${path}/links/${link}`, {}, { body: { state: 'revoked' } }]
   },
+  getAudit: local('/v1/audit'),
   shareSession: async () => {
     const { path } = await owned()
     const body = { with: 'bob', scopes: ['watch'] }

@@ -203,6 +203,11 @@ async function identify(connection: Connection, claim: HelloClaim): Promise<Clie
   assertNotAhead(hello, await session.state())
   const use = await freeUse(connection, claim)
   const attachment = await attachFresh(connection, session, { hello, role, answers, use })
+  if (auth?.link !== undefined) {
+    const { diagnose } = connection.hub.holdfast.authority
+    const facts = { session: session.id, link: granted.by.id, address: connection.socket.address }
+    diagnose('link_used', 'a client came in by a link', facts)
+  }
   const token = auth?.link === undefined ? auth?.token : null
   return { session, attachment, role, answers, token, scopes: granted.scopes }
 }

@@ -9,7 +9,15 @@
 import { createHmac } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { HoldfastError } from '../../core/errors.ts'
-import type { Claim, KeyedTurn, Reservation, Store, StoredEvent } from '../../core/store.ts'
+import type {
+  AuditRecord,
+  Claim,
+  KeyedTurn,
+  Reservation,
+  Store,
+  StoredAuditRecord,
+  StoredEvent,
+} from '../../core/store.ts'
 import { unavailable } from '../failures.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
@@ -225,6 +233,21 @@ export class PostgresStore implements Store {
     const isThere = found.length === 0 ? after === last : found[0]?.position === after + 1
     if (!isThere && limit > 0) throw changesGone(after)
     return changePage(found, after, ({ row }) => sessionRow(row))
+  }
+
+  addAudit = async (records: readonly AuditRecord[]): Promise<void> => {
+    await this.#database.run('addAudit', [
+      records.map(({ at }) => at),
+      records.map(({ address }) => address),
+      records.map(({ body }) => body),
+    ])
+  }
+
+  readAudit = (after: number, limit: number): Promise<readonly StoredAuditRecord[]> =>
+    this.#database.ask<StoredAuditRecord>('readAudit', [after, limit])
+
+  pruneAudit: Required<Store>['pruneAudit'] = async ({ recordsAt, addressesAt }) => {
+    await this.#database.ask('pruneAudit', [recordsAt, addressesAt])
   }
 
   close: Store['close'] = () => this.#database.close()

@@ -288,6 +288,20 @@ export const STEPS: readonly SchemaStep[] = [
     PRIMARY KEY (principal, session)
   );
   CREATE INDEX shares_by_session ON $schema.shares (session);
+  CREATE TABLE $schema.audit (
+    position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at bigint NOT NULL, address text, body text NOT NULL
+  );
+  CREATE INDEX audit_by_time ON $schema.audit (at);
+  CREATE FUNCTION $schema.add_audit(times bigint[], addresses text[], bodies text[], known integer)
+    RETURNS void LANGUAGE plpgsql AS $body$
+  BEGIN
+    -- Until the commit, so that positions become visible in their order.
+    LOCK TABLE $schema.audit IN SHARE ROW EXCLUSIVE MODE;
+    PERFORM $schema.check_step(known);
+    INSERT INTO $schema.audit (at, address, body)
+      SELECT * FROM unnest(times, addresses, bodies);
+  END $body$;
   CREATE FUNCTION $schema.share(wanted text, list text, principals json) RETURNS void
     LANGUAGE plpgsql AS $body$
   DECLARE

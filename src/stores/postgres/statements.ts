@@ -38,6 +38,7 @@ function texts(schema: string) {
   const nodes = `${schema}.nodes`
   const keys = `${schema}.request_keys`
   const shares = `${schema}.shares`
+  const audit = `${schema}.audit`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -111,6 +112,12 @@ function texts(schema: string) {
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
       ), ${[events, snapshots, keys, labels, shares].map(dropErased).join()}
       SELECT number FROM erased`,
+    addAudit: `SELECT ${schema}.add_audit($1::bigint[], $2::text[], $3::text[], ${STEP})`,
+    readAudit: `SELECT position, at, address, body FROM ${audit}
+      WHERE position > $1::bigint ORDER BY position LIMIT $2::bigint`,
+    pruneAudit: `WITH dropped AS (DELETE FROM ${audit} WHERE ${isCurrent} AND at < $1::bigint)
+      UPDATE ${audit} SET address = NULL
+        WHERE at >= $1::bigint AND at < $2::bigint AND address IS NOT NULL`,
     feedChanges: `SELECT ${schema}.feed_changes($1::bigint, $2::bigint, ${STEP}) AS last`,
     changes: `SELECT changes.position, changes.session, changes.after, changes.seq,
         to_json(found) AS row

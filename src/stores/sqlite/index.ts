@@ -7,7 +7,7 @@
  */
 import { Worker } from 'node:worker_threads'
 import { HoldfastError } from '../../core/errors.ts'
-import type { AppendOutcome, Store } from '../../core/store.ts'
+import type { AppendOutcome, AuditRecord, Store } from '../../core/store.ts'
 import { closedError } from '../failures.ts'
 import type { WriterOptions } from './database.ts'
 import type { Migration } from './migrations.ts'
@@ -80,6 +80,11 @@ class SqliteStore implements Store {
   readonly beat: Store['beat'] = (...given) => this.#ask(['beat', given])
   readonly erase: Store['erase'] = (...given) => this.#ask(['erase', given])
   readonly changes: Store['changes'] = (...given) => this.#ask(['changes', given])
+  readonly addAudit = (records: readonly AuditRecord[]): Promise<void> =>
+    this.#ask(['addAudit', [records]])
+  readonly readAudit: Required<Store>['readAudit'] = (...given) => this.#ask(['readAudit', given])
+  readonly pruneAudit: Required<Store>['pruneAudit'] = (...given) =>
+    this.#ask(['pruneAudit', given])
   readonly ready = (): Promise<void> => this.#ask(['ready', []])
 
   readonly append: Store['append'] = async (appends) => {

@@ -71,5 +71,10 @@ export const STEPS = [
     principal TEXT NOT NULL, session INTEGER NOT NULL,
     PRIMARY KEY (principal, session)
   ) WITHOUT ROWID;
-  CREATE INDEX shares_by_session ON shares (session);`,
+  CREATE INDEX shares_by_session ON shares (session);
+  CREATE TABLE audit (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL, address TEXT, body TEXT NOT NULL
+  );
+  CREATE INDEX audit_by_time ON audit (at);`,
 ].map(schemaStep)

@@ -55,6 +55,11 @@ const SQL = {
   setShares: 'UPDATE sessions SET shares = ? WHERE number = ?',
   share: 'INSERT INTO shares (principal, session) VALUES (?, ?)',
   dropShares: 'DELETE FROM shares WHERE session = ?',
+  addAudit: 'INSERT INTO audit (at, address, body) VALUES (?, ?, ?)',
+  readAudit: `SELECT position, at, address, body FROM audit
+    WHERE position > ? ORDER BY position LIMIT ?`,
+  dropAudit: 'DELETE FROM audit WHERE at < ?',
+  dropAddresses: 'UPDATE audit SET address = NULL WHERE at < ? AND address IS NOT NULL',
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
@@ -282,6 +287,17 @@ export class Statements implements Steps {
     if (after < 0 || after > last) throw changesGone(after)
     const records: ChangeRecord<number>[] = this.#sql.changes.all(after, limit)
     return changePage(records, after, ({ session }) => sessionRow(this.#sql.row.get(session)))
+  }
+
+  readonly addAudit: Steps['addAudit'] = (records) => {
+    for (const { at, address, body } of records) this.#sql.addAudit.run(at, address, body)
+  }
+
+  readonly readAudit: Steps['readAudit'] = (after, limit) => this.#sql.readAudit.all(after, limit)
+
+  readonly pruneAudit: Steps['pruneAudit'] = ({ recordsAt, addressesAt }) => {
+    this.#sql.dropAudit.run(recordsAt)
+    this.#sql.dropAddresses.run(addressesAt)
   }
 
   readonly beat: Steps['beat'] = (node, leaseMs) => this.#leases.beat(node, leaseMs)

@@ -33,7 +33,9 @@ export type WriterAnswers = {
 }
 
 /** The operations that write nothing. */
-const READS: ReadonlySet<string> = new Set(['read', 'list', 'findKeys', 'changes', 'ready'])
+const READS: ReadonlySet<string> = new Set([
+  ...['read', 'list', 'findKeys', 'changes', 'readAudit', 'ready'],
+])
 
 /** Operations in one group. */
 const OPERATIONS_MAX = 1_000

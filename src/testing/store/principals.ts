@@ -104,4 +104,38 @@ export const principalClaims: Claims = {
       assert.deepEqual(await trial.list({ visibleTo: [principal] }), [other, id])
     }
   },
+
+  'keeps an audit in order, in pages': async (_, store) => {
+    if (store.addAudit === undefined) return
+    const records = ['a', 'b', 'c'].map((text, index) => {
+      return { at: 1_000 + index, address: index === 1 ? null : '192.0.2.1', body: `{"${text}":1}` }
+    })
+    await store.addAudit(records.slice(0, 2))
+    await store.addAudit(records.slice(2))
+    const all = (await store.readAudit?.(0, 9)) ?? []
+    assert.deepEqual(
+      all.map(({ position: _position, ...record }) => record),
+      records,
+    )
+    const [first, second, third] = all.map(({ position }) => position)
+    assert.ok(first! < second! && second! < third!)
+    assert.deepEqual(await store.readAudit?.(0, 1), all.slice(0, 1))
+    assert.deepEqual(await store.readAudit?.(second!, 9), all.slice(2))
+    assert.deepEqual(await store.readAudit?.(third!, 9), [])
+  },
+
+  'forgets addresses of the audit before the records': async (_, store) => {
+    if (store.addAudit === undefined) return
+    const at = (time: number) => ({ at: time, address: '192.0.2.1', body: '{}' })
+    await store.addAudit([at(10), at(20), at(30)])
+    const before = (await store.readAudit?.(0, 9)) ?? []
+    await store.pruneAudit?.({ recordsAt: 20, addressesAt: 30 })
+    const [second, third] = before.slice(1)
+    assert.deepEqual(await store.readAudit?.(0, 9), [{ ...second, address: null }, third])
+    await store.pruneAudit?.({ recordsAt: 99, addressesAt: 99 })
+    assert.deepEqual(await store.readAudit?.(0, 9), [])
+    await store.addAudit([at(40)])
+    const [later] = (await store.readAudit?.(0, 9)) ?? []
+    assert.ok(later !== undefined && later.position > third!.position)
+  },
 }
