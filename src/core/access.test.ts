@@ -20,7 +20,7 @@ function caller(access: Partial<Access> | null): Caller {
 }
 
 function session(principal: string, ...shares: readonly Share[]) {
-  return { id: 's1', principal, shares } as unknown as Session
+  return { id: 's1', principal, shares, agent: 'echo' } as unknown as Session
 }
 
 const watch = (principal: string): Share => ({ with: principal, scopes: ['watch'] })
@@ -42,6 +42,8 @@ describe('scopesOn', () => {
     ['what a share with a group says', { groups: ['@t'] }, session('a', watch('@t')), ['watch']],
     ['what it was granted, on that of its group', { groups: ['@t'] }, session('@t'), TALK],
     ['nothing for a principal that is called like a group', {}, session('@bob'), []],
+    ['no use of an agent that is not its', { agents: ['slow'] }, session('bob'), ['watch']],
+    ['the use of an agent that is its', { agents: ['echo'] }, session('bob'), TALK],
     ['of a link only its session', { session: 's1', principal: '' }, session('alice'), TALK],
     ['of a link no other session', { session: 's2', principal: '' }, session('alice'), []],
     ['of a link no session without a principal', { session: 's2', principal: '' }, session(''), []],

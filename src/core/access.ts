@@ -8,7 +8,7 @@
  * 4. A session that a caller may not see is refused exactly as one that does not exist.
  */
 import { HoldfastError } from './errors.ts'
-import { LINK_SCOPES, type Principal, type Session, type Share } from './state.ts'
+import { LINK_SCOPES, type Principal, type Session } from './state.ts'
 import type { SessionRow, Store } from './store.ts'
 
 /**
@@ -103,13 +103,26 @@ export function principalsOf({ access }: Caller): readonly string[] | null {
 }
 
 /** What a session says of whose it is. */
-type Owned = Pick<Session | SessionRow, 'id' | 'principal' | 'shares'>
+type Owned = Pick<Session | SessionRow, 'id' | 'principal' | 'shares' | 'agent'>
 
 /** What a caller may do with a session; nothing: for it there is no such session. */
-export function scopesOn(caller: Caller, { id, principal, shares }: Owned): readonly Scope[] {
+export function scopesOn(caller: Caller, session: Owned): readonly Scope[] {
   const principals = principalsOf(caller)
-  const { scopes, session } = caller.access ?? { scopes: SCOPES }
-  if (principals === null || principals.includes(principal) || session === id) return scopes
+  const { access } = caller
+  if (access === null || principals === null) return SCOPES
+  const { scopes, agents } = access
+  const isOwn = principals.includes(session.principal) || access.session === session.id
+  const granted = isOwn ? scopes : sharedScopes(access, principals, session)
+  if (agents === undefined || agents.includes(session.agent)) return granted
+  // It may not use the agent, but may look at what it has done.
+  return granted.filter((scope) => scope !== 'talk' && scope !== 'answer')
+}
+
+function sharedScopes(
+  { scopes }: Access,
+  principals: readonly string[],
+  { shares }: Owned,
+): readonly Scope[] {
   const shared = shares.filter((share) => principals.includes(share.with))
   const granted = withIncluded(shared.flatMap((share): readonly Scope[] => share.scopes))
   return scopes.filter((scope) => granted.includes(scope))
@@ -149,9 +162,4 @@ export async function assertMay(
 
 export function sessionUnknown(id: string): HoldfastError {
   return new HoldfastError('session_unknown', `there is no session ${id}`)
-}
-
-/** The share of a principal or group, if there is one. */
-export function shareWith({ shares }: Owned, principal: string): Share | undefined {
-  return shares.find((share) => share.with === principal)
 }

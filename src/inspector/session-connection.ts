@@ -59,7 +59,7 @@ export class SessionConnection {
   }
 
   /** Whether its token or link has this scope, as far as is known. */
-  may(scope: 'talk' | 'answer' | 'admin'): boolean {
+  may(scope: 'talk' | 'answer' | 'manage'): boolean {
     const scopes = this.#session?.scopes ?? []
     return scopes.includes(scope) || scopes.includes('admin')
   }

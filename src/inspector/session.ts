@@ -114,7 +114,7 @@ export function sessionPage(access: SessionAccess, started: (session: SessionVie
     badge.show(state, info?.graceMs ?? 0, isWatcher)
     page.dataset['state'] = state.name
     join.hidden = !isOpen || !isWatcher || !connection.may('talk')
-    close.hidden = !isOpen || !connection.may('admin')
+    close.hidden = !isOpen || !connection.may('manage')
     share.hidden = close.hidden
     questions.show(isOpen)
     showComposer()

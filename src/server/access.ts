@@ -17,6 +17,7 @@ import {
   groupId,
   OPERATIONS,
   SCOPES,
+  withIncluded,
   type Access,
   type Caller,
   type Operation,
@@ -188,7 +189,9 @@ export class AccessPolicy {
   /** What this token's holder may do, all included; null: nothing. Undefined: none was shown. */
   grant(token: string | undefined): readonly Scope[] | null {
     if (this.#tokens === null) return SCOPES
-    return token === undefined ? null : this.#tokens.scopesOf(token, this.#clock.now())
+    const scopes = token === undefined ? null : this.#tokens.scopesOf(token, this.#clock.now())
+    // A source may know fewer scopes than there are by now.
+    return scopes === null ? null : withIncluded(scopes)
   }
 
   /**

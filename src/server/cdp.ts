@@ -132,9 +132,9 @@ export class CdpEntrance {
     const address = readAddress(request.url ?? '', own)
     const byTicket = this.#byTicket(request, address)
     const token = byTicket === null ? bearerToken(request.headers) : (byTicket.token ?? undefined)
-    const caller = this.#options.access.authorize(request, 'browser.use', token)
-    if (caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
-    assertMayUse(caller, address.browser)
+    const granted = this.#options.access.authorize(request, 'browser.use', token)
+    if (granted === null) throw new HoldfastError('unauthorized', 'a good token is needed')
+    const caller = callerFor(address.browser, granted)
     const named = byTicket === null ? address : { ...address, key: byTicket.key }
     return { address: named, token, caller }
   }
@@ -279,9 +279,14 @@ export class CdpEntrance {
   }
 }
 
-/** A browser that the caller may not use does not exist for it. */
-function assertMayUse({ access }: Caller, browser: string): void {
-  if (access?.browsers?.includes(browser) !== false) return
+/**
+ * A browser that the caller may not use does not exist for it. What limits it to some agents says
+ * nothing about browsers.
+ */
+function callerFor(browser: string, { by, access }: Caller): Caller {
+  if (access === null) return { by, access }
+  const { agents: _agents, ...rest } = access
+  if (rest.browsers?.includes(browser) !== false) return { by, access: rest }
   throw new HoldfastError('browser_unknown', 'there is no browser of this name')
 }
 

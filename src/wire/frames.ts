@@ -45,7 +45,7 @@ export type WelcomeBase = {
   readonly session: SessionView
   readonly attachment: string
   readonly role: Role
-  /** What this client may do: `watch`, `talk`, `answer`, `admin`. Not sent by 0.1.0. */
+  /** What this client may do: `watch`, `talk`, `answer`, `manage`, `admin`. Not sent by 0.1.0. */
   readonly scopes?: readonly string[]
   /** Grows with every connection of this attachment. */
   readonly epoch: number

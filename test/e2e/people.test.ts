@@ -375,7 +375,7 @@ describe('a server with tokens', () => {
     const refused = await run(['sessions', ...url])
     expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('--token-file')])
     const forbidden = await run(['close', 'k', '--token-file', file, ...url])
-    expect([forbidden.code, forbidden.stderr]).toEqual([1, expect.stringContaining('admin')])
+    expect([forbidden.code, forbidden.stderr]).toEqual([1, expect.stringContaining('manage')])
     expect(`${refused.stderr}${forbidden.stderr}`).not.toContain(token)
     await guarded.close()
   })
