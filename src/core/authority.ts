@@ -10,7 +10,7 @@ import type { Clock, Digest, Entropy } from './clock.ts'
 import { closedError, isClosedError } from './closing.ts'
 import { ChangeFeed, GroupCommit } from './commits.ts'
 import { Counters } from './context.ts'
-import { diagnoseTo, type Diagnose, type DiagnosticListener, type Facts } from './diagnostics.ts'
+import { diagnoseToAll, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError } from './errors.ts'
 import { HeldSessions, Resolver, type Resolved } from './held-sessions.ts'
 import { readableRow } from './history.ts'
@@ -55,8 +55,8 @@ export class Authority implements SessionHolder {
   readonly limits: Limits
   readonly node: string
   readonly counters = new Counters()
-  readonly diagnose: Diagnose
   readonly diagnosticListeners = new Set<DiagnosticListener>()
+  readonly diagnose = diagnoseToAll(this.diagnosticListeners)
   readonly about: Facts
   readonly attachmentListeners: AttachmentListeners
   /** Prefixes of keys that only the door which added them may use. */
@@ -76,9 +76,6 @@ export class Authority implements SessionHolder {
     this.digest = options.digest
     this.node = options.node
     if (options.onDiagnostic !== undefined) this.diagnosticListeners.add(options.onDiagnostic)
-    this.diagnose = diagnoseTo((diagnostic) => {
-      for (const listener of this.diagnosticListeners) listener(diagnostic)
-    })
     this.about = { node: options.node, ...options.about }
     this.limits = coreLimits(options.limits ?? {})
     this.attachmentListeners = new AttachmentListeners(this.diagnose)
@@ -108,10 +105,6 @@ export class Authority implements SessionHolder {
   /** Throws if this node may not act as an owner any more (I5). */
   assertLease(): void {
     this.#lease.assertHeld()
-  }
-
-  holds(id: string): boolean {
-    return this.#held.get(id) !== null
   }
 
   readonly heldSession = (id: string): Session | null => this.#held.get(id)?.session ?? null

@@ -68,12 +68,19 @@ export type DiagnosticListener = (diagnostic: Diagnostic) => void
 export type Diagnose = (code: DiagnosticCode, message: string, facts?: Facts) => void
 
 /** A listener that throws must not disturb what it listens to. */
-export function diagnoseTo(listener: DiagnosticListener): Diagnose {
+export function diagnoseTo(...listeners: readonly DiagnosticListener[]): Diagnose {
+  return diagnoseToAll(listeners)
+}
+
+/** The same for listeners that come and go. */
+export function diagnoseToAll(listeners: Iterable<DiagnosticListener>): Diagnose {
   return (code, message, facts = {}) => {
-    try {
-      listener({ code, level: DIAGNOSTICS[code], message, facts })
-    } catch {
-      // There is nothing left to report it to.
+    for (const listener of listeners) {
+      try {
+        listener({ code, level: DIAGNOSTICS[code], message, facts })
+      } catch {
+        // There is nothing left to report it to.
+      }
     }
   }
 }

@@ -27,6 +27,7 @@ export { Counters } from './context.ts'
 export {
   DIAGNOSTICS,
   diagnoseTo,
+  diagnoseToAll,
   type Diagnose,
   type Diagnostic,
   type DiagnosticCode,

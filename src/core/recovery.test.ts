@@ -44,7 +44,7 @@ function house(
     diagnose: diagnoseTo((diagnostic) => diagnostics.push(diagnostic)),
     open: async (id) => ({ post: () => act(open, id) }) as never,
     lease,
-    holds: () => false,
+    heldSession: () => null,
     trim: () => undefined,
   }
   const sweeper = new Sweeper(swept)
@@ -134,7 +134,7 @@ describe('sessions that were lost with the lease', () => {
       diagnose: diagnoseTo(({ code }) => void told.push(code)),
       lease,
       open,
-      holds: () => false,
+      heldSession: () => null,
       trim: () => undefined,
     }
     const sweeper = new Sweeper(swept)

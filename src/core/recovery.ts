@@ -19,7 +19,7 @@ export interface SweptNode {
   /** Null where a lease never ends. */
   readonly lease: { readonly leftMs: number } | null
   open(id: string): Promise<LiveSession>
-  holds(id: string): boolean
+  heldSession(id: string): object | null
   /** Lets go of idle sessions beyond the bound. */
   trim(): void
 }
@@ -127,7 +127,7 @@ export class Sweeper {
       const query: ListQuery = { pendingFor: node, limit: limits.listMax }
       const page = await store.list(cursor === '' ? query : { ...query, cursor })
       const ids = page.sessions.map(({ id }) => id)
-      await this.#openAll(ids.filter((id) => !this.#node.holds(id)))
+      await this.#openAll(ids.filter((id) => this.#node.heldSession(id) === null))
       cursor = page.nextCursor
     }
   }

@@ -180,15 +180,21 @@ export class SessionHandle {
   }
 
   /** Ends as if there were no such session when its caller may not see it any more. */
-  async *#whileVisible(
+  #whileVisible(
     feed: AsyncGenerator<readonly FeedItem[]>,
     live: LiveSession,
   ): AsyncGenerator<readonly FeedItem[]> {
-    for await (const items of feed) {
-      const isUnshared = items.some(({ type }) => type === 'session.unshared')
-      if (isUnshared && scopesOn(this, live.session).length === 0) throw sessionUnknown(this.id)
-      yield items
+    const following = feed.next.bind(feed)
+    const next: typeof following = async () => {
+      const step = await following()
+      const isUnshared =
+        step.done !== true && step.value.some(({ type }) => type === 'session.unshared')
+      if (!isUnshared || scopesOn(this, live.session).length > 0) return step
+      await feed.return(undefined)
+      throw sessionUnknown(this.id)
     }
+    // No generator around it: one that waits for the next batch could not be ended from outside.
+    return Object.assign(feed, { next })
   }
 
   async *#closedFeed(after: number, presence: boolean): AsyncGenerator<readonly FeedItem[]> {

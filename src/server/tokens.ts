@@ -14,7 +14,7 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import {
-  diagnoseTo,
+  diagnoseToAll,
   HoldfastError,
   ISSUER,
   type DiagnosticListener,
@@ -242,9 +242,7 @@ function unusable(path: string, problem: string): HoldfastError {
 export class TokenFile extends TokenList implements TokenSource {
   readonly #path: string
   readonly #listeners = new Set<DiagnosticListener>()
-  readonly #diagnose = diagnoseTo((diagnostic) => {
-    for (const listener of this.#listeners) listener(diagnostic)
-  })
+  readonly #diagnose = diagnoseToAll(this.#listeners)
   readonly #check: NodeJS.Timeout
   /** At the last look. */
   #seen: string | null = null

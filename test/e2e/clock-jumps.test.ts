@@ -87,7 +87,7 @@ describe('a clock that is set', () => {
   it('forward ends all leases, and who worked under one stops within a beat', async () => {
     const [one, two] = [await startNode(), await startNode()]
     const { session } = await call(one, '/v1/keys/a/turns', { input: 'work' })
-    await until(() => one.holdfast.authority.holds(session as string))
+    await until(() => one.holdfast.authority.heldSession(session as string) !== null)
     await jump(HOUR_S)
     expect(await one.working.opened).toMatch(/^(lease_lost|stale_epoch)$/)
     const state = async (node: Node): Promise<any> => call(node, `/v1/sessions/${session}`)

@@ -13,6 +13,7 @@ import { openTokenFile } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { OPERATIONS, withIncluded, type Scope } from '../../src/core/access.ts'
 import { serverRoutes } from '../../src/server/routes.ts'
+import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { serve, type Answer, type TestServer } from '../support/server.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
@@ -273,6 +274,24 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
     const other = await asked.call('POST', '/v1/responses', { headers: foreign, body: joined })
     expect(other.status).toBe(404)
   })
+})
+
+it('lets go of a session when its last client has left without a word', async () => {
+  const limits = { idleSessionsMax: 0 }
+  const server = await serve({ agents: builtinAgents, limits, tokens: await tokens() })
+  const { id } = await session(server, [])
+  const client = dial(server.url, {
+    auth: { token: secretOf('alice') },
+    session: id,
+    role: 'watcher',
+  })
+  await client.frame('welcome')
+  await client.cut()
+  await until(() => {
+    server.holdfast.authority.trim()
+    return server.holdfast.authority.heldCount === 0
+  })
+  await server.close()
 })
 
 describe('a token that is limited to some agents', () => {

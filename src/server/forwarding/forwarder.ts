@@ -220,7 +220,7 @@ export class Forwarder implements SocketForwarder {
     const { authority } = this.#holdfast
     const isHere =
       'id' in session
-        ? authority.holds(session.id)
+        ? authority.heldSession(session.id) !== null
         : authority.holdsKey(session.principal, session.key)
     if (isHere) return null
     const name = JSON.stringify(session)

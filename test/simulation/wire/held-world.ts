@@ -365,8 +365,8 @@ class HeldWorld {
     if (server.served.length > 0) return `${server.served.length} clients of the browser`
     // Those of a node that crashed end when their session is loaded again.
     const { authority } = server.holdfast
-    const held = openAttachments(this.history).filter((id) =>
-      authority.holds(id.split('/')[0] ?? ''),
+    const held = openAttachments(this.history).filter(
+      (id) => authority.heldSession(id.split('/')[0] ?? '') !== null,
     )
     return held.length === 0 ? null : `attachments: ${held.join(', ')}`
   }

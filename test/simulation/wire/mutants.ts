@@ -158,8 +158,9 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'the stream begins at the newest event',
     file: 'doors/connect/log-channel.js',
-    find: 'after: seq, afterDelta',
-    replace: 'after: (await session.state()).seq, afterDelta',
+    find: '    #openFeed() {',
+    replace: `    async #openFeed() {
+        this.#reader.after.seq = (await this.#reader.session.state()).seq;`,
     catches: 'I4',
   },
   {

@@ -381,7 +381,9 @@ class WireWorld {
     const { timers } = server.process
     const { authority } = server.holdfast
     let watchers = 0
-    for (const id of [...this.history.logs.keys()].filter((id) => authority.holds(id))) {
+    for (const id of [...this.history.logs.keys()].filter(
+      (id) => authority.heldSession(id) !== null,
+    )) {
       watchers += (await authority.open(id)).watchers.count
     }
     const facts = { node: server.name, timers, connections, presences, watchers }
