@@ -34,12 +34,15 @@ export const SERVE_FLAGS = {
     'FILE',
     `the configuration; without it ${CONFIG_NAMES.join(', ')} in the working folder, if it exists`,
   ),
-  host: text('ADDRESS', 'the address to listen on; without --tokens only a loopback address').or(
-    '127.0.0.1',
-  ),
+  host: text(
+    'ADDRESS',
+    'the address to listen on; only a loopback address without --tokens or jwt in the ' +
+      'configuration',
+  ).or('127.0.0.1'),
   tokens: text(
     'FILE',
-    'the tokens file; without it every client on this machine may do everything',
+    'the tokens file; without it and jwt in the configuration every client on this machine may ' +
+      'do everything',
   ),
   'allow-host': repeated(
     'NAME',
@@ -133,11 +136,13 @@ export function checkAgents(agents: readonly string[], config: Config): void {
 }
 
 /** Which clients are admitted; the tokens are read later. */
-export function readAccess(values: ServeValues): Omit<AccessOptions, 'tokens'> {
+export function readAccess(values: ServeValues, { jwt }: Config): Omit<AccessOptions, 'tokens'> {
   const { host, tokens, 'allow-host': allowHosts, rate } = values
-  if (tokens === null && !isLoopback(host)) {
+  const isOpen = tokens === null && jwt.length === 0
+  if (isOpen && !isLoopback(host)) {
     throw new UsageError(
-      `--host ${host} is not a loopback address and would be open to others: add --tokens FILE`,
+      `--host ${host} is not a loopback address and would be open to others: ` +
+        'add --tokens FILE, or jwt to the configuration',
     )
   }
   if (isWildcard(host) && allowHosts.length === 0) {
@@ -150,7 +155,7 @@ export function readAccess(values: ServeValues): Omit<AccessOptions, 'tokens'> {
     rates: { requestsPerSecond: rate, requestsBurst: 2 * rate },
   }
   try {
-    checkAccessOptions(host, { ...options, tokens: tokens === null ? undefined : SOME_TOKENS })
+    checkAccessOptions(host, { ...options, tokens: isOpen ? undefined : SOME_TOKENS })
   } catch (error) {
     if (!(error instanceof HoldfastError)) throw error
     const field = String(error.details['field'])

@@ -4,7 +4,14 @@ import { openAgents, readConfig, type Config } from '../config/index.ts'
 import { diagnoseTo, type Diagnose } from '../core/index.ts'
 import { builtinAgents, DiagnosticPrinter, openHoldfast } from '../index.ts'
 import type { Agent, DiagnosticLevel, DiagnosticListener, Holdfast } from '../index.ts'
-import { openTokenFile, startServer, type HoldfastServer, type TokenFile } from '../server/index.ts'
+import {
+  openJwtTokens,
+  openTokenFile,
+  startServer,
+  type AccessOptions,
+  type HoldfastServer,
+  type TokenSource,
+} from '../server/index.ts'
 import { tryLine } from '../server/inspector-page.ts'
 import { defineCommand, UsageError } from './command.ts'
 import { note, say } from './output.ts'
@@ -32,7 +39,6 @@ function readSettings(values: ServeValues) {
   return {
     values,
     store,
-    access: readAccess(values),
     browsers: readBrowsers(values),
     cluster: readCluster(values, store),
     log: readServeLog(values),
@@ -60,20 +66,30 @@ async function runServer(settings: ServeSettings): Promise<number> {
 }
 
 async function runUntilStopped(settings: ServeSettings): Promise<number> {
-  const { log, values } = settings
+  const { values } = settings
   const config = await readConfig(process.cwd(), values.config)
   checkAgents(values.agent, config)
+  const access = { ...readAccess(values, config), sharedKeys: config.sharedKeys }
   // Before the store is opened, since an open store continues with its queued turns.
   await checkPort(values)
-  const tokens =
-    values.tokens === null ? undefined : await openTokenFile(values.tokens, log.onDiagnostic)
+  const tokens = await openTokens(settings, config)
   const holdfast = await open(settings, config)
   return new Promise<number>((exit, fail) => {
-    listen(settings, { config, holdfast, tokens }, exit).catch(async (error: unknown) => {
+    listen(settings, holdfast, { ...access, tokens }, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
     })
   }).finally(() => tokens?.close())
+}
+
+/** Undefined: none are needed. */
+async function openTokens(
+  { log, values }: ServeSettings,
+  { jwt }: Config,
+): Promise<TokenSource | undefined> {
+  const { onDiagnostic } = log
+  const file = values.tokens === null ? undefined : await openTokenFile(values.tokens, onDiagnostic)
+  return jwt.length === 0 ? file : openJwtTokens(jwt, { tokens: file, onDiagnostic })
 }
 
 async function open(settings: ServeSettings, config: Config): Promise<Holdfast> {
@@ -129,23 +145,16 @@ function listenProblem(error: unknown, { host, port }: ListenAddress): string {
   return problems[code] ?? message
 }
 
-type Opened = {
-  readonly config: Config
-  readonly holdfast: Holdfast
-  readonly tokens: TokenFile | undefined
-}
-
 async function listen(
   settings: ServeSettings,
-  { config, holdfast, tokens }: Opened,
+  holdfast: Holdfast,
+  access: AccessOptions,
   exit: (code: number) => void,
 ): Promise<void> {
-  const { values, access, browsers, cluster, log } = settings
+  const { values, browsers, cluster, log } = settings
   const { host, port, 'drain-ms': drainMs } = values
   const server = await startServer({
     ...access,
-    tokens,
-    sharedKeys: config.sharedKeys,
     browsers,
     cdpLimits: { browserSessionsMax: values['browser-sessions-max'] },
     browserLimits: {
@@ -159,7 +168,7 @@ async function listen(
     port,
     onStoreFailed: () => void stop(server, 0, log).finally(() => exit(1)),
   })
-  greet(settings, server)
+  greet(settings, server, access)
   await listenCdp(settings, server)
   let isStopping = false
   const onSignal = (signal: string): void => {
@@ -175,11 +184,15 @@ async function listen(
   process.on('SIGTERM', onSignal)
 }
 
-function greet({ log, values }: ServeSettings, { url, holdfast }: HoldfastServer): void {
+function greet(
+  { log }: ServeSettings,
+  { url, holdfast }: HoldfastServer,
+  { tokens }: AccessOptions,
+): void {
   const { about, agents } = holdfast.authority
   log.greet(`listening on ${url}`)
   log.greet(`store ${about['store']}; agents ${agents.join(', ')}`)
-  log.greet(`try: ${tryLine(url, values.tokens !== null)}`)
+  log.greet(`try: ${tryLine(url, tokens !== undefined)}`)
 }
 
 /** Opens `--cdp-port`, and reports the addresses of all browsers. */

@@ -18,6 +18,8 @@ afterEach(() => rm(folder, { recursive: true, force: true }))
 const write = (name: string, content: unknown): Promise<void> =>
   writeFile(join(folder, name), typeof content === 'string' ? content : JSON.stringify(content))
 
+const ISSUER = { issuer: 'https://id.example', audience: 'holdfast' }
+
 describe('a configuration', () => {
   it.each([
     [[], 'the configuration must be an object'],
@@ -66,10 +68,39 @@ describe('a configuration', () => {
     [{ limits: { waitMs: -1 } }, 'limits.waitMs must be a number that is not negative'],
     [{ limits: { patience: 1 } }, 'limits.patience is no limit'],
     [{ defaultAgent: 1 }, 'defaultAgent must be a text'],
+    [{ jwt: {} }, 'jwt must be'],
+    [{ jwt: [{ issuer: 'https://id.example' }] }, 'jwt.0.audience is missing'],
+    [{ jwt: [{ ...ISSUER, audiance: 'x' }] }, 'jwt.0.audiance is no field; there are: issuer'],
+    [{ jwt: [{ ...ISSUER, algorithms: ['none'] }] }, 'jwt.0.algorithms must be a list of RS256'],
+    [{ jwt: [{ ...ISSUER, algorithms: ['HS256'] }] }, 'jwt.0.algorithms must be a list of RS256'],
+    [{ jwt: [{ ...ISSUER, algorithms: [] }] }, 'jwt.0.algorithms must be a list of RS256'],
+    [{ jwt: [{ ...ISSUER, scopes: ['root'] }] }, 'jwt.0.scopes must be a list of watch'],
+    [{ jwt: [{ ...ISSUER, scopeMap: { a: 'talk' } }] }, 'jwt.0.scopeMap.a must be a list of watch'],
+    [{ jwt: [{ ...ISSUER, clockSkewMs: 600_001 }] }, 'jwt.0.clockSkewMs must be at most 600000'],
+    [{ jwt: [{ ...ISSUER, claims: { sub: 'x' } }] }, 'jwt.0.claims.sub is no field'],
   ])('%j is refused: %s', (content, problem) => {
     expect(() => checkConfig(content)).toThrow(problem)
     expect(Value.Check(CONFIG_SCHEMA, content)).toBe(false)
   })
+
+  it.each([
+    [[{ ...ISSUER, issuer: 'id.example' }], 'jwt.0.issuer must be an address with https://'],
+    [[{ ...ISSUER, issuer: 'http://id.example' }], 'jwt.0.issuer must be an address'],
+    [[{ ...ISSUER, issuer: 'http://127.0.0.1.id.example' }], 'jwt.0.issuer must be an address'],
+    [[{ ...ISSUER, issuer: 'https://me:secret@id.example' }], 'jwt.0.issuer must be an address'],
+    [[{ ...ISSUER, jwks: 'http://192.0.2.1/keys' }], 'jwt.0.jwks must be an address'],
+    [[ISSUER, ISSUER], 'jwt.1.issuer is there already'],
+  ])('jwt %j is refused: %s', (jwt, problem) => {
+    expect(() => checkConfig({ jwt })).toThrow(problem)
+  })
+
+  it.each(['https://id.example/realm/', 'http://localhost:8080', 'http://[::1]:80'])(
+    'may have the issuer %s',
+    (issuer) => {
+      const jwt = [{ ...ISSUER, issuer }]
+      expect(checkConfig({ jwt }).jwt).toEqual(jwt)
+    },
+  )
 
   it('may name its JSON Schema', () => {
     const content = { $schema: './node_modules/holdfast/config.schema.json', defaultAgent: 'echo' }
@@ -81,7 +112,7 @@ describe('a configuration', () => {
   })
 
   it('may be empty, or not be there', async () => {
-    const empty = { agents: {}, defaultAgent: null, limits: {}, sharedKeys: {} }
+    const empty = { agents: {}, defaultAgent: null, limits: {}, sharedKeys: {}, jwt: [] }
     expect(checkConfig({})).toEqual(empty)
     expect(await readConfig(folder)).toEqual({ file: null, base: folder, ...empty })
   })

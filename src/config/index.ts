@@ -16,6 +16,7 @@ import { OUTPUT_FORMATS } from '../runners/process/formats.ts'
 import { processRunner } from '../runners/process/index.ts'
 import { mentions, type ProcessOptions } from '../runners/process/options.ts'
 import { contract, oneOf, optional, type RefuseField } from '../schema/contract.ts'
+import { checkJwtIssuers } from '../schema/jwt.ts'
 import { installHint, PRESET_NAMES, PRESETS, withPreset, type PresetName } from './presets.ts'
 import { AGENT_FIELDS, ConfigOutline, PRESET_FIELDS, type RunnerConfig } from './schema.ts'
 
@@ -106,11 +107,12 @@ export function checkConfig(content: unknown) {
     defaultAgent = null,
     limits = {},
     sharedKeys = {},
+    jwt = [],
   } = readOutline(content, (field, problem) => invalid(field || 'the configuration', problem))
   for (const [name, agent] of Object.entries(agents)) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
   }
-  return { agents, defaultAgent, limits, sharedKeys }
+  return { agents, defaultAgent, limits, sharedKeys, jwt: checkJwtIssuers(jwt) }
 }
 
 /** The runners of all agents in the configuration, and of those that are named and presets. */

@@ -6,6 +6,7 @@ import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
 import { ProcessAgent } from '../runners/process/options.ts'
 import { EXACT, limit, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
+import { JwtIssuer } from '../schema/jwt.ts'
 import { presetsOf } from './presets.ts'
 
 const FunctionAgent = Type.Object(
@@ -82,6 +83,9 @@ function configuration<Entry extends TSchema>(agent: Entry) {
             'a key means one session, which belongs to the group',
         },
       ),
+      jwt: Type.Array(JwtIssuer, {
+        description: 'issuers of JSON Web Tokens that the server accepts, see below',
+      }),
       $schema: Type.String({
         description:
           'the address of the JSON Schema of this file, for editors: ' +

@@ -49,6 +49,7 @@ export const ERRORS = {
   headers_too_large: { retry: false },
   internal: { retry: false },
   browser_gone: { retry: true },
+  auth_unavailable: { retry: true },
   draining: { retry: true },
   lease_lost: { retry: true },
   owner_unreachable: { retry: true },

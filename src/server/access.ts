@@ -123,6 +123,15 @@ export class AccessPolicy {
     this.#revocationTimer = setInterval(() => this.#revoke(), revocationMs).unref()
   }
 
+  /**
+   * What has to be waited for before a token is checked; null if nothing has, as for most. Rejects
+   * if it cannot be checked now.
+   */
+  prepare(token: string | undefined): Promise<void> | null {
+    if (token === undefined) return null
+    return this.#tokens?.prepare?.(token, this.#clock.now()) ?? null
+  }
+
   /** The first checks of any request: its head, its rate, its `Host` and its `Origin`. */
   check(request: IncomingMessage): void {
     checkHead(request)

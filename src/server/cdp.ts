@@ -95,7 +95,7 @@ export class CdpEntrance {
 
   async #answer(exchange: Exchange, own: OwnPort | null): Promise<void> {
     const { request } = exchange
-    const { address, token, caller } = this.#letIn(request, own)
+    const { address, token, caller } = await this.#letIn(request, own)
     this.#options.access.holdRequest(exchange, 'browser.use', token)
     if (address.path === TICKET_PATH) return this.#sendTicket(exchange, address, token)
     this.#assertStays()
@@ -122,7 +122,7 @@ export class CdpEntrance {
   }
 
   /** Where a request goes, by which token, and whose it is. */
-  #letIn(request: IncomingMessage, own: OwnPort | null) {
+  async #letIn(request: IncomingMessage, own: OwnPort | null) {
     // The server's own port has looked at it already.
     if (own !== null) this.#options.access.check(request)
     // Also if a link leads there: a mere GET of an address here starts a browser.
@@ -132,6 +132,7 @@ export class CdpEntrance {
     const address = readAddress(request.url ?? '', own)
     const byTicket = this.#byTicket(request, address)
     const token = byTicket === null ? bearerToken(request.headers) : (byTicket.token ?? undefined)
+    await this.#options.access.prepare(token)
     const granted = this.#options.access.authorize(request, 'browser.use', token)
     if (granted === null) throw new HoldfastError('unauthorized', 'a good token is needed')
     const caller = callerFor(address.browser, granted)
@@ -170,7 +171,7 @@ export class CdpEntrance {
 
   async #enter(upgrade: Upgrade, own: OwnPort | null): Promise<void> {
     const { request, stream } = upgrade
-    const { address, token, caller } = this.#letIn(request, own)
+    const { address, token, caller } = await this.#letIn(request, own)
     assertNoRest(address)
     this.#assertStays()
     const { target, isHeld } = this.#placeOf(address)

@@ -55,6 +55,8 @@ export type CloseOptions = {
   readonly closeHoldfast?: boolean
 }
 
+type RequestEnds = { readonly request: IncomingMessage; readonly response: ServerResponse }
+
 export class RequestHandler {
   readonly holdfast: Holdfast
   readonly access: AccessPolicy
@@ -221,6 +223,14 @@ export class RequestHandler {
 
   readonly upgrade: OnUpgrade = (request, stream, head) => {
     stream.on('error', destroyStream)
+    const preparing = this.access.prepare(bearerToken(request.headers))
+    if (preparing === null) return this.#upgrade(request, stream, head)
+    const proceed = (): void => this.#upgrade(request, stream, head)
+    // If the token cannot be checked now, the door refuses it.
+    void preparing.then(proceed, proceed)
+  }
+
+  #upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
     try {
       this.#check(request)
       if (this.#isDraining) throw drainingError()
@@ -237,7 +247,21 @@ export class RequestHandler {
   }
 
   readonly serve = (request: IncomingMessage, response: ServerResponse): void => {
-    const ends = { request, response }
+    const preparing = this.access.prepare(bearerToken(request.headers))
+    if (preparing === null) return this.#serve({ request, response })
+    const proceed = (problem: HoldfastError | null): void => {
+      // Its client may be gone meanwhile.
+      if (!response.destroyed) this.#serve({ request, response }, problem)
+    }
+    void preparing.then(
+      () => proceed(null),
+      (thrown: unknown) => proceed(asHoldfastError(thrown)),
+    )
+  }
+
+  /** `problem`: why its token cannot be checked now. */
+  #serve(ends: RequestEnds, problem: HoldfastError | null = null): void {
+    const { request, response } = ends
     try {
       this.#check(request)
       const { origin } = request.headers
@@ -247,6 +271,7 @@ export class RequestHandler {
       if (this.cdp !== null && isCdpPath(url)) return this.cdp.serve(request, response)
       const match = this.#router.match(method, url)
       const { route, search } = match
+      if (problem !== null && !isPublic(route)) throw problem
       const caller = this.access.authorize(request, route.operation)
       const exchange = new Exchange(ends, this.#context, { ...match, caller })
       this.access.holdRequest(exchange, route.operation)

@@ -3,8 +3,10 @@
 export type { BrowserLimits, BrowserSpec } from '../browsers/index.ts'
 export type { CdpLimits } from '../doors/cdp/limits.ts'
 export type { AccessOptions } from './access.ts'
+export type { JwtIssuer } from '../schema/jwt.ts'
 export type { ClusterOptions } from './forwarding/forwarder.ts'
 export type { CloseOptions, HandlerOptions } from './handler.ts'
+export { openJwtTokens, type JwtOptions, type JwtTokens } from './jwt.ts'
 export {
   createHandler,
   HoldfastServer,

@@ -62,6 +62,21 @@ export const RATE_LIMITS = {
   clientsMax: 10_000,
 }
 
+/** Of tokens of other issuers, and of the keys that they are verified with. */
+export const JWT_LIMITS = {
+  /** Between two attempts to read the keys of one issuer, whatever asks for them. */
+  cooldownMs: 5_000,
+  /** How long the issuer has to answer, and how much. */
+  fetchMs: 5_000,
+  keysBytesMax: 1_048_576,
+  /** How often they are read again, and how long they stay if that fails. */
+  keysCheckMs: 600_000,
+  keptMs: 86_400_000,
+  /** How many verified tokens are known: twice as many as there can be connections. */
+  verifiedMax: 20_000,
+}
+export type JwtLimits = { readonly [Name in keyof typeof JWT_LIMITS]: number }
+
 /** Of forwarding to other nodes. */
 export const FORWARD_LIMITS = {
   /** How long a request waits for a session whose owner is gone or about to stop. */

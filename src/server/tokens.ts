@@ -52,6 +52,11 @@ export type TokenEntry = {
 export type TokenAccess = Partial<Omit<Access, 'scopes' | 'session'>>
 
 export interface TokenSource {
+  /**
+   * Called before a token is checked: what has to be waited for so that the methods below know it;
+   * null if nothing has. Rejects with `auth_unavailable` if it cannot be checked now.
+   */
+  prepare?(token: string, now: number): Promise<void> | null
   /** All scopes of this token, included ones too; null if it is unknown or expired. */
   scopesOf(token: string, now: number): readonly Scope[] | null
   /**

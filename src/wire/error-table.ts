@@ -61,6 +61,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   browser_gone: { status: 503, close: 4520 },
   draining: { status: 503, close: 4503, hint: 'wait' },
   lease_lost: { status: 503, close: 1012 },
+  auth_unavailable: { status: 503, close: 1012 },
   owner_unreachable: { status: 503, close: 1012 },
   not_owner: { status: 503, close: 1012 },
   stale_epoch: { status: 503, close: 1012 },

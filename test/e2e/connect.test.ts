@@ -71,7 +71,7 @@ describe('a hello', () => {
     ['both session and key', { session: 'a', key: 'b' }, 'bad_request', 4400],
     ['an unknown field', { key: 'x', token: 'secret' }, 'bad_request', 4400],
     ['a wrong field', { key: 'x', role: 'king' }, 'bad_request', 4400],
-    ['more than 4 KiB', { key: 'x'.repeat(4_096) }, 'bad_request', 4400],
+    ['more than 16 KiB', { key: 'x'.repeat(16_384) }, 'bad_request', 4400],
   ])('with %s is refused, with a code and a way on', async (_, hello, code, close, hint?) => {
     const client = server.dial(hello)
     expect(await refusal(client)).toMatchObject({ code, close, hint, retry: 'never' })

@@ -57,6 +57,8 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
   }
+  const preparing = hub.gate.prepare(hello.auth?.token)
+  if (preparing !== null) await preparing
   const granted = await grantOf(hub, hello, use)
   const found = await findSession(hub, hello, granted)
   const { answers, ...identity } = await identify(connection, {

@@ -16,9 +16,9 @@ import { openGate, type SocketForwarder, type Gatekeeper } from './socket.ts'
 
 /** Every bound of the connect door, named with its unit. */
 export const CONNECT_LIMITS = {
-  /** Between the connection and its hello, and the hello's size. */
+  /** Between the connection and its hello, and the hello's size: a token in it may be large. */
   helloMs: 5_000,
-  helloBytesMax: 4_096,
+  helloBytesMax: 16_384,
   /** Connections that have not said hello; a server has room for four times as many at least. */
   newcomersMax: 2_500,
   /** One message of a client. */

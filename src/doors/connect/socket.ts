@@ -53,6 +53,11 @@ export interface SocketForwarder {
 
 /** Decides which clients may connect. */
 export interface Gatekeeper {
+  /**
+   * What has to be waited for before a token is checked; null if nothing has. Rejects if it cannot
+   * be checked now.
+   */
+  prepare(token: string | undefined): Promise<void> | null
   /** What this token may do; null: nothing. Undefined: no token was shown. */
   grant(token: string | undefined): readonly Scope[] | null
   /** On whose behalf its holder acts; null: the token is unknown. */
@@ -68,6 +73,7 @@ export interface Gatekeeper {
 
 /** A server on loopback without tokens: everybody may do everything. */
 export const openGate: Gatekeeper = {
+  prepare: () => null,
   grant: () => ['watch', 'talk', 'answer', 'admin'],
   callerOf: () => ({ by: LOCAL, access: null }),
   hold: () => () => undefined,

@@ -37,6 +37,7 @@ export class Server extends Node {
     const { modules, history, connectLimits, isGuarded } = options
     this.#modules = modules
     const gate: Gatekeeper = {
+      prepare: () => null,
       grant: (token) =>
         !isGuarded || token === TOKEN ? ['watch', 'talk', 'answer', 'admin'] : null,
       callerOf: (token) => {

@@ -1,0 +1,246 @@
+/**
+ * JSON Web Tokens of other issuers as bearer tokens (RFC 7519, OpenID Connect).
+ *
+ * 1. A token is verified once, in `prepare`: its signature by a key of its issuer, its issuer, its
+ *    audience and its time. What it says is then known by its digest, so that all checks of
+ *    requests stay synchronous. The token itself is not kept.
+ * 2. It is good until it expires, its key is given up, or many others were used since.
+ * 3. Only signatures with a public key are accepted, never `none` or one with a shared secret.
+ * 4. Of an issuer that is not configured, and with anything else, the other tokens decide.
+ */
+import { createHash } from 'node:crypto'
+import { calculateJwkThumbprint, decodeJwt, errors, jwtVerify, type JWTPayload } from 'jose'
+import {
+  diagnoseTo,
+  HoldfastError,
+  limitsFrom,
+  type Diagnose,
+  type DiagnosticListener,
+  type Principal,
+} from '../core/index.ts'
+import { groupId, SCOPES, withIncluded, type Scope } from '../core/access.ts'
+import { checkJwtIssuers, CLOCK_SKEW_MS, JWT_ALGORITHMS, type JwtIssuer } from '../schema/jwt.ts'
+import { IssuerKeys } from './jwks.ts'
+import { JWT_LIMITS, type JwtLimits } from './limits.ts'
+import type { TokenAccess, TokenSource } from './tokens.ts'
+
+export type JwtOptions = {
+  /** Tokens besides those of the issuers, for example of a file. They are closed with these. */
+  readonly tokens?: TokenSource | undefined
+  readonly onDiagnostic?: DiagnosticListener
+  readonly limits?: Partial<JwtLimits>
+}
+
+/** An issuer, with its keys. */
+type Issuer = { readonly options: JwtIssuer; readonly keys: IssuerKeys }
+
+/** What a token that was verified says. */
+type VerifiedToken = {
+  readonly keys: IssuerKeys
+  /** Of the key that it is signed with. */
+  readonly thumbprint: string
+  /** Milliseconds since 1970, with the clock skew. */
+  readonly expiresAt: number
+  readonly principal: Principal
+  readonly groups: readonly string[]
+  /** With all they include. */
+  readonly scopes: readonly Scope[]
+}
+
+/** Accepts tokens of these issuers, until it is closed. Throws if the issuers cannot be used. */
+export function openJwtTokens(
+  issuers: readonly JwtIssuer[],
+  { tokens, onDiagnostic = () => undefined, limits = {} }: JwtOptions = {},
+): JwtTokens {
+  const all = limitsFrom(JWT_LIMITS, limits, 'limits')
+  return new JwtTokens(checkJwtIssuers(issuers), tokens ?? null, all, diagnoseTo(onDiagnostic))
+}
+
+export class JwtTokens implements TokenSource {
+  readonly #issuers: ReadonlyMap<string, Issuer>
+  readonly #others: TokenSource | null
+  readonly #limits: JwtLimits
+  readonly #diagnose: Diagnose
+  /** By the token's digest; the one that was not used for longest is first. */
+  readonly #verified = new Map<string, VerifiedToken>()
+  #revision = 0
+  /** What the revision was made from at the last look. */
+  #seen = ''
+
+  constructor(
+    issuers: readonly JwtIssuer[],
+    others: TokenSource | null,
+    limits: JwtLimits,
+    diagnose: Diagnose,
+  ) {
+    this.#others = others
+    this.#limits = limits
+    this.#diagnose = diagnose
+    this.#issuers = new Map(
+      issuers.map((options) => {
+        return [options.issuer, { options, keys: new IssuerKeys(options, limits, diagnose) }]
+      }),
+    )
+  }
+
+  prepare(token: string, now: number): Promise<void> | null {
+    const issuer = this.#known(token) === null ? this.#issuerOf(token) : null
+    if (issuer !== null) return this.#verify(token, issuer, now)
+    return this.#others?.prepare?.(token, now) ?? null
+  }
+
+  scopesOf(token: string, now: number): readonly Scope[] | null {
+    const known = this.#known(token)
+    if (known === null) return this.#others?.scopesOf(token, now) ?? null
+    return now < known.expiresAt ? known.scopes : null
+  }
+
+  principalOf(token: string): Principal | null {
+    return this.#known(token)?.principal ?? this.#others?.principalOf?.(token) ?? null
+  }
+
+  accessOf(token: string): TokenAccess | null {
+    const known = this.#known(token)
+    if (known === null) return this.#others?.accessOf?.(token) ?? null
+    const { principal, groups } = known
+    return { principal: `${principal.issuer} ${principal.id}`, groups }
+  }
+
+  /** Forgets what has expired. */
+  revision(now: number): number {
+    for (const [digest, { expiresAt }] of this.#verified) {
+      if (now < expiresAt) continue
+      this.#verified.delete(digest)
+      this.#revision += 1
+    }
+    const changes = [...this.#issuers.values()].map(({ keys }) => keys.changes)
+    const seen = [...changes, this.#others?.revision?.(now)].join(' ')
+    // Other tokens that cannot say whether they have changed may have.
+    const isBlind = this.#others !== null && this.#others.revision === undefined
+    if (seen !== this.#seen || isBlind) this.#revision += 1
+    this.#seen = seen
+    return this.#revision
+  }
+
+  close(): void {
+    for (const { keys } of this.#issuers.values()) keys.close()
+    this.#others?.close()
+  }
+
+  /** Null: it is no such token, or was not verified, or is not good any more. */
+  #known(token: string): VerifiedToken | null {
+    // Most other tokens have no parts: they cost nothing here.
+    if (!token.includes('.')) return null
+    const digest = digestOf(token)
+    const known = this.#verified.get(digest)
+    if (known === undefined) return null
+    this.#verified.delete(digest)
+    if (!known.keys.has(known.thumbprint)) return null
+    this.#verified.set(digest, known)
+    return known
+  }
+
+  /** Of a token whose signature is not checked yet; null: it has none that is configured. */
+  #issuerOf(token: string): Issuer | null {
+    if (!/^[\w-]+\.[\w-]+\.[\w-]*$/.test(token)) return null
+    try {
+      return this.#issuers.get(decodeJwt(token).iss ?? '') ?? null
+    } catch {
+      // Three parts, but no JWT.
+      return null
+    }
+  }
+
+  /** Throws only if it cannot be verified now. One that is not good stays unknown. */
+  async #verify(token: string, { options, keys }: Issuer, now: number): Promise<void> {
+    const { issuer, audience, algorithms = JWT_ALGORITHMS, clockSkewMs = CLOCK_SKEW_MS } = options
+    try {
+      const { payload, key } = await jwtVerify(token, (...parts) => keys.keyOf(...parts), {
+        ...{ issuer, audience, algorithms: [...algorithms], requiredClaims: ['exp'] },
+        ...{ clockTolerance: clockSkewMs / 1_000, currentDate: new Date(now) },
+      })
+      const { exp = 0 } = payload
+      this.#add(digestOf(token), {
+        keys,
+        thumbprint: await calculateJwkThumbprint(key),
+        expiresAt: exp * 1_000 + clockSkewMs,
+        ...identityOf(payload, options),
+      })
+    } catch (error) {
+      if (error instanceof HoldfastError && error.code === 'auth_unavailable') throw error
+      const message = 'a token of an issuer is not good'
+      this.#diagnose('jwt_refused', message, { reason: reasonOf(error), issuer })
+    }
+  }
+
+  #add(digest: string, verified: VerifiedToken): void {
+    this.#verified.set(digest, verified)
+    if (this.#verified.size <= this.#limits.verifiedMax) return
+    const [oldest = ''] = this.#verified.keys()
+    this.#verified.delete(oldest)
+  }
+}
+
+function digestOf(token: string): string {
+  return createHash('sha256').update(token).digest('base64')
+}
+
+/** A claim that cannot be used. */
+class ClaimError extends Error {
+  readonly claim: string
+
+  constructor(claim: string) {
+    super(`the claim ${claim} cannot be used`)
+    this.claim = claim
+  }
+}
+
+/** Whose token it is, and what it may do. */
+function identityOf(
+  payload: JWTPayload,
+  { issuer, claims = {}, scopes = [], scopeMap }: JwtIssuer,
+): Pick<VerifiedToken, 'principal' | 'groups' | 'scopes'> {
+  const { id: idClaim = 'sub' } = claims
+  const id = payload[idClaim]
+  if (!isName(id)) throw new ClaimError('id')
+  const groups = claims.groups === undefined ? [] : namesIn(payload[claims.groups])
+  if (!groups.every(isName) || groups.length > GROUPS_MAX) throw new ClaimError('groups')
+  const words = claims.scopes === undefined ? [] : wordsIn(payload[claims.scopes])
+  const named = words.flatMap((word) => scopesOfWord(word, scopeMap))
+  const granted = SCOPES.filter((scope) => scopes.includes(scope) || named.includes(scope))
+  return {
+    principal: { kind: 'jwt', issuer, id },
+    groups: groups.map(groupId),
+    scopes: withIncluded(granted),
+  }
+}
+
+function scopesOfWord(word: string, scopeMap: JwtIssuer['scopeMap']): readonly Scope[] {
+  if (scopeMap === undefined) return SCOPES.filter((scope) => scope === word)
+  return Object.hasOwn(scopeMap, word) ? (scopeMap[word] ?? []) : []
+}
+
+const GROUPS_MAX = 256
+
+/** Not empty, not long, and on one line wherever it is shown. */
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && /^[^\p{C}\p{Zl}\p{Zp}]{1,256}$/u.test(value)
+}
+
+/** What a claim says that may have several values, as far as they are texts. */
+function namesIn(claim: unknown): readonly string[] {
+  const values: readonly unknown[] = Array.isArray(claim) ? claim : [claim]
+  return values.filter((value) => typeof value === 'string')
+}
+
+function wordsIn(claim: unknown): readonly string[] {
+  return namesIn(claim).flatMap((text) => text.split(/\s+/))
+}
+
+/** Why a token is refused, by a word that its sender does not choose. */
+function reasonOf(error: unknown): string {
+  if (error instanceof ClaimError) return error.claim
+  if (error instanceof errors.JWTExpired) return 'expired'
+  if (error instanceof errors.JWTClaimValidationFailed) return error.claim
+  return error instanceof errors.JOSEError ? error.code : 'unforeseen'
+}
