@@ -6,6 +6,7 @@ export type { AccessOptions } from './access.ts'
 export type { JwtIssuer } from '../schema/jwt.ts'
 export type { ClusterOptions } from './forwarding/forwarder.ts'
 export type { CloseOptions, HandlerOptions } from './handler.ts'
+export type { JwtLimits } from './limits.ts'
 export { openJwtTokens, type JwtOptions, type JwtTokens } from './jwt.ts'
 export {
   createHandler,

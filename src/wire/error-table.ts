@@ -61,7 +61,6 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   browser_gone: { status: 503, close: 4520 },
   draining: { status: 503, close: 4503, hint: 'wait' },
   lease_lost: { status: 503, close: 1012 },
-  auth_unavailable: { status: 503, close: 1012 },
   owner_unreachable: { status: 503, close: 1012 },
   not_owner: { status: 503, close: 1012 },
   stale_epoch: { status: 503, close: 1012 },
@@ -71,6 +70,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   store_corrupt: { status: 503, close: 1011 },
   store_newer: { status: 503, close: 1011 },
   store_failed: { status: 503, close: 1011 },
+  auth_unavailable: { status: 503, close: 1013 },
   store_full: { status: 507, close: 1013 },
 }
 

@@ -179,6 +179,19 @@ describe('a token of a provider', () => {
     await client.closed
   })
 
+  it('continues the attachment of one before it', async () => {
+    const server = await start()
+    const first = dial(server.url, { key: 'chat', auth: { token: await provider.token() } })
+    const { attachment, resume, session } = await first.frame('welcome')
+    first.socket.terminate()
+    await first.closed
+    const auth = { token: await provider.token(), resume: { attachment, token: resume } }
+    const second = dial(server.url, { session: session.id, auth })
+    expect(await second.frame('welcome')).toMatchObject({ attachment })
+    second.socket.close()
+    await second.closed
+  })
+
   it('lets a CDP client in by a ticket, also where the token was forgotten since', async () => {
     const browsers = { there: { address: 'ws://127.0.0.1:1' } }
     const server = await start({ scopes: ['talk'] }, { limits: { verifiedMax: 1 } }, { browsers })
@@ -312,6 +325,12 @@ describe('through another node', () => {
     const share = { with: `${provider.issuer} bob`, scopes: ['watch'] }
     expect((await post(front, alice, `${path}/shares`, share)).status).toBeLessThan(300)
     expect((await get(front, bob, path)).status).toBe(200)
+    const ended = await fetch(`${front.url}${path}/shares/${encodeURIComponent(share.with)}`, {
+      method: 'DELETE',
+      headers: { authorization: `Bearer ${alice}` },
+    })
+    expect(ended.status).toBe(200)
+    expect((await get(front, bob, path)).status).toBe(404)
     const client = dial(front.url, { session: body.id, auth: { token: alice } })
     expect(await client.frame('welcome')).toMatchObject({ session: { id: body.id } })
     client.socket.close()
@@ -471,7 +490,7 @@ describe('the keys of a provider', () => {
       code: 'auth_unavailable',
       retry: 'after',
     })
-    expect((await socket.closed).code).toBe(1012)
+    expect((await socket.closed).code).toBe(1013)
     // What needs no token is answered.
     expect((await get(server, token, '/health')).status).toBe(200)
     provider.instead = null
