@@ -119,12 +119,7 @@ export class IssuerKeys {
     const { issuer, jwks } = this.#issuer
     if (jwks !== undefined) return jwks
     const path = '/.well-known/openid-configuration'
-    const found = await this.#fetchJson(`${issuer.replace(/\/$/, '')}${path}`)
-    const { issuer: named, jwks_uri: address } = isRecord(found) ? found : {}
-    if (named !== issuer) throw new Error('its discovery document is of another issuer')
-    const isHttps = !issuer.startsWith('https:') || String(address).startsWith('https:')
-    if (typeof address === 'string' && isSafeUrl(address) && isHttps) return address
-    throw new Error('its discovery document has no jwks_uri that can be used')
+    return discoveredKeys(issuer, await this.#fetchJson(`${issuer.replace(/\/$/, '')}${path}`))
   }
 
   async #fetchJson(url: string): Promise<unknown> {
@@ -150,6 +145,16 @@ export class IssuerKeys {
     const message = `the keys of an issuer cannot be read: ${kept}`
     this.#diagnose('jwks_unavailable', message, { issuer: this.#issuer.issuer, problem })
   }
+}
+
+/** Where the keys are, by the document of this issuer. Throws if that cannot be used. */
+export function discoveredKeys(issuer: string, document: unknown): string {
+  const { issuer: named, jwks_uri: address } = isRecord(document) ? document : {}
+  if (named !== issuer) throw new Error('its discovery document is of another issuer')
+  const isText = typeof address === 'string' && isSafeUrl(address)
+  // An issuer elsewhere may not make this server ask programs of this machine.
+  if (isText && (address.startsWith('https:') || issuer.startsWith('http:'))) return address
+  throw new Error('its discovery document has no jwks_uri that can be used')
 }
 
 /** One that cannot be computed is of a key that cannot be used either. */

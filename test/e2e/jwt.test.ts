@@ -296,6 +296,18 @@ describe('a token', () => {
     expect(await statusOf(server, await provider.sign())).toBe(401)
   })
 
+  it('that is good works at an address whose other requests are too many', async () => {
+    const rates = { requestsBurst: 1, requestsPerSecond: 0.001 }
+    const server = await start({ scopes: ['talk'] }, {}, { trustProxy: true, rates })
+    const from = { 'x-forwarded-for': '192.0.2.7' }
+    const ask = async (headers: Record<string, string>): Promise<number> =>
+      (await fetch(`${server.url}/v1/sessions`, { headers: { ...from, ...headers } })).status
+    expect(await ask({})).toBe(401)
+    expect(await ask({})).toBe(429)
+    expect(await ask({ authorization: `Bearer ${await provider.sign({ aud: 'x' })}` })).toBe(429)
+    expect(await ask({ authorization: `Bearer ${await provider.sign()}` })).toBe(200)
+  })
+
   it('that is not good counts as a failed attempt, whatever is tried', async () => {
     const server = await start({ scopes: ['talk'] }, {}, { rates: { failuresPerMinute: 2 } })
     const bad = await provider.sign({ aud: 'other' })
@@ -515,18 +527,25 @@ describe('the keys of a provider', () => {
     await expect(preparing).rejects.toMatchObject({ code: 'auth_unavailable' })
   })
 
-  it.each<[string, (response: ServerResponse) => void]>([
-    ['a redirect', (response) => response.writeHead(302, { location: `${AUDIENCE}/x` }).end()],
-    ['no JSON', (response) => response.end('<html>')],
-    ['another issuer', (response) => response.end(JSON.stringify({ issuer: AUDIENCE }))],
-    ['a foreign http address', (response) => response.end(discovery('http://192.0.2.1/jwks'))],
-    ['a file', (response) => response.end(discovery('file:///etc/passwd'))],
-    ['too much', (response) => response.end('x'.repeat(2_000_000))],
-  ])('are not taken from %s', async (_, answer) => {
+  it.each<[string, string, (response: ServerResponse) => void]>([
+    ['a redirect', 'unexpected redirect', (response) => redirect(response)],
+    ['no JSON', 'its answer is no JSON', (response) => response.end('<html>')],
+    [
+      'another issuer',
+      'its discovery document is of another issuer',
+      (response) => response.end(JSON.stringify({ issuer: AUDIENCE })),
+    ],
+    [
+      'a foreign http address',
+      'its discovery document has no jwks_uri that can be used',
+      (response) => response.end(discovery('http://192.0.2.1/jwks')),
+    ],
+    ['too much', 'its answer is too large', (response) => response.end('x'.repeat(2_000_000))],
+  ])('are not taken from %s: %s', async (_, problem, answer) => {
     provider.instead = (_request, response) => answer(response)
     const server = await start()
     expect(await statusOf(server, await provider.sign())).toBe(503)
-    expect(diagnostics).toMatchObject([{ code: 'jwks_unavailable' }])
+    expect(diagnostics).toMatchObject([{ code: 'jwks_unavailable', facts: { problem } }])
     expect(provider.requests).toEqual(['/.well-known/openid-configuration'])
   })
 
@@ -539,6 +558,10 @@ describe('the keys of a provider', () => {
 
 function unavailable(_request: unknown, response: ServerResponse): void {
   response.writeHead(503).end()
+}
+
+function redirect(response: ServerResponse): void {
+  response.writeHead(302, { location: `${provider.issuer}/moved` }).end()
 }
 
 function discovery(address: string): string {
