@@ -518,6 +518,23 @@ describe('the keys of a provider', () => {
     ])
   })
 
+  it('are asked for once by many tokens that wait for them', async () => {
+    const held: ServerResponse[] = []
+    provider.instead = (_request, response) => void held.push(response)
+    const tokens = openJwtTokens([{ issuer: provider.issuer, audience: AUDIENCE }])
+    const signed = await Promise.all(Array.from({ length: 10 }, () => provider.sign()))
+    const preparing = signed.map((token) => tokens.prepare(token, Date.now()))
+    const settled = Promise.allSettled(preparing)
+    await until(() => held.length > 0)
+    provider.instead = unavailable
+    // A request that came later than all that they may have made.
+    await fetch(`${provider.issuer}/other`)
+    expect(provider.requests).toEqual(['/.well-known/openid-configuration', '/other'])
+    for (const response of held) response.writeHead(503).end()
+    expect(new Set((await settled).map(({ status }) => status))).toEqual(new Set(['rejected']))
+    tokens.close()
+  })
+
   it('are not waited for by a server that stops', async () => {
     provider.instead = () => undefined
     const tokens = openJwtTokens([{ issuer: provider.issuer, audience: AUDIENCE }])
