@@ -523,7 +523,7 @@ describe('the keys of a provider', () => {
     provider.instead = (_request, response) => void held.push(response)
     const tokens = openJwtTokens([{ issuer: provider.issuer, audience: AUDIENCE }])
     const signed = await Promise.all(Array.from({ length: 10 }, () => provider.sign()))
-    const preparing = signed.map((token) => tokens.prepare(token, Date.now()))
+    const preparing = signed.map(async (token) => tokens.prepare(token, Date.now()))
     const settled = Promise.allSettled(preparing)
     await until(() => held.length > 0)
     provider.instead = unavailable
