@@ -172,15 +172,14 @@ export class AccessPolicy {
     operation: Operation,
     token = bearerToken(request.headers),
   ): Caller | null {
-    if (!this.open && OPERATIONS[operation] !== null) {
-      const scopes = this.grant(token)
-      if (scopes === null) {
-        if (token !== undefined) this.failed(this.addressOf(request))
-        throw new HoldfastError('unauthorized', 'a good token is needed, as Authorization: Bearer')
-      }
-      assertMayDo(scopes, operation)
+    const caller = this.callerOf(token)
+    if (this.open || OPERATIONS[operation] === null) return caller
+    if (caller === null) {
+      if (token !== undefined) this.failed(this.addressOf(request))
+      throw new HoldfastError('unauthorized', 'a good token is needed, as Authorization: Bearer')
     }
-    return this.callerOf(token)
+    assertMayDo(caller.access?.scopes ?? SCOPES, operation)
+    return caller
   }
 
   /** On whose behalf the holder of this token acts; null if the token is unknown. */
@@ -188,8 +187,9 @@ export class AccessPolicy {
     if (this.#tokens === null) return { by: LOCAL, access: null }
     const scopes = this.grant(token)
     if (token === undefined || scopes === null) return null
-    const by = this.#tokens.principalOf?.(token) ?? principalOfToken(token)
-    const access = { ...DEFAULT_ACCESS, ...this.#tokens.accessOf?.(token), scopes }
+    const { by: holder, ...more } = this.#tokens.accessOf?.(token) ?? {}
+    const by = holder ?? this.#tokens.principalOf?.(token) ?? principalOfToken(token)
+    const access = { ...DEFAULT_ACCESS, ...more, scopes }
     if (this.#sharedKeys.length === 0) return { by, access }
     const sharedKeys = this.#sharedKeys.filter(({ group }) => access.groups.includes(group))
     return { by, access: { ...access, sharedKeys } }
