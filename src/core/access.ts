@@ -124,7 +124,9 @@ function sharedScopes(
   { shares }: Owned,
 ): readonly Scope[] {
   const shared = shares.filter((share) => principals.includes(share.with))
-  const granted = withIncluded(shared.flatMap((share): readonly Scope[] => share.scopes))
+  // Each share lets its holder see the session.
+  const seen: readonly Scope[] = shared.length === 0 ? [] : ['watch']
+  const granted = withIncluded([...seen, ...shared.flatMap((share) => share.scopes)])
   return scopes.filter((scope) => granted.includes(scope))
 }
 

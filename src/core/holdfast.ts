@@ -4,6 +4,7 @@
  */
 import {
   assertMay,
+  assertMayDo,
   principalOfKey,
   principalsOf,
   scopesOn,
@@ -84,16 +85,12 @@ export class Holdfast {
   /** Finds the session of a key or an id, or creates it. */
   async resolve(options: ResolveOptions = {}): Promise<SessionHandle> {
     await this.#assertMayName(options)
-    return this.#handle(options, this.agents)
+    return this.resolveReserved(options)
   }
 
   /** The same for the door that has reserved the key's prefix. */
   async resolveReserved(options: ResolveOptions): Promise<SessionHandle> {
-    return this.#handle(options, this.authority.agents)
-  }
-
-  async #handle(options: ResolveOptions, agents: readonly string[]): Promise<SessionHandle> {
-    const { live, isNew } = await this.#resolve(options, agents)
+    const { live, isNew } = await this.#resolve(options)
     const { key } = live.session
     return new SessionHandle(this.authority, this, { id: live.id, key, isNew })
   }
@@ -128,7 +125,7 @@ export class Holdfast {
     input: Input,
     turnOptions: TurnOptions = {},
   ): Promise<{ readonly session: string; readonly turn: TurnRecord }> {
-    const request = turnRequest(input, turnOptions, this.by, this.authority)
+    const request = turnRequest(input, turnOptions, this, this.authority)
     const { live, turn } = await this.#inSession(options, async (live) => ({
       live,
       turn: await live.queue.submit(request),
@@ -178,13 +175,10 @@ export class Holdfast {
     await this.authority.store.close()
   }
 
-  async #resolve(
-    options: ResolveOptions,
-    agents: readonly string[],
-  ): Promise<{ live: LiveSession; isNew: boolean }> {
+  async #resolve(options: ResolveOptions): Promise<{ live: LiveSession; isNew: boolean }> {
     const { limits } = this.authority
     const request = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
-    assertAgent(request.agent, agents)
+    assertAgent(request.agent, this.agents)
     const resolved = await this.authority.resolve(request)
     const { id, agent } = resolved.live.session
     if (scopesOn(this, resolved.live.session).length === 0) throw sessionUnknown(id)
@@ -197,7 +191,7 @@ export class Holdfast {
     input: Input,
     turnOptions: TurnOptions,
   ): Promise<Admission> {
-    const request = turnRequest(input, turnOptions, this.by, this.authority)
+    const request = turnRequest(input, turnOptions, this, this.authority)
     return this.#inSession(options, async (live) => ({
       live,
       turn: await live.queue.enter(request),
@@ -211,7 +205,8 @@ export class Holdfast {
     const naming = this.#assertMayName(options)
     if (naming !== undefined) await naming
     for (let attempt = 1; ; attempt += 1) {
-      const { live } = await this.#resolve(options, this.agents)
+      const { live } = await this.#resolve(options)
+      if (this.access !== null) assertMayDo(scopesOn(this, live.session), 'turn.run')
       try {
         return await work(live)
       } catch (error) {

@@ -7,12 +7,20 @@
  * see both as one list. In each step of the ledger the queue records what was submitted, and starts
  * the first request if no turn runs.
  */
+import { mayDo, scopesOn, sessionUnknown, type Access } from './access.ts'
 import type { Batch } from './commits.ts'
 import type { NewTurn } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
-import type { Principal, Input, RequestKey, Session, Turn } from './state.ts'
+import {
+  LOCAL,
+  type Principal,
+  type Input,
+  type RequestKey,
+  type Session,
+  type Turn,
+} from './state.ts'
 import {
   idempotencyMismatch,
   type BusyPolicy,
@@ -29,6 +37,7 @@ class QueuedRequest {
   readonly busy: Exclude<BusyPolicy, 'reject'>
   /** Null for a turn of a log of 0.1.0. */
   readonly by: Principal | null
+  readonly access: Access | null
   /**
    * `waiting`: only here. `submitted`: to be recorded in the next step. `queued`: its turn waits in
    * the log, or will when this step is durable. `starting`: it has left the queue.
@@ -50,7 +59,8 @@ class QueuedRequest {
 
   /** `byKey`: has it until it is admitted or refused. */
   constructor(request: NewRequest, byKey: Map<string, QueuedRequest>) {
-    const { input, chars, key, busy, by } = request
+    const { input, chars, key, busy, by, access } = request
+    this.access = access
     this.input = input
     this.chars = chars
     this.key = key
@@ -74,7 +84,7 @@ class QueuedRequest {
   }
 }
 
-type NewRequest = Pick<TurnRequest, 'input' | 'chars' | 'key' | 'busy'> & {
+type NewRequest = Pick<TurnRequest, 'input' | 'chars' | 'key' | 'busy' | 'access'> & {
   readonly by: Principal | null
 }
 
@@ -267,9 +277,22 @@ export class Queue {
     while (batch.session.running === null && batch.session.closed === null) {
       const [first] = this.#requests
       if (first === undefined || this.#live.holder.draining) return
-      if (first.turn === null) this.#startRequests(batch, this.#groupAt(0))
-      else this.#startTurn(batch, first.turn)
+      if (first.turn !== null) this.#startTurn(batch, first.turn)
+      else if (!this.#refuseUnseen(batch.session)) this.#startRequests(batch, this.#groupAt(0))
     }
+  }
+
+  /** Of the next group, those whose callers may not run turns in the session any more. */
+  #refuseUnseen(session: Session): boolean {
+    const unseen = this.#groupAt(0).filter(({ by, access }) => {
+      const caller = { by: by ?? LOCAL, access }
+      return access !== null && !mayDo(scopesOn(caller, session), 'turn.run')
+    })
+    for (const request of unseen) {
+      this.#remove(request)
+      request.refuse(sessionUnknown(session.id))
+    }
+    return unseen.length > 0
   }
 
   #record(batch: Batch, request: QueuedRequest): void {
@@ -405,7 +428,7 @@ export class Queue {
 function recordedTurn({ id, input, collect, by, queuedAt, expiresAt }: Turn): QueuedRequest {
   const chars = inputText(input).length
   const busy = collect ? 'collect' : 'queue'
-  const request = new QueuedRequest({ input, chars, key: null, busy, by }, new Map())
+  const request = new QueuedRequest({ input, chars, key: null, busy, by, access: null }, new Map())
   return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt })
 }
 

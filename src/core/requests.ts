@@ -2,7 +2,7 @@
  * What callers may ask for, checked: every door and the library come through here. And which turn
  * a request has if it was made before (`RequestKeys`).
  */
-import { principalOfKey, type Caller } from './access.ts'
+import { principalOfKey, type Access, type Caller } from './access.ts'
 import type { Digest } from './clock.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, invalid } from './errors.ts'
@@ -84,6 +84,8 @@ export type TurnRequest = {
   /** Aborted when the caller goes away: a request that only waits here leaves the queue. */
   readonly caller: { readonly signal?: AbortSignal }
   readonly by: Principal
+  /** What its caller was granted: looked at again when its turn is to start. Null: everything. */
+  readonly access: Access | null
 }
 
 export function resolveRequest(
@@ -117,7 +119,7 @@ export function resolveRequest(
 export function turnRequest(
   input: Input,
   options: TurnOptions,
-  by: Principal,
+  { by, access }: Caller,
   { limits, digest }: { limits: Limits; digest: Digest },
 ): TurnRequest {
   const json = checkInput(input, limits)
@@ -131,6 +133,7 @@ export function turnRequest(
     waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
     caller: options,
     by,
+    access,
   }
 }
 

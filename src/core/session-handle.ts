@@ -1,11 +1,13 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
 import {
   assertMay,
+  mayDo,
   scopesOn,
   sessionUnknown,
   type Access,
   type Caller,
   type Operation,
+  type Scope,
 } from './access.ts'
 import { AttachmentHandle, postAnswer, WatcherHandle, type Held } from './attachment-handle.ts'
 import { findByToken } from './attachments.ts'
@@ -44,6 +46,9 @@ export type FollowOptions = {
   /** For this watcher: throws `not_owner` if the session's owner does not know it any more. */
   readonly watcher?: string
 }
+
+/** Messages between two looks at whether the reader may still see the session. */
+const CHECKED_EVERY = 16
 
 export class SessionHandle {
   readonly id: string
@@ -110,14 +115,14 @@ export class SessionHandle {
   }
 
   async #enter(input: Input, options: TurnOptions): Promise<Admission> {
-    const request = turnRequest(input, options, this.by, this.#authority)
+    const request = turnRequest(input, options, this, this.#authority)
     const live = await this.#open('turn.run')
     return { live, turn: await live.queue.enter(request) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
   async submit(input: Input, options: TurnOptions = {}): Promise<TurnRecord> {
-    const request = turnRequest(input, options, this.by, this.#authority)
+    const request = turnRequest(input, options, this, this.#authority)
     const live = await this.#open('turn.run')
     return live.readTurn(await live.queue.submit(request))
   }
@@ -187,9 +192,7 @@ export class SessionHandle {
     const following = feed.next.bind(feed)
     const next: typeof following = async () => {
       const step = await following()
-      const isUnshared =
-        step.done !== true && step.value.some(({ type }) => type === 'session.unshared')
-      if (!isUnshared || scopesOn(this, live.session).length > 0) return step
+      if (mayDo(scopesOn(this, live.session), 'session.read')) return step
       await feed.return(undefined)
       throw sessionUnknown(this.id)
     }
@@ -222,7 +225,13 @@ export class SessionHandle {
   /** The conversation, oldest first. */
   async *messages(): AsyncGenerator<Message> {
     if (this.access !== null) await this.assertMay('session.read')
-    yield* readMessages(this.#authority, this.id)
+    let count = 0
+    for await (const message of readMessages(this.#authority, this.id)) {
+      // A reader may be slow, and may not see the session any more.
+      if (this.access !== null && count % CHECKED_EVERY === 0) await this.assertMay('session.read')
+      count += 1
+      yield message
+    }
   }
 
   /** The questions that wait for an answer. */
@@ -291,7 +300,7 @@ export class SessionHandle {
     if (this.access !== null && answers !== null && answers.length > 0) {
       await this.assertMay('ask.answer')
     }
-    const live = await this.#open('session.read')
+    const live = await this.#open('turn.run')
     const next = newToken(this.#authority)
     const [shown, fresh] = [token, next].map((text) =>
       tokenDigest(this.#authority, 'resume', this.id, text),
@@ -333,6 +342,7 @@ export class SessionHandle {
   /** Makes a link to this session. Its token is returned once; only its digest is kept. */
   async createLink(options: LinkOptions): Promise<Link & { readonly token: string }> {
     const live = await this.#open('link.manage')
+    this.#assertHas(live, options.scopes)
     const token = newToken(this.#authority)
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
     const { scopes, expiresAt = null, uses = null } = checkLink(options)
@@ -357,6 +367,14 @@ export class SessionHandle {
     await live.post({ type: 'unlink', link, by: this.by })
   }
 
+  /** A caller passes on nothing that it may not do itself. */
+  #assertHas({ session }: LiveSession, scopes: readonly Scope[]): void {
+    const granted = scopesOn(this, session)
+    const missing = scopes.find((scope) => !granted.includes(scope))
+    if (missing === undefined) return
+    throw new HoldfastError('forbidden', `what was shown is not good for ${missing} itself`)
+  }
+
   /** The links of the session. */
   async links(): Promise<readonly Link[]> {
     return (await this.#view('link.manage')).links
@@ -370,7 +388,9 @@ export class SessionHandle {
   /** Lets a principal or a group do this with the session, by its id. */
   async share(share: Share): Promise<void> {
     const live = await this.#open('session.share')
-    await live.post({ type: 'share', share: checkShare(share), by: this.by })
+    const checked = checkShare(share)
+    this.#assertHas(live, checked.scopes)
+    await live.post({ type: 'share', share: checked, by: this.by })
   }
 
   async unshare(principal: string): Promise<void> {

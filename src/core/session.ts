@@ -174,6 +174,7 @@ export function evolve(session: Session, event: SessionEvent): Session {
       break
     case 'session.closed':
       next.closed = { at: event.at, reason: event.reason }
+      if (next.shares.length > 0) next.shares = []
       break
     case 'session.shared':
     case 'session.unshared':

@@ -95,7 +95,8 @@ export class Exchange {
    * was done would be done again (I11).
    */
   isCommitted = false
-  readonly #caller: Caller | null
+  /** On whose behalf it is; null: unknown. */
+  readonly caller: Caller | null
   #holdfast: Holdfast | null = null
   readonly #bodyBytesMax: number
   #presence: AbortController | null = null
@@ -114,15 +115,15 @@ export class Exchange {
     this.context = context
     this.params = params
     this.operation = route?.operation ?? null
-    this.#caller = caller
+    this.caller = caller
     this.search = search
     this.#bodyBytesMax = context.bodyBytesMax + (route?.historyBytesMax ?? 0)
   }
 
   /** On behalf of the caller: what is done through it is recorded as the caller's. */
   get holdfast(): Holdfast {
-    if (this.#caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
-    this.#holdfast ??= this.context.holdfast.as(this.#caller.by, this.#caller.access)
+    if (this.caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
+    this.#holdfast ??= this.context.holdfast.as(this.caller.by, this.caller.access)
     return this.#holdfast
   }
 
@@ -306,7 +307,7 @@ export class Exchange {
     // Its client is gone, or the parser rejected the rest of it and that was reported.
     if (error.code === 'bad_request' && this.request.destroyed) return
     const { request, context } = this
-    const { principal } = this.#caller?.access ?? {}
+    const { principal } = this.caller?.access ?? {}
     const client = { address: context.addressOf(request), headers: request.headers, principal }
     reportRefusal(context.holdfast.authority.diagnose, error, { door: 'http', ...client })
   }

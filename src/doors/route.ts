@@ -1,5 +1,5 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
-import { invalid, type SessionRef } from '../core/index.ts'
+import { invalid, type SessionHandle, type SessionRef } from '../core/index.ts'
 import { contract, EXACT, optional } from '../schema/contract.ts'
 import { Type, type Static, type TProperties } from '../schema/typebox.ts'
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
@@ -55,11 +55,19 @@ export function routes(
   })
 }
 
+/** The session of a route whose path names it first. */
+export function sessionOfPath({ session, operation }: Exchange): ReturnType<typeof visibleRef> {
+  return visibleRef(session, operation)
+}
+
 /**
- * The session of a route whose path names it first. Whether the caller may see it is found out
- * here: a request is not forwarded to the owner of a session that does not exist for its caller.
+ * A session by its id. Whether the caller may see it is found out here: a request is not forwarded
+ * to the owner of a session that does not exist for its caller.
  */
-export function sessionOfPath({ session, operation }: Exchange): SessionRef | Promise<SessionRef> {
+export function visibleRef(
+  session: SessionHandle,
+  operation: Operation | null,
+): SessionRef | Promise<SessionRef> {
   const found = { id: session.id }
   if (session.access === null || operation === null) return found
   return session.assertMay(operation).then(() => found)

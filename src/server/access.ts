@@ -54,6 +54,8 @@ const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]']
 type Revocable = {
   readonly token: string | undefined
   readonly scopes: readonly Scope[]
+  /** What it was granted then. */
+  readonly access: Access | null
   readonly end: () => void
 }
 
@@ -187,7 +189,7 @@ export class AccessPolicy {
     if (this.#tokens === null) return { by: LOCAL, access: null }
     const scopes = this.grant(token)
     if (token === undefined || scopes === null) return null
-    const { by: holder, ...more } = this.#tokens.accessOf?.(token) ?? {}
+    const { by: holder, ...more } = this.#tokens.accessOf?.(token, this.#clock.now()) ?? {}
     const by = holder ?? this.#tokens.principalOf?.(token) ?? principalOfToken(token)
     const access = { ...DEFAULT_ACCESS, ...more, scopes }
     if (this.#sharedKeys.length === 0) return { by, access }
@@ -209,7 +211,7 @@ export class AccessPolicy {
    */
   hold(token: string | undefined, scopes: readonly Scope[], end: () => void): () => void {
     if (this.open) return () => undefined
-    const revocable = { token, scopes, end }
+    const revocable = { token, scopes, access: this.callerOf(token)?.access ?? null, end }
     if (!this.#isGood(revocable)) end()
     return this.#add(revocable)
   }
@@ -223,7 +225,8 @@ export class AccessPolicy {
     const scope = OPERATIONS[operation]
     if (this.open || scope === null) return
     const end = (): void => exchange.revoke()
-    exchange.response.once('close', this.#add({ token, scopes: [scope], end }))
+    const { access = null } = exchange.caller ?? {}
+    exchange.response.once('close', this.#add({ token, scopes: [scope], access, end }))
   }
 
   #add(revocable: Revocable): () => void {
@@ -231,9 +234,10 @@ export class AccessPolicy {
     return () => void this.#held.delete(revocable)
   }
 
-  #isGood({ token, scopes }: Revocable): boolean {
-    const granted = this.grant(token) ?? []
-    return scopes.every((scope) => granted.includes(scope))
+  #isGood({ token, scopes, access: before }: Revocable): boolean {
+    const { access = null } = this.callerOf(token) ?? {}
+    if (access === null || !scopes.every((scope) => access.scopes.includes(scope))) return false
+    return before === null || reachesAll(access, before)
   }
 
   /** Another number whenever a token may have lost something; null: the tokens cannot say. */
@@ -302,6 +306,15 @@ export class AccessPolicy {
     const last = chain.slice(chain.lastIndexOf(',') + 1).trim()
     return last || plainAddress(socket.remoteAddress ?? '')
   }
+}
+
+/** Whether a caller with this access sees all that it saw with the one before. */
+function reachesAll(access: Access, before: Access): boolean {
+  const hasLostAdmin = before.scopes.includes('admin') && !access.scopes.includes('admin')
+  const hasGroups = before.groups.every((group) => access.groups.includes(group))
+  const limitsOf = ({ principal, agents, browsers }: Access): string =>
+    JSON.stringify([principal, agents, browsers])
+  return !hasLostAdmin && hasGroups && limitsOf(access) === limitsOf(before)
 }
 
 export function originRefused(): HoldfastError {

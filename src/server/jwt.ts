@@ -99,9 +99,9 @@ export class JwtTokens implements TokenSource {
     return this.#known(token)?.principal ?? this.#others?.principalOf?.(token) ?? null
   }
 
-  accessOf(token: string): TokenAccess | null {
+  accessOf(token: string, now: number): TokenAccess | null {
     const known = this.#known(token)
-    if (known === null) return this.#others?.accessOf?.(token) ?? null
+    if (known === null) return this.#others?.accessOf?.(token, now) ?? null
     const { principal, groups } = known
     return { principal: `${principal.issuer} ${principal.id}`, groups }
   }

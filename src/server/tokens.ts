@@ -68,7 +68,7 @@ export interface TokenSource {
    */
   principalOf?(token: string): Principal | null
   /** Whose sessions it sees. Without it, those of the default principal. */
-  accessOf?(token: string): TokenAccess | null
+  accessOf?(token: string, now: number): TokenAccess | null
   /** Called with a further listener for what it reports. */
   reportTo?(listener: DiagnosticListener): void
   /**
@@ -195,8 +195,8 @@ export class TokenList {
     }))
   }
 
-  accessOf(token: string): TokenAccess | null {
-    const entry = this.#entriesOf(token).at(-1)
+  accessOf(token: string, now: number): TokenAccess | null {
+    const entry = this.#validOf(token, now)
     if (entry === undefined) return null
     const { id, principal = DEFAULT_PRINCIPAL, groups = [], agents, browsers } = entry
     return {
@@ -209,12 +209,15 @@ export class TokenList {
   }
 
   principalOf(token: string): Principal | null {
-    return this.accessOf(token)?.by ?? null
+    return this.accessOf(token, Number.NEGATIVE_INFINITY)?.by ?? null
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
-    const valid = this.#entriesOf(token).findLast(({ expiresAt = Infinity }) => now < expiresAt)
-    return valid?.scopes ?? null
+    return this.#validOf(token, now)?.scopes ?? null
+  }
+
+  #validOf(token: string, now: number): TokenEntry | undefined {
+    return this.#entriesOf(token).findLast(({ expiresAt = Infinity }) => now < expiresAt)
   }
 
   /** Looks at each of them, in constant time. */

@@ -64,7 +64,7 @@ async function start(
     prepare: (token, at) => tokens.prepare(token, at + aheadMs),
     scopesOf: (token, at) => tokens.scopesOf(token, at + aheadMs),
     principalOf: (token) => tokens.principalOf(token),
-    accessOf: (token) => tokens.accessOf(token),
+    accessOf: (token, at) => tokens.accessOf(token, at + aheadMs),
     revision: (at) => tokens.revision(at + aheadMs),
     close: () => tokens.close(),
   }

@@ -151,14 +151,19 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
     const [owner, asked] = nodes()
     const { position } = (await asked.call('GET', '/v1/changes', { headers: bearer('admin') })).body
     const { id } = await session(owner)
+    const path = `/v1/changes?after=${position}&limit=500`
+    const sees = async (who: CallerName): Promise<boolean> => {
+      const { changes } = (await asked.call('GET', path, { headers: bearer(who) })).body
+      return changes.some((change: any) => change.session.id === id)
+    }
+    // A session that is just being appended to has its turn at a later read.
+    await until(() => sees('admin'))
     for (const who of NAMES) {
       const headers = bearer(who)
       const isVisible = SCOPES_ON[who].length > 0
       const { sessions } = (await asked.call('GET', '/v1/sessions?limit=500', { headers })).body
       expect([who, sessions.some((row: any) => row.id === id)]).toEqual([who, isVisible])
-      const feed = await asked.call('GET', `/v1/changes?after=${position}&limit=500`, { headers })
-      const seen = feed.body.changes.some((change: any) => change.session.id === id)
-      expect([who, seen]).toEqual([who, isVisible])
+      expect([who, await sees(who)]).toEqual([who, isVisible])
     }
   })
 
@@ -207,6 +212,43 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
     expect(text).not.toContain('session.unshared')
     const again = await asked.call('GET', path, { headers: bearer('watcher') })
     expect(again.status).toBe(404)
+  })
+
+  it('ends streams and starts no waiting turn when a share is reduced', async () => {
+    const [owner, asked] = nodes()
+    const headers = bearer('alice')
+    const slow = { headers, body: { key: `slow ${Math.random()}`, agent: 'ask' } }
+    const { id } = (await owner.call('POST', '/v1/sessions', slow)).body
+    const path = `/v1/sessions/${id}`
+    const share = (scopes: readonly string[]) =>
+      owner.call('POST', `${path}/shares`, { headers, body: { with: 'tom', scopes } })
+    await share(['talk'])
+    const running = owner.call('POST', `${path}/turns`, { headers, body: { input: 'first' } })
+    await until(async () => (await owner.call('GET', path, { headers })).body.running !== null)
+    const waiting = asked.call('POST', `${path}/turns`, {
+      headers: bearer('talker'),
+      body: { input: 'of tom' },
+    })
+    await until(async () => (await owner.call('GET', path, { headers })).body.queued.length === 1)
+    await share(['watch'])
+    const { asks } = (await owner.call('GET', `${path}/asks`, { headers })).body
+    const answer = { headers, body: { answer: 'deny' } }
+    await owner.call('POST', `${path}/asks/${asks[0].id}`, answer)
+    expect((await running).status).toBe(200)
+    const refused = await waiting
+    expect([refused.status, refused.body.code]).toEqual([404, 'session_unknown'])
+    const log = await owner.call('GET', `${path}/events`, { headers })
+    expect(log.text).not.toContain('of tom')
+  })
+
+  it('is shared no more when it is closed', async () => {
+    const [owner, asked] = nodes()
+    const { path } = await session(owner)
+    await owner.call('DELETE', path, { headers: bearer('alice') })
+    expect((await asked.call('GET', path, { headers: bearer('watcher') })).status).toBe(404)
+    const list = await asked.call('GET', '/v1/sessions?limit=500', { headers: bearer('watcher') })
+    expect(list.text).not.toContain(path.split('/').at(-1))
+    expect((await asked.call('GET', path, { headers: bearer('phone') })).body.state).toBe('closed')
   })
 
   it('has a key that is its principal’s alone', async () => {
@@ -294,6 +336,38 @@ it('lets go of a session when its last client has left without a word', async ()
   await server.close()
 })
 
+it('ends what a token let in when it has lost a group or admin', async () => {
+  const changing = join(folder, 'changing.json')
+  const entry = (name: string, more: object) => ({
+    name,
+    sha256: createHash('sha256').update(secretOf(name)).digest('hex'),
+    ...more,
+  })
+  const write = (groups: readonly string[], scopes: readonly string[]) => {
+    const list = [
+      entry('alice', CALLERS.alice),
+      entry('member', { ...CALLERS.member, groups }),
+      entry('admin', { principal: 'root', scopes }),
+    ]
+    return writeFile(changing, JSON.stringify({ version: 3, tokens: list }), { mode: 0o600 })
+  }
+  await write(['team'], ['admin'])
+  const server = await serve({ agents: builtinAgents, tokens: await openTokenFile(changing) })
+  const { path } = await session(server)
+  const streams = await Promise.all(
+    ['member', 'admin'].map((who) =>
+      fetch(`${server.url}${path}/events`, {
+        headers: { ...bearer(who), accept: 'text/event-stream' },
+      }),
+    ),
+  )
+  expect(streams.map(({ status }) => status)).toEqual([200, 200])
+  await write([], ['talk'])
+  // Each ends, or is cut off.
+  await Promise.all(streams.map((stream) => stream.text().catch(() => 'cut off')))
+  await server.close()
+})
+
 describe('a token that is limited to some agents', () => {
   it('knows no others', async () => {
     const entry = {
@@ -309,6 +383,10 @@ describe('a token that is limited to some agents', () => {
     const refused = await server.call('POST', '/v1/keys/k/turns', call)
     expect([refused.status, refused.body.code]).toEqual([422, 'agent_unknown'])
     expect(refused.body.detail).not.toContain('ask')
+    // By its key, too, a session of another agent runs no turn for it.
+    await server.holdfast.resolve({ key: 'other', agent: 'slow' })
+    const byKey = { headers: bearer('limited'), body: { input: 'x' } }
+    expect((await server.call('POST', '/v1/keys/other/turns', byKey)).status).toBe(403)
     const models = await server.call('GET', '/v1/models', { headers: bearer('limited') })
     expect(models.body.data.map(({ id }: any) => id)).toEqual(['echo'])
     await server.close()

@@ -288,6 +288,7 @@ export class CdpDoor {
   /** The running browsers that a caller may use, with the sessions on them that it may see. */
   browsers(caller: Caller): Promise<readonly BrowserView[]> {
     const { access } = caller
+    const isAdmin = access === null || access.scopes.includes('admin')
     const { heldSession } = this.holdfast.authority
     const isVisible = ({ session: { id } }: BrowserTenant): boolean => {
       const session = heldSession(id)
@@ -296,8 +297,9 @@ export class CdpDoor {
     const views = this.hosts.running.flatMap((host) => {
       const { name, isOwn } = host.facts
       const tenants = this.#on(host).filter(isVisible)
-      const isHidden = access?.browsers?.includes(name) === false || (isOwn && tenants.length === 0)
-      return isHidden ? [] : [browserView(host, tenants)]
+      const isEmpty = tenants.length === 0 && (isOwn || !isAdmin)
+      if (access?.browsers?.includes(name) === false || isEmpty) return []
+      return [browserView(host, tenants, isAdmin)]
     })
     return Promise.all(views)
   }
@@ -336,7 +338,7 @@ export type CdpCounts = Readonly<ReturnType<CdpDoor['countsNow']>>
 export type BrowserView = Readonly<Awaited<ReturnType<typeof browserView>>>
 
 /** One browser that runs. */
-async function browserView(host: BrowserHost, tenants: readonly BrowserTenant[]) {
+async function browserView(host: BrowserHost, tenants: readonly BrowserTenant[], isAdmin: boolean) {
   const { facts, isSilent, browser } = host
   const { name, isOwn, startedAt } = facts
   const own = isOwn ? tenants[0]?.session : undefined
@@ -347,14 +349,14 @@ async function browserView(host: BrowserHost, tenants: readonly BrowserTenant[])
     key: own?.key ?? null,
     /** `silent`: it was pinged and has not answered yet. */
     health: isSilent ? ('silent' as const) : ('good' as const),
-    /** Null: Holdfast has not started it. */
-    pid: browser.pid ?? null,
+    /** Null: Holdfast has not started it, or the caller is no administrator. */
+    pid: isAdmin ? (browser.pid ?? null) : null,
     sessions: tenants.length,
     clients: clientsOf(tenants),
     pages: sum(tenants, (tenant) => tenant.pages().length),
     startedAt,
     /** Of all its processes together; null where that is not known. */
-    memoryBytes: await memoryOf(browser),
+    memoryBytes: isAdmin ? await memoryOf(browser) : null,
   }
 }
 

@@ -84,6 +84,10 @@ async function comeBack(
   const known = door.heldClient(resume.attachment)
   try {
     const { isReplaced } = await handle.attachmentOf(resume.attachment, resume.token)
+    const { labels } = await handle.state()
+    if (labels['browser'] !== address.browser) {
+      throw new HoldfastError('attachment_unknown', 'there is no such attachment')
+    }
     // Before the token is used up: a refusal must change nothing.
     known?.carrier.confirm(received)
     const claim = { session: handle, resume, take, isReplaced }

@@ -20,7 +20,7 @@ import {
 } from '../../wire/bodies.ts'
 import { linkView, rowView, sessionView } from '../../wire/views.ts'
 import type { Exchange } from '../exchange.ts'
-import { json, query, routes, sessionOfPath } from '../route.ts'
+import { json, query, routes, sessionOfPath, visibleRef } from '../route.ts'
 import * as schemas from './schemas.ts'
 
 const LIST_QUERY = query({
@@ -52,7 +52,7 @@ export const sessionRoutes = routes({
     // Null: a new one is made here. The handler checks the fields.
     session: async (exchange) => {
       const { id, key } = ((await exchange.json()) ?? {}) as Readonly<Record<string, unknown>>
-      if (typeof id === 'string') return { id }
+      if (typeof id === 'string') return visibleRef(exchange.holdfast.session(id), 'session.read')
       return typeof key === 'string' ? exchange.holdfast.refOf(key) : null
     },
     handle: async (exchange) => {

@@ -3,7 +3,7 @@ import { Type } from '../../schema/typebox.ts'
 import type { TurnRecord, TurnState } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import type { Exchange } from '../exchange.ts'
-import { json, query, routes, type Route } from '../route.ts'
+import { json, query, routes, type Route, visibleRef } from '../route.ts'
 import {
   sendAnswer,
   sessionHeaders,
@@ -46,7 +46,7 @@ export function responseRoutes(): readonly Route[] {
       operation: 'session.read',
       answers: { 200: json('The response.', { type: 'object' }) },
       refusals: [404],
-      session: (exchange) => ({ id: find(exchange).session.id }),
+      session: (exchange) => visibleRef(find(exchange).session, exchange.operation),
       handle: (exchange) => sendNow(exchange, find(exchange), {}),
     },
     'POST /v1/responses/:id/cancel': {
@@ -55,7 +55,7 @@ export function responseRoutes(): readonly Route[] {
       operation: 'turn.cancel',
       answers: { 200: json('The response, which is over.', { type: 'object' }) },
       refusals: [404],
-      session: (exchange) => ({ id: find(exchange).session.id }),
+      session: (exchange) => visibleRef(find(exchange).session, exchange.operation),
       handle: async (exchange) => {
         const found = find(exchange)
         // Returns when the turn is over; one that was over is shown as it ended.

@@ -20,6 +20,7 @@ import {
   type TurnOptions,
 } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
+import { visibleRef } from '../route.ts'
 import type { ChatBody, ResponseBody } from './schemas.ts'
 
 export type TargetedTurn = {
@@ -127,7 +128,7 @@ function chainTarget(
   return {
     name: `session ${id}`,
     isOwn: false,
-    session: async () => ({ id }),
+    session: async () => visibleRef(session, 'turn.run'),
     ...keysInSession(holdfast, async () => session),
     enter: async (turn) => {
       await assertAgent(session, agent)
