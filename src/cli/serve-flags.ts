@@ -19,6 +19,7 @@ import {
   UsageError,
   type FlagValues,
 } from './command.ts'
+import { isOpenToOthers } from './separation.ts'
 import { DEFAULT_FOLDER, isPostgres } from './stores.ts'
 
 const DAY_MS = 86_400_000
@@ -29,6 +30,10 @@ export const SERVE_FLAGS = {
     'NAME',
     `an agent to serve: ${Object.keys(PRESETS).join(', ')}, or one of the configuration;` +
       ' the first is the default',
+  ),
+  'allow-unisolated-agents': toggle(
+    'starts although clients of several principals use agents that are not isolated: each could ' +
+      'read what the agents of the others, and the server itself, have',
   ),
   config: text(
     'FILE',
@@ -221,16 +226,11 @@ function checkUrl(text: string): string {
 }
 
 const SECRET_CHARS_MIN = 32
-/** Forbidden modes. Kubernetes gives a secret to a group, under another owner. */
-const MODES_OF_OWN_FILE = 0o077
-const MODES_OF_OTHERS_FILE = 0o027
 
 function readSecret(file: string): string {
   let secret: string
   try {
-    const { mode, uid } = statSync(file)
-    const modes = uid === process.getuid?.() ? MODES_OF_OWN_FILE : MODES_OF_OTHERS_FILE
-    if ((mode & modes) !== 0 && process.platform !== 'win32') {
+    if (isOpenToOthers(statSync(file))) {
       throw new UsageError(`${file} is readable for others: chmod 600 ${file}`)
     }
     secret = readFileSync(file, 'utf8').trim()

@@ -1,6 +1,7 @@
 /** `holdfast serve`: opens the store, listens, and drains on a signal. */
 import { createServer } from 'node:net'
-import { openAgents, readConfig, type Config } from '../config/index.ts'
+import { dirname, resolve } from 'node:path'
+import { openAgents, readConfig, unisolatedAgents, type Config } from '../config/index.ts'
 import { diagnoseTo, type Diagnose } from '../core/index.ts'
 import { builtinAgents, DiagnosticPrinter, openHoldfast } from '../index.ts'
 import type { Agent, DiagnosticLevel, DiagnosticListener, Holdfast } from '../index.ts'
@@ -8,9 +9,9 @@ import {
   openJwtTokens,
   openTokenFile,
   startServer,
-  type AccessOptions,
   type HoldfastServer,
-  type TokenSource,
+  type ServerOptions,
+  type TokenFile,
 } from '../server/index.ts'
 import { tryLine } from '../server/inspector-page.ts'
 import { defineCommand, UsageError } from './command.ts'
@@ -23,7 +24,8 @@ import {
   SERVE_FLAGS,
   type ServeValues,
 } from './serve-flags.ts'
-import { agentsFolder, storeName } from './stores.ts'
+import { Separation } from './separation.ts'
+import { agentsFolder, storeName, storePaths } from './stores.ts'
 
 export const serve = defineCommand({
   name: 'serve',
@@ -72,30 +74,50 @@ async function runUntilStopped(settings: ServeSettings): Promise<number> {
   const access = { ...readAccess(values, config), sharedKeys: config.sharedKeys }
   // Before the store is opened, since an open store continues with its queued turns.
   await checkPort(values)
-  const tokens = await openTokens(settings, config)
+  const { tokens, warnings } = await openTokens(settings, config)
   const holdfast = await open(settings, config)
   return new Promise<number>((exit, fail) => {
-    listen(settings, holdfast, { ...access, tokens }, exit).catch(async (error: unknown) => {
+    const served = { ...access, holdfast, tokens, warnings }
+    listen(settings, served, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
     })
   }).finally(() => tokens?.close())
 }
 
-/** Undefined: none are needed. */
-async function openTokens(
-  { log, values }: ServeSettings,
-  { jwt }: Config,
-): Promise<TokenSource | undefined> {
+/** The tokens, and what keeps their principals apart; throws where nothing does. */
+async function openTokens({ log, values }: ServeSettings, config: Config) {
+  const { jwt } = config
   const { onDiagnostic } = log
-  const file = values.tokens === null ? undefined : await openTokenFile(values.tokens, onDiagnostic)
-  return jwt.length === 0 ? file : openJwtTokens(jwt, { tokens: file, onDiagnostic })
+  let file: TokenFile | undefined
+  const separation = new Separation({
+    severalPrincipals: () => jwt.length > 0 || file?.hasSeveralPrincipals === true,
+    unisolated: unisolatedAgents(config, values.agent),
+    isUnisolatedAllowed: values['allow-unisolated-agents'],
+    files: [...storePaths(values), ...(values.tokens === null ? [] : [values.tokens])],
+    diagnose: log.diagnose,
+  })
+  if (values.tokens !== null) {
+    file = await openTokenFile(values.tokens, (diagnostic) => {
+      onDiagnostic(diagnostic)
+      if (diagnostic.code === 'tokens_read') separation.report()
+    })
+  }
+  try {
+    separation.check()
+    const tokens = jwt.length === 0 ? file : openJwtTokens(jwt, { tokens: file, onDiagnostic })
+    return { tokens, warnings: separation.warnings }
+  } catch (error) {
+    file?.close()
+    throw error
+  }
 }
 
 async function open(settings: ServeSettings, config: Config): Promise<Holdfast> {
   const { store, values, cluster, browsers, log } = settings
   const folder = agentsFolder(store)
-  const configured = await openAgents(config, { folder, names: values.agent })
+  const hidden = hiddenPaths(settings, config)
+  const configured = await openAgents(config, { folder, names: values.agent, hidden })
   const hasBrowsers = Object.keys(browsers).length > 0
   const browser: Record<string, Agent> = hasBrowsers ? { browser: browserAgent } : {}
   const [first] = Object.keys(configured)
@@ -109,6 +131,14 @@ async function open(settings: ServeSettings, config: Config): Promise<Holdfast> 
     agents: { ...configured, ...builtinAgents, ...configured, ...browser },
     defaultAgent: values.agent[0] ?? config.defaultAgent ?? first,
   })
+}
+
+/** What an isolated agent must not see. The configuration may have keys of other agents. */
+function hiddenPaths({ store, values }: ServeSettings, { file }: Config): readonly string[] {
+  const { tokens, record, 'cluster-secret-file': secret } = values
+  const data = store === 'memory:' ? null : dirname(agentsFolder(store))
+  const named = [data, tokens, record, secret, file]
+  return named.filter((path) => path !== null).map((path) => resolve(path))
 }
 
 /** The limits that a flag sets; the configuration may set others. */
@@ -147,14 +177,13 @@ function listenProblem(error: unknown, { host, port }: ListenAddress): string {
 
 async function listen(
   settings: ServeSettings,
-  holdfast: Holdfast,
-  access: AccessOptions,
+  served: ServerOptions,
   exit: (code: number) => void,
 ): Promise<void> {
   const { values, browsers, cluster, log } = settings
   const { host, port, 'drain-ms': drainMs } = values
   const server = await startServer({
-    ...access,
+    ...served,
     browsers,
     cdpLimits: { browserSessionsMax: values['browser-sessions-max'] },
     browserLimits: {
@@ -163,7 +192,6 @@ async function listen(
     },
     cluster: cluster.secret === undefined ? undefined : { secret: cluster.secret },
     recordings: values.record ?? undefined,
-    holdfast,
     host,
     port,
     onStoreFailed: () => void stop(server, 0, log).finally(() => exit(1)),

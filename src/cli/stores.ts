@@ -29,6 +29,12 @@ export function agentsFolder(store: string): string {
   return resolve(dirname(store.slice('sqlite:'.length)), 'agents')
 }
 
+/** The files and folders of the server's own that nobody else may read. */
+export function storePaths({ data, store }: StoreValues): readonly string[] {
+  if (store === null) return [data ?? DEFAULT_FOLDER, join(data ?? DEFAULT_FOLDER, 'holdfast.db')]
+  return store.startsWith('sqlite:') ? [store.slice('sqlite:'.length)] : []
+}
+
 export function storeFile(values: StoreValues): string {
   const name = storeName(values)
   if (name === 'memory:') throw new UsageError('--store memory: has no file')

@@ -11,6 +11,7 @@ import { Type, type TSchema } from '../schema/typebox.ts'
 import { HoldfastError, invalid, type Runner } from '../core/index.ts'
 import { acpRunner } from '../runners/acp/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
+import { checkIsolation, isolationGap, type ProgramOptions } from '../runners/isolation.ts'
 import { checkAddress, openaiRunner } from '../runners/openai/index.ts'
 import { OUTPUT_FORMATS } from '../runners/process/formats.ts'
 import { processRunner } from '../runners/process/index.ts'
@@ -115,24 +116,51 @@ export function checkConfig(content: unknown) {
   return { agents, defaultAgent, limits, sharedKeys, jwt: checkJwtIssuers(jwt) }
 }
 
+type OpenAgentsOptions = {
+  /** Where agents keep what they work on: in the data folder. */
+  readonly folder: string
+  readonly names: readonly string[]
+  /** Files and folders that an isolated agent must not see. */
+  readonly hidden?: readonly string[]
+}
+
 /** The runners of all agents in the configuration, and of those that are named and presets. */
 export async function openAgents(
   config: Config,
-  { folder, names }: { readonly folder: string; readonly names: readonly string[] },
+  { folder, names, hidden = [] }: OpenAgentsOptions,
 ): Promise<Record<string, Runner>> {
+  const runners: Record<string, Runner> = {}
+  for (const [name, agent] of Object.entries(definitionsOf(config, names))) {
+    const path = `agents.${name}`
+    runners[name] = await openAgent(agent, { path, base: config.base, folder, hidden })
+  }
+  return runners
+}
+
+/** The agents whose sessions are not kept apart, and why. Those without a program need not be. */
+export function unisolatedAgents(
+  config: Config,
+  names: readonly string[],
+): Readonly<Record<string, string>> {
+  const gaps: Record<string, string> = {}
+  for (const [name, given] of Object.entries(definitionsOf(config, names))) {
+    if (isProgrammed(given)) continue
+    const agent = checkAgent(given, `agents.${name}`)
+    const isProgram = agent.runner === 'process' || agent.runner === 'acp'
+    const gap = isProgram ? isolationGap(agent) : null
+    if (gap !== null) gaps[name] = gap
+  }
+  return gaps
+}
+
+function definitionsOf(
+  config: Config,
+  names: readonly string[],
+): Readonly<Record<string, unknown>> {
   const isPreset = (name: string): boolean =>
     Object.hasOwn(PRESETS, name) && !Object.hasOwn(config.agents, name)
   const named = names.filter(isPreset)
-  const definitions = {
-    ...Object.fromEntries(named.map((name) => [name, { preset: name }])),
-    ...config.agents,
-  }
-  const runners: Record<string, Runner> = {}
-  for (const [name, agent] of Object.entries(definitions)) {
-    const path = `agents.${name}`
-    runners[name] = await openAgent(agent, { path, base: config.base, folder })
-  }
-  return runners
+  return { ...Object.fromEntries(named.map((name) => [name, { preset: name }])), ...config.agents }
 }
 
 /** In a module an agent may be the function or the runner itself. */
@@ -165,9 +193,7 @@ type AgentLocation = {
   readonly path: string
   /** The folder that relative paths are relative to: the configuration's own. */
   readonly base: string
-  /** Where agents keep what they work on: in the data folder. */
-  readonly folder: string
-}
+} & Required<Pick<OpenAgentsOptions, 'folder' | 'hidden'>>
 
 /** The fields are checked one by one, then together, and against the machine. */
 async function openAgent(given: unknown, location: AgentLocation): Promise<Runner> {
@@ -196,23 +222,35 @@ async function openAgent(given: unknown, location: AgentLocation): Promise<Runne
   }
 }
 
-/** The program, found on this machine, and its working folder as an absolute path. */
+/** Its programs, found on this machine, and its folders as absolute paths; isolation is tried. */
 async function findPaths(
-  options: { readonly command: string; readonly cwd?: string },
-  { path, base }: AgentLocation,
+  options: ProgramOptions,
+  { path, base, folder, hidden }: AgentLocation,
   preset?: PresetName,
-): Promise<{ command: string; cwd?: string }> {
-  const command = await findProgram(options.command, base)
-  if (command === null) {
-    const hint = preset === undefined ? '' : `: ${installHint(preset)}`
-    throw invalid(`${path}.command`, `names no program: ${options.command}${hint}`)
+): Promise<Pick<ProgramOptions, 'command' | 'cwd' | 'wrap' | 'readOnly'>> {
+  const find = async (field: string, program: string, hint = ''): Promise<string> => {
+    const found = await findProgram(program, base)
+    if (found !== null) return found
+    throw invalid(`${path}.${field}`, `names no program: ${program}${hint}`)
   }
-  if (options.cwd === undefined) return { command }
-  const cwd = resolve(base, options.cwd)
+  const { cwd, wrap: [wrapper, ...args] = [], readOnly } = options
+  const hint = preset === undefined ? '' : `: ${installHint(preset)}`
+  const paths = {
+    command: await find('command', options.command, hint),
+    ...(cwd === undefined ? {} : { cwd: await findFolder(resolve(base, cwd), `${path}.cwd`) }),
+    ...(wrapper === undefined ? {} : { wrap: [await find('wrap', wrapper), ...args] }),
+    ...(readOnly === undefined ? {} : { readOnly: readOnly.map((one) => resolve(base, one)) }),
+  }
+  const refuse: RefuseField = (field, problem) => invalid(`${path}.${field}`, problem)
+  await checkIsolation({ ...options, ...paths }, { folder, hidden, refuse })
+  return paths
+}
+
+async function findFolder(folder: string, field: string): Promise<string> {
   // Why it is none does not matter: it is refused.
-  const found = await stat(cwd).catch(() => null)
-  if (found?.isDirectory() === true) return { command, cwd }
-  throw invalid(`${path}.cwd`, `must be a folder that is there, not ${cwd}`)
+  const found = await stat(folder).catch(() => null)
+  if (found?.isDirectory() === true) return folder
+  throw invalid(field, `must be a folder that is there, not ${folder}`)
 }
 
 /**

@@ -10,6 +10,7 @@ import {
   type SessionHandle,
   type TurnOptions,
   type Unbound,
+  type DiagnosticCode,
 } from '../core/index.ts'
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import { sessionPath } from '../wire/views.ts'
@@ -31,6 +32,8 @@ export type ServerContext = {
   readonly forwards?: Readonly<Record<string, number>>
   /** The server, or the Holdfast behind it, is about to close. */
   readonly isDraining: () => boolean
+  /** What the operator should change about a server that works, by the code of its diagnostic. */
+  readonly warnings: () => readonly DiagnosticCode[]
   /** Ends each stream that is open, because the server stops. */
   readonly streams: Set<() => void>
   /** What waits for readers, of all exchanges and sockets together. */

@@ -5,10 +5,20 @@
  * runner, each in the folder of its session.
  */
 import type { ChildProcess } from 'node:child_process'
-import { access, constants, mkdir } from 'node:fs/promises'
+import { access, chmod, constants, lchown, mkdir } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts } from '../core/index.ts'
+import {
+  environmentAt,
+  expandWrapper,
+  findUser,
+  hasOwnHome,
+  wrapperOf,
+  type ChildFolders,
+  type IsolationOptions,
+  type User,
+} from './isolation.ts'
 import {
   folderName,
   groupMemory,
@@ -25,6 +35,10 @@ import { redact } from './text.ts'
 type ChildOptions = {
   readonly command: string
   readonly args?: readonly string[]
+  /** A program and its arguments, which start the command. */
+  readonly wrapper?: readonly string[]
+  /** Without it, the user of this process. */
+  readonly user?: User | null
   readonly cwd?: string | undefined
   /** The whole environment of the child but its mark; see `childEnvironment`. */
   readonly env: Readonly<Record<string, string>>
@@ -71,10 +85,12 @@ export class Child {
   #isStopped = false
 
   constructor(options: ChildOptions) {
-    const { command, args = [], cwd, env, mark } = options
+    const { command, args = [], wrapper = [], user, cwd, env, mark } = options
     this.#options = options
     this.program = basename(command)
-    this.#process = startProcess(command, args, {
+    const [program = command, ...rest] = [...wrapper, command, ...args]
+    this.#process = startProcess(program, rest, {
+      ...user,
       cwd,
       env: mark === undefined ? env : { ...env, [MARK]: mark },
       stdio: ['pipe', 'pipe', 'pipe'],
@@ -254,16 +270,20 @@ export function childEnvironment(
   return { ...(Object.fromEntries(passed) as Record<string, string>), ...env }
 }
 
-type WorkplaceOptions = Pick<ChildOptions, 'command' | 'killGraceMs'> & {
-  /** Names of variables to pass on from this process; `NAME_*` is a prefix. */
-  readonly envAllow?: readonly string[]
-  /** Variables to set. */
-  readonly env?: Readonly<Record<string, string>>
-  /** Where all children work; without it each session has a folder of its own in `folder`. */
-  readonly cwd?: string
-  /** The parent of the sessions' folders. Without both, children work where this process does. */
-  readonly folder?: string
-}
+type WorkplaceOptions = IsolationOptions &
+  Pick<ChildOptions, 'command' | 'killGraceMs'> & {
+    /** Names of variables to pass on from this process; `NAME_*` is a prefix. */
+    readonly envAllow?: readonly string[]
+    /** Variables to set. */
+    readonly env?: Readonly<Record<string, string>>
+    /** Where all children work; without it each session has a folder of its own in `folder`. */
+    readonly cwd?: string
+    /** The parent of the sessions' folders. Without both, children work where this process does. */
+    readonly folder?: string
+  }
+
+/** Only its owner reads it; others may pass through to a folder of their own in it. */
+const PASSABLE = 0o711
 
 /**
  * Where the children of a runner work. Processes that an earlier server left in its folder are
@@ -271,42 +291,65 @@ type WorkplaceOptions = Pick<ChildOptions, 'command' | 'killGraceMs'> & {
  */
 export class Workplace {
   readonly #options: WorkplaceOptions
+  readonly #wrapper: readonly string[]
+  readonly #user: User | null
   readonly #cleared: Promise<unknown>
   diagnose: Diagnose = () => undefined
 
   constructor(options: WorkplaceOptions) {
+    const { folder, runAs } = options
     this.#options = options
-    this.#cleared = options.folder === undefined ? Promise.resolve() : killOrphans(options.folder)
+    this.#wrapper = wrapperOf(options)
+    this.#user = runAs === undefined ? null : findUser(runAs)
+    if (folder === undefined && hasOwnHome(options)) {
+      throw new Error('an isolated agent needs "folder", in which its homes are')
+    }
+    this.#cleared = folder === undefined ? Promise.resolve() : killOrphans(folder)
   }
 
-  /** Starts a child; without `cwd` it works where this process does. */
-  start(args: readonly string[], cwd: string | undefined): Child {
-    const { command, folder, killGraceMs } = this.#options
-    const env = childEnvironment(this.#options)
+  /** Starts a child, in `startIn` if that is given. The folders are those of `foldersOf`. */
+  start(args: readonly string[], folders: ChildFolders, startIn = folders.cwd): Child {
+    const { command, folder, killGraceMs, env: given } = this.#options
+    const own = childEnvironment(this.#options)
+    const env = hasOwnHome(this.#options) ? environmentAt(folders.home, own, given) : own
     const mark = folder === undefined ? undefined : markOf(folder)
-    return new Child({ command, args, cwd, env, mark, killGraceMs, diagnose: this.diagnose })
+    const wrapper = expandWrapper(this.#wrapper, folders)
+    const child = { command, args, wrapper, user: this.#user, cwd: startIn, env, mark }
+    return new Child({ ...child, killGraceMs, diagnose: this.diagnose })
   }
 
-  /** A session's folder, created if missing. It has the agent's work; nothing deletes it. */
-  async folderOf(session: string): Promise<string> {
+  /** A session's folders, created if missing. They have the agent's work; nothing deletes them. */
+  async foldersOf(session: string): Promise<ChildFolders> {
     const { cwd, folder: root } = this.#options
     await this.#cleared
+    const folder = join(root ?? '', folderName(session))
+    const home = `${folder}.home`
+    if (hasOwnHome(this.#options)) await this.#make(home)
     if (cwd !== undefined || root === undefined) {
       await access(cwd ?? '.', constants.X_OK)
-      return resolve(cwd ?? '.')
+      return { cwd: resolve(cwd ?? '.'), home }
     }
-    const folder = join(root, folderName(session))
-    await mkdir(folder, { recursive: true, mode: 0o700 }).catch(
-      ({ code }: NodeJS.ErrnoException) => {
-        // The turn fails with this message, which clients see: it must not contain the path.
-        throw new Error(`the agent's working folder cannot be created: ${code}`)
-      },
-    )
-    return folder
+    await this.#make(folder)
+    return { cwd: folder, home }
   }
 
   /** Kills what the children have left running. */
   async close(): Promise<void> {
     if (this.#options.folder !== undefined) await killOwn(this.#options.folder)
+  }
+
+  /** The folder belongs to the user that the children run as. */
+  async #make(folder: string): Promise<void> {
+    const user = this.#user
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 })
+      if (user === null) return
+      await chmod(this.#options.folder ?? folder, PASSABLE)
+      await lchown(folder, user.uid, user.gid)
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      // The turn fails with this message, which clients see: it must not contain the path.
+      throw new Error(`the agent's working folder cannot be created: ${code}`)
+    }
   }
 }

@@ -1,6 +1,6 @@
 /** What the options of runners have in common; those of programs share fields. */
 import { Type, type TProperties } from '../schema/typebox.ts'
-import { list, optional, UNKNOWN_NAME } from '../schema/contract.ts'
+import { EXACT, list, oneOf, optional, UNKNOWN_NAME } from '../schema/contract.ts'
 
 /** The longest time that a timer takes, about 25 days. */
 const MILLISECONDS_MAX = 2_147_483_647
@@ -26,6 +26,45 @@ export function withDefaults<Options extends object>(
   return Object.fromEntries(stated) as Options
 }
 
+const account = (what: string) =>
+  Type.Union([Type.Integer({ minimum: 0 }), Type.String({ minLength: 1 })], { description: what })
+
+/** How the program is kept apart from the server and from other sessions. */
+const ISOLATION = {
+  isolation: oneOf(['bubblewrap'], {
+    description:
+      'runs it in a sandbox: its own home, working folder, `/tmp` and processes, system folders ' +
+      'read-only, and nothing else of the machine',
+  }),
+  network: Type.Boolean({
+    description: 'with `isolation`: whether it uses the network of the machine; by default `true`',
+  }),
+  readOnly: list({
+    description: 'with `isolation`: further files and folders that it may read',
+  }),
+  wrap: list({
+    minItems: 1,
+    description:
+      'instead of `isolation`: a program of yours and its arguments, which start the command; ' +
+      "`{cwd}` is the session's working folder, `{home}` a home of its own",
+  }),
+  runAs: Type.Object(
+    {
+      uid: account('the user, by number or name'),
+      gid: Type.Optional(account('the group; by default that of the user')),
+    },
+    {
+      ...EXACT,
+      description:
+        'the user and group that it runs as: `{"uid": …, "gid": …}`, numbers or names; the ' +
+        'server must be root',
+    },
+  ),
+}
+
+/** The fields that have no default. */
+export type Isolated = keyof typeof ISOLATION
+
 export const PROGRAM = {
   command: Type.String({ minLength: 1, description: 'the program: a name on PATH, or a path' }),
   ...optional({
@@ -46,5 +85,6 @@ export const PROGRAM = {
       minLength: 1,
       description: 'the working folder; without it every session has its own, `DATA/agents/…`',
     }),
+    ...ISOLATION,
   }),
 }

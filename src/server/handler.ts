@@ -7,7 +7,13 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
 import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
-import { asHoldfastError, HoldfastError, type Diagnose, type Holdfast } from '../core/index.ts'
+import {
+  asHoldfastError,
+  HoldfastError,
+  type Diagnose,
+  type DiagnosticCode,
+  type Holdfast,
+} from '../core/index.ts'
 import { isCdpPath } from '../doors/cdp/address.ts'
 import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
@@ -44,6 +50,8 @@ export type HandlerOptions = AccessOptions & {
   readonly cluster?: ClusterOptions
   /** The folder for recordings of their traffic, which clients may then ask for. */
   readonly recordings?: string
+  /** What `/ready` reports besides: codes of diagnostics. */
+  readonly warnings?: () => readonly DiagnosticCode[]
   /** Called once, when the store has failed for good and only a restart helps. */
   readonly onStoreFailed?: (error: HoldfastError) => void
 }
@@ -105,6 +113,7 @@ export class RequestHandler {
       heartbeatMs,
       answered: new Map(),
       isDraining: () => this.#isDraining || holdfast.authority.draining,
+      warnings: options.warnings ?? (() => []),
       addressOf,
       refusalOf: (error, request) => refusalAt(this.#withoutBase(request), error),
       unread,

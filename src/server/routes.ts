@@ -48,6 +48,7 @@ export const Problem = Type.Object({
 })
 
 const Status = Type.Object({ status: text })
+const Readiness = Type.Object({ status: text, warnings: Type.Optional(Type.Array(text)) })
 const BrowserList = Type.Object({
   node: orNull(text, {
     description: 'Whose these are; other nodes run others. Null: there are no other nodes.',
@@ -122,11 +123,12 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
         summary:
           'Whether it takes work: not while it drains, nor when its store has failed or is full',
         operation: 'server.look',
-        answers: { 200: json('It does.', Status), 503: notReady, 507: notReady },
+        answers: { 200: json('It does.', Readiness), 503: notReady, 507: notReady },
         handle: async (exchange) => {
           const reason = await unreadiness(exchange.context)
-          if (reason === null) exchange.reply(200, { status: 'ready' })
-          else exchange.refuse(reason)
+          if (reason !== null) return exchange.refuse(reason)
+          const warnings = exchange.context.warnings()
+          exchange.reply(200, { status: 'ready', ...(warnings.length === 0 ? {} : { warnings }) })
         },
       },
       'GET /v1/browsers': {

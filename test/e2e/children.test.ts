@@ -1,9 +1,14 @@
 /** Children of runners never outlive the process that started them, however that ends. */
 import { spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import { expect, it } from 'vitest'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
 import { killOrphans } from '../../src/platform/processes.ts'
 import { GUARDED, guarded } from '../support/guarded.ts'
+import { asNobody, isRoot, processesWith, sandboxed } from '../support/isolation.ts'
 import { isAlive } from '../support/processes.ts'
 
 const child = new URL('../../dist/platform/child.js', import.meta.url)
@@ -93,4 +98,82 @@ onLinux('what another server on the same folder has started is left alone', asyn
   expect(isAlive(far)).toBe(true)
   parent.kill('SIGKILL')
   await expect.poll(() => isAlive(far)).toBe(false)
+})
+
+const folder = mkdtempSync(join(tmpdir(), 'holdfast-children-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** A child of a workplace that is deaf to signals, and its own child, which has left its group. */
+const ISOLATED = `
+  const { Workplace } = await import(${JSON.stringify(child.href)})
+  const [options, deaf] = process.argv.slice(1)
+  const workplace = new Workplace({ command: '/bin/sh', ...JSON.parse(options) })
+  const child = workplace.start(['-c', deaf], await workplace.foldersOf('s'))
+  child.stdout.once('data', (text) => console.log(String(text)))
+  process.stdin.once('data', async () => {
+    await child.stop(0)
+    console.log('stopped')
+  })
+`
+
+async function isolated(options: object, leave: string) {
+  // By which the processes are found: their pids are others in their own namespace.
+  const near = `600.${randomInt(1e9)}`
+  const far = `600.${randomInt(1e9)}`
+  const deaf = `trap '' TERM HUP INT; ${leave} sleep ${far} & echo up; sleep ${near}; sleep ${near}`
+  const args = ['--input-type=module', '-e', ISOLATED, JSON.stringify(options), deaf]
+  const parent = guarded(
+    spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'], ...GUARDED }),
+  )
+  await once(parent.stdout, 'data')
+  await expect.poll(() => processesWith(near).length).toBe(1)
+  await expect.poll(() => processesWith(far).length).toBe(1)
+  return { parent, left: () => [...processesWith(near), ...processesWith(far)] }
+}
+
+const VARIANTS = [
+  { what: 'another user', options: asNobody, leave: 'setsid', isThere: isRoot },
+  // In the namespace not even a process without a mark remains.
+  { what: 'bubblewrap', options: sandboxed(), leave: 'env -i setsid', isThere: true },
+  {
+    what: 'a wrapper',
+    options: { wrap: ['/usr/bin/env', 'A={home}'] },
+    leave: 'setsid',
+    isThere: true,
+  },
+]
+
+describe.each(VARIANTS)('of a child under $what', ({ options, leave, isThere }) => {
+  const here = it.runIf(isThere && process.platform === 'linux')
+
+  here('nothing is left after it was stopped', async () => {
+    const { parent, left } = await isolated({ ...options, folder }, leave)
+    parent.stdin.write('stop\n')
+    await once(parent.stdout, 'data')
+    await expect.poll(left).toEqual([])
+    parent.kill('SIGKILL')
+  })
+
+  here('nothing is left after kill -9 of its parent', async () => {
+    const { parent, left } = await isolated({ ...options, folder }, leave)
+    parent.kill('SIGKILL')
+    await expect.poll(left).toEqual([])
+  })
+})
+
+onLinux('a child in bubblewrap has its time between SIGTERM and SIGKILL', async () => {
+  const polite = `trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done`
+  const script = ISOLATED.replace('child.stop(0)', 'child.stop()').replace('.once(', '.on(')
+  const options = JSON.stringify({ ...sandboxed(), folder })
+  const args = ['--input-type=module', '-e', script, options, polite]
+  const parent = guarded(
+    spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'], ...GUARDED }),
+  )
+  let said = ''
+  parent.stdout.on('data', (text: Buffer) => (said += String(text)))
+  await expect.poll(() => said).toContain('up')
+  parent.stdin.write('stop\n')
+  await expect.poll(() => said).toContain('stopped')
+  expect(said).toContain('bye')
+  parent.kill('SIGKILL')
 })

@@ -6,9 +6,17 @@ import { setImmediate as nextRound } from 'node:timers/promises'
 import { HoldfastError } from '../../core/index.ts'
 import { unlessAborted } from '../../platform/clock.ts'
 import type { Workplace } from '../../platform/child.ts'
+import type { ChildFolders } from '../../platform/isolation.ts'
 import { AcpAgent } from './agent.ts'
 import { loadSdk, type Sdk } from './connection.ts'
 import type { AcpSettings } from './options.ts'
+
+/** What an agent is needed for. An agent for all sessions has the folders of the first. */
+type AgentUse = {
+  readonly session: string
+  readonly folders: ChildFolders
+  readonly signal: AbortSignal
+}
 
 /** An agent, from the moment it is requested. */
 class Entry {
@@ -66,14 +74,14 @@ export class AgentPool {
   }
 
   /** Works with the agent of a session, which is started if necessary. */
-  async use(session: string, signal: AbortSignal, work: (agent: AcpAgent) => Promise<void>) {
+  async use({ session, folders, signal }: AgentUse, work: (agent: AcpAgent) => Promise<void>) {
     const name = this.#settings.perSession ? session : ''
     // The end of a child may be an event that has not been handled yet; the second round of the
     // event loop has polled for events after this call.
     await nextRound()
     await nextRound()
     signal.throwIfAborted()
-    const entry = this.#entry(name)
+    const entry = this.#entry(name, folders)
     clearTimeout(entry.idleTimer)
     entry.users += 1
     try {
@@ -117,14 +125,15 @@ export class AgentPool {
     return entry?.isReady === true ? entry.agent : null
   }
 
-  #entry(name: string): Entry {
+  #entry(name: string, folders: ChildFolders): Entry {
     const known = this.#entries.get(name)
     if (known !== undefined && (!known.isReady || known.agent?.isAlive === true)) return known
     if (known !== undefined) this.#stop(known)
     if (this.#isClosed) throw new HoldfastError('draining', 'the agents are being stopped')
     if (this.#settings.perSession) this.#makeRoom()
     // I2: it starts after the end of the one before it, which worked in the same sessions.
-    const start = (sdk: Sdk): AcpAgent => new AcpAgent(sdk, this.#workplace, this.#settings)
+    const start = (sdk: Sdk): AcpAgent =>
+      new AcpAgent(sdk, this.#workplace, this.#settings, folders)
     const entry = new Entry(name, this.#ended(name), start)
     this.#entries.set(name, entry)
     const stop = (): void => this.#stop(entry)

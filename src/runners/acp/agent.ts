@@ -15,6 +15,7 @@ import { HoldfastError, type RunnerOutput } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import { onAbort } from '../../platform/clock.ts'
 import type { Child, Workplace } from '../../platform/child.ts'
+import type { ChildFolders } from '../../platform/isolation.ts'
 import { asObject } from '../json.ts'
 import { observed, type Sdk } from './connection.ts'
 import type { AcpSettings } from './options.ts'
@@ -74,12 +75,12 @@ export class AcpAgent {
   #stopping: Promise<void> | null = null
 
   /** Starts the child. It can be used after the handshake. */
-  constructor(sdk: Sdk, workplace: Workplace, settings: AcpSettings) {
+  constructor(sdk: Sdk, workplace: Workplace, settings: AcpSettings, folders: ChildFolders) {
     this.#sdk = sdk
     this.#settings = settings
     // Not in a session's folder: Gemini CLI 0.61 cleans up where it is started, and removes its own
     // stored sessions.
-    this.#child = workplace.start(settings.args, settings.cwd ?? settings.folder)
+    this.#child = workplace.start(settings.args, folders, settings.cwd ?? settings.folder)
     const stdin = Writable.toWeb(this.#child.stdin) as WritableStream<Uint8Array>
     const stdout = ReadableStream.from(this.#read())
     const stream = observed(

@@ -85,8 +85,9 @@ class AcpRunner implements Runner {
   async #runTurn(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
     const { signal, session } = context
     try {
-      const cwd = await this.#workplace.folderOf(session.id)
-      await this.#pool.use(session.id, signal, (agent) =>
+      const folders = await this.#workplace.foldersOf(session.id)
+      const { cwd } = folders
+      await this.#pool.use({ session: session.id, folders, signal }, (agent) =>
         this.#prompt(agent, turn, { context, outbox, cwd }),
       )
       outbox.end()

@@ -1,7 +1,7 @@
 /** The options of an agent that speaks the Agent Client Protocol. */
 import { Type, type Static } from '../../schema/typebox.ts'
 import { EXACT, oneOf, optional } from '../../schema/contract.ts'
-import { count, milliseconds, PROGRAM } from '../program-options.ts'
+import { count, milliseconds, PROGRAM, type Isolated } from '../program-options.ts'
 
 export const AcpAgent = Type.Object(
   {
@@ -61,4 +61,4 @@ export type AcpOptions = Readonly<Static<typeof AcpAgent>> & {
 }
 
 export type AcpSettings = AcpOptions &
-  Required<Omit<AcpOptions, 'cwd' | 'folder' | 'reopenMs' | 'askMs'>>
+  Required<Omit<AcpOptions, Isolated | 'cwd' | 'folder' | 'reopenMs' | 'askMs'>>

@@ -157,11 +157,11 @@ export class ProcessRunner implements Runner {
     const { args, firstArgs, laterArgs } = this.#settings
     const all = [...args, ...(isFirst ? firstArgs : laterArgs)]
     const { session, signal } = context
-    const cwd = await this.#workplace.folderOf(session.id)
+    const folders = await this.#workplace.foldersOf(session.id)
     // I2: if the turn has ended meanwhile, another may have started. No `await` from here on.
     signal.throwIfAborted()
     const expanded = expandArguments(all, { sessionUuid: backend ?? '', text: turn.text })
-    const child = this.#workplace.start(expanded, cwd)
+    const child = this.#workplace.start(expanded, folders)
     this.#running.set(session.id, child)
     const endWatch = this.#watch(child, context)
     try {

@@ -1,7 +1,7 @@
 /** How the operator describes a program that is started for each turn. */
 import { Type, type Static } from '../../schema/typebox.ts'
 import { EXACT, list, oneOf, optional } from '../../schema/contract.ts'
-import { count, milliseconds, PROGRAM } from '../program-options.ts'
+import { count, milliseconds, PROGRAM, type Isolated } from '../program-options.ts'
 
 export const ProcessAgent = Type.Object(
   {
@@ -34,7 +34,8 @@ export type ProcessOptions = Readonly<Static<typeof ProcessAgent>> & {
   readonly folder: string
 }
 
-export type ProcessSettings = ProcessOptions & Required<Omit<ProcessOptions, 'cwd' | 'turnMs'>>
+export type ProcessSettings = ProcessOptions &
+  Required<Omit<ProcessOptions, Isolated | 'cwd' | 'turnMs'>>
 
 /** The placeholders in arguments. */
 export type Placeholders = { readonly sessionUuid: string; readonly text: string }

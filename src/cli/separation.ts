@@ -1,0 +1,81 @@
+/**
+ * What keeps the principals of a server apart on its machine: agents that are isolated, and files
+ * that other users cannot read. A server with several principals does not start without them.
+ */
+import { statSync, type Stats } from 'node:fs'
+import type { Diagnose, DiagnosticCode } from '../core/index.ts'
+
+/** Forbidden modes. Kubernetes gives a secret to a group, under another owner. */
+const MODES_OF_OWN_FILE = 0o077
+const MODES_OF_OTHERS_FILE = 0o027
+/** To pass through a folder shows nothing of it, and agents of another user have to. */
+const PASS = 0o011
+/** A folder of another owner is a volume that was mounted for a group. */
+const MODES_OF_OTHERS_FOLDER = 0o006
+
+/** Whether other users may read or change it. */
+export function isOpenToOthers(found: Stats): boolean {
+  if (process.platform === 'win32') return false
+  const isOwn = found.uid === process.getuid?.()
+  if (found.isDirectory()) {
+    return (found.mode & (isOwn ? MODES_OF_OWN_FILE & ~PASS : MODES_OF_OTHERS_FOLDER)) !== 0
+  }
+  return (found.mode & (isOwn ? MODES_OF_OWN_FILE : MODES_OF_OTHERS_FILE)) !== 0
+}
+
+type SeparationOptions = {
+  /** Whether more than one principal may use the server: by its tokens, or by who signs them. */
+  readonly severalPrincipals: () => boolean
+  /** Why each agent is not isolated that is not. */
+  readonly unisolated: Readonly<Record<string, string>>
+  readonly isUnisolatedAllowed: boolean
+  /** Files and folders for the server only. */
+  readonly files: readonly string[]
+  readonly diagnose: Diagnose
+}
+
+export class Separation {
+  readonly #options: SeparationOptions
+
+  constructor(options: SeparationOptions) {
+    this.#options = options
+  }
+
+  /** Throws if principals are not kept apart; with one principal it only reports. */
+  check(): void {
+    const { severalPrincipals, isUnisolatedAllowed, unisolated } = this.#options
+    for (const path of this.#options.files) this.#checkFile(path)
+    const [[agent, gap] = []] = Object.entries(unisolated)
+    if (agent === undefined || isUnisolatedAllowed || !severalPrincipals()) return this.report()
+    throw new Error(
+      `several principals use this server, and the agent ${agent} is not isolated: ${gap}; ` +
+        'set "isolation" in its configuration, or start with --allow-unisolated-agents',
+    )
+  }
+
+  /** What a server that runs cannot refuse any more: its tokens may have changed. */
+  report(): void {
+    const { diagnose, unisolated } = this.#options
+    const agents = Object.keys(unisolated).join(', ')
+    const message = 'several principals use agents that are not isolated from each other'
+    if (this.warnings().length > 0) diagnose('agents_unisolated', message, { agents })
+  }
+
+  readonly warnings = (): readonly DiagnosticCode[] => {
+    const { severalPrincipals, unisolated } = this.#options
+    const isApart = Object.keys(unisolated).length === 0 || !severalPrincipals()
+    return isApart ? [] : ['agents_unisolated']
+  }
+
+  /** A file that is not there will be made for its owner only. */
+  #checkFile(path: string): void {
+    const found = statSync(path, { throwIfNoEntry: false })
+    if (found === undefined || !isOpenToOthers(found)) return
+    const command = `chmod ${found.isDirectory() ? '700' : '600'} ${path}`
+    if (this.#options.severalPrincipals()) {
+      throw new Error(`several principals use this server, and others may read ${path}: ${command}`)
+    }
+    const message = 'other users of this machine may read a file of the server'
+    this.#options.diagnose('readable_by_others', message, { path, command })
+  }
+}
