@@ -1,14 +1,16 @@
 /**
- * What the tests need from the machine beyond Node: on Linux, strace to see the disk's syncs;
- * Chromium, for the inspector and the client in a real browser; and PostgreSQL's server programs,
- * unless DATABASE_URL names a database. They start servers of their own. HAProxy and PgBouncer are
- * tried with it where they can be had: without them their tests are skipped.
+ * What the tests need from the machine beyond Node: on Linux, strace to see the disk's syncs, and
+ * bubblewrap to isolate agents; Chromium, for the inspector and the client in a real browser; and
+ * PostgreSQL's server programs, unless DATABASE_URL names a database. They start servers of their
+ * own. HAProxy and PgBouncer are tried with it where they can be had: without them their tests are
+ * skipped.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 
 const NEEDED = [
   { name: 'strace', isThere: () => hasProgram('strace') },
+  { name: 'bubblewrap', isThere: () => hasProgram('bwrap') },
   // Its tests start this very file. Its `--version` would be slow.
   { name: 'chromium', isThere: () => existsSync('/usr/bin/chromium') },
   // To make certificates that a browser does not trust. It knows no `--version`.
