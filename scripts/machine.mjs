@@ -6,7 +6,7 @@
  * skipped.
  */
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 
 const NEEDED = [
   { name: 'strace', isThere: () => hasProgram('strace') },
@@ -26,7 +26,20 @@ const DRIVER = { name: 'chromium-driver', isThere: () => existsSync('/usr/bin/ch
 /** True if all of it is there, or could be installed. */
 export function prepareMachine({ withDriver = false } = {}) {
   if (process.platform !== 'linux') return true
+  if (process.env.CI !== undefined) allowNamespaces()
   return [...NEEDED, ...(withDriver ? [DRIVER] : [])].map(provide).every(Boolean)
+}
+
+/**
+ * Ubuntu, on which CI runs its containers, allows user namespaces only to some programs of users
+ * without privileges. On a machine of a person that is not for the tests to change.
+ */
+function allowNamespaces() {
+  try {
+    writeFileSync('/proc/sys/kernel/apparmor_restrict_unprivileged_userns', '0')
+  } catch {
+    // Another system has no such restriction, or the tests of bubblewrap tell.
+  }
 }
 
 function provide({ name, isThere, isOptional = false }) {
