@@ -5,6 +5,7 @@ import { openAgents, readConfig, unisolatedAgents, type Config } from '../config
 import { diagnoseTo, type Diagnose } from '../core/index.ts'
 import { builtinAgents, DiagnosticPrinter, openHoldfast } from '../index.ts'
 import type { Agent, DiagnosticLevel, DiagnosticListener, Holdfast } from '../index.ts'
+import { dropInheritedDescriptors } from '../platform/processes.ts'
 import {
   openJwtTokens,
   openTokenFile,
@@ -49,6 +50,8 @@ function readSettings(values: ServeValues) {
 
 async function runServer(settings: ServeSettings): Promise<number> {
   const { log } = settings
+  // The files of flags are read. Agents and browsers must not inherit what is open.
+  dropInheritedDescriptors()
   // An uncaught exception ends the process, and is printed as a line like all others.
   process.on('uncaughtException', (error: unknown) => {
     const { stack } = error as Partial<Error>

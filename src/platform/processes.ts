@@ -3,7 +3,7 @@
  * that an agent started with `setsid`, as Claude Code's shell tool does. They inherit a mark in
  * their environment, which Linux shows in `/proc`. Other systems show only the process group.
  */
-import { ChildProcess, spawn, type SpawnOptions, type StdioOptions } from 'node:child_process'
+import { ChildProcess, spawn, type SpawnOptions } from 'node:child_process'
 import { hash, randomUUID } from 'node:crypto'
 import { closeSync, existsSync, openSync, readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
@@ -12,30 +12,6 @@ import type { Writable } from 'node:stream'
 
 /** The descriptors that a spawn needs at most: five pipes with two ends, and a few more. */
 const DESCRIPTORS_NEEDED = 16
-
-/** `O_CLOEXEC`, as Linux shows it. */
-const CLOSED_ON_EXEC = 0o2000000
-/** Found once: every descriptor that this process opens is closed in its children. */
-const INHERITED = inheritedDescriptors()
-
-/** Beyond stdio, those that a child would inherit. None where the system does not show them. */
-function inheritedDescriptors(): readonly number[] {
-  const folder = '/proc/self/fd'
-  if (!existsSync(folder)) return []
-  const all = readdirSync(folder).map(Number)
-  return all.filter((fd) => fd > 2 && isInherited(fd))
-}
-
-function isInherited(fd: number): boolean {
-  try {
-    const [, flags = ''] =
-      /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1')) ?? []
-    return (parseInt(flags, 8) & CLOSED_ON_EXEC) === 0
-  } catch {
-    // It is closed again: the one that the folder was read with.
-    return false
-  }
-}
 
 /**
  * When descriptors run out during a spawn, Node leaks the pipes that it has already made. So
@@ -46,30 +22,11 @@ export function startProcess(
   args: readonly string[],
   options: SpawnOptions,
 ): ChildProcess {
-  if (hasDescriptors()) return spawnClosed(command, args, options)
+  if (hasDescriptors()) return spawn(command, args, options)
   const child = new ChildProcess()
   const error = Object.assign(new Error('no file descriptors are left'), { code: 'EMFILE' })
   process.nextTick(() => child.emit('error', error))
   return child
-}
-
-/**
- * Node gives a child none of its own descriptors, but some of those that this process was started
- * with, which may be open to anything. They are replaced by the null device.
- */
-function spawnClosed(command: string, args: readonly string[], options: SpawnOptions) {
-  if (INHERITED.length === 0) return spawn(command, args, options)
-  const { stdio = [] } = options
-  const nothing = openSync(devNull, 'r+')
-  try {
-    const all: StdioOptions = Array.isArray(stdio) ? [...stdio] : [stdio, stdio, stdio]
-    for (let fd = all.length; fd <= Math.max(...INHERITED); fd += 1) {
-      all.push(INHERITED.includes(fd) ? nothing : 'ignore')
-    }
-    return spawn(command, args, { ...options, stdio: all })
-  } finally {
-    closeSync(nothing)
-  }
 }
 
 function hasDescriptors(): boolean {
@@ -82,6 +39,40 @@ function hasDescriptors(): boolean {
     return false
   } finally {
     for (const descriptor of opened) closeSync(descriptor)
+  }
+}
+
+/**
+ * Children inherit what this process was started with, though not what it opens itself. It gives
+ * up these descriptors, beyond stdio. The null device takes their numbers: if a part of Node does
+ * use one, it must not write to the file that gets the number next.
+ */
+export function dropInheritedDescriptors(): void {
+  const folder = '/proc/self/fd'
+  const all = existsSync(folder) ? readdirSync(folder).map(Number) : []
+  for (const fd of all.filter((one) => one > 2 && isInheritable(one))) {
+    closeSync(fd)
+    const opened: number[] = []
+    try {
+      // The system gives the lowest that is free.
+      while (opened.at(-1) !== fd) opened.push(openSync(devNull, 'r'))
+    } catch {
+      // The number is beyond the limit of descriptors: no file gets it.
+    }
+    for (const one of opened) if (one !== fd) closeSync(one)
+  }
+}
+
+/** `O_CLOEXEC`, as Linux shows it. */
+const CLOSED_ON_EXEC = 0o2000000
+
+function isInheritable(fd: number): boolean {
+  try {
+    const info = readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1')
+    return (parseInt(/^flags:\s*(\d+)$/m.exec(info)?.[1] ?? '', 8) & CLOSED_ON_EXEC) === 0
+  } catch {
+    // It is closed again: the one that the folder was read with.
+    return false
   }
 }
 
