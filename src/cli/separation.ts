@@ -3,6 +3,7 @@
  * that other users cannot read. A server with several principals does not start without them.
  */
 import { statSync, type Stats } from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import type { Diagnose, DiagnosticCode } from '../core/index.ts'
 
 /** Forbidden modes. Kubernetes gives a secret to a group, under another owner. */
@@ -21,6 +22,16 @@ export function isOpenToOthers(found: Stats): boolean {
     return (found.mode & (isOwn ? MODES_OF_OWN_FILE & ~PASS : MODES_OF_OTHERS_FOLDER)) !== 0
   }
   return (found.mode & (isOwn ? MODES_OF_OWN_FILE : MODES_OF_OTHERS_FILE)) !== 0
+}
+
+/** Null if it is not there: it will be made for its owner only. So it is if its path is wrong. */
+function statOf(path: string): Stats | null {
+  try {
+    return statSync(path)
+  } catch {
+    // The store, or the tokens file, says what is wrong with it when it is opened.
+    return null
+  }
 }
 
 type SeparationOptions = {
@@ -67,10 +78,11 @@ export class Separation {
     return isApart ? [] : ['agents_unisolated']
   }
 
-  /** A file that is not there will be made for its owner only. */
   #checkFile(path: string): void {
-    const found = statSync(path, { throwIfNoEntry: false })
-    if (found === undefined || !isOpenToOthers(found)) return
+    const found = statOf(path)
+    if (found === null || !isOpenToOthers(found)) return
+    const folder = statOf(dirname(resolve(path)))
+    if (folder !== null && (folder.mode & PASS) === 0) return
     const command = `chmod ${found.isDirectory() ? '700' : '600'} ${path}`
     if (this.#options.severalPrincipals()) {
       throw new Error(`several principals use this server, and others may read ${path}: ${command}`)
