@@ -199,7 +199,7 @@ async function listen(
     port,
     onStoreFailed: () => void stop(server, 0, log).finally(() => exit(1)),
   })
-  greet(settings, server, access)
+  greet(settings, server, served)
   await listenCdp(settings, server)
   let isStopping = false
   const onSignal = (signal: string): void => {
@@ -218,7 +218,7 @@ async function listen(
 function greet(
   { log }: ServeSettings,
   { url, holdfast }: HoldfastServer,
-  { tokens }: AccessOptions,
+  { tokens }: ServerOptions,
 ): void {
   const { about, agents } = holdfast.authority
   log.greet(`listening on ${url}`)

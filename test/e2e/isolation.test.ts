@@ -243,6 +243,13 @@ onLinux('a server with several principals', () => {
     expect(start('--tokens', tokens, '--config', config({ one }))).toMatch(/share one process/)
   })
 
+  it('does not start with such an agent if others issue its tokens', () => {
+    const file = join(folder, 'jwt.json')
+    const jwt = [{ issuer: 'https://id.example', audience: 'a', scopes: ['talk'] }]
+    writeFileSync(file, JSON.stringify({ agents: { bare }, jwt }))
+    expect(start('--config', file)).toMatch(/the agent bare is not isolated/)
+  })
+
   it('says that its agents are not isolated when it starts, and in /ready', async () => {
     expect((await server.get('/ready')).body).toEqual({
       status: 'ready',
