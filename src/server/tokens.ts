@@ -71,12 +71,23 @@ export interface TokenSource {
   accessOf?(token: string, now: number): TokenAccess | null
   /** Called with a further listener for what it reports. */
   reportTo?(listener: DiagnosticListener): void
+  /** See the function of this name. */
+  hasSeveralPrincipals?(): boolean
   /**
    * Changes whenever a token may have lost what it was good for: what was let in by it then ends
    * within a second. Without it, that takes up to 15 s.
    */
   revision?(now: number): number
   close(): void
+}
+
+/**
+ * Whether the server may have several principals, now: what they share is then kept apart, also
+ * from the machine. A source that names principals, but cannot tell how many, counts as several.
+ */
+export function hasSeveralPrincipals(tokens: TokenSource | null | undefined): boolean {
+  if (tokens === null || tokens === undefined) return false
+  return tokens.hasSeveralPrincipals?.() ?? tokens.accessOf !== undefined
 }
 
 export const TOKENS_VERSION = 3
@@ -216,6 +227,11 @@ export class TokenList {
 
   principalOf(token: string): Principal | null {
     return this.accessOf(token, Number.NEGATIVE_INFINITY)?.by ?? null
+  }
+
+  /** Expired tokens count too: what their principals left behind is still there. */
+  hasSeveralPrincipals(): boolean {
+    return new Set(this.#tokens.map(({ principal = DEFAULT_PRINCIPAL }) => principal)).size > 1
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
