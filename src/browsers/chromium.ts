@@ -7,6 +7,8 @@ import type { Readable, Writable } from 'node:stream'
 import { HoldfastError } from '../core/index.ts'
 import { groupMemory, startProcess } from '../platform/processes.ts'
 import type { BrowserConnection, ConnectionEvents, MessageParts } from './connection.ts'
+import type { EgressOption } from './egress.ts'
+import { EgressProxy, type EgressOptions } from './egress-proxy.ts'
 import type { BrowserLimits } from './limits.ts'
 
 const FLAGS = [
@@ -42,6 +44,35 @@ export type ChromiumOptions = {
   /** The program, by name or path; `chromium` also finds Chrome. */
   readonly program: string
   readonly args?: readonly string[]
+  /**
+   * What its pages may reach besides public addresses, or `any`. Without it: public addresses only
+   * if the server has several principals, otherwise `any`.
+   */
+  readonly egress?: EgressOption
+}
+
+/** The name of the egress proxy, which the browser knows and no name server does. */
+const PROXY_NAME = 'egress.invalid'
+
+const DISABLE = '--disable-features='
+
+/** Flags by which nothing leaves the browser except through the proxy. */
+function egressFlags({ port }: EgressProxy, args: readonly string[]): readonly string[] {
+  // Of several such flags Chromium takes the last.
+  const given = args
+    .filter((arg) => arg.startsWith(DISABLE))
+    .map((arg) => arg.slice(DISABLE.length))
+  return [
+    // It would look for devices in the local network.
+    `${DISABLE}${[...given, 'MediaRouter', 'DialMediaRouteProvider'].join(',')}`,
+    `--proxy-server=socks5://${PROXY_NAME}:${port}`,
+    // Chromium would connect to loopback without the proxy.
+    '--proxy-bypass-list=<-loopback>',
+    // A connection without the proxy finds no address: not even one that is written as a number.
+    `--host-resolver-rules=MAP ${PROXY_NAME} 127.0.0.1, MAP * ~NOTFOUND`,
+    '--force-webrtc-ip-handling-policy=disable_non_proxied_udp',
+    '--webrtc-ip-handling-policy=disable_non_proxied_udp',
+  ]
 }
 
 /** Resolves when the process runs; whether it answers is known later. */
@@ -49,14 +80,20 @@ export async function startChromium(
   { program, args = [] }: ChromiumOptions,
   events: ConnectionEvents,
   limits: BrowserLimits,
+  egress: EgressOptions | null = null,
 ): Promise<BrowserConnection> {
   const profile = await mkdtemp(join(tmpdir(), 'holdfast-browser-'))
+  let proxy: EgressProxy | null = null
   // Chromium has no sandbox for root, and does not start with one.
   const sandbox = process.getuid?.() === 0 ? ['--no-sandbox'] : []
   try {
-    const flags = [...FLAGS, ...sandbox, `--user-data-dir=${profile}`, ...args]
-    return connectionTo(await spawned(program, flags, profile), profile, events, limits)
+    proxy = egress === null ? null : await EgressProxy.open(egress, limits)
+    const guards = proxy === null ? [] : egressFlags(proxy, args)
+    const flags = [...FLAGS, ...sandbox, `--user-data-dir=${profile}`, ...args, ...guards]
+    const child = await spawned(program, flags, profile)
+    return connectionTo(child, { profile, proxy }, events, limits)
   } catch (error) {
+    await proxy?.close()
     // The reason matters more than a folder that stays.
     await rm(profile, { recursive: true, force: true }).catch(() => undefined)
     throw error
@@ -89,9 +126,11 @@ async function spawned(
   throw new HoldfastError('browser_gone', `${basename(program)} cannot be started: ${why}`)
 }
 
+type Surroundings = { readonly profile: string; readonly proxy: EgressProxy | null }
+
 function connectionTo(
   child: ChildProcess,
-  profile: string,
+  { profile, proxy }: Surroundings,
   events: ConnectionEvents,
   { lastWordsChars, memoryBytesMax, memoryMs, messageBytesMax }: BrowserLimits,
 ): BrowserConnection {
@@ -123,11 +162,13 @@ function connectionTo(
       // What is left of the profile does no harm.
       void rm(profile, patience)
         .catch(() => undefined)
+        .then(() => proxy?.close())
         .then(resolve)
     })
   })
   return {
     pid,
+    downloads: proxy === null ? undefined : join(profile, 'downloads'),
     send: (...parts) => pipe.send(...parts),
     close: () => {
       pipe.close('closed')

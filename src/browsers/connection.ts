@@ -22,6 +22,8 @@ export type MessageParts = readonly (string | Uint8Array)[]
 export interface BrowserConnection {
   /** The browser's process, if it was started here. */
   readonly pid?: number | undefined
+  /** Where downloads go; only if its pages may not reach everything (egress). */
+  readonly downloads?: string | undefined
   send(...parts: MessageParts): void
   /** Resolves when nothing is left of it. */
   close(): Promise<void>

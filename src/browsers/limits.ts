@@ -18,6 +18,9 @@ export const BROWSER_LIMITS = {
   messageBytesMax: 536_000_000,
   /** Data that a browser at an address has not read: with more, it does not read at all. */
   unreadBytesMax: 268_435_456,
+  /** Connections of its pages, if they go through the egress proxy, and the time to make one. */
+  egressConnectionsMax: 2_048,
+  egressConnectMs: 30_000,
   /** What is kept of its standard error, for the reason of its end. */
   lastWordsChars: 2_048,
 } as const

@@ -1,8 +1,10 @@
 /** The browsers that an operator has named: starts them, up to a limit, and stops all of them. */
-import { limitsFrom, HoldfastError, type Clock } from '../core/index.ts'
+import { HoldfastError, invalid, limitsFrom, type Clock, type Diagnose } from '../core/index.ts'
 import { groupMemory } from '../platform/processes.ts'
 import { startChromium, type ChromiumOptions } from './chromium.ts'
 import type { BrowserConnection, ConnectionEvents } from './connection.ts'
+import { EgressRule } from './egress.ts'
+import type { EgressOptions, ResolveHost } from './egress-proxy.ts'
 import { connectEndpoint } from './endpoint.ts'
 import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
 import { RepairedBrowser, type OpenConnection } from './repair.ts'
@@ -25,21 +27,31 @@ export type PoolOptions = {
   readonly browsers: Readonly<Record<string, BrowserSpec>>
   readonly clock: Clock
   readonly limits?: Partial<BrowserLimits>
+  /** Whether pages may reach public addresses only, where a browser's `egress` does not say. */
+  readonly severalPrincipals?: () => boolean
+  /** How the names are resolved that such pages ask for; by default by the name servers. */
+  readonly resolveHost?: ResolveHost | undefined
+  readonly diagnose?: Diagnose
 }
 
 export class BrowserPool {
   readonly limits: BrowserLimits
   readonly clock: Clock
   readonly #specs: Readonly<Record<string, BrowserSpec>>
+  readonly #options: PoolOptions
   readonly #running = new Set<symbol>()
   /** Those too that have ended and are being cleaned up. */
   readonly #all = new Set<BrowserConnection>()
   #isClosed = false
 
-  constructor({ browsers, clock, limits = {} }: PoolOptions) {
+  constructor(options: PoolOptions) {
+    const { browsers, clock, limits = {} } = options
+    this.#options = options
     this.#specs = browsers
     this.clock = clock
     this.limits = limitsFrom(BROWSER_LIMITS, limits, 'browserLimits')
+    // A rule that cannot be used is reported at the start.
+    for (const name of this.names) this.#egress(name)
   }
 
   get names(): readonly string[] {
@@ -58,7 +70,7 @@ export class BrowserPool {
 
   /** Starts a browser, or connects to one. The caller owns the connection until it is closed. */
   async start(name: string, events: ConnectionEvents): Promise<BrowserConnection> {
-    const spec = this.spec(name)
+    this.spec(name)
     this.#assertOpen()
     if (this.#running.size >= this.limits.runningMax) {
       throw new HoldfastError('too_many', `${this.limits.runningMax} browsers run already`)
@@ -73,7 +85,7 @@ export class BrowserPool {
       events.closed(reason)
     }
     try {
-      connection = await this.#connect(spec, { ...events, closed })
+      connection = await this.#connect(name, { ...events, closed })
       this.#all.add(connection)
       this.#assertOpen()
       return connection
@@ -84,8 +96,37 @@ export class BrowserPool {
     }
   }
 
-  #connect(spec: BrowserSpec, events: ConnectionEvents): Promise<BrowserConnection> {
-    if (!('address' in spec)) return startChromium(spec, events, this.limits)
+  /** Whether a browser of this name, started now, would reach allowed addresses only. */
+  isGuarded(name: string): boolean {
+    return this.#allowed(this.spec(name)) !== null
+  }
+
+  /** What its pages may reach besides public addresses; null: everything. */
+  #allowed(spec: BrowserSpec): readonly string[] | null {
+    if ('address' in spec) return null
+    const isDefault = this.#options.severalPrincipals?.() === true ? [] : 'any'
+    const { egress = isDefault } = spec
+    return egress === 'any' ? null : egress
+  }
+
+  /** Null: no rule. Throws `invalid_field` if it is wrong, or if the browser's flags undo it. */
+  #egress(name: string): EgressOptions | null {
+    const spec = this.spec(name)
+    const allowed = this.#allowed(spec)
+    if (allowed === null || 'address' in spec) return null
+    const { resolveHost, diagnose } = this.#options
+    const field = `browsers.${name}.egress`
+    const flag = spec.args?.find((arg) => WAYS_AROUND.test(arg))
+    if (flag !== undefined) throw invalid(field, `must be any if the browser has the flag ${flag}`)
+    const onRefused = (host: string, port: number): void => {
+      diagnose?.('egress_refused', 'a page may not reach this host', { name, host, port })
+    }
+    return { rule: EgressRule.read(allowed, field), resolve: resolveHost, onRefused }
+  }
+
+  #connect(name: string, events: ConnectionEvents): Promise<BrowserConnection> {
+    const spec = this.spec(name)
+    if (!('address' in spec)) return startChromium(spec, events, this.limits, this.#egress(name))
     const open: OpenConnection = (each) => connectEndpoint(spec.address, each, this.limits)
     return spec.repair === true ? RepairedBrowser.open(open, events) : open(events)
   }
@@ -100,6 +141,9 @@ export class BrowserPool {
     await Promise.all([...this.#all].map((connection) => connection.close()))
   }
 }
+
+/** Flags that would lead around the egress proxy. */
+const WAYS_AROUND = /^--?(no-proxy-server|proxy-|host-(resolver-)?rules|enable-quic)/
 
 /** The memory of a browser's processes, in bytes; null where that is not known. */
 export async function memoryOf({ pid }: BrowserConnection): Promise<number | null> {

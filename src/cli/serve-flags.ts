@@ -1,8 +1,8 @@
 /** The flags of `serve`, and the options that they make. */
 import { readFileSync, statSync } from 'node:fs'
-import { BROWSER_LIMITS, type BrowserSpec } from '../browsers/index.ts'
+import { BROWSER_LIMITS, EgressRule, type BrowserSpec } from '../browsers/index.ts'
 import { CONFIG_NAMES, PRESETS, type Config } from '../config/index.ts'
-import { HoldfastError } from '../core/index.ts'
+import { HoldfastError, invalid } from '../core/index.ts'
 import { LINE_FORMATS, LOG_LEVELS } from '../diagnostic-printer.ts'
 import { CDP_LIMITS } from '../doors/cdp/limits.ts'
 import { builtinAgents, LIMITS } from '../index.ts'
@@ -199,6 +199,25 @@ function readBrowser(given: string, values: ServeValues): { name: string; spec: 
   if (address !== undefined) return { name, spec: { address, repair: repaired !== undefined } }
   const { 'browser-arg': args, 'own-browsers': own } = values
   return { name, spec: { program: what, args, own } }
+}
+
+/** Browsers of the flags with their settings of the configuration. */
+export function withSettings(
+  browsers: Readonly<Record<string, BrowserSpec>>,
+  config: Config,
+): Readonly<Record<string, BrowserSpec>> {
+  const all = { ...browsers }
+  for (const [name, { egress }] of Object.entries(config.browsers)) {
+    const field = `browsers.${name}`
+    const spec = Object.hasOwn(all, name) ? all[name] : undefined
+    if (spec === undefined) throw invalid(field, 'must be the name of a --browser')
+    if (egress === undefined) continue
+    if ('address' in spec) throw invalid(`${field}.egress`, 'is for browsers that are started here')
+    // Checked before the store is opened.
+    if (egress !== 'any') EgressRule.read(egress, `${field}.egress`)
+    all[name] = { ...spec, egress }
+  }
+  return all
 }
 
 const CLUSTER_FLAGS = ['advertise', 'cluster-secret-file', 'lease-ms'] as const

@@ -23,6 +23,7 @@ import {
   readBrowsers,
   readCluster,
   SERVE_FLAGS,
+  withSettings,
   type ServeValues,
 } from './serve-flags.ts'
 import { Separation } from './separation.ts'
@@ -70,10 +71,11 @@ async function runServer(settings: ServeSettings): Promise<number> {
   }
 }
 
-async function runUntilStopped(settings: ServeSettings): Promise<number> {
-  const { values } = settings
+async function runUntilStopped(given: ServeSettings): Promise<number> {
+  const { values } = given
   const config = await readConfig(process.cwd(), values.config)
   checkAgents(values.agent, config)
+  const settings = { ...given, browsers: withSettings(given.browsers, config) }
   const access = { ...readAccess(values, config), sharedKeys: config.sharedKeys }
   // Before the store is opened, since an open store continues with its queued turns.
   await checkPort(values)

@@ -23,7 +23,11 @@ const ISSUER = { issuer: 'https://id.example', audience: 'holdfast' }
 describe('a configuration', () => {
   it.each([
     [[], 'the configuration must be an object'],
-    [{ agent: {} }, 'agent is no field; there are: agents, defaultAgent, limits'],
+    [{ browsers: { b: { egress: 'all' } } }, 'browsers.b.egress must be any, or a list of names'],
+    [{ browsers: { b: { egress: [1] } } }, 'browsers.b.egress must be any, or a list of names'],
+    [{ browsers: { b: { open: true } } }, 'browsers.b.open is no field; there are: egress'],
+    [{ browsers: { 'a b': {} } }, 'must be the name of a --browser'],
+    [{ agent: {} }, 'agent is no field; there are: agents, defaultAgent, browsers, limits'],
     [{ agents: [] }, 'agents must be an object'],
     [{ agents: { 'a b': {} } }, 'agents.a b must be named with 1 to 64 letters'],
     [JSON.parse('{"agents":{"__proto__":{}}}'), 'agents.__proto__ must be named with'],
@@ -112,7 +116,14 @@ describe('a configuration', () => {
   })
 
   it('may be empty, or not be there', async () => {
-    const empty = { agents: {}, defaultAgent: null, limits: {}, sharedKeys: {}, jwt: [] }
+    const empty = {
+      agents: {},
+      defaultAgent: null,
+      browsers: {},
+      limits: {},
+      sharedKeys: {},
+      jwt: [],
+    }
     expect(checkConfig({})).toEqual(empty)
     expect(await readConfig(folder)).toEqual({ file: null, base: folder, ...empty })
   })

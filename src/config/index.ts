@@ -106,6 +106,7 @@ export function checkConfig(content: unknown) {
   const {
     agents = {},
     defaultAgent = null,
+    browsers = {},
     limits = {},
     sharedKeys = {},
     jwt = [],
@@ -113,7 +114,7 @@ export function checkConfig(content: unknown) {
   for (const [name, agent] of Object.entries(agents)) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
   }
-  return { agents, defaultAgent, limits, sharedKeys, jwt: checkJwtIssuers(jwt) }
+  return { agents, defaultAgent, browsers, limits, sharedKeys, jwt: checkJwtIssuers(jwt) }
 }
 
 type OpenAgentsOptions = {

@@ -5,7 +5,7 @@ import { AcpAgent } from '../runners/acp/options.ts'
 import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
 import { ProcessAgent } from '../runners/process/options.ts'
-import { EXACT, limit, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
+import { EXACT, limit, list, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
 import { JwtIssuer } from '../schema/jwt.ts'
 import { presetsOf } from './presets.ts'
 
@@ -43,6 +43,22 @@ const PresetEntry = Type.Union([
   Type.Object({ preset: oneOf(presetsOf('acp')), ...PRESET_FIELDS.acp.properties }, EXACT),
 ])
 
+/** Settings of a browser that a flag names. */
+export const BrowserSettings = Type.Object(
+  optional({
+    egress: Type.Unsafe<'any' | readonly string[]>(
+      Type.Union([Type.Literal('any'), list()], {
+        [PROBLEM]: 'must be any, or a list of names, addresses and ranges',
+        description:
+          'what its pages may reach besides public addresses: names, addresses and ranges, each ' +
+          'perhaps with a port, like `["10.0.0.0/8", "intranet.example:443"]`; `any`: all. ' +
+          'By default `[]` if the server has several principals, otherwise `any`',
+      }),
+    ),
+  }),
+  EXACT,
+)
+
 const limits = Object.entries(LIMITS).map(([name, value]) => {
   return [name, limit(Number.isFinite(value) ? { default: value } : {})]
 })
@@ -63,6 +79,11 @@ function configuration<Entry extends TSchema>(agent: Entry) {
         description:
           'the agent of sessions that name none; by default the first `--agent`, or the first of ' +
           '`agents`',
+      }),
+      browsers: Type.Record(Type.String({ pattern: '^[\\w.-]{1,64}$' }), BrowserSettings, {
+        ...EXACT,
+        [UNKNOWN_NAME]: 'must be the name of a --browser: 1 to 64 letters, digits and _ . -',
+        description: 'settings of browsers that `--browser` starts, by name',
       }),
       limits: Type.Unsafe<Partial<Limits>>(
         Type.Object(optional(Object.fromEntries(limits) as Record<string, TSchema>), {

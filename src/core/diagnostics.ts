@@ -21,6 +21,7 @@ export const DIAGNOSTICS = {
   crashed: 'error',
   descriptors_low: 'warn',
   draining: 'info',
+  egress_refused: 'warn',
   forward_failed: 'warn',
   jwks_read: 'info',
   jwks_unavailable: 'error',

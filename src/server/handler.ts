@@ -6,7 +6,12 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
-import { BrowserPool, type BrowserLimits, type BrowserSpec } from '../browsers/index.ts'
+import {
+  BrowserPool,
+  type BrowserLimits,
+  type BrowserSpec,
+  type ResolveHost,
+} from '../browsers/index.ts'
 import {
   asHoldfastError,
   HoldfastError,
@@ -35,6 +40,7 @@ import { Connections, refuseSocket, type OnUpgrade } from './http-server.ts'
 import { connectionsFor, descriptorLimit, SERVER_LIMITS } from './limits.ts'
 import { refusalAt, serverRoutes, unreadiness } from './routes.ts'
 import { Tickets } from './tickets.ts'
+import { hasSeveralPrincipals } from './tokens.ts'
 import { acceptSockets } from './upgrade.ts'
 
 export type HandlerOptions = AccessOptions & {
@@ -45,6 +51,8 @@ export type HandlerOptions = AccessOptions & {
   /** Browsers for clients of the Chrome DevTools Protocol, at `/cdp/NAME`. */
   readonly browsers?: Readonly<Record<string, BrowserSpec>>
   readonly browserLimits?: Partial<BrowserLimits>
+  /** How names are resolved for pages with an egress rule; by default by the name servers. */
+  readonly resolveHost?: ResolveHost
   readonly cdpLimits?: Partial<CdpLimits>
   /** On a store that many nodes share: requests go to the node that owns their session. */
   readonly cluster?: ClusterOptions
@@ -95,6 +103,8 @@ export class RequestHandler {
     this.holdfast = holdfast
     this.#diagnose = diagnose
     this.#options = options
+    // First, since it checks its options, and nothing has to be closed yet.
+    const pool = browserPool(holdfast, options)
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
     this.access = new AccessPolicy(host, clock, options, seal)
     this.#audit = new Audit(holdfast.authority)
@@ -133,19 +143,19 @@ export class RequestHandler {
       unread,
     })
     this.#connect = acceptSockets(this.#hub, this.access)
-    this.cdp = this.#openCdp(seal)
+    this.cdp = this.#openCdp(pool, seal)
   }
 
-  #openCdp(seal: Seal | null): CdpEntrance | null {
+  #openCdp(pool: BrowserPool, seal: Seal | null): CdpEntrance | null {
     const { holdfast, access } = this
-    const { browsers = {}, browserLimits = {}, cdpLimits = {}, recordings } = this.#options
+    const { cdpLimits = {}, recordings } = this.#options
     const { clock, reservedKeys } = holdfast.authority
     // Without browsers too: another node may have them.
     reservedKeys.add(BROWSER_KEYS)
-    if (Object.keys(browsers).length === 0) return null
+    if (pool.names.length === 0) return null
     const door = new CdpDoor({
       holdfast,
-      pool: new BrowserPool({ browsers, clock, limits: browserLimits }),
+      pool,
       limits: cdpLimits,
       ...(recordings !== undefined && { recordings }),
       // An address that one node hands out may be used at another.
@@ -339,6 +349,19 @@ export class RequestHandler {
     this.#diagnose('store_failed', 'the store has failed for good', { error: error.message })
     this.#options.onStoreFailed?.(error)
   }
+}
+
+function browserPool(holdfast: Holdfast, options: HandlerOptions): BrowserPool {
+  const { browsers = {}, browserLimits = {}, tokens, resolveHost } = options
+  const { clock, diagnose } = holdfast.authority
+  return new BrowserPool({
+    browsers,
+    clock,
+    limits: browserLimits,
+    severalPrincipals: () => hasSeveralPrincipals(tokens),
+    resolveHost,
+    diagnose,
+  })
 }
 
 /** Not a closure: it would hold the request for as long as the socket lives. */

@@ -1,6 +1,6 @@
 /// <reference types="node" preserve="true" />
 /** The server's front door: `holdfast/server`. */
-export type { BrowserLimits, BrowserSpec } from '../browsers/index.ts'
+export type { BrowserLimits, BrowserSpec, EgressOption, ResolveHost } from '../browsers/index.ts'
 export type { CdpLimits } from '../doors/cdp/limits.ts'
 export type { AccessOptions } from './access.ts'
 export type { JwtIssuer } from '../schema/jwt.ts'

@@ -1,5 +1,5 @@
 /** `holdfast serve --browser …` from outside: the real command, and stock clients by addresses. */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import CDP from 'chrome-remote-interface'
@@ -45,6 +45,33 @@ it('serves each browser at its name, whether it starts it or somebody else runs 
     await browser.close()
   }
   expect((await fetch(`${url}/cdp/other/json/version`)).status).toBe(404)
+})
+
+it('reads what pages may reach from the configuration, and refuses what is wrong in it', async () => {
+  const config = join(folder, 'egress.json')
+  const flags = ['--port', '0', '--store', 'memory:', '--browser', 'chromium', '--config', config]
+  const wrong: [object, string][] = [
+    [{ chromium: { egress: ['http://a'] } }, 'browsers.chromium.egress must be names'],
+    [{ chrome: { egress: [] } }, 'browsers.chrome must be the name of a --browser'],
+  ]
+  for (const [browsers, problem] of wrong) {
+    await writeFile(config, JSON.stringify({ browsers }))
+    const refused = new CommandLine(['serve', ...flags])
+    expect([await refused.exited, refused.stderr]).toEqual([1, expect.stringContaining(problem)])
+  }
+  await writeFile(config, JSON.stringify({ browsers: { chromium: { egress: [] } } }))
+  const command = new CommandLine(['serve', ...flags])
+  const at = await told(command, '/cdp/chromium', /listening on (\S+)/)
+  const browser = await chromium.connectOverCDP(`${at}/cdp/chromium`)
+  const visit = browser
+    .contexts()[0]!
+    .newPage()
+    .then((page) => page.goto(`${url}/healthz`))
+  await expect(visit).rejects.toThrow('ERR_SOCKS_CONNECTION_FAILED')
+  expect(command.stderr).toContain('egress_refused')
+  await browser.close()
+  command.child.kill('SIGTERM')
+  expect(await command.exited).toBe(0)
 })
 
 it('serves the first at a port of its own, where tools look for Chrome', async () => {

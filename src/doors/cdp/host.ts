@@ -23,6 +23,8 @@ export class BrowserHost {
   readonly browser: BrowserConnection
   readonly facts: HostFacts
   readonly isOwn: boolean
+  /** The folder for downloads if its pages may not reach everything; null: they may. */
+  readonly downloads: string | null
   readonly clock: Clock
   /** How many sessions it has, with those that are being made. */
   sessions = 0
@@ -34,6 +36,7 @@ export class BrowserHost {
     this.browser = browser
     this.facts = facts
     this.isOwn = facts.isOwn
+    this.downloads = browser.downloads ?? null
     this.clock = facts.clock
     this.link = new BrowserLink((...parts) => browser.send(...parts), limits)
     this.targets = new Targets(this.link)
@@ -138,7 +141,9 @@ export class BrowserHosts {
   /** The browser of a session, which is started if it does not run. */
   host(name: string, session: string | null): Promise<BrowserHost> {
     const isOwn = this.isOwn(name) && session !== null
-    const key = isOwn ? `${name} ${session}` : name
+    // One that was started without a rule keeps its sessions, and gets no more once there is one.
+    const rule = this.#options.pool.isGuarded(name) ? 'guarded' : 'free'
+    const key = `${name} ${rule}${isOwn ? ` ${session}` : ''}`
     return madeOnce(this.#hosts, key, () => this.#start(key, name, isOwn))
   }
 

@@ -4,6 +4,7 @@ import { HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { assertNoRest, type Address, type CallerAddress } from './address.ts'
 import { SHARED_KEY, type CdpDoor } from './door.ts'
+import { isOpenUrl } from './guard.ts'
 import { isInternalUrl, type TargetInfo } from './targets.ts'
 import type { BrowserTenant } from './tenant.ts'
 
@@ -41,6 +42,9 @@ export const JSON_HANDLERS: Readonly<Record<string, JsonHandler>> = {
       throw new HoldfastError('forbidden', 'the page is the browser’s own: see --own-browsers')
     }
     const tenant = await tenantOf(door, address)
+    if (tenant.host.downloads !== null && !isOpenUrl(url)) {
+      throw new HoldfastError('forbidden', 'this browser opens no files: see egress')
+    }
     const id = await tenant.newPage(url)
     const blank = { targetId: id, type: 'page', title: '', url }
     exchange.reply(200, describe(exchange, address, tenant.target(id) ?? blank))

@@ -6,6 +6,7 @@
  */
 import type { CdpClient, CdpSession, SessionRules } from './client.ts'
 import { CdpCommand } from './command.ts'
+import { guard } from './guard.ts'
 import {
   CDP_ERRORS,
   RUN,
@@ -65,7 +66,10 @@ class CdpRequest {
 
   /** Refuses what would affect other clients, and names the alternative. */
   deny(why: string, alternative = ''): void {
-    const reason = `${why}; ${alternative}see --own-browsers`
+    this.forbid(`${why}; ${alternative}see --own-browsers`)
+  }
+
+  forbid(reason: string): void {
     const message = `${this.command.method} is not allowed here: ${reason}`
     this.refuse({ code: -32000, message })
   }
@@ -332,8 +336,11 @@ const REFUSED_OF_BROWSER = /^(Fetch|Security|Emulation|Memory|Storage)$/
 const OF_BROWSER = /^(IO|Schema|Runtime)$/
 
 export const CDP_RULES: SessionRules = {
-  command: (session, command) => {
-    const isOwn = session.client.host.isOwn
+  command: (session, received) => {
+    const { host, tenant } = session.client
+    const { isOwn, downloads } = host
+    const command = downloads === null ? received : guard(received, downloads, tenant.session.id)
+    if (typeof command === 'string') return new CdpRequest(session, received).forbid(command)
     const rule = isOwn ? ownEntry(OWN_RULES, command.method) : sharedRule(session, command)
     if (rule === undefined) session.forward(command)
     else rule(new CdpRequest(session, command))

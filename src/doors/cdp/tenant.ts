@@ -20,6 +20,7 @@ import type { BrowserLink } from './link.ts'
 
 /** Targets of the browser itself, which have access to every page; and all that are not listed. */
 const HIDDEN_TYPE = /^browser(_ui)?$/
+const EXTENSION = /^chrome-extension:/i
 const UNLISTED_TYPE = /^(browser|browser_ui|tab)$/
 
 const FULL_OF_PAGES = { code: -32000, message: 'there are too many pages' } as const
@@ -58,7 +59,7 @@ export class BrowserTenant {
     this.limits = limits
     this.#opening = new ConcurrencyLimit(host.link, limits.openingMax)
     this.#closing = new ConcurrencyLimit(host.link, limits.openingMax)
-    this.#contexts.set(home, null)
+    this.#addContext(home, null)
     host.targets.tenants.add(this)
   }
 
@@ -78,10 +79,15 @@ export class BrowserTenant {
 
   owns({ targetId, browserContextId, type, url }: TargetInfo): boolean {
     if (this.host.targets.unwanted.has(targetId)) return false
-    if (this.host.isOwn) return type !== 'browser'
+    if (this.host.isOwn) return type !== 'browser' && !this.#isPrivileged(type, url)
     // The page of such a tab is hidden: a client that waits for it would wait without end.
     if (type === 'tab' && isInternalUrl(url)) return false
     return this.hasContext(browserContextId) && !HIDDEN_TYPE.test(type)
+  }
+
+  /** A part of the browser that could do what its clients may not (egress). */
+  #isPrivileged(type: string, url: string): boolean {
+    return this.host.downloads !== null && (HIDDEN_TYPE.test(type) || EXTENSION.test(url))
   }
 
   /** A target of its own, by its id. */
@@ -110,9 +116,17 @@ export class BrowserTenant {
     if (count >= this.limits.contextsMax) return read({ error: FULL_OF_CONTEXTS })
     this.#open('contexts', params, (reply) => {
       const { browserContextId } = reply.result ?? {}
-      if (typeof browserContextId === 'string') this.#contexts.set(browserContextId, owner)
+      if (typeof browserContextId === 'string') this.#addContext(browserContextId, owner)
       read(reply)
     })
+  }
+
+  #addContext(browserContextId: string, owner: AttachedClient | null): void {
+    this.#contexts.set(browserContextId, owner)
+    if (this.host.downloads === null) return
+    // Without this they would go to the home folder of the server's user.
+    const behavior = { behavior: 'deny', browserContextId }
+    this.host.link.ask('Browser.setDownloadBehavior', behavior)
   }
 
   /**
