@@ -96,7 +96,7 @@ async function openTokens({ log, values }: ServeSettings, config: Config) {
   const { onDiagnostic } = log
   let file: TokenFile | undefined
   const separation = new Separation({
-    severalPrincipals: () => jwt.length > 0 || file?.hasSeveralPrincipals === true,
+    severalPrincipals: () => jwt.length > 0 || file?.hasSeveralPrincipals() === true,
     unisolated: unisolatedAgents(config, values.agent),
     isUnisolatedAllowed: values['allow-unisolated-agents'],
     files: [...storePaths(values), ...(values.tokens === null ? [] : [values.tokens])],

@@ -206,12 +206,6 @@ export class TokenList {
     }))
   }
 
-  /** Whether its tokens belong to different principals. */
-  get hasSeveralPrincipals(): boolean {
-    const all = this.#tokens.map(({ principal = DEFAULT_PRINCIPAL }) => principal)
-    return new Set(all).size > 1
-  }
-
   accessOf(token: string, now: number): TokenAccess | null {
     const entry = this.#validOf(token, now)
     if (entry === undefined) return null
