@@ -14,6 +14,7 @@ export type { AgentConfig, HoldfastConfig } from './config/index.ts'
 
 // Sessions, their turns and asks.
 export type { FollowOptions, Input, Limits, Principal, ResolveOptions } from './core/index.ts'
+export type { QuotaName, QuotaOptions, Quotas } from './core/index.ts'
 export type { Activity, Attachment, ReconnectPolicy, Session, SessionEvent } from './core/index.ts'
 export type { BusyPolicy, Delta, Message, QueueRow, Reply, TurnOptions } from './core/index.ts'
 export type { TurnError, TurnRecord, TurnState } from './core/index.ts'

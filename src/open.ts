@@ -15,6 +15,7 @@ import { openPostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
 import { coreLimits } from './core/limits.ts'
+import { checkQuotaOptions, type QuotaOptions } from './core/quotas.ts'
 
 export type OpenOptions = {
   /** `memory:`, `sqlite:FILE`, `postgres://…`, or a store of your own. */
@@ -24,6 +25,8 @@ export type OpenOptions = {
   /** The agent of sessions that do not name one: else the first. */
   readonly defaultAgent?: string
   readonly limits?: Partial<Limits>
+  /** How much each principal may use: for callers that `as` was given an `access` for. */
+  readonly quotas?: QuotaOptions
   /** On PostgreSQL: the address at which other nodes reach this one's server. */
   readonly advertise?: string
   /** On PostgreSQL: the secret that all nodes share; a living node with another one is an error. */
@@ -45,8 +48,10 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 /** Opens the store, continues what an earlier process left unfinished, and accepts turns. */
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const { store: named, agents = builtinAgents, limits = {}, defaultAgent, onDiagnostic } = options
+  const { quotas = {} } = options
   // Before the store is opened, which would have to be closed again.
   coreLimits(limits)
+  checkQuotaOptions(quotas)
   // An undefined limit must not replace a default.
   const given = Object.entries(limits).filter(([, value]) => value !== undefined)
   const store = typeof named === 'string' ? await openStore(named, options) : named
@@ -66,6 +71,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       about: { version: VERSION, runtime: `node ${process.version}`, store: shownStore(named) },
       defaultAgent,
       onDiagnostic,
+      quotas,
       limits: { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...Object.fromEntries(given) },
     })
     await holdfast.authority.start()

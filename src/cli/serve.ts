@@ -132,6 +132,7 @@ async function open(settings: ServeSettings, config: Config): Promise<Holdfast> 
     clusterSecret: cluster.secret,
     onDiagnostic: log.onDiagnostic,
     limits: { ...config.limits, ...limitsOf(values) },
+    quotas: config.quotas,
     // The configured agents are first, and replace built-in agents of the same name.
     agents: { ...configured, ...builtinAgents, ...configured, ...browser },
     defaultAgent: values.agent[0] ?? config.defaultAgent ?? first,

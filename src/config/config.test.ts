@@ -123,6 +123,7 @@ describe('a configuration', () => {
       limits: {},
       sharedKeys: {},
       jwt: [],
+      quotas: {},
     }
     expect(checkConfig({})).toEqual(empty)
     expect(await readConfig(folder)).toEqual({ file: null, base: folder, ...empty })

@@ -110,11 +110,13 @@ export function checkConfig(content: unknown) {
     limits = {},
     sharedKeys = {},
     jwt = [],
+    quotas = {},
   } = readOutline(content, (field, problem) => invalid(field || 'the configuration', problem))
   for (const [name, agent] of Object.entries(agents)) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
   }
-  return { agents, defaultAgent, browsers, limits, sharedKeys, jwt: checkJwtIssuers(jwt) }
+  const issuers = checkJwtIssuers(jwt)
+  return { agents, defaultAgent, browsers, limits, sharedKeys, quotas, jwt: issuers }
 }
 
 type OpenAgentsOptions = {

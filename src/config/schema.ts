@@ -1,6 +1,7 @@
 /** The configuration file as one schema: its type, its check, and its JSON Schema for editors. */
 import { Type, type Static, type TSchema } from '../schema/typebox.ts'
-import { LIMITS, type Limits, type Runner } from '../core/index.ts'
+import { LIMITS, QUOTAS, type Limits, type Quotas, type Runner } from '../core/index.ts'
+import { LIMIT_MAX } from '../core/limits.ts'
 import { AcpAgent } from '../runners/acp/options.ts'
 import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
@@ -63,6 +64,32 @@ const limits = Object.entries(LIMITS).map(([name, value]) => {
   return [name, limit(Number.isFinite(value) ? { default: value } : {})]
 })
 
+const quotas = Object.entries(QUOTAS).map(([name, description]) => {
+  const words = { [PROBLEM]: 'must be a whole number, 0 or more' }
+  return [name, Type.Integer({ minimum: 0, maximum: LIMIT_MAX, description, ...words })]
+})
+
+/** The quotas of one principal. */
+export const PrincipalQuotas = Type.Unsafe<Quotas>(
+  Type.Object(optional(Object.fromEntries(quotas) as Record<string, TSchema>), {
+    ...EXACT,
+    [UNKNOWN_NAME]: 'is no quota',
+  }),
+)
+
+const QuotaSettings = Type.Object(
+  optional({
+    default: PrincipalQuotas,
+    principals: Type.Record(Type.String({ pattern: '^(?!__proto__$)' }), PrincipalQuotas),
+  }),
+  {
+    ...EXACT,
+    description:
+      'how much principals may use: `default` for each of them, `principals` by their ids ' +
+      '(`@` and a name for a group); without it, without limit',
+  },
+)
+
 function configuration<Entry extends TSchema>(agent: Entry) {
   return Type.Object(
     optional({
@@ -107,6 +134,7 @@ function configuration<Entry extends TSchema>(agent: Entry) {
       jwt: Type.Array(JwtIssuer, {
         description: 'issuers of JSON Web Tokens that the server accepts, see below',
       }),
+      quotas: QuotaSettings,
       $schema: Type.String({
         description:
           'the address of the JSON Schema of this file, for editors: ' +

@@ -8,6 +8,7 @@
  * 4. A session that a caller may not see is refused exactly as one that does not exist.
  */
 import { HoldfastError } from './errors.ts'
+import type { Quotas } from './quotas.ts'
 import { LINK_SCOPES, type Principal, type Session } from './state.ts'
 import type { SessionRow, Store } from './store.ts'
 
@@ -72,6 +73,8 @@ export type Access = {
   readonly agents?: readonly string[]
   /** The browsers that it may use; without it, all. */
   readonly browsers?: readonly string[]
+  /** How much its principal may use, if what it was granted says so. */
+  readonly quotas?: Quotas
   /** The only session that it may see: of a caller that came in by a link. */
   readonly session?: string
 }

@@ -16,6 +16,7 @@ import { HeldSessions, Resolver, type Resolved } from './held-sessions.ts'
 import { readableRow } from './history.ts'
 import { Lease } from './lease.ts'
 import { coreLimits, type Limits } from './limits.ts'
+import type { QuotaOptions } from './quotas.ts'
 import { LiveSession, type LoadedState, type SessionHolder } from './live.ts'
 import { isUnreadable, SessionLoader } from './loading.ts'
 import type { Principal, Session } from './state.ts'
@@ -26,6 +27,7 @@ import type { Runner } from './runner.ts'
 import { RunnerTable } from './runs.ts'
 import { isPending } from './session.ts'
 import type { Store } from './store.ts'
+import { Usage } from './usage.ts'
 
 export type AuthorityOptions = {
   readonly store: Store
@@ -36,6 +38,8 @@ export type AuthorityOptions = {
   /** This node's name: a new one for every start. */
   readonly node: string
   readonly limits?: Partial<Limits>
+  /** How much principals may use; without it, callers have the limits of their `access` only. */
+  readonly quotas?: QuotaOptions
   /** Called with every diagnostic (`DIAGNOSTICS`). */
   readonly onDiagnostic?: DiagnosticListener
   /** Facts for the diagnostic of a start: version, store and the like. */
@@ -59,6 +63,7 @@ export class Authority implements SessionHolder {
   readonly diagnose = diagnoseToAll(this.diagnosticListeners)
   readonly about: Facts
   readonly attachmentListeners: AttachmentListeners
+  readonly usage: Usage
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()
   readonly #runners: RunnerTable
@@ -78,6 +83,7 @@ export class Authority implements SessionHolder {
     if (options.onDiagnostic !== undefined) this.diagnosticListeners.add(options.onDiagnostic)
     this.about = { node: options.node, ...options.about }
     this.limits = coreLimits(options.limits ?? {})
+    this.usage = new Usage(this, options.quotas)
     this.attachmentListeners = new AttachmentListeners(this.diagnose)
     this.#held = new HeldSessions(this)
     this.#runners = new RunnerTable(options.runners, this.diagnose)

@@ -2,6 +2,7 @@
 import type { Clock, Digest, Entropy } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
 import type { Limits } from './limits.ts'
+import type { Usage } from './usage.ts'
 import type { Store } from './store.ts'
 
 export type CoreContext = {
@@ -12,6 +13,7 @@ export type CoreContext = {
   readonly limits: Limits
   readonly counters: Counters
   readonly diagnose: Diagnose
+  readonly usage: Usage
 }
 
 /** What a node has counted since it started. Read by `/metrics`; nothing decides by it. */
@@ -30,6 +32,8 @@ export class Counters {
   turnsEnded = 0
   /** Requests refused with 429. */
   turnsRefused = 0
+  /** Requests refused because their principal had reached a quota. */
+  quotaRefusals = 0
   asksOpened = 0
   asksSettled = 0
   /** What runners said after their turn was over: dropped. */

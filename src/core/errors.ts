@@ -46,6 +46,7 @@ export const ERRORS = {
   session_busy: { retry: true },
   too_slow: { retry: true },
   too_many: { retry: true },
+  quota_exceeded: { retry: true },
   headers_too_large: { retry: false },
   internal: { retry: false },
   browser_gone: { retry: true },

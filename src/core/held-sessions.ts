@@ -138,7 +138,7 @@ export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
 /** How often a resolve starts over when what it found was closed meanwhile. */
 const ATTEMPTS_MAX = 8
 
-type ResolverNode = Pick<CoreContext, 'store' | 'clock' | 'entropy'> & {
+type ResolverNode = Pick<CoreContext, 'store' | 'clock' | 'entropy' | 'usage'> & {
   readonly node: string
   assertLease(): void
   open(id: string): Promise<LiveSession>
@@ -197,13 +197,39 @@ export class Resolver {
     return reserving.finally(() => this.#reserving.delete(name))
   }
 
+  /** Takes room for the session first, if its principal has a limit. */
   async #reserve(request: ResolveRequest): Promise<Resolved | null> {
+    const { access, principal, internal } = request
+    const allowance = internal ? null : this.#node.usage.ofOwner(access, principal)
+    if (allowance === null) return this.#reserveNow(request)
+    const settle = await allowance.takeSession(() => this.#isThere(request))
+    let isCreated = false
+    try {
+      const resolved = await this.#reserveNow(request)
+      isCreated = resolved?.isNew === true
+      return resolved
+    } finally {
+      settle(isCreated)
+    }
+  }
+
+  /** Whether there is a session already; an id is not refused for a quota if it is in use. */
+  async #isThere({ id, key, principal }: ResolveRequest): Promise<boolean> {
+    const { store } = this.#node
+    if (id !== null) return (await store.read(id, 0, 0)).row !== null
+    if (key === null) return false
+    const found = await store.list({ key, principal, state: 'open', limit: 1 })
+    return found.sessions.length > 0
+  }
+
+  async #reserveNow(request: ResolveRequest): Promise<Resolved | null> {
     const { store, clock, entropy, node } = this.#node
     const explicit = request.id !== null
     const id = request.id ?? entropy.id()
     const at = clock.now()
     const type = 'session.created'
-    const { principal, ...options } = request
+    // What a caller was granted is not for the log.
+    const { principal, access: _, ...options } = request
     const whose = principal === DEFAULT_PRINCIPAL ? {} : { principal }
     const event: EventOf<typeof type> = { type, ...options, ...whose, id, seq: 1, at }
     const session = createSession(event)
@@ -211,8 +237,11 @@ export class Resolver {
     const reservation = { id, explicit, principal, key, agent, internal, labels, node, at }
     const body = JSON.stringify(event)
     const reserved = store.reserve({ ...reservation, expiresAt: expiresAt(session), body })
-    const adopt = (answer: Reserved): LiveSession | null =>
-      answer.type === 'created' ? this.#node.adopt(session, answer.epoch) : null
+    const adopt = (answer: Reserved): LiveSession | null => {
+      if (answer.type !== 'created') return null
+      this.#node.usage.appended(session, body)
+      return this.#node.adopt(session, answer.epoch)
+    }
     const created = await this.#held.arrive(id, reserved.then(adopt))
     if (created !== null) return { live: created, isNew: true }
     return this.#found(await reserved, request)

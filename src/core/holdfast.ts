@@ -208,7 +208,10 @@ export class Holdfast {
       const { live } = await this.#resolve(options)
       if (this.access !== null) assertMayDo(scopesOn(this, live.session), 'turn.run')
       try {
-        return await work(live)
+        const measuring = this.authority.usage.measuring(this.access, live.session)
+        if (measuring === null) return await work(live)
+        await measuring
+        return await work(await this.authority.open(live.id))
       } catch (error) {
         // Closed before it was admitted: the key is free again, and nothing happened.
         const isFree = isClosedError(error) && options.id === undefined

@@ -51,6 +51,8 @@ export { Holdfast, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
 export { FoldedLog } from './loading.ts'
+export { checkQuotas, QUOTAS } from './quotas.ts'
+export type { QuotaName, QuotaOptions, Quotas } from './quotas.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'
 export { isRequestId, type QueueRow } from './queue.ts'
 export {

@@ -210,6 +210,7 @@ export class LiveSession implements LedgerSession, RunHost {
 
   act(event: SessionEvent, json: string): void {
     this.holder.counters.events += 1
+    this.holder.usage.appended(this.session, json)
     if ('turn' in event) this.#turns.follow(event)
     if ('keys' in event) this.requestKeys.add(admittedKeys(event))
     this.#alarms.follow(event)
@@ -237,6 +238,7 @@ export class LiveSession implements LedgerSession, RunHost {
       return this.queue.interruptIfDue()
     }
     this.holder.counters.sessionsClosed += 1
+    this.holder.usage.closed(this.session)
     this.#feed.end()
     this.#ledger.lose(closedError(this.session))
   }

@@ -13,6 +13,7 @@ import type { NewTurn } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
+import type { CountedTurn } from './usage.ts'
 import {
   LOCAL,
   type Principal,
@@ -53,6 +54,8 @@ class QueuedRequest {
   id: string | null = null
   /** It leaves the queue with the last of its callers. */
   callers = 1
+  /** Null: its principal has no limits. */
+  counted: CountedTurn | null = null
   readonly admitted: Promise<string>
   readonly admit: (turn: string) => void
   readonly refuse: (error: unknown) => void
@@ -78,6 +81,7 @@ class QueuedRequest {
     }
     this.refuse = (error) => {
       if (key !== null) byKey.delete(key.key)
+      this.counted?.end()
       reject(error)
     }
     if (key !== null) byKey.set(key.key, this)
@@ -131,6 +135,8 @@ export class Queue {
   readonly #byKey = new Map<string, QueuedRequest>()
   /** The first request, if it has asked the running turn to stop. */
   #interruptedBy: QueuedRequest | null = null
+  /** What is counted of the turns that were started here, if their principals have limits. */
+  readonly #counted: { readonly turn: string; readonly counted: CountedTurn }[] = []
 
   constructor(live: QueueSession, turns: readonly Turn[]) {
     this.#live = live
@@ -159,7 +165,9 @@ export class Queue {
     const known = this.#live.requestKeys.turnOf(request.key, this.#live.session)
     if (known !== null) return known
     this.#assertRoom(request)
+    const counted = request.access === null ? null : this.#count(request)
     const queued = new QueuedRequest(request, this.#byKey)
+    queued.counted = counted
     this.#requests.push(queued)
     if (isSubmitted) this.#recordNext(queued, request)
     this.#step()
@@ -212,6 +220,20 @@ export class Queue {
     if (length >= limits.queuedTurnsMax || isTooLong) throw this.#busyError('queue_full')
   }
 
+  /** Throws if the caller's principal, or that of the session, has reached a quota. */
+  #count({ access }: TurnRequest): CountedTurn | null {
+    const { session, holder, isRunning } = this.#live
+    const { usage, counters } = holder
+    try {
+      usage.ofOwner(access, session.principal)?.assertRoom()
+      const isQueued = isRunning || this.#requests.length > 0
+      return usage.ofCaller(access)?.takeTurn(isQueued) ?? null
+    } catch (refusal) {
+      counters.turnsRefused += 1
+      throw refusal
+    }
+  }
+
   /** Its admission, unless the caller's time is up or the caller goes away before. */
   #waitFor(request: QueuedRequest, { waitMs, caller }: TurnRequest): Promise<string> {
     if (request.state !== 'waiting') return request.admitted
@@ -248,6 +270,7 @@ export class Queue {
     request.callers -= 1
     if (request.callers > 0) return
     if (request.key !== null) this.#byKey.delete(request.key.key)
+    request.counted?.end()
     this.#remove(request)
     this.interruptIfDue()
   }
@@ -311,11 +334,14 @@ export class Queue {
     )?.[0]
     request.state = 'queued'
     request.turn = event === undefined ? null : turnIn(event)
-    if (event?.type !== 'turn.queued') this.#remove(request)
+    if (event?.type === 'turn.queued') return
+    request.counted?.end()
+    this.#remove(request)
   }
 
   #startTurn(batch: Batch, turn: string): void {
-    this.#requests.shift()
+    const { counted = null } = this.#requests.shift() ?? {}
+    if (counted !== null) this.#follow(turn, counted)
     const isQueued = batch.session.queued.some(({ id }) => id === turn)
     // It may have been cancelled in this very step.
     if (isQueued && batch.add({ type: 'start', turn }) === null) {
@@ -326,11 +352,20 @@ export class Queue {
   #startRequests(batch: Batch, requests: readonly QueuedRequest[]): void {
     this.#requests.splice(0, requests.length)
     for (const request of requests) request.state = 'starting'
-    batch.add(
+    const events = batch.add(
       { type: 'start', turn: newTurn(requests, batch.at) },
       ([started]) => requests.forEach(({ admit }) => admit(turnIn(started))),
       (refusal) => requests.forEach(({ refuse }) => refuse(refusal)),
     )
+    for (const { counted } of requests) {
+      if (counted !== null) this.#follow(turnIn(events?.[0]), counted)
+    }
+  }
+
+  /** Counts a turn as one that runs, until it is over. */
+  #follow(turn: string, counted: CountedTurn): void {
+    counted.start()
+    this.#counted.push({ turn, counted })
   }
 
   /**
@@ -353,7 +388,11 @@ export class Queue {
 
   /** A turn of the log does not wait any more. */
   removeTurn(turn: string): void {
-    this.#requests = this.#requests.filter((request) => request.turn !== turn)
+    if (this.#counted.length > 0) this.#uncount(turn)
+    const request = this.#requests.find((other) => other.turn === turn)
+    if (request === undefined) return
+    request.counted?.end()
+    this.#remove(request)
   }
 
   /** All that waits, in order. */
@@ -405,6 +444,16 @@ export class Queue {
   lose(error: HoldfastError): void {
     this.refuseWaiting(error)
     for (const { refuse } of this.#submitted.splice(0)) refuse(error)
+    for (const { counted } of this.#requests) counted?.end()
+    this.#uncount(null)
+  }
+
+  /** The turn is over; null: all are, as far as this node knows. */
+  #uncount(turn: string | null): void {
+    for (const one of this.#counted.splice(0)) {
+      if (turn === null || one.turn === turn) one.counted.end()
+      else this.#counted.push(one)
+    }
   }
 
   /** `limit`: which one was reached; null if the caller did not want to wait. */

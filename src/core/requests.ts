@@ -46,6 +46,7 @@ export type ResolveRequest = Omit<SessionOptions, 'id'> & {
   /** Whom it belongs to, or will. */
   readonly principal: string
   readonly by: Principal
+  readonly access: Access | null
 }
 
 declare global {
@@ -113,6 +114,7 @@ export function resolveRequest(
     ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? ttlMs, limits),
     labels: checkLabels(options.labels ?? {}),
     by: caller.by,
+    access: caller.access,
   }
 }
 

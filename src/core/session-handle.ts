@@ -90,6 +90,16 @@ export class SessionHandle {
     return this.#authority.open(this.id)
   }
 
+  /** When it is known whether there is room for a turn. */
+  async #openForTurn(): Promise<LiveSession> {
+    if (this.access === null) return this.#authority.open(this.id)
+    const live = await this.#open('turn.run')
+    const measuring = this.#authority.usage.measuring(this.access, live.session)
+    if (measuring === null) return live
+    await measuring
+    return this.#authority.open(this.id)
+  }
+
   /** The session as it is now, open or closed. */
   state(): Promise<Session> {
     return this.#view('session.read')
@@ -116,14 +126,14 @@ export class SessionHandle {
 
   async #enter(input: Input, options: TurnOptions): Promise<Admission> {
     const request = turnRequest(input, options, this, this.#authority)
-    const live = await this.#open('turn.run')
+    const live = await this.#openForTurn()
     return { live, turn: await live.queue.enter(request) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
   async submit(input: Input, options: TurnOptions = {}): Promise<TurnRecord> {
     const request = turnRequest(input, options, this, this.#authority)
-    const live = await this.#open('turn.run')
+    const live = await this.#openForTurn()
     return live.readTurn(await live.queue.submit(request))
   }
 
@@ -407,8 +417,9 @@ export class SessionHandle {
   /** Closes the session and erases its log permanently. */
   async erase(): Promise<void> {
     if (this.access !== null) await this.assertMay('session.close')
-    await this.#authority.close(this.id, 'erased', this.by)
+    const session = await this.#authority.close(this.id, 'erased', this.by)
     await this.#authority.store.erase(this.id)
+    this.#authority.usage.erased(session)
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Ten operations and an audit, each one atomic step; a store
+ * Where logs, keys and ownership live. Eleven operations and an audit, each one atomic step; a store
  * never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
@@ -12,6 +12,9 @@
  * on. `holdfast/testing` holds the conformance suite that every store passes.
  */
 import type { Share } from './state.ts'
+
+/** What a store counts of a principal. */
+export type StoredQuota = 'openSessions' | 'storedBytes'
 
 export interface Store {
   /** Finds the open session of a key, or creates it (log, key and ownership) in the same step. */
@@ -55,6 +58,11 @@ export interface Store {
   readAudit?(after: number, limit: number): Promise<readonly StoredAuditRecord[]>
   /** Forgets records that are older than `recordsAt`, and addresses older than `addressesAt`. */
   pruneAudit?(older: { readonly recordsAt: number; readonly addressesAt: number }): Promise<void>
+  /**
+   * How many open sessions belong to a principal, internal ones left out, up to `most`; or how many
+   * bytes the events of all its sessions have that are not erased.
+   */
+  usage(principal: string, quota: StoredQuota, most: number): Promise<number>
   /**
    * Rejects with the reason why nothing could be written now. A store without it is ready while it
    * can be read.

@@ -177,6 +177,9 @@ export class CdpEntrance {
     const { target, isHeld } = this.#placeOf(address)
     if (isHeld)
       return this.#enterHeld(upgrade, { address: { ...address, ...caller }, target, token })
+    const uncount = this.door.holdfast.authority.usage.ofCaller(caller.access)?.take('sockets')
+    // When the socket is closed, or was never opened.
+    if (uncount !== undefined) stream.once('close', uncount)
     const carrier = new StockConnection(this.door.limits)
     const client = await this.door.admit({ ...address, ...caller }, { carrier, target })
     if (own !== null && address.key === own.key && target === null) this.#tellShared(client, own)

@@ -1,7 +1,7 @@
 /**
  * Bearer tokens, from a file that holds only their digests:
  * `{"version": 3, "tokens": [{"name", "id", "sha256", "scopes", "principal"?, "groups"?, "agents"?,
- * "browsers"?, "expiresAt"?}]}`. Version 1, which 0.1.0 has, knows neither `version` nor `id`;
+ * "browsers"?, "limits"?, "expiresAt"?}]}`. Version 1, which 0.1.0 has, knows neither `version` nor `id`;
  * version 2 has no `principal` and what follows it.
  *
  * 1. No message has a token or a digest in it: an error names the place in the file only.
@@ -14,11 +14,13 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import {
+  checkQuotas,
   diagnoseToAll,
   HoldfastError,
   ISSUER,
   type DiagnosticListener,
   type Principal,
+  type Quotas,
 } from '../core/index.ts'
 import {
   DEFAULT_PRINCIPAL,
@@ -44,6 +46,8 @@ export type TokenEntry = {
   /** The agents and browsers that it may use; without it, all. */
   readonly agents?: readonly string[]
   readonly browsers?: readonly string[]
+  /** How much its principal may use. */
+  readonly limits?: Quotas
   /** Milliseconds since 1970. */
   readonly expiresAt?: number
 }
@@ -94,7 +98,7 @@ export const TOKENS_VERSION = 3
 
 const LISTS = ['groups', 'agents', 'browsers'] as const
 const FIELDS: readonly string[] = [
-  ...['name', 'id', 'sha256', 'scopes', 'principal', ...LISTS, 'expiresAt'],
+  ...['name', 'id', 'sha256', 'scopes', 'principal', ...LISTS, 'limits', 'expiresAt'],
 ]
 
 /** A fresh token: 256 random bits, with a prefix that scanners for secrets find. */
@@ -152,7 +156,7 @@ function entryOf(value: unknown, place: string): TokenEntry {
   if (Object.keys(value).some((field) => !FIELDS.includes(field))) {
     throw new Error(`${place} has an unknown field; there are: ${FIELDS.join(', ')}`)
   }
-  const { name, id, sha256: digest, scopes, principal, expiresAt } = value
+  const { name, id, sha256: digest, scopes, principal, limits, expiresAt } = value
   if (!isTokenName(name)) throw new Error(`${place}.name ${NAME_RULE}`)
   if (typeof digest !== 'string' || !/^[\da-f]{64}$/i.test(digest)) {
     throw new Error(`${place}.sha256 must be 64 hexadecimal digits`)
@@ -168,6 +172,7 @@ function entryOf(value: unknown, place: string): TokenEntry {
   if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) {
     throw new Error(`${place}.scopes must be a list of ${SCOPES.join(', ')}`)
   }
+  if (limits !== undefined) checkQuotas(limits as Quotas, `${place}.limits`)
   if (expiresAt !== undefined && !Number.isSafeInteger(expiresAt)) {
     throw new Error(`${place}.expiresAt must be milliseconds since 1970`)
   }
@@ -209,13 +214,14 @@ export class TokenList {
   accessOf(token: string, now: number): TokenAccess | null {
     const entry = this.#validOf(token, now)
     if (entry === undefined) return null
-    const { id, principal = DEFAULT_PRINCIPAL, groups = [], agents, browsers } = entry
+    const { id, principal = DEFAULT_PRINCIPAL, groups = [], agents, browsers, limits } = entry
     return {
       by: { kind: 'token', issuer: ISSUER, id: entry.principal ?? id },
       principal,
       groups: groups.map(groupId),
       ...(agents === undefined ? {} : { agents }),
       ...(browsers === undefined ? {} : { browsers }),
+      ...(limits === undefined ? {} : { quotas: limits }),
     }
   }
 

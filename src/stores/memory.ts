@@ -19,6 +19,7 @@ import {
   type Store,
   type StoredAuditRecord,
   type StoredEvent,
+  type StoredQuota,
 } from '../core/store.ts'
 import { closedError } from './failures.ts'
 import { Leases } from './leases.ts'
@@ -30,7 +31,7 @@ import {
   numberBelow,
   type ChangeRecord,
 } from './pages.ts'
-import { reservedBefore } from './rows.ts'
+import { bytesOf, reservedBefore } from './rows.ts'
 
 type MemorySession = {
   readonly number: number
@@ -195,6 +196,16 @@ export class MemoryStore implements Store {
     entry.keys = []
     this.#note(entry, entry.row.seq)
     return true
+  }
+
+  async usage(principal: string, quota: StoredQuota, most: number): Promise<number> {
+    this.#mustBeOpen()
+    const own = [...this.#sessions.values()].filter(({ row }) => row.principal === principal)
+    if (quota === 'storedBytes') {
+      return bytesOf(own.flatMap(({ events }) => events.map(({ body }) => body)))
+    }
+    const open = own.filter(({ row }) => row.state === 'open' && !row.internal)
+    return Math.min(open.length, most)
   }
 
   #note(session: MemorySession, after: number): void {

@@ -41,6 +41,13 @@ export function sessionRow(stored: StoredRow): SessionRow {
   }
 }
 
+/** What these events take in a store, as it counts it. */
+export function bytesOf(bodies: readonly string[]): number {
+  let bytes = 0
+  for (const body of bodies) bytes += Buffer.byteLength(body)
+  return bytes
+}
+
 /** The first values of the statement `create` of both databases. */
 export function createValues(reservation: Reservation) {
   const { id, key, agent, internal, labels, node, at, expiresAt } = reservation

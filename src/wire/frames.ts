@@ -83,7 +83,13 @@ export type ServerFrame =
   | {
       readonly type: 'reply'
       readonly id: string
-      readonly error: { readonly code: string; readonly message: string; readonly retry: boolean }
+      readonly error: {
+        readonly code: string
+        readonly message: string
+        readonly retry: boolean
+        /** Of `quota_exceeded`: the quota, its limit, what is used, and when to try again. */
+        readonly details?: Readonly<Record<string, unknown>>
+      }
     }
   /** From a browser: so many messages have come. */
   | { readonly type: 'ack'; readonly received: number }

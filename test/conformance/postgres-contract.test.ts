@@ -55,6 +55,7 @@ function inTurn(one: Store, other: Store): Store {
     beat: (node, leaseMs) => next().beat(node, leaseMs),
     erase: (session) => next().erase(session),
     changes: (after, limit) => next().changes(after, limit),
+    usage: (principal, quota, most) => next().usage(principal, quota, most),
     close: async () => void (await Promise.all([one.close(), other.close()])),
   }
 }

@@ -310,13 +310,17 @@ describe('a migration', () => {
     database.exec(`DELETE FROM migrations WHERE number > 1;
       DROP TABLE request_keys; DROP TABLE shares; DROP TABLE audit;
       DROP INDEX sessions_by_open_key; DROP INDEX sessions_by_principal;
+      DROP INDEX sessions_open_of_principal; ALTER TABLE sessions DROP COLUMN bytes;
       CREATE UNIQUE INDEX sessions_by_open_key ON sessions (key)
         WHERE state = 'open' AND key IS NOT NULL;
       ALTER TABLE events DROP COLUMN checksum; ALTER TABLE sessions DROP COLUMN status;
       ALTER TABLE sessions DROP COLUMN queued; ALTER TABLE sessions DROP COLUMN principal;
       ALTER TABLE sessions DROP COLUMN shares`)
     database.close()
-    const found = await (await open()).findKeys('a', { since: 0, limit: 5_000 })
+    const migrated = await open()
+    const found = await migrated.findKeys('a', { since: 0, limit: 5_000 })
+    const bytes = ['{"seq":1}', ...events].reduce((sum, text) => sum + text.length, 0)
+    expect(await migrated.usage('default', 'storedBytes', 0)).toBe(bytes)
     expect(found.map(({ turn }) => turn)).toEqual(seqs.toReversed().map((seq) => `t${seq}`))
   })
 
@@ -331,7 +335,7 @@ describe('a migration', () => {
     const left = (await readdir(folder)).filter((name) => name.includes('.backup'))
     const { steps } = database.prepare('SELECT count(*) AS steps FROM migrations').get()
     database.close()
-    expect([left, steps]).toEqual([[], 1])
+    expect([left, steps]).toEqual([[], 2])
   })
 })
 

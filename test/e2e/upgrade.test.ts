@@ -86,6 +86,21 @@ async function goesOn(holdfast: Holdfast, { sessions, turns }: Facts): Promise<v
     const { closed } = await holdfast.session(sessions[name] ?? '').close()
     expect(closed?.reason).toBe('closed')
   }
+  await countsBytes(holdfast)
+}
+
+/** The bytes that are counted are those of all logs, what was there before included. */
+async function countsBytes({ authority: { store } }: Holdfast): Promise<void> {
+  let bytes = 0
+  for (const { id } of (await store.list({ limit: 1_000 })).sessions) {
+    for (let seq = 0; ;) {
+      const { row, events } = await store.read(id, seq, 1_000)
+      for (const { body } of events) bytes += Buffer.byteLength(body)
+      seq += events.length
+      if (seq >= (row?.seq ?? 0)) break
+    }
+  }
+  expect(await store.usage('default', 'storedBytes', 0)).toBe(bytes)
 }
 
 async function ending(session: SessionHandle): Promise<string> {

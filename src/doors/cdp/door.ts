@@ -94,13 +94,35 @@ export class CdpDoor {
     address: CallerAddress,
     use: (entered: BrowserTenant) => Result | Promise<Result>,
   ): Promise<Result> {
-    const session = await this.#resolve(address)
+    let uncount = await this.#count(address)
     try {
-      return await use(await this.browserSession(address.browser, session))
-    } catch (error) {
-      if (session.isNew) await this.#closeSession(session, 'refused')
-      throw error
+      const session = await this.#resolve(address)
+      try {
+        const tenant = await this.browserSession(address.browser, session)
+        // It is counted until it ends, for the first that asked for it.
+        if (this.#open.has(tenant) && tenant.uncount === null) {
+          ;[tenant.uncount, uncount] = [uncount, null]
+        }
+        return await use(tenant)
+      } catch (error) {
+        if (session.isNew) await this.#closeSession(session, 'refused')
+        throw error
+      }
+    } finally {
+      uncount?.()
     }
+  }
+
+  /** Counts a browser session that may have to be made; throws if its principal has too many. */
+  async #count({ browser, key, by, access }: CallerAddress): Promise<(() => void) | null> {
+    const allowance = this.holdfast.authority.usage.ofCaller(access)
+    if (allowance === null || !allowance.has('browserSessions')) return null
+    const holdfast = this.holdfast.as(by, access)
+    const known = key === undefined ? null : await holdfast.find(keyOf(browser, key))
+    if (known !== null && this.#sessions.has(known.id)) return null
+    // Throws if another node has it: that one counts it.
+    await known?.state()
+    return allowance.take('browserSessions')
   }
 
   async #resolve(address: CallerAddress) {

@@ -36,6 +36,7 @@ async function admit(
   hello: Hello,
 ): Promise<WelcomedClient> {
   assertVersion(connection, hello)
+  connection.countFor(options.address, hello)
   const { token } = options
   const { resume } = hello.auth ?? {}
   const held = await (resume === undefined

@@ -51,6 +51,8 @@ export class BrowserTenant {
   /** Contexts that the browser was asked to dispose of for a client. */
   readonly #disposing = new Set<string>()
   #firstPage: Promise<unknown> | null = null
+  /** Ends that it is counted for a principal; null: it is not. */
+  uncount: (() => void) | null = null
 
   constructor({ session, host, home, limits }: TenantOptions) {
     this.session = session
@@ -214,6 +216,7 @@ export class BrowserTenant {
 
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
+    this.uncount?.()
     this.host.targets.tenants.delete(this)
     for (const limit of [this.#opening, this.#closing]) limit.refuseWaiting(OVER)
     // A browser of its own ends with it.

@@ -25,7 +25,7 @@ import type {
   Welcome,
 } from '../../wire/frames.ts'
 import { refusalOf } from '../../wire/problem.ts'
-import type { Scope } from '../../core/access.ts'
+import type { Caller, Scope } from '../../core/access.ts'
 import type { Hub, HubMember } from './hub.ts'
 import type { ForwardedSocket, ForwardedSocketOptions, Socket } from './socket.ts'
 
@@ -85,6 +85,8 @@ export class Connection implements HubMember {
   #forwarded: ForwardedSocket | null = null
   /** Ends the watch over its token. */
   #release: (() => void) | null = null
+  /** It is counted as a socket of its principal until this is called. */
+  #uncount: (() => void) | null = null
   #greeted = false
   isOver = false
   #saidBye = false
@@ -111,6 +113,15 @@ export class Connection implements HubMember {
   /** As a signal: a client that has left is not attached. */
   get aborted(): boolean {
     return this.isOver
+  }
+
+  /** Counts it as a socket of the caller's principal, once; throws if that has too many. */
+  countFor({ access }: Pick<Caller, 'access'>, { auth }: Hello): void {
+    const allowance = this.hub.holdfast.authority.usage.ofCaller(access)
+    if (allowance === null || this.#uncount !== null || this.isOver) return
+    // The connection before it, which may not be known to be lost, ends when this one is let in.
+    const isSuccessor = this.hub.connectionOf(auth?.resume?.attachment ?? '') !== null
+    this.#uncount = allowance.take('sockets', isSuccessor)
   }
 
   drives(session: string): boolean {
@@ -326,6 +337,8 @@ export class Connection implements HubMember {
         this.closed()
       },
     })
+    // The owner counts it.
+    this.#uncount?.()
     return true
   }
 
@@ -411,6 +424,7 @@ export class Connection implements HubMember {
   #end(code: number): void {
     this.isOver = true
     this.#release?.()
+    this.#uncount?.()
     this.#forwarded?.close(code)
     this.#answerProbes(false)
     this.#admitted?.channel.end(this.#saidBye)

@@ -60,6 +60,8 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   const preparing = hub.gate.prepare(hello.auth?.token)
   if (preparing !== null) await preparing
   const granted = await grantOf(hub, hello, use)
+  // Before its session is created.
+  if (granted !== null) connection.countFor(granted, hello)
   const found = await findSession(hub, hello, granted)
   const { answers, ...identity } = await identify(connection, {
     hello,
@@ -231,6 +233,7 @@ async function comeBack(
     tokenGrant(connection.hub, hello.auth?.token),
   )
   const { role, answers } = identity
+  connection.countFor({ access }, hello)
   assertNotAhead(hello, await session.state())
   const own = session.as(by, access)
   const claim = { session: own, resume, take: hello.take, isReplaced, answers }

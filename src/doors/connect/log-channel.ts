@@ -142,9 +142,10 @@ export class LogChannel implements Channel {
   }
 
   #fail(id: string, error: HoldfastError): void {
-    const { code, retry } = error
+    const { code, retry, details } = error
     const message = refusalOf(error).reason
-    this.#connection.say({ type: 'reply', id, error: { code, message, retry } })
+    const facts = code === 'quota_exceeded' ? { details } : {}
+    this.#connection.say({ type: 'reply', id, error: { code, message, retry, ...facts } })
   }
 }
 

@@ -9,6 +9,7 @@
 import { crc32 } from 'node:zlib'
 import type { Append, AppendOutcome } from '../../core/store.ts'
 import { storedName } from '../names.ts'
+import { bytesOf } from '../rows.ts'
 import type { Database } from './database.ts'
 import { storeError } from './failures.ts'
 
@@ -114,6 +115,7 @@ function valuesOf(round: readonly Append[]): unknown[] {
     arrayOf(keys, ({ at }) => at),
     Math.min(...bounds.map(({ since }) => since), Number.MAX_SAFE_INTEGER),
     Math.max(...bounds.map(({ max }) => max), 0),
+    arrayOf(round, (append) => bytesOf(append.events)),
   ]
 }
 

@@ -208,6 +208,14 @@ export class PostgresStore implements Store {
     return listPage(found, query.limit, sessionRow)
   }
 
+  usage: Store['usage'] = async (principal, quota, most) => {
+    const name = storedName(principal)
+    const [row] = await (quota === 'storedBytes'
+      ? this.#database.ask<{ count: number }>('bytesOf', [name])
+      : this.#database.ask<{ count: number }>('openOf', [name, most]))
+    return row?.count ?? 0
+  }
+
   beat: Store['beat'] = (node, leaseMs) => this.cluster.beat(node, leaseMs)
 
   erase: Store['erase'] = (session) =>

@@ -53,14 +53,15 @@ function texts(schema: string) {
         $11::bigint[], $12::bigint[], $13::bigint[], $14::text,
         $15::bigint[], $16::bigint[], $17::text,
         $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
-        $23::bigint, $24::bigint, ${STEP}
+        $23::bigint, $24::bigint, $25::bigint[], ${STEP}
       )`
   return {
     create: `WITH created AS (
         INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
-          created_at, updated_at, pending, flagged, expires_at, due_at, changed, principal)
+          created_at, updated_at, pending, flagged, expires_at, due_at, changed, principal, bytes)
         SELECT $1::text, $2::text, $3::text, $4::boolean, $5::text, 'open', 1, $6::text, 1,
-          $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint, true, $13::text
+          $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint, true, $13::text,
+          octet_length($9::text)
           WHERE ${isCurrent}
         ON CONFLICT DO NOTHING RETURNING number
       ), logged AS (
@@ -79,14 +80,15 @@ function texts(schema: string) {
       WHERE ${isCurrent} AND id = $1 AND owner_epoch = $2 AND state = 'open'`,
     // $1 to $10: one entry per append. $11 to $14: one per event, $15 to $17 one per snapshot, and
     // $18 to $22 one per request key, each with the place of its append, from 1 on. $23 and $24:
-    // how old and how many keys may be. Answers the places that were appended.
+    // how old and how many keys may be. $25: the bytes of each append. Answers the places that were
+    // appended.
     append: `SELECT place FROM ${append} AS place`,
-    // $25 to $28: one entry per append that changes shares, with its place.
+    // $26 to $29: one entry per append that changes shares, with its place.
     appendShared: `SELECT appended.place,
         CASE WHEN given.place IS NOT NULL
           THEN ${schema}.share(given.id, given.list, given.principals) END AS shared
       FROM ${append} AS appended (place)
-      LEFT JOIN unnest($25::bigint[], $26::text[], $27::text[], $28::json[])
+      LEFT JOIN unnest($26::bigint[], $27::text[], $28::text[], $29::json[])
         AS given (place, id, list, principals) ON given.place = appended.place`,
     positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
@@ -108,7 +110,7 @@ function texts(schema: string) {
       ORDER BY seq`,
     erase: `WITH erased AS (
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
-          closed_at = NULL, changed = true
+          closed_at = NULL, changed = true, bytes = 0
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
       ), ${[events, snapshots, keys, labels, shares].map(dropErased).join()}
       SELECT number FROM erased`,
@@ -150,6 +152,12 @@ function texts(schema: string) {
     ownerOfId: `${ownerOf} AND sessions.id = $1`,
     ownerOfKey: `${ownerOf} AND sessions.key = $1 AND sessions.principal = $2`,
     owned: `SELECT count(*) AS count FROM ${sessions} WHERE owner = $1 AND state = 'open'`,
+    openOf: `SELECT count(*) AS count FROM (
+        SELECT FROM ${sessions} WHERE principal = $1 AND state = 'open' AND NOT internal
+          LIMIT $2::bigint
+      ) AS counted`,
+    bytesOf: `SELECT coalesce(sum(bytes), 0)::bigint AS count FROM ${sessions}
+      WHERE principal = $1`,
     // A stale flag or the row of a dead node does no harm; both only make queries slower.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE ${isCurrent} AND number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending

@@ -85,6 +85,7 @@ class SqliteStore implements Store {
   readonly readAudit: Required<Store>['readAudit'] = (...given) => this.#ask(['readAudit', given])
   readonly pruneAudit: Required<Store>['pruneAudit'] = (...given) =>
     this.#ask(['pruneAudit', given])
+  readonly usage: Store['usage'] = (...given) => this.#ask(['usage', given])
   readonly ready = (): Promise<void> => this.#ask(['ready', []])
 
   readonly append: Store['append'] = async (appends) => {

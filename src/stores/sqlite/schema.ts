@@ -60,7 +60,8 @@ export const STEPS = [
     PRIMARY KEY (session, key)
   ) WITHOUT ROWID;
   CREATE UNIQUE INDEX request_keys_by_number ON request_keys (session, number);`,
-  // Each principal has its own keys. What was there before belongs to the default one.
+  // Each principal has its own keys. What was there before belongs to the default one. `bytes` is
+  // the length of a session's events.
   `ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT 'default';
   ALTER TABLE sessions ADD COLUMN shares TEXT NOT NULL DEFAULT '[]';
   DROP INDEX sessions_by_open_key;
@@ -76,5 +77,11 @@ export const STEPS = [
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     at INTEGER NOT NULL, address TEXT, body TEXT NOT NULL
   );
-  CREATE INDEX audit_by_time ON audit (at);`,
+  CREATE INDEX audit_by_time ON audit (at);
+  ALTER TABLE sessions ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+  UPDATE sessions SET bytes = logs.bytes FROM (
+    SELECT session, sum(octet_length(body)) AS bytes FROM events GROUP BY session
+  ) AS logs WHERE logs.session = sessions.number;
+  CREATE INDEX sessions_open_of_principal ON sessions (principal)
+    WHERE state = 'open' AND internal = 0;`,
 ].map(schemaStep)

@@ -20,7 +20,14 @@ import type { Share } from '../../core/state.ts'
 import { Leases } from '../leases.ts'
 import { nameFrom, storedName } from '../names.ts'
 import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
-import { createValues, reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
+import {
+  bytesOf,
+  createValues,
+  reservedBefore,
+  ROW_COLUMNS,
+  sessionRow,
+  type StoredRow,
+} from '../rows.ts'
 import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { EventLog, type LogEnd } from './log.ts'
 
@@ -40,17 +47,17 @@ const SQL = {
   openByKey: `SELECT id FROM sessions WHERE principal = ? AND key = ? AND state = 'open'`,
   create: `INSERT INTO sessions
     (id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at, pending,
-     expires_at, due_at, last_event, principal)
-    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9, ?10)`,
+     expires_at, due_at, last_event, principal, bytes)
+    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9, ?10, ?11)`,
   label: 'INSERT INTO labels (name, value, session) VALUES (?, ?, ?)',
   claim: 'UPDATE sessions SET epoch = epoch + 1, owner = ? WHERE number = ?',
   release: `UPDATE sessions SET owner = NULL WHERE id = ? AND epoch = ? AND state = 'open'`,
   advance: `UPDATE sessions SET seq = ?, last_event = ?, updated_at = ?, pending = ?,
-    expires_at = ?, status = coalesce(?, status), queued = ?
+    expires_at = ?, status = coalesce(?, status), queued = ?, bytes = bytes + ?
     WHERE number = ? AND epoch = ? AND seq = ? AND state = 'open'`,
   advanceAndClose: `UPDATE sessions SET seq = ?1, last_event = ?2, updated_at = ?3,
     closed_at = ?3, state = 'closed', owner = NULL, pending = 0, expires_at = NULL, due_at = NULL,
-    queued = 0
+    queued = 0, bytes = bytes + ?7
     WHERE number = ?4 AND epoch = ?5 AND seq = ?6 AND state = 'open'`,
   setShares: 'UPDATE sessions SET shares = ? WHERE number = ?',
   share: 'INSERT INTO shares (principal, session) VALUES (?, ?)',
@@ -64,7 +71,7 @@ const SQL = {
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
   erase: `UPDATE sessions SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
-    closed_at = NULL, last_event = 0
+    closed_at = NULL, last_event = 0, bytes = 0
     WHERE number = ? AND state = 'closed'`,
   dropSnapshot: 'DELETE FROM snapshots WHERE session = ?',
   dropLabels: 'DELETE FROM labels WHERE session = ?',
@@ -84,6 +91,12 @@ const SQL = {
       WHERE session = ?1 AND at >= ?3 ORDER BY number LIMIT 1), 0))`,
   findKey: `${KEYS_OF} AND key = ?2 AND at >= ?3`,
   findAllKeys: `${KEYS_OF} AND at >= ?2 ORDER BY number DESC LIMIT ?3`,
+  openOf: `SELECT count(*) AS count FROM (
+      SELECT 1 FROM sessions INDEXED BY sessions_open_of_principal
+        WHERE principal = ? AND state = 'open' AND internal = 0 LIMIT ?
+    )`,
+  bytesOf: `SELECT coalesce(sum(bytes), 0) AS bytes FROM sessions INDEXED BY sessions_by_principal
+    WHERE principal = ?`,
   dropKeys: 'DELETE FROM request_keys WHERE session = ?',
 } as const
 
@@ -144,7 +157,7 @@ export class Statements implements Steps {
   #create(reservation: Reservation): Reserved {
     const { id, principal, labels, expiresAt, body } = reservation
     const last = this.#log.numberAfter(1)
-    const values = [...createValues(reservation), last, storedName(principal)]
+    const values = [...createValues(reservation), last, storedName(principal), bytesOf([body])]
     const { lastInsertRowid } = this.#sql.create.run(...values)
     const number = Number(lastInsertRowid)
     this.#log.insert({ session: number, last: 0, seq: 0 }, [body])
@@ -214,11 +227,12 @@ export class Statements implements Steps {
     const { epoch, after, events, at, closed, pending, expiresAt, status, queuedTurns } = append
     const seq = after + events.length
     const { advance, advanceAndClose } = this.#sql
-    if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after).changes > 0
+    const bytes = bytesOf(events)
+    if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after, bytes).changes > 0
     const flag = pending ? 1 : 0
     const shown = status ?? null
     const queued = queuedTurns ?? 0
-    const moved = [seq, last, at, flag, expiresAt, shown, queued, number, epoch, after]
+    const moved = [seq, last, at, flag, expiresAt, shown, queued, bytes, number, epoch, after]
     const { changes } = advance.run(...moved)
     if (changes > 0 && expiresAt !== null) this.#keepDue(cached, expiresAt, at)
     return changes > 0
@@ -298,6 +312,12 @@ export class Statements implements Steps {
   readonly pruneAudit: Steps['pruneAudit'] = ({ recordsAt, addressesAt }) => {
     this.#sql.dropAudit.run(recordsAt)
     this.#sql.dropAddresses.run(addressesAt)
+  }
+
+  readonly usage: Steps['usage'] = (principal, quota, most) => {
+    const name = storedName(principal)
+    if (quota === 'storedBytes') return this.#sql.bytesOf.get(name).bytes
+    return this.#sql.openOf.get(name, most).count
   }
 
   readonly beat: Steps['beat'] = (node, leaseMs) => this.#leases.beat(node, leaseMs)

@@ -138,4 +138,36 @@ export const principalClaims: Claims = {
     const [later] = (await store.readAudit?.(0, 9)) ?? []
     assert.ok(later !== undefined && later.position > third!.position)
   },
+
+  'counts the open sessions of a principal, up to a number': async (trial, store) => {
+    const count = (most: number) => store.usage('alice', 'openSessions', most)
+    assert.equal(await count(9), 0)
+    const [first] = [await trial.create({ principal: 'alice' }), await trial.create()]
+    await trial.create({ principal: 'alice', key: 'k' })
+    await trial.create({ principal: 'alice', internal: true })
+    assert.deepEqual([await count(9), await count(1), await count(0)], [2, 1, 0])
+    await trial.append(first, { closed: true })
+    assert.equal(await count(9), 1)
+    await store.erase(first)
+    assert.equal(await count(9), 1)
+  },
+
+  'counts the bytes of all events of a principal that are not erased': async (trial, store) => {
+    const count = () => store.usage('alice', 'storedBytes', 0)
+    assert.equal(await count(), 0)
+    await trial.create({ principal: 'bob' })
+    const first = await trial.create({ principal: 'alice', body: '{"text":"é"}' })
+    const second = await trial.create({ principal: 'alice', body: '{}' })
+    assert.equal(await count(), 13 + 2)
+    assert.equal(await trial.append(first, { events: ['{"a":1}', '{"b":"€"}'] }), 'appended')
+    assert.equal(await count(), 15 + 7 + 11)
+    assert.equal(await trial.append(first, { epoch: 9, after: 3, events: ['{}'] }), 'stale')
+    assert.equal(await count(), 33)
+    await trial.append(first, { after: 3, events: ['[]'], closed: true })
+    assert.equal(await count(), 35)
+    await store.erase(first)
+    assert.equal(await count(), 2)
+    await trial.append(second, { events: ['[]'] })
+    assert.equal(await count(), 4)
+  },
 }

@@ -1,0 +1,275 @@
+/**
+ * What principals use of their quotas. The configuration limits principals and groups by their
+ * ids; what a caller was granted may have limits of its own, which replace these for its principal.
+ *
+ * 1. A refusal has no effect (I11): every quota is checked before any is used.
+ * 2. Turns, sockets and browser sessions count for the principal that acts, and are counted by each
+ *    node for itself. Open sessions and stored bytes count for the principal or group that the
+ *    session belongs to; the store counts them (`stored-usage.ts`).
+ * 3. A caller without limits costs no allocation and no promise.
+ */
+import type { Access } from './access.ts'
+import type { Clock } from './clock.ts'
+import type { Diagnose } from './diagnostics.ts'
+import { HoldfastError } from './errors.ts'
+import { checkQuotaOptions, type QuotaName, type QuotaOptions, type Quotas } from './quotas.ts'
+import type { Session } from './state.ts'
+import type { Store } from './store.ts'
+import { StoredUsage } from './stored-usage.ts'
+
+/** Principals whose use is remembered: beyond it, those that use nothing now are forgotten. */
+const PRINCIPALS_MAX = 10_000
+/** How many of the longest known are looked at when one more is remembered. */
+const FORGET_LOOKS = 8
+const MINUTE_MS = 60_000
+/** When to try again where nothing says when there will be room. */
+const RETRY_MS = 1_000
+
+/** What a node has of which this is a part. */
+type UsageContext = {
+  readonly store: Pick<Store, 'usage'>
+  readonly clock: Pick<Clock, 'monotonic'>
+  readonly counters: { quotaRefusals: number }
+  readonly diagnose: Diagnose
+  readonly heldSession: (id: string) => Session | null
+}
+
+/** What a principal uses on this node. */
+export class PrincipalUsage {
+  runningTurns = 0
+  queuedTurns = 0
+  browserSessions = 0
+  sockets = 0
+  readonly openSessions: StoredUsage
+  readonly storedBytes: StoredUsage
+  /** Turns that may be asked for now, as it was at a time; null: as many as the limit. */
+  #turnsLeft: { readonly left: number; readonly at: number } | null = null
+
+  constructor(principal: string, context: UsageContext) {
+    this.openSessions = new StoredUsage(principal, 'openSessions', context)
+    this.storedBytes = new StoredUsage(principal, 'storedBytes', context)
+  }
+
+  /** Nothing would be forgotten with it but turns of the last minute, and what the store knows. */
+  get isIdle(): boolean {
+    const { runningTurns, queuedTurns, browserSessions, sockets } = this
+    return runningTurns + queuedTurns + browserSessions + sockets === 0 && this.openSessions.isIdle
+  }
+
+  turnsLeft(perMinute: number, now: number): number {
+    const { left, at } = this.#turnsLeft ?? { left: perMinute, at: now }
+    return Math.min(perMinute, left + ((now - at) * perMinute) / MINUTE_MS)
+  }
+
+  takeTurn(perMinute: number, now: number): void {
+    this.#turnsLeft = { left: this.turnsLeft(perMinute, now) - 1, at: now }
+  }
+}
+
+/** A turn while it waits or runs. */
+export class CountedTurn {
+  readonly #usage: PrincipalUsage
+  #counted: 'queuedTurns' | 'runningTurns' | null
+
+  constructor(usage: PrincipalUsage, counted: 'queuedTurns' | 'runningTurns') {
+    this.#usage = usage
+    this.#counted = counted
+    usage[counted] += 1
+  }
+
+  start(): void {
+    if (this.#counted !== 'queuedTurns') return
+    this.end()
+    this.#counted = 'runningTurns'
+    this.#usage.runningTurns += 1
+  }
+
+  end(): void {
+    if (this.#counted !== null) this.#usage[this.#counted] -= 1
+    this.#counted = null
+  }
+}
+
+/** What principals with limits use, on this node. */
+export class Usage {
+  readonly #context: UsageContext
+  readonly #default: Quotas | null
+  readonly #configured: ReadonlyMap<string, Quotas>
+  /** In the order in which they were first seen. */
+  readonly #principals = new Map<string, PrincipalUsage>()
+  /** Some principal has a limit of stored bytes: appends are counted. */
+  #countsBytes = false
+
+  constructor(context: UsageContext, options: QuotaOptions = {}) {
+    checkQuotaOptions(options)
+    const { default: byDefault = null, principals = {} } = options
+    this.#context = context
+    this.#default = byDefault
+    this.#configured = new Map(
+      Object.entries(principals).map(([id, quotas]) => [id, { ...byDefault, ...quotas }]),
+    )
+  }
+
+  /** How many principals are remembered. */
+  get size(): number {
+    return this.#principals.size
+  }
+
+  /** The limits of the principal that acts; null: it has none. */
+  ofCaller(access: Access | null): Allowance | null {
+    if (access === null) return null
+    // A guest acts for the session that it was let into.
+    const guest = access.session === undefined ? undefined : this.#ownerOf(access.session)
+    return this.#of(access, guest ?? access.principal)
+  }
+
+  /** The limits of the principal or group that a session belongs to, or will. */
+  ofOwner(access: Access | null, principal: string): Allowance | null {
+    return access === null ? null : this.#of(access, principal)
+  }
+
+  #ownerOf(session: string): string | undefined {
+    return this.#context.heldSession(session)?.principal
+  }
+
+  #of(access: Access, principal: string): Allowance | null {
+    const configured = this.#configured.get(principal) ?? this.#default
+    const granted = principal === access.principal ? access.quotas : undefined
+    const quotas = granted === undefined ? configured : { ...configured, ...granted }
+    if (quotas === null) return null
+    this.#countsBytes ||= quotas.storedBytes !== undefined
+    return new Allowance(principal, quotas, this.#usageOf(principal), this.#context)
+  }
+
+  #usageOf(principal: string): PrincipalUsage {
+    const known = this.#principals.get(principal)
+    if (known !== undefined) return known
+    const usage = new PrincipalUsage(principal, this.#context)
+    this.#principals.set(principal, usage)
+    this.#forgetIdle()
+    return usage
+  }
+
+  #forgetIdle(): void {
+    let looks = FORGET_LOOKS
+    for (const [principal, usage] of this.#principals) {
+      if (this.#principals.size <= PRINCIPALS_MAX || looks === 0) return
+      looks -= 1
+      this.#principals.delete(principal)
+      if (!usage.isIdle) this.#principals.set(principal, usage)
+    }
+  }
+
+  /** Measures what a turn in this session needs to know; null: nothing has to be waited for. */
+  measuring(access: Access | null, { principal }: Session): Promise<void> | null {
+    return this.ofOwner(access, principal)?.measuring() ?? null
+  }
+
+  /** An event of this session is durable. */
+  appended({ principal }: Session, json: string): void {
+    // Characters: the next measurement has the bytes.
+    if (this.#countsBytes) this.#principals.get(principal)?.storedBytes.add(json.length)
+  }
+
+  closed({ principal, internal }: Session): void {
+    if (!internal) this.#principals.get(principal)?.openSessions.add(-1)
+  }
+
+  erased({ principal }: Session): void {
+    this.#principals.get(principal)?.storedBytes.forget()
+  }
+}
+
+/** What a principal may still use: its limits, and what it uses now. */
+export class Allowance {
+  readonly #principal: string
+  readonly #quotas: Quotas
+  readonly #usage: PrincipalUsage
+  readonly #context: UsageContext
+
+  constructor(principal: string, quotas: Quotas, usage: PrincipalUsage, context: UsageContext) {
+    this.#principal = principal
+    this.#quotas = quotas
+    this.#usage = usage
+    this.#context = context
+  }
+
+  has(quota: QuotaName): boolean {
+    return this.#quotas[quota] !== undefined
+  }
+
+  /** Counts a turn that waits, or runs at once; throws if it is one too many. */
+  takeTurn(isQueued: boolean): CountedTurn {
+    const counted = isQueued ? 'queuedTurns' : 'runningTurns'
+    const { turnsPerMinute } = this.#quotas
+    const now = this.#context.clock.monotonic()
+    this.#assertBelow(counted, this.#usage[counted])
+    if (turnsPerMinute !== undefined) {
+      const left = this.#usage.turnsLeft(turnsPerMinute, now)
+      const retryMs = Math.ceil(((1 - left) * MINUTE_MS) / Math.max(turnsPerMinute, 1))
+      if (left < 1) throw this.#refusal('turnsPerMinute', turnsPerMinute, retryMs)
+      this.#usage.takeTurn(turnsPerMinute, now)
+    }
+    return new CountedTurn(this.#usage, counted)
+  }
+
+  /**
+   * Counts one more until the returned function is called; throws if it is one too many, unless it
+   * takes the place of another.
+   */
+  take(quota: 'sockets' | 'browserSessions', isSuccessor = false): () => void {
+    if (!isSuccessor) this.#assertBelow(quota, this.#usage[quota])
+    this.#usage[quota] += 1
+    let isCounted = true
+    return () => {
+      if (isCounted) this.#usage[quota] -= 1
+      isCounted = false
+    }
+  }
+
+  measuring(): Promise<void> | null {
+    const { storedBytes: limit } = this.#quotas
+    return limit === undefined ? null : this.#usage.storedBytes.measuring(limit)
+  }
+
+  /** Throws if all bytes are used, as far as is known: see `measuring`. */
+  assertRoom(): void {
+    this.#assertBelow('storedBytes', this.#usage.storedBytes.value ?? 0)
+  }
+
+  /**
+   * Takes room for a session, unless `isThere` says that it need not be created. The returned
+   * function must be called when it is known whether it was.
+   */
+  async takeSession(isThere: () => Promise<boolean>): Promise<(isCreated: boolean) => void> {
+    const { openSessions, storedBytes } = this.#usage
+    const { openSessions: limit } = this.#quotas
+    await this.measuring()
+    const isFull = (storedBytes.value ?? 0) >= (this.#quotas.storedBytes ?? Infinity)
+    const isTaken = !isFull && (limit === undefined || (await openSessions.take(limit)))
+    if (isTaken) {
+      return (isCreated) => openSessions.settle(limit === undefined ? 0 : 1, isCreated)
+    }
+    if (await isThere()) return (isCreated) => openSessions.settle(0, isCreated)
+    if (isFull) throw this.#refusal('storedBytes', storedBytes.value ?? 0)
+    throw this.#refusal('openSessions', openSessions.value ?? 0)
+  }
+
+  #assertBelow(quota: QuotaName, used: number): void {
+    if (used >= (this.#quotas[quota] ?? Infinity)) throw this.#refusal(quota, used)
+  }
+
+  #refusal(quota: QuotaName, used: number, retryAfterMs = RETRY_MS): HoldfastError {
+    const { diagnose, counters } = this.#context
+    const limit = this.#quotas[quota] ?? 0
+    counters.quotaRefusals += 1
+    const facts = { principal: this.#principal, quota, limit, used }
+    diagnose('limit_reached', 'a request was refused: its principal has reached a quota', {
+      reason: `quota_${quota}`,
+      ...facts,
+    })
+    const message = `the quota ${quota} is used up: ${used} of ${limit}`
+    const details = { quota, limit, used, retryAfterMs }
+    return new HoldfastError('quota_exceeded', message, details)
+  }
+}
