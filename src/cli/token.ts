@@ -1,6 +1,7 @@
 /** `holdfast token`: the tokens in the file that `serve --tokens` reads. */
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { SCOPES } from '../core/access.ts'
+import { checkQuotas, QUOTAS, type Quotas } from '../core/index.ts'
 import {
   ID_RULE,
   isScope,
@@ -30,6 +31,7 @@ const TOKEN_FLAGS = {
   group: repeated('NAME', 'new: a group of its principal'),
   agent: repeated('NAME', 'new: an agent that it may use; without it: all'),
   browser: repeated('NAME', 'new: a browser that it may use; without it: all'),
+  limit: repeated('QUOTA=N', 'new: how much its principal may use of a quota'),
   id: text('ID', 'new: the id of its holder in logs; without it the principal, or a random one'),
 }
 
@@ -69,6 +71,7 @@ async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Pro
     ...(values.group.length === 0 ? {} : { groups: values.group }),
     ...(values.agent.length === 0 ? {} : { agents: values.agent }),
     ...(values.browser.length === 0 ? {} : { browsers: values.browser }),
+    ...(values.limit.length === 0 ? {} : { limits: readLimits(values.limit) }),
   }
   const secret = mintToken()
   await change(file, (entries) => {
@@ -80,6 +83,20 @@ async function create(name: string, values: FlagValues<typeof TOKEN_FLAGS>): Pro
   // Only the token goes to stdout, so that a program can read it.
   note(`token ${name} (${scopes.join(', ')}) is in ${file}; it is shown only now`)
   console.log(secret)
+}
+
+function readLimits(given: readonly string[]): Quotas {
+  const limits = given.map((text) => {
+    const [, name = text, count = ''] = /^(\w+)=(\d{1,15})$/.exec(text) ?? []
+    return [name, count === '' ? Number.NaN : Number(count)] as const
+  })
+  try {
+    return checkQuotas(Object.fromEntries(limits), '--limit')
+  } catch {
+    // Its message is about a field of the file.
+    const names = Object.keys(QUOTAS).join(', ')
+    throw new UsageError(`--limit must be like openSessions=10; there are: ${names}`)
+  }
 }
 
 function readExpiry(text: string | null): number | undefined {

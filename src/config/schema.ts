@@ -69,13 +69,12 @@ const quotas = Object.entries(QUOTAS).map(([name, description]) => {
   return [name, Type.Integer({ minimum: 0, maximum: LIMIT_MAX, description, ...words })]
 })
 
-/** The quotas of one principal. */
-export const PrincipalQuotas = Type.Unsafe<Quotas>(
-  Type.Object(optional(Object.fromEntries(quotas) as Record<string, TSchema>), {
-    ...EXACT,
-    [UNKNOWN_NAME]: 'is no quota',
-  }),
+/** The fields of the quotas of one principal. */
+export const QUOTA_FIELDS = Type.Object(
+  optional(Object.fromEntries(quotas) as Record<string, TSchema>),
+  { ...EXACT, [UNKNOWN_NAME]: 'is no quota' },
 )
+const PrincipalQuotas = Type.Unsafe<Quotas>(QUOTA_FIELDS)
 
 const QuotaSettings = Type.Object(
   optional({

@@ -1,6 +1,6 @@
 /**
- * Where logs, keys and ownership live. Eleven operations and an audit, each one atomic step; a store
- * never decides.
+ * Where logs, keys and ownership live. Eleven operations and an audit, each one atomic step;
+ * a store never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
  *

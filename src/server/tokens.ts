@@ -1,8 +1,8 @@
 /**
  * Bearer tokens, from a file that holds only their digests:
  * `{"version": 3, "tokens": [{"name", "id", "sha256", "scopes", "principal"?, "groups"?, "agents"?,
- * "browsers"?, "limits"?, "expiresAt"?}]}`. Version 1, which 0.1.0 has, knows neither `version` nor `id`;
- * version 2 has no `principal` and what follows it.
+ * "browsers"?, "limits"?, "expiresAt"?}]}`. Version 1, which 0.1.0 has, knows neither `version` nor
+ * `id`; version 2 has no `principal` and what follows it.
  *
  * 1. No message has a token or a digest in it: an error names the place in the file only.
  * 2. A token is compared by its digest, with each of them and in constant time.

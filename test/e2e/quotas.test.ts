@@ -205,7 +205,7 @@ describe('over the socket', () => {
       dial(server.url, { key: 'back', auth, options }, { silent: true }),
     )
     const welcomes = await Promise.all(clients.map((client) => client.frame('welcome')))
-    const { attachment, resume: token } = welcomes[0] ?? {}
+    const { attachment, resume: token } = welcomes[0]!
     const back = dial(server.url, { key: 'back', auth: { ...auth, resume: { attachment, token } } })
     expect(await back.frame(({ type }) => type !== 'ping')).toMatchObject({ type: 'welcome' })
     for (const client of [...clients, back]) await client.cut()

@@ -1,6 +1,11 @@
 /** What the reference says about fields, made from their schemas: tables, and a JSON Schema. */
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { AGENT_FIELDS, BrowserSettings, CONFIG_SCHEMA } from '../../src/config/schema.ts'
+import {
+  AGENT_FIELDS,
+  BrowserSettings,
+  CONFIG_SCHEMA,
+  QUOTA_FIELDS,
+} from '../../src/config/schema.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
 import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../src/wire/bodies.ts'
@@ -8,6 +13,7 @@ import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../sr
 /** The tables that pages may have, each after a comment with its name. */
 const TABLES: Readonly<Record<string, TObject>> = {
   Configuration: CONFIG_SCHEMA,
+  Quotas: QUOTA_FIELDS,
   ...AGENT_FIELDS,
   BrowserSettings,
   JwtIssuer,

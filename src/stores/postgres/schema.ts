@@ -287,7 +287,8 @@ export const STEPS: readonly SchemaStep[] = [
   -- looked up by the index of their ids, in the order given, which is also the order of the locks.
   ${APPEND}`),
   // Each principal has its own keys. What was there before belongs to the default one. `bytes` is
-  // the length of a session's events. Shares change rarely: an append with shares calls a function of their own after that of all appends.
+  // the length of a session's events. Shares change rarely: an append with shares calls a function
+  // of their own after that of all appends.
   schemaStep(`ALTER TABLE $schema.sessions
     ADD COLUMN principal text COLLATE "C" NOT NULL DEFAULT 'default',
     ADD COLUMN shares text NOT NULL DEFAULT '[]';
