@@ -49,7 +49,13 @@ export class HeldServer extends Node implements Listener {
   accept(socket: Socket): ReturnType<Listener['accept']> {
     const { modules, kindOf } = this.#options
     const { reconnect, graceMs } = kindOf(socket.address)
-    const address = { browser: 'a', reconnect, graceMs, by: LOCAL } as unknown as CallerAddress
+    const address = {
+      browser: 'a',
+      reconnect,
+      graceMs,
+      by: LOCAL,
+      access: null,
+    } as unknown as CallerAddress
     const { hub } = this
     const caller = { address, target: null, token: undefined }
     const service = modules.heldService({ door: this.#door(), ...caller })
