@@ -13,7 +13,7 @@ import type { NewTurn } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
-import type { CountedTurn } from './usage.ts'
+import { CountedTurns, type CountedTurn } from './usage.ts'
 import {
   LOCAL,
   type Principal,
@@ -136,7 +136,7 @@ export class Queue {
   /** The first request, if it has asked the running turn to stop. */
   #interruptedBy: QueuedRequest | null = null
   /** What is counted of the turns that were started here, if their principals have limits. */
-  readonly #counted: { readonly turn: string; readonly counted: CountedTurn }[] = []
+  readonly #counted = new CountedTurns()
 
   constructor(live: QueueSession, turns: readonly Turn[]) {
     this.#live = live
@@ -341,7 +341,7 @@ export class Queue {
 
   #startTurn(batch: Batch, turn: string): void {
     const { counted = null } = this.#requests.shift() ?? {}
-    if (counted !== null) this.#follow(turn, counted)
+    if (counted !== null) this.#counted.start(turn, counted)
     const isQueued = batch.session.queued.some(({ id }) => id === turn)
     // It may have been cancelled in this very step.
     if (isQueued && batch.add({ type: 'start', turn }) === null) {
@@ -358,14 +358,8 @@ export class Queue {
       (refusal) => requests.forEach(({ refuse }) => refuse(refusal)),
     )
     for (const { counted } of requests) {
-      if (counted !== null) this.#follow(turnIn(events?.[0]), counted)
+      if (counted !== null) this.#counted.start(turnIn(events?.[0]), counted)
     }
-  }
-
-  /** Counts a turn as one that runs, until it is over. */
-  #follow(turn: string, counted: CountedTurn): void {
-    counted.start()
-    this.#counted.push({ turn, counted })
   }
 
   /**
@@ -388,7 +382,7 @@ export class Queue {
 
   /** A turn of the log does not wait any more. */
   removeTurn(turn: string): void {
-    if (this.#counted.length > 0) this.#uncount(turn)
+    this.#counted.end(turn)
     const request = this.#requests.find((other) => other.turn === turn)
     if (request === undefined) return
     request.counted?.end()
@@ -445,15 +439,7 @@ export class Queue {
     this.refuseWaiting(error)
     for (const { refuse } of this.#submitted.splice(0)) refuse(error)
     for (const { counted } of this.#requests) counted?.end()
-    this.#uncount(null)
-  }
-
-  /** The turn is over; null: all are, as far as this node knows. */
-  #uncount(turn: string | null): void {
-    for (const one of this.#counted.splice(0)) {
-      if (turn === null || one.turn === turn) one.counted.end()
-      else this.#counted.push(one)
-    }
+    this.#counted.end(null)
   }
 
   /** `limit`: which one was reached; null if the caller did not want to wait. */

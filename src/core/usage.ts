@@ -90,6 +90,25 @@ export class CountedTurn {
   }
 }
 
+/** The turns of a session that run and are counted. */
+export class CountedTurns {
+  readonly #turns: { readonly turn: string; readonly counted: CountedTurn }[] = []
+
+  start(turn: string, counted: CountedTurn): void {
+    counted.start()
+    this.#turns.push({ turn, counted })
+  }
+
+  /** The turn is over; null: all are, as far as this node knows. */
+  end(turn: string | null): void {
+    if (this.#turns.length === 0) return
+    for (const one of this.#turns.splice(0)) {
+      if (turn === null || one.turn === turn) one.counted.end()
+      else this.#turns.push(one)
+    }
+  }
+}
+
 /** What principals with limits use, on this node. */
 export class Usage {
   readonly #context: UsageContext

@@ -20,7 +20,7 @@ beforeAll(async () => {
   const tokens = {
     scopesOf: (token: string, now: number) => list.scopesOf(token, now),
     principalOf: (token: string) => list.principalOf(token),
-    accessOf: (token: string) => list.accessOf(token),
+    accessOf: (token: string, now: number) => list.accessOf(token, now),
     close: () => undefined,
   }
   const principals = { bob: { browserSessions: 2 }, sam: { sockets: 2 } }
