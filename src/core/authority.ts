@@ -72,7 +72,8 @@ export class Authority implements SessionHolder {
   readonly #held: HeldSessions
   readonly #resolver: Resolver
   readonly #loader: SessionLoader
-  #draining = false
+  /** No turn starts any more. */
+  draining = false
 
   constructor(options: AuthorityOptions) {
     this.store = options.store
@@ -92,10 +93,6 @@ export class Authority implements SessionHolder {
     this.#sweeper = new Sweeper(this)
     this.#loader = new SessionLoader(this, this.node)
     this.#resolver = new Resolver(this, this.#held)
-  }
-
-  get draining(): boolean {
-    return this.#draining
   }
 
   /** How many sessions are held in memory. */
@@ -228,11 +225,11 @@ export class Authority implements SessionHolder {
 
   /** From now on no turn starts. Resolves when those that run have ended, or after `ms`. */
   async drain(ms: number): Promise<void> {
-    if (!this.#draining) {
+    if (!this.draining) {
       const facts = { drainMs: ms, running: this.#held.inMotion }
       this.diagnose('draining', 'no turn starts any more', facts)
     }
-    this.#draining = true
+    this.draining = true
     const error = new HoldfastError('draining', 'the server is about to stop')
     for (const { queue } of this.#held.all) queue.refuseWaiting(error)
     await this.settle(ms)
@@ -245,7 +242,7 @@ export class Authority implements SessionHolder {
 
   /** Records what still runs as interrupted, lets go of everything, and gives the lease back. */
   async stop(): Promise<void> {
-    this.#draining = true
+    this.draining = true
     this.#sweeper.stop()
     this.changes.close()
     const pending = this.#held.all.filter(({ session }) => isPending(session))
@@ -280,7 +277,7 @@ export class Authority implements SessionHolder {
   released(live: LiveSession, why: HoldfastError): void {
     this.#runners.released(live.session, why)
     // Eviction removes the session first, so only an unexpected release gets past this line.
-    if (!this.#held.remove(live) || live.session.closed !== null || this.#draining) return
+    if (!this.#held.remove(live) || live.session.closed !== null || this.draining) return
     this.counters.sessionsLost += 1
     if (live.session.running !== null) this.#loader.lost(live.id)
     this.#reportLost(live.id, why)
