@@ -86,7 +86,7 @@ async function comeBack(
   try {
     const { isReplaced } = await handle.attachmentOf(resume.attachment, resume.token)
     const { labels } = await handle.state()
-    if (labels['browser'] !== address.browser) {
+    if ((labels['browser'] ?? address.browser) !== address.browser) {
       throw new HoldfastError('attachment_unknown', 'there is no such attachment')
     }
     // Before the token is used up: a refusal must change nothing.
