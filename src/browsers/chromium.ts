@@ -126,11 +126,11 @@ async function spawned(
   throw new HoldfastError('browser_gone', `${basename(program)} cannot be started: ${why}`)
 }
 
-type Surroundings = { readonly profile: string; readonly proxy: EgressProxy | null }
+type ChromiumParts = { readonly profile: string; readonly proxy: EgressProxy | null }
 
 function connectionTo(
   child: ChildProcess,
-  { profile, proxy }: Surroundings,
+  { profile, proxy }: ChromiumParts,
   events: ConnectionEvents,
   { lastWordsChars, memoryBytesMax, memoryMs, messageBytesMax }: BrowserLimits,
 ): BrowserConnection {

@@ -103,7 +103,7 @@ export class EgressProxy {
       client.write(replyOf(REPLIES.ok))
       splice(client, upstream)
     } catch (thrown) {
-      client.write(replyOf(thrown instanceof Refusal ? thrown.reply : REPLIES.failed))
+      client.write(replyOf(thrown instanceof EgressRefusal ? thrown.reply : REPLIES.failed))
       client.destroySoon()
     } finally {
       clearTimeout(late)
@@ -123,10 +123,10 @@ export class EgressProxy {
     const found = isIP(host) === 0 ? await this.#resolve(host) : [host]
     const reachable = rule.reachable(host, port, found)
     const isClosed = !this.#server.listening
-    if (found.length === 0 || isClosed) throw new Refusal(REPLIES.unreachable)
+    if (found.length === 0 || isClosed) throw new EgressRefusal(REPLIES.unreachable)
     if (reachable.length === 0) {
       onRefused(host, port)
-      throw new Refusal(REPLIES.refused)
+      throw new EgressRefusal(REPLIES.refused)
     }
     const addresses = reachable.map((address) => ({ address, family: isIP(address) }))
     const upstream = connect({
@@ -144,7 +144,7 @@ export class EgressProxy {
       return upstream
     } catch {
       // The browser learns no more than that: pages could scan by the reason.
-      throw new Refusal(REPLIES.unreachable)
+      throw new EgressRefusal(REPLIES.unreachable)
     } finally {
       clearTimeout(late)
     }
@@ -154,7 +154,7 @@ export class EgressProxy {
 /** What a socket is destroyed with before it is spliced: those that wait for it get this. */
 const CLOSED = new Error('the connection is closed')
 
-class Refusal extends Error {
+class EgressRefusal extends Error {
   readonly reply: number
 
   constructor(reply: number) {
@@ -167,15 +167,15 @@ type Wanted = { readonly host: string; readonly port: number }
 
 async function readRequest(client: Socket): Promise<Wanted> {
   const [version, methods = 0] = await take(client, 2)
-  if (version !== VERSION) throw new Refusal(REPLIES.failed)
+  if (version !== VERSION) throw new EgressRefusal(REPLIES.failed)
   if (methods > 0) await take(client, methods)
   client.write(Buffer.from([VERSION, NO_AUTHENTICATION]))
   const [, command, , type] = await take(client, 4)
-  if (command !== CONNECT) throw new Refusal(REPLIES.noCommand)
+  if (command !== CONNECT) throw new EgressRefusal(REPLIES.noCommand)
   const host = await readHost(client, type)
   const port = (await take(client, 2)).readUInt16BE()
   // A zone would choose the network by itself.
-  if (host === '' || host.includes('%')) throw new Refusal(REPLIES.refused)
+  if (host === '' || host.includes('%')) throw new EgressRefusal(REPLIES.refused)
   return { host, port }
 }
 
@@ -185,7 +185,7 @@ async function readHost(client: Socket, type: number | undefined): Promise<strin
     const groups = (await take(client, 16)).toString('hex').match(/.{4}/g) ?? []
     return groups.join(':')
   }
-  if (type !== ADDRESS_TYPES.name) throw new Refusal(REPLIES.noType)
+  if (type !== ADDRESS_TYPES.name) throw new EgressRefusal(REPLIES.noType)
   const [length = 0] = await take(client, 1)
   const name = length === 0 ? '' : (await take(client, length)).toString('latin1')
   return name.replace(/^\[(.*)\]$/, '$1')

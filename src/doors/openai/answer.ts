@@ -11,7 +11,7 @@ import type { AdmittedTurn } from './targets.ts'
 /** A message of an answer; a turn that was cut short has not finished its last one. */
 export type AnswerMessage = { readonly text: string; readonly isPartial: boolean }
 
-export type AnswerEnd = { readonly outcome: TurnOutcome; readonly usage: Usage }
+export type AnswerEnd = { readonly outcome: TurnOutcome; readonly usage: TokenUsage }
 
 export type AnswerPart =
   /** A piece of message number `message`, counted from 0. */
@@ -123,12 +123,16 @@ export function errorText(error: unknown): string {
   return `event: error\ndata: ${JSON.stringify({ error })}\n\n`
 }
 
-export type Usage = { readonly input: number; readonly output: number; readonly cached: number }
+export type TokenUsage = {
+  readonly input: number
+  readonly output: number
+  readonly cached: number
+}
 
-export const NO_USAGE: Usage = { input: 0, output: 0, cached: 0 }
+export const NO_USAGE: TokenUsage = { input: 0, output: 0, cached: 0 }
 
 /** If the agent reported it: activities of the kind `usage`, in several spellings. */
-export function readUsage(event: object): Usage {
+export function readUsage(event: object): TokenUsage {
   const { type, kind, data } = event as { type?: unknown; kind?: unknown; data?: unknown }
   if (type !== 'turn.activity' || kind !== 'usage' || !isRecord(data)) return NO_USAGE
   const facts = isRecord(data['usage']) ? data['usage'] : data
@@ -143,7 +147,7 @@ export function readUsage(event: object): Usage {
   }
 }
 
-export function addUsage(one: Usage, other: Usage): Usage {
+export function addUsage(one: TokenUsage, other: TokenUsage): TokenUsage {
   return {
     input: one.input + other.input,
     output: one.output + other.output,

@@ -8,7 +8,7 @@ import {
   type AnswerEnd,
   type AnswerWriter,
   type TurnAnswer,
-  type Usage,
+  type TokenUsage,
 } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { inputOf, readMessages } from './messages.ts'
@@ -65,7 +65,7 @@ function completed(completion: Completion, { messages, usage }: TurnAnswer) {
   }
 }
 
-function usageView({ input, output, cached }: Usage) {
+function usageView({ input, output, cached }: TokenUsage) {
   return {
     prompt_tokens: input,
     completion_tokens: output,

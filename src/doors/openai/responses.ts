@@ -12,7 +12,7 @@ import {
   type AnswerMessage,
   type AnswerWriter,
   type TurnAnswer,
-  type Usage,
+  type TokenUsage,
 } from './answer.ts'
 import { turnFailure } from './errors.ts'
 import { inputOf, readInput } from './messages.ts'
@@ -160,7 +160,7 @@ const STATUS: Readonly<Record<TurnState, string>> = {
   expired: 'failed',
 }
 
-function usageView({ input, output, cached }: Usage) {
+function usageView({ input, output, cached }: TokenUsage) {
   return {
     input_tokens: input,
     input_tokens_details: { cached_tokens: cached },
