@@ -11,7 +11,10 @@ export type Outcome = {
   readonly problems: readonly string[]
 }
 
-/** Good clients must be served at least so often: a short attack is repeated until they were. */
+/**
+ * Good clients must be served at least so often: a short attack is repeated until they were, and
+ * until the server had something to tell.
+ */
 const ROUNDS_MIN = 4
 const REPEATS_MAX = 20
 
@@ -23,7 +26,9 @@ export async function attack(
   try {
     const bystanders = await Bystanders.start(target)
     const seen: string[] = []
-    for (let n = 0; n === 0 || (bystanders.rounds < ROUNDS_MIN && n < REPEATS_MAX); n += 1) {
+    const isEnough = (): boolean =>
+      bystanders.rounds >= ROUNDS_MIN && told.every((pattern) => pattern.test(target.said))
+    for (let n = 0; n === 0 || (!isEnough() && n < REPEATS_MAX); n += 1) {
       seen.push(...(await run(target, { ...size, seed: size.seed + n })))
     }
     const served = await bystanders.end()

@@ -76,6 +76,8 @@ async function settled(client: RawCdp): Promise<Census> {
   // The browser answers in order: what it tells of sessions that ended came before this.
   await client.send('Browser.getVersion')
   client.messages.length = 0
+  // The audit is written once a second.
+  await expect.poll(() => census(server.server)).toMatchObject({ 'Audit.#waiting': 0 })
   return census(server.server)
 }
 
