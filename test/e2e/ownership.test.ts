@@ -18,12 +18,21 @@ import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { serve, type Answer, type TestServer } from '../support/server.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
 
-type CallerName = 'alice' | 'phone' | 'watcher' | 'talker' | 'member' | 'stranger' | 'admin'
+type CallerName =
+  | 'alice'
+  | 'phone'
+  | 'keeper'
+  | 'watcher'
+  | 'talker'
+  | 'member'
+  | 'stranger'
+  | 'admin'
 
-/** Alice owns what is tried; she has two tokens. */
+/** Alice owns what is tried; she has three tokens. */
 const CALLERS: Readonly<Record<CallerName, object>> = {
   alice: { principal: 'alice', scopes: ['talk', 'answer', 'manage'] },
   phone: { principal: 'alice', scopes: ['talk', 'answer', 'manage'] },
+  keeper: { principal: 'alice', scopes: ['manage'] },
   watcher: { principal: 'wendy', scopes: ['talk', 'answer', 'manage'] },
   talker: { principal: 'tom', scopes: ['talk', 'answer', 'manage'] },
   member: { principal: 'mia', groups: ['team'], scopes: ['talk', 'answer', 'manage'] },
@@ -42,6 +51,7 @@ const ALL: readonly Scope[] = withIncluded(['talk', 'answer', 'manage'])
 const SCOPES_ON: Readonly<Record<CallerName, readonly Scope[]>> = {
   alice: ALL,
   phone: ALL,
+  keeper: ['watch', 'manage'],
   watcher: ['watch'],
   talker: ['watch', 'talk'],
   member: ['watch', 'answer'],
@@ -241,6 +251,21 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
     expect(log.text).not.toContain('of tom')
   })
 
+  it('is passed on by links and shares for no more than their maker may do', async () => {
+    const [owner, asked] = nodes()
+    const { path } = await session(owner)
+    const headers = bearer('keeper')
+    for (const route of ['links', 'shares']) {
+      const more = route === 'shares' ? { with: 'mallory' } : {}
+      const statusFor = async (scope: string): Promise<number> => {
+        const call = { headers, body: { scopes: [scope], ...more } }
+        return (await asked.call('POST', `${path}/${route}`, call)).status
+      }
+      expect([route, await statusFor('talk')]).toEqual([route, 403])
+      expect([200, 201]).toContain(await statusFor('watch'))
+    }
+  })
+
   it('is shared no more when it is closed', async () => {
     const [owner, asked] = nodes()
     const { path } = await session(owner)
@@ -281,11 +306,14 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
   it('is not created under an id of the caller’s choice, nor found by it', async () => {
     const [owner, asked] = nodes()
     const { id } = await session(owner, [])
-    for (const chosen of [id, `free-${id}`]) {
+    const told = new Set<string>()
+    for (const chosen of [id, 'B'.repeat(id.length)]) {
       const call = { headers: bearer('stranger'), body: { id: chosen } }
       const answer = await asked.call('POST', '/v1/sessions', call)
       expect([answer.status, answer.body.code]).toEqual([404, 'session_unknown'])
+      told.add(toldBy(answer, chosen))
     }
+    expect(told.size).toBe(1)
     const own = { headers: bearer('phone'), body: { id } }
     expect((await asked.call('POST', '/v1/sessions', own)).status).toBe(200)
   })
@@ -309,6 +337,15 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
       expect(JSON.stringify(answer.body)).not.toContain('a secret')
       expect((await asked.call('GET', path, { headers: bearer('phone') })).status).toBe(200)
     }
+    // A response that never was is refused in the same words, with the same headers.
+    const id = String(said.body.id).slice('resp_'.length, -'_t2'.length)
+    const unknown = said.body.id.replace(id, 'A'.repeat(id.length))
+    const [there, nowhere] = await Promise.all(
+      [said.body.id, unknown].map((each) =>
+        asked.call('GET', `/v1/responses/${each}`, { headers: foreign }),
+      ),
+    )
+    expect(toldBy(there!, id)).toBe(toldBy(nowhere!, 'A'.repeat(id.length)))
     const follow = { model: 'echo', input: 'x', previous_response_id: said.body.id }
     const taken = await asked.call('POST', '/v1/responses', { headers: foreign, body: follow })
     expect(taken.status).toBe(404)
