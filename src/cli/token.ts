@@ -22,7 +22,7 @@ const UNITS_MS = new Map(Object.entries({ s: 1_000, m: 60_000, h: 3_600_000, d: 
 
 const TOKEN_FLAGS = {
   tokens: text('FILE', 'the file; new creates it, readable only for you').required(),
-  scope: repeated('SCOPE', 'new: watch, talk, answer, manage or admin'),
+  scope: repeated('SCOPE', 'new: watch, talk, answer, edit, manage or admin'),
   expires: text(
     'TIME',
     'new: how long it is valid, like 90s, 45m, 12h or 30d; without it: no limit',

@@ -19,6 +19,7 @@ import {
   type Seen,
   type ServerFrame,
   type SessionEvent,
+  type SettingsChange,
   type TurnOptions,
   type Welcome,
 } from '../wire/frames.ts'
@@ -37,7 +38,7 @@ import {
   type TurnTrack,
 } from './turns.ts'
 
-export type ClientTurnOptions = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect'>
+export type ClientTurnOptions = Pick<TurnOptions, 'busy' | 'waitMs' | 'onDisconnect' | 'settings'>
 
 /** Which session, and in which role. Options of its creation count only if this creates it. */
 export type ClientSessionOptions = CreationOptions & {
@@ -166,13 +167,13 @@ export class ClientSession {
 
   /** Await it for the result, or iterate it for the answer as it comes. */
   turn(input: Input, options: ClientTurnOptions = {}): ClientTurn {
-    const { busy, waitMs, onDisconnect } = options
+    const { busy, waitMs, onDisconnect, settings } = options
     const track = deferred<TurnTrack>()
     const problem = turnProblem(input, waitMs)
     if (problem !== null) track.reject(problem)
     else
       this.#request(
-        { type: 'turn', input, busy, waitMs, onDisconnect },
+        { type: 'turn', input, busy, waitMs, onDisconnect, settings },
         { taken: (turn) => track.resolve(this.#turns.take(turn)), refused: track.reject },
       )
     return new ClientTurn(track.promise)
@@ -181,6 +182,11 @@ export class ClientSession {
   /** Stops a turn; resolves when it is over. */
   cancel(turn: string): Promise<void> {
     return this.#requestDone({ type: 'cancel', turn })
+  }
+
+  /** Changes how the session's agent is to work; null takes a setting back. */
+  configure(settings: SettingsChange): Promise<void> {
+    return this.#requestDone({ type: 'configure', settings })
   }
 
   /** The first valid answer wins; a later one is refused with `ask_settled`. */
@@ -405,8 +411,8 @@ function answerer({ by, attachment }: { by: unknown; attachment?: string }): str
 
 /** What the session is created with, if anything was said about it. */
 function creation(options: ClientSessionOptions): Hello['options'] {
-  const { agent, reconnect, exclusive, graceMs, ttlMs, labels } = options
-  const said = { agent, reconnect, exclusive, graceMs, ttlMs, labels }
+  const { agent, reconnect, exclusive, graceMs, ttlMs, labels, settings } = options
+  const said = { agent, reconnect, exclusive, graceMs, ttlMs, labels, settings }
   return Object.values(said).every((value) => value === undefined) ? undefined : said
 }
 

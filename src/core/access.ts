@@ -13,10 +13,11 @@ import { LINK_SCOPES, type Principal, type Session } from './state.ts'
 import type { SessionRow, Store } from './store.ts'
 
 /**
- * Looking on; creating sessions and taking turns; answering asks; closing and sharing one's own
- * sessions; everything, with every session.
+ * Looking on; creating sessions and taking turns; answering asks; answering them with edited
+ * arguments, which the agent then runs; closing and sharing one's own sessions; everything, with
+ * every session.
  */
-export const SCOPES = [...LINK_SCOPES, 'manage', 'admin'] as const
+export const SCOPES = [...LINK_SCOPES, 'edit', 'manage', 'admin'] as const
 export type Scope = (typeof SCOPES)[number]
 
 /** These scopes with all they include: `talk` and `manage` include `watch`, `admin` everything. */
@@ -30,6 +31,7 @@ export function withIncluded(scopes: readonly Scope[]): readonly Scope[] {
 export const OPERATIONS = {
   'session.read': 'watch',
   'session.create': 'talk',
+  'session.configure': 'talk',
   'session.close': 'manage',
   'session.share': 'manage',
   'change.read': 'watch',

@@ -3,7 +3,18 @@ import type { AskCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { AskEvent, Draft } from './events.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
-import type { Ask, AskOption, AskOutcome, Attachment, Folding, Session } from './state.ts'
+import {
+  ANSWER_FORMS,
+  type AnswerForm,
+  type Ask,
+  type AskDetail,
+  type AskOption,
+  type AskOutcome,
+  type Attachment,
+  type FileDiff,
+  type Folding,
+  type Session,
+} from './state.ts'
 
 /** What a runner asks. Without options any answer is valid. */
 export type Question = {
@@ -17,6 +28,10 @@ export type Question = {
    */
   readonly onNobody?: 'wait' | 'deny'
   readonly data?: unknown
+  /** What it is about. What is too large is left out of it. */
+  readonly detail?: AskDetail
+  /** Answers besides the id of an option. */
+  readonly accepts?: readonly AnswerForm[]
 }
 
 /** The ask that a question makes. Throws if it is too large. */
@@ -24,13 +39,60 @@ export function askOf(
   asked: Question,
   { turn, at, limits }: { readonly turn: string; readonly at: number; readonly limits: Limits },
 ): Omit<Ask, 'id'> {
-  const { kind, question, timeoutMs, onNobody = 'wait', data } = asked
+  const { kind, question, timeoutMs, onNobody = 'wait', data, accepts = [] } = asked
   const options = asked.options?.map(optionOf) ?? null
   const deadline = at + Math.min(timeoutMs ?? limits.askMs, limits.askMsMax)
   const ask = { turn, kind, question, options, deadline, onNobody }
-  const whole = data === undefined ? ask : { ...ask, data }
+  const wrong = accepts.find((form) => !ANSWER_FORMS.includes(form))
+  if (wrong !== undefined) throw new TypeError(`an ask cannot accept ${wrong}`)
+  const whole = {
+    ...ask,
+    ...(data === undefined ? {} : { data }),
+    ...(accepts.length === 0 ? {} : { accepts }),
+  }
   checkAskSize('the question', whole, limits)
-  return whole
+  if (asked.detail === undefined) return whole
+  const { length } = JSON.stringify(whole)
+  return { ...whole, detail: boundDetail(asked.detail, limits.askBytesMax - length) }
+}
+
+/** How much of each text of a detail that is too large is kept, in characters: less each time. */
+const DETAIL_TEXT_CHARS = [16_384, 4_096, 1_024, 128]
+
+/** The detail with the beginnings of its long texts only, if it would be too large with all. */
+export function boundDetail(detail: AskDetail, charsMax: number): AskDetail {
+  if (JSON.stringify(detail).length <= charsMax) return detail
+  for (const textChars of DETAIL_TEXT_CHARS) {
+    const bounded = { ...shortened(detail, textChars), truncated: true } as const
+    if (JSON.stringify(bounded).length <= charsMax) return bounded
+  }
+  const { tool, kind } = detail
+  return { ...(tool === undefined ? {} : { tool: head(tool, 128) }), ...{ kind }, truncated: true }
+}
+
+function shortened({ input, paths, diff, ...texts }: AskDetail, chars: number): AskDetail {
+  const entries = Object.entries(texts).map(([name, value]) => [
+    name,
+    typeof value === 'string' ? head(value, chars) : value,
+  ])
+  const argumentsText = JSON.stringify(input) ?? ''
+  return {
+    ...(Object.fromEntries(entries) as AskDetail),
+    ...(paths === undefined ? {} : { paths: paths.slice(0, 32).map((path) => head(path, chars)) }),
+    ...(diff === undefined ? {} : { diff: diff.slice(0, 8).map((one) => shortDiff(one, chars)) }),
+    ...(input === undefined || argumentsText.length > chars ? {} : { input }),
+  }
+}
+
+function shortDiff(diff: FileDiff, chars: number): FileDiff {
+  const path = head(diff.path, chars)
+  if ('unified' in diff) return { path, unified: head(diff.unified, chars) }
+  const { before, after } = diff
+  return { path, before: before === null ? null : head(before, chars), after: head(after, chars) }
+}
+
+function head(text: string, chars: number): string {
+  return text.length <= chars ? text : `${text.slice(0, chars).toWellFormed()}…`
 }
 
 function optionOf(option: string | AskOption): AskOption {
@@ -87,16 +149,59 @@ function openAsk(session: Session, ask: Omit<Ask, 'id'>, at: number): readonly D
 
 function answerAsk(
   session: Session,
-  { ask: id, answer, by, attachment }: AskCommand & { type: 'answer' },
+  { ask: id, answer, by, attachment, mayEdit = false }: AskCommand & { type: 'answer' },
 ): readonly Draft[] {
   const ask = session.asks.find((open) => open.id === id)
   if (ask === undefined) throw settledOrUnknown(session, id)
-  if (ask.options !== null && !ask.options.some((option) => option.id === answer)) {
-    const ids = ask.options.map((option) => JSON.stringify(option.id)).join(', ')
-    throw new HoldfastError('invalid_answer', `answer must be one of ${ids}`)
+  checkAnswer(ask, answer)
+  if (ask.options !== null && chosen(answer).input !== undefined && !mayEdit) {
+    throw new HoldfastError('forbidden', 'to answer with edited arguments needs the scope edit')
   }
   const via = attachment === null ? {} : { attachment }
   return [settled(ask, { outcome: 'answered', answer, by, ...via })]
+}
+
+/** What an answer says, in whichever form it was given. */
+export type Choice = {
+  readonly options: readonly string[]
+  /** Words for the agent. */
+  readonly message: string | null
+  /** The arguments to use instead; undefined: as they are. */
+  readonly input: unknown
+  /** An answer in the person's own words. */
+  readonly text: string | null
+}
+
+/** Reads an answer to an ask that has options. */
+export function chosen(answer: unknown): Choice {
+  if (Array.isArray(answer)) return { options: answer, message: null, input: undefined, text: null }
+  if (typeof answer !== 'object' || answer === null) {
+    return { options: [answer as string], message: null, input: undefined, text: null }
+  }
+  const { option, message = null, input, text = null } = answer as Readonly<Record<string, unknown>>
+  const options = option === undefined ? [] : [option as string]
+  return { options, message: message as string | null, input, text: text as string | null }
+}
+
+/** Throws unless the answer is an option, or has a form that the ask accepts. */
+function checkAnswer({ options, accepts = [] }: Ask, answer: unknown): void {
+  if (options === null) return
+  const { options: given, message, text } = chosen(answer)
+  const isKnown = given.every((id) => options.some((option) => option.id === id))
+  const isOwnText = accepts.includes('text') && typeof text === 'string'
+  const isEnough = Array.isArray(answer) ? accepts.includes('several') : given.length > 0
+  if (!isKnown || !(isEnough || isOwnText)) {
+    const ids = options.map(({ id }) => JSON.stringify(id)).join(', ')
+    throw new HoldfastError('invalid_answer', `answer must be one of ${ids}`)
+  }
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return
+  const fields: readonly string[] = ['option', ...accepts]
+  const wrong = Object.keys(answer).find((field) => !fields.includes(field))
+  if (wrong !== undefined) {
+    throw new HoldfastError('invalid_answer', `an answer to this ask has no ${wrong}`)
+  }
+  if ([message, text].every((words) => words === null || typeof words === 'string')) return
+  throw new HoldfastError('invalid_answer', 'message and text must be texts')
 }
 
 /** Ids grow with the log: one that it has passed may have been an ask, which only it can tell. */
@@ -178,7 +283,13 @@ export function foldAsk(session: Folding, event: AskEvent): void {
     session.asks = session.asks.filter((ask) => ask.id !== event.ask)
     return
   }
-  const { ask: id, turn, kind, question, options, deadline, onNobody, data } = event
-  const ask = { id, turn, kind, question, options, deadline, onNobody }
-  session.asks = [...session.asks, data === undefined ? ask : { ...ask, data }]
+  const { ask: id, turn, kind, question, options, deadline, onNobody } = event
+  const { data, detail, accepts } = event
+  const ask: Ask = {
+    ...{ id, turn, kind, question, options, deadline, onNobody },
+    ...(data === undefined ? {} : { data }),
+    ...(detail === undefined ? {} : { detail }),
+    ...(accepts === undefined ? {} : { accepts }),
+  }
+  session.asks = [...session.asks, ask]
 }

@@ -1,5 +1,5 @@
 /** What a client has that is attached to a session. It holds nothing itself. */
-import { assertMay, type Access, type Caller } from './access.ts'
+import { assertMay, scopesOn, type Access, type Caller } from './access.ts'
 import { askUnknown, checkAskSize } from './asks.ts'
 import type { Authority } from './authority.ts'
 import type { AskCommand } from './commands.ts'
@@ -10,15 +10,16 @@ import type { Principal } from './state.ts'
 
 export async function postAnswer(
   authority: Authority,
-  session: string,
-  command: AskCommand & { type: 'answer' },
+  { id: session, by, access }: Caller & { readonly id: string },
+  answered: Pick<AskCommand & { type: 'answer' }, 'ask' | 'answer' | 'attachment'>,
 ): Promise<void> {
   const live = await authority.open(session)
-  checkAskSize('the answer', command.answer, authority.limits)
+  checkAskSize('the answer', answered.answer, authority.limits)
+  const mayEdit = scopesOn({ by, access }, live.session).includes('edit')
   try {
-    await live.post(command)
+    await live.post({ type: 'answer', ...answered, by, mayEdit })
   } catch (refusal) {
-    const { ask } = command
+    const { ask } = answered
     const isSettled = refusal instanceof HoldfastError && refusal.code === 'ask_settled'
     if (!isSettled || (await wasAsk(authority.store, session, ask))) throw refusal
     throw askUnknown(session, ask)
@@ -85,11 +86,10 @@ export class AttachmentHandle {
   }
 
   async answer(ask: string, answer: unknown): Promise<void> {
-    const { id: attachment, by } = this
+    const { id: attachment, by, session } = this
     const caller = { by, access: this.#access }
-    await assertMay(this.#authority, caller, this.session, 'ask.answer')
-    const command = { type: 'answer', ask, answer, by, attachment } as const
-    await postAnswer(this.#authority, this.session, command)
+    await assertMay(this.#authority, caller, session, 'ask.answer')
+    await postAnswer(this.#authority, { id: session, ...caller }, { ask, answer, attachment })
   }
 
   #live(): Promise<LiveSession> {

@@ -8,6 +8,7 @@ import type {
   Link,
   Reply,
   RequestKey,
+  Settings,
   Share,
   TurnError,
 } from './state.ts'
@@ -22,8 +23,13 @@ export type Moment = {
   readonly said: () => string | null
 }
 
+/** Settings to change; null takes one back. */
+export type SettingsChange = { readonly [Name in keyof Settings]?: Settings[Name] | null }
+
 export type LifeCommand = Readonly<
   | { type: 'bind'; backend: string }
+  /** `by` null: the agent changed them itself. */
+  | { type: 'configure'; settings: SettingsChange; by: Principal | null }
   | { type: 'share'; share: Share; by: Principal }
   | { type: 'unshare'; with: string; by: Principal }
   | { type: 'close'; reason: string; by: Principal | null }
@@ -41,6 +47,8 @@ export type NewTurn = {
   readonly by: readonly Principal[]
   /** When the first of them began to wait; null if none had to. */
   readonly queuedAt: number | null
+  /** Of this turn alone. */
+  readonly settings?: Settings | null
 }
 
 /** How a turn ends. A reply that was cut short is kept as a partial message. */
@@ -63,6 +71,7 @@ export type TurnCommand = Readonly<
       expiresAt: number | null
       /** When it began to wait, if it waited outside the log before. */
       queuedAt: number | null
+      settings?: Settings | null
       by: Principal | null
     }
   /** Run a turn: one that waits, by its id, or a new one. */
@@ -77,8 +86,18 @@ export type TurnCommand = Readonly<
 
 export type AskCommand = Readonly<
   | { type: 'ask'; ask: Omit<Ask, 'id'> }
-  /** `attachment`: the one that answers, or null for an answer that came without one. */
-  | { type: 'answer'; ask: string; answer: unknown; by: Principal; attachment: string | null }
+  /**
+   * `attachment`: the one that answers, or null for an answer that came without one. `mayEdit`:
+   * whether the caller may answer with edited arguments.
+   */
+  | {
+      type: 'answer'
+      ask: string
+      answer: unknown
+      by: Principal
+      attachment: string | null
+      mayEdit?: boolean
+    }
   | { type: 'timeout'; ask: string }
   /** The time has come at which no client may be left to answer some ask (`unanswerableAt`). */
   | { type: 'unanswerable'; at: number }

@@ -39,6 +39,7 @@ export const ERRORS = {
   message_too_large: { retry: false },
   unsupported_media_type: { retry: false },
   invalid_field: { retry: false },
+  setting_unsupported: { retry: false },
   agent_unknown: { retry: false },
   idempotency_mismatch: { retry: false },
   invalid_answer: { retry: false },

@@ -14,6 +14,7 @@ import type {
   RequestKey,
   Role,
   SessionOptions,
+  Settings,
   Share,
   TurnError,
 } from './state.ts'
@@ -31,14 +32,16 @@ export type LifeEvent = Readonly<
   /** `principal` is absent if it belongs to the default one, as in all older logs. */
   | ({ type: 'session.created'; by?: Principal; principal?: string } & SessionOptions)
   | { type: 'session.bound'; backend: string }
+  /** All settings as they are from now on; `by` is absent if the agent changed them. */
+  | { type: 'session.configured'; settings: Settings; by?: Principal }
   /** Replaces what it was shared for with the same principal or group before. */
   | ({ type: 'session.shared'; by: Principal } & Share)
   | { type: 'session.unshared'; with: string; by: Principal }
   | { type: 'session.closed'; reason: string; by?: Principal }
 >
 
-/** Keys of the requests that were admitted with it. */
-type Keys = { readonly keys?: readonly RequestKey[] }
+/** Keys of the requests that were admitted with it, and its own settings. */
+type Keys = { readonly keys?: readonly RequestKey[]; readonly settings?: Settings }
 
 export type TurnEvent = Readonly<
   /** `queuedAt`: when it began to wait, if it waited outside the log before. */
@@ -119,6 +122,7 @@ type EventType = { readonly ignorable: boolean }
 export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'session.created': { ignorable: false },
   'session.bound': { ignorable: false },
+  'session.configured': { ignorable: false },
   'session.shared': { ignorable: false },
   'session.unshared': { ignorable: false },
   'session.closed': { ignorable: false },

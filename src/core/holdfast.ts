@@ -26,7 +26,9 @@ import {
   type ResolveOptions,
   type TurnOptions,
 } from './requests.ts'
+import { NO_CAPABILITIES } from './runner.ts'
 import { SessionHandle } from './session-handle.ts'
+import { assertHonoured } from './settings.ts'
 import type { ChangePage, ListPage, ListQuery, SessionRef, SessionRow } from './store.ts'
 import { TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
 
@@ -179,6 +181,9 @@ export class Holdfast {
     const { limits } = this.authority
     const request = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
     assertAgent(request.agent, this.agents)
+    if (request.settings !== undefined) {
+      assertHonoured(request.agent, this.authority.runner(request.agent), request.settings)
+    }
     const resolved = await this.authority.resolve(request)
     const { id, agent } = resolved.live.session
     if (scopesOn(this, resolved.live.session).length === 0) throw sessionUnknown(id)
@@ -225,6 +230,15 @@ export class Holdfast {
     const { agents } = this.authority
     const allowed = this.access?.agents
     return allowed === undefined ? agents : agents.filter((agent) => allowed.includes(agent))
+  }
+
+  /** The agents that it may use, and what each can do. */
+  describeAgents() {
+    return this.agents.map((name) => ({
+      name,
+      isDefault: name === this.#defaultAgent,
+      capabilities: { ...NO_CAPABILITIES, ...this.authority.runner(name)?.capabilities },
+    }))
   }
 
   /**

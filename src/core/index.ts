@@ -15,14 +15,14 @@ export {
   type SharedKeys,
 } from './access.ts'
 export { AnswerText } from './answer-text.ts'
-export type { Question } from './asks.ts'
+export { chosen, type Choice, type Question } from './asks.ts'
 export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
 export type { AttachmentListener } from './attachment-listeners.ts'
 export { Authority, type AuthorityOptions } from './authority.ts'
 export type { FollowChangesOptions } from './commits.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { closedError } from './closing.ts'
-export type { Command, TurnEnd } from './commands.ts'
+export type { Command, SettingsChange, TurnEnd } from './commands.ts'
 export { Counters } from './context.ts'
 export {
   DIAGNOSTICS,
@@ -55,22 +55,24 @@ export { checkQuotas, QUOTAS } from './quotas.ts'
 export type { QuotaName, QuotaOptions, Quotas } from './quotas.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'
 export { isRequestId, type QueueRow } from './queue.ts'
+export { idempotencyMismatch } from './request-keys.ts'
 export {
   BUSY_POLICIES,
-  idempotencyMismatch,
   type BusyPolicy,
   type LinkOptions,
   type ResolveOptions,
   type TurnOptions,
 } from './requests.ts'
-export type {
-  Message,
-  Runner,
-  RunnerContext,
-  RunnerOutput,
-  RunnerResult,
-  RunnerSession,
-  RunnerTurn,
+export {
+  NO_CAPABILITIES,
+  type Capabilities,
+  type Message,
+  type Runner,
+  type RunnerContext,
+  type RunnerOutput,
+  type RunnerResult,
+  type RunnerSession,
+  type RunnerTurn,
 } from './runner.ts'
 export { decide, evolve } from './session.ts'
 export { AttachmentHandle, WatcherHandle } from './attachment-handle.ts'
@@ -105,10 +107,13 @@ export {
   RECONNECT_POLICIES,
   ROLES,
   type Activity,
+  type AnswerForm,
   type Ask,
+  type AskDetail,
   type AskOption,
   type AskOutcome,
   type Attachment,
+  type FileDiff,
   type Input,
   type Link,
   type LinkScope,
@@ -116,9 +121,16 @@ export {
   type Reply,
   type Role,
   type Session,
+  SETTING_NAMES,
+  type SettingName,
+  type Settings,
   type Share,
+  TOOL_KINDS,
+  type ToolCall,
+  type ToolKind,
   type TurnError,
   type TurnState,
+  type Usage,
 } from './state.ts'
 export { readSnapshot, SNAPSHOT_FORMAT } from './snapshots.ts'
 export { TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'

@@ -35,6 +35,12 @@ export const STATE_LIMITS = {
   collectedCharsMax: 1_048_576,
   /** The backend's own session id, in characters. */
   backendCharsMax: 512,
+  /** A setting, the items of one that is a list, and instructions for an agent, in characters. */
+  settingCharsMax: 1_024,
+  settingItemsMax: 32,
+  instructionsCharsMax: 65_536,
+  /** An agent's plan or commands as JSON text: larger ones are in the log only. */
+  listCharsMax: 32_768,
 } as const
 
 /** Bounds of behaviour: each can be set when Holdfast is opened. */

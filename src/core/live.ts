@@ -18,11 +18,12 @@ import { Feed, type StopSignal, type FeedItem, type Position } from './feed.ts'
 import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
 import { OpenTurns, readTurn, type TurnRecord } from './turn-record.ts'
-import type { Principal, AskOutcome, Connected, Session } from './state.ts'
+import type { Principal, AskOutcome, Connected, Session, Settings } from './state.ts'
 import { Queue } from './queue.ts'
-import { admittedKeys, RequestKeys } from './requests.ts'
+import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
+import { assertHonoured } from './settings.ts'
 import { isTerminal, turnSeq } from './turns.ts'
 import { Watchers, type Watcher } from './watchers.ts'
 
@@ -218,6 +219,8 @@ export class LiveSession implements LedgerSession, RunHost {
     switch (event.type) {
       case 'turn.started':
         return this.#startRun(event.turn)
+      case 'session.configured':
+        return this.#configure(event.settings)
       case 'ask.opened':
         this.holder.counters.asksOpened += 1
         return
@@ -257,6 +260,22 @@ export class LiveSession implements LedgerSession, RunHost {
     this.holder.released(this, error)
     // Streams that wait for a slow store or a slow reader would notice too late.
     for (const { id } of this.session.attachments) this.holder.attachmentLost(id, error)
+  }
+
+  assertHonoured(settings: Settings): void {
+    const { agent } = this.session
+    assertHonoured(agent, this.holder.runner(agent), settings)
+  }
+
+  /** A runner that fails here gets the settings with the next turn. */
+  #configure(settings: Settings): void {
+    const { id, agent, backend } = this.session
+    try {
+      this.holder.runner(agent)?.configure?.({ id, backend }, settings)
+    } catch (error) {
+      const facts = { reason: 'configure', session: id, error: messageOf(error) }
+      this.holder.diagnose('runner_failed', 'a runner failed to apply settings', facts)
+    }
   }
 
   #startRun(turn: string): void {

@@ -7,90 +7,24 @@
  * see both as one list. In each step of the ledger the queue records what was submitted, and starts
  * the first request if no turn runs.
  */
-import { mayDo, scopesOn, sessionUnknown, type Access } from './access.ts'
+import { mayDo, scopesOn, sessionUnknown } from './access.ts'
 import type { Batch } from './commits.ts'
-import type { NewTurn } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
 import { CountedTurns, type CountedTurn } from './usage.ts'
+import { keysOf, newTurn, QueuedRequest, recordedTurn } from './queued-request.ts'
+import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
+import type { TurnRequest } from './requests.ts'
+import { sameSettings } from './settings.ts'
 import {
   LOCAL,
   type Principal,
-  type Input,
   type RequestKey,
   type Session,
+  type Settings,
   type Turn,
 } from './state.ts'
-import {
-  idempotencyMismatch,
-  type BusyPolicy,
-  type RequestKeys,
-  type TurnRequest,
-} from './requests.ts'
-import { inputText, joinInputs } from './turns.ts'
-
-/** A request until its turn starts; callers with the same idempotency key share it. */
-class QueuedRequest {
-  readonly input: Input
-  readonly chars: number
-  readonly key: RequestKey | null
-  readonly busy: Exclude<BusyPolicy, 'reject'>
-  /** Null for a turn of a log of 0.1.0. */
-  readonly by: Principal | null
-  readonly access: Access | null
-  /**
-   * `waiting`: only here. `submitted`: to be recorded in the next step. `queued`: its turn waits in
-   * the log, or will when this step is durable. `starting`: it has left the queue.
-   */
-  state: 'waiting' | 'submitted' | 'queued' | 'starting' = 'waiting'
-  /** The id of its turn, once that is decided. */
-  turn: string | null = null
-  /** When a recorded turn stops waiting. */
-  expiresAt: number | null = null
-  /** When it began to wait; null if it did not have to. */
-  since: number | null = null
-  /** A name for readers of the queue, given when they first see it. */
-  id: string | null = null
-  /** It leaves the queue with the last of its callers. */
-  callers = 1
-  /** Null: its principal has no limits. */
-  counted: CountedTurn | null = null
-  readonly admitted: Promise<string>
-  readonly admit: (turn: string) => void
-  readonly refuse: (error: unknown) => void
-
-  /** `byKey`: has it until it is admitted or refused. */
-  constructor(request: NewRequest, byKey: Map<string, QueuedRequest>) {
-    const { input, chars, key, busy, by, access } = request
-    this.access = access
-    this.input = input
-    this.chars = chars
-    this.key = key
-    this.busy = busy === 'reject' ? 'queue' : busy
-    this.by = by
-    let resolve!: (turn: string) => void
-    let reject!: (error: unknown) => void
-    this.admitted = new Promise<string>((settle, fail) => {
-      resolve = settle
-      reject = fail
-    })
-    this.admit = (turn) => {
-      if (key !== null) byKey.delete(key.key)
-      resolve(turn)
-    }
-    this.refuse = (error) => {
-      if (key !== null) byKey.delete(key.key)
-      this.counted?.end()
-      reject(error)
-    }
-    if (key !== null) byKey.set(key.key, this)
-  }
-}
-
-type NewRequest = Pick<TurnRequest, 'input' | 'chars' | 'key' | 'busy' | 'access'> & {
-  readonly by: Principal | null
-}
 
 /** A request or a turn that waits, as readers see it. */
 export type QueueRow = {
@@ -122,6 +56,8 @@ export type QueueSession = {
   readonly isRunning: boolean
   now(): number
   assertHeld(): void
+  /** Throws unless its agent can honour these. */
+  assertHonoured(settings: Settings): void
   /** Takes a step of the ledger. */
   pump(): void
   cancel(turn: string, reason: string, by: Principal | null): Promise<unknown>
@@ -164,6 +100,7 @@ export class Queue {
     if (pending !== null) return this.#share(pending, request, isSubmitted)
     const known = this.#live.requestKeys.turnOf(request.key, this.#live.session)
     if (known !== null) return known
+    if (request.settings !== null) this.#live.assertHonoured(request.settings)
     this.#assertRoom(request)
     const counted = request.access === null ? null : this.#count(request)
     const queued = new QueuedRequest(request, this.#byKey)
@@ -319,14 +256,15 @@ export class Queue {
   }
 
   #record(batch: Batch, request: QueuedRequest): void {
-    const { input, busy, by, expiresAt, since } = request
+    const { input, busy, by, expiresAt, since, settings } = request
     const before = this.#requests[this.#requests.indexOf(request) - 1]
+    const isAlike = before !== undefined && sameSettings(before.settings, settings)
     const event = batch.add(
       {
         type: 'submit',
-        ...{ input, keys: keysOf([request]), expiresAt, by },
+        ...{ input, keys: keysOf([request]), expiresAt, settings, by },
         collect: busy === 'collect',
-        joins: before?.turn ?? null,
+        joins: isAlike ? before.turn : null,
         queuedAt: since === null ? null : Math.min(since, batch.at),
       },
       ([admitted]) => request.admit(turnIn(admitted)),
@@ -373,7 +311,8 @@ export class Queue {
     for (const request of this.#requests.slice(index)) {
       chars += request.chars
       const isCollected = request.busy === 'collect' && request.state === 'waiting'
-      if (group.length > 0 && (!isCollected || chars > inputBytesMax)) return group
+      const isAlike = group.every(({ settings }) => sameSettings(settings, request.settings))
+      if (group.length > 0 && (!isCollected || !isAlike || chars > inputBytesMax)) return group
       group.push(request)
       if (!isCollected) return group
     }
@@ -459,35 +398,12 @@ export class Queue {
   }
 }
 
-/** A turn that the log had when the session was loaded. */
-function recordedTurn({ id, input, collect, by, queuedAt, expiresAt }: Turn): QueuedRequest {
-  const chars = inputText(input).length
-  const busy = collect ? 'collect' : 'queue'
-  const request = new QueuedRequest({ input, chars, key: null, busy, by, access: null }, new Map())
-  return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt })
-}
-
 export function queuedRow(
   { id: turn, queuedAt: since, by, collect }: Turn,
   position: number,
   busy: QueueRow['busy'] = 'queue',
 ): QueueRow {
   return { turn, state: 'queued', position, since, by, busy: collect ? 'collect' : busy }
-}
-
-function keysOf(requests: readonly QueuedRequest[]): readonly RequestKey[] {
-  return requests.flatMap(({ key }) => (key === null ? [] : [key]))
-}
-
-function newTurn(requests: readonly QueuedRequest[], at: number): NewTurn {
-  const since = requests.flatMap((request) => (request.since === null ? [] : [request.since]))
-  return {
-    input: requests.map(({ input }) => input).reduce(joinInputs),
-    keys: keysOf(requests),
-    by: requests.flatMap(({ by }) => (by === null ? [] : [by])),
-    // The clock may have been set back meanwhile: a turn does not wait for less than no time.
-    queuedAt: since.length === 0 ? null : Math.min(...since, at),
-  }
 }
 
 function turnIn(event: object | undefined): string {

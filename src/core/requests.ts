@@ -1,12 +1,10 @@
-/**
- * What callers may ask for, checked: every door and the library come through here. And which turn
- * a request has if it was made before (`RequestKeys`).
- */
+/** What callers may ask for, checked: every door and the library come through here. */
 import { principalOfKey, type Access, type Caller } from './access.ts'
 import type { Digest } from './clock.ts'
-import type { CoreContext } from './context.ts'
 import { HoldfastError, invalid } from './errors.ts'
+import type { SettingsChange } from './commands.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
+import { changedSettings, checkSettings } from './settings.ts'
 import {
   type Principal,
   LINK_SCOPES,
@@ -16,11 +14,10 @@ import {
   type LinkScope,
   type ReconnectPolicy,
   type RequestKey,
-  type Session,
   type SessionOptions,
+  type Settings,
   type Share,
 } from './state.ts'
-import type { KeyedTurn } from './store.ts'
 
 /** How to find or create a session. All but `key` and `id` count only when it is created. */
 export type ResolveOptions = {
@@ -38,6 +35,8 @@ export type ResolveOptions = {
   /** Never listed, and not found by its key. */
   readonly internal?: boolean
   readonly labels?: Readonly<Record<string, string>>
+  /** How its agent is to work; can be changed later. */
+  readonly settings?: Settings
 }
 
 /** What to find or create. An id is the caller's own and decides; null: a new one is made. */
@@ -71,6 +70,8 @@ export type TurnOptions = {
   readonly signal?: AbortSignal
   /** What the caller's going away does to an admitted turn; nothing, unless asked for. */
   readonly onDisconnect?: 'continue' | 'cancel'
+  /** For this turn only, on top of the session's. */
+  readonly settings?: Settings
 }
 
 /** What one caller asks for. */
@@ -87,6 +88,8 @@ export type TurnRequest = {
   readonly by: Principal
   /** What its caller was granted: looked at again when its turn is to start. Null: everything. */
   readonly access: Access | null
+  /** Of this turn alone; null: those of the session. */
+  readonly settings: Settings | null
 }
 
 export function resolveRequest(
@@ -113,6 +116,7 @@ export function resolveRequest(
         : milliseconds('graceMs', options.graceMs, limits.graceMsMax),
     ttlMs: options.ttlMs === null ? null : timeToLive(options.ttlMs ?? ttlMs, limits),
     labels: checkLabels(options.labels ?? {}),
+    ...(options.settings === undefined ? {} : { settings: readSettings(options.settings) }),
     by: caller.by,
     access: caller.access,
   }
@@ -126,17 +130,25 @@ export function turnRequest(
 ): TurnRequest {
   const json = checkInput(input, limits)
   const { idempotencyKey, waitMs } = options
+  const settings = options.settings === undefined ? null : readSettings(options.settings)
+  const digested = settings === null ? json : `${json}\n${JSON.stringify(settings)}`
   oneOf('onDisconnect', options.onDisconnect ?? 'continue', ['continue', 'cancel'])
   return {
     input,
     chars: json.length,
-    key: idempotencyKey === undefined ? null : requestKey(idempotencyKey, digest(json)),
+    key: idempotencyKey === undefined ? null : requestKey(idempotencyKey, digest(digested)),
     busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
     waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
     caller: options,
     by,
     access,
+    settings,
   }
+}
+
+/** Null takes a setting back, and is nothing where there is none yet. */
+function readSettings(given: SettingsChange): Settings {
+  return changedSettings({}, checkSettings(given))
 }
 
 function requestKey(key: string, digest: string): { key: string; digest: string } {
@@ -272,215 +284,4 @@ function utf8Length(text: string): number {
     bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
   }
   return bytes
-}
-
-/** Keys of one session that are kept in memory. */
-const KEPT_MAX = 256
-/** Keys with a common prefix that are returned. */
-const ALIKE_MAX = 64
-
-export type KeyContext = Pick<CoreContext, 'store' | 'clock' | 'limits'>
-
-/**
- * Which turn an idempotency key belongs to (I11). The keys of turns that run or wait are in the
- * folded session. Those of turns that are over are in the store, with the append that admitted
- * them; the newest are cached here, so that most requests need no look-up in the store.
- *
- * While a request is under way its key is not evicted, and requests enter the queue in the order of
- * arrival, however long a look-up takes. So of all requests with one key only one is admitted.
- */
-export class RequestKeys {
-  readonly #session: string
-  readonly #context: KeyContext
-  /** The newest last. */
-  #kept = new Map<string, KeyedTurn>()
-  /** All that the store has is kept here. */
-  #isWhole: boolean
-  #evictions = 0
-  /** How many requests with this key are under way. */
-  readonly #underWay = new Map<string, number>()
-  /** The request that came last and has not entered the queue yet. */
-  #entering: Promise<void> | null = null
-  #loading: Promise<void> | null = null
-
-  /** `isNew`: no turn was ever admitted. */
-  constructor(session: string, context: KeyContext, isNew: boolean) {
-    this.#session = session
-    this.#context = context
-    this.#isWhole = isNew
-  }
-
-  /** A request has come and is not in the queue yet. */
-  get isEntering(): boolean {
-    return this.#entering !== null
-  }
-
-  /** Calls `enter` when it is known which turn the key has, in the order of arrival. */
-  pass<Result>(key: RequestKey | null, enter: () => Promise<Result>): Promise<Result> {
-    if (key === null) return this.#entering === null ? enter() : this.#enterLater(null, enter)
-    const { key: name } = key
-    this.#underWay.set(name, (this.#underWay.get(name) ?? 0) + 1)
-    const isSure = this.#entering === null && this.#isSure(name)
-    const entered = isSure ? enter() : this.#enterLater(name, enter)
-    // The caller gets the refusal; here only the end matters.
-    void entered.catch(() => undefined).then(() => this.#forgetRequest(name))
-    return entered
-  }
-
-  async #enterLater<Result>(key: string | null, enter: () => Promise<Result>): Promise<Result> {
-    const before = this.#entering
-    let resolveEntering = (): void => undefined
-    const entering = new Promise<void>((resolve) => (resolveEntering = resolve))
-    const leave = (): void => {
-      if (this.#entering === entering) this.#entering = null
-      resolveEntering()
-    }
-    this.#entering = entering
-    const looking = key === null || this.#isSure(key) ? null : this.#look(key)
-    // The request before may take longer: a failure is thrown when it is this one's turn.
-    looking?.catch(() => undefined)
-    try {
-      await before
-      await looking
-    } catch (error) {
-      leave()
-      throw error
-    }
-    // It is in the queue when this has returned, and then the next may enter.
-    const entered = enter()
-    leave()
-    return entered
-  }
-
-  #forgetRequest(key: string): void {
-    const left = (this.#underWay.get(key) ?? 0) - 1
-    if (left > 0) this.#underWay.set(key, left)
-    else this.#underWay.delete(key)
-    this.#trim()
-  }
-
-  /** The turn with this key, if it runs, waits or is not too old; throws if the body differs. */
-  turnOf(request: RequestKey | null, session: Session): string | null {
-    if (request === null) return null
-    const { key, digest } = request
-    const known = turnInSession(session, key) ?? this.#keptTurn(key)
-    if (known === null) return null
-    if (known.digest !== digest) throw idempotencyMismatch(key)
-    return known.turn
-  }
-
-  #keptTurn(key: string): KeyedTurn | null {
-    const known = this.#kept.get(key)
-    return known === undefined || known.at < this.#since() ? null : known
-  }
-
-  /** The keys with this prefix, the newest first. If not all are kept, the store is asked. */
-  async alike(prefix: string): Promise<readonly KeyedTurn[]> {
-    const since = this.#since()
-    const { store, limits } = this.#context
-    const query = { since, limit: limits.idempotencyKeysMax }
-    const known = this.#isWhole
-      ? [...this.#kept.values()].toReversed()
-      : await store.findKeys(this.#session, query)
-    const found = known.filter(({ key, at }) => key.startsWith(prefix) && at >= since)
-    return found.slice(0, ALIKE_MAX)
-  }
-
-  /** These are durable. */
-  add(keys: readonly KeyedTurn[]): void {
-    for (const keyed of keys) this.#keep(keyed)
-    this.#trim()
-  }
-
-  #isSure(key: string): boolean {
-    return this.#isWhole || this.#kept.has(key)
-  }
-
-  /** First the newest keys; then this one, if it is not among them and there are older ones. */
-  async #look(key: string): Promise<void> {
-    this.#loading ??= this.#loadNewest()
-    try {
-      await this.#loading
-    } catch (error) {
-      this.#loading = null
-      throw error
-    }
-    if (this.#isSure(key)) return
-    const query = { key, since: this.#since(), limit: 1 }
-    const found = await this.#context.store.findKeys(this.#session, query)
-    for (const keyed of found) this.#keep(keyed)
-  }
-
-  async #loadNewest(): Promise<void> {
-    const evictions = this.#evictions
-    const query = { since: this.#since(), limit: KEPT_MAX + 1 }
-    const found = await this.#context.store.findKeys(this.#session, query)
-    const older = found.toReversed().map((keyed) => [keyed.key, keyed] as const)
-    // Those admitted meanwhile are newer.
-    this.#kept = new Map([...older, ...this.#kept])
-    this.#isWhole = found.length <= KEPT_MAX && evictions === this.#evictions
-    this.#trim()
-  }
-
-  #keep(keyed: KeyedTurn): void {
-    this.#kept.delete(keyed.key)
-    this.#kept.set(keyed.key, keyed)
-  }
-
-  /** Evicts the oldest, but none that a request under way may still ask for. */
-  #trim(): void {
-    if (this.#kept.size <= KEPT_MAX) return
-    for (const key of this.#kept.keys()) {
-      if (this.#kept.size <= KEPT_MAX) return
-      if (this.#underWay.has(key)) continue
-      this.#kept.delete(key)
-      this.#isWhole = false
-      this.#evictions += 1
-    }
-  }
-
-  #since(): number {
-    return this.#context.clock.now() - this.#context.limits.idempotencyMs
-  }
-}
-
-function turnInSession(
-  { running, queued }: Session,
-  key: string,
-): { readonly turn: string; readonly digest: string } | null {
-  for (const turn of running === null ? queued : [running, ...queued]) {
-    const known = turn.keys.find((request) => request.key === key)
-    if (known !== undefined) return { turn: turn.id, digest: known.digest }
-  }
-  return null
-}
-
-export function idempotencyMismatch(key: string): HoldfastError {
-  return new HoldfastError(
-    'idempotency_mismatch',
-    `Idempotency-Key ${JSON.stringify(key)} was used before with another body`,
-  )
-}
-
-/** `admittedKeys` of an event's text, for migrations; a text that is not JSON has none. */
-export function keysInText(body: string): readonly KeyedTurn[] {
-  try {
-    return admittedKeys(JSON.parse(body))
-  } catch {
-    return []
-  }
-}
-
-/** The keys of an event that admits a turn, or joins one; of any other event, or no event, none. */
-export function admittedKeys(event: unknown): readonly KeyedTurn[] {
-  if (typeof event !== 'object' || event === null || !('keys' in event)) return []
-  const { type, turn, seq, at, keys } = event as Record<string, unknown>
-  // A turn that waited starts with the keys that it was admitted with.
-  const isAdmission =
-    type === 'turn.queued' ||
-    type === 'turn.joined' ||
-    (type === 'turn.started' && turn === `t${String(seq)}`)
-  if (!isAdmission || typeof turn !== 'string' || typeof at !== 'number') return []
-  if (!Array.isArray(keys)) return []
-  return (keys as readonly RequestKey[]).map(({ key, digest }) => ({ key, digest, turn, at }))
 }

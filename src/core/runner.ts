@@ -1,9 +1,22 @@
 /** What carries out a turn: the seam between the authority and any backend. */
 import type { Question } from './asks.ts'
+import type { SettingsChange } from './commands.ts'
 import type { Diagnose } from './diagnostics.ts'
-import type { Activity, AskOutcome, Input, Reply } from './state.ts'
+import type { Activity, AskOutcome, Input, Reply, SettingName, Settings } from './state.ts'
 
 export interface Runner {
+  /** Without it, it takes texts and no settings. */
+  readonly capabilities?: Capabilities
+  /**
+   * Throws `invalid_field` unless turns can be run with these. They have only settings that
+   * `capabilities` names.
+   */
+  checkSettings?(settings: Settings): void
+  /**
+   * The settings of a session have changed, perhaps while a turn runs: for a runner that can apply
+   * them at once. The next turn gets them in its context.
+   */
+  configure?(session: RunnerSession, settings: Settings): void
   /**
    * Carries out one turn. The iterator's end is the turn's end, a throw its failure. Whatever is
    * said after that, or after `signal` and the grace time, is dropped and counted.
@@ -24,6 +37,40 @@ export interface Runner {
   reportTo?(diagnose: Diagnose): void
   /** Holdfast is being closed, no turn runs any more: end whatever still lives. */
   close?(): Promise<void>
+}
+
+/** What an agent can do, as `GET /v1/agents` shows it. */
+export type Capabilities = {
+  /** It asks for permissions, or asks questions. */
+  readonly asks: boolean
+  readonly images: boolean
+  readonly files: boolean
+  /** The running turn takes another message. */
+  readonly steering: boolean
+  readonly settings: readonly SettingName[]
+  /** The values that are known before it runs. */
+  readonly modes: readonly string[]
+  readonly models: readonly string[]
+  /** At which turns it can be forked; null: it cannot. */
+  readonly fork: 'any' | 'head' | null
+  /** It continues its sessions after it was stopped. */
+  readonly load: boolean
+  readonly plans: boolean
+  readonly commands: boolean
+}
+
+export const NO_CAPABILITIES: Capabilities = {
+  asks: false,
+  images: false,
+  files: false,
+  steering: false,
+  settings: [],
+  modes: [],
+  models: [],
+  fork: null,
+  load: false,
+  plans: false,
+  commands: false,
 }
 
 /** What a runner may keep something for. */
@@ -75,6 +122,10 @@ export type RunnerContext = {
   readonly signal: AbortSignal
   /** Asks the session's clients; always settles (I8). */
   readonly ask: (question: Question) => Promise<AskOutcome>
+  /** The session's settings, and the turn's own on top of them. */
+  readonly settings: Settings
+  /** Records settings that the agent has changed by itself; null takes one back. */
+  readonly configure: (settings: SettingsChange) => Promise<void>
   /** The time by the session's log, which times of its messages are compared with. */
   readonly now: () => number
   /**

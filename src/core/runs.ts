@@ -4,13 +4,23 @@
  */
 import type { Question } from './asks.ts'
 import type { Clock } from './clock.ts'
-import type { Command, TurnEnd } from './commands.ts'
+import type { Command, SettingsChange, TurnEnd } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
-import type { Principal, Activity, AskOutcome, Reply, Session, Turn, TurnError } from './state.ts'
+import { checkSettings } from './settings.ts'
+import type {
+  Activity,
+  AskOutcome,
+  Principal,
+  Reply,
+  Session,
+  Settings,
+  Turn,
+  TurnError,
+} from './state.ts'
 import type { Message, Runner, RunnerContext, RunnerOutput } from './runner.ts'
 import { inputText } from './turns.ts'
 
@@ -239,7 +249,19 @@ export class Run {
   }
 
   ask(question: Question): Promise<AskOutcome> {
-    return this.#whileRunning(() => this.host.ask(this.turn.id, question))
+    const { onNobody = this.settings.onNobody } = question
+    const asked = onNobody === undefined ? question : { ...question, onNobody }
+    return this.#whileRunning(() => this.host.ask(this.turn.id, asked))
+  }
+
+  get settings(): Settings {
+    const { settings } = this.host.session
+    return this.turn.settings === undefined ? settings : { ...settings, ...this.turn.settings }
+  }
+
+  async configure(change: SettingsChange): Promise<void> {
+    const settings = checkSettings(change)
+    await this.#whileRunning(() => this.host.post({ type: 'configure', settings, by: null }))
   }
 
   async bind(backend: string): Promise<void> {
@@ -301,13 +323,20 @@ const CONTEXT_GETTERS: PropertyDescriptorMap & ThisType<{ readonly [RUN]: Run }>
       return this[RUN].signal
     },
   },
+  settings: {
+    enumerable: true,
+    get() {
+      return this[RUN].settings
+    },
+  },
 }
 
 /** What a runner gets: all properties are its own, so that an agent may spread or wrap it. */
 function runContext(run: Run): RunnerContext {
-  const context: Omit<RunnerContext, 'session' | 'signal'> = {
+  const context: Omit<RunnerContext, 'session' | 'signal' | 'settings'> = {
     ask: (question) => run.ask(question),
     bind: (backend) => run.bind(backend),
+    configure: (settings) => run.configure(settings),
     history: () => run.history(),
     now: () => run.host.now(),
   }

@@ -13,14 +13,24 @@ import { AttachmentHandle, postAnswer, WatcherHandle, type Held } from './attach
 import { findByToken } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { closedError } from './closing.ts'
-import type { Command } from './commands.ts'
+import type { Command, SettingsChange } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import { type StopSignal, FeedItem, isTold, type Delta } from './feed.ts'
 import { readEvents, readMessages, readableRow } from './history.ts'
 import { usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
-import type { Principal, Share, Ask, Attachment, Input, Link, Role, Session } from './state.ts'
+import type {
+  Ask,
+  Attachment,
+  Input,
+  Link,
+  Principal,
+  Role,
+  Session,
+  Settings,
+  Share,
+} from './state.ts'
 import type { QueueRow } from './queue.ts'
 import {
   checkLink,
@@ -31,6 +41,7 @@ import {
   type TurnOptions,
 } from './requests.ts'
 import type { Message } from './runner.ts'
+import { changedSettings, checkSettings } from './settings.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
 import { readTurn, TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
 import { watcherId } from './watchers.ts'
@@ -252,9 +263,16 @@ export class SessionHandle {
   /** Answers a question; the first valid answer wins, later ones are refused with `ask_settled`. */
   async answer(ask: string, answer: unknown): Promise<void> {
     if (this.access !== null) await this.assertMay('ask.answer')
-    const { by } = this
-    const command = { type: 'answer', ask, answer, by, attachment: null } as const
-    await postAnswer(this.#authority, this.id, command)
+    await postAnswer(this.#authority, this, { ask, answer, attachment: null })
+  }
+
+  /** Changes how its agent is to work from the next turn on, or at once if the agent can. */
+  async configure(change: SettingsChange): Promise<Settings> {
+    const live = await this.#open('session.configure')
+    const settings = checkSettings(change)
+    live.assertHonoured(changedSettings(live.session.settings, settings))
+    await live.post({ type: 'configure', settings, by: this.by })
+    return live.session.settings
   }
 
   /** Holds the session open for a client and says which kinds of ask it answers. */

@@ -16,6 +16,7 @@ import type { Command, LifeCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type Draft, type EventOf, type SessionEvent } from './events.ts'
 import { decideLink, decideShare, foldLink, foldShare } from './links.ts'
+import { decideConfigure, foldActivity, NO_USAGE } from './settings.ts'
 import type { Folding, Session, SessionOptions } from './state.ts'
 import { decideTurn, foldTurn, partialMessage } from './turns.ts'
 
@@ -24,6 +25,8 @@ export function decide(session: Session, command: Command, moment: Moment): read
   switch (command.type) {
     case 'bind':
       return bindBackend(session, command.backend)
+    case 'configure':
+      return decideConfigure(session, command)
     case 'share':
     case 'unshare':
       return decideShare(session, command)
@@ -144,7 +147,7 @@ export function createSession(event: EventOf<'session.created'>): Session {
   const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, at } = event
   // A log that was begun before 0.1.0 may lack it.
   const { exclusive = false } = event as Partial<SessionOptions>
-  const { principal = DEFAULT_PRINCIPAL } = event
+  const { principal = DEFAULT_PRINCIPAL, settings = {} } = event
   return {
     ...{ id, principal, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels },
     createdAt: at,
@@ -160,6 +163,10 @@ export function createSession(event: EventOf<'session.created'>): Session {
     ended: [],
     links: [],
     shares: [],
+    settings,
+    plan: null,
+    commands: null,
+    usage: NO_USAGE,
   }
 }
 
@@ -172,6 +179,9 @@ export function evolve(session: Session, event: SessionEvent): Session {
     case 'session.bound':
       next.backend = event.backend
       break
+    case 'session.configured':
+      next.settings = event.settings
+      break
     case 'session.closed':
       next.closed = { at: event.at, reason: event.reason }
       if (next.shares.length > 0) next.shares = []
@@ -181,6 +191,8 @@ export function evolve(session: Session, event: SessionEvent): Session {
       foldShare(next, event)
       break
     case 'turn.activity':
+      foldActivity(next, event)
+      break
     case 'turn.output':
     case 'message.added':
       break

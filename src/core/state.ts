@@ -43,13 +43,56 @@ export type Session = {
   readonly links: readonly Link[]
   /** In the order in which they were made; one for each principal or group. */
   readonly shares: readonly Share[]
+  readonly settings: Settings
+  /** The agent's plan and its slash commands, as it told them last; null: it told none. */
+  readonly plan: readonly unknown[] | null
+  readonly commands: readonly unknown[] | null
+  /** What all its turns have used together. */
+  readonly usage: Usage
+}
+
+/** How an agent is to work: of a session, and of a single turn on top of that. */
+export type Settings = {
+  /** A mode of the agent, as `plan` of Claude Code. */
+  readonly mode?: string
+  readonly model?: string
+  /** Added to the agent's system prompt. */
+  readonly instructions?: string
+  /** The working folder, of those that the operator allows. */
+  readonly cwd?: string
+  /** Further folders, of those that the operator allows. */
+  readonly directories?: readonly string[]
+  /** Names of MCP servers that the operator configured. */
+  readonly mcpServers?: readonly string[]
+  /** What becomes of an ask that no client can answer; the ask itself may say otherwise. */
+  readonly onNobody?: 'wait' | 'deny'
+}
+
+/** Those that an agent has to honour. `onNobody` is the core's own. */
+export const SETTING_NAMES = [
+  'mode',
+  'model',
+  'instructions',
+  'cwd',
+  'directories',
+  'mcpServers',
+] as const satisfies readonly (keyof Settings)[]
+export type SettingName = (typeof SETTING_NAMES)[number]
+
+/** What turns have used, as agents report it. */
+export type Usage = {
+  readonly inputTokens: number
+  readonly outputTokens: number
+  /** Of the input tokens, those that the model's provider had cached. */
+  readonly cachedTokens: number
+  readonly costUsd: number
 }
 
 /** What a session is created with. */
 export type SessionOptions = Pick<
   Session,
   'id' | 'key' | 'agent' | 'internal' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels'
->
+> & { readonly settings?: Settings }
 
 /** A fresh copy of a session while an event is folded into it. */
 export type Folding = { -readonly [Field in keyof Session]: Session[Field] }
@@ -73,6 +116,8 @@ export type Turn = {
   readonly by: Principal | null
   /** When it began to wait; null if it did not have to. */
   readonly queuedAt: number | null
+  /** Of this turn, on top of the session's. */
+  readonly settings?: Settings
 }
 
 export type TurnState =
@@ -89,8 +134,32 @@ export type TurnError = { readonly code: string; readonly message: string }
 /** An assistant's message: its text, and data that the runner keeps with it. */
 export type Reply = { readonly text: string; readonly data?: unknown }
 
-/** `kind` says what `data` is: `tool_use`, `tool_result`, `usage`, `diagnosis`, … */
+/** `kind` says what `data` is: `tool` (a `ToolCall`), `plan`, `usage`, `diagnosis`, … */
 export type Activity = { readonly kind: string; readonly data: unknown }
+
+/** What a tool does, in the same words for all agents. */
+export const TOOL_KINDS = ['read', 'edit', 'execute', 'fetch', 'think', 'other'] as const
+export type ToolKind = (typeof TOOL_KINDS)[number]
+
+/** A change of a file: its text before (null: a new file) and after, or a unified diff. */
+export type FileDiff =
+  | { readonly path: string; readonly before: string | null; readonly after: string }
+  | { readonly path: string; readonly unified: string }
+
+/** A tool call of an agent. Later activities of the same id have the fields that changed. */
+export type ToolCall = {
+  readonly id: string
+  readonly name?: string
+  readonly kind?: ToolKind
+  readonly status?: 'pending' | 'running' | 'done' | 'failed'
+  readonly title?: string
+  readonly input?: unknown
+  readonly output?: unknown
+  readonly diff?: readonly FileDiff[]
+  readonly locations?: readonly { readonly path: string; readonly line?: number }[]
+  /** The tool call of which this one is a part. */
+  readonly parent?: string
+}
 
 export type AskOption = { readonly id: string; readonly label: string }
 
@@ -104,7 +173,37 @@ export type Ask = {
   readonly deadline: number
   readonly onNobody: 'wait' | 'deny'
   readonly data?: unknown
+  readonly detail?: AskDetail
+  readonly accepts?: readonly AnswerForm[]
 }
+
+/** What an ask is about, in one shape for all agents: what a person needs to decide. */
+export type AskDetail = {
+  /** The tool's name. */
+  readonly tool?: string
+  readonly kind?: ToolKind
+  readonly command?: string
+  readonly cwd?: string
+  readonly url?: string
+  readonly paths?: readonly string[]
+  readonly diff?: readonly FileDiff[]
+  /** A plan to be approved, as Markdown. */
+  readonly plan?: string
+  /** Why the agent asks, in its own words. */
+  readonly reason?: string
+  /** The tool's arguments. */
+  readonly input?: unknown
+  /** A part was left out, because it is too large. */
+  readonly truncated?: true
+}
+
+/**
+ * Answers besides the id of an option: `message`, words for the agent with the option
+ * (`{option, message}`); `input`, edited arguments (`{option, input}`); `several`, a list of
+ * options; `text`, an answer in one's own words (`{text}`).
+ */
+export const ANSWER_FORMS = ['message', 'input', 'several', 'text'] as const
+export type AnswerForm = (typeof ANSWER_FORMS)[number]
 
 export type AskOutcome =
   | {

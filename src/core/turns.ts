@@ -4,7 +4,16 @@ import type { NewTurn, TurnCommand, TurnEnd } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { Draft, EventOf, TurnEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import type { Principal, Folding, Input, Reply, RequestKey, Session, Turn } from './state.ts'
+import type {
+  Folding,
+  Input,
+  Principal,
+  Reply,
+  RequestKey,
+  Session,
+  Settings,
+  Turn,
+} from './state.ts'
 
 const TERMINAL: ReadonlySet<string> = new Set([
   'turn.done',
@@ -63,7 +72,7 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
 }
 
 function submitTurn(session: Session, command: TurnCommand & { type: 'submit' }): readonly Draft[] {
-  const { input, keys, collect, joins, expiresAt, queuedAt, by } = command
+  const { input, keys, collect, joins, expiresAt, queuedAt, settings, by } = command
   const last = session.queued.at(-1)
   if (collect && last?.collect === true && joins === last.id && fitsIn(last, input)) {
     return [{ type: 'turn.joined', turn: last.id, input, ...optionalKeys(keys), ...recordedBy(by) }]
@@ -77,6 +86,7 @@ function submitTurn(session: Session, command: TurnCommand & { type: 'submit' })
       ...(collect ? { collect } : {}),
       ...(expiresAt === null ? {} : { expiresAt }),
       ...(queuedAt === null ? {} : { queuedAt }),
+      ...ownSettings(settings),
       ...recordedBy(by),
     },
   ]
@@ -94,8 +104,9 @@ function startTurn(session: Session, turn: string | NewTurn): readonly Draft[] {
   if (typeof turn === 'string') {
     const queued = session.queued.find(({ id }) => id === turn)
     if (queued === undefined) throw new HoldfastError('turn_over', `turn ${turn} does not wait`)
-    const { id, input, keys } = queued
-    return [{ type: 'turn.started', turn: id, input, ...optionalKeys(keys) }]
+    const { id, input, keys, settings } = queued
+    const more = { ...optionalKeys(keys), ...ownSettings(settings) }
+    return [{ type: 'turn.started', turn: id, input, ...more }]
   }
   const principals = new Map(turn.by.map((by) => [JSON.stringify(by), by]))
   const [by = null, ...alsoBy] = principals.values()
@@ -108,6 +119,7 @@ function startTurn(session: Session, turn: string | NewTurn): readonly Draft[] {
       ...recordedBy(by),
       ...(alsoBy.length === 0 ? {} : { alsoBy }),
       ...(turn.queuedAt === null ? {} : { queuedAt: turn.queuedAt }),
+      ...ownSettings(turn.settings),
     },
   ]
 }
@@ -171,6 +183,10 @@ export function recordedBy(by: Principal | null): { readonly by?: Principal } {
   return by === null ? {} : { by }
 }
 
+function ownSettings(settings: Settings | null = null): { readonly settings?: Settings } {
+  return settings === null ? {} : { settings }
+}
+
 const nextTurnId = (session: Session): string => `t${session.seq + 1}`
 
 function optionalKeys(keys: readonly RequestKey[]): { keys?: readonly RequestKey[] } {
@@ -216,6 +232,7 @@ function admittedTurn(event: EventOf<'turn.queued' | 'turn.started'>): Turn {
     expiresAt: event.type === 'turn.queued' ? (event.expiresAt ?? null) : null,
     by: event.by ?? null,
     queuedAt: queuedAtOf(event),
+    ...ownSettings(event.settings),
   }
 }
 

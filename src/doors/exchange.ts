@@ -454,6 +454,7 @@ export class CallerOptions<Key extends string | undefined> {
   readonly waitMs: TurnOptions['waitMs']
   readonly idempotencyKey: Key
   readonly onDisconnect: TurnOptions['onDisconnect']
+  readonly settings: TurnOptions['settings']
   readonly #exchange: Exchange
 
   constructor(exchange: Exchange, options: TurnOptions & { readonly idempotencyKey: Key }) {
@@ -462,6 +463,7 @@ export class CallerOptions<Key extends string | undefined> {
     this.waitMs = options.waitMs
     this.idempotencyKey = options.idempotencyKey
     this.onDisconnect = options.onDisconnect
+    this.settings = options.settings
   }
 
   get signal(): AbortSignal {

@@ -6,7 +6,7 @@ import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import type { Exchange } from './exchange.ts'
 import { OPERATIONS, type Operation } from '../core/access.ts'
 
-export const METHODS = ['GET', 'POST', 'DELETE'] as const
+export const METHODS = ['GET', 'POST', 'PATCH', 'DELETE'] as const
 export type Method = (typeof METHODS)[number]
 
 /** A JSON Schema, as OpenAPI 3.1 takes it. */

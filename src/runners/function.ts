@@ -1,21 +1,27 @@
 /** Agents as functions, async or async generators; and the built-in ones, for trials and tests. */
-import type {
-  Question,
-  Reply,
-  Runner,
-  RunnerContext,
-  RunnerOutput,
-  RunnerResult,
-  RunnerTurn,
+import {
+  NO_CAPABILITIES,
+  type Capabilities,
+  type Question,
+  type Reply,
+  type Runner,
+  type RunnerContext,
+  type RunnerOutput,
+  type RunnerResult,
+  type RunnerTurn,
 } from '../core/index.ts'
 import { wait } from '../platform/clock.ts'
 import { asObject } from './json.ts'
 
 /** Yields parts of the answer; returns the whole answer if it differs from the yielded parts. */
-export type Agent = (
-  turn: RunnerTurn,
-  context: AgentContext,
-) => AsyncGenerator<string | RunnerOutput, AgentResult, undefined> | Promise<AgentResult>
+export type Agent = {
+  (
+    turn: RunnerTurn,
+    context: AgentContext,
+  ): AsyncGenerator<string | RunnerOutput, AgentResult, undefined> | Promise<AgentResult>
+  /** What it can do; settings that it does not name are refused. By default instructions only. */
+  readonly capabilities?: Partial<Capabilities>
+}
 
 export type AgentResult = string | Reply | void
 
@@ -23,7 +29,9 @@ export type AgentContext = RunnerContext
 export type AgentQuestion = Question
 
 export function functionRunner(agent: Agent): Runner {
+  const { capabilities } = agent
   return {
+    capabilities: { ...NO_CAPABILITIES, settings: ['instructions'], ...capabilities },
     async *run(turn, context): AsyncGenerator<RunnerOutput, RunnerResult> {
       const work = agent(turn, context)
       if (!(Symbol.asyncIterator in work)) return replyOf(await work)

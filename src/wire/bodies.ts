@@ -13,6 +13,7 @@ import {
   STATE_LIMITS,
   type Input,
   type ResolveOptions,
+  type Settings,
 } from '../core/index.ts'
 import {
   anything,
@@ -27,6 +28,23 @@ import {
 } from '../schema/contract.ts'
 
 const { idCharsMax, keyBytesMax, labelsMax } = STATE_LIMITS
+
+/** The core checks their sizes, and the agent whether it can honour them. Null takes one back. */
+export const SETTINGS = optional({
+  mode: orNull(Type.String(), { description: 'a mode of the agent, for example `plan`' }),
+  model: orNull(Type.String(), { description: 'the model that the agent uses' }),
+  instructions: orNull(Type.String(), { description: 'added to the system prompt of the agent' }),
+  cwd: orNull(Type.String(), {
+    description: 'the working folder, of those that the operator allows',
+  }),
+  directories: orNull(list(), { description: 'further folders, of those that are allowed' }),
+  mcpServers: orNull(list(), { description: 'names of MCP servers that the operator configured' }),
+  onNobody: orNull(oneOf(['wait', 'deny']), {
+    description: 'what becomes of an ask that no client can answer: it waits, or is denied at once',
+  }),
+})
+const settings = (description: string) =>
+  Type.Unsafe<Settings>(Type.Object(SETTINGS, { ...EXACT, description }))
 const ID_CHARACTERS = `1 to ${idCharsMax} letters, digits and _ . : ~ -`
 
 /** What a session is created with. */
@@ -52,6 +70,7 @@ export const CREATION = optional({
     default: {},
     description: `up to ${labelsMax} named texts, for filtering lists`,
   }),
+  settings: settings('how the agent is to work: `mode`, `model`, `instructions`, `cwd`, …'),
 })
 const internal = Type.Optional(
   Type.Boolean({ default: false, description: 'never listed, and not found by a key' }),
@@ -77,6 +96,7 @@ export const WORK = {
       default: 'continue',
       description: '`cancel`: cancel the turn if the client disconnects',
     }),
+    settings: settings("for this turn only, on top of the session's settings"),
   }),
 }
 
@@ -102,7 +122,13 @@ export const SessionRequest = Type.Object(
 )
 
 export const TurnRequest = Type.Object(WORK, EXACT)
-export const KeyTurnRequest = Type.Object({ ...WORK, ...CREATION, internal }, EXACT)
+export const KeyTurnRequest = Type.Object({ ...CREATION, ...WORK, internal }, EXACT)
+export const ChangeRequest = Type.Object(
+  {
+    settings: Type.Object(SETTINGS, { ...EXACT, description: 'those to change; null: take back' }),
+  },
+  EXACT,
+)
 
 export const AnswerRequest = Type.Object(
   { answer: anything({ description: 'what the ask asks for: the id of an option, or any JSON' }) },
@@ -158,15 +184,19 @@ export type LinkBody = Static<typeof LinkRequest>
 
 export const readSessionBody = reader(SessionRequest)
 export const readTurnBody = reader(TurnRequest)
+export const readChangeBody = reader(ChangeRequest)
 export const readAnswerBody = reader(AnswerRequest)
 export const readShareBody = reader(ShareRequest)
 const readKeyTurn = reader(KeyTurnRequest)
 const readLink = reader(LinkRequest)
 
-/** A turn, and what its session is created with if it has to be. */
+/**
+ * A turn, and what its session is created with if it has to be. Its settings are the turn's: those
+ * of the session are set when it is created by itself, or changed later.
+ */
 export function readKeyTurnBody(body: unknown): { turn: TurnBody; session: ResolveOptions } {
-  const { input, busy, waitMs, onDisconnect, ...session } = readKeyTurn(body)
-  return { turn: { input, busy, waitMs, onDisconnect }, session }
+  const { input, busy, waitMs, onDisconnect, settings: own, ...session } = readKeyTurn(body)
+  return { turn: { input, busy, waitMs, onDisconnect, settings: own }, session }
 }
 
 export function readLinkBody(body: unknown): LinkBody {

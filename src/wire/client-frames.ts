@@ -4,7 +4,7 @@
  */
 import { Type, type Static, type TProperties } from '../schema/typebox.ts'
 import { HoldfastError } from '../core/errors.ts'
-import type { BusyPolicy, Input, ReconnectPolicy } from '../core/index.ts'
+import type { BusyPolicy, Input, ReconnectPolicy, Settings, SettingsChange } from '../core/index.ts'
 import {
   anything,
   contract,
@@ -24,6 +24,7 @@ const id = Type.String({ minLength: 1, maxLength: 64 })
 const FIELD_CHARS_MAX = 64
 const WHOLE = { minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
 const whole = Type.Integer(WHOLE)
+const settings = <Value>() => Type.Unsafe<Value>(Type.Record(text, Type.Unknown()))
 
 export const HelloFrame = Type.Object(
   {
@@ -43,12 +44,13 @@ export const HelloFrame = Type.Object(
           graceMs: whole,
           ttlMs: orNull(whole),
           labels: Type.Unsafe<Record<string, string>>(Type.Record(text, Type.Unknown())),
+          settings: settings<Settings>(),
         }),
         {
           ...EXACT,
           description:
             'options for creating the session: `agent`, `reconnect`, `exclusive`, `graceMs`, ' +
-            '`ttlMs`, `labels`',
+            '`ttlMs`, `labels`, `settings`',
         },
       ),
       auth: Type.Object(
@@ -112,7 +114,12 @@ export const ClientFrames = Type.Union([
       busy: Type.Unsafe<BusyPolicy>(text),
       waitMs: whole,
       onDisconnect: oneOf(['continue', 'cancel']),
+      settings: settings<Settings>(),
     }),
+  }),
+  frame('configure', 'changes the settings of the session; null takes one back', {
+    id,
+    settings: settings<SettingsChange>(),
   }),
   frame('cancel', 'cancels a turn or a waiting request', { id, turn: text }),
   frame('answer', 'answers an ask; the first valid answer wins', {

@@ -50,6 +50,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   unsupported_media_type: { status: 415, close: null },
   invalid_field: { status: 422, close: 4400 },
   agent_unknown: { status: 422, close: 4400 },
+  setting_unsupported: { status: 422, close: 4400 },
   idempotency_mismatch: { status: 422, close: null },
   invalid_answer: { status: 422, close: null },
   version_unsupported: { status: 426, close: 4426, hint: 'reload' },

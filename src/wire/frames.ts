@@ -15,6 +15,7 @@ import type {
   ResolveOptions,
   Role,
   SessionEvent,
+  SettingsChange,
   TurnOptions,
 } from '../core/index.ts'
 import type { ClientFrame, Hello } from './client-frames.ts'
@@ -22,12 +23,23 @@ import type { SessionView } from './views.ts'
 
 export const WIRE_VERSION = 1
 
-export type { Ask, ClientFrame, Delta, Hello, Input, Message, Role, SessionEvent, TurnOptions }
+export type {
+  Ask,
+  ClientFrame,
+  Delta,
+  Hello,
+  Input,
+  Message,
+  Role,
+  SessionEvent,
+  SettingsChange,
+  TurnOptions,
+}
 
 /** What a session is created with. */
 export type CreationOptions = Pick<
   ResolveOptions,
-  'agent' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels'
+  'agent' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels' | 'settings'
 >
 
 /** Where a client stands: it has seen everything up to here. */
@@ -45,7 +57,7 @@ export type WelcomeBase = {
   readonly session: SessionView
   readonly attachment: string
   readonly role: Role
-  /** What this client may do: `watch`, `talk`, `answer`, `manage`, `admin`. Not sent by 0.1.0. */
+  /** What this client may do: `watch`, `talk`, `answer`, `edit`, … Not sent by 0.1.0. */
   readonly scopes?: readonly string[]
   /** Grows with every connection of this attachment. */
   readonly epoch: number

@@ -29,6 +29,7 @@ export function sessionView(
 ) {
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
   const { seq, turns, createdAt, updatedAt, closed, backend, running, principal } = session
+  const { settings, plan, commands, usage } = session
   return {
     id,
     principal,
@@ -52,6 +53,10 @@ export function sessionView(
     updatedAt,
     closed,
     backend,
+    settings,
+    plan,
+    commands,
+    usage,
   }
 }
 
@@ -137,6 +142,8 @@ function mainFields(event: SessionEvent): string {
       return `${event.agent}${event.key === null ? '' : ` ${JSON.stringify(event.key)}`}`
     case 'session.bound':
       return event.backend
+    case 'session.configured':
+      return JSON.stringify(event.settings)
     case 'turn.queued':
     case 'turn.joined':
     case 'turn.started':

@@ -512,6 +512,8 @@ it('waits to open a session again by the time of its log, whatever the clock her
       signal: stop.signal,
       now: () => at + 20_000,
       bind: () => Promise.resolve(),
+      settings: {},
+      configure: () => Promise.resolve(),
       ask: () => Promise.reject(new Error('it asks')),
       async *history() {
         yield { seq: 2, turn: 't2', role: 'user', text: 'before', at }

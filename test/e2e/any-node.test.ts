@@ -94,6 +94,12 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const { path, key } = await owned()
     return [path, {}, { status: 200, body: { key, state: 'open' } }]
   },
+  changeSession: async () => {
+    const { path } = await owned()
+    const settings = { instructions: 'be brief' }
+    return [path, { body: { settings } }, { status: 200, body: { settings } }]
+  },
+  listAgents: local('/v1/agents'),
   closeSession: async () => {
     const { path } = await owned()
     return [path, {}, { status: 200, body: { state: 'closed' } }]

@@ -90,6 +90,7 @@ const FRAMES = Object.keys(FRAME_OPERATIONS) as (keyof typeof FRAME_OPERATIONS)[
 /** The rest of each request of a socket. */
 const BODIES: Readonly<Record<keyof typeof FRAME_OPERATIONS, object>> = {
   turn: { input: 'x' },
+  configure: { settings: {} },
   cancel: { turn: 't2' },
   answer: { ask: 'a1', answer: 'x' },
   close: {},

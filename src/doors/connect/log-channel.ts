@@ -22,6 +22,7 @@ type RequestFrame = Extract<ClientFrame, { readonly id: string }>
 /** What each request of a socket does. */
 export const FRAME_OPERATIONS: Readonly<Record<RequestFrame['type'], Operation>> = {
   turn: 'turn.run',
+  configure: 'session.configure',
   cancel: 'turn.cancel',
   answer: 'ask.answer',
   close: 'session.close',
@@ -114,12 +115,15 @@ export class LogChannel implements Channel {
     switch (frame.type) {
       case 'turn': {
         // The request's id is its idempotency key: sent again after a loss, it finds its turn.
-        const { id, input, busy, waitMs, onDisconnect } = frame
+        const { id, input, type: _, ...options } = frame
         const idempotencyKey = `${attachment.id}/${id}`
         const signal = this.#connection.hub.presenceOf(attachment.id)
-        const turn = session.turn(input, { idempotencyKey, signal, busy, waitMs, onDisconnect })
+        const turn = session.turn(input, { ...options, idempotencyKey, signal })
         return (await turn.admission).turn
       }
+      case 'configure':
+        await session.configure(frame.settings)
+        return null
       case 'cancel':
         if (!isRequestId(frame.turn)) return (await session.cancelTurn(frame.turn)).id
         await session.cancelRequest(frame.turn)

@@ -4,10 +4,12 @@ import {
   LINK_SCOPES,
   RECONNECT_POLICIES,
   ROLES,
+  SETTING_NAMES,
   type Input,
   type TurnState,
 } from '../../core/index.ts'
 import { anything, input, oneOf, orNull } from '../../schema/contract.ts'
+import { SETTINGS } from '../../wire/bodies.ts'
 
 const TURN_STATES: readonly TurnState[] = [
   'queued',
@@ -101,6 +103,38 @@ export const Session = Type.Object({
   attachments: Type.Array(Attachment, { description: 'The clients that hold it.' }),
   closed: orNull(Type.Object({ at: time, reason: text })),
   backend: orNull(text, { description: "The backend's own session id." }),
+  settings: Type.Object(SETTINGS, { description: 'How the agent is to work.' }),
+  plan: orNull(Type.Array(anything()), { description: "The agent's plan, as it told it last." }),
+  commands: orNull(Type.Array(anything()), { description: 'Slash commands of the agent.' }),
+  usage: Type.Object(
+    { inputTokens: whole, outputTokens: whole, cachedTokens: whole, costUsd: Type.Number() },
+    { description: 'Of all its turns, as the agent reports it.' },
+  ),
+})
+export const ChangedSession = Type.Object({
+  id: text,
+  settings: Type.Object(SETTINGS, { description: 'All of them, as they are now.' }),
+})
+export const AgentList = Type.Object({
+  agents: Type.Array(
+    Type.Object({
+      name: text,
+      isDefault: Type.Boolean(),
+      capabilities: Type.Object({
+        asks: Type.Boolean({ description: 'It asks for permissions, or asks questions.' }),
+        images: Type.Boolean(),
+        files: Type.Boolean(),
+        steering: Type.Boolean({ description: 'A running turn takes another message.' }),
+        settings: Type.Array(oneOf(SETTING_NAMES), { description: 'Those that it can honour.' }),
+        modes: Type.Array(text, { description: 'Known before it runs.' }),
+        models: Type.Array(text, { description: 'Known before it runs.' }),
+        fork: orNull(oneOf(['any', 'head']), { description: 'At which turns; null: at none.' }),
+        load: Type.Boolean({ description: 'It continues sessions after it was stopped.' }),
+        plans: Type.Boolean(),
+        commands: Type.Boolean(),
+      }),
+    }),
+  ),
 })
 export const ResolvedSession = Type.Intersect([Session, Type.Object({ isNew: Type.Boolean() })])
 const listed = {

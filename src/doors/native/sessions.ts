@@ -9,8 +9,10 @@ import { oneOf, PROBLEM } from '../../schema/contract.ts'
 import { Type } from '../../schema/typebox.ts'
 import {
   AnswerRequest,
+  ChangeRequest,
   LinkRequest,
   readAnswerBody,
+  readChangeBody,
   readLinkBody,
   readSessionBody,
   readShareBody,
@@ -88,6 +90,27 @@ export const sessionRoutes = routes({
       const { session, queue } = await exchange.session.overview()
       exchange.reply(200, sessionView(session, queue))
     },
+  },
+  'PATCH /v1/sessions/:id': {
+    name: 'changeSession',
+    summary: 'Change how the agent of a session is to work',
+    operation: 'session.configure',
+    body: ChangeRequest,
+    answers: { 200: json('Its settings, as they are now.', schemas.ChangedSession) },
+    refusals: [404, 410, 413, 415, 422],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const { session } = exchange
+      const { settings: change } = readChangeBody(await exchange.json())
+      exchange.reply(200, { id: session.id, settings: await session.configure(change) })
+    },
+  },
+  'GET /v1/agents': {
+    name: 'listAgents',
+    summary: 'The agents, and what each can do',
+    operation: 'agent.read',
+    answers: { 200: json('The agents that the caller may use.', schemas.AgentList) },
+    handle: (exchange) => exchange.reply(200, { agents: exchange.holdfast.describeAgents() }),
   },
   'DELETE /v1/sessions/:id': {
     name: 'closeSession',

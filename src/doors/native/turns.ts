@@ -118,9 +118,9 @@ type Target = {
 
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
   const { wantsEvents } = exchange
-  const { input, busy, waitMs, onDisconnect } = body
+  const { input, ...wanted } = body
   const idempotencyKey = exchange.header('idempotency-key')
-  const options = new CallerOptions(exchange, { busy, waitMs, onDisconnect, idempotencyKey })
+  const options = new CallerOptions(exchange, { ...wanted, idempotencyKey })
   if (!wantsEvents && prefersAsync(exchange)) {
     const { session, turn } = await target.submit(input, options)
     exchange.isCommitted = true

@@ -1,5 +1,5 @@
 /** Brings a schema of an older version up to date, in one transaction under a lock. */
-import { keysInText } from '../../core/requests.ts'
+import { keysInText } from '../../core/request-keys.ts'
 import { unavailable } from '../failures.ts'
 import { storedName } from '../names.ts'
 import { checkSteps } from '../steps.ts'

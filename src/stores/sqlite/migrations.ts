@@ -1,6 +1,6 @@
 /** Brings a file of an older version up to date: after a copy, in one transaction. */
 import { existsSync } from 'node:fs'
-import { keysInText } from '../../core/requests.ts'
+import { keysInText } from '../../core/request-keys.ts'
 import { unavailable } from '../failures.ts'
 import { storedName } from '../names.ts'
 import { checkSteps } from '../steps.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { LIMITS } from './limits.ts'
-import { RequestKeys } from './requests.ts'
+import { RequestKeys } from './request-keys.ts'
 import { createSession } from './session.ts'
 import type { KeyedTurn, KeyQuery, Store } from './store.ts'
 import type { Clock } from './clock.ts'

@@ -1,0 +1,96 @@
+/** A request for a turn while it is in the queue, and the turn that requests become. */
+import type { Access } from './access.ts'
+import type { NewTurn } from './commands.ts'
+import type { BusyPolicy, TurnRequest } from './requests.ts'
+import type { Input, Principal, RequestKey, Settings, Turn } from './state.ts'
+import { inputText, joinInputs } from './turns.ts'
+import type { CountedTurn } from './usage.ts'
+
+/** A request until its turn starts; callers with the same idempotency key share it. */
+export class QueuedRequest {
+  readonly input: Input
+  readonly chars: number
+  readonly key: RequestKey | null
+  readonly busy: Exclude<BusyPolicy, 'reject'>
+  /** Null for a turn of a log of 0.1.0. */
+  readonly by: Principal | null
+  readonly access: Access | null
+  /** Of its turn alone; null: those of the session. */
+  readonly settings: Settings | null
+  /**
+   * `waiting`: only here. `submitted`: to be recorded in the next step. `queued`: its turn waits in
+   * the log, or will when this step is durable. `starting`: it has left the queue.
+   */
+  state: 'waiting' | 'submitted' | 'queued' | 'starting' = 'waiting'
+  /** The id of its turn, once that is decided. */
+  turn: string | null = null
+  /** When a recorded turn stops waiting. */
+  expiresAt: number | null = null
+  /** When it began to wait; null if it did not have to. */
+  since: number | null = null
+  /** A name for readers of the queue, given when they first see it. */
+  id: string | null = null
+  /** It leaves the queue with the last of its callers. */
+  callers = 1
+  /** Null: its principal has no limits. */
+  counted: CountedTurn | null = null
+  readonly admitted: Promise<string>
+  readonly admit: (turn: string) => void
+  readonly refuse: (error: unknown) => void
+
+  /** `byKey`: has it until it is admitted or refused. */
+  constructor(request: NewRequest, byKey: Map<string, QueuedRequest>) {
+    const { input, chars, key, busy, by, access, settings } = request
+    this.access = access
+    this.settings = settings
+    this.input = input
+    this.chars = chars
+    this.key = key
+    this.busy = busy === 'reject' ? 'queue' : busy
+    this.by = by
+    let resolve!: (turn: string) => void
+    let reject!: (error: unknown) => void
+    this.admitted = new Promise<string>((settle, fail) => {
+      resolve = settle
+      reject = fail
+    })
+    this.admit = (turn) => {
+      if (key !== null) byKey.delete(key.key)
+      resolve(turn)
+    }
+    this.refuse = (error) => {
+      if (key !== null) byKey.delete(key.key)
+      this.counted?.end()
+      reject(error)
+    }
+    if (key !== null) byKey.set(key.key, this)
+  }
+}
+
+type NewRequest = Omit<TurnRequest, 'by' | 'waitMs' | 'caller'> & { readonly by: Principal | null }
+
+/** A turn that the log had when the session was loaded. */
+export function recordedTurn(turn: Turn): QueuedRequest {
+  const { id, input, collect, by, queuedAt, expiresAt, settings = null } = turn
+  const chars = inputText(input).length
+  const busy = collect ? 'collect' : 'queue'
+  const asked = { input, chars, key: null, busy, by, access: null, settings } as const
+  const request = new QueuedRequest(asked, new Map())
+  return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt })
+}
+
+export function keysOf(requests: readonly QueuedRequest[]): readonly RequestKey[] {
+  return requests.flatMap(({ key }) => (key === null ? [] : [key]))
+}
+
+export function newTurn(requests: readonly QueuedRequest[], at: number): NewTurn {
+  const since = requests.flatMap((request) => (request.since === null ? [] : [request.since]))
+  return {
+    input: requests.map(({ input }) => input).reduce(joinInputs),
+    keys: keysOf(requests),
+    by: requests.flatMap(({ by }) => (by === null ? [] : [by])),
+    // The clock may have been set back meanwhile: a turn does not wait for less than no time.
+    queuedAt: since.length === 0 ? null : Math.min(...since, at),
+    settings: requests[0]?.settings ?? null,
+  }
+}
