@@ -13,7 +13,7 @@ export type RequestBody = WithoutId<ClientRequest>
 /** Called at once, in the order of what arrives: an event that follows a reply finds it done. */
 export type Settle = {
   /** `turn` is empty where the request was not about a turn. */
-  readonly taken: (turn: string) => void
+  readonly taken: (turn: string, isSteered: boolean) => void
   /** `again`: it had been sent before, so this may be the answer to what was done already. */
   readonly refused: (error: HoldfastClientError, again: boolean) => void
 }
@@ -84,7 +84,9 @@ export class PendingRequests {
     // The server stops and closes the socket: the request is sent again to the next one.
     if ('error' in frame && frame.error.code === 'draining') return
     this.#pending.delete(frame.id)
-    if (!('error' in frame)) return pending.settle.taken(frame.turn ?? '')
+    if (!('error' in frame)) {
+      return pending.settle.taken(frame.turn ?? '', frame.steered === true)
+    }
     const { code, message, retry } = frame.error
     pending.settle.refused(new HoldfastClientError(code, message, { retry }), pending.sent > 1)
   }
@@ -96,7 +98,7 @@ export class PendingRequests {
     this.#attachment = null
     for (const { type, settle, sent } of all) {
       const reached = type === 'close' || type === 'cancel'
-      if (reached && ending.code === 'session_closed') settle.taken('')
+      if (reached && ending.code === 'session_closed') settle.taken('', false)
       else settle.refused(errorOf(ending), sent > 1)
     }
   }

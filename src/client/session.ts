@@ -169,14 +169,21 @@ export class ClientSession {
   turn(input: Input, options: ClientTurnOptions = {}): ClientTurn {
     const { busy, waitMs, onDisconnect, settings } = options
     const track = deferred<TurnTrack>()
+    const steered = deferred<boolean>()
     const problem = turnProblem(input, waitMs)
     if (problem !== null) track.reject(problem)
     else
       this.#request(
         { type: 'turn', input, busy, waitMs, onDisconnect, settings },
-        { taken: (turn) => track.resolve(this.#turns.take(turn)), refused: track.reject },
+        {
+          taken: (turn, isSteered) => {
+            steered.resolve(isSteered)
+            track.resolve(this.#turns.take(turn))
+          },
+          refused: track.reject,
+        },
       )
-    return new ClientTurn(track.promise)
+    return new ClientTurn(track.promise, steered.promise)
   }
 
   /** Stops a turn; resolves when it is over. */

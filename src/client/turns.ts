@@ -15,7 +15,7 @@ export type ClientMessage = Message
 /** What an event adds to the conversation; null if it adds nothing. */
 export function clientMessageOf(event: SessionEvent): ClientMessage | null {
   const { seq, at } = event
-  if (event.type === 'turn.started') {
+  if (event.type === 'turn.started' || event.type === 'turn.steered') {
     const { turn, input } = event
     return { seq, turn, role: 'user', text: typeof input === 'string' ? input : input.text, at }
   }
@@ -155,6 +155,8 @@ export class Turns {
 export class ClientTurn extends Promise<ClientTurnResult> implements AsyncIterable<string> {
   /** Its id, once it has started; or the refusal. */
   readonly started: Promise<string>
+  /** With `busy: "steer"`: whether a turn that ran already has taken it as a further message. */
+  readonly steered: Promise<boolean>
   readonly #track: Promise<TurnTrack>
 
   /** What `then` returns is a promise like any other. */
@@ -162,14 +164,15 @@ export class ClientTurn extends Promise<ClientTurnResult> implements AsyncIterab
     return Promise
   }
 
-  constructor(track: Promise<TurnTrack>) {
+  constructor(track: Promise<TurnTrack>, steered: Promise<boolean>) {
     super((resolve, reject) => {
       track.then(({ finished }) => finished).then(resolve, reject)
     })
     this.#track = track
     this.started = track.then(({ id }) => id)
+    this.steered = track.then(() => steered)
     // A caller that only iterates learns of a failure there.
-    for (const promise of [this.started, this]) promise.catch(() => undefined)
+    for (const promise of [this.started, this.steered, this]) promise.catch(() => undefined)
   }
 
   /** The answer in parts as they come: together they are the texts of the turn's messages. */

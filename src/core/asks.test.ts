@@ -50,7 +50,7 @@ describe('an answer', () => {
     [{ accepts: ['message'] }, { message: 'no option' }],
     [{ accepts: ['text'] }, { text: 7 }],
   ] as const)('of another form than the ask %j accepts is refused: %j', (ask, answered) => {
-    const refused = () => answer(ask as Partial<Ask>, answered)
+    const refused = () => answer(ask, answered)
     expect(refused).toThrow(expect.objectContaining({ code: 'invalid_answer' }))
   })
 

@@ -72,8 +72,19 @@ export type TurnCommand = Readonly<
       /** When it began to wait, if it waited outside the log before. */
       queuedAt: number | null
       settings?: Settings | null
+      /** The turn that was to take it, and did not. */
+      refusedBy?: string | null
       by: Principal | null
     }
+  /** Record a further message for the running turn; then that the agent has taken it. */
+  | {
+      type: 'steer'
+      turn: string
+      input: Input
+      keys: readonly RequestKey[]
+      by: Principal | null
+    }
+  | { type: 'steered'; turn: string; steering: number; input: Input; by: Principal | null }
   /** Run a turn: one that waits, by its id, or a new one. */
   | { type: 'start'; turn: string | NewTurn }
   | { type: 'message'; turn: string; reply: Reply }

@@ -49,6 +49,8 @@ export type TurnEvent = Readonly<
         collect?: true
         expiresAt?: number
         queuedAt?: number
+        /** The turn that was to take it (`turn.steering`), and did not. */
+        refusedBy?: string
       })
   | ({ type: 'turn.joined'; turn: string; input: Input; by?: Principal } & Keys)
   /**
@@ -59,6 +61,10 @@ export type TurnEvent = Readonly<
         alsoBy?: readonly Principal[]
         queuedAt?: number
       })
+  /** A further message for the running turn, before its agent is given it. */
+  | ({ type: 'turn.steering'; turn: string; input: Input; by?: Principal } & Keys)
+  /** The agent has taken that message; `steering`: the position of that event. */
+  | { type: 'turn.steered'; turn: string; steering: number; input: Input; by?: Principal }
   | ({ type: 'message.added'; turn: string; role: 'assistant'; partial?: true } & Reply)
   /** Output of the running turn since the last of these, or since the last message. */
   | { type: 'turn.output'; turn: string; text: string }
@@ -129,6 +135,8 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'turn.queued': { ignorable: false },
   'turn.joined': { ignorable: false },
   'turn.started': { ignorable: false },
+  'turn.steering': { ignorable: false },
+  'turn.steered': { ignorable: false },
   'turn.activity': { ignorable: false },
   // Without it a turn that is interrupted loses what it had said, and nothing else.
   'turn.output': { ignorable: true },

@@ -4,7 +4,7 @@ import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
 import type { Message } from './runner.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
-import { inputText, turnSeq } from './turns.ts'
+import { inputText, isTerminal, turnSeq } from './turns.ts'
 
 export type LogContext = Pick<CoreContext, 'store' | 'limits'>
 
@@ -64,6 +64,23 @@ export async function readOutput(
   return said
 }
 
+/** Whether the request with this key was a message for the turn when that ran already. */
+export async function wasSteered(
+  log: LogContext,
+  id: string,
+  { turn, key }: { readonly turn: string; readonly key: string },
+): Promise<boolean> {
+  for await (const page of readEvents(log, id, turnSeq(turn) ?? 0)) {
+    for (const event of page.map(parseEvent)) {
+      if (!('turn' in event) || event.turn !== turn) continue
+      if (isTerminal(event)) return false
+      if (event.type !== 'turn.steering') continue
+      if (event.keys?.some((known) => known.key === key) === true) return true
+    }
+  }
+  return false
+}
+
 /** Whether this is an ask that was opened once: its id says where. */
 export async function wasAsk(store: Store, id: string, ask: string): Promise<boolean> {
   const { events } = await store.read(id, Number(ask.slice(1)) - 1, 1)
@@ -99,6 +116,7 @@ async function readMessagePage({ store, limits }: LogContext, id: string, after:
 function messageOf(event: SessionEvent): Message | null {
   const { seq, at } = event
   switch (event.type) {
+    case 'turn.steered':
     case 'turn.started': {
       const { turn, input } = event
       return { seq, turn, role: 'user', text: inputText(input), at }

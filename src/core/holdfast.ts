@@ -30,7 +30,7 @@ import { NO_CAPABILITIES } from './runner.ts'
 import { SessionHandle } from './session-handle.ts'
 import { assertHonoured } from './settings.ts'
 import type { ChangePage, ListPage, ListQuery, SessionRef, SessionRow } from './store.ts'
-import { TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
+import { TurnHandle, type Admission, type SubmittedTurn } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions & {
   /** The agent of sessions that do not name one; without it the first of `runners`. */
@@ -126,13 +126,13 @@ export class Holdfast {
     options: ResolveOptions,
     input: Input,
     turnOptions: TurnOptions = {},
-  ): Promise<{ readonly session: string; readonly turn: TurnRecord }> {
+  ): Promise<{ readonly session: string; readonly turn: SubmittedTurn }> {
     const request = turnRequest(input, turnOptions, this, this.authority)
-    const { live, turn } = await this.#inSession(options, async (live) => ({
+    const { live, turn, isSteered } = await this.#inSession(options, async (live) => ({
       live,
-      turn: await live.queue.submit(request),
+      ...(await live.queue.submit(request)),
     }))
-    return { session: live.id, turn: await live.readTurn(turn) }
+    return { session: live.id, turn: { ...(await live.readTurn(turn)), isSteered } }
   }
 
   /** The sessions that it may see, by a filter, newest first; internal ones are never listed. */
@@ -199,7 +199,7 @@ export class Holdfast {
     const request = turnRequest(input, turnOptions, this, this.authority)
     return this.#inSession(options, async (live) => ({
       live,
-      turn: await live.queue.enter(request),
+      ...(await live.queue.enter(request)),
     }))
   }
 

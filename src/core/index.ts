@@ -133,6 +133,6 @@ export {
   type Usage,
 } from './state.ts'
 export { readSnapshot, SNAPSHOT_FORMAT } from './snapshots.ts'
-export { TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
+export { TurnHandle, type Admission, type SubmittedTurn, type TurnRecord } from './turn-record.ts'
 export { isWatcherId } from './watchers.ts'
 export { limitsFrom } from './limits.ts'

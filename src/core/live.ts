@@ -17,9 +17,10 @@ import { unreadable, type EventOf, type SessionEvent } from './events.ts'
 import { Feed, type StopSignal, type FeedItem, type Position } from './feed.ts'
 import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
+import { wasSteered } from './history.ts'
 import { OpenTurns, readTurn, type TurnRecord } from './turn-record.ts'
 import type { Principal, AskOutcome, Connected, Session, Settings } from './state.ts'
-import { Queue } from './queue.ts'
+import { Queue, type SteeringMessage } from './queue.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type RunHost } from './runs.ts'
@@ -260,6 +261,29 @@ export class LiveSession implements LedgerSession, RunHost {
     this.holder.released(this, error)
     // Streams that wait for a slow store or a slow reader would notice too late.
     for (const { id } of this.session.attachments) this.holder.attachmentLost(id, error)
+  }
+
+  /** Whether the running turn may take another message. */
+  get canSteer(): boolean {
+    return this.#run !== null && this.holder.runner(this.session.agent)?.steer !== undefined
+  }
+
+  /** Gives the running turn another message; returns the turn, and whether it has taken it. */
+  async steer(message: SteeringMessage): Promise<{ turn: string; isTaken: boolean }> {
+    const run = this.#run
+    if (run === null) throw new HoldfastError('turn_over', 'no turn runs')
+    const { input, by } = message
+    const turn = run.turn.id
+    const [event] = await this.post({ type: 'steer', turn, ...message })
+    const isTaken = await run.steer(this.holder.runner(this.session.agent), input)
+    const steering = event?.seq ?? 0
+    if (isTaken) await this.post({ type: 'steered', turn, steering, input, by })
+    return { turn, isTaken }
+  }
+
+  /** Whether the request with this key was a message for a turn that ran already. */
+  wasSteered(turn: string, key: string): Promise<boolean> {
+    return wasSteered(this.holder, this.id, { turn, key })
   }
 
   assertHonoured(settings: Settings): void {

@@ -13,6 +13,7 @@ export type CheckedEvent = {
   readonly at?: number
   readonly turn?: string
   readonly ask?: string
+  readonly refusedBy?: string
   readonly keys?: readonly { readonly key: string }[]
   readonly ignorable?: unknown
 }
@@ -120,13 +121,14 @@ export class LogCheck {
     if (this.#isClosed) this.problem(`event ${seq} (${type}) follows session.closed`)
   }
 
-  #checkRules({ seq, at = this.#at, turn = '', keys = [] }: CheckedEvent): void {
+  #checkRules({ seq, at = this.#at, turn = '', keys = [], refusedBy }: CheckedEvent): void {
     const { hasOrderedTimes = false, hasUniqueKeys = false } = this.#rules
     if (hasOrderedTimes && at < this.#at) this.problem(`event ${seq} is older than the one before`)
     this.#at = at
     for (const { key } of hasUniqueKeys ? keys : []) {
       const other = this.#keys.get(key) ?? turn
-      if (other !== turn) this.problem(`key ${key} has the turns ${other} and ${turn}`, 'I11')
+      if (other !== turn && other !== refusedBy)
+        this.problem(`key ${key} has the turns ${other} and ${turn}`, 'I11')
       this.#keys.set(key, turn)
     }
   }

@@ -8,12 +8,19 @@
  * the first request if no turn runs.
  */
 import { mayDo, scopesOn, sessionUnknown } from './access.ts'
+import type { NewTurn } from './commands.ts'
 import type { Batch } from './commits.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
 import { CountedTurns, type CountedTurn } from './usage.ts'
-import { keysOf, newTurn, QueuedRequest, recordedTurn } from './queued-request.ts'
+import {
+  keysOf,
+  newTurn,
+  QueuedRequest,
+  recordedTurn,
+  type AdmittedRequest,
+} from './queued-request.ts'
 import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
 import type { TurnRequest } from './requests.ts'
 import { sameSettings } from './settings.ts'
@@ -56,12 +63,18 @@ export type QueueSession = {
   readonly isRunning: boolean
   now(): number
   assertHeld(): void
+  readonly canSteer: boolean
+  steer(message: SteeringMessage): Promise<{ turn: string; isTaken: boolean }>
+  wasSteered(turn: string, key: string): Promise<boolean>
   /** Throws unless its agent can honour these. */
   assertHonoured(settings: Settings): void
   /** Takes a step of the ledger. */
   pump(): void
   cancel(turn: string, reason: string, by: Principal | null): Promise<unknown>
 }
+
+/** A further message for the running turn. */
+export type SteeringMessage = Pick<NewTurn, 'input' | 'keys'> & { readonly by: Principal | null }
 
 export class Queue {
   readonly #live: QueueSession
@@ -84,31 +97,63 @@ export class Queue {
   }
 
   /** Returns the id of the request's turn once that has started. */
-  enter(request: TurnRequest): Promise<string> {
+  enter(request: TurnRequest): Promise<AdmittedRequest> {
     return this.#live.requestKeys.pass(request.key, () => this.#add(request, false))
   }
 
   /** Records the request as a turn that waits, and returns the turn's id once it is durable. */
-  submit(request: TurnRequest): Promise<string> {
+  submit(request: TurnRequest): Promise<AdmittedRequest> {
     return this.#live.requestKeys.pass(request.key, () => this.#add(request, true))
   }
 
   /** I11: a request with a known key gets the request or the turn that has the key. */
-  async #add(request: TurnRequest, isSubmitted: boolean): Promise<string> {
+  async #add(request: TurnRequest, isSubmitted: boolean): Promise<AdmittedRequest> {
     this.#live.assertHeld()
     const pending = this.#pending(request.key)
     if (pending !== null) return this.#share(pending, request, isSubmitted)
     const known = this.#live.requestKeys.turnOf(request.key, this.#live.session)
-    if (known !== null) return known
+    if (known !== null) return this.#known(request, known)
     if (request.settings !== null) this.#live.assertHonoured(request.settings)
-    this.#assertRoom(request)
+    const isSteered = request.busy === 'steer' && this.#live.canSteer && request.settings === null
+    if (!isSteered) this.#assertRoom(request)
     const counted = request.access === null ? null : this.#count(request)
     const queued = new QueuedRequest(request, this.#byKey)
     queued.counted = counted
+    if (isSteered) return this.#steer(queued)
     this.#requests.push(queued)
     if (isSubmitted) this.#recordNext(queued, request)
     this.#step()
     return isSubmitted ? queued.admitted : this.#waitFor(queued, request)
+  }
+
+  async #known({ busy, key }: TurnRequest, turn: string): Promise<AdmittedRequest> {
+    const isSteered = busy === 'steer' && (await this.#live.wasSteered(turn, key?.key ?? ''))
+    return { turn, isSteered }
+  }
+
+  /** Gives it to the running turn; if the agent does not take it, it becomes a turn of its own. */
+  #steer(request: QueuedRequest): Promise<AdmittedRequest> {
+    const { input, by } = request
+    request.state = 'starting'
+    this.#live.steer({ input, keys: keysOf([request]), by }).then(({ turn, isTaken }) => {
+      if (!isTaken) return this.#steerRefused(request, turn)
+      request.counted?.end()
+      request.admit(turn, true)
+    }, request.refuse)
+    return request.admitted
+  }
+
+  #steerRefused(request: QueuedRequest, turn: string): void {
+    try {
+      this.#live.assertHeld()
+    } catch (error) {
+      return request.refuse(error)
+    }
+    request.refusedBy = turn
+    request.state = 'submitted'
+    this.#requests.push(request)
+    this.#submitted.push(request)
+    this.#step()
   }
 
   #pending(key: RequestKey | null): QueuedRequest | null {
@@ -119,7 +164,11 @@ export class Queue {
   }
 
   /** A request that waits and is submitted becomes a turn: it keeps its place and its callers. */
-  #share(pending: QueuedRequest, request: TurnRequest, isSubmitted: boolean): Promise<string> {
+  #share(
+    pending: QueuedRequest,
+    request: TurnRequest,
+    isSubmitted: boolean,
+  ): Promise<AdmittedRequest> {
     if (pending.state !== 'waiting') return pending.admitted
     if (isSubmitted) {
       this.#moveBehindRecorded(pending)
@@ -172,7 +221,7 @@ export class Queue {
   }
 
   /** Its admission, unless the caller's time is up or the caller goes away before. */
-  #waitFor(request: QueuedRequest, { waitMs, caller }: TurnRequest): Promise<string> {
+  #waitFor(request: QueuedRequest, { waitMs, caller }: TurnRequest): Promise<AdmittedRequest> {
     if (request.state !== 'waiting') return request.admitted
     const { clock, limits } = this.#live.holder
     // Read only now: a caller may make its signal when it is asked for.
@@ -256,13 +305,13 @@ export class Queue {
   }
 
   #record(batch: Batch, request: QueuedRequest): void {
-    const { input, busy, by, expiresAt, since, settings } = request
+    const { input, busy, by, expiresAt, since, settings, refusedBy } = request
     const before = this.#requests[this.#requests.indexOf(request) - 1]
     const isAlike = before !== undefined && sameSettings(before.settings, settings)
     const event = batch.add(
       {
         type: 'submit',
-        ...{ input, keys: keysOf([request]), expiresAt, settings, by },
+        ...{ input, keys: keysOf([request]), expiresAt, settings, refusedBy, by },
         collect: busy === 'collect',
         joins: isAlike ? before.turn : null,
         queuedAt: since === null ? null : Math.min(since, batch.at),

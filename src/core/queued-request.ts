@@ -6,12 +6,15 @@ import type { Input, Principal, RequestKey, Settings, Turn } from './state.ts'
 import { inputText, joinInputs } from './turns.ts'
 import type { CountedTurn } from './usage.ts'
 
+/** The turn that a request became, or that has taken it as a further message. */
+export type AdmittedRequest = { readonly turn: string; readonly isSteered: boolean }
+
 /** A request until its turn starts; callers with the same idempotency key share it. */
 export class QueuedRequest {
   readonly input: Input
   readonly chars: number
   readonly key: RequestKey | null
-  readonly busy: Exclude<BusyPolicy, 'reject'>
+  readonly busy: Exclude<BusyPolicy, 'reject' | 'steer'>
   /** Null for a turn of a log of 0.1.0. */
   readonly by: Principal | null
   readonly access: Access | null
@@ -32,10 +35,12 @@ export class QueuedRequest {
   id: string | null = null
   /** It leaves the queue with the last of its callers. */
   callers = 1
+  /** The turn that was to take it, and did not. */
+  refusedBy: string | null = null
   /** Null: its principal has no limits. */
   counted: CountedTurn | null = null
-  readonly admitted: Promise<string>
-  readonly admit: (turn: string) => void
+  readonly admitted: Promise<AdmittedRequest>
+  readonly admit: (turn: string, isSteered?: boolean) => void
   readonly refuse: (error: unknown) => void
 
   /** `byKey`: has it until it is admitted or refused. */
@@ -46,17 +51,17 @@ export class QueuedRequest {
     this.input = input
     this.chars = chars
     this.key = key
-    this.busy = busy === 'reject' ? 'queue' : busy
+    this.busy = busy === 'reject' || busy === 'steer' ? 'queue' : busy
     this.by = by
-    let resolve!: (turn: string) => void
+    let resolve!: (admitted: AdmittedRequest) => void
     let reject!: (error: unknown) => void
-    this.admitted = new Promise<string>((settle, fail) => {
+    this.admitted = new Promise<AdmittedRequest>((settle, fail) => {
       resolve = settle
       reject = fail
     })
-    this.admit = (turn) => {
+    this.admit = (turn, isSteered = false) => {
       if (key !== null) byKey.delete(key.key)
-      resolve(turn)
+      resolve({ turn, isSteered })
     }
     this.refuse = (error) => {
       if (key !== null) byKey.delete(key.key)

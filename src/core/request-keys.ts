@@ -201,7 +201,7 @@ export function keysInText(body: string): readonly KeyedTurn[] {
   }
 }
 
-/** The keys of an event that admits a turn, or joins one; of any other event, or no event, none. */
+/** The keys of an event that admits a request to a turn; of any other event, or no event, none. */
 export function admittedKeys(event: unknown): readonly KeyedTurn[] {
   if (typeof event !== 'object' || event === null || !('keys' in event)) return []
   const { type, turn, seq, at, keys } = event as Record<string, unknown>
@@ -209,6 +209,7 @@ export function admittedKeys(event: unknown): readonly KeyedTurn[] {
   const isAdmission =
     type === 'turn.queued' ||
     type === 'turn.joined' ||
+    type === 'turn.steering' ||
     (type === 'turn.started' && turn === `t${String(seq)}`)
   if (!isAdmission || typeof turn !== 'string' || typeof at !== 'number') return []
   if (!Array.isArray(keys)) return []

@@ -55,7 +55,7 @@ declare global {
   }
 }
 
-export const BUSY_POLICIES = ['queue', 'reject', 'interrupt', 'collect'] as const
+export const BUSY_POLICIES = ['queue', 'reject', 'interrupt', 'collect', 'steer'] as const
 
 /** What a request does when a turn runs or waits. */
 export type BusyPolicy = (typeof BUSY_POLICIES)[number]

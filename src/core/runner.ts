@@ -23,6 +23,11 @@ export interface Runner {
    */
   run(turn: RunnerTurn, context: RunnerContext): AsyncIterator<RunnerOutput, RunnerResult>
   /**
+   * Gives the running turn another message, so that its result covers both. Resolves with whether
+   * the agent has taken it; settles when the turn ends, at the latest.
+   */
+  steer?(session: RunnerSession, message: RunnerTurn): Promise<boolean>
+  /**
    * The session is closed for good: what is kept for it (a child, a folder) may go. A turn that was
    * cut short by the closing may still be stopping. A failure is only reported.
    */

@@ -3,10 +3,8 @@
  * the end), the turn ends once and its lane is released (I3).
  */
 import type { Question } from './asks.ts'
-import type { Clock } from './clock.ts'
 import type { Command, SettingsChange, TurnEnd } from './commands.ts'
 import type { CoreContext } from './context.ts'
-import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
@@ -14,6 +12,7 @@ import { checkSettings } from './settings.ts'
 import type {
   Activity,
   AskOutcome,
+  Input,
   Principal,
   Reply,
   Session,
@@ -254,6 +253,36 @@ export class Run {
     return this.#whileRunning(() => this.host.ask(this.turn.id, asked))
   }
 
+  /**
+   * Gives the turn another message; false: the agent has not taken it. Rejects if the runner does
+   * not say whether it has, some time after the turn's end.
+   */
+  steer(runner: Runner | null, input: Input): Promise<boolean> {
+    if (this.#over || this.#stop !== null || runner?.steer === undefined) {
+      return Promise.resolve(false)
+    }
+    const { id, backend } = this.host.session
+    const taken = runner.steer({ id, backend }, { id: this.turn.id, input, text: inputText(input) })
+    return this.#soonAfterEnd(taken)
+  }
+
+  #soonAfterEnd<Result>(work: Promise<Result>): Promise<Result> {
+    const { clock, limits } = this.host.holder
+    const { signal } = this
+    return new Promise((resolve, reject) => {
+      let cancelTimer = (): void => undefined
+      const ended = (): void => {
+        cancelTimer = clock.after(limits.cancelGraceMs, () => reject(this.#overError()))
+      }
+      signal.addEventListener('abort', ended)
+      const settle = (): void => {
+        cancelTimer()
+        signal.removeEventListener('abort', ended)
+      }
+      work.then(resolve, reject).finally(settle)
+    })
+  }
+
   get settings(): Settings {
     const { settings } = this.host.session
     return this.turn.settings === undefined ? settings : { ...settings, ...this.turn.settings }
@@ -394,81 +423,4 @@ export function boundActivity({ kind, data }: Activity, { activityCharsMax }: Li
   if (json.length <= activityCharsMax) return { kind, data: data ?? null }
   const head = json.slice(0, Math.min(HEAD_CHARS, activityCharsMax)).toWellFormed()
   return { kind, data: { truncated: true, chars: json.length, head } }
-}
-
-/** The runners by the names of their agents, and their calls besides turns. */
-export class RunnerTable {
-  readonly #runners: Readonly<Record<string, Runner>>
-  /** Releases under way: a runner is not closed before they are over. */
-  readonly #releasing = new Set<Promise<unknown>>()
-  readonly #diagnose: Diagnose
-
-  constructor(runners: Readonly<Record<string, Runner>>, diagnose: Diagnose) {
-    this.#runners = runners
-    this.#diagnose = diagnose
-    for (const runner of new Set(Object.values(runners))) runner.reportTo?.(diagnose)
-  }
-
-  get agents(): readonly string[] {
-    return Object.keys(this.#runners)
-  }
-
-  get(agent: string): Runner | null {
-    return Object.hasOwn(this.#runners, agent) ? (this.#runners[agent] ?? null) : null
-  }
-
-  /** A hold is over: what its runner kept may go if the session is closed, and must if lost. */
-  released(session: Session, why: HoldfastError): void {
-    const { id, agent, closed } = session
-    if (closed !== null) this.#release(session)
-    else if (isLost(why)) void this.#attempt('lose', () => this.get(agent)?.lose?.(id))
-  }
-
-  /** All holds are over. Runners keep something for sessions that are not held, too. */
-  releasedAll(why: HoldfastError): void {
-    if (isLost(why)) this.#loseAll()
-  }
-
-  #loseAll(): void {
-    const runners = new Set(Object.values(this.#runners))
-    for (const runner of runners) void this.#attempt('lose', () => runner.lose?.(null))
-  }
-
-  #release({ id, agent, backend }: Session): void {
-    const runner = this.get(agent)
-    if (runner?.release === undefined) return
-    const releasing = this.#attempt('release', () => runner.release?.({ id, backend }))
-    this.#releasing.add(releasing)
-    void releasing.then(() => this.#releasing.delete(releasing))
-  }
-
-  /** Closes every runner, once, within a time limit; then those that still run are ended. */
-  async close({ clock, limits }: { clock: Clock; limits: Limits }): Promise<void> {
-    const runners = new Set(Object.values(this.#runners))
-    const closing = async (): Promise<void> => {
-      await Promise.all(this.#releasing)
-      await Promise.all(
-        [...runners].map((runner) => this.#attempt('close', () => runner.close?.())),
-      )
-    }
-    await new Promise<void>((resolve) => {
-      const cancel = clock.after(limits.runnerCloseMs, () => (this.#loseAll(), resolve()))
-      void closing().then(() => (cancel(), resolve()))
-    })
-  }
-
-  /** Runs what may throw, reject or return nothing; always resolves. Nothing depends on it. */
-  async #attempt(step: 'lose' | 'release' | 'close', work: () => unknown): Promise<void> {
-    try {
-      await work()
-    } catch (error) {
-      const facts = { reason: step, error: messageOf(error) }
-      this.#diagnose('runner_failed', 'a runner failed to release, lose or close', facts)
-    }
-  }
-}
-
-/** Whether another node may go on with what is no longer held here. */
-function isLost({ code }: HoldfastError): boolean {
-  return code === 'lease_lost' || code === 'stale_epoch'
 }

@@ -43,7 +43,13 @@ import {
 import type { Message } from './runner.ts'
 import { changedSettings, checkSettings } from './settings.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
-import { readTurn, TurnHandle, type Admission, type TurnRecord } from './turn-record.ts'
+import {
+  readTurn,
+  TurnHandle,
+  type Admission,
+  type SubmittedTurn,
+  type TurnRecord,
+} from './turn-record.ts'
 import { watcherId } from './watchers.ts'
 
 export type FollowOptions = {
@@ -138,14 +144,15 @@ export class SessionHandle {
   async #enter(input: Input, options: TurnOptions): Promise<Admission> {
     const request = turnRequest(input, options, this, this.#authority)
     const live = await this.#openForTurn()
-    return { live, turn: await live.queue.enter(request) }
+    return { live, ...(await live.queue.enter(request)) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
-  async submit(input: Input, options: TurnOptions = {}): Promise<TurnRecord> {
+  async submit(input: Input, options: TurnOptions = {}): Promise<SubmittedTurn> {
     const request = turnRequest(input, options, this, this.#authority)
     const live = await this.#openForTurn()
-    return live.readTurn(await live.queue.submit(request))
+    const { turn, isSteered } = await live.queue.submit(request)
+    return { ...(await live.readTurn(turn)), isSteered }
   }
 
   /** A turn as it is now. */

@@ -39,6 +39,8 @@ export function decide(session: Session, command: Command, moment: Moment): read
     case 'recover':
       return recoverSession(session, command, moment)
     case 'submit':
+    case 'steer':
+    case 'steered':
     case 'start':
     case 'message':
     case 'output':
@@ -194,6 +196,7 @@ export function evolve(session: Session, event: SessionEvent): Session {
       foldActivity(next, event)
       break
     case 'turn.output':
+    case 'turn.steered':
     case 'message.added':
       break
     case 'ask.opened':
@@ -214,6 +217,7 @@ export function evolve(session: Session, event: SessionEvent): Session {
       break
     case 'turn.queued':
     case 'turn.joined':
+    case 'turn.steering':
     case 'turn.started':
     case 'turn.done':
     case 'turn.failed':

@@ -3,7 +3,7 @@ import { HoldfastError } from './errors.ts'
 import { NO_CAPABILITIES, type Runner } from './runner.ts'
 import { createSession, decide, evolve } from './session.ts'
 import { assertHonoured, changedSettings, checkSettings } from './settings.ts'
-import type { Draft, SessionEvent } from './events.ts'
+import type { Draft } from './events.ts'
 import { LOCAL, type Session } from './state.ts'
 
 const MOMENT = { at: 2, said: () => null }
@@ -18,7 +18,7 @@ function created(settings?: object): Session {
 
 function folded(session: Session, ...drafts: readonly Draft[]): Session {
   return drafts.reduce(
-    (state, draft) => evolve(state, { ...draft, seq: state.seq + 1, at: 2 } as SessionEvent),
+    (state, draft) => evolve(state, { ...draft, seq: state.seq + 1, at: 2 }),
     session,
   )
 }

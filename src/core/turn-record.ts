@@ -23,6 +23,9 @@ export type TurnRecord = {
   readonly endedAt: number | null
 }
 
+/** A turn that was recorded, or that ran already and has taken the request as a message. */
+export type SubmittedTurn = TurnRecord & { readonly isSteered: boolean }
+
 /** Folds one more event of a turn into its record; the first must be the one that admitted it. */
 export function recordTurn(record: TurnRecord | null, event: SessionEvent): TurnRecord {
   if (record === null) return newRecord(event)
@@ -163,6 +166,8 @@ export type Admission = {
     follow(from: Position, signal?: StopSignal): AsyncGenerator<readonly FeedItem[]>
   }
   readonly turn: string
+  /** The turn ran already, and has taken the request as a further message. */
+  readonly isSteered: boolean
 }
 
 export type CallerPresence = {

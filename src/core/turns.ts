@@ -51,6 +51,17 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
   switch (command.type) {
     case 'submit':
       return submitTurn(session, command)
+    case 'steer': {
+      const { turn, input, keys, by } = command
+      runningTurn(session, turn)
+      return [{ type: 'turn.steering', turn, input, ...optionalKeys(keys), ...recordedBy(by) }]
+    }
+    case 'steered': {
+      const { turn, steering, input, by } = command
+      // The turn may have ended since the agent took the message.
+      if (session.running?.id !== turn) return []
+      return [{ type: 'turn.steered', turn, steering, input, ...recordedBy(by) }]
+    }
     case 'start':
       return startTurn(session, command.turn)
     case 'message':
@@ -73,6 +84,7 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
 
 function submitTurn(session: Session, command: TurnCommand & { type: 'submit' }): readonly Draft[] {
   const { input, keys, collect, joins, expiresAt, queuedAt, settings, by } = command
+  const { refusedBy = null } = command
   const last = session.queued.at(-1)
   if (collect && last?.collect === true && joins === last.id && fitsIn(last, input)) {
     return [{ type: 'turn.joined', turn: last.id, input, ...optionalKeys(keys), ...recordedBy(by) }]
@@ -86,6 +98,7 @@ function submitTurn(session: Session, command: TurnCommand & { type: 'submit' })
       ...(collect ? { collect } : {}),
       ...(expiresAt === null ? {} : { expiresAt }),
       ...(queuedAt === null ? {} : { queuedAt }),
+      ...(refusedBy === null ? {} : { refusedBy }),
       ...ownSettings(settings),
       ...recordedBy(by),
     },
@@ -195,7 +208,9 @@ function optionalKeys(keys: readonly RequestKey[]): { keys?: readonly RequestKey
 
 export function foldTurn(
   session: Folding,
-  event: EventOf<Exclude<TurnEvent['type'], 'message.added' | 'turn.output' | 'turn.activity'>>,
+  event: EventOf<
+    Exclude<TurnEvent['type'], 'message.added' | 'turn.output' | 'turn.activity' | 'turn.steered'>
+  >,
 ): void {
   switch (event.type) {
     case 'turn.queued':
@@ -203,6 +218,13 @@ export function foldTurn(
       break
     case 'turn.joined':
       session.queued = session.queued.map((turn) => joinTurn(turn, event))
+      break
+    case 'turn.steering':
+      if (session.running === null) break
+      session.running = {
+        ...session.running,
+        keys: [...session.running.keys, ...(event.keys ?? [])],
+      }
       break
     case 'turn.started':
       session.running = startedTurn(session, event)

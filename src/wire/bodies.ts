@@ -85,7 +85,8 @@ export const WORK = {
       default: 'queue',
       description:
         'if another turn runs: `queue`, `reject`, `interrupt` (cancel the running turn when ' +
-        'this one is next), `collect` (join the waiting requests)',
+        'this one is next), `collect` (join the waiting requests), `steer` (a message for the ' +
+        'running turn, if its agent takes one; else `queue`)',
     }),
     waitMs: Type.Integer({
       minimum: 0,

@@ -91,7 +91,13 @@ export type ServerFrame =
   | SessionEvent
   | Delta
   /** The answer to the client's request of that id: the turn it became, or why not. */
-  | { readonly type: 'reply'; readonly id: string; readonly turn?: string }
+  | {
+      readonly type: 'reply'
+      readonly id: string
+      readonly turn?: string
+      /** With `busy: "steer"`: whether the running turn has taken the message. */
+      readonly steered?: boolean
+    }
   | {
       readonly type: 'reply'
       readonly id: string

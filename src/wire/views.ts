@@ -146,6 +146,8 @@ function mainFields(event: SessionEvent): string {
       return JSON.stringify(event.settings)
     case 'turn.queued':
     case 'turn.joined':
+    case 'turn.steering':
+    case 'turn.steered':
     case 'turn.started':
       return JSON.stringify(typeof event.input === 'string' ? event.input : event.input.text)
     case 'message.added':

@@ -101,15 +101,15 @@ export class LogChannel implements Channel {
     const { id } = frame
     const replied = this.#carryOut(frame)
       .then(
-        (turn) => this.#connection.say({ type: 'reply', id, ...(turn === null ? {} : { turn }) }),
+        (reply) => this.#connection.say({ type: 'reply', id, ...reply }),
         (thrown: unknown) => this.#fail(id, asHoldfastError(thrown)),
       )
       .finally(() => pending.delete(replied))
     pending.add(replied)
   }
 
-  /** Returns the turn that it is about, if any. */
-  async #carryOut(frame: RequestFrame): Promise<string | null> {
+  /** Returns what its reply says: the turn that it is about, if any. */
+  async #carryOut(frame: RequestFrame): Promise<{ turn?: string; steered?: boolean }> {
     const { session, attachment } = this.#reader
     this.#assertMay(FRAME_OPERATIONS[frame.type])
     switch (frame.type) {
@@ -119,21 +119,22 @@ export class LogChannel implements Channel {
         const idempotencyKey = `${attachment.id}/${id}`
         const signal = this.#connection.hub.presenceOf(attachment.id)
         const turn = session.turn(input, { ...options, idempotencyKey, signal })
-        return (await turn.admission).turn
+        const { turn: admitted, isSteered } = await turn.admission
+        return { turn: admitted, ...(frame.busy === 'steer' ? { steered: isSteered } : {}) }
       }
       case 'configure':
         await session.configure(frame.settings)
-        return null
+        return {}
       case 'cancel':
-        if (!isRequestId(frame.turn)) return (await session.cancelTurn(frame.turn)).id
+        if (!isRequestId(frame.turn)) return { turn: (await session.cancelTurn(frame.turn)).id }
         await session.cancelRequest(frame.turn)
-        return null
+        return {}
       case 'answer':
         await attachment.answer(frame.ask, frame.answer)
-        return null
+        return {}
       case 'close':
         await session.close('closed_by_client')
-        return null
+        return {}
     }
   }
 

@@ -164,7 +164,15 @@ export const ClosedSession = Type.Object({
   state: Type.Literal('closed'),
   erased: Type.Boolean(),
 })
-export const TurnOfSession = Type.Object({ session: text, turn: Turn })
+export const TurnOfSession = Type.Object({
+  session: text,
+  turn: Turn,
+  steered: Type.Optional(
+    Type.Boolean({
+      description: 'With busy steer: whether a turn that ran already has taken the message.',
+    }),
+  ),
+})
 export const CancelledRequest = Type.Object({
   session: text,
   request: Type.Object({ id: text, state: Type.Literal('cancelled') }),

@@ -9,7 +9,7 @@ import {
   type Input,
   type TurnHandle,
   type TurnOptions,
-  type TurnRecord,
+  type SubmittedTurn,
 } from '../../core/index.ts'
 import { Type } from '../../schema/typebox.ts'
 import {
@@ -113,7 +113,7 @@ export const turnRoutes = routes({
 /** Where a turn goes: one session, or the one that has the key. */
 type Target = {
   turn(input: Input, options: TurnOptions): TurnHandle
-  submit(input: Input, options: TurnOptions): Promise<{ session: string; turn: TurnRecord }>
+  submit(input: Input, options: TurnOptions): Promise<{ session: string; turn: SubmittedTurn }>
 }
 
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
@@ -126,14 +126,23 @@ async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Pro
     exchange.isCommitted = true
     const location = turnPath(exchange, session, turn.id)
     const headers = ['Location', location, 'Preference-Applied', 'respond-async']
-    return exchange.reply(202, turnView(session, turn), headers)
+    const view = { ...turnView(session, turn), ...steeredView(body, turn) }
+    return exchange.reply(202, view, headers)
   }
   const turn = target.turn(input, options)
-  const { live, turn: id } = await turn.admission
+  const { live, turn: id, isSteered } = await turn.admission
   exchange.isCommitted = true
-  if (!wantsEvents) return exchange.reply(200, turnView(live.id, await turn))
+  if (!wantsEvents) {
+    const view = { ...turnView(live.id, await turn), ...steeredView(body, { isSteered }) }
+    return exchange.reply(200, view)
+  }
   const headers = ['Content-Location', turnPath(exchange, live.id, id)]
   await streamFeed(exchange, turn.feed(exchange.signal), { headers })
+}
+
+/** A caller that asked for it learns whether the running turn has taken its message. */
+function steeredView({ busy }: TurnBody, { isSteered }: { readonly isSteered: boolean }) {
+  return busy === 'steer' ? { steered: isSteered } : {}
 }
 
 function prefersAsync(exchange: Exchange): boolean {
