@@ -30,7 +30,7 @@ import { endingOf, errorOf, PLACE_LOST } from './endings.ts'
 import type { Platform } from './platform.ts'
 import { deferred, PendingRequests, type RequestBody, type Settle } from './requests.ts'
 import {
-  clientMessageOf,
+  clientMessagesOf,
   ClientTurn,
   turnProblem,
   Turns,
@@ -383,8 +383,7 @@ export class ClientSession {
     this.#seen = { seq: event.seq, delta }
     this.#turns.event(event)
     this.#handlers.emit('event', event)
-    const message = clientMessageOf(event)
-    if (message !== null) this.#handlers.emit('message', message)
+    for (const message of clientMessagesOf(event)) this.#handlers.emit('message', message)
     if (event.type === 'ask.opened' || event.type === 'ask.settled') this.#ask(event)
     if (event.type === 'session.closed') {
       this.#connection.end(endingOf('session_closed', `the session is closed: ${event.reason}`))

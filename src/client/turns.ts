@@ -12,17 +12,21 @@ import { deferred } from './requests.ts'
 
 export type ClientMessage = Message
 
-/** What an event adds to the conversation; null if it adds nothing. */
-export function clientMessageOf(event: SessionEvent): ClientMessage | null {
+/** What an event adds to the conversation. */
+export function clientMessagesOf(event: SessionEvent): readonly ClientMessage[] {
   const { seq, at } = event
+  if (event.type === 'session.created') {
+    return (event.origin?.messages ?? []).map((message) => ({ seq, turn: '', ...message }))
+  }
   if (event.type === 'turn.started' || event.type === 'turn.steered') {
     const { turn, input } = event
-    return { seq, turn, role: 'user', text: typeof input === 'string' ? input : input.text, at }
+    const text = typeof input === 'string' ? input : input.text
+    return [{ seq, turn, role: 'user', text, at }]
   }
-  if (event.type !== 'message.added') return null
+  if (event.type !== 'message.added') return []
   const { turn, role, text, data, partial } = event
   const extra = { ...(data === undefined ? {} : { data }), ...(partial ? { partial } : {}) }
-  return { seq, turn, role, text, at, ...extra }
+  return [{ seq, turn, role, text, at, ...extra }]
 }
 
 /** A turn that is over. One that ended badly does not throw: look at `state`, `error`, `reason`. */

@@ -32,6 +32,7 @@ export const OPERATIONS = {
   'session.read': 'watch',
   'session.create': 'talk',
   'session.configure': 'talk',
+  'session.adopt': 'admin',
   'session.close': 'manage',
   'session.share': 'manage',
   'change.read': 'watch',

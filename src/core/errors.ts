@@ -40,6 +40,7 @@ export const ERRORS = {
   unsupported_media_type: { retry: false },
   invalid_field: { retry: false },
   setting_unsupported: { retry: false },
+  capability_missing: { retry: false },
   agent_unknown: { retry: false },
   idempotency_mismatch: { retry: false },
   invalid_answer: { retry: false },

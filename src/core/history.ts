@@ -109,24 +109,27 @@ async function readMessagePage({ store, limits }: LogContext, id: string, after:
   const { row, events } = await store.read(id, after, limits.pageEvents)
   const end = readableRow(row, id).seq
   const seq = events.at(-1)?.seq ?? end
-  const messages = events.map((stored) => messageOf(readEvent(stored, id)))
-  return { messages: messages.filter((message) => message !== null), seq, isLast: seq >= end }
+  const messages = events.flatMap((stored) => messagesOf(readEvent(stored, id)))
+  return { messages, seq, isLast: seq >= end }
 }
 
-function messageOf(event: SessionEvent): Message | null {
+/** What an event adds to the conversation. */
+export function messagesOf(event: SessionEvent): readonly Message[] {
   const { seq, at } = event
   switch (event.type) {
+    case 'session.created':
+      return (event.origin?.messages ?? []).map((message) => ({ seq, turn: '', ...message }))
     case 'turn.steered':
     case 'turn.started': {
       const { turn, input } = event
-      return { seq, turn, role: 'user', text: inputText(input), at }
+      return [{ seq, turn, role: 'user', text: inputText(input), at }]
     }
     case 'message.added': {
       const { turn, role, text, data, partial } = event
       const extra = { ...(data === undefined ? {} : { data }), ...(partial ? { partial } : {}) }
-      return { seq, turn, role, text, at, ...extra }
+      return [{ seq, turn, role, text, at, ...extra }]
     }
     default:
-      return null
+      return []
   }
 }

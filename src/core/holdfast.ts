@@ -17,7 +17,7 @@ import type { FollowChangesOptions } from './commits.ts'
 import { isClosedError } from './closing.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { LiveSession } from './live.ts'
-import { LOCAL, type Principal, type Input } from './state.ts'
+import { LOCAL, type Input, type Principal, type SessionOptions } from './state.ts'
 import {
   checkKey,
   checkPrincipal,
@@ -26,6 +26,7 @@ import {
   type ResolveOptions,
   type TurnOptions,
 } from './requests.ts'
+import { adoptedId, cannotFork, forkedFrom, readConversation, readForkPoint } from './origins.ts'
 import { NO_CAPABILITIES } from './runner.ts'
 import { SessionHandle } from './session-handle.ts'
 import { assertHonoured } from './settings.ts'
@@ -36,6 +37,15 @@ export type HoldfastOptions = AuthorityOptions & {
   /** The agent of sessions that do not name one; without it the first of `runners`. */
   readonly defaultAgent?: string
 }
+
+/** How to make a session that continues another. */
+export type ForkOptions = Omit<ResolveOptions, 'agent' | 'id'> & { readonly turn?: string }
+
+/** What a session that continues a conversation begins with. */
+type Continued = Required<Pick<SessionOptions, 'backend' | 'origin'>>
+
+/** How often one conversation can be adopted, each time after its session was closed. */
+const ADOPTIONS_MAX = 100
 
 /** How often a turn by key starts over when the session it found was closed meanwhile. */
 const KEY_ATTEMPTS = 4
@@ -177,9 +187,63 @@ export class Holdfast {
     await this.authority.store.close()
   }
 
-  async #resolve(options: ResolveOptions): Promise<{ live: LiveSession; isNew: boolean }> {
+  /**
+   * A new session that continues from the end of a turn of another, with that one's agent: the last
+   * turn that is done, unless `turn` names one.
+   */
+  async fork(source: string, { turn, ...options }: ForkOptions = {}): Promise<SessionHandle> {
+    await assertMay(this.authority, this, source, 'turn.run')
+    const { agent, settings: before, backend } = await this.authority.view(source)
+    const known = options.key === undefined ? null : await this.find(options.key)
+    if (known !== null) return forkedFrom(known, source, turn)
+    const runner = this.authority.runner(agent)
+    const can = runner?.capabilities?.fork ?? null
+    if (runner?.fork === undefined || can === null) throw cannotFork(agent, 'cannot be forked')
+    const point = await readForkPoint(this.authority, source, turn ?? null)
+    if (can === 'head' && !point.isHead) throw cannotFork(agent, 'forks at its last turn only')
+    const { messages, omitted, ...at } = point
+    const own = await runner.fork({ id: source, backend, ...at })
+    const { position } = at
+    const origin = { session: source, turn: at.turn, backend, position, messages, omitted }
+    const settings = { ...before, ...options.settings }
+    const from = { backend: own, origin }
+    const forked = await this.#continue({ ...options, agent, settings }, from)
+    return forked.isNew ? forked : forkedFrom(forked, source, turn)
+  }
+
+  /** A session that continues a conversation of the agent that was begun without Holdfast. */
+  async adopt(backend: string, options: ResolveOptions = {}): Promise<SessionHandle> {
+    if (this.access !== null) assertMayDo(this.access.scopes, 'session.adopt')
+    const agent = options.agent ?? this.#defaultAgent
+    assertAgent(agent, this.agents)
+    const adopted = await readConversation(agent, this.authority.runner(agent), backend)
+    const settings = { ...adopted.settings, ...options.settings }
+    const { messages, omitted } = adopted
+    const from = { backend, origin: { backend, messages, omitted } }
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const id = adoptedId(agent, backend, attempt)
+        return await this.#continue({ ...options, agent, settings, id }, from)
+      } catch (error) {
+        // The session of an earlier time is closed, and its id is not given out again.
+        if (!isClosedError(error) || attempt === ADOPTIONS_MAX) throw error
+      }
+    }
+  }
+
+  async #continue(options: ResolveOptions, from: Continued): Promise<SessionHandle> {
+    const { live, isNew } = await this.#resolve(options, from)
+    const { id, key } = live.session
+    return new SessionHandle(this.authority, this, { id, key, isNew })
+  }
+
+  async #resolve(
+    options: ResolveOptions,
+    from: Partial<Continued> = {},
+  ): Promise<{ live: LiveSession; isNew: boolean }> {
     const { limits } = this.authority
-    const request = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
+    const wanted = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
+    const request = { ...wanted, ...from }
     assertAgent(request.agent, this.agents)
     if (request.settings !== undefined) {
       assertHonoured(request.agent, this.authority.runner(request.agent), request.settings)

@@ -47,7 +47,8 @@ export { EVENT_TYPES, isKnownType, isReadable } from './events.ts'
 export type { SessionEvent } from './events.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
-export { Holdfast, type HoldfastOptions, type Unbound } from './holdfast.ts'
+export { Holdfast, type ForkOptions, type HoldfastOptions, type Unbound } from './holdfast.ts'
+export { POSITION_KIND } from './origins.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
 export { FoldedLog } from './loading.ts'
@@ -65,7 +66,9 @@ export {
 } from './requests.ts'
 export {
   NO_CAPABILITIES,
+  type AdoptedConversation,
   type Capabilities,
+  type ForkSource,
   type Message,
   type Runner,
   type RunnerContext,
@@ -117,6 +120,8 @@ export {
   type Input,
   type Link,
   type LinkScope,
+  type EarlierMessage,
+  type Origin,
   type ReconnectPolicy,
   type Reply,
   type Role,

@@ -35,6 +35,8 @@ export const STATE_LIMITS = {
   collectedCharsMax: 1_048_576,
   /** The backend's own session id, in characters. */
   backendCharsMax: 512,
+  /** The messages that a session begins with, in characters. */
+  originCharsMax: 4_194_304,
   /** A setting, the items of one that is a list, and instructions for an agent, in characters. */
   settingCharsMax: 1_024,
   settingItemsMax: 32,

@@ -2,7 +2,16 @@
 import type { Question } from './asks.ts'
 import type { SettingsChange } from './commands.ts'
 import type { Diagnose } from './diagnostics.ts'
-import type { Activity, AskOutcome, Input, Reply, SettingName, Settings } from './state.ts'
+import type {
+  Activity,
+  AskOutcome,
+  EarlierMessage,
+  Input,
+  Origin,
+  Reply,
+  SettingName,
+  Settings,
+} from './state.ts'
 
 export interface Runner {
   /** Without it, it takes texts and no settings. */
@@ -27,6 +36,17 @@ export interface Runner {
    * the agent has taken it; settles when the turn ends, at the latest.
    */
   steer?(session: RunnerSession, message: RunnerTurn): Promise<boolean>
+  /**
+   * A conversation that begins at the end of a turn of this session; returns the backend's id of
+   * it, or null if the first turn makes it, from the `origin` of its session. Throws
+   * `capability_missing` if it cannot be made at that turn.
+   */
+  fork?(source: ForkSource): Promise<string | null>
+  /**
+   * Reads a conversation of the agent that was begun without Holdfast, by the agent's own id.
+   * Throws `invalid_field` if there is none, or if the operator does not allow it.
+   */
+  adopt?(backend: string): Promise<AdoptedConversation>
   /**
    * The session is closed for good: what is kept for it (a child, a folder) may go. A turn that was
    * cut short by the closing may still be stopping. A failure is only reported.
@@ -78,6 +98,21 @@ export const NO_CAPABILITIES: Capabilities = {
   commands: false,
 }
 
+/** A turn of a session, to begin another conversation at. */
+export type ForkSource = RunnerSession & {
+  readonly turn: string
+  /** No turn has started after it. */
+  readonly isHead: boolean
+  /** What the runner has told of the turn's end, by an activity of the kind `position`. */
+  readonly position: unknown
+}
+
+export type AdoptedConversation = {
+  readonly messages: readonly EarlierMessage[]
+  /** What the agent needs to continue it, as the working folder. */
+  readonly settings?: Settings
+}
+
 /** What a runner may keep something for. */
 export type RunnerSession = { readonly id: string; readonly backend: string | null }
 
@@ -101,6 +136,7 @@ export type RunnerResult = Reply | undefined
 
 export type Message = {
   readonly seq: number
+  /** Empty for a message from before the session (`Session.origin`). */
   readonly turn: string
   readonly role: 'user' | 'assistant'
   readonly text: string
@@ -119,6 +155,8 @@ export type RunnerContext = {
     readonly labels: Readonly<Record<string, string>>
     /** The backend's own session id, once `bind` recorded it. */
     readonly backend: string | null
+    /** Where its conversation began, if not here. */
+    readonly origin: Origin | null
   }
   /**
    * Aborted when the turn is cancelled, times out, or its session closes; and when the session is

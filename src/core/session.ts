@@ -17,7 +17,7 @@ import { HoldfastError } from './errors.ts'
 import { assertReadable, type Draft, type EventOf, type SessionEvent } from './events.ts'
 import { decideLink, decideShare, foldLink, foldShare } from './links.ts'
 import { decideConfigure, foldActivity, NO_USAGE } from './settings.ts'
-import type { Folding, Session, SessionOptions } from './state.ts'
+import type { Folding, Origin, Session, SessionOptions } from './state.ts'
 import { decideTurn, foldTurn, partialMessage } from './turns.ts'
 
 export function decide(session: Session, command: Command, moment: Moment): readonly Draft[] {
@@ -149,14 +149,14 @@ export function createSession(event: EventOf<'session.created'>): Session {
   const { id, key, agent, internal, reconnect, graceMs, ttlMs, labels, at } = event
   // A log that was begun before 0.1.0 may lack it.
   const { exclusive = false } = event as Partial<SessionOptions>
-  const { principal = DEFAULT_PRINCIPAL, settings = {} } = event
+  const { principal = DEFAULT_PRINCIPAL, settings = {}, backend = null, origin } = event
   return {
     ...{ id, principal, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels },
     createdAt: at,
     updatedAt: at,
     seq: 1,
     closed: null,
-    backend: null,
+    backend,
     running: null,
     queued: [],
     turns: 0,
@@ -169,6 +169,17 @@ export function createSession(event: EventOf<'session.created'>): Session {
     plan: null,
     commands: null,
     usage: NO_USAGE,
+    origin: origin === undefined ? null : originOf(origin),
+  }
+}
+
+/** Without the messages, which are for readers of the log. */
+function originOf({ session, turn, backend, position }: Origin): Origin {
+  return {
+    ...(session === undefined ? {} : { session }),
+    ...(turn === undefined ? {} : { turn }),
+    backend,
+    ...(position === undefined ? {} : { position }),
   }
 }
 

@@ -49,6 +49,26 @@ export type Session = {
   readonly commands: readonly unknown[] | null
   /** What all its turns have used together. */
   readonly usage: Usage
+  /** Where its conversation began, if not here. */
+  readonly origin: Origin | null
+}
+
+/** Where a conversation began before the session that continues it (`origins.ts`). */
+export type Origin = {
+  /** The session and the turn that it was forked from; absent: it was the agent's own. */
+  readonly session?: string
+  readonly turn?: string
+  /** The agent's id of that conversation; null: the agent had none. */
+  readonly backend: string | null
+  /** What the runner had kept about the end of that turn. */
+  readonly position?: unknown
+}
+
+/** A message from before the session. */
+export type EarlierMessage = {
+  readonly role: 'user' | 'assistant'
+  readonly text: string
+  readonly at: number
 }
 
 /** How an agent is to work: of a session, and of a single turn on top of that. */
@@ -92,7 +112,16 @@ export type Usage = {
 export type SessionOptions = Pick<
   Session,
   'id' | 'key' | 'agent' | 'internal' | 'reconnect' | 'exclusive' | 'graceMs' | 'ttlMs' | 'labels'
-> & { readonly settings?: Settings }
+> & {
+  readonly settings?: Settings
+  /** The backend's own session id, if the session continues one. */
+  readonly backend?: string | null
+  /** `omitted`: how many older messages were left out. */
+  readonly origin?: Origin & {
+    readonly messages: readonly EarlierMessage[]
+    readonly omitted?: number
+  }
+}
 
 /** A fresh copy of a session while an event is folded into it. */
 export type Folding = { -readonly [Field in keyof Session]: Session[Field] }

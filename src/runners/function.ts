@@ -32,6 +32,8 @@ export function functionRunner(agent: Agent): Runner {
   const { capabilities } = agent
   return {
     capabilities: { ...NO_CAPABILITIES, settings: ['instructions'], ...capabilities },
+    // Its memory is the history that it is given. What it binds, it forks itself.
+    fork: async () => null,
     async *run(turn, context): AsyncGenerator<RunnerOutput, RunnerResult> {
       const work = agent(turn, context)
       if (!(Symbol.asyncIterator in work)) return replyOf(await work)

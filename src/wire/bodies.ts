@@ -122,6 +122,29 @@ export const SessionRequest = Type.Object(
   EXACT,
 )
 
+const { agent: _, ...WITHOUT_AGENT } = CREATION
+
+export const ForkRequest = Type.Object(
+  {
+    ...optional({
+      turn: Type.String({
+        description: 'at the end of this turn; by default of the last one done',
+      }),
+      key: Type.String({ description: 'the key of the new session' }),
+    }),
+    ...WITHOUT_AGENT,
+  },
+  EXACT,
+)
+export const AdoptRequest = Type.Object(
+  {
+    backend: Type.String({ description: "the agent's own id of the conversation" }),
+    ...optional({ key: Type.String({ description: 'the key of the session' }) }),
+    ...WITHOUT_AGENT,
+  },
+  EXACT,
+)
+
 export const TurnRequest = Type.Object(WORK, EXACT)
 export const KeyTurnRequest = Type.Object({ ...CREATION, ...WORK, internal }, EXACT)
 export const ChangeRequest = Type.Object(
@@ -184,6 +207,8 @@ export type TurnBody = Static<typeof TurnRequest>
 export type LinkBody = Static<typeof LinkRequest>
 
 export const readSessionBody = reader(SessionRequest)
+export const readForkBody = reader(ForkRequest)
+export const readAdoptBody = reader(AdoptRequest)
 export const readTurnBody = reader(TurnRequest)
 export const readChangeBody = reader(ChangeRequest)
 export const readAnswerBody = reader(AnswerRequest)

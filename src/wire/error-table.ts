@@ -51,6 +51,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   invalid_field: { status: 422, close: 4400 },
   agent_unknown: { status: 422, close: 4400 },
   setting_unsupported: { status: 422, close: 4400 },
+  capability_missing: { status: 422, close: null },
   idempotency_mismatch: { status: 422, close: null },
   invalid_answer: { status: 422, close: null },
   version_unsupported: { status: 426, close: 4426, hint: 'reload' },

@@ -6,6 +6,7 @@ import type {
   Attachment,
   ChangePage,
   Link,
+  Origin,
   Principal,
   QueueRow,
   Session,
@@ -29,7 +30,7 @@ export function sessionView(
 ) {
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
   const { seq, turns, createdAt, updatedAt, closed, backend, running, principal } = session
-  const { settings, plan, commands, usage } = session
+  const { settings, plan, commands, usage, origin } = session
   return {
     id,
     principal,
@@ -57,7 +58,12 @@ export function sessionView(
     plan,
     commands,
     usage,
+    origin: origin === null ? null : originView(origin),
   }
+}
+
+function originView({ session, turn, backend }: Origin) {
+  return { session: session ?? null, turn: turn ?? null, backend }
 }
 
 /** A client that holds a session, without what would let another one impersonate it. */

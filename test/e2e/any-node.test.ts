@@ -1,9 +1,10 @@
 /** Any node takes any request: every route of the contract, and OpenAI's retries, through another. */
 import { once } from 'node:events'
 import OpenAI from 'openai'
-import { builtinAgents, type Agent } from 'holdfast'
+import { builtinAgents, type Agent, type Runner } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { WebSocket } from 'ws'
+import { functionRunner } from '../../src/runners/function.ts'
 import { serverRoutes } from '../../src/server/routes.ts'
 import { serve, type TestServer, type Answer, type Call } from '../support/server.ts'
 import { CuttingProxy } from '../support/cutting-proxy.ts'
@@ -22,7 +23,11 @@ const witness: Agent = async ({ text }) => {
   ran.push(text)
   return `said ${text}`
 }
-const agents = { ...builtinAgents, witness }
+const forkable: Runner = {
+  ...functionRunner(Object.assign(async () => 'yes', { capabilities: { fork: 'any' } as const })),
+  adopt: async () => ({ messages: [] }),
+}
+const agents = { ...builtinAgents, witness, forkable }
 
 beforeAll(async () => {
   database = await openTestDatabase()
@@ -98,6 +103,15 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const { path } = await owned()
     const settings = { instructions: 'be brief' }
     return [path, { body: { settings } }, { status: 200, body: { settings } }]
+  },
+  forkSession: async () => {
+    const { path, id } = await owned({ agent: 'forkable' })
+    await owner.call('POST', `${path}/turns`, HELLO)
+    return [`${path}/fork`, { body: {} }, { status: 201, body: { origin: { session: id } } }]
+  },
+  adoptConversation: async () => {
+    const adopted = { status: 201, body: { origin: { backend: 'x' } } }
+    return ['/v1/agents/forkable/adopt', { body: { backend: 'x' } }, adopted]
   },
   listAgents: local('/v1/agents'),
   closeSession: async () => {

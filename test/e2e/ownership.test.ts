@@ -115,6 +115,7 @@ const ROUTES = serverRoutes(monitorEventLoopDelay()).filter(({ path }) =>
 const BODIES: Readonly<Record<string, object>> = {
   postSessionTurn: { input: 'hello' },
   answerAsk: { answer: 'yes' },
+  forkSession: {},
   changeSession: { settings: { onNobody: 'deny' } },
   createLink: { scopes: ['watch'] },
   shareSession: { with: 'nobody-here', scopes: ['watch'] },

@@ -110,6 +110,9 @@ export const Session = Type.Object({
     { inputTokens: whole, outputTokens: whole, cachedTokens: whole, costUsd: Type.Number() },
     { description: 'Of all its turns, as the agent reports it.' },
   ),
+  origin: orNull(Type.Object({ session: textOrNull, turn: textOrNull, backend: textOrNull }), {
+    description: 'Where its conversation began, if not here: forked at a turn, or adopted.',
+  }),
 })
 export const ChangedSession = Type.Object({
   id: text,

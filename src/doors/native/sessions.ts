@@ -4,15 +4,19 @@
  * A link is a capability for one session. Its token is in the answer to the request that made it,
  * and nowhere else; in the URL it is in the fragment, which browsers do not send.
  */
-import { HoldfastError, invalid, type ErrorCode } from '../../core/index.ts'
+import { HoldfastError, invalid, type ErrorCode, type SessionHandle } from '../../core/index.ts'
 import { oneOf, PROBLEM } from '../../schema/contract.ts'
 import { Type } from '../../schema/typebox.ts'
 import {
+  AdoptRequest,
   AnswerRequest,
   ChangeRequest,
+  ForkRequest,
   LinkRequest,
+  readAdoptBody,
   readAnswerBody,
   readChangeBody,
+  readForkBody,
   readLinkBody,
   readSessionBody,
   readShareBody,
@@ -59,10 +63,7 @@ export const sessionRoutes = routes({
     },
     handle: async (exchange) => {
       const session = await exchange.holdfast.resolve(readSessionBody(await exchange.json()))
-      const { id, isNew } = session
-      const { session: state, queue } = await session.overview()
-      const body = { ...sessionView(state, queue), isNew }
-      exchange.reply(isNew ? 201 : 200, body, ['Location', exchange.locationOf(id)])
+      await replyResolved(exchange, session)
     },
   },
   'GET /v1/sessions': {
@@ -103,6 +104,39 @@ export const sessionRoutes = routes({
       const { session } = exchange
       const { settings: change } = readChangeBody(await exchange.json())
       exchange.reply(200, { id: session.id, settings: await session.configure(change) })
+    },
+  },
+  'POST /v1/sessions/:id/fork': {
+    name: 'forkSession',
+    summary: 'Make a session that continues from a finished turn of this one',
+    operation: 'turn.run',
+    body: ForkRequest,
+    answers: {
+      200: json('It was forked there before, under this key.', schemas.ResolvedSession),
+      201: json('The new session.', schemas.ResolvedSession),
+    },
+    refusals: [404, 409, 410, 413, 415, 422, 429],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [id = ''] = exchange.params
+      const options = readForkBody(await exchange.json())
+      await replyResolved(exchange, await exchange.holdfast.fork(id, options))
+    },
+  },
+  'POST /v1/agents/:agent/adopt': {
+    name: 'adoptConversation',
+    summary: 'Continue a conversation of an agent that was begun without Holdfast',
+    operation: 'session.adopt',
+    body: AdoptRequest,
+    answers: {
+      200: json('It was adopted before.', schemas.ResolvedSession),
+      201: json('Its session.', schemas.ResolvedSession),
+    },
+    refusals: [409, 413, 415, 422, 429],
+    handle: async (exchange) => {
+      const [agent = ''] = exchange.params
+      const { backend, ...options } = readAdoptBody(await exchange.json())
+      await replyResolved(exchange, await exchange.holdfast.adopt(backend, { ...options, agent }))
     },
   },
   'GET /v1/agents': {
@@ -235,6 +269,13 @@ export const sessionRoutes = routes({
     },
   },
 })
+
+async function replyResolved(exchange: Exchange, session: SessionHandle): Promise<void> {
+  const { id, isNew } = session
+  const { session: state, queue } = await session.overview()
+  const body = { ...sessionView(state, queue), isNew }
+  exchange.reply(isNew ? 201 : 200, body, ['Location', exchange.locationOf(id)])
+}
 
 /** To end what has ended with one of these codes changes nothing, and is no mistake. */
 function unlessOver(...codes: readonly ErrorCode[]): (error: unknown) => true {

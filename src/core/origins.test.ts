@@ -1,0 +1,169 @@
+/** Sessions that continue a conversation: forked from another session, or adopted. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { openHoldfast, type Runner } from '../index.ts'
+import { MemoryStore } from '../stores/memory.ts'
+import { invalid } from './errors.ts'
+import type { Holdfast } from './holdfast.ts'
+import { POSITION_KIND } from './origins.ts'
+import { NO_CAPABILITIES, type ForkSource, type RunnerContext } from './runner.ts'
+import type { SessionHandle } from './session-handle.ts'
+
+let hold: Holdfast
+let forked: ForkSource[]
+let contexts: RunnerContext[]
+
+/** Answers with all that it was told in the conversation before. */
+const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
+  capabilities: { ...NO_CAPABILITIES, fork, settings: ['model'] },
+  async *run({ text }, context) {
+    contexts.push(context)
+    const before: string[] = []
+    for await (const message of context.history()) before.push(message.text)
+    yield { type: 'activity', kind: POSITION_KIND, data: { after: text } }
+    yield { type: 'delta', text: [...before, text].join(' ') }
+    if (text === 'fail') throw new Error('it fails')
+    return undefined
+  },
+  fork: async (source) => {
+    forked.push(source)
+    return own
+  },
+  adopt: async (backend) => {
+    if (backend === 'gone') throw invalid('backend', 'is no conversation of the agent')
+    const at = 5
+    return {
+      messages: [
+        { role: 'user', text: 'before', at },
+        { role: 'assistant', text: 'yes', at },
+      ],
+      settings: { model: 'm' },
+    }
+  },
+})
+
+beforeEach(async () => {
+  forked = []
+  contexts = []
+  hold = await openHoldfast({
+    store: new MemoryStore(),
+    agents: {
+      any: remembering('any', 'fresh'),
+      head: remembering('head', null),
+      none: async ({ text }) => text,
+    },
+  })
+})
+afterEach(() => hold.close())
+
+async function talked(agent: string, ...inputs: readonly string[]): Promise<SessionHandle> {
+  const session = await hold.resolve({ agent, key: `source ${agent}`, settings: {} })
+  for (const input of inputs) await session.turn(input)
+  return session
+}
+
+async function texts(session: SessionHandle): Promise<readonly string[]> {
+  const messages: string[] = []
+  for await (const { text } of session.messages()) messages.push(text)
+  return messages
+}
+
+async function turnsOf(session: SessionHandle): Promise<readonly string[]> {
+  const { events } = await session.read(0, 500)
+  const parsed = events.map(({ body }) => JSON.parse(body))
+  return parsed.filter(({ type }) => type === 'turn.started').map(({ turn }) => turn)
+}
+
+describe('a fork', () => {
+  it('begins with the messages up to a finished turn, and goes on by itself', async () => {
+    const source = await talked('any', 'a', 'b', 'c')
+    const [, second = ''] = await turnsOf(source)
+    const fork = await hold.fork(source.id, { turn: second, key: 'fork' })
+    expect(fork.isNew).toBe(true)
+    expect(await texts(fork)).toEqual(['a', 'a', 'b', 'a a b'])
+    const { origin, backend, turns } = await fork.state()
+    const position = { after: 'b' }
+    expect(origin).toEqual({ session: source.id, turn: second, backend: null, position })
+    expect({ backend, turns }).toEqual({ backend: 'fresh', turns: 0 })
+    expect(forked).toEqual([
+      { id: source.id, backend: null, turn: second, isHead: false, position },
+    ])
+    expect((await fork.turn('d')).reply?.text).toBe('a a b a a b d')
+    expect(contexts.at(-1)?.session.origin).toMatchObject({ session: source.id })
+    expect(await texts(source)).toHaveLength(6)
+  })
+
+  it('is made at the last turn that is done, by default', async () => {
+    const source = await talked('head', 'a', 'b')
+    const fork = await hold.fork(source.id)
+    expect(await texts(fork)).toEqual(['a', 'a', 'b', 'a a b'])
+    expect(forked[0]).toMatchObject({ isHead: true })
+  })
+
+  it('is found again by its key, and makes nothing twice', async () => {
+    const source = await talked('any', 'a')
+    const first = await hold.fork(source.id, { key: 'fork' })
+    const again = await hold.fork(source.id, { key: 'fork' })
+    expect([again.id, again.isNew]).toEqual([first.id, false])
+    expect(forked).toHaveLength(1)
+    await hold.resolve({ key: 'other', agent: 'none' })
+    const taken = hold.fork(source.id, { key: 'other' })
+    await expect(taken).rejects.toMatchObject({ code: 'key_taken' })
+  })
+
+  it('is refused where the agent cannot, or only at its head', async () => {
+    const plain = await talked('none', 'a')
+    const refused = { code: 'capability_missing', details: { capability: 'fork' } }
+    await expect(hold.fork(plain.id)).rejects.toMatchObject(refused)
+    const source = await talked('head', 'a', 'b')
+    const [first = ''] = await turnsOf(source)
+    await expect(hold.fork(source.id, { turn: first })).rejects.toMatchObject(refused)
+    expect(forked).toEqual([])
+  })
+
+  it('is refused at a turn that is not done, or not there', async () => {
+    const source = await talked('any', 'fail')
+    const [failed = ''] = await turnsOf(source)
+    const invalidTurn = { code: 'invalid_field', details: { field: 'turn' } }
+    await expect(hold.fork(source.id)).rejects.toMatchObject(invalidTurn)
+    await expect(hold.fork(source.id, { turn: failed })).rejects.toMatchObject(invalidTurn)
+    const unknown = hold.fork(source.id, { turn: 't999' })
+    await expect(unknown).rejects.toMatchObject({ code: 'turn_unknown' })
+    await expect(hold.fork('nowhere')).rejects.toMatchObject({ code: 'session_unknown' })
+  })
+})
+
+describe('an adopted conversation', () => {
+  it('goes on under its own id, with its messages and settings', async () => {
+    const adopted = await hold.adopt('c-1', { agent: 'any', key: 'mine' })
+    const { backend, settings, origin } = await adopted.state()
+    expect({ backend, settings, origin }).toEqual({
+      backend: 'c-1',
+      settings: { model: 'm' },
+      origin: { backend: 'c-1' },
+    })
+    expect((await adopted.turn('now')).reply?.text).toBe('before yes now')
+  })
+
+  it('has one session, until that is closed', async () => {
+    const first = await hold.adopt('c-1', { agent: 'any', key: 'mine' })
+    const again = await hold.adopt('c-1', { agent: 'any', key: 'mine' })
+    expect([again.id, again.isNew]).toEqual([first.id, false])
+    const other = hold.adopt('c-1', { agent: 'any', key: 'another' })
+    await expect(other).rejects.toMatchObject({ code: 'key_taken' })
+    await first.close()
+    const later = await hold.adopt('c-1', { agent: 'any', key: 'mine' })
+    expect(later.isNew).toBe(true)
+    expect(later.id).not.toBe(first.id)
+  })
+
+  it('is refused where the agent cannot, knows none, or the caller may not', async () => {
+    const cannot = hold.adopt('c-1', { agent: 'none' })
+    await expect(cannot).rejects.toMatchObject({ details: { capability: 'adopt' } })
+    const gone = hold.adopt('gone', { agent: 'any' })
+    await expect(gone).rejects.toMatchObject({ code: 'invalid_field' })
+    const access = { principal: 'p', groups: [], scopes: ['talk', 'manage'] } as const
+    const caller = hold.as({ kind: 'token', issuer: 'holdfast', id: 'p' }, access)
+    const forbidden = caller.adopt('c-1', { agent: 'any' })
+    await expect(forbidden).rejects.toMatchObject({ code: 'forbidden' })
+  })
+})
