@@ -391,7 +391,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   stores: ['core'],
   platform: ['core'],
   runners: ['schema', 'platform', 'core'],
-  testing: ['core', 'stores'],
+  testing: ['core', 'stores', 'platform'],
   config: ['schema', 'runners', 'core'],
   library: ['core', 'stores', 'platform', 'runners', 'config', 'wire'],
   browsers: ['core', 'platform', 'wire'],

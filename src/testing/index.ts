@@ -1,6 +1,7 @@
 /**
- * What a log must be, and what a store of your own must pass, for any test runner: the contract of
- * `Store`, one claim per case. Each case opens a store of its own, and closes it whatever happens.
+ * What a log must be, and what a store or a runner of your own must pass, in any test framework:
+ * the contracts of `Store` and `Runner`, one claim per case. Each case opens a store or a runner of
+ * its own, and closes it whatever happens.
  */
 import type { Store } from '../core/store.ts'
 import { appendClaims } from './store/append.ts'
@@ -10,6 +11,7 @@ import { principalClaims } from './store/principals.ts'
 import { reserveClaims } from './store/reserve.ts'
 import { StoreTrial } from './store/samples.ts'
 
+export { runnerConformance, type RunnerCase, type RunnerUnderTest } from './runner.ts'
 export { checkLog, type CheckedEvent, type LogRules, type LogViolation } from '../core/log-check.ts'
 
 export type StoreUnderTest = {

@@ -225,14 +225,14 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the idempotency key of a turn is forgotten when it ends',
-    file: 'core/requests.js',
+    file: 'core/request-keys.js',
     find: 'const known = turnInSession(session, key) ?? this.#keptTurn(key);',
     replace: 'const known = turnInSession(session, key);',
     catches: 'I11',
   },
   {
     name: 'idempotency keys of before a session was loaded are not looked up in the store',
-    file: 'core/requests.js',
+    file: 'core/request-keys.js',
     find: 'this.#isWhole = isNew;',
     replace: 'this.#isWhole = true;',
     catches: 'I11',
@@ -246,7 +246,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a request key that is kept is passed over',
-    file: 'core/requests.js',
+    file: 'core/request-keys.js',
     find: 'return known.turn;',
     replace: 'return null;',
     catches: 'I11',
