@@ -44,6 +44,18 @@ describe('scopesOn', () => {
     ['nothing for a principal that is called like a group', {}, session('@bob'), []],
     ['no use of an agent that is not its', { agents: ['slow'] }, session('bob'), ['watch']],
     ['the use of an agent that is its', { agents: ['echo'] }, session('bob'), TALK],
+    [
+      'to admin no use of an agent that is not its',
+      { scopes: SCOPES, agents: ['slow'] },
+      session('alice'),
+      ['watch', 'manage', 'admin'],
+    ],
+    [
+      'everything to admin with an agent that is its',
+      { scopes: SCOPES, agents: ['echo'] },
+      session('alice'),
+      SCOPES,
+    ],
     ['of a link only its session', { session: 's1', principal: '' }, session('alice'), TALK],
     ['of a link no other session', { session: 's2', principal: '' }, session('alice'), []],
     ['of a link no session without a principal', { session: 's2', principal: '' }, session(''), []],
@@ -95,6 +107,18 @@ describe('assertMay', () => {
 
   it('asks the store for nothing if the session is held', async () => {
     expect(await refusal(session('bob'), null, {})).toEqual({ error: null, reads: 0 })
+  })
+
+  it('keeps admin from the use of an agent that is not its, in memory or not', async () => {
+    const access = { scopes: SCOPES, agents: ['slow'] }
+    for (const [held, stored] of [
+      [session('alice'), null] as const,
+      [null, session('alice')] as const,
+    ]) {
+      expect((await refusal(held, stored, access)).error).toContain('it needs talk')
+      expect((await refusal(held, stored, { ...access, agents: ['echo'] })).error).toBe(null)
+    }
+    expect((await refusal(null, null, access)).error).toBe('there is no session s1')
   })
 
   it('says what is missing of a session that it may see', async () => {

@@ -5,7 +5,9 @@
  * 1. A session belongs to the principal that created it, or to the group of a shared key.
  * 2. Others may do with it what it was shared for, and never more than their own scopes.
  * 3. `admin` reaches every session.
- * 4. A session that a caller may not see is refused exactly as one that does not exist.
+ * 4. A scope never widens a list: the agents and browsers that a caller was limited to are all that
+ *    it may use, with `admin` too.
+ * 5. A session that a caller may not see is refused exactly as one that does not exist.
  */
 import { HoldfastError } from './errors.ts'
 import type { Quotas } from './quotas.ts'
@@ -115,13 +117,23 @@ type Owned = Pick<Session | SessionRow, 'id' | 'principal' | 'shares' | 'agent'>
 export function scopesOn(caller: Caller, session: Owned): readonly Scope[] {
   const principals = principalsOf(caller)
   const { access } = caller
-  if (access === null || principals === null) return SCOPES
-  const { scopes, agents } = access
-  const isOwn = principals.includes(session.principal) || access.session === session.id
-  const granted = isOwn ? scopes : sharedScopes(access, principals, session)
+  if (access === null) return SCOPES
+  const { agents } = access
+  const granted = grantedOn(access, principals, session)
   if (agents === undefined || agents.includes(session.agent)) return granted
   // It may not use the agent, but may look at what it has done.
   return granted.filter((scope) => scope !== 'talk' && scope !== 'answer')
+}
+
+/** `principals` null: it sees all sessions. */
+function grantedOn(
+  access: Access,
+  principals: readonly string[] | null,
+  session: Owned,
+): readonly Scope[] {
+  if (principals === null) return SCOPES
+  const isOwn = principals.includes(session.principal) || access.session === session.id
+  return isOwn ? access.scopes : sharedScopes(access, principals, session)
 }
 
 function sharedScopes(
@@ -157,7 +169,7 @@ export async function assertMay(
   if (access === null) return
   // The same for every session, so that it says nothing about this one.
   assertMayDo(access.scopes, operation)
-  if (principalsOf(caller) === null) return
+  if (principalsOf(caller) === null && access.agents === undefined) return
   const held = heldSession(id)
   let scopes = held === null ? [] : scopesOn(caller, held)
   if (scopes.length === 0) {
