@@ -48,6 +48,13 @@ export type CdpEntranceOptions = {
   readonly isLeaving: () => boolean
 }
 
+/** Where a client goes, by which token, and whose it is. */
+type Entry = {
+  readonly address: Address
+  readonly token: string | undefined
+  readonly caller: Caller
+}
+
 export class CdpEntrance {
   readonly door: CdpDoor
   readonly #options: CdpEntranceOptions
@@ -121,8 +128,7 @@ export class CdpEntrance {
     exchange.reply(201, { ...body, url: socket.replace(/^ws/, 'http'), webSocketUrl: socket })
   }
 
-  /** Where a request goes, by which token, and whose it is. */
-  async #letIn(request: IncomingMessage, own: OwnPort | null) {
+  async #letIn(request: IncomingMessage, own: OwnPort | null): Promise<Entry> {
     // The server's own port has looked at it already.
     if (own !== null) this.#options.access.check(request)
     // Also if a link leads there: a mere GET of an address here starts a browser.
@@ -171,7 +177,26 @@ export class CdpEntrance {
 
   async #enter(upgrade: Upgrade, own: OwnPort | null): Promise<void> {
     const { request, stream } = upgrade
-    const { address, token, caller } = await this.#letIn(request, own)
+    const entry = await this.#letIn(request, own)
+    try {
+      await this.#enterAs(entry, upgrade, own)
+    } catch (thrown) {
+      // If it is forwarded, the owner ends it too, but its tokens may be a copy that is older.
+      const end = (): void => void stream.destroy()
+      const scopes = [OPERATIONS['browser.use']]
+      const release = this.#options.access.hold(entry.token, scopes, end)
+      if (stream.destroyed) release()
+      else stream.once('close', release)
+      throw thrown
+    }
+  }
+
+  async #enterAs(
+    { address, token, caller }: Entry,
+    upgrade: Upgrade,
+    own: OwnPort | null,
+  ): Promise<void> {
+    const { stream } = upgrade
     assertNoRest(address)
     this.#assertStays()
     const { target, isHeld } = this.#placeOf(address)

@@ -2,7 +2,7 @@
 import { builtinAgents, type Holdfast } from 'holdfast'
 import type { TokenSource } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { serve } from '../support/server.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { Puppet } from '../support/puppet.ts'
@@ -19,7 +19,10 @@ class Tokens implements TokenSource {
   #changes = 0
 
   make(): string {
-    const token = `hf_${(names += 1)}`
+    return this.add(`hf_${(names += 1)}`)
+  }
+
+  add(token: string): string {
     this.#good.add(token)
     return token
   }
@@ -189,4 +192,32 @@ describe.each(['the server', 'a node that is not the owner'])('through %s', (nam
     })
     expect(await transcript.text()).not.toContain('second')
   })
+})
+
+describe('nodes with tokens of their own', () => {
+  const copies = { owner: new Tokens(), front: new Tokens() }
+  let owner: TestServer
+  let front: TestServer
+
+  beforeAll(async () => {
+    const node = { store: database.freshUrl(), isNode: true, agents }
+    owner = await serve({ ...node, tokens: copies.owner })
+    front = await serve({ ...node, tokens: copies.front })
+  })
+  afterAll(() => Promise.all([owner.close(), front.close()]))
+
+  it.each(['owner', 'front'] as const)(
+    'a forwarded stream and a forwarded socket end when the %s alone takes the token back',
+    async (where) => {
+      const token = copies.owner.add(copies.front.make())
+      const admin = { url: owner.url, token: ADMIN, id: '', key: '' }
+      const key = `copies ${where}`
+      const { id } = (await (await post(admin, '/v1/sessions', { key })).json()) as { id: string }
+      const ongoing = { url: front.url, token, id, key }
+      const stream = await WAYS['a stream of events']!(ongoing)
+      const socket = await WAYS['a socket']!(ongoing)
+      copies[where].revoke(token)
+      expect([await stream(), await socket()]).toEqual([true, true])
+    },
+  )
 })

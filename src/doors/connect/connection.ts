@@ -304,8 +304,7 @@ export class Connection implements HubMember {
     } catch (thrown) {
       const error = asHoldfastError(thrown)
       const { code, details } = error
-      const isForwarded =
-        code === 'not_owner' && this.#forward(details['node'], this.#service.mark + text)
+      const isForwarded = code === 'not_owner' && this.#forward(details['node'], hello, text)
       if (!isForwarded) this.refuse(this.#counted(hello, error))
       return
     }
@@ -324,13 +323,14 @@ export class Connection implements HubMember {
   }
 
   /** False if there is no way to the node that owns the session. */
-  #forward(node: unknown, hello: string): boolean {
-    const { forwarder } = this.hub
+  #forward(node: unknown, { auth }: Hello, text: string): boolean {
+    const { forwarder, gate } = this.hub
     const { address, isForwarded = false } = this.socket
     if (forwarder === null || isForwarded || typeof node !== 'string' || this.isOver) return false
     const bufferedBytesMax = this.#bufferedBytesMax
     this.#forwarded = forwarder.open(node, {
-      ...{ hello, address, bufferedBytesMax, ...this.#service.forwarding },
+      ...{ hello: this.#service.mark + text, address },
+      ...{ bufferedBytesMax, ...this.#service.forwarding },
       onMessage: (message) => this.#handOver(message),
       onClose: (code, reason) => {
         this.socket.close(code, reason)
@@ -339,6 +339,11 @@ export class Connection implements HubMember {
     })
     // The owner counts it.
     this.#uncount?.()
+    if (auth?.token === undefined) return true
+    // The owner ends it too, but its tokens may be a copy that is older.
+    const revoked = new HoldfastError('unauthorized', 'the token is not good any more')
+    this.#release = gate.hold(auth.token, [], () => this.refuse(revoked))
+    if (this.isOver) this.#release()
     return true
   }
 
