@@ -7,7 +7,8 @@ import { LINE_FORMATS, LOG_LEVELS } from '../diagnostic-printer.ts'
 import { CDP_LIMITS } from '../doors/cdp/limits.ts'
 import { builtinAgents, LIMITS } from '../index.ts'
 import { CLUSTER_LIMITS } from '../open.ts'
-import { checkAccessOptions, isLoopback, isWildcard, type AccessOptions } from '../server/access.ts'
+import { checkAccessOptions, isWildcard, type AccessOptions } from '../server/access.ts'
+import { isLoopback } from '../server/rates.ts'
 import { RATE_LIMITS } from '../server/limits.ts'
 import {
   choice,

@@ -26,6 +26,7 @@ import type { ResolveRequest } from './requests.ts'
 import type { Runner } from './runner.ts'
 import { RunnerTable } from './runner-table.ts'
 import { isPending } from './session.ts'
+import { SharedCounts } from './shared-counts.ts'
 import type { Store } from './store.ts'
 import { Usage } from './usage.ts'
 
@@ -63,6 +64,8 @@ export class Authority implements SessionHolder {
   readonly diagnose = diagnoseToAll(this.diagnosticListeners)
   readonly about: Facts
   readonly attachmentListeners: AttachmentListeners
+  /** Shared with the other nodes. */
+  readonly counts: SharedCounts
   readonly usage: Usage
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()
@@ -84,6 +87,7 @@ export class Authority implements SessionHolder {
     if (options.onDiagnostic !== undefined) this.diagnosticListeners.add(options.onDiagnostic)
     this.about = { node: options.node, ...options.about }
     this.limits = coreLimits(options.limits ?? {})
+    this.counts = new SharedCounts(this)
     this.usage = new Usage(this, options.quotas)
     this.attachmentListeners = new AttachmentListeners(this.diagnose)
     this.#held = new HeldSessions(this)
@@ -127,6 +131,7 @@ export class Authority implements SessionHolder {
   /** Takes the lease, picks up what earlier nodes left unfinished, and starts the sweeper. */
   async start(): Promise<void> {
     await this.#lease.start()
+    this.counts.start()
     await this.#sweeper.start()
     this.diagnose('opened', 'Holdfast is open', this.about)
   }
@@ -244,6 +249,7 @@ export class Authority implements SessionHolder {
   async stop(): Promise<void> {
     this.draining = true
     this.#sweeper.stop()
+    this.counts.stop()
     this.changes.close()
     const pending = this.#held.all.filter(({ session }) => isPending(session))
     await Promise.all(pending.map((live) => this.#interrupt(live)))

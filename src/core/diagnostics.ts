@@ -18,6 +18,7 @@ export const DIAGNOSTICS = {
   clock_jumped: 'warn',
   closed: 'debug',
   commit_slow: 'warn',
+  counts_not_exchanged: 'warn',
   crashed: 'error',
   descriptors_low: 'warn',
   draining: 'info',

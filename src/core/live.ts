@@ -75,7 +75,7 @@ export class LiveSession implements LedgerSession, RunHost {
     this.#saidBefore = said
     this.watchers = new Watchers(this.id, holder.limits)
     this.requestKeys = new RequestKeys(this.id, holder, session.seq === 1)
-    this.queue = new Queue(this, session.queued)
+    this.queue = new Queue(this, session)
     this.#feed = new Feed(this.id, session.seq, holder)
     this.#alarms = new Alarms(holder.clock, this)
     this.#ledger = new Ledger(this, this.queue, state, holder)

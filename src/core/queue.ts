@@ -87,9 +87,12 @@ export class Queue {
   /** What is counted of the turns that were started here, if their principals have limits. */
   readonly #counted = new CountedTurns()
 
-  constructor(live: QueueSession, turns: readonly Turn[]) {
+  constructor(live: QueueSession, session: Session) {
     this.#live = live
-    this.#requests = turns.map(recordedTurn)
+    const { usage } = live.holder
+    this.#requests = session.queued.map((turn) =>
+      recordedTurn(turn, usage.countRecorded(turn.by, session)),
+    )
   }
 
   get length(): number {

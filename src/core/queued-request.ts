@@ -75,13 +75,13 @@ export class QueuedRequest {
 type NewRequest = Omit<TurnRequest, 'by' | 'waitMs' | 'caller'> & { readonly by: Principal | null }
 
 /** A turn that the log had when the session was loaded. */
-export function recordedTurn(turn: Turn): QueuedRequest {
+export function recordedTurn(turn: Turn, counted: CountedTurn | null): QueuedRequest {
   const { id, input, collect, by, queuedAt, expiresAt, settings = null } = turn
   const chars = inputText(input).length
   const busy = collect ? 'collect' : 'queue'
   const asked = { input, chars, key: null, busy, by, access: null, settings } as const
   const request = new QueuedRequest(asked, new Map())
-  return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt })
+  return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt, counted })
 }
 
 export function keysOf(requests: readonly QueuedRequest[]): readonly RequestKey[] {

@@ -86,7 +86,15 @@ export interface Cluster {
   owned(node: string): Promise<number>
   /** The oldest node first; also some whose lease is over. */
   nodes(): Promise<readonly NodeRow[]>
+  /**
+   * Replaces what this node has counted, unless that is null, and returns the counts of every other
+   * node that lives. Without it, each node counts by itself.
+   */
+  exchangeCounts?(node: string, counts: NodeCounts | null): Promise<readonly NodeCounts[]>
 }
+
+/** Counts of one node by their names. They need not survive a crash of the store. */
+export type NodeCounts = Readonly<Record<string, number>>
 
 /** A session by its id, or the open one of a principal by its key. */
 export type SessionRef =

@@ -3,17 +3,19 @@
  * ids; what a caller was granted may have limits of its own, which replace these for its principal.
  *
  * 1. A refusal has no effect (I11): every quota is checked before any is used.
- * 2. Turns, sockets and browser sessions count for the principal that acts, and are counted by each
- *    node for itself. Open sessions and stored bytes count for the principal or group that the
- *    session belongs to; the store counts them (`stored-usage.ts`).
+ * 2. Turns, sockets and browser sessions count for the principal that acts. Each node counts its
+ *    own, and adds what the others have told it (`shared-counts.ts`). Open sessions and stored
+ *    bytes count for the principal or group that the session belongs to; the store counts them
+ *    (`stored-usage.ts`).
  * 3. A caller without limits costs no allocation and no promise.
  */
-import type { Access } from './access.ts'
-import type { Clock } from './clock.ts'
+import { DEFAULT_PRINCIPAL, type Access } from './access.ts'
+import type { Clock, Digest } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
 import { checkQuotaOptions, type QuotaName, type QuotaOptions, type Quotas } from './quotas.ts'
-import type { Session } from './state.ts'
+import { UsedRate, type CountSource, type SharedCounts } from './shared-counts.ts'
+import type { Principal, Session } from './state.ts'
 import type { Store } from './store.ts'
 import { StoredUsage } from './stored-usage.ts'
 
@@ -29,10 +31,16 @@ const RETRY_MS = 1_000
 type UsageContext = {
   readonly store: Pick<Store, 'usage'>
   readonly clock: Pick<Clock, 'monotonic'>
+  readonly digest: Digest
+  readonly counts: SharedCounts
   readonly counters: { quotaRefusals: number }
   readonly diagnose: Diagnose
   readonly heldSession: (id: string) => Session | null
 }
+
+/** What each node counts for itself. */
+const NODE_QUOTAS = ['runningTurns', 'queuedTurns', 'browserSessions', 'sockets'] as const
+type NodeQuota = (typeof NODE_QUOTAS)[number]
 
 /** What a principal uses on this node. */
 export class PrincipalUsage {
@@ -42,27 +50,61 @@ export class PrincipalUsage {
   sockets = 0
   readonly openSessions: StoredUsage
   readonly storedBytes: StoredUsage
-  /** Turns that may be asked for now, as it was at a time; null: as many as the limit. */
-  #turnsLeft: { readonly left: number; readonly at: number } | null = null
+  readonly #principal: string
+  readonly #context: UsageContext
+  /** Turns that were asked for. */
+  readonly #turns = new UsedRate()
+  /** The limit that they were last counted for. */
+  #turnsPerMinute = 0
+  /** The names of its counts among the nodes. */
+  readonly #names: Partial<Record<QuotaName, string>> = {}
 
   constructor(principal: string, context: UsageContext) {
+    this.#principal = principal
+    this.#context = context
     this.openSessions = new StoredUsage(principal, 'openSessions', context)
     this.storedBytes = new StoredUsage(principal, 'storedBytes', context)
   }
 
   /** Nothing would be forgotten with it but turns of the last minute, and what the store knows. */
   get isIdle(): boolean {
-    const { runningTurns, queuedTurns, browserSessions, sockets } = this
-    return runningTurns + queuedTurns + browserSessions + sockets === 0 && this.openSessions.isIdle
+    return NODE_QUOTAS.every((quota) => this[quota] === 0) && this.openSessions.isIdle
   }
 
-  turnsLeft(perMinute: number, now: number): number {
-    const { left, at } = this.#turnsLeft ?? { left: perMinute, at: now }
-    return Math.min(perMinute, left + ((now - at) * perMinute) / MINUTE_MS)
+  /** On all nodes together. */
+  total(quota: NodeQuota): number {
+    return this[quota] + this.#others(quota)
+  }
+
+  /** Turns of all nodes together that were asked for and are not given back yet. */
+  turnsUsed(perMinute: number, now: number): number {
+    const others = this.#others('turnsPerMinute')
+    return this.#turns.usedAt(now, perMinute / MINUTE_MS, others) + others
   }
 
   takeTurn(perMinute: number, now: number): void {
-    this.#turnsLeft = { left: this.turnsLeft(perMinute, now) - 1, at: now }
+    const others = this.#others('turnsPerMinute')
+    this.#turns.set(this.#turns.usedAt(now, perMinute / MINUTE_MS, others) + 1, now)
+    this.#turnsPerMinute = perMinute
+  }
+
+  /** For other nodes. */
+  *counts(now: number): Iterable<readonly [string, number]> {
+    for (const quota of NODE_QUOTAS) if (this[quota] > 0) yield [this.#nameOf(quota), this[quota]]
+    const perMs = this.#turnsPerMinute / MINUTE_MS
+    if (perMs === 0) return
+    const used = this.#turns.usedAt(now, perMs, this.#others('turnsPerMinute'))
+    this.#turns.set(used, now)
+    yield [this.#nameOf('turnsPerMinute'), used]
+  }
+
+  #others(quota: QuotaName): number {
+    const { counts } = this.#context
+    return counts.isShared ? counts.others(this.#nameOf(quota)) : 0
+  }
+
+  #nameOf(quota: QuotaName): string {
+    return (this.#names[quota] ??= this.#context.digest(`${quota} ${this.#principal}`))
   }
 }
 
@@ -110,7 +152,7 @@ export class CountedTurns {
 }
 
 /** What principals with limits use, on this node. */
-export class Usage {
+export class Usage implements CountSource {
   readonly #context: UsageContext
   readonly #default: Quotas | null
   readonly #configured: ReadonlyMap<string, Quotas>
@@ -127,6 +169,12 @@ export class Usage {
     this.#configured = new Map(
       Object.entries(principals).map(([id, quotas]) => [id, { ...byDefault, ...quotas }]),
     )
+    if (byDefault !== null || this.#configured.size > 0) context.counts.add(this)
+  }
+
+  *counts(): Iterable<readonly [string, number]> {
+    const now = this.#context.clock.monotonic()
+    for (const usage of this.#principals.values()) yield* usage.counts(now)
   }
 
   /** How many principals are remembered. */
@@ -147,6 +195,15 @@ export class Usage {
     return access === null ? null : this.#of(access, principal)
   }
 
+  /** Counts a turn that was in the log when its session was loaded; null: it has no limits. */
+  countRecorded(by: Principal | null, { principal: owner }: Session): CountedTurn | null {
+    const principal = by === null ? null : principalOfTurn(by, owner)
+    if (principal === null) return null
+    const isLimited = this.#default !== null || this.#configured.has(principal)
+    const usage = isLimited ? this.#usageOf(principal) : this.#principals.get(principal)
+    return usage === undefined ? null : new CountedTurn(usage, 'queuedTurns')
+  }
+
   #ownerOf(session: string): string | undefined {
     return this.#context.heldSession(session)?.principal
   }
@@ -165,6 +222,7 @@ export class Usage {
     if (known !== undefined) return known
     const usage = new PrincipalUsage(principal, this.#context)
     this.#principals.set(principal, usage)
+    this.#context.counts.add(this)
     this.#forgetIdle()
     return usage
   }
@@ -199,6 +257,16 @@ export class Usage {
   }
 }
 
+/**
+ * The principal that a recorded turn counts for, as far as the log tells; null: it was a program
+ * without limits. A token without a principal is known by its own id there.
+ */
+function principalOfTurn({ kind, issuer, id }: Principal, owner: string): string | null {
+  if (kind === 'local') return null
+  if (kind === 'jwt') return `${issuer} ${id}`
+  return kind === 'link' || owner === DEFAULT_PRINCIPAL ? owner : id
+}
+
 /** What a principal may still use: its limits, and what it uses now. */
 export class Allowance {
   readonly #principal: string
@@ -222,9 +290,9 @@ export class Allowance {
     const counted = isQueued ? 'queuedTurns' : 'runningTurns'
     const { turnsPerMinute } = this.#quotas
     const now = this.#context.clock.monotonic()
-    this.#assertBelow(counted, this.#usage[counted])
+    this.#assertBelow(counted, this.#usage.total(counted))
     if (turnsPerMinute !== undefined) {
-      const left = this.#usage.turnsLeft(turnsPerMinute, now)
+      const left = turnsPerMinute - this.#usage.turnsUsed(turnsPerMinute, now)
       const retryMs = Math.ceil(((1 - left) * MINUTE_MS) / Math.max(turnsPerMinute, 1))
       if (left < 1) throw this.#refusal('turnsPerMinute', turnsPerMinute, retryMs)
       this.#usage.takeTurn(turnsPerMinute, now)
@@ -237,7 +305,7 @@ export class Allowance {
    * takes the place of another.
    */
   take(quota: 'sockets' | 'browserSessions', isSuccessor = false): () => void {
-    if (!isSuccessor) this.#assertBelow(quota, this.#usage[quota])
+    if (!isSuccessor) this.#assertBelow(quota, this.#usage.total(quota))
     this.#usage[quota] += 1
     let isCounted = true
     return () => {

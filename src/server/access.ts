@@ -6,10 +6,9 @@
  * this address (refused by `Host`), across origins (refused by `Origin`), or where a browser sends
  * no origin, for pictures and the like (refused by `Sec-Fetch-Site`).
  */
-import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { HoldfastError, invalid, limitsFrom, LOCAL, type Clock } from '../core/index.ts'
+import { HoldfastError, invalid, LOCAL, type Clock } from '../core/index.ts'
 import type { Exchange } from '../doors/exchange.ts'
 import {
   assertMayDo,
@@ -25,8 +24,12 @@ import {
   type SharedKeys,
 } from '../core/access.ts'
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './forwarding/seal.ts'
-import { RATE_LIMITS, SERVER_LIMITS } from './limits.ts'
+import { SERVER_LIMITS } from './limits.ts'
+import { isLoopback, plainAddress, Rates, type RateLimits, type SharedRates } from './rates.ts'
 import { principalOfToken, type TokenSource } from './tokens.ts'
+
+/** What nodes know each other by, and count together. */
+export type AccessCluster = { readonly seal: Seal; readonly rates: SharedRates }
 
 export type AccessOptions = {
   /** Without them everything is allowed, and only loopback can be listened on. */
@@ -104,14 +107,19 @@ export class AccessPolicy {
   #revision: number | null
   #revocationsAt = performance.now()
 
-  constructor(boundHost: string, clock: Clock, options: AccessOptions, seal: Seal | null) {
+  constructor(
+    boundHost: string,
+    clock: Clock,
+    options: AccessOptions,
+    cluster: AccessCluster | null,
+  ) {
     checkAccessOptions(boundHost, options)
     const { tokens = null, allowHosts = [], allowOrigins = [], trustProxy = false } = options
     this.open = tokens === null
-    this.#rates = new Rates(clock, options.rates)
+    this.#rates = new Rates(clock, options.rates, this.open ? null : (cluster?.rates ?? null))
     this.#tokens = tokens
     this.#clock = clock
-    this.#seal = seal
+    this.#seal = cluster?.seal ?? null
     this.#trustProxy = trustProxy
     this.#sharedKeys = Object.entries(options.sharedKeys ?? {})
       .map(([prefix, group]) => ({ prefix, group: groupId(group) }))
@@ -262,6 +270,7 @@ export class AccessPolicy {
 
   close(): void {
     clearInterval(this.#revocationTimer)
+    this.#rates.close()
     this.#held.clear()
   }
 
@@ -365,95 +374,6 @@ export function headTooLarge(): HoldfastError {
   return new HoldfastError('headers_too_large', `the request's head is over its bound: ${bounds}`)
 }
 
-export type RateLimits = { readonly [Name in keyof typeof RATE_LIMITS]: number }
-
-type TakeOne = (client: string, now: number, message: string) => void
-
-/**
- * A bucket for each client, which time fills again. The returned function takes one; if there is
- * none, it throws `too_many`, which says when there is.
- */
-function buckets(burst: number, perMs: number, clientsMax: number): TakeOne {
-  const levels = new Map<string, { readonly left: number; readonly at: number }>()
-  return (client, now, message) => {
-    const level = levels.get(client) ?? { left: burst, at: now }
-    const left = Math.min(burst, level.left + (now - level.at) * perMs)
-    if (left < 1) {
-      const retryAfterMs = Math.ceil((1 - left) / perMs)
-      throw new HoldfastError('too_many', message, { retryAfterMs })
-    }
-    levels.delete(client)
-    levels.set(client, { left: left - 1, at: now })
-    if (levels.size <= clientsMax) return
-    const [oldest] = levels.keys()
-    if (oldest !== undefined) levels.delete(oldest)
-  }
-}
-
-/**
- * How much one client may do: requests, bad tokens and connections. A client is an address, and for
- * its requests the holder of a good token at an address: what others send from there does not count
- * against it. The client that was silent for longest is forgotten first, so that memory is bounded.
- */
-export class Rates {
-  readonly #clock: Pick<Clock, 'monotonic'>
-  readonly #takeRequest: TakeOne
-  readonly #takeFailure: TakeOne
-  readonly #connections = new Map<string, number>()
-  readonly #connectionsMax: number
-
-  constructor(clock: Pick<Clock, 'monotonic'>, limits: Partial<RateLimits> = {}) {
-    const all = limitsFrom(RATE_LIMITS, limits, 'rates')
-    const { requestsBurst, requestsPerSecond, failuresPerMinute, clientsMax } = all
-    this.#clock = clock
-    this.#takeRequest = buckets(requestsBurst, requestsPerSecond / 1_000, clientsMax)
-    this.#takeFailure = buckets(failuresPerMinute, failuresPerMinute / 60_000, clientsMax)
-    this.#connectionsMax = all.connectionsPerClientMax
-  }
-
-  /**
-   * Counts a request; throws `too_many` if it is one too many. Loopback is not counted. `goodToken`
-   * tells the one that it shows, if that is good.
-   */
-  admit(address: string, goodToken: () => string | null = () => null): void {
-    const network = clientOf(address)
-    if (isLoopback(network)) return
-    const token = goodToken()
-    // A token itself is not kept.
-    const digest = token && createHash('sha256').update(token).digest('base64')
-    const client = digest === null ? network : `${network} ${digest}`
-    const message = 'too many requests from this address'
-    this.#takeRequest(client, this.#clock.monotonic(), message)
-  }
-
-  /** Counts a token that is not good; throws `too_many` if it is one too many. */
-  failed(address: string): void {
-    const message = 'too many bad tokens from this address'
-    this.#takeFailure(clientOf(address), this.#clock.monotonic(), message)
-  }
-
-  /** Counts a connection, which `disconnected` must end; false if it is one too many. */
-  connected(address: string): boolean {
-    const client = clientOf(address)
-    const count = this.#connections.get(client) ?? 0
-    if (count >= this.#connectionsMax && !isLoopback(client)) return false
-    this.#connections.set(client, count + 1)
-    return true
-  }
-
-  disconnected(address: string): void {
-    const client = clientOf(address)
-    const count = this.#connections.get(client) ?? 0
-    if (count > 1) this.#connections.set(client, count - 1)
-    else this.#connections.delete(client)
-  }
-}
-
-/** Loopback as an address that a server may be bound to, or that a client comes from. */
-export function isLoopback(address: string): boolean {
-  return address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address)
-}
-
 /** Bound to this, a server is reached by every address of its machine. */
 export function isWildcard(address: string): boolean {
   return address === '0.0.0.0' || address === '::'
@@ -471,20 +391,4 @@ const PORT_MAX = 65_535
 function hostName(host: string): string | null {
   const [, name = null, port = ''] = HOST.exec(host) ?? []
   return Number(port) > PORT_MAX ? null : (name?.toLowerCase() ?? null)
-}
-
-/** An IPv4 address that came in over an IPv6 socket is that IPv4 address. */
-export function plainAddress(address: string): string {
-  return /^::ffff:(\d+(?:\.\d+){3})$/i.exec(address)?.[1] ?? address
-}
-
-/** What counts as one client: an IPv4 address, or the whole /64 network of an IPv6 address. */
-export function clientOf(address: string): string {
-  const plain = plainAddress(address)
-  if (!plain.includes(':') || isLoopback(plain)) return plain
-  const [head = '', tail] = (plain.split('%')[0] ?? '').toLowerCase().split('::')
-  const before = head.split(':').filter((group) => group !== '')
-  const after = tail === undefined ? [] : tail.split(':').filter((group) => group !== '')
-  const zeros = Array.from({ length: Math.max(0, 8 - before.length - after.length) }, () => '0')
-  return [...before, ...zeros, ...after].slice(0, 4).join(':')
 }

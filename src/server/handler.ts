@@ -99,14 +99,17 @@ export class RequestHandler {
   /** `host`: the name or address that the server is bound to. */
   constructor(holdfast: Holdfast, options: HandlerOptions, host: string, basePath: string) {
     const { cluster, heartbeatMs = SERVER_LIMITS.heartbeatMs } = options
-    const { clock, limits, diagnose, store } = holdfast.authority
+    const { clock, limits, diagnose, store, counts } = holdfast.authority
     this.holdfast = holdfast
     this.#diagnose = diagnose
     this.#options = options
     // First, since it checks its options, and nothing has to be closed yet.
     const pool = browserPool(holdfast, options)
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
-    this.access = new AccessPolicy(host, clock, options, seal)
+    this.access = new AccessPolicy(
+      ...([host, clock, options] as const),
+      seal && { seal, rates: { counts, key: seal.keyFor('failed attempts') } },
+    )
     this.#audit = new Audit(holdfast.authority)
     holdfast.authority.diagnosticListeners.add(this.#audit.take)
     options.tokens?.reportTo?.(this.#audit.take)

@@ -8,8 +8,9 @@ import type { Duplex } from 'node:stream'
 import { HoldfastError, type Diagnose } from '../core/index.ts'
 import { readEarly } from '../doors/exchange.ts'
 import { problemRefusal, reportRefusal } from '../doors/refusals.ts'
-import { headTooLarge, plainAddress, type AccessPolicy } from './access.ts'
+import { headTooLarge, type AccessPolicy } from './access.ts'
 import { SERVER_LIMITS } from './limits.ts'
+import { plainAddress } from './rates.ts'
 
 export type Serve = (request: IncomingMessage, response: ServerResponse) => void
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { clientOf, Rates, type RateLimits } from './access.ts'
+import { clientOf, Rates, type RateLimits } from './rates.ts'
 
 const FAR = '203.0.113.7'
 const OTHER = '203.0.113.8'

@@ -6,6 +6,7 @@
 import type { Store } from '../core/store.ts'
 import { appendClaims } from './store/append.ts'
 import { claimClaims } from './store/claim.ts'
+import { countClaims } from './store/counts.ts'
 import { listClaims } from './store/list.ts'
 import { principalClaims } from './store/principals.ts'
 import { reserveClaims } from './store/reserve.ts'
@@ -30,6 +31,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...appendClaims,
     ...listClaims,
     ...principalClaims,
+    ...countClaims,
   }
   return Object.entries(claims).map(([title, check]) => {
     const run = async (): Promise<void> => {

@@ -31,6 +31,7 @@ const CALLERS: Readonly<Record<string, object>> = {
   olga: { principal: 'olga', scopes },
   sam: { principal: 'sam', scopes },
   tess: { principal: 'tess', scopes },
+  uma: { principal: 'uma', scopes },
   free: { principal: 'free', scopes },
   admin: { principal: 'root', scopes: ['admin'] },
 }
@@ -41,6 +42,7 @@ const QUOTAS: QuotaOptions = {
     olga: { turnsPerMinute: 2 },
     sam: { sockets: 2 },
     tess: { storedBytes: 4_000 },
+    uma: { runningTurns: 1, queuedTurns: 2 },
   },
 }
 
@@ -245,6 +247,26 @@ describe('after a restart', () => {
     expect((await create('tess', {}, on)).body.quota).toBe('storedBytes')
     await send('tess', 'DELETE', `${path}?erase=true`, { on })
     await until(async () => (await create('tess', {}, on)).status === 201)
+    await on.close()
+  })
+
+  it('turns that waited in the log count again', async () => {
+    const store = `sqlite:${join(folder, 'queued.db')}`
+    let on = await start({ store })
+    const { body: busy } = await create('uma', { agent: 'forever' }, on)
+    const turn = (id: string) =>
+      send('uma', 'POST', `/v1/sessions/${id}/turns`, { body: { input: 'x' }, isAsync: true, on })
+    const admitted = [await turn(busy.id), await turn(busy.id), await turn(busy.id)]
+    expect(statuses(admitted)).toEqual({ 202: 3 })
+    await on.close()
+    on = await start({ store })
+    const { body: idle } = await create('uma', {}, on)
+    // The first of them runs now, the other waits.
+    expect((await turn(idle.id)).body).toMatchObject({ quota: 'runningTurns', used: 1 })
+    expect((await turn(busy.id)).status).toBe(202)
+    expect((await turn(busy.id)).body).toMatchObject({ quota: 'queuedTurns', used: 2 })
+    await send('uma', 'DELETE', `/v1/sessions/${busy.id}`, { on })
+    await until(async () => (await turn(idle.id)).status === 202)
     await on.close()
   })
 

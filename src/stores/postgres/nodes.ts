@@ -3,7 +3,7 @@
  * other, so that none that was late can undo the last one.
  */
 import { HoldfastError } from '../../core/errors.ts'
-import type { Beat, Cluster, NodeRow, SessionRef } from '../../core/store.ts'
+import type { Beat, Cluster, NodeCounts, NodeRow, SessionRef } from '../../core/store.ts'
 import { nameFrom, storedName } from '../names.ts'
 import type { Database } from './database.ts'
 
@@ -117,5 +117,13 @@ export class Nodes implements Cluster {
   async nodes(): Promise<readonly NodeRow[]> {
     const rows = await this.#database.ask<NodeRow>('nodes')
     return rows.map((row) => ({ ...row, name: nameFrom(row.name) }))
+  }
+
+  /** Not tried again: the next exchange comes soon. */
+  async exchangeCounts(node: string, counts: NodeCounts | null): Promise<readonly NodeCounts[]> {
+    const text = counts === null ? null : JSON.stringify(counts)
+    const values = [storedName(node), text]
+    const rows = await this.#database.run<{ counts: string }>('exchangeCounts', values)
+    return rows.map(({ counts: others }) => JSON.parse(others) as NodeCounts)
   }
 }

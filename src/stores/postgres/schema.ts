@@ -333,6 +333,11 @@ export const STEPS: readonly SchemaStep[] = [
     WHERE state = 'open' AND NOT internal;
   -- The function of before stays: it tells nodes of before that the schema is newer.
   ${withSizes(APPEND)}`),
+  // What each node has counted, as JSON. It is worth nothing after a crash of the database, so it
+  // is not in the write-ahead log. A table of its own, so that no beat waits for it.
+  schemaStep(`CREATE UNLOGGED TABLE $schema.counts (
+    node text COLLATE "C" PRIMARY KEY, counts text NOT NULL
+  ) WITH (fillfactor = 50)`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

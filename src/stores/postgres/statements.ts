@@ -39,6 +39,7 @@ function texts(schema: string) {
   const keys = `${schema}.request_keys`
   const shares = `${schema}.shares`
   const audit = `${schema}.audit`
+  const counts = `${schema}.counts`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -137,6 +138,16 @@ function texts(schema: string) {
       ON CONFLICT (name) DO UPDATE SET lease_ends = excluded.lease_ends
       RETURNING ${NOW} AS now, (SELECT lapsed FROM before) AS lapsed`,
     leave: `DELETE FROM ${nodes} WHERE ${isCurrent} AND name = $1`,
+    exchangeCounts: `WITH published AS (
+        INSERT INTO ${counts} (node, counts) SELECT $1::text, $2::text
+          WHERE $2::text IS NOT NULL AND ${isCurrent}
+            AND EXISTS (SELECT FROM ${nodes} WHERE name = $1)
+        ON CONFLICT (node) DO UPDATE SET counts = excluded.counts
+      )
+      SELECT counts.counts FROM ${counts} AS counts
+        JOIN ${nodes} AS nodes
+          ON nodes.name = counts.node AND nodes.lease_ends > clock_timestamp()
+        WHERE counts.node <> $1`,
     node: `SELECT url FROM ${nodes} WHERE name = $1 AND lease_ends > clock_timestamp()`,
     nodes: `SELECT nodes.name, nodes.url, nodes.version,
         (extract(epoch FROM nodes.started_at) * 1000)::float8 AS "startedAt",
@@ -163,8 +174,11 @@ function texts(schema: string) {
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending
         ORDER BY number LIMIT 500 FOR UPDATE SKIP LOCKED
       ) AND NOT pending`,
-    forget: `DELETE FROM ${nodes}
-      WHERE ${isCurrent} AND lease_ends < clock_timestamp() - interval '1 hour'`,
+    forget: `WITH uncounted AS (
+        DELETE FROM ${counts} WHERE ${isCurrent} AND node NOT IN (SELECT name FROM ${nodes})
+      )
+      DELETE FROM ${nodes}
+        WHERE ${isCurrent} AND lease_ends < clock_timestamp() - interval '1 hour'`,
   }
 }
 
