@@ -1,13 +1,13 @@
 /** The configuration file as one schema: its type, its check, and its JSON Schema for editors. */
 import { Type, type Static, type TSchema } from '../schema/typebox.ts'
-import { LIMITS, QUOTAS, type Limits, type Quotas, type Runner } from '../core/index.ts'
-import { LIMIT_MAX } from '../core/limits.ts'
+import { LIMITS, type Limits, type Quotas, type Runner } from '../core/index.ts'
 import { AcpAgent } from '../runners/acp/options.ts'
 import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
 import { ProcessAgent } from '../runners/process/options.ts'
 import { EXACT, limit, list, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
 import { JwtIssuer } from '../schema/jwt.ts'
+import { QUOTA_FIELDS } from '../schema/quotas.ts'
 import { presetsOf } from './presets.ts'
 
 const FunctionAgent = Type.Object(
@@ -64,16 +64,6 @@ const limits = Object.entries(LIMITS).map(([name, value]) => {
   return [name, limit(Number.isFinite(value) ? { default: value } : {})]
 })
 
-const quotas = Object.entries(QUOTAS).map(([name, description]) => {
-  const words = { [PROBLEM]: 'must be a whole number, 0 or more' }
-  return [name, Type.Integer({ minimum: 0, maximum: LIMIT_MAX, description, ...words })]
-})
-
-/** The fields of the quotas of one principal. */
-export const QUOTA_FIELDS = Type.Object(
-  optional(Object.fromEntries(quotas) as Record<string, TSchema>),
-  { ...EXACT, [UNKNOWN_NAME]: 'is no quota' },
-)
 const PrincipalQuotas = Type.Unsafe<Quotas>(QUOTA_FIELDS)
 
 const QuotaSettings = Type.Object(

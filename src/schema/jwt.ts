@@ -1,7 +1,9 @@
 /** The issuers of JSON Web Tokens that a server accepts: their schema, and its check. */
 import { SCOPES } from '../core/access.ts'
 import { invalid } from '../core/errors.ts'
+import type { Quotas } from '../core/quotas.ts'
 import { contract, EXACT, list, optional, type RefuseField } from './contract.ts'
+import { QUOTA_FIELDS } from './quotas.ts'
 import { Type, type Static } from './typebox.ts'
 
 /** Signatures that are checked with a public key. With any other, a reader could sign too. */
@@ -21,6 +23,11 @@ const Claims = Type.Object(
       minLength: 1,
       description: 'what it may do: words with spaces between them, or a list of texts',
     }),
+    agents: Type.String({
+      minLength: 1,
+      description: 'the agents that it may use: a text, or a list of texts; none without the claim',
+    }),
+    browsers: Type.String({ minLength: 1, description: 'the browsers that it may use, likewise' }),
   }),
   EXACT,
 )
@@ -61,12 +68,20 @@ export const JwtIssuer = Type.Object(
       }),
       claims: Type.Unsafe<Static<typeof Claims>>({
         ...Claims,
-        description: 'which claims say more: `id` (`sub` without it), `groups`, `scopes`',
+        description:
+          'which claims say more: `id` (`sub` without it), `groups`, `scopes`, `agents`, `browsers`',
       }),
       scopeMap: Type.Record(Type.String(), list({ values: SCOPES }), {
         description:
           'scopes by the words of the claim `scopes`, like `{"agent:use": ["talk", "answer"]}`; ' +
           'without it the words are the scopes themselves',
+      }),
+      agents: list({ description: 'the agents that every token of this issuer is limited to' }),
+      browsers: list({ description: 'the browsers that every token of this issuer is limited to' }),
+      limits: Type.Unsafe<Quotas>({
+        ...QUOTA_FIELDS,
+        description:
+          'how much each principal of this issuer may use; takes precedence over `quotas`',
       }),
     }),
   },

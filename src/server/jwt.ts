@@ -18,7 +18,7 @@ import {
   type DiagnosticListener,
   type Principal,
 } from '../core/index.ts'
-import { groupId, SCOPES, withIncluded, type Scope } from '../core/access.ts'
+import { groupId, SCOPES, withIncluded, type Access, type Scope } from '../core/access.ts'
 import { checkJwtIssuers, CLOCK_SKEW_MS, JWT_ALGORITHMS, type JwtIssuer } from '../schema/jwt.ts'
 import { IssuerKeys } from './jwks.ts'
 import { JWT_LIMITS, type JwtLimits } from './limits.ts'
@@ -45,6 +45,8 @@ type VerifiedToken = {
   readonly groups: readonly string[]
   /** With all they include. */
   readonly scopes: readonly Scope[]
+  /** What it is limited to. */
+  readonly bounds: Pick<Access, 'agents' | 'browsers' | 'quotas'>
 }
 
 /** Accepts tokens of these issuers, until it is closed. Throws if the issuers cannot be used. */
@@ -102,8 +104,8 @@ export class JwtTokens implements TokenSource {
   accessOf(token: string, now: number): TokenAccess | null {
     const known = this.#known(token)
     if (known === null) return this.#others?.accessOf?.(token, now) ?? null
-    const { principal, groups } = known
-    return { principal: `${principal.issuer} ${principal.id}`, groups }
+    const { principal, groups, bounds } = known
+    return { principal: `${principal.issuer} ${principal.id}`, groups, ...bounds }
   }
 
   /** Forgets what has expired. */
@@ -198,13 +200,14 @@ class ClaimError extends Error {
 /** Whose token it is, and what it may do. */
 function identityOf(
   payload: JWTPayload,
-  { issuer, claims = {}, scopes = [], scopeMap }: JwtIssuer,
-): Pick<VerifiedToken, 'principal' | 'groups' | 'scopes'> {
+  options: JwtIssuer,
+): Pick<VerifiedToken, 'principal' | 'groups' | 'scopes' | 'bounds'> {
+  const { issuer, claims = {}, scopes = [], scopeMap } = options
   const { id: idClaim = 'sub' } = claims
   const id = payload[idClaim]
   if (!isName(id)) throw new ClaimError('id')
   const groups = claims.groups === undefined ? [] : namesIn(payload[claims.groups])
-  if (!groups.every(isName) || groups.length > GROUPS_MAX) throw new ClaimError('groups')
+  if (!groups.every(isName) || groups.length > NAMES_MAX) throw new ClaimError('groups')
   const words = claims.scopes === undefined ? [] : wordsIn(payload[claims.scopes])
   const named = words.flatMap((word) => scopesOfWord(word, scopeMap))
   const granted = SCOPES.filter((scope) => scopes.includes(scope) || named.includes(scope))
@@ -212,7 +215,34 @@ function identityOf(
     principal: { kind: 'jwt', issuer, id },
     groups: groups.map(groupId),
     scopes: withIncluded(granted),
+    bounds: boundsOf(payload, options),
   }
+}
+
+/** What limits a token fails closed: a claim that cannot be read makes it no good. */
+function boundsOf(payload: JWTPayload, options: JwtIssuer): VerifiedToken['bounds'] {
+  const agents = listOf('agents', payload, options)
+  const browsers = listOf('browsers', payload, options)
+  const { limits } = options
+  return {
+    ...(agents === undefined ? {} : { agents }),
+    ...(browsers === undefined ? {} : { browsers }),
+    ...(limits === undefined ? {} : { quotas: limits }),
+  }
+}
+
+/** What the claim names, and the issuer's own list too if there is one; undefined: no limit. */
+function listOf(
+  name: 'agents' | 'browsers',
+  payload: JWTPayload,
+  { claims = {}, [name]: allowed }: JwtIssuer,
+): readonly string[] | undefined {
+  const claim = claims[name]
+  if (claim === undefined) return allowed
+  const value = payload[claim] ?? []
+  const names: readonly unknown[] = Array.isArray(value) ? value : [value]
+  if (!names.every(isName) || names.length > NAMES_MAX) throw new ClaimError(name)
+  return allowed === undefined ? names : names.filter((one) => allowed.includes(one))
 }
 
 function scopesOfWord(word: string, scopeMap: JwtIssuer['scopeMap']): readonly Scope[] {
@@ -220,7 +250,8 @@ function scopesOfWord(word: string, scopeMap: JwtIssuer['scopeMap']): readonly S
   return Object.hasOwn(scopeMap, word) ? (scopeMap[word] ?? []) : []
 }
 
-const GROUPS_MAX = 256
+/** In one claim. */
+const NAMES_MAX = 256
 
 /** Not empty, not long, and on one line wherever it is shown. */
 function isName(value: unknown): value is string {

@@ -205,6 +205,73 @@ describe('a token of a provider', () => {
   })
 })
 
+describe('a token that is limited', () => {
+  const LISTS = { scopes: ['talk' as const], claims: { agents: 'agents', browsers: 'browsers' } }
+  const browsers = { there: { address: 'ws://127.0.0.1:1' }, more: { address: 'ws://127.0.0.1:2' } }
+
+  async function agentsOf(server: TestServer, token: string): Promise<readonly string[]> {
+    const { data } = (await (await get(server, token, '/v1/models')).json()) as any
+    return data.map(({ id }: any) => id as string)
+  }
+
+  it('uses the agents and browsers that its claims name, and no others', async () => {
+    const server = await start(LISTS, {}, { browsers })
+    const token = await provider.token()
+    expect(await agentsOf(server, token)).toEqual(['echo'])
+    const create = (agent: string) => post(server, token, '/v1/sessions', { agent })
+    expect((await create('echo')).status).toBe(201)
+    expect((await create('slow')).body).toMatchObject({ code: 'agent_unknown' })
+    expect((await post(server, token, '/cdp/there/ticket', {})).status).toBe(201)
+    expect((await post(server, token, '/cdp/more/ticket', {})).status).toBe(404)
+  })
+
+  it('has none without the claim, and no more than its issuer may give', async () => {
+    const server = await start({ ...LISTS, agents: ['slow', 'ask'] }, {}, { browsers })
+    expect(await agentsOf(server, await provider.sign())).toEqual([])
+    expect(await agentsOf(server, await provider.sign({ agents: 'slow' }))).toEqual(['slow'])
+    const both = await provider.sign({ agents: ['echo', 'ask'] })
+    expect(await agentsOf(server, both)).toEqual(['ask'])
+    const issuers = await start(
+      { scopes: ['talk'], agents: ['slow'], browsers: [] },
+      {},
+      { browsers },
+    )
+    expect(await agentsOf(issuers, both)).toEqual(['slow'])
+    expect((await post(issuers, both, '/cdp/there/ticket', {})).status).toBe(404)
+  })
+
+  it.each([7, true, {}, ['echo', 7], [['echo']], [''], Array.from({ length: 257 }, () => 'echo')])(
+    'is refused where its claim is %j',
+    async (wrong) => {
+      const server = await start(LISTS)
+      for (const claim of ['agents', 'browsers']) {
+        expect(await statusOf(server, await provider.sign({ [claim]: wrong }))).toBe(401)
+        expect(diagnostics.at(-1)).toMatchObject({ code: 'jwt_refused', facts: { reason: claim } })
+      }
+    },
+  )
+
+  it('has the limits of its issuer, each principal for itself', async () => {
+    const quotas = { default: { openSessions: 9 } }
+    const server = await start({ ...TEAM, limits: { openSessions: 1 } }, {}, { quotas })
+    for (const token of [await provider.token('alice'), await provider.token('bob')]) {
+      expect((await post(server, token, '/v1/sessions', {})).status).toBe(201)
+      const refusal = await post(server, token, '/v1/sessions', {})
+      expect(refusal.body).toMatchObject({ code: 'quota_exceeded', limit: 1 })
+    }
+  })
+
+  it.each<[object, string]>([
+    [{ agents: 'echo' }, 'jwt.0.agents'],
+    [{ limits: { sessions: 1 } }, 'jwt.0.limits.sessions'],
+    [{ claims: { agents: '' } }, 'jwt.0.claims.agents'],
+  ])('is not accepted from an issuer with %j', (more, field) => {
+    const issuer = { issuer: provider.issuer, audience: AUDIENCE, ...more }
+    const details = { field }
+    expect(() => openJwtTokens([issuer])).toThrow(expect.objectContaining({ details }))
+  })
+})
+
 /** What is wrong with each, and why it is refused. */
 const BAD: Readonly<Record<string, readonly [reason: string, make: () => Promise<string>]>> = {
   'for another audience': ['aud', () => provider.sign({ aud: 'https://other.example' })],

@@ -1,12 +1,8 @@
 /** What the reference says about fields, made from their schemas: tables, and a JSON Schema. */
 import type { TObject, TSchema } from '@sinclair/typebox'
-import {
-  AGENT_FIELDS,
-  BrowserSettings,
-  CONFIG_SCHEMA,
-  QUOTA_FIELDS,
-} from '../../src/config/schema.ts'
+import { AGENT_FIELDS, BrowserSettings, CONFIG_SCHEMA } from '../../src/config/schema.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
+import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
 import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../src/wire/bodies.ts'
 

@@ -96,7 +96,7 @@ function newProvider(issuer: string, key: JWK): Provider {
     })),
     cookies: { keys: ['not used'] },
     jwks: { keys: [key] },
-    extraTokenClaims: () => ({ groups: ['team'] }),
+    extraTokenClaims: () => ({ groups: ['team'], agents: ['echo'], browsers: ['there'] }),
     features: {
       clientCredentials: { enabled: true },
       devInteractions: { enabled: false },
