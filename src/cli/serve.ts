@@ -82,12 +82,19 @@ async function runUntilStopped(given: ServeSettings): Promise<number> {
   const { tokens, warnings } = await openTokens(settings, config)
   const holdfast = await open(settings, config)
   return new Promise<number>((exit, fail) => {
-    const served = { ...access, holdfast, tokens, warnings }
+    const configuration = configurationOf(settings, config)
+    const served = { ...access, holdfast, tokens, warnings, configuration }
     listen(settings, served, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
     })
   }).finally(() => tokens?.close())
+}
+
+/** What the audit compares at the next start: the configuration file, and the flags. */
+function configurationOf({ values, cluster }: ServeSettings, config: Config) {
+  const { file: _file, base: _base, ...settings } = config
+  return { settings: { ...settings, flags: values }, server: cluster.advertise }
 }
 
 /** The tokens, and what keeps their principals apart; throws where nothing does. */

@@ -52,10 +52,15 @@ export interface Store {
    * or never gave it out.
    */
   changes(after: number | null, limit: number): Promise<ChangePage>
-  /** Adds records to the audit, in order. A store without these three methods keeps no audit. */
+  /** Adds records to the audit, in order. A store without these methods keeps no audit. */
   addAudit?(records: readonly AuditRecord[]): Promise<void>
   /** The records after a position, oldest first; 0 is the beginning. */
   readAudit?(after: number, limit: number): Promise<readonly StoredAuditRecord[]>
+  /**
+   * The newest record whose body begins so, of the newest 100,000; null: there is none. A store
+   * without it cannot tell what has changed since an earlier start.
+   */
+  lastAudit?(start: string): Promise<StoredAuditRecord | null>
   /** Forgets records that are older than `recordsAt`, and addresses older than `addressesAt`. */
   pruneAudit?(older: { readonly recordsAt: number; readonly addressesAt: number }): Promise<void>
   /**
@@ -272,6 +277,9 @@ export type AuditRecord = {
   /** JSON. */
   readonly body: string
 }
+
+/** Of so many records, the newest, `lastAudit` finds one. */
+export const AUDIT_LOOKS = 100_000
 
 /** `position` grows, and no record becomes visible behind one that was read. */
 export type StoredAuditRecord = AuditRecord & { readonly position: number }

@@ -69,7 +69,8 @@ export const JwtIssuer = Type.Object(
       claims: Type.Unsafe<Static<typeof Claims>>({
         ...Claims,
         description:
-          'which claims say more: `id` (`sub` without it), `groups`, `scopes`, `agents`, `browsers`',
+          'which claims say more: `id` (`sub` without it), `groups`, `scopes`, `agents`, ' +
+          '`browsers`',
       }),
       scopeMap: Type.Record(Type.String(), list({ values: SCOPES }), {
         description:
@@ -77,7 +78,7 @@ export const JwtIssuer = Type.Object(
           'without it the words are the scopes themselves',
       }),
       agents: list({ description: 'the agents that every token of this issuer is limited to' }),
-      browsers: list({ description: 'the browsers that every token of this issuer is limited to' }),
+      browsers: list({ description: 'the browsers that every token of it is limited to' }),
       limits: Type.Unsafe<Quotas>({
         ...QUOTA_FIELDS,
         description:

@@ -13,6 +13,12 @@ import {
   type Diagnostic,
   type DiagnosticCode,
 } from '../core/index.ts'
+import {
+  changedBetween,
+  digestOf,
+  fingerprintOf,
+  type Fingerprint,
+} from './configuration-record.ts'
 
 export const AUDITED: ReadonlySet<DiagnosticCode> = new Set([
   'client_refused',
@@ -35,7 +41,17 @@ const AUDIT_LIMITS = {
   pruneMs: 3_600_000,
 } as const
 
-type AuditNode = Pick<Authority, 'store' | 'clock' | 'limits' | 'node' | 'diagnose'>
+type AuditNode = Pick<Authority, 'store' | 'clock' | 'entropy' | 'limits' | 'node' | 'diagnose'>
+
+/** What a server is configured with. */
+export type Configuration = {
+  /** Every setting, however nested. The audit keeps their paths, and no value. */
+  readonly settings: object
+  /** Which of several servers on one store it is, if there are: its address for the others. */
+  readonly server?: string | undefined
+}
+
+type Configured = { readonly fingerprint: Fingerprint }
 
 export class Audit {
   readonly #node: AuditNode
@@ -47,6 +63,7 @@ export class Audit {
   #writing: Promise<void> | null = null
   #timer: NodeJS.Timeout | undefined
   readonly #pruneTimer: NodeJS.Timeout
+  #configured: Promise<void> | null = null
   #isClosed = false
 
   constructor(node: AuditNode) {
@@ -67,6 +84,34 @@ export class Audit {
     const body = JSON.stringify({ ...what, facts: rest })
     this.#waiting.push({ at: this.#node.clock.now(), address: textOf(address), body })
     this.#timer ??= setTimeout(() => this.#write(), AUDIT_LIMITS.writeMs).unref()
+  }
+
+  /** Records what the server is configured with, and what of it differs from the last start. */
+  configured(configuration: Configuration): void {
+    this.#configured = this.#addConfigured(configuration).catch((error: unknown) => {
+      const facts = { reason: 'write', records: 1, error: messageOf(error) }
+      this.#node.diagnose('audit_failed', 'records of the audit were lost', facts)
+    })
+  }
+
+  async #addConfigured({ settings, server = '' }: Configuration): Promise<void> {
+    const { store, node, clock, entropy } = this.#node
+    if (store.lastAudit === undefined) return
+    const what = { code: 'configured', server }
+    const last = await store.lastAudit(JSON.stringify(what).replace(/}$/, ','))
+    const before = last === null ? null : (JSON.parse(last.body) as Configured).fingerprint
+    const fingerprint = fingerprintOf(settings, before?.salt ?? entropy.id())
+    const changed = before === null ? null : changedBetween(before, fingerprint)
+    const compared = changed?.length === 0 ? 'the same configuration' : 'another configuration'
+    const first = 'a configuration, for the first time'
+    const message = `the server has started with ${changed === null ? first : compared}`
+    const facts = {
+      digest: digestOf(fingerprint),
+      settings: Object.keys(fingerprint.digests).length,
+      ...(changed === null ? {} : { changed }),
+    }
+    const body = JSON.stringify({ ...what, message, node, facts, fingerprint })
+    await store.addAudit?.([{ at: clock.now(), address: null, body }])
   }
 
   /** How many a record now stands for; 0: it is only counted. */
@@ -123,6 +168,7 @@ export class Audit {
     this.#isClosed = true
     clearTimeout(this.#timer)
     clearInterval(this.#pruneTimer)
+    await this.#configured
     await this.#writing
     await this.#writeAll()
   }

@@ -30,7 +30,7 @@ import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
 import { AccessPolicy, bearerToken, type AccessOptions } from './access.ts'
-import { Audit } from './audit.ts'
+import { Audit, type Configuration } from './audit.ts'
 import { CdpEntrance } from './cdp.ts'
 import { answerPage } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
@@ -58,6 +58,8 @@ export type HandlerOptions = AccessOptions & {
   readonly cluster?: ClusterOptions
   /** The folder for recordings of their traffic, which clients may then ask for. */
   readonly recordings?: string
+  /** The audit tells at each start which settings have changed. */
+  readonly configuration?: Configuration
   /** What `/ready` reports besides: codes of diagnostics. */
   readonly warnings?: () => readonly DiagnosticCode[]
   /** Called once, when the store has failed for good and only a restart helps. */
@@ -177,6 +179,8 @@ export class RequestHandler {
   }
 
   start(): void {
+    const { configuration } = this.#options
+    if (configuration !== undefined) this.#audit.configured(configuration)
     this.#delay.enable()
     const check = async (): Promise<void> => {
       const error = await unreadiness(this.#context)

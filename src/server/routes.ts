@@ -199,6 +199,7 @@ const AuditPage = Type.Object({
       address: orNull(Type.String()),
       code: Type.String(),
       node: Type.String(),
+      server: Type.Optional(Type.String()),
       message: Type.Optional(Type.String()),
       count: Type.Optional(count),
       facts: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
@@ -215,7 +216,9 @@ async function getAudit(exchange: Exchange): Promise<void> {
   const type = negotiate(exchange.header('accept'), types)
   const read = async (from: number) =>
     ((await store.readAudit?.(from, limit)) ?? []).map(({ position, at, address, body }) => {
-      return { position, at, address, ...(JSON.parse(body) as object) }
+      // What the next start compares with stays here.
+      const { fingerprint: _, ...record } = JSON.parse(body) as Record<string, unknown>
+      return { position, at, address, ...record }
     })
   let records = await read(after)
   if (type === 'application/json') {

@@ -234,6 +234,11 @@ export class MemoryStore implements Store {
     return this.#audit.filter(({ position }) => position > after).slice(0, limit)
   }
 
+  async lastAudit(start: string): Promise<StoredAuditRecord | null> {
+    this.#mustBeOpen()
+    return this.#audit.findLast(({ body }) => body.startsWith(start)) ?? null
+  }
+
   async pruneAudit({
     recordsAt,
     addressesAt,

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { serve, lines, type TestServer } from '../support/server.ts'
+import { ServerProcess } from '../support/server-process.ts'
 import { dial } from '../support/wire-client.ts'
 
 const SECRETS = { root: 'hf_secret-of-root', talker: 'hf_secret-of-talker', late: 'hf_late' }
@@ -121,4 +122,72 @@ it('is read in pages and exported as lines, by administrators only', async () =>
   expect(exported.length).toBeGreaterThanOrEqual(1 + rest.body.records.length)
   const talker = bearer(SECRETS.talker)
   expect((await near.call('GET', '/v1/audit', { headers: talker })).status).toBe(403)
+})
+
+const isConfigured = ({ code }: any): boolean => code === 'configured'
+
+it('names the settings that changed since the last start, and no value', async () => {
+  const config = join(folder, 'config.json')
+  const data = join(folder, 'data')
+  const command = join(folder, 'a-program')
+  await writeFile(command, '#!/bin/sh\n', { mode: 0o700 })
+  const password = 'hunter2'
+  const agent = { runner: 'process', command, env: { PASSWORD: password } }
+  const before = { agents: { tool: agent }, limits: { waitMs: 1_000 }, sharedKeys: { 'x/': 'x' } }
+  const bodies: string[] = []
+  let starts = 0
+  /** What the record of this start says. */
+  const started = async (content: object, flags: readonly string[] = []): Promise<any> => {
+    await writeFile(config, JSON.stringify(content))
+    const server = await ServerProcess.start({ data, flags: ['--config', config, ...flags] })
+    let found: any[] = []
+    await until(async () => {
+      const { text, body } = await server.call('GET', '/v1/audit')
+      bodies.push(text)
+      found = body.records.filter(isConfigured)
+      return found.length > starts
+    })
+    starts = found.length
+    await server.stop()
+    return found.at(-1).facts
+  }
+  const first = await started(before)
+  expect(first).not.toHaveProperty('changed')
+  expect(await started(before)).toEqual({ ...first, changed: [] })
+  const second = { ...before, agents: { tool: { ...agent, env: { PASSWORD: 'hunter3' } } } }
+  const { changed, digest } = await started(second)
+  expect([changed, digest !== first.digest]).toEqual([['agents.tool.env.PASSWORD'], true])
+  const third = await started({ ...second, limits: { waitMs: 2_000 } }, ['--queue', '3'])
+  expect(third.changed).toEqual(['flags.queue', 'limits.waitMs'])
+  const text = bodies.join('')
+  for (const secret of [password, 'hunter3', command]) expect(text).not.toContain(secret)
+})
+
+it('compares a node with its own last start, by its address for the others', async () => {
+  const store = database.freshUrl()
+  const start = async (server: string, port: number): Promise<void> => {
+    const configuration = { settings: { flags: { port } }, server }
+    const node = await serve({ store, isNode: true, configuration })
+    await node.close()
+  }
+  for (const [server, port] of [
+    ['a', 1],
+    ['b', 2],
+    ['a', 1],
+    ['b', 3],
+  ] as const) {
+    await start(server, port)
+  }
+  const reader = await serve({ store, isNode: true })
+  const found = (await reader.call('GET', '/v1/audit')).body.records.filter(isConfigured)
+  expect(found.map(({ server, facts }: any) => [server, facts.changed])).toEqual([
+    ...[
+      ['a', undefined],
+      ['b', undefined],
+      ['a', []],
+      ['b', ['flags.port']],
+    ],
+  ])
+  expect(JSON.stringify(found)).not.toContain('salt')
+  await reader.close()
 })

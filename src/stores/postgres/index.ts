@@ -254,6 +254,11 @@ export class PostgresStore implements Store {
   readAudit = (after: number, limit: number): Promise<readonly StoredAuditRecord[]> =>
     this.#database.ask<StoredAuditRecord>('readAudit', [after, limit])
 
+  lastAudit = async (start: string): Promise<StoredAuditRecord | null> => {
+    const [found] = await this.#database.ask<StoredAuditRecord>('lastAudit', [start])
+    return found ?? null
+  }
+
   pruneAudit: Required<Store>['pruneAudit'] = async ({ recordsAt, addressesAt }) => {
     await this.#database.ask('pruneAudit', [recordsAt, addressesAt])
   }

@@ -9,7 +9,7 @@
  * calls. It holds a lock on its table by then, so that no migration comes in between.
  */
 import { createHash } from 'node:crypto'
-import { PAGE_CHARS } from '../../core/store.ts'
+import { AUDIT_LOOKS, PAGE_CHARS } from '../../core/store.ts'
 import { ROW_COLUMNS } from '../rows.ts'
 import { STEP } from './schema.ts'
 
@@ -118,6 +118,9 @@ function texts(schema: string) {
     addAudit: `SELECT ${schema}.add_audit($1::bigint[], $2::text[], $3::text[], ${STEP})`,
     readAudit: `SELECT position, at, address, body FROM ${audit}
       WHERE position > $1::bigint ORDER BY position LIMIT $2::bigint`,
+    lastAudit: `SELECT position, at, address, body FROM (
+        SELECT * FROM ${audit} ORDER BY position DESC LIMIT ${AUDIT_LOOKS}
+      ) AS newest WHERE starts_with(body, $1) ORDER BY position DESC LIMIT 1`,
     pruneAudit: `WITH dropped AS (DELETE FROM ${audit} WHERE ${isCurrent} AND at < $1::bigint)
       UPDATE ${audit} SET address = NULL
         WHERE at >= $1::bigint AND at < $2::bigint AND address IS NOT NULL`,

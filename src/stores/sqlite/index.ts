@@ -83,6 +83,7 @@ class SqliteStore implements Store {
   readonly addAudit = (records: readonly AuditRecord[]): Promise<void> =>
     this.#ask(['addAudit', [records]])
   readonly readAudit: Required<Store>['readAudit'] = (...given) => this.#ask(['readAudit', given])
+  readonly lastAudit: Required<Store>['lastAudit'] = (...given) => this.#ask(['lastAudit', given])
   readonly pruneAudit: Required<Store>['pruneAudit'] = (...given) =>
     this.#ask(['pruneAudit', given])
   readonly usage: Store['usage'] = (...given) => this.#ask(['usage', given])

@@ -6,6 +6,7 @@
  * changes nothing then nothing else is written.
  */
 import {
+  AUDIT_LOOKS,
   PAGE_CHARS,
   type Append,
   type AppendedKeys,
@@ -65,6 +66,9 @@ const SQL = {
   addAudit: 'INSERT INTO audit (at, address, body) VALUES (?, ?, ?)',
   readAudit: `SELECT position, at, address, body FROM audit
     WHERE position > ? ORDER BY position LIMIT ?`,
+  lastAudit: `SELECT position, at, address, body FROM (
+      SELECT * FROM audit ORDER BY position DESC LIMIT ${AUDIT_LOOKS}
+    ) WHERE substr(body, 1, length(?1)) = ?1 ORDER BY position DESC LIMIT 1`,
   dropAudit: 'DELETE FROM audit WHERE at < ?',
   dropAddresses: 'UPDATE audit SET address = NULL WHERE at < ? AND address IS NOT NULL',
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
@@ -308,6 +312,8 @@ export class Statements implements Steps {
   }
 
   readonly readAudit: Steps['readAudit'] = (after, limit) => this.#sql.readAudit.all(after, limit)
+
+  readonly lastAudit: Steps['lastAudit'] = (start) => this.#sql.lastAudit.get(start) ?? null
 
   readonly pruneAudit: Steps['pruneAudit'] = ({ recordsAt, addressesAt }) => {
     this.#sql.dropAudit.run(recordsAt)

@@ -34,7 +34,8 @@ export type WriterAnswers = {
 
 /** The operations that write nothing. */
 const READS: ReadonlySet<string> = new Set([
-  ...['read', 'list', 'findKeys', 'changes', 'readAudit', 'usage', 'ready'],
+  ...['read', 'list', 'findKeys', 'changes', 'readAudit', 'lastAudit'],
+  ...['usage', 'ready'],
 ])
 
 /** Operations in one group. */

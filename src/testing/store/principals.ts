@@ -124,6 +124,20 @@ export const principalClaims: Claims = {
     assert.deepEqual(await store.readAudit?.(third!, 9), [])
   },
 
+  'finds the newest record of the audit that begins so': async (_, store) => {
+    if (store.addAudit === undefined || store.lastAudit === undefined) return
+    assert.equal(await store.lastAudit(''), null)
+    const at = (body: string) => ({ at: 1_000, address: null, body })
+    await store.addAudit(['{"a%":1}', '{"a%":2}', '{"ab":3}', '{"é":4}'].map(at))
+    const bodyAt = async (start: string) => (await store.lastAudit?.(start))?.body ?? null
+    assert.equal(await bodyAt('{"a%'), '{"a%":2}')
+    assert.equal(await bodyAt('{"é"'), '{"é":4}')
+    assert.equal(await bodyAt('{"a_'), null)
+    assert.equal(await bodyAt('{"A'), null)
+    const [first] = (await store.readAudit?.(0, 1)) ?? []
+    assert.deepEqual(await store.lastAudit('{"a%":1'), first)
+  },
+
   'forgets addresses of the audit before the records': async (_, store) => {
     if (store.addAudit === undefined) return
     const at = (time: number) => ({ at: time, address: '192.0.2.1', body: '{}' })
