@@ -122,8 +122,11 @@ export function scopesOn(caller: Caller, session: Owned): readonly Scope[] {
   const granted = grantedOn(access, principals, session)
   if (agents === undefined || agents.includes(session.agent)) return granted
   // It may not use the agent, but may look at what it has done.
-  return granted.filter((scope) => scope !== 'talk' && scope !== 'answer')
+  return granted.filter((scope) => !AGENT_SCOPES.has(scope))
 }
+
+/** What is done with an agent. */
+const AGENT_SCOPES: ReadonlySet<Scope> = new Set(['talk', 'answer', 'edit'])
 
 /** `principals` null: it sees all sessions. */
 function grantedOn(
