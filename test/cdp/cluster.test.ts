@@ -2,6 +2,7 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { chromium } from 'playwright-core'
 import puppeteer from 'puppeteer-core'
+import type { TokenSource } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { HeldConnection, playwrightTransport } from '../../src/cdp/index.ts'
 import { CHROMIUM, Site } from '../support/cdp-server.ts'
@@ -268,4 +269,31 @@ describe('a node that is about to stop', () => {
     over.open()
     await closing
   })
+})
+
+it('ends the socket of a client whose token the node in front has taken back', async () => {
+  const token = 'hf_the-token-of-this-test'
+  /** The tokens of one node: a copy that may be older than that of another. */
+  const copy = () => {
+    const state = { isRevoked: false }
+    const tokens: TokenSource = {
+      scopesOf: () => (state.isRevoked ? null : ['watch', 'talk']),
+      revision: () => Number(state.isRevoked),
+      close: () => undefined,
+    }
+    return { state, tokens }
+  }
+  const [near, far] = [copy(), copy()]
+  const node = { store: database.freshUrl(), isNode: true, browsers: { chromium: CHROMIUM } }
+  const behind = await serve({ ...node, tokens: far.tokens })
+  const front = await serve({ ...node, tokens: near.tokens })
+  const headers = { authorization: `Bearer ${token}` }
+  const first = await RawCdp.open(socketUrl(behind, '?key=a'), { headers })
+  const through = await RawCdp.open(socketUrl(front, '?key=a'), { headers })
+  await through.send('Target.getTargets')
+  near.state.isRevoked = true
+  await through.closed
+  expect(first.socket.readyState).toBe(first.socket.OPEN)
+  first.close()
+  await Promise.all([behind.close(), front.close()])
 })
