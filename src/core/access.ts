@@ -151,6 +151,13 @@ function sharedScopes(
   return scopes.filter((scope) => granted.includes(scope))
 }
 
+/** Throws as if there were no such session, if the caller may not see it any more. */
+export function assertVisible(caller: Caller, session: Owned): readonly Scope[] {
+  const scopes = scopesOn(caller, session)
+  if (mayDo(scopes, 'session.read')) return scopes
+  throw sessionUnknown(session.id)
+}
+
 /** The sessions of a node. */
 type SessionSource = {
   readonly store: Pick<Store, 'read'>

@@ -122,15 +122,19 @@ export type LinkEvent = Readonly<
   | { type: 'link.revoked'; link: string; reason?: 'expired'; by?: Principal }
 >
 
-type EventType = { readonly ignorable: boolean }
+type EventType = {
+  readonly ignorable: boolean
+  /** It says who else may come to the session: only readers that may manage it see it. */
+  readonly managed?: true
+}
 
 /** All types of 0.1.0 are known to every reader, so that none of them has to be ignorable. */
 export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'session.created': { ignorable: false },
   'session.bound': { ignorable: false },
   'session.configured': { ignorable: false },
-  'session.shared': { ignorable: false },
-  'session.unshared': { ignorable: false },
+  'session.shared': { ignorable: false, managed: true },
+  'session.unshared': { ignorable: false, managed: true },
   'session.closed': { ignorable: false },
   'turn.queued': { ignorable: false },
   'turn.joined': { ignorable: false },
@@ -153,9 +157,9 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'attachment.resumed': { ignorable: false },
   'attachment.confirmed': { ignorable: false },
   'attachment.ended': { ignorable: false },
-  'link.created': { ignorable: false },
-  'link.used': { ignorable: false },
-  'link.revoked': { ignorable: false },
+  'link.created': { ignorable: false, managed: true },
+  'link.used': { ignorable: false, managed: true },
+  'link.revoked': { ignorable: false, managed: true },
 }
 
 /** An event as anything may have written it. */
@@ -167,6 +171,11 @@ export type LoggedEvent = {
 
 export function isKnownType(type: unknown): type is Draft['type'] {
   return typeof type === 'string' && Object.hasOwn(EVENT_TYPES, type)
+}
+
+/** Whether only readers that may manage the session see events of this type. */
+export function isManaged(type: string): boolean {
+  return isKnownType(type) && EVENT_TYPES[type].managed === true
 }
 
 /** False: the event is of a type that this version neither knows nor may ignore. */

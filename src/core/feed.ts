@@ -460,7 +460,7 @@ export class FeedItem {
 const TYPE = /^\{"type":"([\w.]+)"/
 
 /** Events are written with their type first. */
-function typeOf(stored: StoredEvent): SessionEvent['type'] {
+export function typeOf(stored: StoredEvent): SessionEvent['type'] {
   const [, type] = TYPE.exec(stored.body) ?? []
   return (type as SessionEvent['type'] | undefined) ?? parseEvent(stored).type
 }

@@ -126,7 +126,7 @@ export class Holdfast {
 
   /** A turn in the session of a key, which is created in the same step if need be. */
   turn(options: ResolveOptions, input: Input, turnOptions: TurnOptions = {}): TurnHandle {
-    return new TurnHandle(this.#enterByKey(options, input, turnOptions), turnOptions, this.by)
+    return new TurnHandle(this.#enterByKey(options, input, turnOptions), turnOptions, this)
   }
 
   /**

@@ -7,13 +7,12 @@
  * see both as one list. In each step of the ledger the queue records what was submitted, and starts
  * the first request if no turn runs.
  */
-import { mayDo, scopesOn, sessionUnknown } from './access.ts'
+import { sessionUnknown } from './access.ts'
 import type { NewTurn } from './commands.ts'
 import type { Batch } from './commits.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
-import { CountedTurns, type CountedTurn } from './usage.ts'
 import {
   keysOf,
   newTurn,
@@ -24,14 +23,8 @@ import {
 import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
 import type { TurnRequest } from './requests.ts'
 import { sameSettings } from './settings.ts'
-import {
-  LOCAL,
-  type Principal,
-  type RequestKey,
-  type Session,
-  type Settings,
-  type Turn,
-} from './state.ts'
+import type { Principal, RequestKey, Session, Settings, Turn } from './state.ts'
+import { CountedTurns, type CountedTurn } from './usage.ts'
 
 /** A request or a turn that waits, as readers see it. */
 export type QueueRow = {
@@ -173,6 +166,7 @@ export class Queue {
     isSubmitted: boolean,
   ): Promise<AdmittedRequest> {
     if (pending.state !== 'waiting') return pending.admitted
+    pending.grants.push(request.access)
     if (isSubmitted) {
       this.#moveBehindRecorded(pending)
       this.#recordNext(pending, request)
@@ -289,22 +283,27 @@ export class Queue {
     while (batch.session.running === null && batch.session.closed === null) {
       const [first] = this.#requests
       if (first === undefined || this.#live.holder.draining) return
-      if (first.turn !== null) this.#startTurn(batch, first.turn)
-      else if (!this.#refuseUnseen(batch.session)) this.#startRequests(batch, this.#groupAt(0))
+      if (first.turn === null) this.#startGroup(batch)
+      else if (first.isUnseenIn(batch.session)) this.#cancelUnseen(batch, first.turn)
+      else this.#startTurn(batch, first.turn)
     }
   }
 
-  /** Of the next group, those whose callers may not run turns in the session any more. */
-  #refuseUnseen(session: Session): boolean {
-    const unseen = this.#groupAt(0).filter(({ by, access }) => {
-      const caller = { by: by ?? LOCAL, access }
-      return access !== null && !mayDo(scopesOn(caller, session), 'turn.run')
-    })
+  /** The next group, without the requests whose callers may not run turns here any more. */
+  #startGroup(batch: Batch): void {
+    const { session } = batch
+    const unseen = this.#groupAt(0).filter((request) => request.isUnseenIn(session))
+    if (unseen.length === 0) return this.#startRequests(batch, this.#groupAt(0))
     for (const request of unseen) {
       this.#remove(request)
       request.refuse(sessionUnknown(session.id))
     }
-    return unseen.length > 0
+  }
+
+  /** A recorded turn leaves the queue with its end in the log. */
+  #cancelUnseen(batch: Batch, turn: string): void {
+    this.#requests.shift()?.counted?.end()
+    batch.add({ type: 'cancel', turn, reason: 'access_lost', by: null })
   }
 
   #record(batch: Batch, request: QueuedRequest): void {
@@ -325,6 +324,7 @@ export class Queue {
     request.state = 'queued'
     request.turn = event === undefined ? null : turnIn(event)
     if (event?.type === 'turn.queued') return
+    if (event?.type === 'turn.joined') before?.grants.push(...request.grants)
     request.counted?.end()
     this.#remove(request)
   }

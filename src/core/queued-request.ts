@@ -1,8 +1,16 @@
 /** A request for a turn while it is in the queue, and the turn that requests become. */
-import type { Access } from './access.ts'
+import { mayDo, scopesOn, type Access } from './access.ts'
 import type { NewTurn } from './commands.ts'
 import type { BusyPolicy, TurnRequest } from './requests.ts'
-import type { Input, Principal, RequestKey, Settings, Turn } from './state.ts'
+import {
+  LOCAL,
+  type Input,
+  type Principal,
+  type RequestKey,
+  type Session,
+  type Settings,
+  type Turn,
+} from './state.ts'
 import { inputText, joinInputs } from './turns.ts'
 import type { CountedTurn } from './usage.ts'
 
@@ -17,7 +25,8 @@ export class QueuedRequest {
   readonly busy: Exclude<BusyPolicy, 'reject' | 'steer'>
   /** Null for a turn of a log of 0.1.0. */
   readonly by: Principal | null
-  readonly access: Access | null
+  /** What its callers were granted, and those whose requests joined its turn in the log. */
+  readonly grants: (Access | null)[]
   /** Of its turn alone; null: those of the session. */
   readonly settings: Settings | null
   /**
@@ -46,7 +55,7 @@ export class QueuedRequest {
   /** `byKey`: has it until it is admitted or refused. */
   constructor(request: NewRequest, byKey: Map<string, QueuedRequest>) {
     const { input, chars, key, busy, by, access, settings } = request
-    this.access = access
+    this.grants = [access]
     this.settings = settings
     this.input = input
     this.chars = chars
@@ -70,11 +79,22 @@ export class QueuedRequest {
     }
     if (key !== null) byKey.set(key.key, this)
   }
+
+  /** None of its callers may run turns in the session any more. */
+  isUnseenIn(session: Session): boolean {
+    const by = this.by ?? LOCAL
+    return this.grants.every(
+      (access) => access !== null && !mayDo(scopesOn({ by, access }, session), 'turn.run'),
+    )
+  }
 }
 
 type NewRequest = Omit<TurnRequest, 'by' | 'waitMs' | 'caller'> & { readonly by: Principal | null }
 
-/** A turn that the log had when the session was loaded. */
+/**
+ * A turn that the log had when the session was loaded. What its caller was granted is not in the
+ * log, so that it starts in any case.
+ */
 export function recordedTurn(turn: Turn, counted: CountedTurn | null): QueuedRequest {
   const { id, input, collect, by, queuedAt, expiresAt, settings = null } = turn
   const chars = inputText(input).length

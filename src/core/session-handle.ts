@@ -1,9 +1,8 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
 import {
   assertMay,
-  mayDo,
+  assertVisible,
   scopesOn,
-  sessionUnknown,
   type Access,
   type Caller,
   type Operation,
@@ -16,8 +15,8 @@ import { closedError } from './closing.ts'
 import type { Command, SettingsChange } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
-import { type StopSignal, FeedItem, isTold, type Delta } from './feed.ts'
-import { readEvents, readMessages, readableRow } from './history.ts'
+import type { StopSignal, FeedItem, Delta } from './feed.ts'
+import { readMessages, readableRow } from './history.ts'
 import { usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
 import type {
@@ -40,6 +39,7 @@ import {
   type LinkOptions,
   type TurnOptions,
 } from './requests.ts'
+import { closedFeed, readableEvents, readableItems } from './readable-events.ts'
 import type { Message } from './runner.ts'
 import { changedSettings, checkSettings } from './settings.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
@@ -138,7 +138,7 @@ export class SessionHandle {
    * comes.
    */
   turn(input: Input, options: TurnOptions = {}): TurnHandle {
-    return new TurnHandle(this.#enter(input, options), options, this.by)
+    return new TurnHandle(this.#enter(input, options), options, this)
   }
 
   async #enter(input: Input, options: TurnOptions): Promise<Admission> {
@@ -165,7 +165,10 @@ export class SessionHandle {
   async finished(turn: string): Promise<TurnRecord> {
     const record = await this.getTurn(turn)
     if (record.endedAt !== null) return record
-    return (await this.#open('session.read')).finished(turn)
+    const live = await this.#open('session.read')
+    const ended = await live.finished(turn)
+    assertVisible(this, live.session)
+    return ended
   }
 
   /**
@@ -182,7 +185,10 @@ export class SessionHandle {
     if (this.access !== null) await this.assertMay('turn.cancel')
     const record = await this.getTurn(turn)
     if (record.endedAt !== null) return record
-    return (await this.#open('turn.cancel')).cancel(turn, reason, this.by)
+    const live = await this.#open('turn.cancel')
+    const ended = await live.cancel(turn, reason, this.by)
+    assertVisible(this, live.session)
+    return ended
   }
 
   /**
@@ -206,8 +212,12 @@ export class SessionHandle {
       throw new HoldfastError('not_owner', `session ${this.id} was let go: ask again`)
     }
     // The log may be ahead of what is known here; it alone can tell that there is no such place.
-    if (live === null || after > live.session.seq) await this.read(after, 0)
-    if (live === null) return this.#closedFeed(after, presence)
+    const isAhead = live === null || after > live.session.seq
+    const { row = null } = isAhead ? await this.read(after, 0) : {}
+    if (live === null) {
+      const scopes = scopesOn(this, readableRow(row, this.id))
+      return closedFeed(this.#authority, this.id, { after, presence, scopes })
+    }
     const feed = live.follow({ seq: after, delta: afterDelta }, signal, { presence })
     return this.access === null ? feed : this.#whileVisible(feed, live)
   }
@@ -219,29 +229,35 @@ export class SessionHandle {
   ): AsyncGenerator<readonly FeedItem[]> {
     const following = feed.next.bind(feed)
     const next: typeof following = async () => {
-      const step = await following()
-      if (mayDo(scopesOn(this, live.session), 'session.read')) return step
-      await feed.return(undefined)
-      throw sessionUnknown(this.id)
+      for (;;) {
+        const step = await following()
+        try {
+          const scopes = assertVisible(this, live.session)
+          if (step.done === true) return step
+          const value = readableItems(step.value, scopes)
+          if (value.length > 0) return { value, done: false }
+        } catch (unseen) {
+          await feed.return(undefined)
+          throw unseen
+        }
+      }
     }
     // No generator around it: one that waits for the next batch could not be ended from outside.
     return Object.assign(feed, { next })
   }
 
-  async *#closedFeed(after: number, presence: boolean): AsyncGenerator<readonly FeedItem[]> {
-    for await (const page of readEvents(this.#authority, this.id, after)) {
-      const items = page.map((stored) => new FeedItem(stored.seq, stored))
-      yield items.filter(({ type }) => isTold(type, presence))
-    }
-  }
-
-  /** One page of the log. Throws if there is no such log, or it does not reach `after`. */
-  async read(after: number, limit: number): Promise<ReadResult> {
+  /**
+   * One page of the log, as far as its caller may read it; `position` is behind all of the page.
+   * Throws if there is no such log, or it does not reach `after`.
+   */
+  async read(after: number, limit: number): Promise<ReadResult & { readonly position: number }> {
     if (this.access !== null) await this.assertMay('session.read')
-    const result = await this.#authority.store.read(this.id, after, limit)
-    const { seq } = readableRow(result.row, this.id)
+    const { row, events } = await this.#authority.store.read(this.id, after, limit)
+    const found = readableRow(row, this.id)
+    const { seq } = found
     if (after > seq) throw invalid('after', `is ahead of the log, which ends at ${seq}`)
-    return result
+    const position = events.at(-1)?.seq ?? after
+    return { row, events: readableEvents(events, scopesOn(this, found)), position }
   }
 
   /** Those of the newest request keys that begin so, the newest first. For doors. */

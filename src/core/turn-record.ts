@@ -1,10 +1,11 @@
 /** A turn as callers see it: its record, read back from the log, and a handle on it. */
+import { assertVisible, type Caller } from './access.ts'
 import { AnswerText } from './answer-text.ts'
 import { HoldfastError } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import type { FeedItem, Position, StopSignal } from './feed.ts'
 import { readEvent, readEvents, turnUnknown, type LogContext } from './history.ts'
-import type { Principal, Input, Reply, TurnError, TurnState } from './state.ts'
+import type { Principal, Input, Reply, Session, TurnError, TurnState } from './state.ts'
 import { isTerminal, joinInputs, queuedAtOf, turnSeq } from './turns.ts'
 
 export type TurnRecord = {
@@ -161,6 +162,7 @@ export type Admission = {
   /** The loaded session. */
   readonly live: {
     readonly id: string
+    readonly session: Session
     finished(turn: string): Promise<TurnRecord>
     cancel(turn: string, reason: string, by: Principal | null): Promise<TurnRecord>
     follow(from: Position, signal?: StopSignal): AsyncGenerator<readonly FeedItem[]>
@@ -182,11 +184,14 @@ export type CallerPresence = {
 export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string> {
   /** Settles when the turn has started or was found by its key, or with the refusal. */
   readonly admission: Promise<Admission>
+  readonly #caller: Caller
   readonly #finished: Promise<TurnRecord>
 
-  constructor(admission: Promise<Admission>, presence: CallerPresence, by: Principal) {
+  /** The answer is for a caller that may still see the session when there is one. */
+  constructor(admission: Promise<Admission>, presence: CallerPresence, caller: Caller) {
     this.admission = admission
-    this.#finished = this.#finish(presence, by)
+    this.#caller = caller
+    this.#finished = this.#finish(presence)
     // A caller that only iterates gets the failure there.
     this.#finished.catch(() => undefined)
   }
@@ -199,8 +204,15 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
     return this.#finished.then(onfulfilled, onrejected)
   }
 
-  async #finish(presence: CallerPresence, by: Principal): Promise<TurnRecord> {
+  async #finish(presence: CallerPresence): Promise<TurnRecord> {
     const { live, turn } = await this.admission
+    const ended = await this.#end(live, turn, presence)
+    if (this.#caller.access !== null) assertVisible(this.#caller, live.session)
+    return ended
+  }
+
+  #end(live: Admission['live'], turn: string, presence: CallerPresence): Promise<TurnRecord> {
+    const { by } = this.#caller
     const signal = presence.onDisconnect === 'cancel' ? presence.signal : undefined
     if (signal === undefined) return live.finished(turn)
     // The caller is gone; the turn's own end is in the log.
@@ -215,6 +227,7 @@ export class TurnHandle implements PromiseLike<TurnRecord>, AsyncIterable<string
     const { live, turn } = await this.admission
     const begin = (turnSeq(turn) ?? 1) - 1
     for await (const items of live.follow({ seq: begin, delta: 0 }, signal)) {
+      if (this.#caller.access !== null) assertVisible(this.#caller, live.session)
       const own = items.filter(({ event }) => 'turn' in event && event.turn === turn)
       const end = own.findIndex(({ event }) => isTerminal(event))
       if (own.length > 0) yield end < 0 ? own : own.slice(0, end + 1)

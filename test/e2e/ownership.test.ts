@@ -3,111 +3,50 @@
  * principal, by principals and groups that it is shared with, by a stranger and by an administrator,
  * on the node that owns it and on another. A stranger gets the answer of a session that never was.
  */
-import { createHash } from 'node:crypto'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { builtinAgents } from 'holdfast'
 import { openTokenFile } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { OPERATIONS, withIncluded, type Scope } from '../../src/core/access.ts'
+import { OPERATIONS, type Scope } from '../../src/core/access.ts'
 import { serverRoutes } from '../../src/server/routes.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
-import { serve, type Answer, type TestServer } from '../support/server.ts'
+import {
+  bearer,
+  CALLERS,
+  NAMES,
+  SCOPES_ON,
+  secretOf,
+  sharedSession as session,
+  tokenEntry,
+  TokenFiles,
+  toldBy,
+  type CallerName,
+} from '../support/principals.ts'
+import { serve, type TestServer } from '../support/server.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
 
-type CallerName =
-  | 'alice'
-  | 'phone'
-  | 'keeper'
-  | 'watcher'
-  | 'talker'
-  | 'member'
-  | 'stranger'
-  | 'admin'
-
-/** Alice owns what is tried; she has three tokens. */
-const CALLERS: Readonly<Record<CallerName, object>> = {
-  alice: { principal: 'alice', scopes: ['talk', 'answer', 'manage'] },
-  phone: { principal: 'alice', scopes: ['talk', 'answer', 'manage'] },
-  keeper: { principal: 'alice', scopes: ['manage'] },
-  watcher: { principal: 'wendy', scopes: ['talk', 'answer', 'manage'] },
-  talker: { principal: 'tom', scopes: ['talk', 'answer', 'manage'] },
-  member: { principal: 'mia', groups: ['team'], scopes: ['talk', 'answer', 'manage'] },
-  stranger: { principal: 'mallory', groups: ['others'], scopes: ['talk', 'answer', 'manage'] },
-  admin: { principal: 'root', scopes: ['admin'] },
-}
-const NAMES = Object.keys(CALLERS) as CallerName[]
-const SHARES = [
-  { with: 'wendy', scopes: ['watch'] },
-  { with: 'tom', scopes: ['talk'] },
-  { with: '@team', scopes: ['watch', 'answer'] },
-]
-
-/** What each may do with Alice's session. */
-const ALL: readonly Scope[] = withIncluded(['talk', 'answer', 'manage'])
-const SCOPES_ON: Readonly<Record<CallerName, readonly Scope[]>> = {
-  alice: ALL,
-  phone: ALL,
-  keeper: ['watch', 'manage'],
-  watcher: ['watch'],
-  talker: ['watch', 'talk'],
-  member: ['watch', 'answer'],
-  stranger: [],
-  admin: withIncluded(['admin']),
-}
-
-const secretOf = (name: string): string => `hf_secret-of-${name}`
-const bearer = (name: string) => ({ authorization: `Bearer ${secretOf(name)}` })
-
-let folder: string
-let file: string
+let files: TokenFiles
 let database: TestDatabase
 let single: TestServer
 let near: TestServer
 let far: TestServer
 
-async function tokens() {
-  return openTokenFile(file)
-}
-
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'holdfast-ownership-'))
-  file = join(folder, 'tokens.json')
-  const entries = Object.entries(CALLERS).map(([name, more]) => ({
-    name,
-    sha256: createHash('sha256').update(secretOf(name)).digest('hex'),
-    ...more,
-  }))
-  await writeFile(file, JSON.stringify({ version: 3, tokens: entries }), { mode: 0o600 })
+  files = await TokenFiles.make()
   const options = { agents: builtinAgents, sharedKeys: { 'team/': 'team' } }
-  single = await serve({ ...options, tokens: await tokens() })
+  single = await serve({ ...options, tokens: await files.open() })
   database = await openTestDatabase()
   const store = database.freshUrl()
-  far = await serve({ ...options, store, isNode: true, tokens: await tokens() })
-  near = await serve({ ...options, store, isNode: true, tokens: await tokens() })
+  far = await serve({ ...options, store, isNode: true, tokens: await files.open() })
+  near = await serve({ ...options, store, isNode: true, tokens: await files.open() })
 })
 
 afterAll(async () => {
   await Promise.all([single.close(), near.close(), far.close()])
   await database.close()
-  await rm(folder, { recursive: true })
+  await files.remove()
 })
-
-/** A session of Alice's, held by `server`, with one turn. */
-async function session(server: TestServer, shares: readonly object[] = SHARES) {
-  const headers = bearer('alice')
-  const { body } = await server.call('POST', '/v1/sessions', { headers, body: {} })
-  const path = `/v1/sessions/${body.id}`
-  const turn = await server.call('POST', `${path}/turns`, { headers, body: { input: 'x' } })
-  for (const share of shares) {
-    const answer = await server.call('POST', `${path}/shares`, { headers, body: share })
-    expect(answer.status).toBe(200)
-  }
-  return { id: body.id as string, path, turn: turn.body.turn.id as string }
-}
 
 const ROUTES = serverRoutes(monitorEventLoopDelay()).filter(({ path }) =>
   path.startsWith('/v1/sessions/:id'),
@@ -119,12 +58,6 @@ const BODIES: Readonly<Record<string, object>> = {
   changeSession: { settings: { onNobody: 'deny' } },
   createLink: { scopes: ['watch'] },
   shareSession: { with: 'nobody-here', scopes: ['watch'] },
-}
-
-/** What an answer tells, without what differs between any two. */
-function toldBy({ status, headers, body }: Answer, id: string): string {
-  const rest = [...headers].filter(([name]) => name !== 'date')
-  return JSON.stringify([status, rest, body]).replaceAll(id, 'ID')
 }
 
 /** The server that owns a session, and the one that is asked about it. */
@@ -359,7 +292,7 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
 
 it('lets go of a session when its last client has left without a word', async () => {
   const limits = { idleSessionsMax: 0 }
-  const server = await serve({ agents: builtinAgents, limits, tokens: await tokens() })
+  const server = await serve({ agents: builtinAgents, limits, tokens: await files.open() })
   const { id } = await session(server, [])
   const client = dial(server.url, {
     auth: { token: secretOf('alice') },
@@ -376,21 +309,13 @@ it('lets go of a session when its last client has left without a word', async ()
 })
 
 it('ends what a token let in when it has lost a group or admin', async () => {
-  const changing = join(folder, 'changing.json')
-  const entry = (name: string, more: object) => ({
-    name,
-    sha256: createHash('sha256').update(secretOf(name)).digest('hex'),
-    ...more,
-  })
-  const write = (groups: readonly string[], scopes: readonly string[]) => {
-    const list = [
-      entry('alice', CALLERS.alice),
-      entry('member', { ...CALLERS.member, groups }),
-      entry('admin', { principal: 'root', scopes }),
-    ]
-    return writeFile(changing, JSON.stringify({ version: 3, tokens: list }), { mode: 0o600 })
-  }
-  await write(['team'], ['admin'])
+  const write = (groups: readonly string[], scopes: readonly string[]) =>
+    files.write('changing.json', [
+      tokenEntry('alice', CALLERS.alice),
+      tokenEntry('member', { ...CALLERS.member, groups }),
+      tokenEntry('admin', { principal: 'root', scopes }),
+    ])
+  const changing = await write(['team'], ['admin'])
   const server = await serve({ agents: builtinAgents, tokens: await openTokenFile(changing) })
   const { path } = await session(server)
   const streams = await Promise.all(
@@ -409,14 +334,8 @@ it('ends what a token let in when it has lost a group or admin', async () => {
 
 describe('a token that is limited to some agents', () => {
   it('knows no others', async () => {
-    const entry = {
-      name: 'limited',
-      sha256: createHash('sha256').update(secretOf('limited')).digest('hex'),
-      scopes: ['talk'],
-      agents: ['echo'],
-    }
-    const limited = join(folder, 'limited.json')
-    await writeFile(limited, JSON.stringify({ version: 3, tokens: [entry] }), { mode: 0o600 })
+    const entry = tokenEntry('limited', { scopes: ['talk'], agents: ['echo'] })
+    const limited = await files.write('limited.json', [entry])
     const server = await serve({ agents: builtinAgents, tokens: await openTokenFile(limited) })
     const call = { headers: bearer('limited'), body: { agent: 'slow', input: 'x' } }
     const refused = await server.call('POST', '/v1/keys/k/turns', call)

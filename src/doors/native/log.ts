@@ -97,8 +97,7 @@ async function replyPage(exchange: Exchange): Promise<void> {
   const { seq: after } = parsePosition('after', text)
   if (limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
   // Shorter where the events are large: all of it is in memory until it has been sent.
-  const { row, events } = await exchange.session.read(after, limit)
-  const nextAfter = events.at(-1)?.seq ?? after
+  const { row, events, position: nextAfter } = await exchange.session.read(after, limit)
   const hasMore = nextAfter < (row?.seq ?? 0)
   // The log holds JSON already.
   const bodies = events.map(({ body }) => body).join(',')

@@ -151,11 +151,11 @@ type AdmissionEvent = Extract<SessionEvent, { type: 'turn.queued' | 'turn.starte
 async function turnAfter(session: SessionHandle, turn: string): Promise<AdmissionEvent | null> {
   let after = Number(turn.slice(1))
   for (;;) {
-    const { row, events } = await session.read(after, PAGE)
+    const { row, events, position } = await session.read(after, PAGE)
     const admitted = events.map(({ body }) => admissionIn(body))
     const next = admitted.find((event) => event !== null && event.turn !== turn)
     if (next) return next
-    after = events.at(-1)?.seq ?? row?.seq ?? after
+    after = position
     if (after >= (row?.seq ?? 0)) return null
   }
 }
