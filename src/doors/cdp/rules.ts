@@ -307,6 +307,9 @@ const SHARED_RULES: Readonly<Record<string, CdpRule>> = {
   'Storage.clearCookies': inOwnContext,
 }
 
+/** The commands that have a rule: a test tries each with ids of another principal's. */
+export const RULED_METHODS: readonly string[] = Object.keys(SHARED_RULES)
+
 /** Methods that are refused, and domains of which every other method is, by the reason. */
 const REFUSALS: Readonly<Record<string, readonly string[]>> = {
   'a client could bypass the rules of this browser': [

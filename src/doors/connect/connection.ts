@@ -11,6 +11,7 @@ import {
   asHoldfastError,
   attachmentIn,
   type AttachmentHandle,
+  type ErrorCode,
   type SessionHandle,
 } from '../../core/index.ts'
 import { reportRefusal, type RefusedClient } from '../refusals.ts'
@@ -20,6 +21,7 @@ import type {
   ClientFrame,
   Hello,
   ReplayWelcome,
+  Refuse,
   Role,
   ServerFrame,
   Welcome,
@@ -71,6 +73,8 @@ export interface Channel {
 
 /** What a small message costs until it has left, besides its text. */
 const MESSAGE_BYTES = 256
+/** No refusal is longer. */
+const REFUSAL_BYTES_MAX = 4_096
 /** How long a refused client has to read the reason before its socket is cut. */
 const FAREWELL_MS = 100
 /** Refusals of a hello whose token, link or resume token is not valid. */
@@ -323,15 +327,23 @@ export class Connection implements HubMember {
   }
 
   /** False if there is no way to the node that owns the session. */
-  #forward(node: unknown, { auth }: Hello, text: string): boolean {
+  #forward(node: unknown, hello: Hello, text: string): boolean {
     const { forwarder, gate } = this.hub
     const { address, isForwarded = false } = this.socket
     if (forwarder === null || isForwarded || typeof node !== 'string' || this.isOver) return false
     const bufferedBytesMax = this.#bufferedBytesMax
+    let isFirst = true
     this.#forwarded = forwarder.open(node, {
       ...{ hello: this.#service.mark + text, address },
       ...{ bufferedBytesMax, ...this.#service.forwarding },
-      onMessage: (message) => this.#handOver(message),
+      onMessage: (message) => {
+        const tooMany = isFirst ? this.#countPassed(hello, message) : null
+        isFirst = false
+        if (tooMany === null) return this.#handOver(message)
+        this.#forwarded?.close()
+        this.#forwarded = null
+        this.refuse(tooMany)
+      },
       onClose: (code, reason) => {
         this.socket.close(code, reason)
         this.closed()
@@ -339,12 +351,26 @@ export class Connection implements HubMember {
     })
     // The owner counts it.
     this.#uncount?.()
-    if (auth?.token === undefined) return true
+    const { token } = hello.auth ?? {}
+    if (token === undefined) return true
     // The owner ends it too, but its tokens may be a copy that is older.
     const revoked = new HoldfastError('unauthorized', 'the token is not good any more')
-    this.#release = gate.hold(auth.token, [], () => this.refuse(revoked))
+    this.#release = gate.hold(token, [], () => this.refuse(revoked))
     if (this.isOver) this.#release()
     return true
+  }
+
+  /**
+   * A bad secret that the owner refuses counts here too, or the number of tries would tell which
+   * sessions there are. Returns `too_many`, if it comes to that.
+   */
+  #countPassed(hello: Hello, message: Uint8Array): HoldfastError | null {
+    const { mark } = this.#service
+    const text = message.length > REFUSAL_BYTES_MAX ? '' : Buffer.from(message).toString()
+    if (!text.startsWith(`${mark}{"type":"refuse"`)) return null
+    const { code, reason } = JSON.parse(text.slice(mark.length)) as Refuse
+    const counted = this.#counted(hello, new HoldfastError(code as ErrorCode, reason))
+    return counted.code === code ? null : counted
   }
 
   get #bufferedBytesMax(): number {

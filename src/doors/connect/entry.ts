@@ -142,6 +142,7 @@ function tokenGrant({ gate }: Hub, token: string | undefined): Grant | null {
 /** A caller without a valid secret does not learn whether there is, or was, such a session. */
 async function linkGrant(hub: Hub, id: string, token: string, use?: string): Promise<Grant> {
   try {
+    await assertStored(hub, id)
     // Only looked at: whose it is shows by that.
     const link = await hub.holdfast.as(LOCAL, null).session(id).link(token, use)
     return guestOf(id, link.id, withIncluded(link.scopes))
@@ -150,6 +151,15 @@ async function linkGrant(hub: Hub, id: string, token: string, use?: string): Pro
     if (code !== 'session_unknown' && code !== 'session_erased') throw error
     throw new HoldfastError('unauthorized', 'the link is unknown, used up or no longer valid')
   }
+}
+
+/**
+ * Throws unless there is such a session. To read it even if it is in memory takes the same time for
+ * a caller without a valid secret as to find that there is none.
+ */
+async function assertStored({ holdfast }: Hub, id: string): Promise<void> {
+  const { row } = await holdfast.authority.store.read(id, 0, 0)
+  if (row === null) throw new HoldfastError('session_unknown', `there is no session ${id}`)
 }
 
 /** Sees its session and no other. */
@@ -176,7 +186,8 @@ async function findSession(
   const handle = holdfast.session(session)
   try {
     // Throws as for a session that does not exist if the caller may not see it.
-    if (granted !== null && granted.access !== null) await handle.state()
+    if (granted === null) await assertStored(hub, session)
+    else if (granted.access !== null) await handle.state()
     await hub.holdfast.authority.open(session)
   } catch (error) {
     throw granted === null ? await whyToHolder(handle, error, auth?.resume) : error
