@@ -10,43 +10,28 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { OPERATIONS, type Scope } from '../../src/core/access.ts'
 import { serverRoutes } from '../../src/server/routes.ts'
 import { until } from '../support/gate.ts'
-import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import {
   bearer,
   CALLERS,
   NAMES,
   SCOPES_ON,
+  Servers,
   secretOf,
   sharedSession as session,
   tokenEntry,
-  TokenFiles,
   toldBy,
+  WHERE,
   type CallerName,
 } from '../support/principals.ts'
 import { serve, type TestServer } from '../support/server.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
 
-let files: TokenFiles
-let database: TestDatabase
-let single: TestServer
-let near: TestServer
-let far: TestServer
+let servers: Servers
 
 beforeAll(async () => {
-  files = await TokenFiles.make()
-  const options = { agents: builtinAgents, sharedKeys: { 'team/': 'team' } }
-  single = await serve({ ...options, tokens: await files.open() })
-  database = await openTestDatabase()
-  const store = database.freshUrl()
-  far = await serve({ ...options, store, isNode: true, tokens: await files.open() })
-  near = await serve({ ...options, store, isNode: true, tokens: await files.open() })
+  servers = await Servers.open({ agents: builtinAgents, sharedKeys: { 'team/': 'team' } })
 })
-
-afterAll(async () => {
-  await Promise.all([single.close(), near.close(), far.close()])
-  await database.close()
-  await files.remove()
-})
+afterAll(() => servers.close())
 
 const ROUTES = serverRoutes(monitorEventLoopDelay()).filter(({ path }) =>
   path.startsWith('/v1/sessions/:id'),
@@ -60,13 +45,9 @@ const BODIES: Readonly<Record<string, object>> = {
   shareSession: { with: 'nobody-here', scopes: ['watch'] },
 }
 
-/** The server that owns a session, and the one that is asked about it. */
-const WHERE: Readonly<Record<string, () => readonly [TestServer, TestServer]>> = {
-  'on one server': () => [single, single],
-  'through the node that does not own it': () => [far, near],
-}
+describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
+  const nodes = () => nodesOf(servers)
 
-describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
   describe.each(ROUTES.map((route) => [route.name, route] as const))('%s', (name, route) => {
     const tried = (server: TestServer, path: string, who: string) =>
       server.call(route.method, path, { headers: bearer(who), body: BODIES[name] as never })
@@ -292,7 +273,7 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodes) => {
 
 it('lets go of a session when its last client has left without a word', async () => {
   const limits = { idleSessionsMax: 0 }
-  const server = await serve({ agents: builtinAgents, limits, tokens: await files.open() })
+  const server = await serve({ agents: builtinAgents, limits, tokens: await servers.files.open() })
   const { id } = await session(server, [])
   const client = dial(server.url, {
     auth: { token: secretOf('alice') },
@@ -310,7 +291,7 @@ it('lets go of a session when its last client has left without a word', async ()
 
 it('ends what a token let in when it has lost a group or admin', async () => {
   const write = (groups: readonly string[], scopes: readonly string[]) =>
-    files.write('changing.json', [
+    servers.files.write('changing.json', [
       tokenEntry('alice', CALLERS.alice),
       tokenEntry('member', { ...CALLERS.member, groups }),
       tokenEntry('admin', { principal: 'root', scopes }),
@@ -335,7 +316,7 @@ it('ends what a token let in when it has lost a group or admin', async () => {
 describe('a token that is limited to some agents', () => {
   it('knows no others', async () => {
     const entry = tokenEntry('limited', { scopes: ['talk'], agents: ['echo'] })
-    const limited = await files.write('limited.json', [entry])
+    const limited = await servers.files.write('limited.json', [entry])
     const server = await serve({ agents: builtinAgents, tokens: await openTokenFile(limited) })
     const call = { headers: bearer('limited'), body: { agent: 'slow', input: 'x' } }
     const refused = await server.call('POST', '/v1/keys/k/turns', call)

@@ -9,7 +9,8 @@ import { join } from 'node:path'
 import { openTokenFile } from 'holdfast/server'
 import { expect } from 'vitest'
 import { withIncluded, type Scope } from '../../src/core/access.ts'
-import type { Answer, TestServer } from './server.ts'
+import { openTestDatabase, type TestDatabase } from './postgres.ts'
+import { serve, type Answer, type TestServer, type TestServerOptions } from './server.ts'
 
 export type CallerName =
   | 'alice'
@@ -107,4 +108,46 @@ export async function sharedSession(server: TestServer, shares: readonly object[
 export function toldBy({ status, headers, body }: Answer, id: string): string {
   const rest = [...headers].filter(([name]) => name !== 'date')
   return JSON.stringify([status, rest, body]).replaceAll(id, 'ID')
+}
+
+/** One server by itself, and two nodes on one database, all with the tokens of all callers. */
+export class Servers {
+  readonly files: TokenFiles
+  readonly single: TestServer
+  readonly far: TestServer
+  readonly near: TestServer
+  readonly #database: TestDatabase
+
+  constructor(files: TokenFiles, database: TestDatabase, all: readonly TestServer[]) {
+    this.files = files
+    this.#database = database
+    const [single, far, near] = all as [TestServer, TestServer, TestServer]
+    this.single = single
+    this.far = far
+    this.near = near
+  }
+
+  static async open(options: TestServerOptions): Promise<Servers> {
+    const [files, database] = await Promise.all([TokenFiles.make(), openTestDatabase()])
+    const store = database.freshUrl()
+    const all: TestServer[] = []
+    for (const more of [{}, { store, isNode: true }, { store, isNode: true }]) {
+      all.push(await serve({ ...options, ...more, tokens: await files.open() }))
+    }
+    return new Servers(files, database, all)
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.single, this.near, this.far].map((server) => server.close()))
+    await this.#database.close()
+    await this.files.remove()
+  }
+}
+
+/** The server that owns a session, and the one that is asked about it. */
+export const WHERE: Readonly<
+  Record<string, (servers: Servers) => readonly [TestServer, TestServer]>
+> = {
+  'on one server': ({ single }) => [single, single],
+  'through the node that does not own it': ({ far, near }) => [far, near],
 }
