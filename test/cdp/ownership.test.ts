@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { JSON_HANDLERS } from '../../src/doors/cdp/http.ts'
 import { RULED_METHODS } from '../../src/doors/cdp/rules.ts'
 import { TokenList, type TokenEntry } from '../../src/server/tokens.ts'
-import { serveCdp, type CdpServer } from '../support/cdp-server.ts'
+import { CHROMIUM, serveCdp, type CdpServer } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 
 const entry = (name: string, principal: string, scopes: TokenEntry['scopes']): TokenEntry => ({
@@ -36,8 +36,10 @@ beforeAll(async () => {
     entry('stranger', 'mallory', ['watch', 'talk', 'manage']),
     entry('watcher', 'wendy', ['watch']),
     entry('admin', 'root', ['watch', 'talk', 'answer', 'manage', 'admin']),
+    { ...entry('limited', 'alice', ['watch', 'talk']), browsers: ['second'] },
   ]
-  server = await serveCdp({ tokens: new Tokens(tokens) })
+  const browsers = { chromium: CHROMIUM, second: CHROMIUM }
+  server = await serveCdp({ tokens: new Tokens(tokens), browsers })
   alice = await RawCdp.open(`${server.socketUrl}?key=work`, as('alice'))
   const { browserContextId } = await alice.send('Target.createBrowserContext')
   const page = { url: 'about:blank', browserContextId }
@@ -70,6 +72,41 @@ function plain(value: unknown, asked: Readonly<Record<string, string | number>>)
   const ids = Object.values(asked).filter((id) => typeof id === 'string')
   return ids.reduce((text, id) => text.replaceAll(id, 'ID'), JSON.stringify(value))
 }
+
+describe('the browsers that run', () => {
+  async function browsers(who: string): Promise<readonly Record<string, unknown>[]> {
+    const response = await fetch(`${server.server.url}/v1/browsers`, as(who))
+    return ((await response.json()) as { browsers: Record<string, unknown>[] }).browsers
+  }
+
+  it('are those that a caller has a session on, without what is of the machine', async () => {
+    expect(await browsers('stranger')).toEqual([])
+    expect(await browsers('limited')).toEqual([])
+    const [own] = await browsers('alice')
+    expect(own).toMatchObject({ name: 'chromium', sessions: 1, pid: null, memoryBytes: null })
+    const [all] = await browsers('admin')
+    expect(all).toMatchObject({ name: 'chromium', pid: expect.any(Number) })
+  })
+
+  it('are come back to by a resume token of their own, and of no other browser', async () => {
+    const hello = async (browser: string, who: string, frame: object = {}) => {
+      const url = server.socketUrl.replace('chromium', browser)
+      const client = await RawCdp.open(`${url}/held?key=kept`, as(who))
+      client.say(`#${JSON.stringify({ type: 'hello', v: 2, ...frame })}`)
+      const answer = await client.frame()
+      client.socket.terminate()
+      return answer
+    }
+    const { session, attachment, resume: token } = await hello('chromium', 'alice')
+    const auth = { resume: { attachment, token } }
+    const back = { session: session.id, received: 0, take: true, auth }
+    for (const who of ['alice', 'limited']) {
+      const answer = await hello('second', who, back)
+      expect(answer).toMatchObject({ type: 'refuse', code: 'attachment_unknown' })
+    }
+    expect(await hello('chromium', 'alice', back)).toMatchObject({ type: 'welcome', attachment })
+  })
+})
 
 describe('the paths of a browser', () => {
   /** Below the browser's name, with `ID` in place of a page; and the method. */
