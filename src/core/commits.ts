@@ -219,6 +219,9 @@ const COALESCE_MS = 100
 /** Between two looks for what other nodes have committed. */
 const LOOK_MS = 500
 
+/** Pages without anything visible that are read on before a reader is answered. */
+const SKIPPED_PAGES_MAX = 64
+
 /** Whether a follower may see this session. */
 export type IsVisible = (row: SessionRow) => boolean
 
@@ -274,6 +277,35 @@ export class ChangeFeed {
     const { changes, position } = await this.#context.store.changes(after, limit)
     const shown = changes.filter(({ row }) => !row.internal && isVisible(row))
     return { changes: shown, position, hasMore: changes.length > 0 }
+  }
+
+  /**
+   * The next page that has something visible, at most `most` of it. How much else there is does not
+   * show: pages without anything are skipped, and `size` changes are read at a time, fewer only if
+   * too many of them are visible.
+   */
+  async readVisible(
+    after: number | null,
+    { most, size }: { readonly most: number; readonly size: number },
+    isVisible: IsVisible,
+  ): Promise<ChangePage & { hasMore: boolean }> {
+    let page = await this.#readAtMost(after, { most, size }, isVisible)
+    for (let skipped = 1; skipped < SKIPPED_PAGES_MAX; skipped += 1) {
+      if (page.changes.length > 0 || !page.hasMore) break
+      page = await this.#readAtMost(page.position, { most, size }, isVisible)
+    }
+    return page
+  }
+
+  async #readAtMost(
+    after: number | null,
+    { most, size }: { readonly most: number; readonly size: number },
+    isVisible: IsVisible,
+  ): Promise<ChangePage & { hasMore: boolean }> {
+    const page = await this.read(after, size, isVisible)
+    if (page.changes.length <= most) return page
+    const half = Math.max(most, Math.floor(size / 2))
+    return this.#readAtMost(after, { most, size: half }, isVisible)
   }
 
   #shared(position: number): ReturnType<ChangeFeed['read']> {

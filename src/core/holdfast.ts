@@ -30,7 +30,7 @@ import { adoptedId, cannotFork, forkedFrom, readConversation, readForkPoint } fr
 import { NO_CAPABILITIES } from './runner.ts'
 import { SessionHandle } from './session-handle.ts'
 import { assertHonoured } from './settings.ts'
-import type { ChangePage, ListPage, ListQuery, SessionRef, SessionRow } from './store.ts'
+import type { ChangePage, ListPage, ListQuery, SessionRef } from './store.ts'
 import { TurnHandle, type Admission, type SubmittedTurn } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions & {
@@ -168,8 +168,12 @@ export class Holdfast {
     after: number | null = null,
     limit = 100,
   ): Promise<ChangePage & { readonly hasMore: boolean }> {
-    const isVisible = (row: SessionRow): boolean => scopesOn(this, row).length > 0
-    return this.authority.changes.read(after, this.#pageLimit(limit), isVisible)
+    const most = this.#pageLimit(limit)
+    const { changes, limits } = this.authority
+    if (principalsOf(this) === null) return changes.read(after, most)
+    return changes.readVisible(after, { most, size: limits.listMax }, (row) => {
+      return scopesOn(this, row).length > 0
+    })
   }
 
   #pageLimit(limit: number): number {

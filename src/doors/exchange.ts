@@ -15,7 +15,7 @@ import {
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import { sessionPath } from '../wire/views.ts'
 import { reportRefusal, type Headers, type Refusal } from './refusals.ts'
-import type { Caller, Operation } from '../core/access.ts'
+import { principalsOf, type Caller, type Operation } from '../core/access.ts'
 import type { Unread } from './unread.ts'
 
 /** What all exchanges of a server share. */
@@ -43,11 +43,20 @@ export type ServerContext = {
   /** Where a request comes from, also behind a proxy. */
   readonly addressOf: (request: IncomingMessage) => string
   readonly sockets: () => number
+  readonly positions: HiddenPositions
   /** The browsers behind the server, each as JSON and in numbers; null where it has none. */
   readonly browsers: () => {
     browsers(caller: Caller): Promise<readonly object[]>
     countsNow(): Readonly<Record<string, number>>
   } | null
+}
+
+/** Positions and cursors for callers that do not see all sessions: they tell nothing. */
+export interface HiddenPositions {
+  hide(position: number): Promise<number>
+  reveal(hidden: number): Promise<number>
+  hideCursor(cursor: string): Promise<string>
+  revealCursor(hidden: string): Promise<string>
 }
 
 /** What a request asks for, as its path says, and on whose behalf. */
@@ -128,6 +137,11 @@ export class Exchange {
     if (this.caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
     this.#holdfast ??= this.context.holdfast.as(this.caller.by, this.caller.access)
     return this.#holdfast
+  }
+
+  /** How positions and cursors are shown to the caller; null: as they are. */
+  get positions(): HiddenPositions | null {
+    return principalsOf(this.holdfast) === null ? null : this.context.positions
   }
 
   /** The session that the path names first. */

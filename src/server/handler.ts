@@ -39,6 +39,7 @@ import { Seal } from './forwarding/seal.ts'
 import { Connections, refuseSocket, type OnUpgrade } from './http-server.ts'
 import { connectionsFor, descriptorLimit, SERVER_LIMITS } from './limits.ts'
 import { refusalAt, serverRoutes, unreadiness } from './routes.ts'
+import { PositionCipher, storedKey } from './positions.ts'
 import { Tickets } from './tickets.ts'
 import { hasSeveralPrincipals } from './tokens.ts'
 import { acceptSockets } from './upgrade.ts'
@@ -134,6 +135,7 @@ export class RequestHandler {
       unread,
       streams: new Set(),
       sockets: () => this.#hub.count,
+      positions: new PositionCipher(async () => seal?.keyFor('positions') ?? storedKey(holdfast)),
       browsers: () => this.cdp?.door ?? null,
       ...(this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }),
     }

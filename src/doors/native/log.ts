@@ -7,7 +7,7 @@ import { Type } from '../../schema/typebox.ts'
 import { encodeEvent, encodeNotice, parsePosition } from '../../wire/server-sent-events.ts'
 import { changesView } from '../../wire/views.ts'
 import { streamFeed, streamTexts } from '../event-stream.ts'
-import { negotiate, type Exchange } from '../exchange.ts'
+import { negotiate, type Exchange, type HiddenPositions } from '../exchange.ts'
 import { jsonOrEvents, query, routes, sessionOfPath } from '../route.ts'
 import * as schemas from './schemas.ts'
 
@@ -66,29 +66,44 @@ export const logRoutes = routes({
 })
 
 async function getChanges(exchange: Exchange): Promise<void> {
-  const { holdfast, signal, wantsEvents } = exchange
+  const { holdfast, signal, wantsEvents, positions } = exchange
   const { after: given = null, limit } = CHANGES_QUERY.read(exchange.search)
+  const reveal = async (shown: number | null): Promise<number | null> =>
+    shown === null || positions === null ? shown : positions.reveal(shown)
   if (!wantsEvents) {
-    const { hasMore, ...page } = await holdfast.readChanges(given, limit)
-    return exchange.reply(200, { ...changesView(page), hasMore })
+    const { hasMore, ...page } = await holdfast.readChanges(await reveal(given), limit)
+    return exchange.reply(200, { ...(await shownPage(page, positions)), hasMore })
   }
   const lastEventId = exchange.header('last-event-id') || null
   if (lastEventId !== null && !/^\d{1,15}$/.test(lastEventId)) {
     throw invalid('Last-Event-ID', 'must be the id of an event of this stream')
   }
-  const after = lastEventId === null ? given : Number(lastEventId)
+  const after = await reveal(lastEventId === null ? given : Number(lastEventId))
   // While a refusal can still be a status: does the feed reach back so far?
-  const { position } = await holdfast.readChanges(after, 1)
+  const { position } = await holdfast.authority.changes.read(after, 1)
   const start = after ?? position
-  await streamTexts(exchange, changeTexts(start, holdfast.changes({ after: start, signal })))
+  const pages = holdfast.changes({ after: start, signal })
+  await streamTexts(exchange, changeTexts(start, pages, positions))
 }
 
 /** Begins with the position, so that a reader can list the sessions and miss no change. */
-async function* changeTexts(start: number, pages: AsyncIterable<ChangePage>) {
-  const encoded = (page: ChangePage): string =>
-    encodeEvent('changes', page.position, JSON.stringify(changesView(page)))
+async function* changeTexts(
+  start: number,
+  pages: AsyncIterable<ChangePage>,
+  positions: HiddenPositions | null,
+) {
+  const encoded = async (page: ChangePage): Promise<string> => {
+    const view = await shownPage(page, positions)
+    return encodeEvent('changes', view.position, JSON.stringify(view))
+  }
   yield encoded({ changes: [], position: start })
   for await (const page of pages) yield encoded(page)
+}
+
+async function shownPage(page: ChangePage, positions: HiddenPositions | null) {
+  const view = changesView(page)
+  if (positions === null) return view
+  return { ...view, position: await positions.hide(view.position) }
 }
 
 async function replyPage(exchange: Exchange): Promise<void> {

@@ -73,10 +73,19 @@ export const sessionRoutes = routes({
     query: LIST_QUERY,
     answers: { 200: json('One page.', schemas.SessionPage) },
     handle: async (exchange) => {
-      const { label, ...rest } = LIST_QUERY.read(exchange.search)
+      const { label, cursor, ...rest } = LIST_QUERY.read(exchange.search)
+      const { positions } = exchange
       const [, name = '', value = ''] = /^([^:]*):(.*)$/s.exec(label ?? '') ?? []
-      const filter = label === undefined ? rest : { ...rest, label: { name, value } }
-      const { sessions, nextCursor } = await exchange.holdfast.list(filter)
+      const filter = {
+        ...rest,
+        ...(label === undefined ? {} : { label: { name, value } }),
+        ...(cursor === undefined
+          ? {}
+          : { cursor: positions === null ? cursor : await positions.revealCursor(cursor) }),
+      }
+      const { sessions, nextCursor: next } = await exchange.holdfast.list(filter)
+      const isPlain = positions === null || next === null
+      const nextCursor = isPlain ? next : await positions.hideCursor(next)
       exchange.reply(200, { sessions: sessions.map(rowView), nextCursor })
     },
   },
