@@ -81,7 +81,20 @@ describe('principalOfKey', () => {
 describe('assertMay', () => {
   async function refusal(held: Session | null, stored: Session | null, access: Partial<Access>) {
     const reads: string[] = []
+    const pauses: string[] = []
+    const clock = {
+      after: (ms: number, run: () => void) => {
+        // Begun before the read, however long that takes.
+        pauses.push(`${ms} ms after ${reads.length} reads`)
+        setImmediate(() => {
+          pauses.push('over')
+          run()
+        })
+        return () => undefined
+      },
+    }
     const source = {
+      clock,
       heldSession: () => held,
       store: {
         read: async (id: string) => {
@@ -94,19 +107,20 @@ describe('assertMay', () => {
       () => null,
       (thrown: Error) => thrown.message,
     )
-    return { error, reads: reads.length }
+    return { error, reads: reads.length, pauses }
   }
 
-  it('refuses what it may not see as what is not there, by as many reads', async () => {
+  it('refuses what it may not see as what is not there, by as many reads and as late', async () => {
     const unknown = await refusal(null, null, {})
     const foreign = session('alice')
     expect(await refusal(foreign, foreign, {})).toEqual(unknown)
     expect(await refusal(null, foreign, {})).toEqual(unknown)
-    expect(unknown).toEqual({ error: 'there is no session s1', reads: 1 })
+    const pauses = ['5 ms after 0 reads', 'over']
+    expect(unknown).toEqual({ error: 'there is no session s1', reads: 1, pauses })
   })
 
   it('asks the store for nothing if the session is held', async () => {
-    expect(await refusal(session('bob'), null, {})).toEqual({ error: null, reads: 0 })
+    expect(await refusal(session('bob'), null, {})).toEqual({ error: null, reads: 0, pauses: [] })
   })
 
   it('keeps admin from the use of an agent that is not its, in memory or not', async () => {

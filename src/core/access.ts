@@ -9,6 +9,7 @@
  *    it may use, with `admin` too.
  * 5. A session that a caller may not see is refused exactly as one that does not exist.
  */
+import { pauseOn, type Clock } from './clock.ts'
 import { HoldfastError } from './errors.ts'
 import type { Quotas } from './quotas.ts'
 import { LINK_SCOPES, type Principal, type Session } from './state.ts'
@@ -160,17 +161,24 @@ export function assertVisible(caller: Caller, session: Owned): readonly Scope[] 
 
 /** The sessions of a node. */
 type SessionSource = {
+  readonly clock: Pick<Clock, 'after'>
   readonly store: Pick<Store, 'read'>
   /** Of a session that is held. */
   readonly heldSession: (id: string) => Session | null
 }
 
 /**
+ * How long after it was asked for a session is refused that the caller may not see, or that does
+ * not exist: longer than it usually takes to find out which.
+ */
+const UNSEEN_MS = 5
+
+/**
  * Throws unless the caller may do this with the session. One that it may not see takes the same
- * read of the store as one that does not exist.
+ * read of the store, and the same time, as one that does not exist.
  */
 export async function assertMay(
-  { store, heldSession }: SessionSource,
+  { clock, store, heldSession }: SessionSource,
   caller: Caller,
   id: string,
   operation: Operation,
@@ -183,8 +191,15 @@ export async function assertMay(
   const held = heldSession(id)
   let scopes = held === null ? [] : scopesOn(caller, held)
   if (scopes.length === 0) {
-    const { row } = await store.read(id, 0, 0)
-    scopes = row === null ? [] : scopesOn(caller, row)
+    // Begun before the read, so that how long that takes does not change when it is over.
+    const pause = pauseOn(clock, UNSEEN_MS)
+    try {
+      const { row } = await store.read(id, 0, 0)
+      scopes = row === null ? [] : scopesOn(caller, row)
+      if (scopes.length === 0) await pause.over
+    } finally {
+      pause.cancel()
+    }
   }
   if (scopes.length === 0) throw sessionUnknown(id)
   assertMayDo(scopes, operation)
