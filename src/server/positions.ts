@@ -5,7 +5,8 @@
  * given out is, as good as always, beyond the feed's end.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
-import { HoldfastError, invalid, type Holdfast } from '../core/index.ts'
+import { SCOPES } from '../core/access.ts'
+import { HoldfastError, invalid, LOCAL, type Holdfast } from '../core/index.ts'
 import type { HiddenPositions } from '../doors/exchange.ts'
 
 const HALF_BITS = 24
@@ -79,6 +80,8 @@ function permuted(key: Buffer, position: number, rounds: readonly number[]): num
 }
 
 const KEY_SESSION = 'holdfast:positions'
+/** Its principal has no name, so that no caller is it; only administrators see the session. */
+const SERVER_ACCESS = { principal: '', groups: [], scopes: SCOPES }
 
 /**
  * The key of a server without a cluster's secret: a label of an internal session, so that the store
@@ -92,7 +95,8 @@ export async function storedKey(holdfast: Holdfast): Promise<Buffer> {
   const labels = { key: randomBytes(32).toString('base64url') }
   const options = { id: KEY_SESSION, internal: true, ttlMs: null, labels }
   // Another node may have made it meanwhile, and own it.
-  const made = await holdfast.resolve(options).then(read, async (error: unknown) => {
+  const own = holdfast.as(LOCAL, SERVER_ACCESS)
+  const made = await own.resolve(options).then(read, async (error: unknown) => {
     const found = await read()
     if (found === undefined) throw error
     return found

@@ -2,9 +2,10 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { openTokenFile } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { PositionCipher } from '../../src/server/positions.ts'
-import { bearer, Servers, sharedSession } from '../support/principals.ts'
+import { bearer, ENTRIES, Servers, sharedSession, tokenEntry } from '../support/principals.ts'
 import { serve, type TestServer } from '../support/server.ts'
 
 let servers: Servers
@@ -120,20 +121,20 @@ describe.each(['single', 'near'] as const)('a caller of the %s server', (where) 
 
 it('a hidden position survives a restart', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'holdfast-positions-'))
-  const options = {
-    store: `sqlite:${join(folder, 'holdfast.db')}`,
-    tokens: await servers.files.open(),
-  }
-  let server = await serve(options)
+  const plain = tokenEntry('plain', { scopes: ['talk', 'manage'] })
+  const file = await servers.files.write('positions.json', [plain, ...ENTRIES])
+  const options = { store: `sqlite:${join(folder, 'holdfast.db')}` }
+  let server = await serve({ ...options, tokens: await openTokenFile(file) })
   const { position } = (await get(server, '/v1/changes', 'watcher')).body
   const { id } = await sharedSession(server)
   await server.close()
-  server = await serve({ ...options, tokens: await servers.files.open() })
+  server = await serve({ ...options, tokens: await openTokenFile(file) })
   const { body } = await get(server, `/v1/changes?after=${position}`, 'watcher')
   expect(body.changes.map(({ session }: any) => session.id)).toEqual([id])
   // The key is in a session that no list has, and only an administrator finds.
   const key = '/v1/sessions/holdfast:positions'
-  for (const who of ['watcher', 'alice']) expect((await get(server, key, who)).status).toBe(404)
+  for (const who of ['watcher', 'alice', 'plain'])
+    expect((await get(server, key, who)).status).toBe(404)
   const listed = await get(server, '/v1/sessions', 'admin')
   expect(listed.text).not.toContain('positions')
   await server.close()

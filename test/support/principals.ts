@@ -62,6 +62,9 @@ export function tokenEntry(name: string, more: object): object {
   return { name, sha256, ...more }
 }
 
+/** The tokens of all callers. */
+export const ENTRIES = Object.entries(CALLERS).map(([name, more]) => tokenEntry(name, more))
+
 /** Files with tokens, in a folder that is removed at the end. */
 export class TokenFiles {
   readonly folder: string
@@ -82,8 +85,7 @@ export class TokenFiles {
 
   /** Those of all callers. */
   async open(): Promise<Awaited<ReturnType<typeof openTokenFile>>> {
-    const entries = Object.entries(CALLERS).map(([name, more]) => tokenEntry(name, more))
-    return openTokenFile(await this.write('tokens.json', entries))
+    return openTokenFile(await this.write('tokens.json', ENTRIES))
   }
 
   remove(): Promise<void> {
