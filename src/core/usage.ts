@@ -214,7 +214,10 @@ export class Usage implements CountSource {
     const quotas = granted === undefined ? configured : { ...configured, ...granted }
     if (quotas === null) return null
     this.#countsBytes ||= quotas.storedBytes !== undefined
-    return new Allowance(principal, quotas, this.#usageOf(principal), this.#context)
+    const { scopes, groups } = access
+    const isAnothers = ![access.principal, ...groups].includes(principal)
+    const isHidden = isAnothers && !scopes.includes('admin')
+    return new Allowance({ principal, quotas, isHidden }, this.#usageOf(principal), this.#context)
   }
 
   #usageOf(principal: string): PrincipalUsage {
@@ -267,14 +270,24 @@ function principalOfTurn({ kind, issuer, id }: Principal, owner: string): string
   return kind === 'link' || owner === DEFAULT_PRINCIPAL ? owner : id
 }
 
+type AllowanceOwner = {
+  readonly principal: string
+  readonly quotas: Quotas
+  /** It is another's than the caller's, which is not told how much that uses. */
+  readonly isHidden: boolean
+}
+
 /** What a principal may still use: its limits, and what it uses now. */
 export class Allowance {
   readonly #principal: string
+  readonly #isHidden: boolean
   readonly #quotas: Quotas
   readonly #usage: PrincipalUsage
   readonly #context: UsageContext
 
-  constructor(principal: string, quotas: Quotas, usage: PrincipalUsage, context: UsageContext) {
+  constructor(whose: AllowanceOwner, usage: PrincipalUsage, context: UsageContext) {
+    const { principal, quotas, isHidden } = whose
+    this.#isHidden = isHidden
     this.#principal = principal
     this.#quotas = quotas
     this.#usage = usage
@@ -355,6 +368,10 @@ export class Allowance {
       reason: `quota_${quota}`,
       ...facts,
     })
+    if (this.#isHidden) {
+      const message = `the quota ${quota} of the session's principal is used up`
+      return new HoldfastError('quota_exceeded', message, { quota, retryAfterMs })
+    }
     const message = `the quota ${quota} is used up: ${used} of ${limit}`
     const details = { quota, limit, used, retryAfterMs }
     return new HoldfastError('quota_exceeded', message, details)

@@ -150,3 +150,22 @@ describe('a token', () => {
     await server.close()
   })
 })
+
+describe('a quota of the principal that a session belongs to', () => {
+  it('refuses a guest without its numbers', async () => {
+    const quotas = { principals: { alice: { storedBytes: 2_000 } } }
+    const tokens = await servers.files.open()
+    const server = await serve({ agents: builtinAgents, tokens, quotas })
+    const { path } = await sharedSession(server, [{ with: 'tom', scopes: ['talk'] }])
+    const turn = async (who: string) => {
+      const call = { headers: bearer(who), body: { input: 'x'.repeat(500) } }
+      return server.call('POST', `${path}/turns`, call)
+    }
+    while ((await turn('alice')).status === 200) continue
+    const [own, guest] = [await turn('alice'), await turn('talker')]
+    expect(own.body).toMatchObject({ quota: 'storedBytes', limit: 2_000, used: expect.any(Number) })
+    expect([guest.status, guest.body.quota]).toEqual([429, 'storedBytes'])
+    expect(guest.text).not.toMatch(/used"|limit"|2000|2_000/)
+    await server.close()
+  })
+})
