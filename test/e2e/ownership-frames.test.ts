@@ -38,6 +38,7 @@ const TYPES = ClientFrames.anyOf.map((schema) => schema.properties.type.const)
 /** The rest of each frame, and what comes back for one that may be sent. */
 const FRAMES: Readonly<Record<FrameType, { readonly rest: object; readonly answer: string }>> = {
   turn: { rest: { id: '1', input: 'x' }, answer: 'reply' },
+  configure: { rest: { id: '1', settings: { model: null } }, answer: 'reply' },
   cancel: { rest: { id: '1', turn: 't2' }, answer: 'reply' },
   answer: { rest: { id: '1', ask: 'a9', answer: 'x' }, answer: 'reply' },
   close: { rest: { id: '1' }, answer: 'reply' },
