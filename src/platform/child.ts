@@ -309,9 +309,9 @@ export class Workplace {
 
   /** Starts a child, in `startIn` if that is given. The folders are those of `foldersOf`. */
   start(args: readonly string[], folders: ChildFolders, startIn = folders.cwd): Child {
-    const { command, folder, killGraceMs, env: given } = this.#options
+    const { command, folder, killGraceMs } = this.#options
     const own = childEnvironment(this.#options)
-    const env = hasOwnHome(this.#options) ? environmentAt(folders.home, own, given) : own
+    const env = hasOwnHome(this.#options) ? environmentAt(folders.home, own, this.#options) : own
     const mark = folder === undefined ? undefined : markOf(folder)
     const wrapper = expandWrapper(this.#wrapper, folders)
     const child = { command, args, wrapper, user: this.#user, cwd: startIn, env, mark }

@@ -7,6 +7,8 @@
  * path.
  */
 import { execFileSync } from 'node:child_process'
+import { homedir } from 'node:os'
+import { isAbsolute, sep } from 'node:path'
 
 export type IsolationOptions = {
   /** The user and group that children run as, by number or by name. */
@@ -34,9 +36,20 @@ const SYSTEM = [
   ...['pki/tls/certs', 'pki/tls/cert.pem', 'pki/tls/openssl.cnf'],
 ].map((name) => (name.startsWith('/') ? name : `/etc/${name}`))
 
+/** Variables that name certificates, without which an agent reaches no model behind a proxy. */
+const CERTIFICATES = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
+
+function certificates(): readonly string[] {
+  return CERTIFICATES.map((name) => process.env[name] ?? '').filter((path) => isAbsolute(path))
+}
+
 /** Everything of the machine that a child in bubblewrap can read. */
 export function shownFolders({ readOnly = [] }: IsolationOptions): readonly string[] {
-  return [...SYSTEM, ...readOnly]
+  return [...SYSTEM, ...certificates(), ...readOnly]
+}
+
+export function isWithin(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
 }
 
 /**
@@ -50,6 +63,7 @@ function bubblewrap({ network = true, readOnly = [] }: IsolationOptions): readon
     ...['bwrap', '--unshare-all', ...(network ? ['--share-net'] : []), '--cap-drop', 'ALL'],
     ...SYSTEM.flatMap(show('--ro-bind-try')),
     ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp', '--tmpfs', '/var/tmp'],
+    ...certificates().flatMap(show('--ro-bind-try')),
     ...readOnly.flatMap(show('--ro-bind')),
     ...['{home}', '{cwd}'].flatMap(show('--bind')),
     ...['--remount-ro', '/', '--'],
@@ -74,17 +88,29 @@ export function expandWrapper(wrapper: readonly string[], folders: ChildFolders)
   )
 }
 
+/** Variables that name folders in which agents keep sessions: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`. */
+const FOLDER_NAME = /_(?:HOME|DIR)$/
+
 /**
- * The environment with another home. What names folders of the server's own home or its temporary
- * ones is left out, unless it is set for the child (`given`).
+ * The environment with another home. What names folders of the server's own home, its temporary
+ * ones, or folders that the child cannot see is left out, unless it is set for the child.
  */
 export function environmentAt(
   home: string,
   env: Readonly<Record<string, string>>,
-  given: Readonly<Record<string, string>> = {},
+  options: IsolationOptions & { readonly env?: Readonly<Record<string, string>> },
 ): Record<string, string> {
-  const kept = Object.entries(env).filter(([name]) => !/^(?:XDG_|TMPDIR$)/.test(name))
-  return { ...Object.fromEntries(kept), HOME: home, ...given }
+  const isKept = ([name, value]: [string, string]): boolean => {
+    if (/^(?:XDG_|TMPDIR$)/.test(name)) return false
+    return !FOLDER_NAME.test(name) || !isAbsolute(value) || isInReach(value, options)
+  }
+  const kept = Object.entries(env).filter(isKept)
+  return { ...Object.fromEntries(kept), HOME: home, ...options.env }
+}
+
+function isInReach(folder: string, options: IsolationOptions): boolean {
+  if (options.isolation === undefined) return !isWithin(folder, homedir())
+  return shownFolders(options).some((shown) => isWithin(folder, shown))
 }
 
 /** The numbers of a user; throws with a problem for people. The group is the user's own. */

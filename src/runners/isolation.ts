@@ -5,12 +5,13 @@
 import { execFile } from 'node:child_process'
 import { chmod, mkdir, mkdtemp, realpath, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join, sep } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { childEnvironment } from '../platform/child.ts'
 import {
   expandWrapper,
   findUser,
+  isWithin,
   shownFolders,
   wrapperOf,
   type IsolationOptions,
@@ -104,10 +105,6 @@ async function checkHidden(options: ProgramOptions, { hidden, refuse }: Surround
       throw refuse('isolation', `would show ${path}, and with it ${secret}: move one of them`)
     }
   }
-}
-
-function isWithin(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
 }
 
 /** Without symbolic links, as far as the path exists. */

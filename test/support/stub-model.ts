@@ -2,6 +2,7 @@
  * The model behind the agents, as a stub on loopback: it answers every request with how many messages
  * of a user it saw and the last of them, so that lost context shows. It speaks Anthropic's Messages,
  * OpenAI's chat completions and responses, and Gemini's generateContent, all of them streamed.
+ * `run COMMAND` makes Claude Code and Codex run the command in their shell; the answer is its output.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -14,6 +15,10 @@ type Protocol = {
   readonly begin: (body: any) => readonly Event[]
   readonly word: (text: string) => readonly Event[]
   readonly end: (text: string) => readonly Event[]
+  /** A whole answer that runs a command with the agent's tool. */
+  readonly run?: (command: string, body: any) => readonly Event[]
+  /** What the tool said, if the request brings it. */
+  readonly output?: (body: any) => string | null
 }
 
 type Event = readonly [name: string | null, data: unknown]
@@ -90,7 +95,14 @@ export class StubModel {
     const users = protocol.users(body)
     this.requests.push({ path, users })
     for (const tell of this.#waiting.splice(0)) tell()
-    await this.#respond(response, protocol, body, this.answer(users))
+    const output = protocol.output?.(body) ?? null
+    const [, command] = /^run (.*)$/s.exec(users.at(-1) ?? '') ?? []
+    if (command === undefined || protocol.run === undefined || output !== null) {
+      return this.#respond(response, protocol, body, output ?? this.answer(users))
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    send(response, protocol.run(command, body))
+    response.end()
   }
 
   async #respond(response: ServerResponse, protocol: Protocol, body: any, answer: string) {
@@ -190,6 +202,29 @@ const anthropic: Protocol = {
     }),
     anthropicEvent('message_stop', {}),
   ],
+  run: (command, body) => {
+    const block = { type: 'tool_use', id: `toolu_${body.messages.length}`, name: 'Bash', input: {} }
+    const input = JSON.stringify({ command, description: 'stub' })
+    return [
+      ...anthropic.begin(body).slice(0, 1),
+      anthropicEvent('content_block_start', { index: 0, content_block: block }),
+      anthropicEvent('content_block_delta', {
+        index: 0,
+        delta: { type: 'input_json_delta', partial_json: input },
+      }),
+      anthropicEvent('content_block_stop', { index: 0 }),
+      anthropicEvent('message_delta', {
+        delta: { stop_reason: 'tool_use', stop_sequence: null },
+        usage: { output_tokens: 5 },
+      }),
+      anthropicEvent('message_stop', {}),
+    ]
+  },
+  output: ({ messages }) => {
+    const parts = messages.at(-1).content
+    const result = Array.isArray(parts) && parts.find(({ type }) => type === 'tool_result')
+    return result ? ownText(result.content) : null
+  },
 }
 
 function anthropicEvent(type: string, data: object): Event {
@@ -258,6 +293,34 @@ const responses: Protocol = {
       }),
     ]
   },
+  run: (command, body) => {
+    const call = `call_${body.input.length}`
+    const item = { type: 'function_call', call_id: call, ...shellCall(command, body) }
+    const usage = { input_tokens: 10, output_tokens: 5, total_tokens: 15 }
+    return [
+      ...responses.begin(body).slice(0, 1),
+      responsesEvent('response.output_item.done', { output_index: 0, item }),
+      responsesEvent('response.completed', {
+        response: { id: 'resp_stub', status: 'completed', output: [item], usage },
+      }),
+    ]
+  },
+  output: ({ input }) => {
+    const last = input.at(-1)
+    return last.type === 'function_call_output' ? ownText(last.output) : null
+  },
+}
+
+/** Codex calls its shell by different names and arguments. */
+function shellCall(command: string, { tools }: any) {
+  const name = ['exec_command', 'shell_command', 'shell'].find((one) =>
+    tools.some((tool: any) => tool.name === one),
+  )
+  const input = name === 'shell' ? ['sh', '-c', command] : command
+  return {
+    name,
+    arguments: JSON.stringify(name === 'exec_command' ? { cmd: input } : { command: input }),
+  }
 }
 
 function responsesEvent(type: string, data: object): Event {
