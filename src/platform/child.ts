@@ -13,7 +13,9 @@ import {
   environmentAt,
   expandWrapper,
   findUser,
+  firstProcessIn,
   hasOwnHome,
+  INFO_DESCRIPTOR,
   wrapperOf,
   type ChildFolders,
   type IsolationOptions,
@@ -26,6 +28,7 @@ import {
   killMarked,
   killOrphans,
   killOwn,
+  KnownProcess,
   MARK,
   markOf,
   startProcess,
@@ -37,6 +40,8 @@ type ChildOptions = {
   readonly args?: readonly string[]
   /** A program and its arguments, which start the command. */
   readonly wrapper?: readonly string[]
+  /** Whether the wrapper is bubblewrap, which names the first process of the sandbox. */
+  readonly isSandboxed?: boolean
   /** Without it, the user of this process. */
   readonly user?: User | null
   readonly cwd?: string | undefined
@@ -83,9 +88,12 @@ export class Child {
   #stderr = ''
   /** Whether this process stopped it while it ran. */
   #isStopped = false
+  /** The first process of its sandbox: all others of it end with that one. */
+  #first: KnownProcess | null = null
+  #isKilled = false
 
   constructor(options: ChildOptions) {
-    const { command, args = [], wrapper = [], user, cwd, env, mark } = options
+    const { command, args = [], wrapper = [], isSandboxed = false, user, cwd, env, mark } = options
     this.#options = options
     this.program = basename(command)
     const [program = command, ...rest] = [...wrapper, command, ...args]
@@ -93,7 +101,7 @@ export class Child {
       ...user,
       cwd,
       env: mark === undefined ? env : { ...env, [MARK]: mark },
-      stdio: ['pipe', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe', ...(isSandboxed ? (['pipe'] as const) : [])],
       // With its own process group, its descendants can be killed with it.
       detached: hasGroups,
       windowsHide: true,
@@ -112,7 +120,8 @@ export class Child {
       this.#stderr = (this.#stderr + text).slice(-STDERR_CHARS_MAX)
     })
     if (pid === undefined) return
-    if (hasGroups) guard.watch(pid)
+    if (hasGroups) guard.watch(-pid)
+    if (isSandboxed) this.#learnFirst(this.#process.stdio[INFO_DESCRIPTOR] as Readable)
     options.diagnose?.('agent_started', 'an agent was started', { program: this.program, pid })
   }
 
@@ -202,8 +211,27 @@ export class Child {
     return { type: 'activity', kind: 'diagnosis', data } as const
   }
 
+  /** `ended` waits for the end of this stream, so the process is known by then. */
+  #learnFirst(info: Readable): void {
+    let text = ''
+    // Its end is the end of the sandbox or of its start.
+    info.on('error', () => undefined)
+    info.setEncoding('latin1').on('data', (part: string) => {
+      text += part
+      const pid = this.#first === null ? firstProcessIn(text) : null
+      if (pid === null) return
+      this.#first = new KnownProcess(pid)
+      if (this.#isKilled) this.#first.kill()
+      else guard.watch(pid)
+    })
+  }
+
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#process
+    if (signal === 'SIGKILL') {
+      this.#isKilled = true
+      this.#first?.kill()
+    }
     if (pid === undefined || this.end !== null) return
     if (this.isRunning) this.#isStopped = true
     try {
@@ -244,7 +272,8 @@ export class Child {
   async #clear(): Promise<void> {
     const { mark } = this.#options
     if (mark !== undefined) await killMarked((inherited) => inherited === mark)
-    if (this.pid !== undefined && hasGroups) guard.forget(this.pid)
+    if (this.#first !== null) guard.forget(this.#first.pid)
+    if (this.pid !== undefined && hasGroups) guard.forget(-this.pid)
   }
 }
 
@@ -314,7 +343,8 @@ export class Workplace {
     const env = hasOwnHome(this.#options) ? environmentAt(folders.home, own, this.#options) : own
     const mark = folder === undefined ? undefined : markOf(folder)
     const wrapper = expandWrapper(this.#wrapper, folders)
-    const child = { command, args, wrapper, user: this.#user, cwd: startIn, env, mark }
+    const isSandboxed = this.#options.isolation !== undefined
+    const child = { command, args, wrapper, isSandboxed, user: this.#user, cwd: startIn, env, mark }
     return new Child({ ...child, killGraceMs, diagnose: this.diagnose })
   }
 

@@ -52,15 +52,25 @@ export function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
 }
 
+/** The descriptor on which bubblewrap names the first process of its namespace. */
+export const INFO_DESCRIPTOR = 3
+
+/** Its pid outside the namespace, in what bubblewrap has written so far; null: not yet there. */
+export function firstProcessIn(info: string): number | null {
+  const [, digits] = /"child-pid":\s*(\d+)\D/.exec(info) ?? []
+  return digits === undefined ? null : Number(digits)
+}
+
 /**
  * Without `--die-with-parent`: the agent would be killed as soon as bubblewrap gets the SIGTERM
- * that its process group gets, and have no time to end. The guard kills the group, in which the
- * first process of the namespace is, and the kernel all others of the namespace with it.
+ * that its process group gets, and have no time to end. Killing the first process of the namespace
+ * kills all others of it. The agent can make that process leave its group, so it is known by pid.
  */
 function bubblewrap({ network = true, readOnly = [] }: IsolationOptions): readonly string[] {
   const show = (option: string) => (path: string) => [option, path, path]
   return [
-    ...['bwrap', '--unshare-all', ...(network ? ['--share-net'] : []), '--cap-drop', 'ALL'],
+    ...['bwrap', '--info-fd', String(INFO_DESCRIPTOR), '--unshare-all', '--cap-drop', 'ALL'],
+    ...(network ? ['--share-net'] : []),
     ...SYSTEM.flatMap(show('--ro-bind-try')),
     ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp', '--tmpfs', '/var/tmp'],
     ...certificates().flatMap(show('--ro-bind-try')),

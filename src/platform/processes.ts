@@ -79,8 +79,33 @@ function isInheritable(fd: number): boolean {
 /** The variable that marks a child: `FOLDER:SERVER:CHILD`. */
 export const MARK = 'HOLDFAST_CHILD'
 
-/** Identifies this process: pids are used again, a pid with its start time is not. */
-const SERVER = `${process.pid}.${startOf(process.pid) ?? randomUUID()}`
+/** Identifies this process. */
+const SERVER = identityOf(process.pid)
+
+/** Identifies a process: pids are used again, a pid with its start time is not. */
+function identityOf(pid: number): string {
+  return `${pid}.${startOf(pid) ?? randomUUID()}`
+}
+
+/** One process, which is killed only if its pid is not another's by now. */
+export class KnownProcess {
+  readonly pid: number
+  readonly #identity: string
+
+  constructor(pid: number) {
+    this.pid = pid
+    this.#identity = identityOf(pid)
+  }
+
+  kill(): void {
+    if (!isRunning(this.#identity)) return
+    try {
+      process.kill(this.pid, 'SIGKILL')
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+}
 
 /** The name of a session's folder: a digest, since a caller can choose the id (`..` too). */
 export function folderName(session: string): string {
@@ -152,9 +177,9 @@ async function ownMemory(pid: number): Promise<number> {
   return [...kilobytes].reduce((sum, [, digits]) => sum + Number(digits), 0) * 1_024
 }
 
-/** Whether the server's process still runs, and its pid is not another's. */
-function isRunning(server: string): boolean {
-  const [pid = '', start = ''] = server.split('.')
+/** Whether the process still runs, and its pid is not another's. */
+function isRunning(identity: string): boolean {
+  const [pid = '', start = ''] = identity.split('.')
   return startOf(Number(pid)) === start
 }
 
@@ -187,21 +212,22 @@ async function inheritedMark(pid: number): Promise<string | null> {
 }
 
 /**
- * The guard of the children is a shell that gets the list of their process groups on stdin. When
- * this process ends in any way (`kill -9` too), that stdin ends, and the shell kills the groups.
- * It ignores the signals of a terminal or supervisor, since it has to outlive this process.
+ * The guard of the children is a shell that gets the list of their process groups on stdin, and of
+ * the first processes of their sandboxes. When this process ends in any way (`kill -9` too), that
+ * stdin ends, and the shell kills them. A group is a negative number, as in `kill(2)`. The shell
+ * ignores the signals of a terminal or supervisor, since it has to outlive this process.
  */
 const GUARD = `
 trap '' HUP INT TERM
-groups=' '
-while read -r action group; do
+targets=' '
+while read -r action target; do
   case $action in
-    watch) groups="$groups$group " ;;
+    watch) targets="$targets$target " ;;
     leave) exit ;;
-    forget) groups="\${groups%% $group *} \${groups#* $group }" ;;
+    forget) targets="\${targets%% $target *} \${targets#* $target }" ;;
   esac
 done
-for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
+for target in $targets; do kill -s KILL -- "$target"; done 2>/dev/null
 for file in $(grep -ls "HOLDFAST_CHILD=[^:]*:$1:" /proc/[0-9]*/environ 2>/dev/null); do
   pid=\${file#/proc/}
   kill -s KILL "\${pid%/environ}"
@@ -210,18 +236,18 @@ done 2>/dev/null
 
 class ChildGuard {
   #shell: ChildProcess | null = null
-  readonly #groups = new Set<number>()
+  readonly #targets = new Set<number>()
 
-  /** The guard kills this process group if this process ends first. */
-  watch(group: number): void {
-    this.#groups.add(group)
+  /** The guard kills this process, or this group if negative, if the server ends first. */
+  watch(target: number): void {
+    this.#targets.add(target)
     if (this.#shell === null) this.#start()
-    else this.#write(`watch ${group}`)
+    else this.#write(`watch ${target}`)
   }
 
-  forget(group: number): void {
-    if (this.#groups.delete(group)) this.#write(`forget ${group}`)
-    if (this.#groups.size > 0) return
+  forget(target: number): void {
+    if (this.#targets.delete(target)) this.#write(`forget ${target}`)
+    if (this.#targets.size > 0) return
     // The guard exits; the next child starts another one.
     this.#write('leave')
     this.#shell?.stdin?.end()
@@ -235,7 +261,7 @@ class ChildGuard {
       env: { PATH: '/usr/bin:/bin' },
     })
     const stdin = shell.stdin as (Writable & { unref?: () => void }) | null | undefined
-    // A shell that ended or does not read is replaced by another, which gets all groups.
+    // A shell that ended or does not read is replaced by another, which gets all of them.
     for (const source of [shell, stdin]) source?.on('error', () => this.#lost(shell))
     shell.on('exit', () => this.#lost(shell))
     // Without file descriptors it has no pipe; the next child tries again.
@@ -244,14 +270,14 @@ class ChildGuard {
     shell.unref()
     stdin.unref?.()
     this.#shell = shell
-    for (const group of this.#groups) this.#write(`watch ${group}`)
+    for (const target of this.#targets) this.#write(`watch ${target}`)
   }
 
   /** The shell was killed; on a machine without a shell there is no guard. */
   #lost(shell: ChildProcess): void {
     if (this.#shell !== shell) return
     this.#shell = null
-    if (shell.pid !== undefined && this.#groups.size > 0) this.#start()
+    if (shell.pid !== undefined && this.#targets.size > 0) this.#start()
   }
 
   #write(line: string): void {

@@ -2,12 +2,10 @@
  * Whether the sessions of an agent are kept apart, and whether what the operator chose for that
  * works on this machine. A sandbox that cannot be made is an error at the start.
  */
-import { execFile } from 'node:child_process'
 import { chmod, mkdir, mkdtemp, realpath, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { promisify } from 'node:util'
-import { childEnvironment } from '../platform/child.ts'
+import { Child, childEnvironment } from '../platform/child.ts'
 import {
   expandWrapper,
   findUser,
@@ -124,19 +122,23 @@ async function tryOut(options: ProgramOptions, user: User | null, around: Surrou
   try {
     if (user !== null) await chmod(home, 0o711)
     const wrapper = isolation === undefined ? [] : wrapperOf(options)
-    const shell = ['/bin/sh', '-c', 'test -x "$1" || exit 99', 'sh', command]
-    const [program = '', ...args] = [
-      ...expandWrapper(wrapper, { cwd: cwd ?? home, home }),
-      ...shell,
-    ]
-    const env = childEnvironment({})
-    await promisify(execFile)(program, args, { cwd: cwd ?? home, env, timeout: TRIAL_MS, ...user })
-  } catch (error) {
-    const { code, stderr = '' } = error as { code?: number | string; stderr?: string }
+    const child = new Child({
+      command: '/bin/sh',
+      args: ['-c', 'test -x "$1" || exit 99', 'sh', command],
+      wrapper: expandWrapper(wrapper, { cwd: cwd ?? home, home }),
+      isSandboxed: isolation !== undefined,
+      user,
+      cwd: cwd ?? home,
+      env: childEnvironment({}),
+    })
+    const late = setTimeout(() => child.kill(), TRIAL_MS)
+    const { code, error } = await child.ended
+    clearTimeout(late)
     const field = isolation === undefined ? 'runAs' : 'isolation'
     if (code === 99) throw refuse(field, `does not let it use ${command}${hintOf(field)}`)
-    const why = stderr.trim().split('\n').at(-1) || String(code)
-    throw refuse(field, `does not work on this machine: ${explained(code, why)}`)
+    if (code === 0) return
+    const why = child.stderr.split('\n').at(-1) || child.describeEnd()
+    throw refuse(field, `does not work on this machine: ${explained(error?.code, why)}`)
   } finally {
     await rm(home, { recursive: true, force: true })
   }

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
@@ -116,11 +116,33 @@ const ISOLATED = `
   })
 `
 
-async function isolated(options: object, leave: string) {
+/**
+ * Makes the first process of its namespace leave its process group, and empties the environment in
+ * which that has its mark: both as a program may with processes of its own user (x64 only).
+ */
+const CAPTURE = `
+  use strict;
+  sub ptrace { syscall(101, $_[0], 1, 0, $_[1]) == 0 or die "ptrace $_[0]: $!" }
+  sub stopped { syscall(61, 1, 0, 0x40000000, 0) == 1 or die "wait: $!" }
+  ptrace(16, 0); stopped();
+  my $regs = "\\0" x 216; ptrace(12, $regs);
+  my @regs = unpack("q27", $regs);
+  my @call = @regs; $call[10] = 112; $call[15] = -1; $call[16] -= 2;
+  my $call = pack("q27", @call); ptrace(13, $call);
+  ptrace(9, 0); stopped();
+  my $after = "\\0" x 216; ptrace(12, $after);
+  die "setsid" if (unpack("q27", $after))[10] < 0;
+  ptrace(13, $regs); ptrace(17, 0);
+  open(my $stat, "<", "/proc/1/stat"); my @fields = split(/ /, <$stat>);
+  open(my $memory, "+<", "/proc/1/mem") or die "memory: $!";
+  sysseek($memory, $fields[49], 0); syswrite($memory, "\\0" x ($fields[50] - $fields[49])) or die $!;
+`
+
+async function isolated(options: object, leave: string, output = '') {
   // By which the processes are found: their pids are others in their own namespace.
   const near = `600.${randomInt(1e9)}`
   const far = `600.${randomInt(1e9)}`
-  const deaf = `trap '' TERM HUP INT; ${leave} sleep ${far} & echo up; sleep ${near}; sleep ${near}`
+  const deaf = `trap '' TERM HUP INT; ${leave} sleep ${far} ${output} & echo up; sleep ${near}; sleep ${near}`
   const args = ['--input-type=module', '-e', ISOLATED, JSON.stringify(options), deaf]
   const parent = guarded(
     spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'], ...GUARDED }),
@@ -128,13 +150,29 @@ async function isolated(options: object, leave: string) {
   await once(parent.stdout, 'data')
   await expect.poll(() => processesWith(near).length).toBe(1)
   await expect.poll(() => processesWith(far).length).toBe(1)
-  return { parent, left: () => [...processesWith(near), ...processesWith(far)] }
+  return {
+    parent,
+    near: () => processesWith(near),
+    left: () => [...processesWith(near), ...processesWith(far)],
+  }
+}
+
+/** Without Yama, or if that allows it, a process may trace others of its user. */
+function mayTrace(): boolean {
+  const yama = '/proc/sys/kernel/yama/ptrace_scope'
+  return process.arch === 'x64' && (!existsSync(yama) || readFileSync(yama, 'utf8').trim() === '0')
 }
 
 const VARIANTS = [
   { what: 'another user', options: asNobody, leave: 'setsid', isThere: isRoot },
   // In the namespace not even a process without a mark remains.
   { what: 'bubblewrap', options: sandboxed(), leave: 'env -i setsid', isThere: true },
+  {
+    what: 'bubblewrap whose first process it has captured',
+    options: sandboxed(),
+    leave: `perl -e '${CAPTURE}' && env -i setsid`,
+    isThere: mayTrace(),
+  },
   {
     what: 'a wrapper',
     options: { wrap: ['/usr/bin/env', 'A={home}'] },
@@ -158,6 +196,15 @@ describe.each(VARIANTS)('of a child under $what', ({ options, leave, isThere }) 
     const { parent, left } = await isolated({ ...options, folder }, leave)
     parent.kill('SIGKILL')
     await expect.poll(left).toEqual([])
+  })
+
+  here('nothing is left after it has ended by itself', async () => {
+    const { parent, near, left } = await isolated({ ...options, folder }, leave, '>&- 2>&-')
+    const endNear = (): void => {
+      for (const pid of near()) process.kill(pid, 'SIGKILL')
+    }
+    await expect.poll(() => (endNear(), left()), { timeout: 10_000 }).toEqual([])
+    parent.kill('SIGKILL')
   })
 })
 
