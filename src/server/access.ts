@@ -26,7 +26,7 @@ import {
 import { CLIENT_HEADER, SEAL_HEADER, type Seal } from './forwarding/seal.ts'
 import { SERVER_LIMITS } from './limits.ts'
 import { isLoopback, plainAddress, Rates, type RateLimits, type SharedRates } from './rates.ts'
-import { principalOfToken, type TokenSource } from './tokens.ts'
+import { principalOfToken, type TokenAccess, type TokenSource } from './tokens.ts'
 
 /** What nodes know each other by, and count together. */
 export type AccessCluster = { readonly seal: Seal; readonly rates: SharedRates }
@@ -99,6 +99,8 @@ export class AccessPolicy {
   readonly #clock: Clock
   /** Null: there are no other nodes. */
   readonly #seal: Seal | null
+  /** By what a source said of a token and its holder, for sources that keep these objects. */
+  readonly #callers = new WeakMap<TokenAccess, { scopes: readonly Scope[]; caller: Caller }>()
   /** Connections that are counted as a client's, each with its address. */
   readonly #counted = new WeakMap<Socket, string>()
   /** The one place that ends these when their token is taken back or expires. */
@@ -195,22 +197,26 @@ export class AccessPolicy {
   /** On whose behalf the holder of this token acts; null if the token is unknown. */
   callerOf(token: string | undefined): Caller | null {
     if (this.#tokens === null) return { by: LOCAL, access: null }
-    const scopes = this.grant(token)
+    const now = this.#clock.now()
+    const scopes = token === undefined ? null : this.#tokens.scopesOf(token, now)
     if (token === undefined || scopes === null) return null
-    const { by: holder, ...more } = this.#tokens.accessOf?.(token, this.#clock.now()) ?? {}
-    const by = holder ?? this.#tokens.principalOf?.(token) ?? principalOfToken(token)
-    const access = { ...DEFAULT_ACCESS, ...more, scopes }
-    if (this.#sharedKeys.length === 0) return { by, access }
-    const sharedKeys = this.#sharedKeys.filter(({ group }) => access.groups.includes(group))
-    return { by, access: { ...access, sharedKeys } }
+    const found = this.#tokens.accessOf?.(token, now) ?? null
+    const known = found === null ? undefined : this.#callers.get(found)
+    if (known?.scopes === scopes) return known.caller
+    const { by = this.#tokens.principalOf?.(token) ?? principalOfToken(token), ...more } =
+      found ?? {}
+    const sharedKeys = this.#sharedKeys.filter(({ group }) => more.groups?.includes(group))
+    // A source may know fewer scopes than there are by now.
+    const access = { ...DEFAULT_ACCESS, ...more, scopes: withIncluded(scopes), sharedKeys }
+    const caller = { by, access }
+    if (found?.by !== undefined) this.#callers.set(found, { scopes, caller })
+    return caller
   }
 
   /** What this token's holder may do, all included; null: nothing. Undefined: none was shown. */
   grant(token: string | undefined): readonly Scope[] | null {
     if (this.#tokens === null) return SCOPES
-    const scopes = token === undefined ? null : this.#tokens.scopesOf(token, this.#clock.now())
-    // A source may know fewer scopes than there are by now.
-    return scopes === null ? null : withIncluded(scopes)
+    return this.callerOf(token)?.access?.scopes ?? null
   }
 
   /**

@@ -8,7 +8,6 @@
  * 3. Only signatures with a public key are accepted, never `none` or one with a shared secret.
  * 4. Of an issuer that is not configured, and with anything else, the other tokens decide.
  */
-import { createHash } from 'node:crypto'
 import { calculateJwkThumbprint, decodeJwt, errors, jwtVerify, type JWTPayload } from 'jose'
 import {
   diagnoseTo,
@@ -22,7 +21,7 @@ import { groupId, SCOPES, withIncluded, type Access, type Scope } from '../core/
 import { checkJwtIssuers, CLOCK_SKEW_MS, JWT_ALGORITHMS, type JwtIssuer } from '../schema/jwt.ts'
 import { IssuerKeys } from './jwks.ts'
 import { JWT_LIMITS, type JwtLimits } from './limits.ts'
-import type { TokenAccess, TokenSource } from './tokens.ts'
+import { tokenSha256, type TokenAccess, type TokenSource } from './tokens.ts'
 
 export type JwtOptions = {
   /** Tokens besides those of the issuers, for example of a file. They are closed with these. */
@@ -133,7 +132,7 @@ export class JwtTokens implements TokenSource {
   #known(token: string): VerifiedToken | null {
     // Most other tokens have no parts: they cost nothing here.
     if (!token.includes('.')) return null
-    const digest = digestOf(token)
+    const digest = tokenSha256(token)
     const known = this.#verified.get(digest)
     if (known === undefined) return null
     this.#verified.delete(digest)
@@ -162,7 +161,7 @@ export class JwtTokens implements TokenSource {
         ...{ clockTolerance: clockSkewMs / 1_000, currentDate: new Date(now) },
       })
       const { exp = 0 } = payload
-      this.#add(digestOf(token), {
+      this.#add(tokenSha256(token), {
         keys,
         thumbprint: await calculateJwkThumbprint(key),
         expiresAt: exp * 1_000 + clockSkewMs,
@@ -181,10 +180,6 @@ export class JwtTokens implements TokenSource {
     const [oldest = ''] = this.#verified.keys()
     this.#verified.delete(oldest)
   }
-}
-
-function digestOf(token: string): string {
-  return createHash('sha256').update(token).digest('base64')
 }
 
 /** A claim that cannot be used. */

@@ -116,7 +116,7 @@ export class Rates {
     if (isLoopback(network)) return
     const token = goodToken()
     // A token itself is not kept.
-    const digest = token && createHash('sha256').update(token).digest('base64')
+    const digest = token && hash('sha256', token)
     const client = digest === null ? network : `${network} ${digest}`
     this.#requests.take(client, 'too many requests from this address')
   }

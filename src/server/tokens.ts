@@ -5,13 +5,13 @@
  * `id`; version 2 has no `principal` and what follows it.
  *
  * 1. No message has a token or a digest in it: an error names the place in the file only.
- * 2. A token is compared by its digest, with each of them and in constant time.
+ * 2. A token is looked up by its digest: the time that takes says nothing about any token.
  * 3. `principal` is whose token it is: several tokens may be one principal's. Logs know its holder
  *    by it, or without it by `id`, which is opaque and kept as long as the token is. The sessions
  *    of tokens without a principal belong to the default one.
  * 4. A new version of the file counts as a whole or not at all: the one before stays in force.
  */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import {
   checkQuotas,
@@ -52,7 +52,7 @@ export type TokenEntry = {
   readonly expiresAt?: number
 }
 
-/** What a token says besides its scopes. */
+/** What a token says besides its scopes. The object never changes: a source may give it again. */
 export type TokenAccess = Partial<Omit<Access, 'scopes' | 'session'>> & {
   /** As `principalOf` says; a source that knows both looks the token up once. */
   readonly by?: Principal
@@ -112,7 +112,8 @@ export function mintTokenId(): string {
 
 /** The id of a holder that has none: one-way, so that nothing of the token or its digest shows. */
 function derivedId(digest: string): string {
-  return sha256(`holdfast token id\n${digest.toLowerCase()}`).toString('base64url', 0, 16)
+  const text = `holdfast token id\n${digest.toLowerCase()}`
+  return hash('sha256', text, 'buffer').toString('base64url', 0, 16)
 }
 
 /** The holder of a token whose source does not name one. */
@@ -121,11 +122,7 @@ export function principalOfToken(token: string): Principal {
 }
 
 export function tokenSha256(token: string): string {
-  return sha256(token).toString('hex')
-}
-
-function sha256(text: string): Buffer {
-  return createHash('sha256').update(text).digest()
+  return hash('sha256', token)
 }
 
 /** Reads the file's text; throws an `Error` that says what is wrong, and shows nothing of it. */
@@ -194,9 +191,33 @@ export function isScope(value: unknown): value is Scope {
   return SCOPES.some((scope) => scope === value)
 }
 
+/** What an entry grants, made once: every request with its token gets the same objects. */
+type KnownToken = {
+  readonly scopes: readonly Scope[]
+  readonly expiresAt: number
+  readonly access: TokenAccess
+}
+
+function knownToken(entry: TokenEntry): KnownToken {
+  const { id, principal, groups = [], agents, browsers, limits, expiresAt = Infinity } = entry
+  const access = {
+    by: { kind: 'token', issuer: ISSUER, id: principal ?? id },
+    principal: principal ?? DEFAULT_PRINCIPAL,
+    groups: groups.map(groupId),
+    ...(agents === undefined ? {} : { agents }),
+    ...(browsers === undefined ? {} : { browsers }),
+    ...(limits === undefined ? {} : { quotas: limits }),
+  } as const
+  return { scopes: withIncluded(entry.scopes), expiresAt, access }
+}
+
 export class TokenList {
   protected entries: readonly TokenEntry[] = []
-  #tokens: readonly (TokenEntry & { readonly digest: Buffer })[] = []
+  /**
+   * By the token's digest, of which a client cannot choose any part: how long a search takes says
+   * nothing about a token.
+   */
+  #tokens: ReadonlyMap<string, readonly KnownToken[]> = new Map()
 
   constructor(entries: readonly TokenEntry[]) {
     this.replace(entries)
@@ -204,25 +225,16 @@ export class TokenList {
 
   protected replace(entries: readonly TokenEntry[]): void {
     this.entries = entries
-    this.#tokens = entries.map((entry) => ({
-      ...entry,
-      scopes: withIncluded(entry.scopes),
-      digest: Buffer.from(entry.sha256, 'hex'),
-    }))
+    const tokens = new Map<string, KnownToken[]>()
+    for (const entry of entries) {
+      const digest = entry.sha256.toLowerCase()
+      tokens.set(digest, [...(tokens.get(digest) ?? []), knownToken(entry)])
+    }
+    this.#tokens = tokens
   }
 
   accessOf(token: string, now: number): TokenAccess | null {
-    const entry = this.#validOf(token, now)
-    if (entry === undefined) return null
-    const { id, principal = DEFAULT_PRINCIPAL, groups = [], agents, browsers, limits } = entry
-    return {
-      by: { kind: 'token', issuer: ISSUER, id: entry.principal ?? id },
-      principal,
-      groups: groups.map(groupId),
-      ...(agents === undefined ? {} : { agents }),
-      ...(browsers === undefined ? {} : { browsers }),
-      ...(limits === undefined ? {} : { quotas: limits }),
-    }
+    return this.#validOf(token, now)?.access ?? null
   }
 
   principalOf(token: string): Principal | null {
@@ -231,25 +243,20 @@ export class TokenList {
 
   /** Expired tokens count too: what their principals left behind is still there. */
   hasSeveralPrincipals(): boolean {
-    return new Set(this.#tokens.map(({ principal = DEFAULT_PRINCIPAL }) => principal)).size > 1
+    return new Set(this.entries.map(({ principal = DEFAULT_PRINCIPAL }) => principal)).size > 1
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
     return this.#validOf(token, now)?.scopes ?? null
   }
 
-  #validOf(token: string, now: number): TokenEntry | undefined {
-    return this.#entriesOf(token).findLast(({ expiresAt = Infinity }) => now < expiresAt)
-  }
-
-  /** Looks at each of them, in constant time. */
-  #entriesOf(token: string): readonly TokenEntry[] {
-    const shown = sha256(token)
-    return this.#tokens.filter(({ digest }) => timingSafeEqual(digest, shown))
+  #validOf(token: string, now: number): KnownToken | undefined {
+    const known = this.#tokens.get(tokenSha256(token))
+    return known?.findLast(({ expiresAt }) => now < expiresAt)
   }
 
   protected expired(now: number): number {
-    return this.#tokens.filter(({ expiresAt = Infinity }) => expiresAt <= now).length
+    return this.entries.filter(({ expiresAt = Infinity }) => expiresAt <= now).length
   }
 }
 
