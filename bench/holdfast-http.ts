@@ -1,9 +1,17 @@
-/** Holdfast's server as users start it: SQLite, the echo agent, all defaults. */
+/**
+ * Holdfast's server as users start it: SQLite, the echo agent, all defaults. With a tokens file
+ * also those, and with a second argument quotas for every principal.
+ */
 import { openHoldfast } from 'holdfast'
-import { startServer } from 'holdfast/server'
+import { openTokenFile, startServer } from 'holdfast/server'
 import { reportUsage } from './child.ts'
 
-const holdfast = await openHoldfast({ store: `sqlite:${process.argv[2]}` })
-const server = await startServer({ holdfast, port: 0 })
+const [file, tokens, quotas] = process.argv.slice(2)
+const holdfast = await openHoldfast({
+  store: `sqlite:${file}`,
+  ...(quotas === undefined ? {} : { quotas: JSON.parse(quotas) as object }),
+})
+const options = tokens === undefined ? {} : { tokens: await openTokenFile(tokens) }
+const server = await startServer({ holdfast, port: 0, ...options })
 process.send?.(server.port)
 reportUsage()

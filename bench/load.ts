@@ -1,15 +1,23 @@
-/** The client of the HTTP measurements: Node's own, keep-alive, so many callers, so many keys. */
+/**
+ * The client of the HTTP measurements: Node's own, keep-alive, so many callers, so many keys. Each
+ * key is always used with the same one of the tokens, if there are any.
+ */
 import { Agent, request } from 'node:http'
 import { drive } from './measure.ts'
 
-const [port = '', callers = '', keys = '', seconds = ''] = process.argv.slice(2)
+const [port = '', callers = '', keys = '', seconds = '', ...tokens] = process.argv.slice(2)
 const agent = new Agent({ keepAlive: true, maxSockets: Number(callers) })
 const run = Math.random().toString(36).slice(2)
 
 function turn(caller: number, n: number): Promise<void> {
   const key = (caller + n * Number(callers)) % Number(keys)
   const body = JSON.stringify({ input: 'hello, is anybody there?' })
-  const headers = { 'content-type': 'application/json', 'content-length': body.length }
+  const token = tokens[key % tokens.length]
+  const headers = {
+    'content-type': 'application/json',
+    'content-length': body.length,
+    ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+  }
   const path = `/v1/keys/${run}-${key}/turns`
   return new Promise((resolve, reject) => {
     const sent = request(

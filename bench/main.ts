@@ -11,14 +11,15 @@ import { benchCdp } from './cdp.ts'
 import { Child } from './child.ts'
 import { embedded } from './embedded.ts'
 import { describeLoad, median, perSecond, type Load, type Usage } from './measure.ts'
+import { benchOwners } from './owners.ts'
 import { benchPostgres } from './postgres.ts'
 import { idleSessions, openLong } from './size.ts'
 import { benchSockets } from './sockets.ts'
 
 const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only PART] [--part PART]
     [--sessions N] [--events N] [--sockets N] [--idle N] [--lease MS]
-Parts for --only: http, embedded, size, sockets, cdp, postgres.
-Measures durable turns over HTTP and in process, memory of idle sessions, opening a long one, and
+Parts for --only: http, embedded, owners, size, sockets, cdp, postgres.
+Measures durable turns over HTTP and in process, what owners cost them, memory of idle sessions, opening a long one, and
 sockets (parts: fanout, recovery, idle) against bare ws and Socket.IO, which are installed into
 bench/peers for it; and the CDP door against Chromium and a raw proxy, with
 /usr/bin/chromium; and 1, 2 and 4 nodes on PostgreSQL (parts: turns, nodes-http, forwarding,
@@ -157,6 +158,7 @@ if (values.help) {
   try {
     if (wanted('http')) await benchHttp(folder, seconds, rounds)
     if (wanted('embedded')) await benchEmbedded(folder, seconds, rounds)
+    if (wanted('owners')) await benchOwners({ folder, seconds, rounds, verdict })
     if (wanted('size')) await benchSize(folder, Number(values.sessions), Number(values.events))
     if (wanted('sockets')) {
       const counts = { sockets: Number(values.sockets), idleSockets: Number(values.idle) }
