@@ -7,6 +7,7 @@ import type { Readable, Writable } from 'node:stream'
 import { HoldfastError } from '../core/index.ts'
 import { groupMemory, startProcess } from '../platform/processes.ts'
 import type { BrowserConnection, ConnectionEvents, MessageParts } from './connection.ts'
+import { folderBytes } from './disk.ts'
 import type { EgressOption } from './egress.ts'
 import { EgressProxy, type EgressOptions } from './egress-proxy.ts'
 import type { BrowserLimits } from './limits.ts'
@@ -132,9 +133,10 @@ function connectionTo(
   child: ChildProcess,
   { profile, proxy }: ChromiumParts,
   events: ConnectionEvents,
-  { lastWordsChars, memoryBytesMax, memoryMs, messageBytesMax }: BrowserLimits,
+  limits: BrowserLimits,
 ): BrowserConnection {
   const { pid = -1 } = child
+  const { lastWordsChars, messageBytesMax } = limits
   const closed = (reason: string): void => {
     killGroup(child)
     events.closed(reason)
@@ -146,15 +148,10 @@ function connectionTo(
   })
   // A broken stderr says nothing that the end of the process does not.
   child.stderr?.on('error', () => undefined)
-  const watch = setInterval(() => {
-    void groupMemory(pid).then((bytes) => {
-      if (bytes === null || bytes <= memoryBytesMax) return
-      pipe.close(`the browser took more than ${Math.round(memoryBytesMax / 1e6)} MB of memory`)
-    })
-  }, memoryMs).unref()
+  const unwatch = watchUse({ pid, profile }, limits, (reason) => pipe.close(reason))
   const removed = new Promise<void>((resolve) => {
     child.once('exit', (code, signal) => {
-      clearInterval(watch)
+      unwatch()
       pipe.close(`the browser ended (${signal ?? code})${complaintIn(lastWords)}`)
       killGroup(child)
       // Its processes may still write there for a moment.
@@ -174,6 +171,32 @@ function connectionTo(
       pipe.close('closed')
       return removed
     },
+  }
+}
+
+/** Calls `exceeded` when it takes more memory or disk than it may. Returns what ends the watch. */
+function watchUse(
+  { pid, profile }: { readonly pid: number; readonly profile: string },
+  { memoryBytesMax, memoryMs, diskBytesMax, diskMs }: BrowserLimits,
+  exceeded: (reason: string) => void,
+): () => void {
+  const check = (bytes: number | null, most: number, what: string): void => {
+    if (bytes === null || bytes <= most) return
+    exceeded(`the browser took more than ${Math.round(most / 1e6)} MB of ${what}`)
+  }
+  const watches = [
+    setInterval(
+      () => void groupMemory(pid).then((bytes) => check(bytes, memoryBytesMax, 'memory')),
+      memoryMs,
+    ),
+    setInterval(
+      () => void folderBytes(profile).then((bytes) => check(bytes, diskBytesMax, 'disk')),
+      diskMs,
+    ),
+  ]
+  for (const watch of watches) watch.unref()
+  return () => {
+    for (const watch of watches) clearInterval(watch)
   }
 }
 

@@ -1,5 +1,6 @@
 /** The browsers' front door, for the CDP door and the command line. */
 export * from './connection.ts'
+export { folderBytes } from './disk.ts'
 export { EgressRule, type EgressOption } from './egress.ts'
 export type { ResolveHost } from './egress-proxy.ts'
 export { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'

@@ -14,6 +14,9 @@ export const BROWSER_LIMITS = {
   /** Memory of one browser, and how often it is measured; on Linux only. */
   memoryBytesMax: 8_589_934_592,
   memoryMs: 5_000,
+  /** Disk of one browser: its profile, with all that pages store and download. */
+  diskBytesMax: 17_179_869_184,
+  diskMs: 5_000,
   /** One message of the browser, which fits into a string. A larger one is dropped. */
   messageBytesMax: 536_000_000,
   /** Data that a browser at an address has not read: with more, it does not read at all. */

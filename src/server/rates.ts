@@ -2,7 +2,7 @@
  * How much one client may do, and what one client is. Requests and connections are counted by each
  * node for itself; failed attempts by all nodes together (`shared-counts.ts`).
  */
-import { createHash, createHmac } from 'node:crypto'
+import { createHmac, hash } from 'node:crypto'
 import { HoldfastError, limitsFrom, type Clock } from '../core/index.ts'
 import { UsedRate, type CountSource, type SharedCounts } from '../core/shared-counts.ts'
 import { RATE_LIMITS } from './limits.ts'

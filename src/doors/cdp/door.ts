@@ -168,6 +168,7 @@ export class CdpDoor {
       // which its client opens.
       if (this.#pool.spec(browser).repair !== true) await tenant.haveFirstPage()
       this.#open.add(tenant)
+      this.#boundDownloads(tenant)
       void this.#follow(tenant, seq)
       return tenant
     } catch (error) {
@@ -175,6 +176,16 @@ export class CdpDoor {
       this.#leaveHost(host)
       throw error
     }
+  }
+
+  #boundDownloads(tenant: BrowserTenant): void {
+    tenant.watchDownloads(() => {
+      const { downloadBytesMax: limit } = this.limits
+      const facts = { reason: 'downloads', session: tenant.session.id, limit }
+      const message = 'a browser session was ended: its downloads are too large'
+      this.holdfast.authority.diagnose('limit_reached', message, facts)
+      this.#endSession(tenant, new HoldfastError('quota_exceeded', `${limit} bytes of downloads`))
+    })
   }
 
   #leaveHost(host: BrowserHost): void {

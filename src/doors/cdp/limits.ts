@@ -28,6 +28,9 @@ export const CDP_LIMITS = {
   openingMax: 8,
   contextsMax: 256,
   clientsMax: 1_024,
+  /** Downloads of one browser session, and how often they are measured, with an egress rule. */
+  downloadBytesMax: 1_073_741_824,
+  downloadsMs: 2_000,
   /** Params of a command that makes a page or a context. */
   makingCharsMax: 262_144,
   /** Browser sessions, and their clients, on one shared browser. */

@@ -3,6 +3,9 @@
  * for the browser's default one, the contexts that they create, and the pages in them. Its clients
  * see nothing else of the browser.
  */
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { folderBytes } from '../../browsers/index.ts'
 import { HoldfastError, type SessionHandle } from '../../core/index.ts'
 import type { AttachedClient } from './attached-client.ts'
 import type { BrowserHost } from './host.ts'
@@ -51,6 +54,8 @@ export class BrowserTenant {
   /** Contexts that the browser was asked to dispose of for a client. */
   readonly #disposing = new Set<string>()
   #firstPage: Promise<unknown> | null = null
+  #isOver = false
+  #unwatchDownloads = (): void => undefined
   /** Ends that it is counted for a principal; null: it is not. */
   uncount: (() => void) | null = null
 
@@ -214,8 +219,29 @@ export class BrowserTenant {
     }
   }
 
+  /** The folder for its downloads; null: its clients choose it. */
+  get #downloads(): string | null {
+    const { downloads } = this.host
+    return downloads === null ? null : join(downloads, this.session.id)
+  }
+
+  /** Measures its downloads at intervals; calls `exceeded` when they are too large. */
+  watchDownloads(exceeded: () => void): void {
+    const folder = this.#downloads
+    if (folder === null) return
+    this.#unwatchDownloads = this.host.clock.after(this.limits.downloadsMs, () => {
+      void folderBytes(folder).then((bytes) => {
+        if (this.#isOver) return
+        if (bytes > this.limits.downloadBytesMax) exceeded()
+        else this.watchDownloads(exceeded)
+      })
+    })
+  }
+
   /** The session is over: nothing of it stays in the browser. */
   end(): void {
+    this.#isOver = true
+    this.#unwatchDownloads()
     this.uncount?.()
     this.host.targets.tenants.delete(this)
     for (const limit of [this.#opening, this.#closing]) limit.refuseWaiting(OVER)
@@ -226,12 +252,17 @@ export class BrowserTenant {
 
   dispose(browserContextId: string): void {
     this.#contexts.delete(browserContextId)
-    this.#closing.ask('Target.disposeBrowserContext', { browserContextId })
+    const folder = this.#downloads
+    this.#closing.cleanUp('Target.disposeBrowserContext', { browserContextId }, () => {
+      if (folder === null || !this.#isOver || this.#contexts.size > 0) return
+      // Downloads end with their contexts. What cannot be removed goes with the browser.
+      void rm(folder, { recursive: true, force: true }).catch(() => undefined)
+    })
   }
 }
 
-/** Clean-up commands have no `read`: they run even after the client has disconnected. */
-type QueuedCommand = CdpEvent & { readonly read: ReadReply | null }
+/** Clean-up commands run even after the client has disconnected. */
+type QueuedCommand = CdpEvent & { readonly read: ReadReply; readonly isCleanUp: boolean }
 
 /**
  * Commands that block a browser for a while: opening a page, making or disposing of a context. Of
@@ -249,8 +280,13 @@ class ConcurrencyLimit {
     this.#runningMax = runningMax
   }
 
-  ask(method: string, params: Params, read: ReadReply | null = null): void {
-    this.#waiting.push({ method, params, read })
+  ask(method: string, params: Params, read: ReadReply): void {
+    this.#waiting.push({ method, params, read, isCleanUp: false })
+    this.#start()
+  }
+
+  cleanUp(method: string, params: Params, read: ReadReply): void {
+    this.#waiting.push({ method, params, read, isCleanUp: true })
     this.#start()
   }
 
@@ -264,7 +300,7 @@ class ConcurrencyLimit {
       this.#running += 1
       const read = (reply: CdpReply): void => {
         this.#running -= 1
-        next.read?.(reply)
+        next.read(reply)
         this.#start()
       }
       this.#link.ask(next.method, next.params, read)
@@ -275,7 +311,7 @@ class ConcurrencyLimit {
   /** Refuses the waiting commands, except clean-up commands. */
   refuseWaiting(error: CdpError): void {
     const waiting = this.#waiting
-    this.#waiting = waiting.filter(({ read }) => read === null)
-    for (const { read } of waiting) read?.({ error })
+    this.#waiting = waiting.filter(({ isCleanUp }) => isCleanUp)
+    for (const { read, isCleanUp } of waiting) if (!isCleanUp) read({ error })
   }
 }
