@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { DnsServer } from '../../test/support/dns-server.ts'
 import { EgressProxy, type ResolveHost } from './egress-proxy.ts'
 import { EgressRule } from './egress.ts'
 import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
@@ -136,6 +137,54 @@ describe('the egress proxy', () => {
     await proxy?.close()
     await closed
     proxy = null
+  })
+
+  describe('with a name server', () => {
+    const PUBLIC = '127.0.0.2'
+    let dns: DnsServer
+    let site: Server
+    let answers: string[][] = []
+
+    beforeEach(async () => {
+      dns = await DnsServer.start(() => (answers.length > 2 ? answers.shift() : answers[0]) ?? [])
+      site = createServer((socket) => socket.end('public'))
+      await once(site.listen(port, PUBLIC), 'listening')
+      const rule = EgressRule.read([PUBLIC])
+      const onRefused = (host: string): void => void refused.push(host)
+      const options = { rule, onRefused, nameServers: [dns.address] }
+      proxy = await EgressProxy.open(options, BROWSER_LIMITS)
+    })
+    afterEach(async () => {
+      await dns.close()
+      await new Promise((done) => site.close(done))
+    })
+
+    it('connects to the address that it has checked, whatever the name leads to next', async () => {
+      // One answer for each family, then the other address.
+      answers = [[PUBLIC], [PUBLIC], ['127.0.0.1'], ['127.0.0.1']]
+      const socket = dial()
+      socket.write(request('rebind.test'))
+      expect((await received(socket, 18)).subarray(12).toString()).toBe('public')
+      expect(dns.asked.toSorted()).toEqual(['rebind.test 4', 'rebind.test 6'])
+      expect(await reply(request('rebind.test'))).toBe(2)
+      expect(refused).toEqual(['rebind.test'])
+    })
+
+    it.each([
+      ...['127.0.0.1', '169.254.169.254', '0.0.0.0', '10.0.0.1', '::1', '::', 'fd00:ec2::254'],
+      ...['::ffff:127.0.0.1', '64:ff9b::7f00:1', '64:ff9b::a9fe:a9fe', '2002:7f00:1::'],
+    ])('refuses a name that leads to %s', async (address) => {
+      answers = [[address]]
+      expect(await reply(request('inside.test'))).toBe(2)
+      expect(dns.asked).toHaveLength(2)
+      expect(refused).toEqual(['inside.test'])
+    })
+
+    it('asks it for no name of this machine', async () => {
+      answers = [[PUBLIC]]
+      for (const name of ['localhost', 'LOCALHOST']) expect(await reply(request(name))).toBe(2)
+      expect(dns.asked).toEqual([])
+    })
   })
 
   const isRoot = process.platform === 'linux' && process.getuid?.() === 0

@@ -17,6 +17,8 @@ export type EgressOptions = {
   readonly rule: EgressRule
   /** By default by the name servers, or as the system does it for hosts that the rule names. */
   readonly resolve?: ResolveHost | undefined
+  /** `ADDRESS:PORT` of the name servers; by default those of the system. */
+  readonly nameServers?: readonly string[]
   /** A connection was refused by the rule. */
   readonly onRefused: (host: string, port: number) => void
 }
@@ -57,6 +59,7 @@ export class EgressProxy {
   constructor(options: EgressOptions, limits: BrowserLimits) {
     this.#options = options
     this.#limits = limits
+    if (options.nameServers !== undefined) this.#resolver.setServers(options.nameServers)
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       this.#keep(socket)
       // It has ended, or is no client of ours: there is nothing to report.

@@ -63,6 +63,13 @@ describe('an exception', () => {
     ['intranet.example:443', 'INTRANET.example.', 443, '10.0.0.1', true],
     ['intranet.example:443', 'intranet.example', 80, '10.0.0.1', false],
     ['intranet.example', 'other.intranet.example', 80, '10.0.0.1', false],
+    ['*.intranet.example', 'other.intranet.example', 80, '10.0.0.1', true],
+    ['*.intranet.example', 'a.b.INTRANET.example.', 80, '10.0.0.1', true],
+    ['*.intranet.example', 'intranet.example', 80, '10.0.0.1', false],
+    ['*.intranet.example', 'notintranet.example', 80, '10.0.0.1', false],
+    ['*.intranet.example', 'a.intranet.example.other', 80, '10.0.0.1', false],
+    ['*.intranet.example:443', 'a.intranet.example', 80, '10.0.0.1', false],
+    ['*.internal', 'a.internal', 80, '10.0.0.1', true],
   ] as const)('%s: %s, port %i at %s is %s', (allowed, host, port, address, isReached) => {
     expect(reaches([allowed], host, port, address)).toBe(isReached)
   })
@@ -77,7 +84,17 @@ describe('an exception', () => {
       'a.example:70000',
       '10.0.0.0/33',
     ],
-    ...['fd00::/129', '0x7f000001', '2130706433', '127.1', '*.example', '[a.example]:80', 'a b'],
+    ...[
+      'fd00::/129',
+      '0x7f000001',
+      '2130706433',
+      '127.1',
+      '*',
+      '*example',
+      'a.*.example',
+      '[a.example]:80',
+      'a b',
+    ],
     ...['[fd00::1', 'fe80::1%eth0', '10.0.0.0/8/8', 'a.example/8'],
   ])('%j is none', (text) => {
     expect(() => EgressRule.read([text], 'browsers.b.egress')).toThrow(/^browsers.b.egress must be/)

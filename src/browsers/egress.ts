@@ -85,6 +85,8 @@ function isOfThisMachine(address: string): boolean {
 type Allowed = {
   readonly port: number | null
   readonly name: string | null
+  /** `.example` of `*.example`: every name that ends so. */
+  readonly suffix: string | null
   readonly range: BlockList | null
 }
 
@@ -101,7 +103,7 @@ export class EgressRule {
     return new EgressRule(allowed.map((text) => readAllowed(text, field)))
   }
 
-  /** Whether the operator has named this host, and so vouches for what it resolves to. */
+  /** Whether the operator has named exactly this host, which pages cannot choose freely then. */
   isNamed(host: string): boolean {
     return this.#allowed.some(({ name }) => name === nameOf(host))
   }
@@ -110,7 +112,9 @@ export class EgressRule {
   reachable(host: string, port: number, addresses: readonly string[]): readonly string[] {
     const name = nameOf(host)
     const allowed = this.#allowed.filter((each) => each.port === null || each.port === port)
-    if (allowed.some((each) => each.name === name)) return addresses
+    const isVouchedFor = (each: Allowed): boolean =>
+      each.name === name || (each.suffix !== null && name.endsWith(each.suffix))
+    if (allowed.some(isVouchedFor)) return addresses
     return addresses.filter((address) => {
       const plain = plainIp(address)
       const isAllowed = ({ range }: Allowed): boolean =>
@@ -141,10 +145,15 @@ function readAllowed(text: string, field: string): Allowed {
   if (isPort && family !== 0) {
     const most = family === 6 ? 128 : 32
     if (Number(bits ?? most) <= most)
-      return { port, name: null, range: rangeOf(host, bits ?? most) }
+      return { port, name: null, suffix: null, range: rangeOf(host, bits ?? most) }
   }
-  const isName = bits === undefined && bracketed === undefined && NAME.test(host)
-  if (isPort && isName) return { port, name: host.toLowerCase(), range: null }
+  const isWildcard = host.startsWith('*.')
+  const name = host.toLowerCase().slice(isWildcard ? 2 : 0)
+  const isName = bits === undefined && bracketed === undefined && NAME.test(name)
+  if (isPort && isName) {
+    if (isWildcard) return { port, name: null, suffix: `.${name}`, range: null }
+    return { port, name, suffix: null, range: null }
+  }
   throw invalid(field, `must be names, addresses or ranges, perhaps with a port, not ${text}`)
 }
 

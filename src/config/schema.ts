@@ -51,8 +51,9 @@ export const BrowserSettings = Type.Object(
       Type.Union([Type.Literal('any'), list()], {
         [PROBLEM]: 'must be any, or a list of names, addresses and ranges',
         description:
-          'what its pages may reach besides public addresses: names, addresses and ranges, each ' +
-          'perhaps with a port, like `["10.0.0.0/8", "intranet.example:443"]`; `any`: all. ' +
+          'what its pages may reach besides public addresses: names (`*.example` too), ' +
+          'addresses and ranges, each perhaps with a port, like ' +
+          '`["10.0.0.0/8", "intranet.example:443"]`; `any`: all. ' +
           'By default `[]` if the server has several principals, otherwise `any`',
       }),
     ),

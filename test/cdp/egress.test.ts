@@ -32,6 +32,8 @@ const NAMES: Record<string, () => readonly string[]> = {
   'inside.test': () => [PRIVATE],
   'mapped.test': () => [`::ffff:${PRIVATE}`],
   localhost: () => [PRIVATE],
+  'localhost.': () => [PRIVATE],
+  'any.localhost': () => [PRIVATE],
 }
 
 async function listening(server: TcpServer, host: string, at: number): Promise<number> {
@@ -164,6 +166,9 @@ const WAYS: Record<string, (url: string, base: string) => string> = {
     `w = new Worker('/w.js'); w.onmessage = () => w.postMessage("importScripts('${url}')"); 1`,
   'WebSocket of a worker': (url) =>
     `w = new Worker('/w.js'); w.onmessage = () => w.postMessage("new WebSocket('${url.replace('http', 'ws')}')"); 1`,
+  'frame of a blob': (url) =>
+    `f = document.createElement('iframe'); f.src = URL.createObjectURL(new Blob(['<img src="${url}">'], { type: 'text/html' })); document.body.append(f); 1`,
+  'shared worker': (url) => `new SharedWorker('data:text/javascript,fetch("${url}")'); 1`,
   'TURN server': (url) =>
     `p = new RTCPeerConnection({ iceServers: [{ urls: 'turn:${new URL(url).host}?transport=tcp', username: 'u', credential: 'c' }] }); p.createDataChannel('x'); p.createOffer().then((o) => p.setLocalDescription(o)).then(() => 1)`,
 }
@@ -201,7 +206,17 @@ describe('a page of a browser with an egress rule', () => {
   const REFUSED = 'net::ERR_SOCKS_CONNECTION_FAILED'
 
   it.each([
-    ...[PRIVATE, 'localhost', '0x7f000001', '2130706433', '0177.0.0.1', '127.1', '0.0.0.0'],
+    ...[
+      PRIVATE,
+      'localhost',
+      'localhost.',
+      'any.localhost',
+      '0x7f000001',
+      '2130706433',
+      '0177.0.0.1',
+      '127.1',
+      '0.0.0.0',
+    ],
     ...[`[::ffff:${PRIVATE}]`, '[::1]', '[64:ff9b::7f00:1]', 'inside.test', 'mapped.test'],
   ])('does not reach this machine as %s', async (host) => {
     hits = []
@@ -332,6 +347,8 @@ describe.each([
     ['Page.navigate', { url: 'view-source:file:///etc/passwd' }],
     ['Page.navigate', { url: 'chrome://settings' }],
     ['Page.navigate', { url: 'filesystem:file:///temporary/x' }],
+    ['Page.navigate', { url: 'view-source:chrome://version' }],
+    ['Page.navigate', { url: 'view-source:view-source:file:///etc/passwd' }],
     ['Target.createTarget', { url: 'FILE:///etc/passwd' }],
     ['Target.createTarget', { url: 'devtools://devtools/bundled/inspector.html' }],
     ['Target.createBrowserContext', { proxyServer: 'direct://' }],
