@@ -6,6 +6,7 @@ import type {
   Connected,
   Input,
   Link,
+  Note,
   Reply,
   RequestKey,
   Settings,
@@ -32,6 +33,7 @@ export type LifeCommand = Readonly<
   | { type: 'configure'; settings: SettingsChange; by: Principal | null }
   | { type: 'share'; share: Share; by: Principal }
   | { type: 'unshare'; with: string; by: Principal }
+  | { type: 'note'; note: Note; by: Principal }
   | { type: 'close'; reason: string; by: Principal | null }
   /** Close if it has been idle past its time to live. */
   | { type: 'expire' }

@@ -9,6 +9,7 @@ import type {
   AskOutcome,
   Input,
   Link,
+  Note,
   Principal,
   Reply,
   RequestKey,
@@ -37,6 +38,8 @@ export type LifeEvent = Readonly<
   /** Replaces what it was shared for with the same principal or group before. */
   | ({ type: 'session.shared'; by: Principal } & Share)
   | { type: 'session.unshared'; with: string; by: Principal }
+  /** A fact that a door keeps with the session, outside of a turn. `kind` says what `data` is. */
+  | ({ type: 'session.noted'; by: Principal } & Note)
   | { type: 'session.closed'; reason: string; by?: Principal }
 >
 
@@ -135,6 +138,8 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'session.configured': { ignorable: false },
   'session.shared': { ignorable: false, managed: true },
   'session.unshared': { ignorable: false, managed: true },
+  // It changes nothing about the session: only the door that wrote it reads it.
+  'session.noted': { ignorable: true },
   'session.closed': { ignorable: false },
   'turn.queued': { ignorable: false },
   'turn.joined': { ignorable: false },

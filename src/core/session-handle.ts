@@ -24,6 +24,7 @@ import type {
   Attachment,
   Input,
   Link,
+  Note,
   Principal,
   Role,
   Session,
@@ -447,6 +448,19 @@ export class SessionHandle {
   async unshare(principal: string): Promise<void> {
     const live = await this.#open('session.share')
     await live.post({ type: 'unshare', with: principal, by: this.by })
+  }
+
+  /**
+   * Records a fact beside the turns, and returns its position in the log. For doors. What a client
+   * adds (`turn.run`) needs room, what it takes away does not.
+   */
+  async note(note: Note, operation: Operation): Promise<number> {
+    const isCounted = operation === 'turn.run'
+    const live = isCounted ? await this.#openForTurn() : await this.#open(operation)
+    const allowance = this.#authority.usage.ofOwner(this.access, live.session.principal)
+    if (isCounted) allowance?.assertRoom()
+    const [event] = await live.post({ type: 'note', note, by: this.by })
+    return event?.seq ?? 0
   }
 
   /** Closes the session for good: what is pending is settled, nothing is delivered any more. */

@@ -30,6 +30,8 @@ export function decide(session: Session, command: Command, moment: Moment): read
     case 'share':
     case 'unshare':
       return decideShare(session, command)
+    case 'note':
+      return [{ type: 'session.noted', ...command.note, by: command.by }]
     case 'close':
       return closeSession(session, command, moment)
     case 'expire':
@@ -206,6 +208,7 @@ export function evolve(session: Session, event: SessionEvent): Session {
     case 'turn.activity':
       foldActivity(next, event)
       break
+    case 'session.noted':
     case 'turn.output':
     case 'turn.steered':
     case 'message.added':

@@ -190,6 +190,9 @@ export type ToolCall = {
   readonly parent?: string
 }
 
+/** What a door records outside of a turn; `kind` begins with the name of the door. */
+export type Note = { readonly kind: string; readonly data: unknown }
+
 export type AskOption = { readonly id: string; readonly label: string }
 
 /** An ask that waits. Its id is `a` and the seq of the event that opened it. */
