@@ -1,10 +1,6 @@
-/**
- * Tools that drive browsers and are too large to be dependencies: installed from npm, without their
- * install scripts, into `.agents/browser-tools`, where they stay from one run to the next.
- */
-import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+/** Tools that drive browsers, in `.agents/browser-tools`. */
 import { join } from 'node:path'
+import { prepareFolder } from './npm-folder.mjs'
 import { ROOT } from './prepare.mjs'
 
 const TOOLS = {
@@ -15,20 +11,8 @@ const TOOLS = {
   'selenium-webdriver': '4.46.0',
 }
 
-/** `test/support/browser-tools.ts` looks there too. */
-const FOLDER = join(ROOT, '.agents', 'browser-tools')
-
 /** True if all of them are there, or could be installed. */
 export function prepareBrowserTools() {
-  const wanted = `${JSON.stringify({ private: true, dependencies: TOOLS }, null, 2)}\n`
-  const path = join(FOLDER, 'package.json')
-  const isThere = Object.keys(TOOLS).every((name) => existsSync(join(FOLDER, 'node_modules', name)))
-  if (isThere && readFileSync(path, 'utf8') === wanted) return true
-  console.log(`installing ${Object.keys(TOOLS).join(', ')} …`)
-  mkdirSync(FOLDER, { recursive: true })
-  writeFileSync(path, wanted)
-  const args = ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
-  const { status, stderr } = spawnSync('npm', args, { cwd: FOLDER, encoding: 'utf8' })
-  if (status !== 0) console.log(stderr)
-  return status === 0
+  // `test/support/browser-tools.ts` looks there too.
+  return prepareFolder(join(ROOT, '.agents', 'browser-tools'), TOOLS)
 }

@@ -96,20 +96,33 @@ export type Query<Fields extends TProperties = TProperties> = {
   }
 }
 
-/** A query of these parameters, none of which must be there. */
-export function query<Fields extends TProperties>(fields: Fields): Query<Fields> {
-  const check = contract(Type.Object(optional(fields), EXACT), 'is no query parameter here')
-  return { fields, read: (search) => (search === '' ? {} : check(valuesOf(search, fields))) }
+/** A query of these parameters, none of which must be there. `others`: those of other names. */
+export function query<Fields extends TProperties>(
+  fields: Fields,
+  others: 'refused' | 'ignored' = 'refused',
+): Query<Fields> {
+  const options = others === 'refused' ? EXACT : {}
+  const check = contract(Type.Object(optional(fields), options), 'is no query parameter here')
+  return {
+    fields,
+    read: (search) => {
+      if (search === '') return {}
+      const all = typeof search === 'string' ? new URLSearchParams(search) : search
+      const counted =
+        others === 'refused' ? all : [...all].filter(([name]) => Object.hasOwn(fields, name))
+      return check(valuesOf(counted, fields))
+    },
+  }
 }
 
 export const NO_QUERY = query({})
 
 function valuesOf(
-  search: Parameters<Query['read']>[0],
+  search: Iterable<readonly [string, string]>,
   fields: TProperties,
 ): Readonly<Record<string, unknown>> {
   const values: Record<string, unknown> = {}
-  for (const [name, text] of typeof search === 'string' ? new URLSearchParams(search) : search) {
+  for (const [name, text] of search) {
     if (Object.hasOwn(values, name)) throw invalid(name, 'must be there only once')
     const type: unknown = Object.hasOwn(fields, name) ? fields[name]?.['type'] : undefined
     if (type === 'integer' && /^\d{1,15}$/.test(text)) values[name] = Number(text)

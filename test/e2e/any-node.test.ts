@@ -70,6 +70,14 @@ async function conversation(): Promise<string> {
   return body.id as string
 }
 
+/** A conversation with an item that a client has added. */
+async function filled(): Promise<{ readonly id: string; readonly item: string }> {
+  const body = { items: [{ role: 'user', content: 'hello' }] }
+  const { id } = (await owner.call('POST', '/v1/conversations', { body })).body
+  const { first_id: item } = (await owner.call('GET', `/v1/conversations/${id}/items`)).body
+  return { id, item }
+}
+
 const HELLO = { body: { input: 'hello' } }
 
 /** What to ask `other` for, about something of `owner`'s, and what must come back. */
@@ -202,6 +210,27 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const body = { model: 'slow', input: 'a b c', background: true }
     const { id } = (await owner.call('POST', '/v1/responses', { body })).body
     return [`/v1/responses/${id}/cancel`, { body: {} }, { body: { id, status: 'cancelled' } }]
+  },
+  deleteResponse: async () => {
+    const { id } = await response()
+    return [`/v1/responses/${id}`, {}, { body: { id, deleted: true } }]
+  },
+  listInputItems: async () => {
+    const { id } = await response()
+    return [`/v1/responses/${id}/input_items`, {}, { body: { data: [{ role: 'user' }] } }]
+  },
+  createConversationItems: async () => {
+    const { id } = await filled()
+    const body = { items: [{ role: 'user', content: 'more' }] }
+    return [`/v1/conversations/${id}/items`, { body }, { body: { data: [{ role: 'user' }] } }]
+  },
+  getConversationItem: async () => {
+    const { id, item } = await filled()
+    return [`/v1/conversations/${id}/items/${item}`, {}, { body: { id: item } }]
+  },
+  deleteConversationItem: async () => {
+    const { id, item } = await filled()
+    return [`/v1/conversations/${id}/items/${item}`, {}, { body: { id } }]
   },
   createConversation: async () => {
     return ['/v1/conversations', { body: {} }, { body: { object: 'conversation' } }]
@@ -412,9 +441,16 @@ describe("OpenAI's clients, spread over nodes", () => {
       previous_response_id: previous.id,
       stream: true,
     })
-    const types: string[] = []
-    for await (const { type } of stream) types.push(type)
-    expect(types.at(-1)).toBe('response.completed')
+    const events: OpenAI.Responses.ResponseStreamEvent[] = []
+    for await (const event of stream) events.push(event)
+    expect(events.at(-1)?.type).toBe('response.completed')
+    const id = events[0]?.type === 'response.created' ? events[0].response.id : ''
+    const cursor = { stream: true, starting_after: events[3]?.sequence_number ?? 0 } as const
+    const rest: OpenAI.Responses.ResponseStreamEvent[] = []
+    for await (const event of await client(other).responses.retrieve(id, cursor)) rest.push(event)
+    expect(rest.map(({ sequence_number: n }) => n)).toEqual(
+      events.slice(4).map(({ sequence_number: n }) => n),
+    )
   })
 
   it('use a conversation whose facts one node owns, and whose session another', async () => {

@@ -536,7 +536,8 @@ describe('responses', () => {
       types.push(event.type.replace('response.', ''))
       numbers.push(event.sequence_number)
     }
-    expect(numbers).toEqual(numbers.map((_, index) => index))
+    expect(numbers.slice(0, 4)).toEqual([0, 1, 2, 3])
+    expect(numbers).toEqual([...new Set(numbers)].toSorted((a, b) => a - b))
     const message = ['output_item.added', 'content_part.added', 'output_text.delta']
     const over = ['output_text.done', 'content_part.done', 'output_item.done']
     expect(types.filter((type, index) => type !== types[index - 1])).toEqual([

@@ -250,7 +250,10 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
     for (const path of [
       `/v1/conversations/${conversation}`,
       `/v1/conversations/${conversation}/items`,
+      `/v1/conversations/${conversation}/items/${said.body.output[0].id}`,
       `/v1/responses/${said.body.id}`,
+      `/v1/responses/${said.body.id}?stream=true`,
+      `/v1/responses/${said.body.id}/input_items`,
     ]) {
       const answer = await asked.call('GET', path, { headers: foreign })
       expect([path, answer.status]).toEqual([path, 404])
@@ -269,6 +272,21 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
     const follow = { model: 'echo', input: 'x', previous_response_id: said.body.id }
     const taken = await asked.call('POST', '/v1/responses', { headers: foreign, body: follow })
     expect(taken.status).toBe(404)
+    // So are an item of another, and one that never was.
+    const item = said.body.output[0].id as string
+    const told = await Promise.all(
+      [item, item.replace(id, 'A'.repeat(id.length))].map(async (each) => {
+        const input = [
+          { type: 'item_reference', id: each },
+          { role: 'user', content: 'x' },
+        ]
+        const body = { model: 'echo', input }
+        const answer = await asked.call('POST', '/v1/responses', { headers: foreign, body })
+        expect(answer.status).toBe(404)
+        return toldBy(answer, each)
+      }),
+    )
+    expect(told[0]).toBe(told[1])
     const joined = { model: 'echo', input: 'x', conversation }
     const other = await asked.call('POST', '/v1/responses', { headers: foreign, body: joined })
     expect(other.status).toBe(404)

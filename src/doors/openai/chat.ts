@@ -1,4 +1,5 @@
 /** `POST /v1/chat/completions`. */
+import { invalid } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { routes, type Route } from '../route.ts'
 import {
@@ -11,7 +12,7 @@ import {
   type TokenUsage,
 } from './answer.ts'
 import { turnFailure } from './errors.ts'
-import { inputOf, readMessages } from './messages.ts'
+import { inputOf, readEntries, type ChatMessage, type ItemReference } from './messages.ts'
 import { ChatCompletionRequest, readChatBody, type ChatBody } from './schemas.ts'
 import { chatTarget, type AdmittedTurn } from './targets.ts'
 import { TurnEntry, type OpenAiTurn } from './turn-entry.ts'
@@ -32,8 +33,13 @@ export function chatRoutes(): readonly Route[] {
 async function readChatRequest(exchange: Exchange): Promise<OpenAiTurn<ChatBody>> {
   const body = readChatBody(await exchange.json())
   const target = chatTarget(exchange, body)
-  const said = readMessages(body.messages, target.isOwn ? 'all' : 'new')
+  const said = readEntries(body.messages, target.takes, 'messages').map(asMessage)
   return { target, input: inputOf(said, target, 'messages'), body, isBackground: false }
+}
+
+function asMessage(entry: ChatMessage | ItemReference): ChatMessage {
+  if ('role' in entry) return entry
+  throw invalid(entry.field, 'must be a message: items have their ids with responses')
 }
 
 async function complete(

@@ -1,22 +1,38 @@
 /** `/v1/conversations`: each is a session under its own key, and a few facts kept beside it. */
-import { Type } from '../../schema/typebox.ts'
-import { invalid, type Message, type Session, type SessionHandle } from '../../core/index.ts'
-import { oneOf } from '../../schema/contract.ts'
+import {
+  invalid,
+  type Holdfast,
+  type Session,
+  type SessionHandle,
+  type SessionRef,
+} from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { json, query, routes } from '../route.ts'
-import { itemStatus, textPart } from './responses.ts'
-import { ConversationRequest, readConversationBody } from './schemas.ts'
-import { conversationFacts, readFacts, unknownConversation } from './targets.ts'
+import { conversationFacts, readFacts, unknownConversation } from './conversation-facts.ts'
+import {
+  addedItems,
+  itemUnknown,
+  itemView,
+  listView,
+  noted,
+  PAGE_FIELDS,
+  pageOf,
+  readItem,
+  saidItems,
+  sessionOfItem,
+  type Item,
+} from './items.ts'
+import { readMessage, type ChatMessage } from './messages.ts'
+import { noteItemDeleted, noteItems, notesOf } from './notes.ts'
+import {
+  ConversationRequest,
+  ItemsRequest,
+  readConversationBody,
+  readItemsBody,
+} from './schemas.ts'
+import { retryCount } from './turn-entry.ts'
 
-const ITEMS_MAX = 100
-const ITEMS = 20
-
-const ITEMS_QUERY = query({
-  after: Type.String({ description: "As OpenAI's." }),
-  limit: Type.Integer({ minimum: 1, maximum: ITEMS_MAX, description: "As OpenAI's." }),
-  order: oneOf(['asc', 'desc'], { description: "As OpenAI's." }),
-  include: Type.String({ description: 'Accepted, without effect.' }),
-})
+const ITEMS_QUERY = query(PAGE_FIELDS, 'ignored')
 const object = { type: 'object' }
 
 export const CONVERSATION_ROUTES = routes({
@@ -28,10 +44,13 @@ export const CONVERSATION_ROUTES = routes({
     answers: { 200: json('The conversation.', object) },
     refusals: [413],
     handle: async (exchange) => {
-      const { metadata } = readConversationBody(await exchange.json())
+      const { metadata, items } = readConversationBody(await exchange.json())
+      const messages = readItems(items ?? [])
       // The facts of a conversation are an internal session without turns.
-      const options = { internal: true, ttlMs: null, labels: metadata ?? {} }
+      const [agent] = exchange.holdfast.agents
+      const options = { internal: true, ttlMs: null, labels: metadata ?? {}, agent }
       const facts = await exchange.holdfast.resolve(options)
+      if (messages.length > 0) await noteItems(facts, messages)
       exchange.reply(200, view(await facts.state()))
     },
   },
@@ -69,7 +88,38 @@ export const CONVERSATION_ROUTES = routes({
     refusals: [404],
     handle: listItems,
   },
+  'POST /v1/conversations/:id/items': {
+    name: 'createConversationItems',
+    summary: 'OpenAI: add messages to a conversation in which no response was made',
+    operation: 'turn.run',
+    body: ItemsRequest,
+    answers: { 200: json('The items.', object) },
+    refusals: [404, 413],
+    session: sessionOfFacts,
+    handle: createItems,
+  },
+  'GET /v1/conversations/:id/items/:item': {
+    name: 'getConversationItem',
+    summary: 'OpenAI: one item of a conversation',
+    operation: 'session.read',
+    answers: { 200: json('The item.', object) },
+    refusals: [404],
+    handle: async (exchange) => exchange.reply(200, itemView((await findItem(exchange)).item)),
+  },
+  'DELETE /v1/conversations/:id/items/:item': {
+    name: 'deleteConversationItem',
+    summary: 'OpenAI: take an added message out of a conversation again',
+    operation: 'turn.cancel',
+    answers: { 200: json('The conversation.', object) },
+    refusals: [404],
+    session: sessionOfFacts,
+    handle: deleteItem,
+  },
 })
+
+async function sessionOfFacts(exchange: Exchange): Promise<SessionRef> {
+  return { id: (await readFacts(exchange, exchange.params[0] ?? '')).id }
+}
 
 function view({ id, createdAt, labels }: Pick<Session, 'id' | 'createdAt' | 'labels'>) {
   return {
@@ -94,50 +144,78 @@ async function deleteConversation(exchange: Exchange): Promise<void> {
   exchange.reply(200, { id, object: 'conversation.deleted', deleted: true })
 }
 
-/** What was said, the newest first unless asked otherwise. */
-async function listItems(exchange: Exchange): Promise<void> {
-  const { after: item, limit = ITEMS, order = 'desc' } = ITEMS_QUERY.read(exchange.search)
+/** What clients have added, then what was said in the turns. */
+async function* itemsOf(holdfast: Holdfast, { id, facts }: Conversation): AsyncGenerator<Item> {
+  yield* addedItems(facts)
+  const session = await holdfast.find(id)
+  if (session !== null) yield* saidItems(session)
+}
+
+type Conversation = { readonly id: string; readonly facts: SessionHandle }
+
+/** The conversation of the path, which is not deleted. */
+async function find(exchange: Exchange): Promise<Conversation> {
   const [id = ''] = exchange.params
-  await conversationFacts(exchange, id)
-  const isAscending = order === 'asc'
-  const session = await exchange.holdfast.find(id)
-  const after = item === undefined ? null : readItemId(item)
-  const page = session === null ? [] : await readPage(session, { after, limit, isAscending })
-  const data = page.slice(0, limit).map((message) => itemOf(id, message))
-  exchange.reply(200, {
-    object: 'list',
-    data,
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-    has_more: page.length > limit,
-  })
+  const facts = await conversationFacts(exchange, id)
+  return { id, facts: exchange.holdfast.session(facts.id) }
 }
 
-/** One more than the limit, if there are more. */
-async function readPage(
-  session: SessionHandle,
-  { after, limit, isAscending }: { after: number | null; limit: number; isAscending: boolean },
-): Promise<readonly Message[]> {
-  const page: Message[] = []
-  for await (const message of session.messages()) {
-    if (after !== null && !isAscending && message.seq >= after) break
-    if (after !== null && isAscending && message.seq <= after) continue
-    page.push(message)
-    if (page.length <= limit) continue
-    if (isAscending) break
-    if (page.length > limit + 1) page.shift()
+async function listItems(exchange: Exchange): Promise<void> {
+  const conversation = await find(exchange)
+  const items = itemsOf(exchange.holdfast, conversation)
+  exchange.reply(200, await pageOf(items, ITEMS_QUERY.read(exchange.search)))
+}
+
+/** The turns say what is in a conversation from the first of them on: the agent knows that. */
+async function createItems(exchange: Exchange): Promise<void> {
+  const { items } = readItemsBody(await exchange.json())
+  const messages = readItems(items)
+  const { id, facts } = await find(exchange)
+  if ((await exchange.holdfast.find(id)) !== null) {
+    throw invalid('items', 'cannot be added once a response was made in the conversation')
   }
-  return isAscending ? page : page.toReversed()
+  if (messages.length === 0) return exchange.reply(200, listView([]))
+  const seq = await repeatedNote(exchange, facts, messages)
+  exchange.reply(
+    200,
+    listView(noted(facts.id, seq ?? (await noteItems(facts, messages)), messages)),
+  )
 }
 
-function itemOf(conversation: string, { seq, role, text, partial }: Message) {
-  const part = role === 'user' ? { type: 'input_text', text } : textPart(text)
-  const id = `msg_${conversation.slice('conv_'.length)}_${seq}`
-  return { id, type: 'message', status: itemStatus(partial === true), role, content: [part] }
+function readItems(items: readonly unknown[]): readonly ChatMessage[] {
+  return items.map((item, index) => readMessage(item, `items[${index}]`))
 }
 
-function readItemId(id: string): number {
-  const [, seq] = /^msg_.+_(\d{1,15})$/.exec(id) ?? []
-  if (seq !== undefined) return Number(seq)
-  throw invalid('after', 'must be the id of an item')
+/** The note of an earlier attempt, if this is the client's retry and nothing came after it. */
+async function repeatedNote(
+  exchange: Exchange,
+  facts: SessionHandle,
+  items: readonly ChatMessage[],
+): Promise<number | null> {
+  if (retryCount(exchange) === 0) return null
+  let last: { readonly seq: number; readonly data: object } | null = null
+  for await (const note of notesOf(facts, 'openai.items')) last = note
+  return JSON.stringify(last?.data) === JSON.stringify({ items }) ? (last?.seq ?? null) : null
+}
+
+async function findItem(exchange: Exchange): Promise<Conversation & { readonly item: Item }> {
+  const conversation = await find(exchange)
+  const [, id = ''] = exchange.params
+  const session = sessionOfItem(id)
+  const talk = await exchange.holdfast.find(conversation.id)
+  const isHere = session === conversation.facts.id || (talk !== null && session === talk.id)
+  const item = isHere ? await readItem(exchange.holdfast, id) : null
+  if (item === null) throw itemUnknown(id)
+  return { ...conversation, item }
+}
+
+/** Nothing can be taken back from an agent that was told: that is refused. */
+async function deleteItem(exchange: Exchange): Promise<void> {
+  const { id, facts, item } = await findItem(exchange)
+  if ((await exchange.holdfast.find(id)) !== null) {
+    const problem = 'is known to the agent, which does not forget it: delete the conversation'
+    throw invalid('item_id', problem)
+  }
+  await noteItemDeleted(facts, item.id)
+  exchange.reply(200, view(await facts.state()))
 }

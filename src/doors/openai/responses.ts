@@ -1,33 +1,41 @@
-/** `/v1/responses`: make one, look at one, cancel one. */
+/** `/v1/responses`: make one, look at one, follow one, cancel one, delete one. */
 import { Type } from '../../schema/typebox.ts'
-import type { TurnRecord, TurnState } from '../../core/index.ts'
-import { isRecord } from '../../schema/contract.ts'
+import { invalid, type SessionHandle, type TurnRecord } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
-import { json, query, routes, type Route, visibleRef } from '../route.ts'
+import { json, jsonOrEvents, query, routes, visibleRef, type Route } from '../route.ts'
+import { sendAnswer, sessionHeaders, streamAnswer, wholeAnswer } from './answer.ts'
+import { inputItems, itemUnknown, PAGE_FIELDS, pageOf, readItem, sessionOfItem } from './items.ts'
 import {
-  sendAnswer,
-  sessionHeaders,
-  streamAnswer,
-  wholeAnswer,
-  type AnswerMessage,
-  type AnswerWriter,
-  type TurnAnswer,
-  type TokenUsage,
-} from './answer.ts'
-import { turnFailure } from './errors.ts'
-import { inputOf, readInput } from './messages.ts'
+  inputOf,
+  messagesIn,
+  readEntries,
+  type ChatMessage,
+  type ItemReference,
+} from './messages.ts'
+import { eventsOf, isDeleted, noteResponseDeleted, notesOf } from './notes.ts'
+import { responseEventWriter, responseView, type ResponseFacts } from './response-view.ts'
 import { readResponseBody, ResponseRequest, type ResponseBody } from './schemas.ts'
-import { conversationOf, readResponseId, responseTarget, type AdmittedTurn } from './targets.ts'
+import {
+  readResponseId,
+  responseTarget,
+  responseUnknown,
+  type AdmittedTurn,
+  type TurnTarget,
+} from './targets.ts'
 import { TurnEntry, type OpenAiTurn } from './turn-entry.ts'
 
-type ResponseFacts = {
-  readonly id: string
-  /** Seconds since 1970. */
-  readonly created: number
-  readonly model: string
-  /** The request, for fields that are only echoed. */
-  readonly body: Partial<ResponseBody>
-}
+const object = { type: 'object' }
+const PAGE_QUERY = query(PAGE_FIELDS, 'ignored')
+const STREAM_QUERY = query(
+  {
+    stream: Type.Boolean({ description: 'As a stream of events.' }),
+    starting_after: Type.Integer({
+      minimum: 0,
+      description: 'With `stream`: the number of the last event that is known.',
+    }),
+  },
+  'ignored',
+)
 
 export function responseRoutes(): readonly Route[] {
   const entry = new TurnEntry(readResponseRequest)
@@ -41,23 +49,46 @@ export function responseRoutes(): readonly Route[] {
     },
     'GET /v1/responses/:id': {
       name: 'getResponse',
-      query: query({ include: Type.String({ description: 'Accepted, without effect.' }) }),
-      summary: 'OpenAI: a response as it is now',
+      query: STREAM_QUERY,
+      summary: 'OpenAI: a response as it is now, or with `stream` as it comes',
       operation: 'session.read',
-      answers: { 200: json('The response.', { type: 'object' }) },
+      answers: { 200: jsonOrEvents('The response.', object) },
       refusals: [404],
-      session: (exchange) => visibleRef(find(exchange).session, exchange.operation),
-      handle: (exchange) => sendNow(exchange, find(exchange), {}),
+      session: sessionOfResponse,
+      handle: getResponse,
+    },
+    'DELETE /v1/responses/:id': {
+      name: 'deleteResponse',
+      summary: 'OpenAI: make a response that is over unreadable, or erase it',
+      operation: 'session.close',
+      answers: { 200: json('It is deleted.', object) },
+      refusals: [404],
+      session: sessionOfResponse,
+      handle: deleteResponse,
+    },
+    'GET /v1/responses/:id/input_items': {
+      name: 'listInputItems',
+      query: PAGE_QUERY,
+      summary: 'OpenAI: what the turn of a response was given',
+      operation: 'session.read',
+      answers: { 200: json('One page.', object) },
+      refusals: [404],
+      handle: async (exchange) => {
+        const { session, turn } = await find(exchange)
+        const messages = messagesIn((await session.getTurn(turn)).input)
+        const items = inputItems(session.id, turn, messages)
+        exchange.reply(200, await pageOf(items, PAGE_QUERY.read(exchange.search)))
+      },
     },
     'POST /v1/responses/:id/cancel': {
       name: 'cancelResponse',
       summary: 'OpenAI: cancel the turn of a response; answered when it is over',
       operation: 'turn.cancel',
-      answers: { 200: json('The response, which is over.', { type: 'object' }) },
+      answers: { 200: json('The response, which is over.', object) },
       refusals: [404],
-      session: (exchange) => visibleRef(find(exchange).session, exchange.operation),
+      session: sessionOfResponse,
       handle: async (exchange) => {
-        const found = find(exchange)
+        const found = await find(exchange)
         // Returns when the turn is over; one that was over is shown as it ended.
         await found.session.cancelTurn(found.turn)
         await sendNow(exchange, found, {})
@@ -68,10 +99,40 @@ export function responseRoutes(): readonly Route[] {
 
 async function readResponseRequest(exchange: Exchange): Promise<OpenAiTurn<ResponseBody>> {
   const body = readResponseBody(await exchange.json())
-  const said = readInput(body.input, body.instructions ?? undefined)
   const target = await responseTarget(exchange, body)
+  const said = await readInput(exchange, target, body)
   const isBackground = body.background === true
   return { target, input: inputOf(said, target, 'input'), body, isBackground }
+}
+
+async function readInput(
+  exchange: Exchange,
+  target: TurnTarget,
+  { input, instructions }: ResponseBody,
+): Promise<readonly ChatMessage[]> {
+  const system = { role: 'system', content: instructions ?? '' } as const
+  const entries =
+    typeof input === 'string'
+      ? [{ role: 'user', content: input } as const]
+      : readEntries(input, target.takes, 'input')
+  const said: ChatMessage[] = (instructions ?? null) === null ? [] : [system]
+  for (const entry of entries) {
+    const message = 'role' in entry ? entry : await referred(exchange, target, entry)
+    if (message !== null) said.push(message)
+  }
+  return said
+}
+
+/** The message that an item reference stands for; null if the turn's session has it already. */
+async function referred(
+  { holdfast }: Exchange,
+  target: TurnTarget,
+  { reference, field }: ItemReference,
+): Promise<ChatMessage | null> {
+  const item = await readItem(holdfast, reference)
+  if (item === null) throw itemUnknown(reference, field)
+  if (await target.remembers(sessionOfItem(reference) ?? '')) return null
+  return { role: item.role, content: item.content }
 }
 
 async function respond(
@@ -84,22 +145,44 @@ async function respond(
   if (body.stream === true) {
     return streamAnswer(exchange, admitted, responseEventWriter(facts))
   }
-  await sendAnswer(exchange, admitted, (answer) => view(facts, answer.outcome.state, answer))
+  await sendAnswer(exchange, admitted, (answer) =>
+    responseView(facts, answer.outcome.state, answer),
+  )
 }
 
 async function describe(
-  { session, turn }: AdmittedTurn,
+  admitted: AdmittedTurn,
   { queuedAt, startedAt }: TurnRecord,
   body: Partial<ResponseBody>,
 ): Promise<ResponseFacts> {
-  const model = body.model ?? (await session.state()).agent
+  const model = body.model ?? (await admitted.session.state()).agent
   const created = Math.floor((queuedAt ?? startedAt ?? 0) / 1_000)
-  return { id: `resp_${session.id}_${turn}`, created, model, body }
+  return { admitted, created, model, body }
 }
 
-function find({ holdfast, params: [id = ''] }: Exchange): AdmittedTurn {
+function named({ holdfast, params: [id = ''] }: Exchange): AdmittedTurn {
   const { session, turn } = readResponseId(id)
   return { session: holdfast.session(session), turn }
+}
+
+function sessionOfResponse(exchange: Exchange) {
+  return visibleRef(named(exchange).session, exchange.operation)
+}
+
+/** The turn of a response that is there, and was not deleted. */
+async function find(exchange: Exchange): Promise<AdmittedTurn> {
+  const { session, turn } = named(exchange)
+  await session.getTurn(turn)
+  if (await isDeleted(session, turn)) throw responseUnknown(exchange.params[0] ?? '')
+  return { session, turn }
+}
+
+async function getResponse(exchange: Exchange): Promise<void> {
+  const { stream = false, starting_after: after } = STREAM_QUERY.read(exchange.search)
+  const found = await find(exchange)
+  if (!stream) return sendNow(exchange, found, {})
+  const facts = await describe(found, await found.session.getTurn(found.turn), {})
+  await streamAnswer(exchange, found, responseEventWriter(facts, after))
 }
 
 /** Sends the response as it is now: with the answer if that is over, and without if not. */
@@ -110,139 +193,34 @@ async function sendNow(
 ): Promise<void> {
   const record = await found.session.getTurn(found.turn)
   const answer = record.endedAt === null ? null : await wholeAnswer(found)
-  const response = view(await describe(found, record, body), record.state, answer)
+  const response = responseView(await describe(found, record, body), record.state, answer)
   exchange.reply(200, response, sessionHeaders(found))
 }
 
-/** The response object of OpenAI's API; `answer` is null until the turn is over. */
-function view(
-  { id, created, model, body }: ResponseFacts,
-  state: TurnState,
-  answer: TurnAnswer | null,
-) {
-  const failure = answer === null ? null : turnFailure(answer.outcome)
-  const { code, message } = failure?.body.error ?? {}
-  const conversation = conversationOf(body)
-  return {
-    id,
-    object: 'response',
-    created_at: created,
-    status: STATUS[state],
-    background: body.background === true,
-    error: failure === null ? null : { code, message },
-    incomplete_details: null,
-    instructions: body.instructions ?? null,
-    max_output_tokens: body.max_output_tokens ?? null,
-    model,
-    output: (answer?.messages ?? []).map((said, index) => messageItem(id, index, said)),
-    parallel_tool_calls: true,
-    previous_response_id: body.previous_response_id ?? null,
-    conversation: conversation === undefined ? undefined : { id: conversation },
-    store: body.store !== false,
-    temperature: body.temperature ?? null,
-    text: { format: { type: 'text' } },
-    tool_choice: 'auto',
-    tools: [],
-    top_p: body.top_p ?? null,
-    truncation: 'disabled',
-    metadata: isRecord(body.metadata) ? body.metadata : {},
-    usage: answer === null ? null : usageView(answer.usage),
+/**
+ * A log is not rewritten, so the response is left out of what this door reads from it. A session
+ * that was made for responses alone is erased with the last of them.
+ */
+async function deleteResponse(exchange: Exchange): Promise<void> {
+  const [id = ''] = exchange.params
+  const { session, turn } = await find(exchange)
+  if ((await session.getTurn(turn)).endedAt === null) {
+    throw invalid('response_id', 'is the id of a response that is not over: cancel it first')
   }
+  const { internal, closed } = await session.state()
+  if (internal && (await isLastLeft(session, turn))) await session.erase()
+  else if (closed === null) await noteResponseDeleted(session, turn)
+  else throw invalid('response_id', 'is of a closed session, which can only be erased as a whole')
+  exchange.reply(200, { id, object: 'response', deleted: true })
 }
 
-const STATUS: Readonly<Record<TurnState, string>> = {
-  queued: 'queued',
-  running: 'in_progress',
-  done: 'completed',
-  failed: 'failed',
-  cancelled: 'cancelled',
-  interrupted: 'failed',
-  expired: 'failed',
-}
-
-function usageView({ input, output, cached }: TokenUsage) {
-  return {
-    input_tokens: input,
-    input_tokens_details: { cached_tokens: cached },
-    output_tokens: output,
-    output_tokens_details: { reasoning_tokens: 0 },
-    total_tokens: input + output,
+/** Whether all other responses of its session are deleted. */
+async function isLastLeft(session: SessionHandle, turn: string): Promise<boolean> {
+  const left = new Set<string>()
+  for await (const event of eventsOf(session, 0)) {
+    if ('turn' in event) left.add(event.turn)
   }
-}
-
-function messageItem(response: string, index: number, { text, isPartial }: AnswerMessage) {
-  return {
-    id: messageId(response, index),
-    type: 'message',
-    status: itemStatus(isPartial),
-    role: 'assistant',
-    content: [textPart(text)],
-  }
-}
-
-export function itemStatus(isPartial: boolean): string {
-  return isPartial ? 'incomplete' : 'completed'
-}
-
-export function textPart(text: string) {
-  return { type: 'output_text', text, annotations: [], logprobs: [] }
-}
-
-function messageId(response: string, index: number): string {
-  return `msg_${response.slice('resp_'.length)}_${index}`
-}
-
-/** A response as it comes: OpenAI's typed events, numbered, from `created` to its end. */
-function responseEventWriter(facts: ResponseFacts): AnswerWriter {
-  const messages: AnswerMessage[] = []
-  /** The message that is being written. */
-  let open = -1
-  let number = 0
-
-  function event(type: string, more: object): string {
-    const data = { type, sequence_number: number, ...more }
-    number += 1
-    return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
-  }
-
-  function openMessage(index: number, place: object): string {
-    open = index
-    const empty = messageItem(facts.id, index, { text: '', isPartial: true })
-    const item = { ...empty, status: 'in_progress', content: [] }
-    return (
-      event('response.output_item.added', { output_index: index, item }) +
-      event('response.content_part.added', { ...place, part: textPart('') })
-    )
-  }
-
-  function closeMessage(index: number, place: object, said: AnswerMessage): string {
-    const { text } = said
-    messages.push(said)
-    const item = messageItem(facts.id, index, said)
-    return (
-      event('response.output_text.done', { ...place, text, logprobs: [] }) +
-      event('response.content_part.done', { ...place, part: textPart(text) }) +
-      event('response.output_item.done', { output_index: index, item })
-    )
-  }
-
-  return {
-    begin() {
-      const response = view(facts, 'running', null)
-      return event('response.created', { response }) + event('response.in_progress', { response })
-    },
-    write(part) {
-      if (part.type === 'end') {
-        const { state } = part.outcome
-        const response = view(facts, state, { ...part, messages })
-        return event(`response.${state === 'done' ? 'completed' : 'failed'}`, { response })
-      }
-      const index = part.message
-      const place = { item_id: messageId(facts.id, index), output_index: index, content_index: 0 }
-      const opened = open === index ? '' : openMessage(index, place)
-      if (part.type === 'message') return opened + closeMessage(index, place, part)
-      const delta = { ...place, delta: part.text, logprobs: [] }
-      return opened + event('response.output_text.delta', delta)
-    },
-  }
+  for await (const { data } of notesOf(session, 'openai.response_deleted')) left.delete(data.turn)
+  left.delete(turn)
+  return left.size === 0
 }

@@ -1,6 +1,6 @@
 /** OpenAI's contract, as far as it is served. */
 import { HoldfastError } from '../../core/index.ts'
-import { json, routes, type Route } from '../route.ts'
+import { json, query, routes, type Route } from '../route.ts'
 import { chatRoutes } from './chat.ts'
 import { CONVERSATION_ROUTES } from './conversations.ts'
 import { responseRoutes } from './responses.ts'
@@ -34,7 +34,11 @@ const MODEL_ROUTES = routes({
   },
 })
 
+/** Clients of OpenAI's API send parameters that are not ours: Azure's have a version. */
+const ANY_QUERY = query({}, 'ignored')
+
 /** Routes of one server: those for turns remember attempts. */
 export function openAiRoutes(): readonly Route[] {
-  return [...chatRoutes(), ...responseRoutes(), ...CONVERSATION_ROUTES, ...MODEL_ROUTES]
+  const all = [...chatRoutes(), ...responseRoutes(), ...CONVERSATION_ROUTES, ...MODEL_ROUTES]
+  return all.map((route) => ({ query: ANY_QUERY, ...route }))
 }

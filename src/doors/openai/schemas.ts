@@ -7,6 +7,11 @@ import { Type, type Static, type TSchema } from '../../schema/typebox.ts'
 import { HoldfastError } from '../../core/index.ts'
 import { nestsTooDeep, optional, orNull, PROBLEM } from '../../schema/contract.ts'
 import { reader } from '../../wire/bodies.ts'
+import { assertNoTools } from './messages.ts'
+
+/** In one request, as OpenAI has it. */
+const ITEMS_MAX = 20
+const ITEMS_PROBLEM = `must be a list of at most ${ITEMS_MAX} messages`
 
 const text = Type.String({ minLength: 1 })
 const flag = orNull(Type.Boolean())
@@ -69,14 +74,18 @@ export const ResponseRequest = Type.Object({
   }),
 })
 
+const items = Type.Array(Type.Unknown(), { maxItems: ITEMS_MAX, [PROBLEM]: ITEMS_PROBLEM })
+
 export const ConversationRequest = Type.Object(
   optional({
-    items: orNull(none, { [PROBLEM]: 'must be empty: what is in a conversation was said in it' }),
+    items: orNull(items, { [PROBLEM]: ITEMS_PROBLEM }),
     metadata: orNull(Type.Record(Type.String(), Type.String()), {
       [PROBLEM]: 'must be an object of texts',
     }),
   }),
 )
+
+export const ItemsRequest = Type.Object({ items })
 
 export type ChatBody = Static<typeof ChatCompletionRequest>
 export type ResponseBody = Static<typeof ResponseRequest>
@@ -84,10 +93,12 @@ export type ResponseBody = Static<typeof ResponseRequest>
 export const readChatBody = shallow(reader(ChatCompletionRequest))
 export const readResponseBody = shallow(reader(ResponseRequest))
 export const readConversationBody = shallow(reader(ConversationRequest))
+export const readItemsBody = shallow(reader(ItemsRequest))
 
 function shallow<Body>(read: (body: unknown) => Body): (body: unknown) => Body {
   return (body) => {
     if (nestsTooDeep(body)) throw new HoldfastError('bad_request', 'the body nests too deep')
+    assertNoTools(body)
     return read(body)
   }
 }

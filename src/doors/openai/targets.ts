@@ -5,7 +5,6 @@
  * Here are also the names by which this door calls sessions and turns.
  */
 import {
-  asHoldfastError,
   HoldfastError,
   idempotencyMismatch,
   invalid,
@@ -21,6 +20,10 @@ import {
 } from '../../core/index.ts'
 import type { Exchange } from '../exchange.ts'
 import { visibleRef } from '../route.ts'
+import { conversationFacts, isError } from './conversation-facts.ts'
+import { presentItems } from './items.ts'
+import { afterItems } from './messages.ts'
+import { isDeleted } from './notes.ts'
 import type { ChatBody, ResponseBody } from './schemas.ts'
 
 export type TargetedTurn = {
@@ -39,6 +42,10 @@ export type TurnTarget = {
   readonly name: string
   /** The session is made for this request, which brings the whole conversation along. */
   readonly isOwn: boolean
+  /** What of the request is new: with a session key, clients repeat the whole conversation. */
+  readonly takes: 'all' | 'newest'
+  /** Whether what was said in this session is known in the turn's session. */
+  readonly remembers: (session: string) => Promise<boolean>
   /** The session; `key` chooses the key that the turn is known by. */
   readonly session: (key: () => Promise<string>) => Promise<SessionRef>
   /** A key for a request that has not been here before. */
@@ -60,7 +67,6 @@ const PAGE = 256
 const OVER: readonly SessionStatus[] = ['idle', 'failed', 'closed']
 export const KEY_HEADER = 'x-session-key'
 const PREVIOUS = 'previous_response_id'
-const CONVERSATION = /^conv_([\w.:~-]+)$/
 const RESPONSE = /^resp_([\w.:~-]+)_(t[1-9]\d{0,14})$/
 
 export function chatTarget(exchange: Exchange, { model }: ChatBody): TurnTarget {
@@ -76,14 +82,19 @@ export async function responseTarget(exchange: Exchange, body: ResponseBody): Pr
   const agent = body.model ?? undefined
   const previous = body.previous_response_id ?? undefined
   const conversation = conversationOf(body)
-  if ([key, conversation, previous].filter((name) => name !== undefined).length > 1) {
-    throw invalid(PREVIOUS, `, conversation and ${KEY_HEADER} exclude each other`)
+  if (conversation !== undefined && (key ?? previous) !== undefined) {
+    throw invalid('conversation', `, ${PREVIOUS} and ${KEY_HEADER} exclude each other`)
+  }
+  if (previous !== undefined) {
+    const after = readResponseId(previous)
+    if (key === undefined || (await holdfast.find(key))?.id === after.session) {
+      return chainTarget(holdfast, after, agent)
+    }
+    throw invalid(PREVIOUS, `is not in the session of ${KEY_HEADER}`)
   }
   if (key !== undefined) return keyTarget(holdfast, { key, agent })
-  if (previous !== undefined) return chainTarget(holdfast, readResponseId(previous), agent)
   if (conversation === undefined) return ownTarget(exchange, agent, body.store !== false)
-  const { labels } = await conversationFacts(exchange, conversation)
-  return keyTarget(holdfast, { key: conversation, agent, labels, ttlMs: null })
+  return conversationTarget(exchange, conversation, agent)
 }
 
 export function conversationOf({ conversation }: Partial<ResponseBody>): string | undefined {
@@ -108,6 +119,8 @@ function keyTarget(
   return {
     name: `key ${key}`,
     isOwn: false,
+    takes: 'newest',
+    remembers: async (session) => (await holdfast.find(key))?.id === session,
     session: async () => holdfast.refOf(key),
     ...keysInSession(holdfast, () => holdfast.find(key)),
     enter: async ({ input, options: turnOptions, isBackground }) => {
@@ -116,6 +129,37 @@ function keyTarget(
       return { session: holdfast.session(session), turn: turn.id }
     },
   }
+}
+
+/**
+ * The session of a conversation. Its first turn begins with the items that clients have put into
+ * the conversation before; so does its retry, which must say the same.
+ */
+async function conversationTarget(
+  exchange: Exchange,
+  key: string,
+  agent: string | undefined,
+): Promise<TurnTarget> {
+  const { holdfast } = exchange
+  const { id, labels } = await conversationFacts(exchange, key)
+  const target = keyTarget(holdfast, { key, agent, labels, ttlMs: null })
+  return {
+    ...target,
+    takes: 'all',
+    remembers: async (session) => session === id || target.remembers(session),
+    enter: async (turn) => {
+      const session = await holdfast.find(key)
+      const first = session === null ? null : await turnAfter(session, 't0')
+      if (first !== null && !hasKey(first, turn)) return target.enter(turn)
+      const items = await presentItems(holdfast.session(id))
+      return target.enter({ ...turn, input: afterItems(items, turn.input) })
+    },
+  }
+}
+
+/** Whether this turn is what the request has become, at an earlier attempt. */
+function hasKey({ keys }: AdmissionEvent, { options }: TargetedTurn): boolean {
+  return keys?.some(({ key }) => key === options.idempotencyKey) === true
 }
 
 /** A session that is there, after one of its turns: the last. The log has no branches. */
@@ -128,16 +172,17 @@ function chainTarget(
   return {
     name: `session ${id}`,
     isOwn: false,
+    takes: 'all',
+    remembers: async (other) => other === id,
     session: async () => visibleRef(session, 'turn.run'),
     ...keysInSession(holdfast, async () => session),
     enter: async (turn) => {
       await assertAgent(session, agent)
       const { endedAt } = await session.getTurn(after)
+      if (await isDeleted(session, after)) throw responseUnknown(`resp_${id}_${after}`)
       if (endedAt === null) throw invalid(PREVIOUS, 'is the id of a response that is not over')
       const next = await turnAfter(session, after)
-      // The turn that this request has become, at an earlier attempt, is no other turn.
-      const isSame = next?.keys?.some(({ key }) => key === turn.options.idempotencyKey) === true
-      if (next === null || isSame) return enterSession(holdfast, session, turn)
+      if (next === null || hasKey(next, turn)) return enterSession(holdfast, session, turn)
       throw invalid(
         PREVIOUS,
         'must be the last response of its conversation: Holdfast keeps one line, without branches',
@@ -223,7 +268,9 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
     try {
       return (await holdfast.resolveReserved({ id: idOf(key), internal: true, ttlMs, agent })).isNew
     } catch (error) {
-      if (isError(error, 'session_closed') || isError(error, 'not_owner')) return false
+      // Erased, if its response was deleted.
+      const gone = ['session_closed', 'session_erased', 'not_owner'] as const
+      if (gone.some((code) => isError(error, code))) return false
       throw error
     }
   }
@@ -236,6 +283,8 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
   return {
     name: 'own',
     isOwn: true,
+    takes: 'all',
+    remembers: async () => false,
     session: async (key) => ({ id: idOf(await key()) }),
     /** One that a retry can guess, unless the same was asked this very minute. */
     newKey: async (digest) => {
@@ -282,10 +331,6 @@ async function onlyTurn(session: SessionHandle, key: string, digest: string): Pr
   throw idempotencyMismatch(key)
 }
 
-function isError(error: unknown, code: HoldfastError['code']): boolean {
-  return asHoldfastError(error).code === code
-}
-
 function closeAfter({ authority }: Holdfast, { session, turn }: AdmittedTurn): void {
   // If it cannot be closed now, its time to live ends it.
   session
@@ -294,41 +339,12 @@ function closeAfter({ authority }: Holdfast, { session, turn }: AdmittedTurn): v
     .catch(() => undefined)
 }
 
-/**
- * A conversation is an internal session that holds its facts, and the key of the session in which
- * it takes place: so its agent is the model of its first response. The facts never change, so they
- * are read from the log: the two sessions may have come to be owned by two nodes.
- */
-export async function readFacts({ holdfast }: Exchange, conversation: string) {
-  const [, id = ''] = CONVERSATION.exec(conversation) ?? []
-  if (id === '') throw unknownConversation(conversation)
-  const { row, events } = await holdfast
-    .session(id)
-    .read(0, 1)
-    .catch((error: unknown) => {
-      if (isError(error, 'session_unknown')) return { row: null, events: [] }
-      throw error
-    })
-  const [first] = events.map(({ body }) => JSON.parse(body) as SessionEvent)
-  if (row === null || first?.type !== 'session.created' || !first.internal) {
-    throw unknownConversation(conversation)
-  }
-  return { id, createdAt: first.at, labels: first.labels, isClosed: row.state !== 'open' }
-}
-
-/** The facts of one that is not deleted. */
-export async function conversationFacts(exchange: Exchange, conversation: string) {
-  const facts = await readFacts(exchange, conversation)
-  if (!facts.isClosed) return facts
-  throw unknownConversation(conversation)
-}
-
-export function unknownConversation(conversation: string): HoldfastError {
-  return new HoldfastError('session_unknown', `there is no conversation ${conversation}`)
-}
-
 export function readResponseId(response: string) {
   const [, session, turn] = RESPONSE.exec(response) ?? []
   if (session !== undefined && turn !== undefined) return { session, turn }
-  throw new HoldfastError('turn_unknown', `there is no response ${response}`)
+  throw responseUnknown(response)
+}
+
+export function responseUnknown(response: string): HoldfastError {
+  return new HoldfastError('turn_unknown', `there is no response ${response}`)
 }

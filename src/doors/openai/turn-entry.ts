@@ -136,7 +136,7 @@ async function earlierKey(
 }
 
 /** How often the client has tried before; 0 if it does not say. */
-function retryCount(exchange: Exchange): number {
+export function retryCount(exchange: Exchange): number {
   const text = exchange.header(COUNT_HEADER) ?? ''
   return /^\d{1,4}$/.test(text) ? Number(text) : 0
 }
