@@ -72,6 +72,32 @@ describe('the documents', () => {
   })
 })
 
+describe('the stock clients of the OpenAI door', () => {
+  it('are documented in the versions that are tried', () => {
+    const tried = read('scripts/openai-clients.mjs')
+    expect(undocumentedClients(tried, read('docs/reference/openai.md'))).toEqual([])
+  })
+
+  it('are caught in a version that is not documented', () => {
+    const problems = undocumentedClients(
+      "openai: '1.2.3',\n'@a/b': '2.0.0'",
+      '| `openai` | 1.2.4 |',
+    )
+    expect(problems).toEqual(['openai 1.2.3', '@a/b 2.0.0'])
+  })
+})
+
+/** Those that only accompany others are not listed. */
+function undocumentedClients(script: string, page: string): readonly string[] {
+  const rows = page.split('\n')
+  return Array.from(script.matchAll(/'?([@\w/-]+)'?: '(\d+\.\d+\.\d+)'/g))
+    .filter(([, name = '']) => name !== 'zod' && name !== '@langchain/core')
+    .filter(([, name = '', version = '']) => {
+      return !rows.some((row) => row.startsWith(`| \`${name}\``) && row.includes(version))
+    })
+    .map(([, name, version]) => `${name} ${version}`)
+}
+
 describe('the decisions', () => {
   it('have numbers without a gap, each once, in name and title', () => {
     expect(wrongNumbers(documents())).toEqual([])

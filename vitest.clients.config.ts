@@ -1,0 +1,13 @@
+import { defineConfig } from 'vitest/config'
+
+/** Stock clients of OpenAI's API: seconds, and 200 MB. `npm run e2e:clients` has them ready. */
+export default defineConfig({
+  test: {
+    include: ['test/clients/**/*.clients.ts'],
+    setupFiles: ['test/support/setup.ts'],
+    pool: 'forks',
+    maxWorkers: 1,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+  },
+})
