@@ -309,6 +309,22 @@ describe('reconnect policies', () => {
   })
 })
 
+describe('a note', () => {
+  const note: Command = { type: 'note', note: { kind: 'door.fact', data: 1 }, by: LOCAL }
+
+  it('is recorded, and changes nothing but the end of the log', () => {
+    const before = after(created(), submit())
+    const { session, events } = run(before, note)
+    expect(events).toEqual([{ type: 'session.noted', kind: 'door.fact', data: 1, by: LOCAL }])
+    expect(session).toEqual({ ...before, seq: before.seq + 1, updatedAt: 10 })
+  })
+
+  it('is refused after the end (I9)', () => {
+    const close: Command = { type: 'close', reason: 'closed', by: null }
+    expect(refusal(created(), close, note)).toBe('session_closed')
+  })
+})
+
 describe('the end', () => {
   it('settles all that is pending in one step, and then refuses (I9)', () => {
     const session = after(created(), attach('p'), admit(), submit(), ask('t3'))

@@ -264,6 +264,7 @@ async function nestDeeply(target: Target): Promise<readonly string[]> {
     '/v1/chat/completions',
     '/v1/responses',
     '/v1/conversations',
+    '/v1/conversations/conv_x/items',
   ]) {
     for (const nested of deep) {
       for (const body of [nested, `{"input":${nested}}`, `{"answer":${nested}}`]) {

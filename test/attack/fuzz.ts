@@ -34,6 +34,8 @@ const known = fc.constantFrom(
   ...['/v1/sessions/S/asks', '/v1/sessions/S/asks/a1', '/v1/sessions/S/transcript'],
   ...['/v1/sessions/S/turns/t2', '/v1/sessions/S/links', '/v1/sessions/S/links/l1'],
   ...['/v1/keys/fuzzed/turns', '/v1/chat/completions', '/v1/responses', '/v1/conversations'],
+  ...['/v1/responses/resp_S_t2', '/v1/responses/resp_S_t2/input_items'],
+  ...['/v1/conversations/conv_S/items', '/v1/conversations/conv_S/items/msg_S_n2_0'],
 )
 const query = fc.oneof(
   fc.constant(''),

@@ -125,6 +125,12 @@ describe('an item reference', () => {
   })
 })
 
+it('refuses a request with more item references than are looked up', async () => {
+  const input = [...Array.from({ length: 1_001 }, () => refer('msg_x_t2_0')), user('x')]
+  const error = await refusal(client().responses.create({ model: 'echo', input }))
+  expect(error).toMatchObject({ status: 400, param: 'input' })
+})
+
 describe('with a session key', () => {
   it('a response of its session may be followed, and no other', async () => {
     const { responses } = keyed('chained')

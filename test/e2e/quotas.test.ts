@@ -237,9 +237,13 @@ describe('after a restart', () => {
     const path = `/v1/sessions/${tess.id}`
     const turn = () => send('tess', 'POST', `${path}/turns`, { body: { input: 'x' }, on })
     await Promise.all(times(10, () => create('bob', {}, on)))
+    const conversation = await send('tess', 'POST', '/v1/conversations', { body: {}, on })
     let last = await turn()
     while (last.status === 200) last = await turn()
     expect(last.body).toMatchObject({ quota: 'storedBytes', limit: 4_000 })
+    const body = { items: [{ role: 'user', content: 'x' }] }
+    const items = `/v1/conversations/${conversation.body.id}/items`
+    expect((await send('tess', 'POST', items, { body, on })).status).toBe(429)
     await on.close()
     on = await start({ store })
     expect(statuses(await Promise.all(times(3, () => create('bob', {}, on))))).toEqual({ 429: 3 })

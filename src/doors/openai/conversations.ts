@@ -11,13 +11,13 @@ import { json, query, routes } from '../route.ts'
 import { conversationFacts, readFacts, unknownConversation } from './conversation-facts.ts'
 import {
   addedItems,
+  ItemReader,
   itemUnknown,
   itemView,
   listView,
   noted,
   PAGE_FIELDS,
   pageOf,
-  readItem,
   saidItems,
   sessionOfItem,
   type Item,
@@ -204,7 +204,7 @@ async function findItem(exchange: Exchange): Promise<Conversation & { readonly i
   const session = sessionOfItem(id)
   const talk = await exchange.holdfast.find(conversation.id)
   const isHere = session === conversation.facts.id || (talk !== null && session === talk.id)
-  const item = isHere ? await readItem(exchange.holdfast, id) : null
+  const item = isHere ? await new ItemReader(exchange.holdfast).read(id) : null
   if (item === null) throw itemUnknown(id)
   return { ...conversation, item }
 }

@@ -19,7 +19,7 @@ import { oneOf } from '../../schema/contract.ts'
 import { Type } from '../../schema/typebox.ts'
 import { turnOutcome } from '../../wire/answer-text.ts'
 import { messagesIn, type ChatMessage } from './messages.ts'
-import { eventsOf, isDeleted, notesOf } from './notes.ts'
+import { deletedTurns, eventsOf, notesOf } from './notes.ts'
 
 export type Item = ChatMessage & {
   readonly id: string
@@ -64,54 +64,74 @@ export function itemUnknown(id: string, field?: string): HoldfastError {
   return new HoldfastError('turn_unknown', `there is no item ${id}`, details)
 }
 
-/** One item, wherever it is; null if there is none for this caller. */
-export async function readItem(holdfast: Holdfast, id: string): Promise<Item | null> {
-  const [, session, kind, seq] = ITEM.exec(id) ?? []
-  if (session === undefined) return null
-  try {
-    const handle = holdfast.session(session)
-    const { row } = await handle.read(0, 0)
-    if (row?.state !== 'open' || Number(seq) > row.seq) return null
-    return await itemIn(handle, kind === 'n' ? null : `t${seq}`, id)
-  } catch (error) {
-    if (ABSENT.includes(asHoldfastError(error).code)) return null
-    throw error
+/** Reads items by their ids for one request: of each turn once, however many of it are named. */
+export class ItemReader {
+  readonly #holdfast: Holdfast
+  /** By their session and their turn, or the session alone for those that a client added. */
+  readonly #items = new Map<string, Promise<ReadonlyMap<string, Item>>>()
+  readonly #deleted = new Map<string, Promise<ReadonlySet<string>>>()
+
+  constructor(holdfast: Holdfast) {
+    this.#holdfast = holdfast
+  }
+
+  /** One item, wherever it is; null if there is none for this caller. */
+  async read(id: string): Promise<Item | null> {
+    const [, session, kind, seq] = ITEM.exec(id) ?? []
+    if (session === undefined) return null
+    const turn = kind === 'n' ? null : `t${seq}`
+    const place = `${session} ${turn}`
+    const items = this.#items.get(place) ?? this.#readPlace(session, turn)
+    this.#items.set(place, items)
+    return (await items).get(id) ?? null
+  }
+
+  async #readPlace(id: string, turn: string | null): Promise<ReadonlyMap<string, Item>> {
+    const found = new Map<string, Item>()
+    try {
+      const session = this.#holdfast.session(id)
+      const { row } = await session.read(0, 0)
+      if (row?.state !== 'open' || Number(turn?.slice(1) ?? 0) > row.seq) return found
+      if (turn !== null && (await this.#deletedIn(session)).has(turn)) return found
+      const items = turn === null ? addedItems(session) : saidItems(session, turn)
+      for await (const item of items) if (item.isDeleted !== true) found.set(item.id, item)
+    } catch (error) {
+      if (!ABSENT.includes(asHoldfastError(error).code)) throw error
+    }
+    return found
+  }
+
+  #deletedIn(session: SessionHandle): Promise<ReadonlySet<string>> {
+    const deleted = this.#deleted.get(session.id) ?? deletedTurns(session, 0)
+    this.#deleted.set(session.id, deleted)
+    return deleted
   }
 }
 
-async function itemIn(
-  session: SessionHandle,
-  turn: string | null,
-  id: string,
-): Promise<Item | null> {
-  const items = turn === null ? addedItems(session) : saidItems(session, turn)
-  for await (const item of items) {
-    if (item.id !== id) continue
-    const isGone = turn === null ? item.isDeleted === true : await isDeleted(session, turn)
-    return isGone ? null : item
-  }
-  return null
-}
-
-/** What a turn was given. */
+/** What a turn was given, after as many items of its input. */
 export function inputItems(
   session: string,
   turn: string,
   messages: readonly ChatMessage[],
+  before = 0,
 ): readonly Item[] {
   const seq = Number(turn.slice(1))
-  return messages.map((message, index) => ({ ...message, id: itemId(session, 'i', seq, index) }))
+  return messages.map((message, index) => {
+    return { ...message, id: itemId(session, 'i', seq, before + index) }
+  })
 }
 
 /** What was said in all turns of a session, in their order, or in one of them. */
 export async function* saidItems(session: SessionHandle, only?: string): AsyncGenerator<Item> {
-  let answers = 0
+  let [inputs, answers] = [0, 0]
   const after = only === undefined ? 0 : Number(only.slice(1)) - 1
   for await (const event of eventsOf(session, after)) {
     if (!('turn' in event) || (only !== undefined && event.turn !== only)) continue
-    if (event.type === 'turn.started') {
-      answers = 0
-      yield* inputItems(session.id, event.turn, messagesIn(event.input))
+    if (event.type === 'turn.started') [inputs, answers] = [0, 0]
+    if (event.type === 'turn.started' || event.type === 'turn.steered') {
+      const messages = messagesIn(event.input)
+      yield* inputItems(session.id, event.turn, messages, inputs)
+      inputs += messages.length
     }
     if (event.type === 'message.added') {
       const id = itemId(session.id, 't', Number(event.turn.slice(1)), answers)

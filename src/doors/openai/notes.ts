@@ -47,11 +47,20 @@ export async function* notesOf<Kind extends NoteKind>(
   }
 }
 
+/** The turns whose responses were deleted after a position. */
+export async function deletedTurns(
+  session: SessionHandle,
+  after: number,
+): Promise<ReadonlySet<string>> {
+  const turns = new Set<string>()
+  const notes = notesOf(session, 'openai.response_deleted', after)
+  for await (const { data } of notes) turns.add(data.turn)
+  return turns
+}
+
 /** Whether the response of this turn was deleted: the note comes after the turn. */
 export async function isDeleted(session: SessionHandle, turn: string): Promise<boolean> {
-  const notes = notesOf(session, 'openai.response_deleted', Number(turn.slice(1)))
-  for await (const { data } of notes) if (data.turn === turn) return true
-  return false
+  return (await deletedTurns(session, Number(turn.slice(1)))).has(turn)
 }
 
 /** The events of a log after a position, up to its present end. */

@@ -4,7 +4,7 @@ import { invalid, type SessionHandle, type TurnRecord } from '../../core/index.t
 import type { Exchange } from '../exchange.ts'
 import { json, jsonOrEvents, query, routes, visibleRef, type Route } from '../route.ts'
 import { sendAnswer, sessionHeaders, streamAnswer, wholeAnswer } from './answer.ts'
-import { inputItems, itemUnknown, PAGE_FIELDS, pageOf, readItem, sessionOfItem } from './items.ts'
+import { inputItems, ItemReader, itemUnknown, PAGE_FIELDS, pageOf, sessionOfItem } from './items.ts'
 import {
   inputOf,
   messagesIn,
@@ -12,7 +12,7 @@ import {
   type ChatMessage,
   type ItemReference,
 } from './messages.ts'
-import { eventsOf, isDeleted, noteResponseDeleted, notesOf } from './notes.ts'
+import { deletedTurns, eventsOf, isDeleted, noteResponseDeleted } from './notes.ts'
 import { responseEventWriter, responseView, type ResponseFacts } from './response-view.ts'
 import { readResponseBody, ResponseRequest, type ResponseBody } from './schemas.ts'
 import {
@@ -25,6 +25,8 @@ import {
 import { TurnEntry, type OpenAiTurn } from './turn-entry.ts'
 
 const object = { type: 'object' }
+/** Each is looked up in a log. */
+const REFERENCES_MAX = 1_000
 const PAGE_QUERY = query(PAGE_FIELDS, 'ignored')
 const STREAM_QUERY = query(
   {
@@ -116,8 +118,12 @@ async function readInput(
       ? [{ role: 'user', content: input } as const]
       : readEntries(input, target.takes, 'input')
   const said: ChatMessage[] = (instructions ?? null) === null ? [] : [system]
+  const items = new ItemReader(exchange.holdfast)
+  if (entries.filter((entry) => 'reference' in entry).length > REFERENCES_MAX) {
+    throw invalid('input', `has more than ${REFERENCES_MAX} item references`)
+  }
   for (const entry of entries) {
-    const message = 'role' in entry ? entry : await referred(exchange, target, entry)
+    const message = 'role' in entry ? entry : await referred(items, target, entry)
     if (message !== null) said.push(message)
   }
   return said
@@ -125,11 +131,11 @@ async function readInput(
 
 /** The message that an item reference stands for; null if the turn's session has it already. */
 async function referred(
-  { holdfast }: Exchange,
+  items: ItemReader,
   target: TurnTarget,
   { reference, field }: ItemReference,
 ): Promise<ChatMessage | null> {
-  const item = await readItem(holdfast, reference)
+  const item = await items.read(reference)
   if (item === null) throw itemUnknown(reference, field)
   if (await target.remembers(sessionOfItem(reference) ?? '')) return null
   return { role: item.role, content: item.content }
@@ -216,11 +222,9 @@ async function deleteResponse(exchange: Exchange): Promise<void> {
 
 /** Whether all other responses of its session are deleted. */
 async function isLastLeft(session: SessionHandle, turn: string): Promise<boolean> {
-  const left = new Set<string>()
+  const deleted = await deletedTurns(session, 0)
   for await (const event of eventsOf(session, 0)) {
-    if ('turn' in event) left.add(event.turn)
+    if ('turn' in event && event.turn !== turn && !deleted.has(event.turn)) return false
   }
-  for await (const { data } of notesOf(session, 'openai.response_deleted')) left.delete(data.turn)
-  left.delete(turn)
-  return left.size === 0
+  return true
 }

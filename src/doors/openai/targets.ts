@@ -116,11 +116,15 @@ function keyTarget(
   options: ResolveOptions & { readonly key: string },
 ): TurnTarget {
   const { key } = options
+  let known: Promise<SessionHandle | null> | null = null
   return {
     name: `key ${key}`,
     isOwn: false,
     takes: 'newest',
-    remembers: async (session) => (await holdfast.find(key))?.id === session,
+    remembers: async (session) => {
+      known ??= holdfast.find(key)
+      return (await known)?.id === session
+    },
     session: async () => holdfast.refOf(key),
     ...keysInSession(holdfast, () => holdfast.find(key)),
     enter: async ({ input, options: turnOptions, isBackground }) => {
