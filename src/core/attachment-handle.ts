@@ -2,11 +2,12 @@
 import { assertMay, scopesOn, type Access, type Caller } from './access.ts'
 import { askUnknown, checkAskSize } from './asks.ts'
 import type { Authority } from './authority.ts'
-import type { AskCommand } from './commands.ts'
+import type { AskCommand, Command } from './commands.ts'
 import { HoldfastError } from './errors.ts'
+import type { StopSignal } from './feed.ts'
 import { wasAsk } from './history.ts'
 import type { LiveSession } from './live.ts'
-import type { Principal } from './state.ts'
+import type { Attachment, Principal, Role } from './state.ts'
 
 export async function postAnswer(
   authority: Authority,
@@ -126,4 +127,34 @@ export class WatcherHandle extends AttachmentHandle {
 
   /** It has no token that would have to be confirmed. */
   override async confirm(): Promise<void> {}
+}
+
+export type AttachOptions = {
+  readonly role?: Role
+  readonly answers?: readonly string[]
+  /** Take an exclusive session over from its live driver. */
+  readonly take?: boolean
+  /** It can be taken up again by a token, as a client over a socket does. */
+  readonly resumable?: boolean
+  /** The token of the link that lets it in. */
+  readonly link?: string
+  /** By the same link as this one, if it came in by a link. */
+  readonly likewise?: Pick<Attachment, 'link'>
+  /** The use of the link that this client came in by before, as a watcher: it needs no other. */
+  readonly use?: string | undefined
+  /** The client went away: if that is known before it is attached, it is not. */
+  readonly signal?: Pick<StopSignal, 'aborted'>
+}
+
+export type ResumeOptions = Pick<AttachOptions, 'signal'> & {
+  /** Null: as before. */
+  readonly answers?: readonly string[] | null
+}
+
+/** A client that is gone when its command is decided gets no place. */
+export function unlessGone(command: Command, signal: AttachOptions['signal']): () => Command {
+  return () => {
+    if (signal?.aborted !== true) return command
+    throw new HoldfastError('cancelled', 'the client went away before it was attached')
+  }
 }

@@ -78,8 +78,8 @@ export {
   type RunnerTurn,
 } from './runner.ts'
 export { decide, evolve } from './session.ts'
-export { AttachmentHandle, WatcherHandle } from './attachment-handle.ts'
-export { SessionHandle, type AttachOptions, type FollowOptions } from './session-handle.ts'
+export { AttachmentHandle, WatcherHandle, type AttachOptions } from './attachment-handle.ts'
+export { SessionHandle, type FollowOptions } from './session-handle.ts'
 export type {
   Append,
   AppendOutcome,

@@ -8,7 +8,15 @@ import {
   type Operation,
   type Scope,
 } from './access.ts'
-import { AttachmentHandle, postAnswer, WatcherHandle, type Held } from './attachment-handle.ts'
+import {
+  AttachmentHandle,
+  postAnswer,
+  unlessGone,
+  WatcherHandle,
+  type AttachOptions,
+  type Held,
+  type ResumeOptions,
+} from './attachment-handle.ts'
 import { findByToken } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { closedError } from './closing.ts'
@@ -475,35 +483,5 @@ export class SessionHandle {
     const session = await this.#authority.close(this.id, 'erased', this.by)
     await this.#authority.store.erase(this.id)
     this.#authority.usage.erased(session)
-  }
-}
-
-export type AttachOptions = {
-  readonly role?: Role
-  readonly answers?: readonly string[]
-  /** Take an exclusive session over from its live driver. */
-  readonly take?: boolean
-  /** It can be taken up again by a token, as a client over a socket does. */
-  readonly resumable?: boolean
-  /** The token of the link that lets it in. */
-  readonly link?: string
-  /** By the same link as this one, if it came in by a link. */
-  readonly likewise?: Pick<Attachment, 'link'>
-  /** The use of the link that this client came in by before, as a watcher: it needs no other. */
-  readonly use?: string | undefined
-  /** The client went away: if that is known before it is attached, it is not. */
-  readonly signal?: Pick<StopSignal, 'aborted'>
-}
-
-export type ResumeOptions = Pick<AttachOptions, 'signal'> & {
-  /** Null: as before. */
-  readonly answers?: readonly string[] | null
-}
-
-/** A client that is gone when its command is decided gets no place. */
-function unlessGone(command: Command, signal: AttachOptions['signal']): () => Command {
-  return () => {
-    if (signal?.aborted !== true) return command
-    throw new HoldfastError('cancelled', 'the client went away before it was attached')
   }
 }
