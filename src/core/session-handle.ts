@@ -20,7 +20,7 @@ import {
 import { findByToken } from './attachments.ts'
 import type { Authority } from './authority.ts'
 import { closedError } from './closing.ts'
-import type { Command, SettingsChange } from './commands.ts'
+import type { SettingsChange } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import type { StopSignal, FeedItem, Delta } from './feed.ts'
@@ -34,7 +34,6 @@ import type {
   Link,
   Note,
   Principal,
-  Role,
   Session,
   Settings,
   Share,
