@@ -339,7 +339,7 @@ describe('Origin', () => {
       })
     const { status, headers } = await asked(page)
     expect([status, headers['access-control-allow-origin']]).toEqual([204, page])
-    expect(headers['access-control-allow-methods']).toBe('GET, POST, DELETE')
+    expect(headers['access-control-allow-methods']).toBe('GET, POST, PATCH, DELETE')
     const allowed = headers['access-control-allow-headers']?.split(', ') ?? []
     expect(allowed.filter((name) => !name.startsWith('x-stainless-'))).toEqual([
       'authorization',
