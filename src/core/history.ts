@@ -4,7 +4,7 @@ import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
 import type { Message } from './runner.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
-import { inputText, isTerminal, turnSeq } from './turns.ts'
+import { inputText, turnSeq } from './turns.ts'
 
 export type LogContext = Pick<CoreContext, 'store' | 'limits'>
 
@@ -64,21 +64,31 @@ export async function readOutput(
   return said
 }
 
-/** Whether the request with this key was a message for the turn when that ran already. */
+/**
+ * Whether the request with this key was a message for the turn when that ran already. Throws
+ * `turn_over` if it was, and the log does not say that the agent has taken it.
+ */
 export async function wasSteered(
   log: LogContext,
   id: string,
   { turn, key }: { readonly turn: string; readonly key: string },
 ): Promise<boolean> {
+  let steering: number | null = null
   for await (const page of readEvents(log, id, turnSeq(turn) ?? 0)) {
     for (const event of page.map(parseEvent)) {
       if (!('turn' in event) || event.turn !== turn) continue
-      if (isTerminal(event)) return false
+      if (event.type === 'turn.steered' && event.steering === steering) return true
       if (event.type !== 'turn.steering') continue
-      if (event.keys?.some((known) => known.key === key) === true) return true
+      if (event.keys?.some((known) => known.key === key) === true) steering = event.seq
     }
   }
-  return false
+  if (steering === null) return false
+  throw notKnownToBeTaken(turn, 'the log does not say so')
+}
+
+export function notKnownToBeTaken(turn: string, why: string): HoldfastError {
+  const message = `it is not known whether the agent took the message in turn ${turn}: ${why}`
+  return new HoldfastError('turn_over', message)
 }
 
 /** Whether this is an ask that was opened once: its id says where. */

@@ -17,13 +17,13 @@ import { unreadable, type EventOf, type SessionEvent } from './events.ts'
 import { Feed, type StopSignal, type FeedItem, type Position } from './feed.ts'
 import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
-import { wasSteered } from './history.ts'
+import { notKnownToBeTaken, wasSteered } from './history.ts'
 import { OpenTurns, readTurn, type TurnRecord } from './turn-record.ts'
 import type { Principal, AskOutcome, Connected, Session, Settings } from './state.ts'
 import { Queue, type SteeringMessage } from './queue.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
-import { Run, turnError, type RunHost } from './runs.ts'
+import { Run, turnError, type GiveUp, type RunHost } from './runs.ts'
 import { assertHonoured } from './settings.ts'
 import { isTerminal, turnSeq } from './turns.ts'
 import { Watchers, type Watcher } from './watchers.ts'
@@ -65,6 +65,8 @@ export class LiveSession implements LedgerSession, RunHost {
   #released: HoldfastError | null = null
   readonly #turns = new OpenTurns((turn) => this.readTurn(turn))
   readonly #asking = new Map<string, (outcome: AskOutcome) => void>()
+  /** Messages of which it is not known whether the agent takes them. */
+  readonly #steers = new Set<GiveUp>()
   readonly #connected: Connected[] = []
   #confirmed: Promise<unknown> = Promise.resolve()
 
@@ -251,6 +253,7 @@ export class LiveSession implements LedgerSession, RunHost {
     this.#released = error
     this.#run?.abandon(error)
     this.#run = null
+    for (const giveUp of this.#steers) giveUp(error)
     this.#alarms.clear()
     this.watchers.clear()
     this.queue.lose(error)
@@ -268,17 +271,25 @@ export class LiveSession implements LedgerSession, RunHost {
     return this.#run !== null && this.holder.runner(this.session.agent)?.steer !== undefined
   }
 
-  /** Gives the running turn another message; returns the turn, and whether it has taken it. */
+  /**
+   * Gives the running turn another message; returns the turn, and whether it has taken it. Throws
+   * `turn_over` if that cannot be known: then something may have happened.
+   */
   async steer(message: SteeringMessage): Promise<{ turn: string; isTaken: boolean }> {
     const run = this.#run
     if (run === null) throw new HoldfastError('turn_over', 'no turn runs')
     const { input, by } = message
     const turn = run.turn.id
     const [event] = await this.post({ type: 'steer', turn, ...message })
-    const isTaken = await run.steer(this.holder.runner(this.session.agent), input)
-    const steering = event?.seq ?? 0
-    if (isTaken) await this.post({ type: 'steered', turn, steering, input, by })
-    return { turn, isTaken }
+    const runner = this.holder.runner(this.session.agent)
+    try {
+      const isTaken = await run.steer(runner, input, this.#steers)
+      const steering = event?.seq ?? 0
+      if (isTaken) await this.post({ type: 'steered', turn, steering, input, by })
+      return { turn, isTaken }
+    } catch (error) {
+      throw notKnownToBeTaken(turn, messageOf(error))
+    }
   }
 
   /** Whether the request with this key was a message for a turn that ran already. */

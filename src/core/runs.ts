@@ -40,6 +40,9 @@ type Stop =
   | { readonly state: 'cancelled'; readonly reason: string; readonly by: Principal | null }
   | { readonly state: 'failed'; readonly error: TurnError }
 
+/** Ends a wait with an error. */
+export type GiveUp = (error: HoldfastError) => void
+
 /** So much of the output is recorded at once, however short the time. */
 const CHECKPOINT_CHARS = 262_144
 
@@ -255,18 +258,19 @@ export class Run {
 
   /**
    * Gives the turn another message; false: the agent has not taken it. Rejects if the runner does
-   * not say whether it has, some time after the turn's end.
+   * not say whether it has, some time after the turn's end, or when the session is released: then
+   * all of `waiting` are called.
    */
-  steer(runner: Runner | null, input: Input): Promise<boolean> {
+  steer(runner: Runner | null, input: Input, waiting: Set<GiveUp>): Promise<boolean> {
     if (this.#over || this.#stop !== null || runner?.steer === undefined) {
       return Promise.resolve(false)
     }
     const { id, backend } = this.host.session
     const taken = runner.steer({ id, backend }, { id: this.turn.id, input, text: inputText(input) })
-    return this.#soonAfterEnd(taken)
+    return this.#soonAfterEnd(taken, waiting)
   }
 
-  #soonAfterEnd<Result>(work: Promise<Result>): Promise<Result> {
+  #soonAfterEnd<Result>(work: Promise<Result>, waiting: Set<GiveUp>): Promise<Result> {
     const { clock, limits } = this.host.holder
     const { signal } = this
     return new Promise((resolve, reject) => {
@@ -277,8 +281,14 @@ export class Run {
       signal.addEventListener('abort', ended)
       const settle = (): void => {
         cancelTimer()
+        waiting.delete(giveUp)
         signal.removeEventListener('abort', ended)
       }
+      const giveUp: GiveUp = (error) => {
+        settle()
+        reject(error)
+      }
+      waiting.add(giveUp)
       work.then(resolve, reject).finally(settle)
     })
   }

@@ -149,7 +149,8 @@ describe('a message that steers', () => {
     await expect.poll(async () => (await log()).at(-1).type).toBe('turn.steering')
     await session.close()
     answer(false)
-    await expect(second).rejects.toMatchObject({ code: 'session_closed' })
+    // Not `session_closed`, with which a request by key would be made again in a new session.
+    await expect(second).rejects.toMatchObject({ code: 'turn_over' })
     await first
   })
 })

@@ -215,6 +215,7 @@ export function foldTurn(
   switch (event.type) {
     case 'turn.queued':
       session.queued = [...session.queued, admittedTurn(event)]
+      if (session.running?.id === event.refusedBy) session.running = withoutKeys(session, event)
       break
     case 'turn.joined':
       session.queued = session.queued.map((turn) => joinTurn(turn, event))
@@ -239,6 +240,13 @@ export function foldTurn(
       if (session.running?.id === event.turn) session.running = null
       else session.queued = without(session.queued, event.turn)
   }
+}
+
+/** The running turn did not take a message: the keys of that are not its own any more. */
+function withoutKeys({ running }: Folding, event: EventOf<'turn.queued'>): Turn | null {
+  const gone = new Set(event.keys?.map(({ key }) => key))
+  if (running === null || gone.size === 0) return running
+  return { ...running, keys: running.keys.filter(({ key }) => !gone.has(key)) }
 }
 
 function without(queued: readonly Turn[], id: string): readonly Turn[] {

@@ -94,6 +94,20 @@ function* checkBegun({ runs, logs }: Facts): Generator<Violation> {
   }
 }
 
+/**
+ * I11: a message is given to an agent once, in a turn that runs or as a turn of its own. A request
+ * by key whose session was closed meanwhile is another's in the next session.
+ */
+export function* checkSteered({ history, runs }: Facts): Generator<Violation> {
+  const given = new Set<string>()
+  for (const { session, text } of history.of('run.steered')) {
+    const own = runs.filter(({ begun }) => begun.session === session)
+    const isTwice = given.has(`${session} ${text}`) || own.some((run) => run.begun.text === text)
+    if (isTwice) yield { invariant: 'I11', message: `${session}: ${text} was given twice` }
+    given.add(`${session} ${text}`)
+  }
+}
+
 export function* checkRequests(facts: Facts): Generator<Violation> {
   const requests = wanted(facts, 'turn', 'submit')
   for (const request of requests) {
@@ -207,7 +221,9 @@ function* checkKeys({ id, events }: Log): Generator<Violation> {
     for (const { key, digest } of event.keys ?? []) {
       const first = known.get(key)
       known.set(key, { turn: event.turn, digest })
-      if (first === undefined) continue
+      // A turn that does not take a message leaves the key to the turn that the message becomes.
+      const isRefused = event.type === 'turn.queued' && event.refusedBy === first?.turn
+      if (first === undefined || isRefused) continue
       if (first.turn !== event.turn || first.digest !== digest) {
         const turns = `${first.turn} and ${event.turn}`
         yield { invariant: 'I11', message: `${id}: key ${key} has the turns ${turns}` }
@@ -249,7 +265,8 @@ function placeOf({ logs }: Facts, { operation, outcome, tries, codes }: Request)
   const last = tries.at(-1)
   if (outcome?.ok !== true || last === undefined) return null
   if (codes.some((code) => code !== 'not_owner')) return null
-  if (operation.session === null) return null
+  // A message that steers does not wait for its place.
+  if (operation.session === null || operation.busy === 'steer') return null
   const events = logs.get(operation.session)?.events ?? []
   const started = events.find(
     (event) => event.type === 'turn.started' && isOf(event, outcome.turn ?? ''),

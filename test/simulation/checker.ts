@@ -6,7 +6,7 @@ import { checkAnswerers } from './check-answerers.ts'
 import { checkAsks, checkAttachments, checkClosing } from './check-life.ts'
 import { checkFollowers } from './check-feed.ts'
 import { checkLogs, checkStore } from './check-log.ts'
-import { checkRequests, checkRuns } from './check-turns.ts'
+import { checkRequests, checkRuns, checkSteered } from './check-turns.ts'
 import { gather, lives, wanted, type Facts, type Life } from './facts.ts'
 import type { History } from './history.ts'
 
@@ -19,6 +19,7 @@ export function check(history: History): readonly Violation[] {
     ...checkLogs(facts),
     ...checkResolves(facts),
     ...checkRuns(facts),
+    ...checkSteered(facts),
     ...checkRequests(facts),
     ...checkAsks(facts),
     ...checkAnswerers(facts),

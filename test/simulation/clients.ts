@@ -219,7 +219,7 @@ export class Clients {
     this.#nonces += 1
     const nonce = `n${this.#nonces}.`
     const idempotencyKey = random.chance(only === null ? 0.5 : 0.2) ? `i${this.#nonces}` : null
-    const any = random.weighted({ queue: 6, collect: 3, interrupt: 2, reject: 1 })
+    const any = random.weighted({ queue: 6, collect: 3, interrupt: 2, reject: 1, steer: 2 })
     const busy = only ?? any
     const waitMs = random.weighted({ none: 4, short: only === null ? 2 : 0, long: 2 })
     const leaves = kind === 'turn' && random.chance(0.15)

@@ -100,6 +100,8 @@ export type Happening =
   | { readonly type: 'run.told'; readonly run: number }
   | { readonly type: 'run.ended'; readonly run: number }
   | { readonly type: 'run.message'; readonly run: number; readonly deltas: number }
+  /** The agent has taken a further message. */
+  | { readonly type: 'run.steered'; readonly session: string; readonly text: string }
   | { readonly type: 'run.bound'; readonly run: number; readonly backend: string }
   | {
       readonly type: 'ask.begun'

@@ -337,6 +337,20 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I4',
   },
   {
+    name: 'a message that its agent does not take is lost',
+    file: 'core/queue.js',
+    find: 'if (!isTaken)',
+    replace: 'if (isTaken === null)',
+    catches: 'I3',
+  },
+  {
+    name: 'the key of a message that steers is not recorded',
+    file: 'core/turns.js',
+    find: "return [{ type: 'turn.steering', turn, input, ...optionalKeys(keys), ...recordedBy(by) }];",
+    replace: "return [{ type: 'turn.steering', turn, input, ...recordedBy(by) }];",
+    catches: 'I11',
+  },
+  {
     name: 'what a runner says after the end is heard',
     file: 'core/runs.js',
     find: `            return;

@@ -47,6 +47,8 @@ export class Runners {
   readonly #asked: (session: string, ask: string) => void
   /** What runs now, by the number of its run. */
   readonly active = new Map<number, { readonly node: string; readonly session: string }>()
+  /** The last run of each session, by its node. */
+  readonly #steered = new Map<string, SimulatedRun>()
   #runs = 0
   #asks = 0
 
@@ -75,7 +77,12 @@ export class Runners {
           text,
           context,
         })
+        this.#steered.set(`${process.name} ${context.session.id}`, run)
         return run.perform()
+      },
+      steer: async ({ id }, message) => {
+        const run = this.#steered.get(`${process.name} ${id}`)
+        return run === undefined ? false : run.steer(message)
       },
     }
   }
@@ -102,7 +109,9 @@ class SimulatedRun {
   readonly #number: number
   readonly #mode: Mode
   readonly #turn: string
-  readonly #answer: string
+  #answer: string
+  /** The answer is on its way: no message changes it any more. */
+  #isAnswering = false
   readonly #text: string
   readonly #context: RunnerContext
   #deltas = 0
@@ -140,6 +149,20 @@ class SimulatedRun {
     return this.#recorded()
   }
 
+  /** Takes a further message, refuses it, or does not say so until the turn is over, and later. */
+  async steer({ id, text }: { readonly id: string; readonly text: string }): Promise<boolean> {
+    const { random } = this.#runners
+    const { session, signal } = this.#context
+    if (random.chance(0.5)) await this.#process.sleep(random.between(1, 300))
+    if (random.chance(0.1)) return new Promise(() => undefined)
+    const isOver = this.#isAnswering || signal.aborted || this.#turn !== id
+    if (isOver || random.chance(0.2)) return false
+    this.#answer += ` ${text}`
+    this.#record({ type: 'run.steered', session: session.id, text })
+    if (random.chance(0.3)) await this.#process.sleep(random.between(1, 300))
+    return true
+  }
+
   async *#recorded(): Output {
     try {
       return yield* this.#script()
@@ -165,6 +188,7 @@ class SimulatedRun {
         break
       case 'askAndGo':
         void this.#ask()
+        this.#isAnswering = true
         return { text: this.#answer }
       case 'bind':
         await this.#bind()
@@ -188,6 +212,7 @@ class SimulatedRun {
       case 'stone':
         return new Promise(() => undefined)
       case 'unwritable':
+        this.#isAnswering = true
         return { text: this.#answer, data: unwritable() }
       case 'echo':
       case 'failAtOnce':
@@ -200,6 +225,7 @@ class SimulatedRun {
   /** The text in one to six parts, with pauses. */
   async *#say(text: string): Output {
     const { random } = this.#runners
+    this.#isAnswering = true
     const size = Math.ceil(text.length / random.between(1, 6))
     for (let start = 0; start < text.length; start += size) {
       if (random.chance(0.7)) await this.#pause(random.between(1, 400))
