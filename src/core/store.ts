@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Eleven operations and an audit, each one atomic step;
+ * Where logs, keys and ownership live. Twelve operations and an audit, each one atomic step;
  * a store never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
@@ -34,6 +34,11 @@ export interface Store {
   read(session: string, after: number, limit: number): Promise<ReadResult>
   /** Sessions by a filter, newest first. */
   list(query: ListQuery): Promise<ListPage>
+  /**
+   * The asks that wait in open sessions by a filter, in the order in which they were opened;
+   * internal sessions are left out. A page ends early if the asks are large (`PAGE_CHARS`).
+   */
+  listAsks(query: AskQuery): Promise<AskPage>
   /**
    * Renews a node's lease for `leaseMs` from now on the store's clock; 0 gives it up. `lapsed`: the
    * lease before had ended, or is gone, so that others may have taken over whatever the node owned.
@@ -96,6 +101,10 @@ export interface Cluster {
    * node that lives. Without it, each node counts by itself.
    */
   exchangeCounts?(node: string, counts: NodeCounts | null): Promise<readonly NodeCounts[]>
+  /** Tells the other nodes, for so long, what this one says of the followers that answer asks. */
+  announceAnswerers(node: string, body: string, ms: number): Promise<void>
+  /** What the other nodes have announced. */
+  answerersBut(node: string): Promise<readonly string[]>
 }
 
 /** Counts of one node by their names. They need not survive a crash of the store. */
@@ -235,6 +244,17 @@ export type Append = {
   readonly shares?: readonly Share[]
   /** Request keys of the turns that these events admit, if any. */
   readonly keys?: AppendedKeys
+  /** The asks that wait from now on, and those that wait no more, if any. */
+  readonly asks?: AppendedAsks
+}
+
+/** An ask that waits for an answer: `body` is its JSON. */
+export type StoredAsk = { readonly id: string; readonly kind: string; readonly body: string }
+
+export type AppendedAsks = {
+  readonly opened: readonly StoredAsk[]
+  /** By their ids. */
+  readonly settled: readonly string[]
 }
 
 /** A request key, and the turn that was admitted with it at that time. */
@@ -314,5 +334,30 @@ export type ListQuery = {
 
 export type ListPage = {
   readonly sessions: readonly SessionRow[]
+  readonly nextCursor: string | null
+}
+
+export type AskQuery = {
+  readonly limit: number
+  readonly cursor?: string
+  /** Only those of this session, by its id. */
+  readonly session?: string
+  readonly kind?: string
+  /** As in a list of sessions. */
+  readonly visibleTo?: readonly string[]
+  readonly label?: { readonly name: string; readonly value: string }
+}
+
+/** An ask with its session. */
+export type AskRow = {
+  readonly row: SessionRow
+  /** JSON, as it was given. */
+  readonly body: string
+  /** The time of the append that opened it. */
+  readonly openedAt: number
+}
+
+export type AskPage = {
+  readonly asks: readonly AskRow[]
   readonly nextCursor: string | null
 }

@@ -6,8 +6,12 @@ import type { Clock } from '../core/clock.ts'
 import {
   PAGE_CHARS,
   type Append,
+  type AppendedAsks,
   type AppendedKeys,
   type AppendOutcome,
+  type AskPage,
+  type AskQuery,
+  type AskRow,
   type AuditRecord,
   type Claim,
   type KeyedTurn,
@@ -26,8 +30,10 @@ import { Leases } from './leases.ts'
 import {
   changePage,
   changesGone,
+  cursorAt,
   isSweep,
   listPage,
+  numberAbove,
   numberBelow,
   type ChangeRecord,
 } from './pages.ts'
@@ -46,6 +52,13 @@ type MemorySession = {
   keys: readonly KeyedTurn[]
 }
 
+type MemoryAsk = Omit<AskRow, 'row'> & {
+  readonly number: number
+  readonly id: string
+  readonly kind: string
+  readonly session: MemorySession
+}
+
 /** At least so many changes are kept. */
 const CHANGES_KEPT = 10_000
 
@@ -58,6 +71,9 @@ export class MemoryStore implements Store {
   /** The newest changes, their positions without a gap. */
   readonly #changes: ChangeRecord<MemorySession>[] = []
   #position = 0
+  /** In the order of their opening. */
+  #asks: readonly MemoryAsk[] = []
+  #asked = 0
   #audit: StoredAuditRecord[] = []
   #audited = 0
   #closed = false
@@ -133,11 +149,34 @@ export class MemoryStore implements Store {
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
     if (flags.closed) entry.keys = []
+    if (flags.asks !== undefined) this.#noteAsks(entry, flags.asks, at)
     entry.pending = flags.pending && !flags.closed
     entry.expiresAt = flags.closed ? null : flags.expiresAt
     if (flags.closed) this.#keys.delete(keyName(entry.row))
     this.#note(entry, after)
     return 'appended'
+  }
+
+  #noteAsks(session: MemorySession, { opened, settled }: AppendedAsks, openedAt: number): void {
+    const left = this.#asks.filter((ask) => ask.session !== session || !settled.includes(ask.id))
+    const added = opened.map((ask) => ({ ...ask, number: (this.#asked += 1), session, openedAt }))
+    this.#asks = [...left, ...added]
+  }
+
+  async listAsks({ limit, cursor, session, kind, ...query }: AskQuery): Promise<AskPage> {
+    this.#mustBeOpen()
+    const above = numberAbove(cursor)
+    const found = this.#asks.filter(
+      (ask) =>
+        ask.number > above &&
+        (session === undefined || ask.session.row.id === session) &&
+        (kind === undefined || ask.kind === kind) &&
+        this.#isListed(ask.session, { ...query, limit, state: 'open' }),
+    )
+    const page = pageOf(found.slice(0, limit))
+    const asks = page.map(({ session: { row }, body, openedAt }) => ({ row, body, openedAt }))
+    const isMore = found.length > page.length
+    return { asks, nextCursor: isMore ? cursorAt(page.at(-1)!.number) : null }
   }
 
   async findKeys(session: string, { key: wanted, since, limit }: KeyQuery) {
@@ -194,6 +233,7 @@ export class MemoryStore implements Store {
     entry.snapshot = null
     entry.events = []
     entry.keys = []
+    this.#asks = this.#asks.filter((ask) => ask.session !== entry)
     this.#note(entry, entry.row.seq)
     return true
   }
@@ -269,11 +309,11 @@ function keptKeys(before: readonly KeyedTurn[], { added, since, max }: AppendedK
   return [...old, ...added].slice(max === 0 ? Infinity : -max)
 }
 
-/** The events that a page has room for, one at least. */
-function pageOf(events: readonly StoredEvent[]): readonly StoredEvent[] {
+/** The items that a page has room for, one at least. */
+function pageOf<Item extends { readonly body: string }>(items: readonly Item[]): readonly Item[] {
   let chars = 0
-  const full = events.findIndex(({ body }) => (chars += body.length) >= PAGE_CHARS)
-  return full === -1 ? events : events.slice(0, full + 1)
+  const full = items.findIndex(({ body }) => (chars += body.length) >= PAGE_CHARS)
+  return full === -1 ? items : items.slice(0, full + 1)
 }
 
 /** Each principal has its own keys; null is no key. */

@@ -5,6 +5,7 @@
  */
 import type { Store } from '../core/store.ts'
 import { appendClaims } from './store/append.ts'
+import { askClaims } from './store/asks.ts'
 import { claimClaims } from './store/claim.ts'
 import { countClaims } from './store/counts.ts'
 import { listClaims } from './store/list.ts'
@@ -30,6 +31,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...claimClaims,
     ...appendClaims,
     ...listClaims,
+    ...askClaims,
     ...principalClaims,
     ...countClaims,
   }

@@ -34,6 +34,8 @@ async function emptyTables(): Promise<void> {
     'nodes',
     'request_keys',
     'changes',
+    'asks',
+    'answerers',
   ]
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   // Quicker than TRUNCATE too, which makes new files for all of them.
@@ -52,6 +54,7 @@ function inTurn(one: Store, other: Store): Store {
     findKeys: (session, query) => next().findKeys(session, query),
     read: (session, after, limit) => next().read(session, after, limit),
     list: (query) => next().list(query),
+    listAsks: (query) => next().listAsks(query),
     beat: (node, leaseMs) => next().beat(node, leaseMs),
     erase: (session) => next().erase(session),
     changes: (after, limit) => next().changes(after, limit),

@@ -129,48 +129,40 @@ async function knowsKeys(holdfast: Holdfast, { sessions, turns }: Facts): Promis
 
 for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2']) {
   describe(`a store of ${version}`, () => {
-    // The last one has the SQLite schema of today.
-    const isOldSqlite = version !== '0.2.0-dev.2'
-    it.runIf(isOldSqlite)(
-      'on SQLite is copied, brought up to date, continued and verified',
-      async () => {
-        const file = await copySqlite(version, `${version}.db`)
-        const store = `sqlite:${file}`
-        expect(await verified(store)).toBe('10 checked, 0 bad')
-        const diagnostics: Diagnostic[] = []
-        const onDiagnostic = (diagnostic: Diagnostic): void => void diagnostics.push(diagnostic)
-        const limits = { idempotencyMs: YEARS_MS }
-        const holdfast = await openHoldfast({ store, agents, limits, onDiagnostic })
-        const { sqlite: from } = await json(`${version}/formats.json`)
-        const backup = `${file}.schema-${from}.backup`
-        const told = diagnostics.find(({ code }) => code === 'store_migrating')
-        expect(told?.facts).toMatchObject({ from, to: 3, backup })
-        await goesOn(holdfast, (await json(`${version}/facts.json`)).sqlite)
-        await holdfast.close()
-        expect(await verified(store)).toBe('10 checked, 0 bad')
-        expect(await verified(`sqlite:${backup}`)).toBe('10 checked, 0 bad')
-        const copy = openSqlite(backup, { readOnly: true })
-        expect(copy.prepare('SELECT count(*) AS steps FROM migrations').get()).toEqual({
-          steps: from,
-        })
-        copy.close()
-      },
-    )
+    it('on SQLite is copied, brought up to date, continued and verified', async () => {
+      const file = await copySqlite(version, `${version}.db`)
+      const store = `sqlite:${file}`
+      expect(await verified(store)).toBe('10 checked, 0 bad')
+      const diagnostics: Diagnostic[] = []
+      const onDiagnostic = (diagnostic: Diagnostic): void => void diagnostics.push(diagnostic)
+      const limits = { idempotencyMs: YEARS_MS }
+      const holdfast = await openHoldfast({ store, agents, limits, onDiagnostic })
+      const { sqlite: from } = await json(`${version}/formats.json`)
+      const backup = `${file}.schema-${from}.backup`
+      const told = diagnostics.find(({ code }) => code === 'store_migrating')
+      expect(told?.facts).toMatchObject({ from, to: 4, backup })
+      await goesOn(holdfast, (await json(`${version}/facts.json`)).sqlite)
+      await holdfast.close()
+      expect(await verified(store)).toBe('10 checked, 0 bad')
+      expect(await verified(`sqlite:${backup}`)).toBe('10 checked, 0 bad')
+      const copy = openSqlite(backup, { readOnly: true })
+      expect(copy.prepare('SELECT count(*) AS steps FROM migrations').get()).toEqual({
+        steps: from,
+      })
+      copy.close()
+    })
 
-    it.runIf(isOldSqlite)(
-      'on SQLite is copied anew if an operator has gone back to the copy before',
-      async () => {
-        const again = `again-${version}.db`
-        const file = await copySqlite(version, again)
-        await (await openHoldfast({ store: `sqlite:${file}`, agents })).close()
-        const { sqlite: from } = await json(`${version}/formats.json`)
-        await copyFile(`${file}.schema-${from}.backup`, file)
-        await (await openHoldfast({ store: `sqlite:${file}`, agents })).close()
-        const names = (await readdir(folder)).filter((name) => name.startsWith(`${again}.schema`))
-        const copies = [`${again}.schema-${from}-2.backup`, `${again}.schema-${from}.backup`]
-        expect(names.toSorted()).toEqual(copies)
-      },
-    )
+    it('on SQLite is copied anew if an operator has gone back to the copy before', async () => {
+      const again = `again-${version}.db`
+      const file = await copySqlite(version, again)
+      await (await openHoldfast({ store: `sqlite:${file}`, agents })).close()
+      const { sqlite: from } = await json(`${version}/formats.json`)
+      await copyFile(`${file}.schema-${from}.backup`, file)
+      await (await openHoldfast({ store: `sqlite:${file}`, agents })).close()
+      const names = (await readdir(folder)).filter((name) => name.startsWith(`${again}.schema`))
+      const copies = [`${again}.schema-${from}-2.backup`, `${again}.schema-${from}.backup`]
+      expect(names.toSorted()).toEqual(copies)
+    })
 
     it('on PostgreSQL is brought up to date, continued and verified', async () => {
       const store = await loadDump(database, version)

@@ -132,6 +132,7 @@ export class SharedStore {
       read: (session, after, limit) =>
         call({ what: 'read', session }, () => inner.read(session, after, limit)),
       list: (query) => call({ what: 'list', session: '' }, () => inner.list(query)),
+      listAsks: (query) => call({ what: 'list', session: '' }, () => inner.listAsks(query)),
       usage: (principal, quota, most) =>
         call({ what: 'usage', session: '' }, () => inner.usage(principal, quota, most)),
       beat: (node, leaseMs) =>

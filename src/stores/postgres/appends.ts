@@ -42,10 +42,14 @@ async function appendRound(database: Database, round: readonly Append[]): Promis
 }
 
 async function extend(database: Database, round: readonly Append[], isAgain: boolean) {
-  const shared = sharesOf(round)
-  const rows = await (shared === null
-    ? database.run<{ place: number }>('append', valuesOf(round))
-    : database.run<{ place: number }>('appendShared', [...valuesOf(round), ...shared]))
+  const more = round.some(({ shares, asks }) => shares !== undefined || asks !== undefined)
+  const rows = await (more
+    ? database.run<{ place: number }>('appendMore', [
+        ...valuesOf(round),
+        ...sharesOf(round),
+        ...asksOf(round),
+      ])
+    : database.run<{ place: number }>('append', valuesOf(round)))
   const appended = new Set(rows.map(({ place }) => place))
   if (isAgain && appended.size < round.length) {
     const ids = round.map(({ session }) => storedName(session))
@@ -119,17 +123,32 @@ function valuesOf(round: readonly Append[]): unknown[] {
   ]
 }
 
-/** The places, the sessions, the shares and those that they name; null if no append has any. */
-function sharesOf(round: readonly Append[]): readonly unknown[] | null {
+/** The places, the sessions, the shares and those that they name. */
+function sharesOf(round: readonly Append[]): readonly unknown[] {
   const shared = round.flatMap(({ session, shares }, index) =>
     shares === undefined ? [] : [{ place: index + 1, session, shares }],
   )
-  if (shared.length === 0) return null
   return [
     shared.map(({ place }) => place),
     shared.map(({ session }) => storedName(session)),
     shared.map(({ shares }) => JSON.stringify(shares)),
     shared.map(({ shares }) => JSON.stringify(shares.map((share) => storedName(share.with)))),
+  ]
+}
+
+/** The places, the sessions, the times, and the asks that were opened and settled. */
+function asksOf(round: readonly Append[]): readonly unknown[] {
+  const asking = round.flatMap(({ session, at, asks }, index) =>
+    asks === undefined ? [] : [{ place: index + 1, session, at, ...asks }],
+  )
+  return [
+    asking.map(({ place }) => place),
+    asking.map(({ session }) => storedName(session)),
+    asking.map(({ at }) => at),
+    asking.map(({ opened }) =>
+      JSON.stringify(opened.map((ask) => ({ ...ask, kind: storedName(ask.kind) }))),
+    ),
+    asking.map(({ settled }) => JSON.stringify(settled)),
   ]
 }
 

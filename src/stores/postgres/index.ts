@@ -20,7 +20,16 @@ import type {
 } from '../../core/store.ts'
 import { unavailable } from '../failures.ts'
 import { nameFrom, storedName } from '../names.ts'
-import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
+import {
+  askListText,
+  askPage,
+  changePage,
+  changesGone,
+  listConditions,
+  listPage,
+  type ChangeRecord,
+  type FoundAsk,
+} from '../pages.ts'
 import { createValues, reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
 import { appendAll } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
@@ -206,6 +215,17 @@ export class PostgresStore implements Store {
       ORDER BY number DESC LIMIT ${add(query.limit + 1, 'bigint')}`
     const found = await this.#database.rideOut(() => this.#database.query<StoredRow>(text, values))
     return listPage(found, query.limit, sessionRow)
+  }
+
+  listAsks: Store['listAsks'] = async (query) => {
+    const values: unknown[] = []
+    const text = askListText(query, {
+      schema: `${this.#database.schema}.`,
+      isPublic: 'NOT internal',
+      add: (value, type) => `$${values.push(value)}::${type}`,
+    })
+    const found = await this.#database.rideOut(() => this.#database.query<FoundAsk>(text, values))
+    return askPage(found, query.limit)
   }
 
   usage: Store['usage'] = async (principal, quota, most) => {

@@ -70,7 +70,7 @@ export class Nodes implements Cluster {
     const now = performance.now()
     if (now - this.#tidiedAt < TIDY_MS) return
     this.#tidiedAt = now
-    for (const name of ['unflag', 'forget'] as const) {
+    for (const name of ['unflag', 'forget', 'forgetAnswerers'] as const) {
       // The next time it is tried again.
       this.#database.run(name).catch(() => undefined)
     }
@@ -125,5 +125,14 @@ export class Nodes implements Cluster {
     const values = [storedName(node), text]
     const rows = await this.#database.run<{ counts: string }>('exchangeCounts', values)
     return rows.map(({ counts: others }) => JSON.parse(others) as NodeCounts)
+  }
+
+  async announceAnswerers(node: string, body: string, ms: number): Promise<void> {
+    await this.#database.run('announceAnswerers', [storedName(node), body, ms])
+  }
+
+  async answerersBut(node: string): Promise<readonly string[]> {
+    const rows = await this.#database.ask<{ body: string }>('answerersBut', [storedName(node)])
+    return rows.map(({ body }) => body)
   }
 }

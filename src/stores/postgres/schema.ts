@@ -334,10 +334,34 @@ export const STEPS: readonly SchemaStep[] = [
   -- The function of before stays: it tells nodes of before that the schema is newer.
   ${withSizes(APPEND)}`),
   // What each node has counted, as JSON. It is worth nothing after a crash of the database, so it
-  // is not in the write-ahead log. A table of its own, so that no beat waits for it.
+  // is not in the write-ahead log. A table of its own, so that no beat waits for it. The same holds
+  // for what each node says of the followers that answer asks. The asks that wait: an append with
+  // asks calls a function of their own. Those of before are withdrawn when their sessions are
+  // loaded.
   schemaStep(`CREATE UNLOGGED TABLE $schema.counts (
     node text COLLATE "C" PRIMARY KEY, counts text NOT NULL
-  ) WITH (fillfactor = 50)`),
+  ) WITH (fillfactor = 50);
+  CREATE TABLE $schema.asks (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    session bigint NOT NULL, ask text COLLATE "C" NOT NULL, kind text COLLATE "C" NOT NULL,
+    at bigint NOT NULL, body text NOT NULL
+  );
+  CREATE UNIQUE INDEX asks_by_session ON $schema.asks (session, ask);
+  CREATE FUNCTION $schema.note_asks(wanted text, opened_at bigint, opened json, settled json)
+    RETURNS void LANGUAGE plpgsql AS $body$
+  DECLARE
+    found bigint;
+  BEGIN
+    SELECT number INTO found FROM $schema.sessions WHERE id = wanted;
+    DELETE FROM $schema.asks WHERE session = found
+      AND ask IN (SELECT value FROM json_array_elements_text(settled));
+    INSERT INTO $schema.asks (session, ask, kind, at, body)
+      SELECT found, value->>'id', value->>'kind', opened_at, value->>'body'
+        FROM json_array_elements(opened);
+  END $body$;
+  CREATE UNLOGGED TABLE $schema.answerers (
+    node text COLLATE "C" PRIMARY KEY, body text NOT NULL, ends timestamptz NOT NULL
+  );`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

@@ -40,6 +40,8 @@ function texts(schema: string) {
   const shares = `${schema}.shares`
   const audit = `${schema}.audit`
   const counts = `${schema}.counts`
+  const asks = `${schema}.asks`
+  const answerers = `${schema}.answerers`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -84,13 +86,18 @@ function texts(schema: string) {
     // how old and how many keys may be. $25: the bytes of each append. Answers the places that were
     // appended.
     append: `SELECT place FROM ${append} AS place`,
-    // $26 to $29: one entry per append that changes shares, with its place.
-    appendShared: `SELECT appended.place,
+    // $26 to $29: one entry per append that changes shares, $30 to $34: one per append that opens
+    // or settles asks, each with its place.
+    appendMore: `SELECT appended.place,
         CASE WHEN given.place IS NOT NULL
-          THEN ${schema}.share(given.id, given.list, given.principals) END AS shared
+          THEN ${schema}.share(given.id, given.list, given.principals) END AS shared,
+        CASE WHEN asking.place IS NOT NULL
+          THEN ${schema}.note_asks(asking.id, asking.at, asking.opened, asking.settled) END AS asked
       FROM ${append} AS appended (place)
       LEFT JOIN unnest($26::bigint[], $27::text[], $28::text[], $29::json[])
-        AS given (place, id, list, principals) ON given.place = appended.place`,
+        AS given (place, id, list, principals) ON given.place = appended.place
+      LEFT JOIN unnest($30::bigint[], $31::text[], $32::bigint[], $33::json[], $34::json[])
+        AS asking (place, id, at, opened, settled) ON asking.place = appended.place`,
     positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
     load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
@@ -113,7 +120,7 @@ function texts(schema: string) {
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
           closed_at = NULL, changed = true, bytes = 0
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
-      ), ${[events, snapshots, keys, labels, shares].map(dropErased).join()}
+      ), ${[events, snapshots, keys, labels, shares, asks].map(dropErased).join()}
       SELECT number FROM erased`,
     addAudit: `SELECT ${schema}.add_audit($1::bigint[], $2::text[], $3::text[], ${STEP})`,
     readAudit: `SELECT position, at, address, body FROM ${audit}
@@ -172,6 +179,12 @@ function texts(schema: string) {
       ) AS counted`,
     bytesOf: `SELECT coalesce(sum(bytes), 0)::bigint AS count FROM ${sessions}
       WHERE principal = $1`,
+    announceAnswerers: `INSERT INTO ${answerers} (node, body, ends)
+      SELECT $1::text, $2::text, clock_timestamp() + $3::float8 * interval '1 millisecond'
+        WHERE ${isCurrent}
+      ON CONFLICT (node) DO UPDATE SET body = excluded.body, ends = excluded.ends`,
+    answerersBut: `SELECT body FROM ${answerers} WHERE node <> $1 AND ends > clock_timestamp()`,
+    forgetAnswerers: `DELETE FROM ${answerers} WHERE ${isCurrent} AND ends < clock_timestamp()`,
     // A stale flag or the row of a dead node does no harm; both only make queries slower.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE ${isCurrent} AND number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending

@@ -77,6 +77,7 @@ class SqliteStore implements Store {
   readonly release: Store['release'] = (...given) => this.#ask(['release', given])
   readonly findKeys: Store['findKeys'] = (...given) => this.#ask(['findKeys', given])
   readonly list: Store['list'] = (...given) => this.#ask(['list', given])
+  readonly listAsks: Store['listAsks'] = (...given) => this.#ask(['listAsks', given])
   readonly beat: Store['beat'] = (...given) => this.#ask(['beat', given])
   readonly erase: Store['erase'] = (...given) => this.#ask(['erase', given])
   readonly changes: Store['changes'] = (...given) => this.#ask(['changes', given])

@@ -84,4 +84,11 @@ export const STEPS = [
   ) AS logs WHERE logs.session = sessions.number;
   CREATE INDEX sessions_open_of_principal ON sessions (principal)
     WHERE state = 'open' AND internal = 0;`,
+  // The asks that wait. Those of before are withdrawn when their sessions are loaded.
+  `CREATE TABLE asks (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    session INTEGER NOT NULL, ask TEXT NOT NULL, kind TEXT NOT NULL, at INTEGER NOT NULL,
+    body TEXT NOT NULL
+  );
+  CREATE UNIQUE INDEX asks_by_session ON asks (session, ask);`,
 ].map(schemaStep)

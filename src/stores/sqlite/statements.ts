@@ -9,6 +9,7 @@ import {
   AUDIT_LOOKS,
   PAGE_CHARS,
   type Append,
+  type AppendedAsks,
   type AppendedKeys,
   type Claim,
   type KeyedTurn,
@@ -20,7 +21,16 @@ import {
 import type { Share } from '../../core/state.ts'
 import { Leases } from '../leases.ts'
 import { nameFrom, storedName } from '../names.ts'
-import { changePage, changesGone, listConditions, listPage, type ChangeRecord } from '../pages.ts'
+import {
+  askListText,
+  askPage,
+  changePage,
+  changesGone,
+  listConditions,
+  listPage,
+  type ChangeRecord,
+  type FoundAsk,
+} from '../pages.ts'
 import {
   bytesOf,
   createValues,
@@ -102,6 +112,9 @@ const SQL = {
   bytesOf: `SELECT coalesce(sum(bytes), 0) AS bytes FROM sessions INDEXED BY sessions_by_principal
     WHERE principal = ?`,
   dropKeys: 'DELETE FROM request_keys WHERE session = ?',
+  addAsk: 'INSERT INTO asks (session, ask, kind, at, body) VALUES (?, ?, ?, ?, ?)',
+  dropAsk: 'DELETE FROM asks WHERE session = ? AND ask = ?',
+  dropAsks: 'DELETE FROM asks WHERE session = ?',
 } as const
 
 type CachedSession = {
@@ -207,7 +220,7 @@ export class Statements implements Steps {
   #append(append: Append): boolean {
     const cached = this.#cachedSession(append.session)
     if (cached === undefined) return false
-    const { after, events, snapshot, shares, keys, closed } = append
+    const { after, events, snapshot, shares, keys, asks, closed } = append
     const last = events.length === 0 ? cached.last : this.#log.numberAfter(events.length)
     if (!this.#advance(cached, append, last)) return false
     this.#log.insert({ session: cached.number, last: cached.last, seq: after }, events)
@@ -216,8 +229,16 @@ export class Statements implements Steps {
     if (snapshot !== null) this.#sql.setSnapshot.run(cached.number, seq, snapshot)
     if (shares !== undefined) this.#setShares(cached.number, shares)
     if (keys !== undefined) this.#addKeys(cached, keys)
+    if (asks !== undefined) this.#noteAsks(cached.number, asks, append.at)
     if (closed) this.#sql.dropKeys.run(cached.number)
     return true
+  }
+
+  #noteAsks(number: number, { opened, settled }: AppendedAsks, at: number): void {
+    for (const id of settled) this.#sql.dropAsk.run(number, id)
+    for (const { id, kind, body } of opened) {
+      this.#sql.addAsk.run(number, id, storedName(kind), at, body)
+    }
   }
 
   #setShares(number: number, shares: readonly Share[]): void {
@@ -294,9 +315,23 @@ export class Statements implements Steps {
     })
     const sql = `SELECT ${ROW_COLUMNS} FROM sessions ${indexFor(query)} WHERE ${where}
       ORDER BY number DESC LIMIT ?${values.push(query.limit + 1)}`
+    return listPage(this.#filtered<StoredRow>(sql, values), query.limit, sessionRow)
+  }
+
+  readonly listAsks: Steps['listAsks'] = (query) => {
+    const values: (string | number)[] = []
+    const sql = askListText(query, {
+      schema: '',
+      isPublic: 'internal = 0',
+      add: (value) => `?${values.push(value)}`,
+    })
+    return askPage(this.#filtered<FoundAsk>(sql, values), query.limit)
+  }
+
+  #filtered<Row>(sql: string, values: readonly (string | number)[]): readonly Row[] {
     const statement = this.#lists.get(sql) ?? this.#database.prepare(sql)
     this.#lists.set(sql, statement)
-    return listPage(statement.all(...values) as StoredRow[], query.limit, sessionRow)
+    return statement.all(...values) as Row[]
   }
 
   readonly changes: Steps['changes'] = (after, limit) => {
@@ -333,8 +368,9 @@ export class Statements implements Steps {
     if (cached === undefined || this.#sql.erase.run(cached.number).changes === 0) return false
     const { number, last } = cached
     this.#log.erase({ session: number, last, seq: this.#row(session)?.seq ?? 0 })
-    const { dropSnapshot, dropLabels, dropKeys, dropShares } = this.#sql
-    for (const drop of [dropSnapshot, dropLabels, dropKeys, dropShares]) drop.run(number)
+    const { dropSnapshot, dropLabels, dropKeys, dropShares, dropAsks } = this.#sql
+    const drops = [dropSnapshot, dropLabels, dropKeys, dropShares, dropAsks]
+    for (const drop of drops) drop.run(number)
     return true
   }
 

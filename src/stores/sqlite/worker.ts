@@ -34,7 +34,7 @@ export type WriterAnswers = {
 
 /** The operations that write nothing. */
 const READS: ReadonlySet<string> = new Set([
-  ...['read', 'list', 'findKeys', 'changes', 'readAudit', 'lastAudit'],
+  ...['read', 'list', 'listAsks', 'findKeys', 'changes', 'readAudit', 'lastAudit'],
   ...['usage', 'ready'],
 ])
 
