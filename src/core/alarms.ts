@@ -4,7 +4,7 @@
  */
 import { unanswerableAt } from './asks.ts'
 import type { Clock } from './clock.ts'
-import type { Command } from './commands.ts'
+import type { Command, Moment } from './commands.ts'
 import type { SessionEvent } from './events.ts'
 import type { Session } from './state.ts'
 import { isTerminal } from './turns.ts'
@@ -17,16 +17,26 @@ export class Alarms {
   /** The time by the log: that of its next event. */
   readonly #now: () => number
   readonly #post: (command: Command) => Promise<unknown>
+  readonly #hasFollower: Moment['hasFollower']
   /** How to cancel them, by the turn, ask, attachment or link that they are about. */
   readonly #cancels = new Map<string, () => void>()
 
   constructor(
     clock: Clock,
-    { now, post }: { now: () => number; post: (command: Command) => Promise<unknown> },
+    {
+      now,
+      post,
+      hasFollower,
+    }: {
+      now: () => number
+      post: (command: Command) => Promise<unknown>
+      hasFollower: Moment['hasFollower']
+    },
   ) {
     this.#clock = clock
     this.#now = now
     this.#post = post
+    this.#hasFollower = hasFollower
   }
 
   /** Sets the timers that the last owner had. */
@@ -62,7 +72,7 @@ export class Alarms {
 
   /** A client that was lost counts as one to ask for a while, and then no more. */
   stepped(session: Session): void {
-    const at = session.asks.length === 0 ? null : unanswerableAt(session)
+    const at = session.asks.length === 0 ? null : unanswerableAt(session, this.#hasFollower)
     if (at === null) return this.#cancel(UNANSWERABLE)
     this.#set(UNANSWERABLE, at, this.#now(), { type: 'unanswerable', at })
   }

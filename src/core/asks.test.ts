@@ -21,7 +21,11 @@ function answer(ask: Partial<Ask>, answered: unknown, mayEdit = false) {
     by: LOCAL,
     attachment: null,
   } as const
-  return decideAsk(session, { ...command, mayEdit }, { at: 4, said: () => null })
+  return decideAsk(
+    session,
+    { ...command, mayEdit },
+    { at: 4, said: () => null, hasFollower: () => false },
+  )
 }
 
 describe('an answer', () => {

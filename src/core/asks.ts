@@ -104,29 +104,32 @@ export function checkAskSize(what: string, value: unknown, { askBytesMax }: Limi
   throw new HoldfastError('body_too_large', `${what} is over ${askBytesMax} characters of JSON`)
 }
 
-export function decideAsk(session: Session, command: AskCommand, { at }: Moment): readonly Draft[] {
+export function decideAsk(session: Session, command: AskCommand, moment: Moment): readonly Draft[] {
   switch (command.type) {
     case 'ask':
-      return openAsk(session, command.ask, at)
+      return openAsk(session, command.ask, moment)
     case 'answer':
       return answerAsk(session, command)
     case 'timeout': {
       const ask = session.asks.find(({ id }) => id === command.ask)
       if (ask === undefined) return []
       // In a process that stood still the deadline may be heard of before the last client's end.
-      const outcome = isUnanswerable(session.attachments, ask.deadline)(ask)
+      const atDeadline = { ...moment, at: ask.deadline }
+      const outcome = isUnanswerable(session.attachments, atDeadline)(ask)
         ? 'nobody_to_ask'
         : 'timed_out'
       return [settled(ask, { outcome })]
     }
-    case 'unanswerable':
-      return settleUnanswerable(session, session.attachments, Math.max(at, command.at))
+    case 'unanswerable': {
+      const at = Math.max(moment.at, command.at)
+      return settleUnanswerable(session, session.attachments, { ...moment, at })
+    }
     case 'withdraw':
       return withdrawAsks(session, command.turn)
   }
 }
 
-function openAsk(session: Session, ask: Omit<Ask, 'id'>, at: number): readonly Draft[] {
+function openAsk(session: Session, ask: Omit<Ask, 'id'>, moment: Moment): readonly Draft[] {
   if (session.running?.id !== ask.turn) {
     throw new HoldfastError(
       'turn_over',
@@ -141,7 +144,7 @@ function openAsk(session: Session, ask: Omit<Ask, 'id'>, at: number): readonly D
   }
   const id = `a${session.seq + 1}`
   const opened: Draft = { type: 'ask.opened', ask: id, ...ask }
-  const isDenied = isUnanswerable(session.attachments, at)(ask)
+  const isDenied = isUnanswerable(session.attachments, moment)(ask)
   return isDenied
     ? [opened, settled({ id, turn: ask.turn }, { outcome: 'nobody_to_ask' })]
     : [opened]
@@ -229,19 +232,20 @@ export type Answerer = Pick<Attachment, 'role' | 'answers' | 'state' | 'answersU
 export function settleUnanswerable(
   session: Session,
   attachments: readonly Answerer[],
-  at: number,
+  moment: Moment,
 ): readonly Draft[] {
   return session.asks
-    .filter(isUnanswerable(attachments, at))
+    .filter(isUnanswerable(attachments, moment))
     .map((ask) => settled(ask, { outcome: 'nobody_to_ask' }))
 }
 
 /** Whether the ask is not to wait, and no client to ask counts at that time. */
 function isUnanswerable(
   attachments: readonly Answerer[],
-  at: number,
+  { at, hasFollower }: Pick<Moment, 'at' | 'hasFollower'>,
 ): (ask: Pick<Ask, 'kind' | 'onNobody'>) => boolean {
-  return ({ kind, onNobody }) => onNobody === 'deny' && !attachments.some(counts(kind, at))
+  return ({ kind, onNobody }) =>
+    onNobody === 'deny' && !attachments.some(counts(kind, at)) && !hasFollower(kind)
 }
 
 /**
@@ -257,15 +261,21 @@ function answersUntil({ role, answers, state, answersUntil }: Answerer, kind: st
   return state === 'live' ? Number.POSITIVE_INFINITY : (answersUntil ?? Number.NEGATIVE_INFINITY)
 }
 
-/** When the first open ask has no client left that counts, if none comes back; null: never. */
-export function unanswerableAt({ asks, attachments }: Session): number | null {
+/**
+ * When the first open ask has no client left that counts, if none comes back; null: never. While a
+ * follower of all asks counts there is no such time: the session is told when it is gone.
+ */
+export function unanswerableAt(
+  { asks, attachments }: Session,
+  hasFollower: Moment['hasFollower'],
+): number | null {
   let first = Number.POSITIVE_INFINITY
   for (const { kind, onNobody } of asks) {
-    if (onNobody !== 'deny') continue
+    if (onNobody !== 'deny' || hasFollower(kind)) continue
     const times = attachments.map((attachment) => answersUntil(attachment, kind))
     first = Math.min(first, Math.max(...times, Number.NEGATIVE_INFINITY))
   }
-  return Number.isFinite(first) ? first : null
+  return first === Number.POSITIVE_INFINITY ? null : first
 }
 
 function settled({ id, turn }: { id: string; turn: string }, outcome: AskOutcome): Draft {
@@ -283,13 +293,16 @@ export function foldAsk(session: Folding, event: AskEvent): void {
     session.asks = session.asks.filter((ask) => ask.id !== event.ask)
     return
   }
+  session.asks = [...session.asks, openedAsk(event)]
+}
+
+export function openedAsk(event: AskEvent & { type: 'ask.opened' }): Ask {
   const { ask: id, turn, kind, question, options, deadline, onNobody } = event
   const { data, detail, accepts } = event
-  const ask: Ask = {
+  return {
     ...{ id, turn, kind, question, options, deadline, onNobody },
     ...(data === undefined ? {} : { data }),
     ...(detail === undefined ? {} : { detail }),
     ...(accepts === undefined ? {} : { accepts }),
   }
-  session.asks = [...session.asks, ask]
 }

@@ -12,7 +12,7 @@ type Command = AnyCommand & { readonly at?: number; readonly said?: string }
 
 function decide(before: Session, command: Command): readonly Draft[] {
   const { at = 0, said = null } = command
-  return decideAt(before, command, { at, said: () => said })
+  return decideAt(before, command, { at, said: () => said, hasFollower: () => false })
 }
 
 function session(...commands: readonly Command[]): Session {

@@ -29,14 +29,14 @@ export function decideAttachment(
 ): readonly Draft[] {
   switch (command.type) {
     case 'attach':
-      return openAttachment(session, command, moment.at)
+      return openAttachment(session, command, moment)
     case 'lose': {
       const held = attachmentIn(session, command.attachment)
       if (held?.epoch !== command.epoch) return []
       return loseConnections(session, [held], command.answerGraceMs, moment)
     }
     case 'resume':
-      return resumeAttachment(session, command, moment.at)
+      return resumeAttachment(session, command, moment)
     case 'confirm':
       return confirmTokens(session, command.clients)
     case 'leave':
@@ -55,10 +55,10 @@ export function decideAttachment(
 function openAttachment(
   session: Session,
   command: AttachmentCommand & { type: 'attach' },
-  at: number,
+  moment: Moment,
 ): readonly Draft[] {
   const { attachment, answers, token, link, use, take, by } = command
-  const { usedBy = [] } = link === null ? {} : usableLink(session, { id: link, use }, at)
+  const { usedBy = [] } = link === null ? {} : usableLink(session, { id: link, use }, moment.at)
   const isMoved = use !== undefined && usedBy.includes(use)
   const crowded = makeRoom(session, link)
   const others = session.exclusive ? drivers(session) : []
@@ -80,7 +80,7 @@ function openAttachment(
       ...(isMoved ? { use } : {}),
       by,
     },
-    ...settleUnanswerableWith(session, gone, answers, at),
+    ...settleUnanswerableWith(session, gone, answers, moment),
   ]
 }
 
@@ -156,7 +156,7 @@ export function loseConnections(
 function resumeAttachment(
   session: Session,
   command: AttachmentCommand & { type: 'resume' },
-  at: number,
+  moment: Moment,
 ): readonly Draft[] {
   const { attachment: id, shown, token, answers, by } = command
   const attachment = findByToken(session, id, shown)
@@ -173,7 +173,7 @@ function resumeAttachment(
       ...(shown === null ? {} : { shown }),
       by,
     },
-    ...(answers === null ? [] : settleUnanswerableWith(session, [attachment], answers, at)),
+    ...(answers === null ? [] : settleUnanswerableWith(session, [attachment], answers, moment)),
   ]
 }
 
@@ -182,12 +182,12 @@ function settleUnanswerableWith(
   session: Session,
   gone: readonly Attachment[],
   answers: readonly string[],
-  at: number,
+  moment: Moment,
 ): readonly Draft[] {
   if (session.asks.length === 0) return []
   const left = session.attachments.filter((held) => !gone.includes(held))
   const connected: Answerer = { role: 'driver', answers, state: 'live', answersUntil: null }
-  return settleUnanswerable(session, [...left, connected], at)
+  return settleUnanswerable(session, [...left, connected], moment)
 }
 
 function confirmTokens(session: Session, clients: readonly Connected[]): readonly Draft[] {

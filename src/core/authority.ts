@@ -5,6 +5,7 @@
  * I5: a node writes only while it can prove its lease. Memory is bounded: idle sessions are evicted
  * and loaded again when needed.
  */
+import { Answerers } from './answerers.ts'
 import { AttachmentListeners } from './attachment-listeners.ts'
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { closedError, isClosedError } from './closing.ts'
@@ -67,6 +68,7 @@ export class Authority implements SessionHolder {
   /** Shared with the other nodes. */
   readonly counts: SharedCounts
   readonly usage: Usage
+  readonly answerers: Answerers
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()
   readonly #runners: RunnerTable
@@ -89,6 +91,7 @@ export class Authority implements SessionHolder {
     this.limits = coreLimits(options.limits ?? {})
     this.counts = new SharedCounts(this)
     this.usage = new Usage(this, options.quotas)
+    this.answerers = new Answerers(this)
     this.attachmentListeners = new AttachmentListeners(this.diagnose)
     this.#held = new HeldSessions(this)
     this.#runners = new RunnerTable(options.runners, this.diagnose)
@@ -115,6 +118,13 @@ export class Authority implements SessionHolder {
   }
 
   readonly heldSession = (id: string): Session | null => this.#held.get(id)?.session ?? null
+
+  readonly needsAnswerers = (): boolean =>
+    this.#held.all.some(({ needsAnswerers }) => needsAnswerers)
+
+  readonly answererLeft = (): void => {
+    for (const live of this.#held.all) live.answererLeft()
+  }
 
   holdsKey(principal: string, key: string): boolean {
     return this.#held.idOfKey(principal, key) !== null
@@ -251,6 +261,7 @@ export class Authority implements SessionHolder {
     this.#sweeper.stop()
     this.counts.stop()
     this.changes.close()
+    this.answerers.close()
     const pending = this.#held.all.filter(({ session }) => isPending(session))
     await Promise.all(pending.map((live) => this.#interrupt(live)))
     // Unlike a refusal, this may reach callers of admitted turns: no node may forward it by itself.

@@ -13,7 +13,7 @@ const ask = { turn: 't2', kind: 'x', question: '?', options: null, deadline: 9 }
 
 /** A batch in which an ask is opened and a later command settles it; a third is refused. */
 function batchOf(done: string[]): Batch {
-  const batch = new Batch(NEW, { at: 5, said: () => null })
+  const batch = new Batch(NEW, { at: 5, said: () => null, hasFollower: () => false })
   const answered = (name: string) => [
     () => done.push(`${name} answered`),
     () => done.push(`${name} refused`),

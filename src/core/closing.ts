@@ -38,7 +38,7 @@ export function endAttachments(
     const rest: Session = { ...session, attachments: [] }
     return [...events, ...closeSession(rest, { reason: 'last_holder_left', by: null }, moment)]
   }
-  return [...events, ...settleUnanswerable(session, left, moment.at)]
+  return [...events, ...settleUnanswerable(session, left, moment)]
 }
 
 export function attachmentEnded({ id }: Attachment, reason: string): Draft {

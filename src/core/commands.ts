@@ -22,6 +22,8 @@ export type Moment = {
   readonly at: number
   /** What the running turn has said since its last message, or null. */
   readonly said: () => string | null
+  /** Whether a follower of all asks counts as a client to ask for this kind. */
+  readonly hasFollower: (kind: string) => boolean
 }
 
 /** Settings to change; null takes one back. */

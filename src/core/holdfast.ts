@@ -12,10 +12,19 @@ import {
   type Access,
   type Caller,
 } from './access.ts'
+import type { AskFilter } from './answerers.ts'
 import { Authority, type AuthorityOptions } from './authority.ts'
 import type { FollowChangesOptions } from './commits.ts'
 import { isClosedError } from './closing.ts'
 import { HoldfastError, invalid } from './errors.ts'
+import {
+  AskFollower,
+  filterOf,
+  listAsks,
+  type FollowAsksOptions,
+  type InboxPage,
+  type OpenAskPage,
+} from './inbox.ts'
 import type { LiveSession } from './live.ts'
 import { LOCAL, type Input, type Principal, type SessionOptions } from './state.ts'
 import {
@@ -30,7 +39,7 @@ import { adoptedId, cannotFork, forkedFrom, readConversation, readForkPoint } fr
 import { NO_CAPABILITIES } from './runner.ts'
 import { SessionHandle } from './session-handle.ts'
 import { assertHonoured } from './settings.ts'
-import type { ChangePage, ListPage, ListQuery, SessionRef } from './store.ts'
+import type { AskQuery, ChangePage, ListPage, ListQuery, SessionRef } from './store.ts'
 import { TurnHandle, type Admission, type SubmittedTurn } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions & {
@@ -174,6 +183,51 @@ export class Holdfast {
     return changes.readVisible(after, { most, size: limits.listMax }, (row) => {
       return scopesOn(this, row).length > 0
     })
+  }
+
+  /**
+   * The asks that wait in the sessions that it may see, by a filter, in the order of their
+   * opening: one page.
+   */
+  async listAsks(query: Partial<AskQuery> = {}): Promise<OpenAskPage> {
+    return listAsks(this.authority, this, { ...query, limit: this.#pageLimit(query.limit ?? 100) })
+  }
+
+  /**
+   * The same asks as they are opened and settled, on whichever node, after those that wait. With
+   * `answers` it counts, while it follows, as a client to ask for these kinds of ask, in the
+   * sessions in which it may answer.
+   */
+  asks({
+    answers = [],
+    ...options
+  }: FollowAsksOptions & { readonly answers?: readonly string[] } = {}): AsyncGenerator<
+    InboxPage,
+    void
+  > {
+    if (answers.length > 0) this.#assertMayFollow()
+    const follower = new AskFollower(this.authority, this, options)
+    return answers.length === 0 ? follower.follow() : this.#answering(follower, options, answers)
+  }
+
+  #assertMayFollow(): void {
+    if (this.access !== null) assertMayDo(this.access.scopes, 'ask.answer')
+    if (principalsOf(this)?.length !== 0) return
+    throw new HoldfastError('forbidden', 'a link shows the asks of its own session only')
+  }
+
+  async *#answering(
+    follower: AskFollower,
+    options: AskFilter,
+    answers: readonly string[],
+  ): AsyncGenerator<InboxPage, void> {
+    const access = answererAccess(this.access)
+    const leave = await this.authority.answerers.join({ ...filterOf(options), access, answers })
+    try {
+      yield* follower.follow()
+    } finally {
+      leave()
+    }
   }
 
   #pageLimit(limit: number): number {
@@ -320,6 +374,13 @@ export class Holdfast {
     }
     return id === undefined ? undefined : assertMay(this.authority, this, id, 'session.read')
   }
+}
+
+/** Of what a caller was granted, what decides in which sessions it may answer. */
+function answererAccess(access: Access | null): Access | null {
+  if (access === null) return null
+  const { principal, groups, scopes, agents } = access
+  return { principal, groups, scopes, ...(agents === undefined ? {} : { agents }) }
 }
 
 function assertAgent(agent: string, agents: readonly string[]): void {

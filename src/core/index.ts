@@ -14,6 +14,7 @@ export {
   type Scope,
   type SharedKeys,
 } from './access.ts'
+export type { AskFilter } from './answerers.ts'
 export { AnswerText } from './answer-text.ts'
 export { chosen, type Choice, type Question } from './asks.ts'
 export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
@@ -49,6 +50,7 @@ export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
 export { Holdfast, type ForkOptions, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { POSITION_KIND } from './origins.ts'
+export type { FollowAsksOptions, InboxEvent, InboxPage, OpenAsk, OpenAskPage } from './inbox.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
 export { FoldedLog } from './loading.ts'
@@ -84,7 +86,11 @@ export type {
   Append,
   AppendOutcome,
   Beat,
+  AppendedAsks,
   AppendedKeys,
+  AskPage,
+  AskQuery,
+  AskRow,
   AuditRecord,
   ChangePage,
   Claim,
@@ -106,6 +112,7 @@ export type {
   StoredEvent,
 } from './store.ts'
 export {
+  ANSWER_FORMS,
   LINK_SCOPES,
   RECONNECT_POLICIES,
   ROLES,

@@ -16,13 +16,14 @@ import type { Queue } from './queue.ts'
 import { admittedKeys } from './request-keys.ts'
 import { expiresAt, isPending } from './session.ts'
 import { snapshotOf } from './snapshots.ts'
-import type { Session } from './state.ts'
-import type { Append } from './store.ts'
+import type { Ask, Session } from './state.ts'
+import type { Append, AppendedAsks } from './store.ts'
 
 /** The loaded session, which does what the events say. */
 export interface LedgerSession {
   /** What the running turn has said since its last message, or null. */
   said(): string | null
+  hasFollower(kind: string): boolean
   /** The event is durable. Called in log order. */
   act(event: SessionEvent, json: string): void
   /** All events of a step have been acted on, and their callers answered. */
@@ -104,7 +105,11 @@ export class Ledger {
   /** Decides what waits, unless the last step is not known to be durable yet. */
   pump(): void {
     if (this.#committing !== null || this.#lost !== null) return
-    const batch = new Batch(this.#session, { at: this.now(), said: () => this.#live.said() })
+    const batch = new Batch(this.#session, {
+      at: this.now(),
+      said: () => this.#live.said(),
+      hasFollower: (kind) => this.#live.hasFollower(kind),
+    })
     this.#committing = batch
     for (const { command, settle, refuse } of this.#mailbox.splice(0)) {
       batch.add(command, settle, refuse)
@@ -155,6 +160,9 @@ export class Ledger {
       expiresAt: expiresAt(session),
       ...statusAfter(session, events),
       ...(session.shares === this.#session.shares ? {} : { shares: session.shares }),
+      ...(session.asks === this.#session.asks
+        ? {}
+        : { asks: changedAsks(this.#session.asks, session.asks) }),
       ...this.#keysOf(session, events),
     }
   }
@@ -186,6 +194,18 @@ export class Ledger {
     this.#committing = null
     this.#live.settled()
     this.pump()
+  }
+}
+
+/** An ask that is opened and settled in the same step is in neither list. */
+function changedAsks(before: readonly Ask[], after: readonly Ask[]): AppendedAsks {
+  const missing = (asks: readonly Ask[], from: readonly Ask[]) =>
+    asks.filter(({ id }) => !from.some((other) => other.id === id))
+  return {
+    opened: missing(after, before).map((ask) => {
+      return { id: ask.id, kind: ask.kind, body: JSON.stringify(ask) }
+    }),
+    settled: missing(before, after).map(({ id }) => id),
   }
 }
 

@@ -7,6 +7,7 @@
  * and releases the session.
  */
 import { Alarms } from './alarms.ts'
+import type { Answerers } from './answerers.ts'
 import { askOf, outcomeOf, type Question } from './asks.ts'
 import type { Command } from './commands.ts'
 import { closedError } from './closing.ts'
@@ -31,6 +32,7 @@ import { Watchers, type Watcher } from './watchers.ts'
 /** The authority, as a loaded session sees it. */
 export interface SessionHolder extends CoreContext {
   readonly commits: GroupCommit
+  readonly answerers: Answerers
   /** No turn starts any more: the node is about to stop. */
   readonly draining: boolean
   runner(agent: string): Runner | null
@@ -122,6 +124,18 @@ export class LiveSession implements LedgerSession, RunHost {
 
   said(): string | null {
     return this.#run?.said ?? this.#saidBefore
+  }
+
+  readonly hasFollower = (kind: string): boolean => this.holder.answerers.counts(this.session, kind)
+
+  /** Whether an ask waits that must not wait without a client to ask. */
+  get needsAnswerers(): boolean {
+    return this.session.asks.some(({ onNobody }) => onNobody === 'deny')
+  }
+
+  /** Some follower of all asks does not count any more. */
+  answererLeft(): void {
+    this.#alarms.stepped(this.session)
   }
 
   /** Admits a watcher; in order with what happens to the link that it comes in by. */
@@ -226,6 +240,7 @@ export class LiveSession implements LedgerSession, RunHost {
         return this.#configure(event.settings)
       case 'ask.opened':
         this.holder.counters.asksOpened += 1
+        if (event.onNobody === 'deny') this.holder.answerers.look()
         return
       case 'ask.settled':
         return this.#settleAsk(event)
@@ -352,9 +367,10 @@ export class LiveSession implements LedgerSession, RunHost {
   }
 
   /** Asks the session's clients for the running turn; always settles. */
-  ask(turn: string, question: Question): Promise<AskOutcome> {
+  async ask(turn: string, question: Question): Promise<AskOutcome> {
+    const ask = askOf(question, { turn, at: this.now(), limits: this.holder.limits })
+    if (ask.onNobody === 'deny') await this.holder.answerers.find(this.session, ask.kind)
     return new Promise((resolve, reject) => {
-      const ask = askOf(question, { turn, at: this.now(), limits: this.holder.limits })
       const opened = (events: readonly SessionEvent[]): void => {
         // It may be settled in the step that opens it, by the same command or by a later one.
         const settled = events.find((event) => event.type === 'ask.settled')

@@ -29,7 +29,13 @@ function run(session: Session, ...commands: Command[]): { session: Session; even
   let events: Draft[] = []
   let state = session
   for (const command of commands) {
-    events = [...decide(state, command, { at: command.at ?? 0, said: () => null })]
+    events = [
+      ...decide(state, command, {
+        at: command.at ?? 0,
+        said: () => null,
+        hasFollower: () => false,
+      }),
+    ]
     for (const draft of events) {
       state = evolve(state, { ...draft, seq: state.seq + 1, at: 10 })
     }
@@ -187,10 +193,11 @@ describe('asks (I8)', () => {
     const lost = after(asked, lose)
     const unanswerable = (at: number): Command => ({ type: 'unanswerable', at })
     const nobody = { type: 'ask.settled', outcome: 'nobody_to_ask' }
+    const none = (): boolean => false
 
     it('wait for it a short time, and then settle', () => {
-      expect(unanswerableAt(asked)).toBeNull()
-      expect(unanswerableAt(lost)).toBe(15)
+      expect(unanswerableAt(asked, none)).toBeNull()
+      expect(unanswerableAt(lost, none)).toBe(15)
       expect(types(lost, unanswerable(14))).toEqual([])
       expect(run(lost, unanswerable(15)).events).toMatchObject([nobody])
     })
@@ -212,7 +219,7 @@ describe('asks (I8)', () => {
       const resume = { type: 'resume', attachment: 'p', answers: null, at: 14, by: LOCAL } as const
       const back = after(lost, { ...resume, shown: null, token: null })
       expect(types(back, unanswerable(15))).toEqual([])
-      expect(unanswerableAt(back)).toBeNull()
+      expect(unanswerableAt(back, none)).toBeNull()
     })
 
     it('are opened within that time, and settled at once after it', () => {
@@ -229,9 +236,24 @@ describe('asks (I8)', () => {
       expect(types(two, { ...leave, at: 15 })).toEqual(['attachment.ended', 'ask.settled'])
     })
 
+    it('go on while a follower of all asks answers their kind, and settle once it is gone', () => {
+      const follows = (kind: string): boolean => kind === 'permission'
+      const moment = { at: 99, said: () => null, hasFollower: follows }
+      expect(unanswerableAt(lost, follows)).toBeNull()
+      expect(decide(lost, unanswerable(99), moment)).toEqual([])
+      expect(decide(created(), unanswerable(99), moment)).toEqual([])
+      const alone = after(created(), admit())
+      expect(decide(alone, ask('t2', 'deny', 99), moment)).toHaveLength(1)
+      const left = { ...lost, attachments: [] }
+      expect(unanswerableAt(left, follows)).toBeNull()
+      expect(unanswerableAt(left, none)).toBe(Number.NEGATIVE_INFINITY)
+      const gone = { ...moment, hasFollower: none }
+      expect(decide(left, unanswerable(-Infinity), gone)).toMatchObject([nobody])
+    })
+
     it('go on waiting if their turn said so', () => {
       const waiting = after(created(), attach('p', ['permission']), admit(), ask('t3'), lose)
-      expect(unanswerableAt(waiting)).toBeNull()
+      expect(unanswerableAt(waiting, none)).toBeNull()
       expect(types(waiting, unanswerable(99))).toEqual([])
     })
   })

@@ -6,7 +6,7 @@ import { assertHonoured, changedSettings, checkSettings } from './settings.ts'
 import type { Draft } from './events.ts'
 import { LOCAL, type Session } from './state.ts'
 
-const MOMENT = { at: 2, said: () => null }
+const MOMENT = { at: 2, said: () => null, hasFollower: () => false }
 
 function created(settings?: object): Session {
   return createSession({

@@ -1,6 +1,6 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
 import { invalid, type SessionHandle, type SessionRef } from '../core/index.ts'
-import { contract, EXACT, optional } from '../schema/contract.ts'
+import { contract, EXACT, optional, PROBLEM } from '../schema/contract.ts'
 import { Type, type Static, type TProperties } from '../schema/typebox.ts'
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import type { Exchange } from './exchange.ts'
@@ -87,7 +87,10 @@ export function jsonOrEvents(description: string, schema: Schema): RouteAnswer {
   return { description, content: { 'application/json': schema, [EVENT_STREAM_TYPE]: events } }
 }
 
-/** A query by its schema: numbers and flags as such, no unknown name, each name once. */
+/**
+ * A query by its schema: numbers and flags as such, no unknown name, each name once unless it is a
+ * list.
+ */
 export type Query<Fields extends TProperties = TProperties> = {
   readonly fields: Fields
   /** The text of a query, or its parameters one by one. */
@@ -117,14 +120,45 @@ export function query<Fields extends TProperties>(
 
 export const NO_QUERY = query({})
 
+/** The parameter that lists by a label. */
+export const LABEL = Type.String({
+  pattern: '^[^:]+:',
+  [PROBLEM]: 'must be name:value',
+  description: 'Only those of sessions with this label, as name:value.',
+})
+
+export function labelFilter(label: string | undefined) {
+  const [, name = '', value = ''] = /^([^:]*):(.*)$/s.exec(label ?? '') ?? []
+  return label === undefined ? {} : { label: { name, value } }
+}
+
+/** The cursor of a list, which the caller may have got encrypted. */
+export async function givenCursor({ positions }: Exchange, cursor: string | undefined) {
+  if (cursor === undefined) return {}
+  return { cursor: positions === null ? cursor : await positions.revealCursor(cursor) }
+}
+
+export async function shownCursor({ positions }: Exchange, cursor: string | null) {
+  return positions === null || cursor === null ? cursor : positions.hideCursor(cursor)
+}
+
+export const LAST_EVENT_ID = {
+  name: 'Last-Event-ID',
+  description: 'On a stream: the id of the last event that was seen.',
+}
+
 function valuesOf(
   search: Iterable<readonly [string, string]>,
   fields: TProperties,
 ): Readonly<Record<string, unknown>> {
   const values: Record<string, unknown> = {}
   for (const [name, text] of search) {
-    if (Object.hasOwn(values, name)) throw invalid(name, 'must be there only once')
     const type: unknown = Object.hasOwn(fields, name) ? fields[name]?.['type'] : undefined
+    if (type === 'array') {
+      values[name] = [...((values[name] as string[] | undefined) ?? []), text]
+      continue
+    }
+    if (Object.hasOwn(values, name)) throw invalid(name, 'must be there only once')
     if (type === 'integer' && /^\d{1,15}$/.test(text)) values[name] = Number(text)
     else if (type === 'boolean' && /^(true|false)$/.test(text)) values[name] = text === 'true'
     else values[name] = text

@@ -5,6 +5,7 @@
 import type { IntervalHistogram } from 'node:perf_hooks'
 import { asHoldfastError, HoldfastError } from '../core/index.ts'
 import { negotiate, type Exchange, type ServerContext } from '../doors/exchange.ts'
+import { askRoutes } from '../doors/native/asks.ts'
 import { logRoutes } from '../doors/native/log.ts'
 import * as native from '../doors/native/schemas.ts'
 import { sessionRoutes } from '../doors/native/sessions.ts'
@@ -79,7 +80,7 @@ export function refusalAt(target: string, error: HoldfastError): Refusal {
   return isOpenAiPath(target) ? openAiRefusal(error) : problemRefusal(error)
 }
 
-export const NATIVE_ROUTES = [...sessionRoutes, ...turnRoutes, ...logRoutes]
+export const NATIVE_ROUTES = [...sessionRoutes, ...askRoutes, ...turnRoutes, ...logRoutes]
 
 export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
   let document = ''

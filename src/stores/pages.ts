@@ -60,7 +60,7 @@ export type ListDialect = {
   readonly schema: string
   readonly isPublic: string
   /** Takes a value of the statement, and returns the text that stands for it. */
-  add(value: string | number, type: 'bigint' | 'text'): string
+  readonly add: (value: string | number, type: 'bigint' | 'text') => string
 }
 
 export function listConditions(

@@ -33,8 +33,9 @@ export function* encodeItems(items: readonly FeedItem[], from: Position): Genera
   if (text !== '') yield text
 }
 
-export function encodeEvent(type: string, id: string | number, json: string): string {
-  return `event: ${type}\nid: ${id}\ndata: ${json}\n\n`
+/** Without an id the reader's position stays. */
+export function encodeEvent(type: string, id: string | number | null, json: string): string {
+  return `event: ${type}\n${id === null ? '' : `id: ${id}\n`}data: ${json}\n\n`
 }
 
 /** Something about the stream itself: it has no id, so that the reader's position stays. */

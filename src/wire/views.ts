@@ -5,7 +5,9 @@
 import type {
   Attachment,
   ChangePage,
+  InboxEvent,
   Link,
+  OpenAsk,
   Origin,
   Principal,
   QueueRow,
@@ -110,6 +112,24 @@ export type EventPageView = {
 export function changesView({ changes, position }: ChangePage) {
   const shown = changes.map(({ after, seq, row }) => ({ after, seq, session: rowView(row) }))
   return { changes: shown, position }
+}
+
+export type OpenAskView = ReturnType<typeof openAskView>
+
+/** An ask that waits, with what tells its session from others. */
+export function openAskView({ ask, openedAt, row }: OpenAsk) {
+  return { ...ask, openedAt, session: askedSession(row) }
+}
+
+export type SettledAskView = ReturnType<typeof settledAskView>
+
+export function settledAskView(event: InboxEvent & { readonly type: 'ask.settled' }) {
+  const { ask: id, outcome, settledAt, row } = event
+  return { id, ...outcome, settledAt, session: askedSession(row) }
+}
+
+function askedSession({ id, key, agent, labels, principal }: SessionRow) {
+  return { id, key, agent, labels, principal }
 }
 
 export function turnView(session: string, turn: TurnRecord) {

@@ -103,6 +103,11 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const changed = { body: { changes: [{ session: { id } }], hasMore: true } }
     return [`/v1/changes?after=${body.position}`, {}, changed]
   },
+  listAsks: async () => {
+    const { id, ask } = await runningTurn('ask')
+    const asks = [{ id: ask, session: { id, agent: 'ask' } }]
+    return [`/v1/asks?session=${id}`, {}, { body: { asks, nextCursor: null } }]
+  },
   getSession: async () => {
     const { path, key } = await owned()
     return [path, {}, { status: 200, body: { key, state: 'open' } }]

@@ -8,7 +8,7 @@ import { encodeEvent, encodeNotice, parsePosition } from '../../wire/server-sent
 import { changesView } from '../../wire/views.ts'
 import { streamFeed, streamTexts } from '../event-stream.ts'
 import { negotiate, type Exchange, type HiddenPositions } from '../exchange.ts'
-import { jsonOrEvents, query, routes, sessionOfPath } from '../route.ts'
+import { jsonOrEvents, LAST_EVENT_ID, query, routes, sessionOfPath } from '../route.ts'
 import * as schemas from './schemas.ts'
 
 const CHANGES_QUERY = query({
@@ -22,10 +22,6 @@ const EVENTS_QUERY = query({
   after: Type.String({ description: 'The last event that is known: SEQ, on a stream SEQ.N too.' }),
   limit: Type.Integer({ minimum: 1, description: 'How many events on a page.' }),
 })
-const LAST_EVENT_ID = {
-  name: 'Last-Event-ID',
-  description: 'On a stream: the id of the last event that was seen.',
-}
 const TRANSCRIPT_TYPE = 'application/jsonl'
 /** Lines of a transcript are gathered to writes of about this size. */
 const WRITE_CHARS = 65_536

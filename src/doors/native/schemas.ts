@@ -1,6 +1,7 @@
 /** The native door's answers, for the OpenAPI document. The tests compare real ones with them. */
 import { Type } from '../../schema/typebox.ts'
 import {
+  ANSWER_FORMS,
   LINK_SCOPES,
   RECONNECT_POLICIES,
   ROLES,
@@ -207,6 +208,22 @@ export const Ask = Type.Object({
   deadline: time,
   onNobody: oneOf(['wait', 'deny']),
   data: Type.Optional(anything()),
+  detail: Type.Optional(anything({ description: 'What it is about, for a person to decide.' })),
+  accepts: Type.Optional(
+    Type.Array(oneOf(ANSWER_FORMS), { description: 'More forms of answers.' }),
+  ),
+})
+export const OpenAskPage = Type.Object({
+  asks: Type.Array(
+    Type.Intersect([
+      Ask,
+      Type.Object({
+        openedAt: time,
+        session: Type.Object({ id: text, key: textOrNull, agent: text, labels, principal: text }),
+      }),
+    ]),
+  ),
+  nextCursor: textOrNull,
 })
 export const AskList = Type.Object({ asks: Type.Array(Ask) })
 export const AnsweredAsk = Type.Object({

@@ -5,7 +5,7 @@
  * and nowhere else; in the URL it is in the fragment, which browsers do not send.
  */
 import { HoldfastError, invalid, type ErrorCode, type SessionHandle } from '../../core/index.ts'
-import { oneOf, PROBLEM } from '../../schema/contract.ts'
+import { oneOf } from '../../schema/contract.ts'
 import { Type } from '../../schema/typebox.ts'
 import {
   AdoptRequest,
@@ -26,17 +26,23 @@ import {
 } from '../../wire/bodies.ts'
 import { linkView, rowView, sessionView } from '../../wire/views.ts'
 import type { Exchange } from '../exchange.ts'
-import { json, query, routes, sessionOfPath, visibleRef } from '../route.ts'
+import {
+  json,
+  LABEL,
+  labelFilter,
+  query,
+  routes,
+  sessionOfPath,
+  visibleRef,
+  givenCursor,
+  shownCursor,
+} from '../route.ts'
 import * as schemas from './schemas.ts'
 
 const LIST_QUERY = query({
   state: oneOf(['open', 'closed'], { description: 'Only open, or only closed ones.' }),
   key: Type.String({ description: 'Only those of this key.' }),
-  label: Type.String({
-    pattern: '^[^:]+:',
-    [PROBLEM]: 'must be name:value',
-    description: 'Only those with this label, as name:value.',
-  }),
+  label: LABEL,
   limit: Type.Integer({ minimum: 1, description: 'How many; at most the limit listMax.' }),
   cursor: Type.String({ description: 'The nextCursor of the page before.' }),
 })
@@ -74,19 +80,13 @@ export const sessionRoutes = routes({
     answers: { 200: json('One page.', schemas.SessionPage) },
     handle: async (exchange) => {
       const { label, cursor, ...rest } = LIST_QUERY.read(exchange.search)
-      const { positions } = exchange
-      const [, name = '', value = ''] = /^([^:]*):(.*)$/s.exec(label ?? '') ?? []
-      const filter = {
+      const { sessions, nextCursor } = await exchange.holdfast.list({
         ...rest,
-        ...(label === undefined ? {} : { label: { name, value } }),
-        ...(cursor === undefined
-          ? {}
-          : { cursor: positions === null ? cursor : await positions.revealCursor(cursor) }),
-      }
-      const { sessions, nextCursor: next } = await exchange.holdfast.list(filter)
-      const isPlain = positions === null || next === null
-      const nextCursor = isPlain ? next : await positions.hideCursor(next)
-      exchange.reply(200, { sessions: sessions.map(rowView), nextCursor })
+        ...labelFilter(label),
+        ...(await givenCursor(exchange, cursor)),
+      })
+      const next = await shownCursor(exchange, nextCursor)
+      exchange.reply(200, { sessions: sessions.map(rowView), nextCursor: next })
     },
   },
   'GET /v1/sessions/:id': {

@@ -315,7 +315,7 @@ export class Statements implements Steps {
     })
     const sql = `SELECT ${ROW_COLUMNS} FROM sessions ${indexFor(query)} WHERE ${where}
       ORDER BY number DESC LIMIT ?${values.push(query.limit + 1)}`
-    return listPage(this.#filtered<StoredRow>(sql, values), query.limit, sessionRow)
+    return listPage(this.#filtered(sql, values) as StoredRow[], query.limit, sessionRow)
   }
 
   readonly listAsks: Steps['listAsks'] = (query) => {
@@ -325,13 +325,13 @@ export class Statements implements Steps {
       isPublic: 'internal = 0',
       add: (value) => `?${values.push(value)}`,
     })
-    return askPage(this.#filtered<FoundAsk>(sql, values), query.limit)
+    return askPage(this.#filtered(sql, values) as FoundAsk[], query.limit)
   }
 
-  #filtered<Row>(sql: string, values: readonly (string | number)[]): readonly Row[] {
+  #filtered(sql: string, values: readonly (string | number)[]): readonly unknown[] {
     const statement = this.#lists.get(sql) ?? this.#database.prepare(sql)
     this.#lists.set(sql, statement)
-    return statement.all(...values) as Row[]
+    return statement.all(...values)
   }
 
   readonly changes: Steps['changes'] = (after, limit) => {

@@ -1,0 +1,177 @@
+/**
+ * The followers of all asks that have said which kinds they answer: each counts as a client to ask
+ * while it follows, and for `answerGraceMs` after that, in the sessions in which it may answer.
+ *
+ * Where several nodes share a store, each announces its followers there. A node reads what the
+ * others have announced for asks that do not wait (`onNobody: deny`) only: before it would settle
+ * one for lack of a client, and once a second while one waits. So much later it knows that a
+ * follower on another node counts no more.
+ */
+import { scopesOn, type Access } from './access.ts'
+import type { CoreContext } from './context.ts'
+import { messageOf } from './errors.ts'
+import { LOCAL, type Session } from './state.ts'
+import type { SessionRow } from './store.ts'
+
+/** Between two reads of what other nodes have announced. */
+const LOOK_MS = 1_000
+/** An announcement is renewed so often, and outlives its node by at most twice as long. */
+const RENEW_MS = 3_000
+
+/** Which asks a follower gets. */
+export type AskFilter = {
+  /** Only those of this session, by its id. */
+  readonly session?: string
+  readonly kind?: string
+  /** Only those of sessions with this label. */
+  readonly label?: { readonly name: string; readonly value: string }
+}
+
+/** A follower, as its node announces it. `access` null: it may do everything. */
+export type AnsweringFollower = AskFilter & {
+  readonly access: Access | null
+  /** The kinds of ask that it answers. */
+  readonly answers: readonly string[]
+}
+
+export type AskedSession = Pick<
+  Session | SessionRow,
+  'id' | 'principal' | 'shares' | 'agent' | 'labels'
+>
+
+/** Whether a follower gets asks of this session, if it may see it. */
+export function isFollowed({ session, label }: AskFilter, asked: AskedSession): boolean {
+  if (session !== undefined && asked.id !== session) return false
+  return label === undefined || asked.labels[label.name] === label.value
+}
+
+/** The node that this is a part of. */
+type AnswerersContext = Pick<CoreContext, 'store' | 'clock' | 'limits' | 'diagnose'> & {
+  readonly node: string
+  /** Whether an ask waits here that must not wait without a client to ask. */
+  readonly needsAnswerers: () => boolean
+  /** Some follower does not count any more. */
+  readonly answererLeft: () => void
+}
+
+export class Answerers {
+  readonly #context: AnswerersContext
+  readonly #here = new Set<AnsweringFollower>()
+  /** Those of other nodes, as they were at the last read. */
+  #there: readonly AnsweringFollower[] = []
+  /** How to cancel the timers: of grace times, of the next read, of the next announcement. */
+  readonly #cancels = new Set<() => void>()
+  #isLooking = false
+  #isAnnouncing = false
+  #announced: Promise<void> = Promise.resolve()
+
+  constructor(context: AnswerersContext) {
+    this.#context = context
+  }
+
+  /** Whether some follower counts as a client to ask for this kind in this session. */
+  counts(session: AskedSession, kind: string): boolean {
+    if (this.#here.size === 0 && this.#there.length === 0) return false
+    return [...this.#here, ...this.#there].some(
+      (follower) =>
+        follower.answers.includes(kind) &&
+        (follower.kind === undefined || follower.kind === kind) &&
+        isFollowed(follower, session) &&
+        scopesOn({ by: LOCAL, access: follower.access }, session).includes('answer'),
+    )
+  }
+
+  /** Resolves once the other nodes can know of it, with the function that says that it is gone. */
+  async join(follower: AnsweringFollower): Promise<() => void> {
+    this.#here.add(follower)
+    if (this.#isAnnouncing) await this.#announce()
+    else await this.#keepAnnouncing()
+    return () => {
+      this.#after(this.#context.limits.answerGraceMs, () => {
+        this.#here.delete(follower)
+        void this.#announce()
+        this.#context.answererLeft()
+      })
+    }
+  }
+
+  /**
+   * Before an ask is decided that must not wait: if no follower is known that counts, asks what the
+   * other nodes have announced by now.
+   */
+  async find(session: AskedSession, kind: string): Promise<void> {
+    if (this.#context.store.cluster === undefined || this.counts(session, kind)) return
+    await this.#read()
+  }
+
+  async #read(): Promise<void> {
+    const { store, node } = this.#context
+    const before = JSON.stringify(this.#there)
+    try {
+      const bodies = (await store.cluster?.answerersBut(node)) ?? []
+      this.#there = bodies.flatMap((body) => JSON.parse(body) as readonly AnsweringFollower[])
+    } catch (error) {
+      this.#report(error)
+    }
+    if (JSON.stringify(this.#there) !== before) this.#context.answererLeft()
+  }
+
+  /** Reads on while asks wait that need it. */
+  look(): void {
+    if (this.#isLooking || this.#context.store.cluster === undefined) return
+    this.#isLooking = true
+    this.#after(LOOK_MS, () => {
+      this.#isLooking = false
+      if (!this.#context.needsAnswerers()) return
+      this.look()
+      void this.#read()
+    })
+  }
+
+  async #keepAnnouncing(): Promise<void> {
+    if (this.#context.store.cluster === undefined) return
+    this.#isAnnouncing = true
+    this.#after(RENEW_MS, () => {
+      if (this.#here.size > 0) void this.#keepAnnouncing()
+      else this.#isAnnouncing = false
+    })
+    await this.#announce()
+  }
+
+  /** One after the other, so that none that was late undoes the last one. */
+  #announce(): Promise<void> {
+    this.#announced = this.#announced.then(() => this.#announceNow())
+    return this.#announced
+  }
+
+  async #announceNow(): Promise<void> {
+    const { store, node, limits } = this.#context
+    // Followers of one principal with the same filter are one.
+    const distinct = new Set(Array.from(this.#here, (follower) => JSON.stringify(follower)))
+    const ms = limits.answerGraceMs + 2 * RENEW_MS
+    try {
+      await store.cluster?.announceAnswerers(node, `[${[...distinct].join()}]`, ms)
+    } catch (error) {
+      this.#report(error)
+    }
+  }
+
+  /** The next time it is tried again. */
+  #report(error: unknown): void {
+    const facts = { reason: 'answerers', error: messageOf(error) }
+    this.#context.diagnose('sweep_failed', 'nodes could not exchange who answers asks', facts)
+  }
+
+  #after(ms: number, run: () => void): void {
+    const cancel = this.#context.clock.after(ms, () => {
+      this.#cancels.delete(cancel)
+      run()
+    })
+    this.#cancels.add(cancel)
+  }
+
+  close(): void {
+    for (const cancel of this.#cancels) cancel()
+    this.#cancels.clear()
+  }
+}
