@@ -1,5 +1,6 @@
 /** All commands, in the order of the overview. */
 import { VERSION } from '../wire/version.ts'
+import { answer, asks } from './ask-commands.ts'
 import { cdp } from './cdp.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
 import { send } from './send.ts'
@@ -10,7 +11,7 @@ import { token } from './token.ts'
 import { verify } from './verify.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
-  ...[serve, send, sessions, tail, queue, close, exportLog],
+  ...[serve, send, asks, answer, sessions, tail, queue, close, exportLog],
   ...[verify, token, backup, nodes, cdp],
 ]
 

@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import type { Ask } from '../client/index.ts'
 import { until } from '../../test/support/gate.ts'
-import { askPerson, describeAsk, readAnswer } from './send.ts'
+import { askPerson, describeAsk, readAnswer } from './prompt.ts'
 
 const options = [
   { id: 'allow_once', label: 'Allow' },

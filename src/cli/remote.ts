@@ -2,7 +2,13 @@
 import { readFileSync } from 'node:fs'
 import { ApiError, HttpApi } from '../client/http-api.ts'
 import type { BrowserView } from '../doors/cdp/door.ts'
-import { sessionPath, type SessionListView, type SessionRowView } from '../wire/views.ts'
+import {
+  sessionPath,
+  type OpenAskListView,
+  type OpenAskView,
+  type SessionListView,
+  type SessionRowView,
+} from '../wire/views.ts'
 import { text, UsageError, type FlagValues } from './command.ts'
 
 const DEFAULT_URL = 'http://127.0.0.1:7420'
@@ -72,6 +78,17 @@ export class Remote extends HttpApi {
       const page = await this.json<SessionListView>(`/v1/sessions?${query.toString()}`)
       found.push(...page.sessions)
       if (page.nextCursor === null || found.length >= limit) return found
+      query.set('cursor', page.nextCursor)
+    }
+  }
+
+  /** The asks that wait, by a filter: all pages. */
+  async *asks(filter: URLSearchParams): AsyncGenerator<OpenAskView> {
+    const query = new URLSearchParams(filter)
+    for (;;) {
+      const page = await this.json<OpenAskListView>(`/v1/asks?${query.toString()}`)
+      yield* page.asks
+      if (page.nextCursor === null) return
       query.set('cursor', page.nextCursor)
     }
   }

@@ -1,6 +1,4 @@
 /** `holdfast send`: runs one turn and streams its answer. */
-import { createInterface } from 'node:readline/promises'
-import type { Readable, Writable } from 'node:stream'
 import { text as readAll } from 'node:stream/consumers'
 import { WebSocket } from 'ws'
 import {
@@ -16,7 +14,8 @@ import { BUSY_POLICIES, LIMITS } from '../core/index.ts'
 import { AnswerText } from '../wire/answer-text.ts'
 import { sessionPath } from '../wire/views.ts'
 import { choice, defineCommand, number, text, toggle, UsageError } from './command.ts'
-import { note, printable, printableLines } from './output.ts'
+import { note, printableLines } from './output.ts'
+import { askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 /** The kinds of ask that a person at a terminal can answer. */
@@ -220,60 +219,5 @@ class TerminalTurn {
     this.#note('cancelling; a second Ctrl-C exits')
     // Fails if the turn has ended meanwhile, which is shown.
     this.#session.cancel(this.#turn).catch(() => undefined)
-  }
-}
-
-/** The answer: an option by number, id or label; any text if the ask has no options. */
-export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unknown {
-  const given = text.trim()
-  if (options === null) return given === '' ? undefined : given
-  const number = /^\d{1,3}$/.test(given) ? options[Number(given) - 1] : undefined
-  const same = (name: string): boolean => name.toLowerCase() === given.toLowerCase()
-  const named = options.find(({ id }) => id === given) ?? options.find(({ id }) => same(id))
-  return (named ?? options.find(({ label }) => same(label)) ?? number)?.id
-}
-
-export function describeAsk({ question, options }: Pick<Ask, 'question' | 'options'>): string {
-  const lines = (options ?? []).map(({ id, label }, index) => {
-    const name = id === label ? printable(id) : `${printable(label)} (${printable(id)})`
-    return `  ${index + 1}) ${name}`
-  })
-  return [`? ${question.split('\n').map(printable).join('\n  ')}`, ...lines].join('\n')
-}
-
-/**
- * Prompts a person at the terminal until any client has answered the ask. Resolves with the answer;
- * undefined if the ask was settled meanwhile, or the person gave none (Ctrl-D).
- */
-export async function askPerson(
-  { input, output, onInterrupt }: { input: Readable; output: Writable; onInterrupt: () => void },
-  ask: Ask,
-  settled: AbortSignal,
-): Promise<unknown> {
-  const reader = createInterface({ input, output })
-  reader.on('SIGINT', onInterrupt)
-  const over = new AbortController()
-  const end = (words: string) => (): void => {
-    if (over.signal.aborted) return
-    // Written before the agent's next output. The reader ends the line by itself.
-    over.abort()
-    output.write(`${words}\n`)
-  }
-  const [gaveUp, withdrawn] = [end('(not answered here)'), end('(no longer asked)')]
-  reader.once('close', gaveUp)
-  settled.addEventListener('abort', withdrawn)
-  try {
-    output.write(`\n${describeAsk(ask)}\n`)
-    for (;;) {
-      const answer = readAnswer(ask, await reader.question('> ', { signal: over.signal }))
-      if (answer !== undefined) return answer
-      output.write('please answer with one of the above\n')
-    }
-  } catch (error) {
-    if (!over.signal.aborted) throw error
-    return undefined
-  } finally {
-    settled.removeEventListener('abort', withdrawn)
-    reader.off('close', gaveUp).close()
   }
 }

@@ -1,10 +1,9 @@
 /** `holdfast sessions`, `queue`, `close`, `tail` and `export`: the sessions of a running server. */
 import { open } from 'node:fs/promises'
-import { ApiError } from '../client/http-api.ts'
 import type { Delta, SessionEvent } from '../core/index.ts'
-import { readLines } from '../platform/text.ts'
 import { eventSummary, principalText, sessionPath, type SessionView } from '../wire/views.ts'
 import { choice, defineCommand, number, ONE_SESSION, text, toggle, UsageError } from './command.ts'
+import { followStream } from './event-streams.ts'
 import { isoTime, note, printable, printJson, printTable, say } from './output.ts'
 import { Remote, REMOTE_FLAGS, type RunningBrowsers } from './remote.ts'
 
@@ -158,55 +157,14 @@ function eventLine(event: SessionEvent | Delta): string {
   return `${head}${event.type}  ${printable(eventSummary(event))}`.trimEnd()
 }
 
-const RETRY_MS = 1_000
-/** The time without a connection after which the command gives up. */
-const GIVE_UP_MS = 60_000
-const TEMPORARY = ['unreachable', 'draining', 'too_many', 'not_owner', 'store_unavailable']
-/** The longest line, in characters: an event may contain an input of many megabytes. */
-const LINE_CHARS_MAX = 1_073_741_824
-
 /** The events after a position, then new ones, until the session is closed. */
 async function* followEvents(
   remote: Remote,
   session: string,
   after: string,
 ): AsyncGenerator<SessionEvent | Delta> {
-  let position = after
-  let lostAt: number | null = null
-  for (;;) {
-    try {
-      for await (const { event, id, data } of serverSentEvents(remote, session, position)) {
-        lostAt = null
-        if (event === 'end') return
-        if (event === 'ending') break
-        position = id ?? position
-        yield JSON.parse(data) as SessionEvent | Delta
-      }
-    } catch (error) {
-      if (error instanceof ApiError && !TEMPORARY.includes(error.code)) throw error
-      lostAt ??= performance.now()
-      if (performance.now() - lostAt > GIVE_UP_MS) throw error
-    }
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
-  }
-}
-
-async function* serverSentEvents(remote: Remote, session: string, position: string) {
-  const { body } = await remote.call(`${sessionPath(session)}/events`, {
-    headers: { accept: 'text/event-stream', 'last-event-id': position },
-  })
-  if (body === null) return
-  let fields: Partial<Record<string, string>> = {}
-  for await (const line of readLines(body, LINE_CHARS_MAX)) {
-    const colon = line.indexOf(': ')
-    if (line !== '') {
-      fields[line.slice(0, colon)] = line.slice(colon + 2)
-      continue
-    }
-    const { event, id, data } = fields
-    // Without both it is a comment, or the time to wait before reconnecting.
-    if (event !== undefined && data !== undefined) yield { event, id, data }
-    fields = {}
+  for await (const { data } of followStream(remote, `${sessionPath(session)}/events`, after)) {
+    yield JSON.parse(data) as SessionEvent | Delta
   }
 }
 

@@ -121,6 +121,11 @@ export function openAskView({ ask, openedAt, row }: OpenAsk) {
   return { ...ask, openedAt, session: askedSession(row) }
 }
 
+export type OpenAskListView = {
+  readonly asks: readonly OpenAskView[]
+  readonly nextCursor: string | null
+}
+
 export type SettledAskView = ReturnType<typeof settledAskView>
 
 export function settledAskView(event: InboxEvent & { readonly type: 'ask.settled' }) {
