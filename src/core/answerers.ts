@@ -63,6 +63,7 @@ export class Answerers {
   readonly #cancels = new Set<() => void>()
   #isLooking = false
   #isAnnouncing = false
+  #isClosed = false
   #announced: Promise<void> = Promise.resolve()
 
   constructor(context: AnswerersContext) {
@@ -162,7 +163,9 @@ export class Answerers {
     this.#context.diagnose('sweep_failed', 'nodes could not exchange who answers asks', facts)
   }
 
+  /** Once closed, nothing is due any more. */
   #after(ms: number, run: () => void): void {
+    if (this.#isClosed) return
     const cancel = this.#context.clock.after(ms, () => {
       this.#cancels.delete(cancel)
       run()
@@ -171,6 +174,7 @@ export class Answerers {
   }
 
   close(): void {
+    this.#isClosed = true
     for (const cancel of this.#cancels) cancel()
     this.#cancels.clear()
   }

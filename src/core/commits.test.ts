@@ -123,6 +123,22 @@ describe('a follower of the change feed', () => {
     expect(timers.due).toEqual([])
   })
 
+  it('waits for nothing more if it is closed, or left, while it reads (seed 3949)', async () => {
+    for (const end of ['close', 'abort'] as const) {
+      const { store, feed, timers } = world()
+      const stop = new AbortController()
+      const changes = store.changes.bind(store)
+      store.changes = async (after, limit) => {
+        const page = await changes(after, limit)
+        if (end === 'close') feed.close()
+        else stop.abort()
+        return page
+      }
+      const next = await feed.follow({ after: 0, signal: stop.signal }).next()
+      expect([next, timers.due]).toEqual([{ done: true, value: undefined }, []])
+    }
+  })
+
   it('learns that its position is gone', async () => {
     const { store, feed, create } = world()
     await create('a')

@@ -318,6 +318,8 @@ export class ChangeFeed {
   }
 
   #news(signal: StopSignal | undefined): Promise<void> {
+    // It may have been closed, or left, while the store was asked.
+    if (this.#isClosed || signal?.aborted === true) return Promise.resolve()
     return new Promise((resolve) => {
       const done = (): void => {
         signal?.removeEventListener('abort', done)

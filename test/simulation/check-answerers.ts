@@ -1,6 +1,7 @@
 /**
  * I8 and I9: which clients an ask waits for. A driver counts while it is connected, and for a short
- * time after a loss; a watcher never does, and leaves no trace in a log.
+ * time after a loss, and so does a follower of all asks that answers its kind, on the node that asks;
+ * a watcher never does, and leaves no trace in a log.
  */
 import type { Attachment } from '../../src/core/index.ts'
 import type { SessionEvent } from '../../src/core/events.ts'
@@ -25,6 +26,23 @@ export function* checkAnswerers(
     yield* checkTrace(log, watchers)
     yield* checkGrace(log)
     if (!history.wallJumps) yield* checkAsksOf(history, log, watchers)
+  }
+  yield* checkInboxes(history, logs)
+}
+
+/** What a follower of all asks is told: asks of the log, each opened before it is settled. */
+function* checkInboxes(history: History, logs: Facts['logs']): Generator<Violation> {
+  const open = new Set<string>()
+  for (const { inbox, what, session, ask } of history.of('inbox.saw')) {
+    const name = `${inbox} ${session} ${ask}`
+    const isOpen = open.has(name)
+    if (what === 'ask.opened') open.add(name)
+    else open.delete(name)
+    const events = logs.get(session)?.events ?? []
+    const isThere = events.some((event) => event.type === what && event.ask === ask)
+    // An ask is not told of as settled if it was not shown, nor shown twice.
+    if (isThere && isOpen === (what === 'ask.settled')) continue
+    yield { invariant: 'I8', message: `inbox ${inbox} was told ${what} of ${ask} of ${session}` }
   }
 }
 
@@ -62,11 +80,12 @@ function* checkAsksOf(
     )
     if (opened === undefined) continue
     const drivers = (states[index]?.attachments ?? []).filter(({ id }) => !watchers.has(id))
-    const until = answeredUntil(drivers, opened.kind)
+    const followed = followedUntil(history, opened, event.at)
+    const until = Math.max(answeredUntil(drivers, opened.kind), followed.counted)
     if (event.outcome === 'nobody_to_ask' && until > event.at) {
       yield { invariant: 'I8', message: `${id}: ${event.ask} could have been answered` }
     }
-    const since = Math.max(until, changedAt(events.slice(0, index)))
+    const since = Math.max(until, followed.perhaps, changedAt(events.slice(0, index)))
     // A deadline that came before counts, however late it was recorded.
     const isDenied = opened.onNobody === 'deny' && since < opened.deadline
     const isLate = isDenied && event.at - since > LATE_MS
@@ -84,6 +103,26 @@ function answeredUntil(attachments: readonly Attachment[], kind: string): number
     .filter(({ answers }) => answers.includes(kind))
     .map(({ state, answersUntil }) => (state === 'live' ? Infinity : (answersUntil ?? 0)))
   return Math.max(0, ...times)
+}
+
+/**
+ * Until when a follower of all asks counts at the node that asks: one that had been told of all that
+ * wait, and one that had only begun to follow, which may count or not.
+ */
+function followedUntil(history: History, { kind, question }: Opened, at: number) {
+  const node = history.of('ask.begun').find(({ ask }) => ask === question)?.node
+  const until = { counted: 0, perhaps: 0 }
+  for (const { inbox, answers, node: own, at: begunAt } of history.of('inbox.begun')) {
+    if (own !== node || !answers.includes(kind) || BEGINNING_MS + begunAt > at) continue
+    const one = <Event extends { inbox: number }>(event: Event): boolean => event.inbox === inbox
+    const left = history.of('inbox.left').find(one)?.at ?? Infinity
+    const leaves = BEGINNING_MS + left + ANSWER_GRACE_MS
+    const listed = BEGINNING_MS + (history.of('inbox.listed').find(one)?.at ?? Infinity)
+    until.perhaps = Math.max(until.perhaps, leaves)
+    // Times of events are whole.
+    if (listed < at) until.counted = Math.max(until.counted, leaves - 1)
+  }
+  return until
 }
 
 /** When clients or asks came or went last. */

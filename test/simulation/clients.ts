@@ -6,6 +6,7 @@ import type { BusyPolicy, Holdfast, ReconnectPolicy, TurnOptions } from '../../s
 import { Follower } from './follower.ts'
 import type { History, Operation } from './history.ts'
 import { Holder } from './holder.ts'
+import { InboxFollower } from './inbox-follower.ts'
 import type { Modules } from './modules.ts'
 import type { Node } from './node.ts'
 import type { Random } from './random.ts'
@@ -62,6 +63,7 @@ export const WISHES = {
   cancel: 6,
   attach: 10,
   follow: 8,
+  inbox: 5,
   close: 5,
   erase: 1,
   view: 2,
@@ -106,6 +108,7 @@ export class Clients {
   readonly #turns: { session: string; turn: string }[] = []
   readonly #holders: Holder[] = []
   readonly #followers: Follower[] = []
+  #inboxes = 0
   #operations = 0
   #nonces = 0
   /** Operations that have not come to an end. */
@@ -150,6 +153,8 @@ export class Clients {
         return void this.#attach(session)
       case 'follow':
         return this.#follow(session)
+      case 'inbox':
+        return void this.#followAsks()
       default:
         return void this.#simple(wish, session)
     }
@@ -355,6 +360,13 @@ export class Clients {
     const follower = new Follower(this.#options, this, this.#followers.length + 1, session)
     this.#followers.push(follower)
     void follower.follow()
+  }
+
+  async #followAsks(): Promise<void> {
+    this.#inboxes += 1
+    this.pending += 1
+    await new InboxFollower(this.#options, this, this.#inboxes).follow()
+    this.pending -= 1
   }
 
   /** Tries until it succeeds, is refused for good, or is given up. */

@@ -133,6 +133,24 @@ export type Happening =
     }
   | { readonly type: 'follow.cut'; readonly follower: number; readonly code: string }
   | { readonly type: 'follow.ended'; readonly follower: number; readonly how: 'over' | 'left' }
+  /** A follower of all asks, which answers these kinds. */
+  | {
+      readonly type: 'inbox.begun'
+      readonly inbox: number
+      readonly node: string
+      readonly answers: readonly string[]
+    }
+  /** It has been told of all that wait. */
+  | { readonly type: 'inbox.listed'; readonly inbox: number }
+  | {
+      readonly type: 'inbox.saw'
+      readonly inbox: number
+      readonly what: 'ask.opened' | 'ask.settled'
+      readonly session: string
+      readonly ask: string
+    }
+  | { readonly type: 'inbox.left'; readonly inbox: number }
+  | { readonly type: 'inbox.cut'; readonly inbox: number; readonly code: string }
 
 export type Place = { readonly seq: number; readonly delta: number }
 
