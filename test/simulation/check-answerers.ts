@@ -40,6 +40,12 @@ function* checkInboxes(history: History, logs: Facts['logs']): Generator<Violati
     else open.delete(name)
     const events = logs.get(session)?.events ?? []
     const isThere = events.some((event) => event.type === what && event.ask === ask)
+    const settled = events.find((event) => event.type === 'ask.settled' && event.ask === ask)
+    const storedAt = settled && appendOf(history, session, settled.seq)?.at
+    const begunAt = history.of('inbox.begun').find((one) => one.inbox === inbox)?.at ?? 0
+    if (what === 'ask.opened' && storedAt !== undefined && storedAt < begunAt) {
+      yield { invariant: 'I8', message: `inbox ${inbox} was shown ${ask}, which was settled` }
+    }
     // An ask is not told of as settled if it was not shown, nor shown twice.
     if (isThere && isOpen === (what === 'ask.settled')) continue
     yield { invariant: 'I8', message: `inbox ${inbox} was told ${what} of ${ask} of ${session}` }
@@ -114,7 +120,7 @@ function followedUntil(history: History, { kind, question }: Opened, at: number)
   const until = { counted: 0, perhaps: 0 }
   for (const { inbox, answers, node: own, at: begunAt } of history.of('inbox.begun')) {
     if (own !== node || !answers.includes(kind) || BEGINNING_MS + begunAt > at) continue
-    const one = <Event extends { inbox: number }>(event: Event): boolean => event.inbox === inbox
+    const one = (event: { readonly inbox: number }): boolean => event.inbox === inbox
     const left = history.of('inbox.left').find(one)?.at ?? Infinity
     const leaves = BEGINNING_MS + left + ANSWER_GRACE_MS
     const listed = BEGINNING_MS + (history.of('inbox.listed').find(one)?.at ?? Infinity)
@@ -132,9 +138,14 @@ function changedAt(events: readonly SessionEvent[]): number {
 
 /** When the store had answered that it has this event. */
 function recordedAt(history: History, id: string, seq: number): number {
-  const append = history
-    .of('store.appended')
-    .find(({ session, after, count }) => session === id && after < seq && seq <= after + count)
+  const append = appendOf(history, id, seq)
   const reply = history.of('store.replied').find(({ call }) => call === append?.call)
   return BEGINNING_MS + (reply?.at ?? 0)
+}
+
+/** The append by which the store got this event. */
+function appendOf(history: History, id: string, seq: number) {
+  return history
+    .of('store.appended')
+    .find(({ session, after, count }) => session === id && after < seq && seq <= after + count)
 }

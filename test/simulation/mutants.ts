@@ -259,24 +259,10 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I8',
   },
   {
-    name: 'a follower of all asks that only looks counts',
-    file: 'core/answerers.js',
-    find: 'follower.answers.includes(kind) &&',
-    replace: '',
-    catches: 'I8',
-  },
-  {
     name: 'asks do not wait for a follower of all asks',
     file: 'core/live.js',
     find: 'this.holder.answerers.counts(this.session, kind)',
     replace: 'false',
-    catches: 'I8',
-  },
-  {
-    name: 'a session is not told that the last follower of all asks is gone',
-    file: 'core/authority.js',
-    find: 'live.answererLeft();',
-    replace: '{}',
     catches: 'I8',
   },
   {
