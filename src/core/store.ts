@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Twelve operations and an audit, each one atomic step;
+ * Where logs, keys and ownership live. Fourteen operations and an audit, each one atomic step;
  * a store never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
@@ -70,9 +70,16 @@ export interface Store {
   pruneAudit?(older: { readonly recordsAt: number; readonly addressesAt: number }): Promise<void>
   /**
    * How many open sessions belong to a principal, internal ones left out, up to `most`; or how many
-   * bytes the events of all its sessions have that are not erased.
+   * bytes the events and blobs of all its sessions have that are not erased.
    */
   usage(principal: string, quota: StoredQuota, most: number): Promise<number>
+  /**
+   * Keeps blobs with an open session, each digest once, in a durable step of its own: all of them
+   * or none. Together a session's blobs have at most `bytesMax`. `erase` removes them.
+   */
+  putBlobs(session: string, blobs: readonly GivenBlob[], bytesMax: number): Promise<PutBlobs>
+  /** The bytes that a session has under a digest; null: none. */
+  readBlob(session: string, digest: string): Promise<Uint8Array | null>
   /**
    * Rejects with the reason why nothing could be written now. A store without it is ready while it
    * can be read.
@@ -288,6 +295,19 @@ export type Beat = 'lapsed' | void
  * changed.
  */
 export type AppendOutcome = 'appended' | 'stale'
+
+/** Bytes by their digest, which occurs once in a call; null: the session must have them. */
+export type GivenBlob = { readonly digest: string; readonly data: Uint8Array | null }
+
+/** Unless they are stored, nothing was changed. */
+export type PutBlobs =
+  /** The length of each, in their order, and of those that the session did not have. */
+  | { readonly type: 'stored'; readonly bytes: readonly number[]; readonly added: number }
+  | { readonly type: 'missing'; readonly digest: string }
+  /** The session would have more than `bytesMax`. */
+  | { readonly type: 'full' }
+  /** There is no open session of that id. */
+  | { readonly type: 'closed' }
 
 /** Something that happened outside of sessions. */
 export type AuditRecord = {

@@ -14,9 +14,11 @@ import {
   type AskRow,
   type AuditRecord,
   type Claim,
+  type GivenBlob,
   type KeyedTurn,
   type KeyQuery,
   type ListQuery,
+  type PutBlobs,
   type Reservation,
   type Reserved,
   type SessionRow,
@@ -50,6 +52,7 @@ type MemorySession = {
   events: StoredEvent[]
   /** Oldest first. */
   keys: readonly KeyedTurn[]
+  readonly blobs: Map<string, Uint8Array>
 }
 
 type MemoryAsk = Omit<AskRow, 'row'> & {
@@ -102,6 +105,7 @@ export class MemoryStore implements Store {
       snapshot: null,
       events: [{ seq: 1, body }],
       keys: [],
+      blobs: new Map(),
     }
     this.#sessions.set(id, session)
     this.#note(session, 0)
@@ -234,6 +238,7 @@ export class MemoryStore implements Store {
     entry.events = []
     entry.keys = []
     this.#asks = this.#asks.filter((ask) => ask.session !== entry)
+    entry.blobs.clear()
     this.#note(entry, entry.row.seq)
     return true
   }
@@ -242,10 +247,34 @@ export class MemoryStore implements Store {
     this.#mustBeOpen()
     const own = [...this.#sessions.values()].filter(({ row }) => row.principal === principal)
     if (quota === 'storedBytes') {
-      return bytesOf(own.flatMap(({ events }) => events.map(({ body }) => body)))
+      const bodies = own.flatMap(({ events }) => events.map(({ body }) => body))
+      return own.reduce((sum, { blobs }) => sum + lengthOf(blobs.values()), bytesOf(bodies))
     }
     const open = own.filter(({ row }) => row.state === 'open' && !row.internal)
     return Math.min(open.length, most)
+  }
+
+  async putBlobs(
+    session: string,
+    blobs: readonly GivenBlob[],
+    bytesMax: number,
+  ): Promise<PutBlobs> {
+    const entry = this.#find(session)
+    if (entry?.row.state !== 'open') return { type: 'closed' }
+    const fresh = blobs.filter(({ digest }) => !entry.blobs.has(digest))
+    const missing = fresh.find(({ data }) => data === null)
+    if (missing !== undefined) return { type: 'missing', digest: missing.digest }
+    const added = lengthOf(fresh.map(({ data }) => data))
+    const all = lengthOf(entry.blobs.values()) + added
+    if (added > 0 && all > bytesMax) return { type: 'full' }
+    // A copy: the caller may change its own.
+    for (const { digest, data } of fresh) entry.blobs.set(digest, Uint8Array.from(data ?? []))
+    const bytes = blobs.map(({ digest }) => entry.blobs.get(digest)?.length ?? 0)
+    return { type: 'stored', bytes, added }
+  }
+
+  async readBlob(session: string, digest: string): Promise<Uint8Array | null> {
+    return this.#find(session)?.blobs.get(digest) ?? null
   }
 
   #note(session: MemorySession, after: number): void {
@@ -301,6 +330,12 @@ export class MemoryStore implements Store {
   #mustBeOpen(): void {
     if (this.#closed) throw closedError()
   }
+}
+
+function lengthOf(blobs: Iterable<Uint8Array | null>): number {
+  let bytes = 0
+  for (const data of blobs) bytes += data?.length ?? 0
+  return bytes
 }
 
 function keptKeys(before: readonly KeyedTurn[], { added, since, max }: AppendedKeys) {

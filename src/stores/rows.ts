@@ -61,6 +61,8 @@ export type AuditedLog = {
   /** Oldest first, to be read once, before the next log is asked for: a log may be long. */
   readonly events: Iterable<AuditedEvent> | AsyncIterable<AuditedEvent>
   readonly snapshot: StoredEvent | null
+  /** After the events: bytes that they name, by their digest; null: they are not there. */
+  readonly readBlob: (digest: string) => Uint8Array | null | Promise<Uint8Array | null>
 }
 
 /** The JSON of an event and the CRC-32 of that text; null: it was written by 0.1.0. */

@@ -6,6 +6,7 @@
 import type { Store } from '../core/store.ts'
 import { appendClaims } from './store/append.ts'
 import { askClaims } from './store/asks.ts'
+import { blobClaims } from './store/blobs.ts'
 import { claimClaims } from './store/claim.ts'
 import { countClaims } from './store/counts.ts'
 import { listClaims } from './store/list.ts'
@@ -34,6 +35,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...askClaims,
     ...principalClaims,
     ...countClaims,
+    ...blobClaims,
   }
   return Object.entries(claims).map(([title, check]) => {
     const run = async (): Promise<void> => {

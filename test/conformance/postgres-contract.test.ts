@@ -36,6 +36,7 @@ async function emptyTables(): Promise<void> {
     'changes',
     'asks',
     'answerers',
+    'blobs',
   ]
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   // Quicker than TRUNCATE too, which makes new files for all of them.
@@ -59,6 +60,8 @@ function inTurn(one: Store, other: Store): Store {
     erase: (session) => next().erase(session),
     changes: (after, limit) => next().changes(after, limit),
     usage: (principal, quota, most) => next().usage(principal, quota, most),
+    putBlobs: (session, blobs, bytesMax) => next().putBlobs(session, blobs, bytesMax),
+    readBlob: (session, digest) => next().readBlob(session, digest),
     close: async () => void (await Promise.all([one.close(), other.close()])),
   }
 }

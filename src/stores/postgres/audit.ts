@@ -34,6 +34,7 @@ async function* auditLogs(connection: Queryable): AsyncGenerator<AuditedLog> {
         FROM ${schema}.snapshots WHERE session = found.number) AS snapshot
     FROM (SELECT ${ROW_COLUMNS} FROM ${schema}.sessions
       WHERE number = $1 AND state <> 'erased') AS found`
+  const blob = `SELECT data FROM ${schema}.blobs WHERE session = $1 AND digest = $2`
   type Found = Pick<AuditedLog, 'snapshot'> & { readonly row: StoredRow }
   const rows = pagedRows<{ number: number }>(connection, numbers, [0], (last) => [last.number])
   for await (const { number } of rows) {
@@ -46,7 +47,11 @@ async function* auditLogs(connection: Queryable): AsyncGenerator<AuditedLog> {
         [number, 0, PAGE],
         ({ seq }) => [number, seq, PAGE],
       )
-      yield { row: sessionRow(found.row), events, snapshot: found.snapshot }
+      const readBlob = async (digest: string): Promise<Uint8Array | null> => {
+        const [stored] = await connection.query<{ data: Uint8Array }>(blob, [number, digest])
+        return stored?.data ?? null
+      }
+      yield { row: sessionRow(found.row), events, snapshot: found.snapshot, readBlob }
     }
     await connection.query('COMMIT')
   }

@@ -13,6 +13,7 @@ import type {
   AuditRecord,
   Claim,
   KeyedTurn,
+  PutBlobs,
   Reservation,
   Store,
   StoredAuditRecord,
@@ -236,6 +237,22 @@ export class PostgresStore implements Store {
     return row?.count ?? 0
   }
 
+  putBlobs: Store['putBlobs'] = async (session, blobs, bytesMax) => {
+    const digests = blobs.map(({ digest }) => digest)
+    const contents = blobs.map(({ data }) => (data === null ? null : Buffer.from(data)))
+    const values = [storedName(session), digests, contents, bytesMax]
+    const [put] = await this.#database.ask<PutRow>('putBlobs', values)
+    const { outcome: type = 'closed', missing, sizes, added = 0 } = put ?? {}
+    if (type === 'stored') return { type, bytes: sizes ?? [], added }
+    return type === 'missing' ? { type, digest: missing ?? '' } : { type }
+  }
+
+  readBlob: Store['readBlob'] = async (session, digest) => {
+    const values = [storedName(session), digest]
+    const [row] = await this.#database.ask<{ readonly data: Buffer }>('readBlob', values)
+    return row?.data ?? null
+  }
+
   beat: Store['beat'] = (node, leaseMs) => this.cluster.beat(node, leaseMs)
 
   erase: Store['erase'] = (session) =>
@@ -286,6 +303,12 @@ export class PostgresStore implements Store {
   close: Store['close'] = () => this.#database.close()
 }
 
+type PutRow = {
+  readonly outcome: PutBlobs['type']
+  readonly missing: string | null
+  readonly sizes: readonly number[] | null
+  readonly added: number
+}
 type FoundRow = StoredRow & { readonly owner_epoch: number }
 type LoadedEvent = StoredEvent & { readonly isSnapshot: boolean }
 type FoundChange = ChangeRecord<number> & { readonly row: StoredRow }

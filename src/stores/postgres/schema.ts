@@ -338,6 +338,8 @@ export const STEPS: readonly SchemaStep[] = [
   // for what each node says of the followers that answer asks. The asks that wait: an append with
   // asks calls a function of their own. Those of before are withdrawn when their sessions are
   // loaded.
+  // The bytes of images and files, apart from the events: a log is read without them. `bytes` of a
+  // session counts them too. Most of them are compressed already.
   schemaStep(`CREATE UNLOGGED TABLE $schema.counts (
     node text COLLATE "C" PRIMARY KEY, counts text NOT NULL
   ) WITH (fillfactor = 50);
@@ -361,7 +363,64 @@ export const STEPS: readonly SchemaStep[] = [
   END $body$;
   CREATE UNLOGGED TABLE $schema.answerers (
     node text COLLATE "C" PRIMARY KEY, body text NOT NULL, ends timestamptz NOT NULL
-  );`),
+  );
+  CREATE TABLE $schema.blobs (
+    session bigint NOT NULL, digest text COLLATE "C" NOT NULL, bytes bigint NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (session, digest)
+  );
+  ALTER TABLE $schema.blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+  CREATE FUNCTION $schema.put_blobs(
+    wanted text, digests text[], contents bytea[], most bigint, known integer
+  ) RETURNS TABLE (outcome text, missing text, sizes json, added bigint)
+    LANGUAGE plpgsql AS $body$
+  DECLARE
+    held bigint;
+    fresh text[];
+  BEGIN
+    SELECT number INTO held FROM $schema.sessions WHERE id = wanted AND state = 'open';
+    SELECT given.digest INTO missing FROM unnest(digests, contents) AS given (digest, content)
+      WHERE given.content IS NULL AND NOT EXISTS (
+        SELECT FROM $schema.blobs AS kept WHERE kept.session = held AND kept.digest = given.digest
+      ) LIMIT 1;
+    outcome := CASE WHEN held IS NULL THEN 'closed' WHEN missing IS NOT NULL THEN 'missing' END;
+    IF outcome IS NOT NULL THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+    WITH inserted AS (
+      INSERT INTO $schema.blobs AS kept (session, digest, bytes, data)
+        SELECT held, given.digest, octet_length(given.content), given.content
+          FROM unnest(digests, contents) AS given (digest, content)
+          WHERE given.content IS NOT NULL ORDER BY given.digest
+        ON CONFLICT DO NOTHING RETURNING kept.digest, kept.bytes
+    )
+    SELECT coalesce(array_agg(inserted.digest), '{}'), coalesce(sum(inserted.bytes), 0)
+      INTO fresh, added FROM inserted;
+    -- The session's row is locked after the bytes are written, so that its appends wait for a
+    -- moment only; a close or an erasure that came in between is seen.
+    UPDATE $schema.sessions SET bytes = bytes + added WHERE number = held AND state = 'open';
+    IF NOT FOUND THEN
+      outcome := 'closed';
+    ELSIF added > 0 AND most < (
+      SELECT sum(kept.bytes) FROM $schema.blobs AS kept WHERE kept.session = held
+    ) THEN
+      outcome := 'full';
+      UPDATE $schema.sessions SET bytes = bytes - added WHERE number = held;
+    ELSE
+      outcome := 'stored';
+    END IF;
+    PERFORM $schema.check_step(known);
+    IF outcome <> 'stored' THEN
+      DELETE FROM $schema.blobs AS kept WHERE kept.session = held AND kept.digest = ANY (fresh);
+    END IF;
+    sizes := (
+      SELECT json_agg(kept.bytes ORDER BY given.place)
+        FROM unnest(digests) WITH ORDINALITY AS given (digest, place)
+        JOIN $schema.blobs AS kept ON kept.session = held AND kept.digest = given.digest
+    );
+    RETURN NEXT;
+  END $body$;`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

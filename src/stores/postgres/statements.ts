@@ -42,6 +42,7 @@ function texts(schema: string) {
   const counts = `${schema}.counts`
   const asks = `${schema}.asks`
   const answerers = `${schema}.answerers`
+  const blobs = `${schema}.blobs`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -120,7 +121,7 @@ function texts(schema: string) {
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
           closed_at = NULL, changed = true, bytes = 0
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
-      ), ${[events, snapshots, keys, labels, shares, asks].map(dropErased).join()}
+      ), ${[events, snapshots, keys, labels, shares, asks, blobs].map(dropErased).join()}
       SELECT number FROM erased`,
     addAudit: `SELECT ${schema}.add_audit($1::bigint[], $2::text[], $3::text[], ${STEP})`,
     readAudit: `SELECT position, at, address, body FROM ${audit}
@@ -185,6 +186,10 @@ function texts(schema: string) {
       ON CONFLICT (node) DO UPDATE SET body = excluded.body, ends = excluded.ends`,
     answerersBut: `SELECT body FROM ${answerers} WHERE node <> $1 AND ends > clock_timestamp()`,
     forgetAnswerers: `DELETE FROM ${answerers} WHERE ${isCurrent} AND ends < clock_timestamp()`,
+    putBlobs: `SELECT outcome, missing, sizes, added
+      FROM ${schema}.put_blobs($1, $2::text[], $3::bytea[], $4::bigint, ${STEP})`,
+    readBlob: `SELECT data FROM ${blobs}
+      WHERE session = (SELECT number FROM ${sessions} WHERE id = $1) AND digest = $2`,
     // A stale flag or the row of a dead node does no harm; both only make queries slower.
     unflag: `UPDATE ${sessions} SET flagged = false WHERE ${isCurrent} AND number IN (
         SELECT number FROM ${sessions} WHERE flagged AND NOT pending

@@ -1,5 +1,5 @@
 /** Reads all logs of a store's file for a check. Never writes; a server may run. */
-import { openSqliteToRead, type SqliteDatabase } from './driver.ts'
+import { openSqliteToRead, type SqliteDatabase, type SqliteStatement } from './driver.ts'
 import { checkThere } from './backup.ts'
 import { storeError } from './failures.ts'
 import { CHAIN } from './log.ts'
@@ -18,11 +18,13 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
       SELECT events.body, ${columns(database, 'events', 'checksum')}
         FROM chain JOIN events ON events.number = chain.number ORDER BY chain.number`)
     const snapshots = database.prepare('SELECT seq, body FROM snapshots WHERE session = ?')
+    const blobs = blobStatement(database)
     for (const stored of sessions.all() as (StoredRow & { last_event: number })[]) {
       yield {
         row: sessionRow(stored),
         events: events.iterate(stored.last_event, stored.number),
         snapshot: snapshots.get(stored.number) ?? null,
+        readBlob: (digest) => blobs?.get(stored.number, digest)?.data ?? null,
       }
     }
   } catch (thrown) {
@@ -30,6 +32,14 @@ export function* auditSqlite(file: string): Generator<AuditedLog> {
   } finally {
     database?.close()
   }
+}
+
+/** Null: the file is of a version that had no blobs. */
+function blobStatement(database: SqliteDatabase): SqliteStatement | null {
+  const isThere = database.prepare('PRAGMA table_info(blobs)').all().length > 0
+  return isThere
+    ? database.prepare('SELECT data FROM blobs WHERE session = ? AND digest = ?')
+    : null
 }
 
 /** What columns are that files of older versions lack. */

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { unavailable } from '../failures.ts'
 import { storeError } from './failures.ts'
 
-type SqlValue = string | number | null
+type SqlValue = string | number | Uint8Array | null
 
 // oxlint-disable-next-line no-explicit-any -- a column's type is the caller's word
 type AnyRow = any

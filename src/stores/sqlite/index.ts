@@ -38,7 +38,7 @@ export async function openSqliteStore({
   return store
 }
 
-/** Pages under way: both threads have them in memory. */
+/** Pages and blobs under way: both threads have them in memory. */
 const PAGES_MAX = 16
 
 type Waiting = {
@@ -97,12 +97,19 @@ class SqliteStore implements Store {
     return outcomes
   }
 
-  readonly read: Store['read'] = async (session, after, limit) => {
-    if (limit === 0) return this.#ask(['read', [session, after, limit]])
+  readonly putBlobs: Store['putBlobs'] = (...given) => this.#ask(['putBlobs', given])
+  readonly readBlob: Store['readBlob'] = (...given) => this.#askForPage(['readBlob', given])
+
+  readonly read: Store['read'] = (session, after, limit) => {
+    const operation: WriterOperation = ['read', [session, after, limit]]
+    return limit === 0 ? this.#ask(operation) : this.#askForPage(operation)
+  }
+
+  async #askForPage<Answer>(operation: WriterOperation): Promise<Answer> {
     if (this.#pages >= PAGES_MAX) await new Promise<void>((next) => this.#readers.push(next))
     else this.#pages += 1
     try {
-      return await this.#ask(['read', [session, after, limit]])
+      return await this.#ask(operation)
     } finally {
       // The next one has its place at once, or another could take it meanwhile.
       const next = this.#readers.shift()

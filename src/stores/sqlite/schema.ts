@@ -84,11 +84,17 @@ export const STEPS = [
   ) AS logs WHERE logs.session = sessions.number;
   CREATE INDEX sessions_open_of_principal ON sessions (principal)
     WHERE state = 'open' AND internal = 0;`,
-  // The asks that wait. Those of before are withdrawn when their sessions are loaded.
+  // The asks that wait. Those of before are withdrawn when their sessions are loaded. The bytes of
+  // images and files, apart from the events: a log is read without them. `bytes` of a session counts
+  // them too.
   `CREATE TABLE asks (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     session INTEGER NOT NULL, ask TEXT NOT NULL, kind TEXT NOT NULL, at INTEGER NOT NULL,
     body TEXT NOT NULL
   );
-  CREATE UNIQUE INDEX asks_by_session ON asks (session, ask);`,
+  CREATE UNIQUE INDEX asks_by_session ON asks (session, ask);
+  CREATE TABLE blobs (
+    session INTEGER NOT NULL, digest TEXT NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (session, digest)
+  );`,
 ].map(schemaStep)

@@ -40,6 +40,7 @@ import {
   type StoredRow,
 } from '../rows.ts'
 import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
+import { BlobTable } from './blobs.ts'
 import { EventLog, type LogEnd } from './log.ts'
 
 /** Sessions whose numbers are cached: looking one up costs about as much as an append's fence. */
@@ -151,6 +152,7 @@ export class Statements implements Steps {
   /** By their SQL: as many as there are combinations of filters. */
   readonly #lists = new Map<string, SqliteStatement>()
   readonly #log: EventLog
+  readonly #blobs: BlobTable
   readonly #cached = new Map<string, CachedSession>()
 
   constructor(database: SqliteDatabase, ready: Steps['ready']) {
@@ -158,6 +160,7 @@ export class Statements implements Steps {
     this.#database = database
     this.#sql = prepareAll(database, SQL)
     this.#log = new EventLog(database)
+    this.#blobs = new BlobTable(database)
   }
 
   readonly reserve: Steps['reserve'] = (reservation) => {
@@ -361,16 +364,24 @@ export class Statements implements Steps {
     return this.#sql.openOf.get(name, most).count
   }
 
+  readonly putBlobs: Steps['putBlobs'] = (...given) => this.#blobs.put(...given)
+
+  readonly readBlob: Steps['readBlob'] = (...given) => this.#blobs.read(...given)
+
   readonly beat: Steps['beat'] = (node, leaseMs) => this.#leases.beat(node, leaseMs)
 
   readonly erase: Steps['erase'] = (session) => {
     const cached = this.#cachedSession(session)
     if (cached === undefined || this.#sql.erase.run(cached.number).changes === 0) return false
     const { number, last } = cached
+    // What is deleted is overwritten: else it would stay in free pages of the file.
+    this.#database.exec('PRAGMA secure_delete = ON')
     this.#log.erase({ session: number, last, seq: this.#row(session)?.seq ?? 0 })
     const { dropSnapshot, dropLabels, dropKeys, dropShares, dropAsks } = this.#sql
     const drops = [dropSnapshot, dropLabels, dropKeys, dropShares, dropAsks]
     for (const drop of drops) drop.run(number)
+    this.#blobs.drop(number)
+    this.#database.exec('PRAGMA secure_delete = OFF')
     return true
   }
 
