@@ -14,6 +14,7 @@ export type { AgentConfig, HoldfastConfig } from './config/index.ts'
 
 // Sessions, their turns and asks.
 export type { FollowOptions, Input, Limits, Principal, ResolveOptions } from './core/index.ts'
+export type { BlobPart, GivenInput, GivenPart, Part, TextPart } from './core/index.ts'
 export type { QuotaName, QuotaOptions, Quotas } from './core/index.ts'
 export type { Activity, Attachment, ReconnectPolicy, Session, SessionEvent } from './core/index.ts'
 export type { BusyPolicy, Delta, Message, QueueRow, Reply, TurnOptions } from './core/index.ts'
@@ -24,8 +25,8 @@ export type { DiagnosticListener, ErrorCode } from './core/index.ts'
 // For agents and runners of your own.
 export type { Agent, AgentContext, AgentQuestion, AgentResult } from './runners/function.ts'
 export type { Runner, RunnerContext, RunnerOutput, RunnerResult } from './core/index.ts'
-export type { RunnerSession, RunnerTurn } from './core/index.ts'
+export type { RunnerPart, RunnerSession, RunnerTurn } from './core/index.ts'
 // For a store of your own.
 export type { Append, AppendOutcome, Beat, Claim, ListPage, ListQuery } from './core/index.ts'
 export type { ReadResult, Reservation, Reserved, SessionRow } from './core/index.ts'
-export type { Store, StoredEvent } from './core/index.ts'
+export type { GivenBlob, PutBlobs, Store, StoredEvent } from './core/index.ts'

@@ -1,9 +1,13 @@
 /** `holdfast send`: runs one turn and streams its answer. */
+import { readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import { text as readAll } from 'node:stream/consumers'
 import { WebSocket } from 'ws'
 import {
   connect,
   type Ask,
+  type ClientInput,
+  type ClientPart,
   type ClientSession,
   type ClientSocketClass,
   type ClientTurnOptions,
@@ -12,8 +16,9 @@ import {
 } from '../client/index.ts'
 import { BUSY_POLICIES, LIMITS } from '../core/index.ts'
 import { AnswerText } from '../wire/answer-text.ts'
+import { fileTypeOf, imageTypeOf } from '../wire/media.ts'
 import { sessionPath } from '../wire/views.ts'
-import { choice, defineCommand, number, text, toggle, UsageError } from './command.ts'
+import { choice, defineCommand, number, repeated, text, toggle, UsageError } from './command.ts'
 import { note, printableLines } from './output.ts'
 import { askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
@@ -26,9 +31,10 @@ export const send = defineCommand({
   operands: { usage: 'KEY "TEXT"', takes: 'a KEY and a "TEXT"', min: 1, max: 2 },
   summary:
     'Runs a turn in the session of KEY and streams the answer. Ctrl-C cancels the turn, a second ' +
-    'Ctrl-C exits. If TEXT is missing or -, it is read from stdin.',
+    'Ctrl-C exits. If TEXT is missing or -, it is read from stdin, unless files are attached.',
   flags: {
     agent: text('NAME', 'the agent, if this command creates the session').showing('the first one'),
+    attach: repeated('FILE', 'send this image or file along'),
     answer: text('ANSWER', 'give this answer to every ask, instead of prompting'),
     busy: choice('HOW', `if another turn runs: ${BUSY_POLICIES.join(', ')}`, BUSY_POLICIES).showing(
       'queue',
@@ -39,13 +45,15 @@ export const send = defineCommand({
     json: toggle('print the events of the turn, and the parts of its answer, as JSON lines'),
     ...REMOTE_FLAGS,
   },
-  async run(values, [key = '', given = '-']) {
-    const { agent, answer, busy, 'wait-ms': waitMs, json: isJson } = values
+  async run(values, [key = '', given]) {
+    const { agent, answer, attach, busy, 'wait-ms': waitMs, json: isJson } = values
+    const parts = attach.map(readPart)
     const remote = new Remote(values)
     // A token may allow turns but no answers; then asks are only printed.
     const isInteractive =
       process.stdin.isTTY && process.stderr.isTTY && !isJson && (await remote.mayAnswer())
-    const input = given === '-' ? await readInput() : given
+    const text = await readText(given, parts.length > 0)
+    const input = parts.length === 0 ? text : { text, parts }
     const [known] = await remote.sessions({ key, state: 'open' }, 1)
     const client = connect({
       url: remote.url,
@@ -63,6 +71,24 @@ export const send = defineCommand({
     return new TerminalTurn(session, { remote, turn, answer, isJson, isInteractive }).run(input)
   },
 })
+
+/** A file that is attached needs no text. */
+async function readText(given: string | undefined, hasParts: boolean): Promise<string> {
+  if (given === undefined && hasParts) return ''
+  return given === undefined || given === '-' ? readInput() : given
+}
+
+function readPart(file: string): ClientPart {
+  const name = basename(file)
+  try {
+    const data = readFileSync(file)
+    const image = imageTypeOf(data)
+    if (image !== null) return { type: 'image', name, mediaType: image, data }
+    return { type: 'file', name, mediaType: fileTypeOf(name), data }
+  } catch (error) {
+    throw new UsageError(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code}`)
+  }
+}
 
 async function readInput(): Promise<string> {
   if (process.stdin.isTTY) throw new UsageError('send needs a "TEXT", or one on stdin')
@@ -107,7 +133,7 @@ class TerminalTurn {
     this.#options = options
   }
 
-  async run(input: string): Promise<number> {
+  async run(input: ClientInput): Promise<number> {
     this.#session.on('event', (event) => this.#receive(event))
     this.#session.on('delta', (delta) => this.#receive(delta))
     const interrupted = new Promise<number>((resolve) => {
@@ -124,7 +150,7 @@ class TerminalTurn {
   }
 
   /** Resolves with the exit code. */
-  async #take(input: string): Promise<number> {
+  async #take(input: ClientInput): Promise<number> {
     await this.#session.ready
     const turn = this.#session.turn(input, this.#options.turn)
     this.#turn = await turn.started

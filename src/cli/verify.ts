@@ -6,9 +6,11 @@ import {
   FoldedLog,
   LogCheck,
   messageOf,
+  partsOf,
   readSnapshot,
   type CheckedEvent,
   type Findings,
+  type Input,
 } from '../core/index.ts'
 import { systemDigest } from '../platform/clock.ts'
 import type { AuditedLog } from '../stores/rows.ts'
@@ -37,8 +39,8 @@ export const verify = defineCommand({
     'Checks that logs have no gaps, that one turn runs at a time, and that every request has one ' +
     'end. Checks one session or all, of a running server or of a store; an exported log or ' +
     'transcript; a Claude Code transcript, for forks and several roots; or a recording of a ' +
-    "browser client's traffic. In a store it also checks the checksums of events, and snapshots. " +
-    'Changes nothing.',
+    "browser client's traffic. In a store it also checks the checksums of events, snapshots, " +
+    'and the bytes of images and files. Changes nothing.',
   flags: VERIFY_FLAGS,
   async run(values, [name]) {
     let [logs, bad] = [0, 0]
@@ -104,12 +106,15 @@ async function* verifyStore(
 }
 
 /**
- * Checks a session in a store: its log (`LogCheck`), the checksum of every event, its row, and
- * its snapshot, which must match the state that the log gives. It finds one changed character.
+ * Checks a session in a store: its log (`LogCheck`), the checksum of every event, its row, its
+ * snapshot, which must match the state that the log gives, and the bytes that its events name. It
+ * finds one changed character.
  * It reads one event at a time: a log may be larger than the memory.
  */
-async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findings> {
+async function checkStored(stored: AuditedLog): Promise<Findings> {
+  const { row, events, snapshot } = stored
   const check = new LogCheck()
+  const digests = new Set<string>()
   const fold = stateCheck(row.id, snapshot, (problem) => check.problem(problem))
   let last: Partial<CheckedEvent> = {}
   let seq = 0
@@ -121,6 +126,7 @@ async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findi
     const event = parseObject(body) as CheckedEvent | null
     if (event === null) check.problem(`event ${seq} is not JSON`)
     else check.add((last = event))
+    for (const digest of digestsIn(event)) digests.add(digest)
     fold((log) => log.add({ seq, body }))
   }
   if (last.seq !== row.seq) check.problem(`the log ends at ${last.seq}, its row says ${row.seq}`)
@@ -132,7 +138,26 @@ async function checkStored({ row, events, snapshot }: AuditedLog): Promise<Findi
   if (snapshotSeq > seq) {
     check.problem(`the snapshot is of event ${snapshotSeq}, the log ends at ${seq}`)
   }
+  for (const digest of digests) {
+    const problem = await blobProblem(stored, digest)
+    if (problem !== null) check.problem(problem)
+  }
   return check.finish()
+}
+
+/** The images and files that an event names. */
+function digestsIn(event: object | null): readonly string[] {
+  if (event === null || !('input' in event)) return []
+  const parts = partsOf(event.input as Input) ?? []
+  return parts.flatMap((part) => (part.type === 'text' ? [] : [part.digest]))
+}
+
+async function blobProblem({ readBlob }: AuditedLog, digest: string): Promise<string | null> {
+  const data = await readBlob(digest)
+  if (data === null) return `the bytes ${digest} are missing`
+  return `sha256:${systemDigest(data, 'hex')}` === digest
+    ? null
+    : `the bytes ${digest} were changed`
 }
 
 /** Folds a log step by step, and compares the snapshot with the state at its position. */

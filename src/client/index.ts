@@ -9,6 +9,7 @@ export type {
   ClientSocketEvent,
   ClientStorage,
 } from './platform.ts'
+export type { ClientBlob, ClientInput, ClientPart } from './parts.ts'
 export {
   ClientSession,
   type ClientSessionEvents,
@@ -17,4 +18,4 @@ export {
   type SessionInfo,
 } from './session.ts'
 export { ClientTurn, type ClientMessage, type ClientTurnResult } from './turns.ts'
-export type { Ask, Delta, Hint, Input, Role, Seen, SessionEvent } from '../wire/frames.ts'
+export type { Ask, Delta, Hint, Input, Part, Role, Seen, SessionEvent } from '../wire/frames.ts'

@@ -27,6 +27,7 @@ import { Asks } from './asks.ts'
 import { Bookmark } from './bookmark.ts'
 import { ClientConnection, type ClientState, type ConnectionOwner } from './connection.ts'
 import { endingOf, errorOf, PLACE_LOST } from './endings.ts'
+import { blobUploader, PartSender, type ClientInput } from './parts.ts'
 import type { Platform } from './platform.ts'
 import { deferred, PendingRequests, type RequestBody, type Settle } from './requests.ts'
 import {
@@ -83,6 +84,7 @@ export class ClientSession {
   readonly #connection: ClientConnection
   readonly #requests: PendingRequests
   readonly #turns: Turns
+  readonly #parts: PartSender
   readonly #asks: Asks
   #ready = deferred<void>()
   /** The last one. */
@@ -114,6 +116,8 @@ export class ClientSession {
     const prefix = `${clock.now().toString(36)}${random().toString(36).slice(2, 10)}`
     this.#requests = new PendingRequests((json) => this.#connection.sendText(json), prefix)
     this.#turns = new Turns(() => this.#requests.isTurnDue)
+    const { url, token } = target
+    this.#parts = new PartSender(blobUploader(url, token, () => this.#sessionId()))
     this.#restore()
     this.#connection = new ClientConnection(platform, target, this.#owner())
     this.#connection.start()
@@ -166,15 +170,14 @@ export class ClientSession {
   }
 
   /** Await it for the result, or iterate it for the answer as it comes. */
-  turn(input: Input, options: ClientTurnOptions = {}): ClientTurn {
+  turn(input: ClientInput, options: ClientTurnOptions = {}): ClientTurn {
     const { busy, waitMs, onDisconnect, settings } = options
     const track = deferred<TurnTrack>()
     const steered = deferred<boolean>()
     const problem = turnProblem(input, waitMs)
-    if (problem !== null) track.reject(problem)
-    else
+    const send = (ready: Input): void =>
       this.#request(
-        { type: 'turn', input, busy, waitMs, onDisconnect, settings },
+        { type: 'turn', input: ready, busy, waitMs, onDisconnect, settings },
         {
           taken: (turn, isSteered) => {
             steered.resolve(isSteered)
@@ -183,7 +186,14 @@ export class ClientSession {
           refused: track.reject,
         },
       )
+    if (problem !== null) track.reject(problem)
+    else this.#parts.send(input, send, track.reject)
     return new ClientTurn(track.promise, steered.promise)
+  }
+
+  async #sessionId(): Promise<string> {
+    await this.ready
+    return this.info?.id ?? ''
   }
 
   /** Stops a turn; resolves when it is over. */

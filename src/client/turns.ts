@@ -20,8 +20,9 @@ export function clientMessagesOf(event: SessionEvent): readonly ClientMessage[] 
   }
   if (event.type === 'turn.started' || event.type === 'turn.steered') {
     const { turn, input } = event
-    const text = typeof input === 'string' ? input : input.text
-    return [{ seq, turn, role: 'user', text, at }]
+    if (typeof input === 'string') return [{ seq, turn, role: 'user', text: input, at }]
+    const { text, parts } = input
+    return [{ seq, turn, role: 'user', text, ...(parts === undefined ? {} : { parts }), at }]
   }
   if (event.type !== 'message.added') return []
   const { turn, role, text, data, partial } = event
@@ -38,14 +39,15 @@ export type ClientTurnResult = TurnOutcome & {
 
 /** What the server would take for a broken client, and hang up. */
 export function turnProblem(input: unknown, waitMs: unknown): HoldfastClientError | null {
-  const text =
-    typeof input === 'object' && input !== null ? (input as { text?: unknown }).text : input
+  const { text, parts } = (
+    typeof input === 'object' && input !== null ? input : { text: input }
+  ) as Readonly<Record<string, unknown>>
+  const isInput = typeof text === 'string' || (text === undefined && Array.isArray(parts))
   const isWait = waitMs === undefined || (Number.isInteger(waitMs) && Number(waitMs) >= 0)
-  if (typeof text === 'string' && isWait) return null
-  const problem =
-    typeof text === 'string'
-      ? 'waitMs must be a whole number, not negative'
-      : 'input must be a text, or an object with a text'
+  if (isInput && isWait) return null
+  const problem = isInput
+    ? 'waitMs must be a whole number, not negative'
+    : 'input must be a text, or an object with a text or parts'
   return new HoldfastClientError('invalid_field', problem)
 }
 

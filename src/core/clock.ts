@@ -30,7 +30,7 @@ export interface Entropy {
 }
 
 /**
- * A collision-free fingerprint of a text: two requests with one idempotency key are compared by
- * it.
+ * A collision-free fingerprint, SHA-256: two requests with one idempotency key are compared by it,
+ * and bytes are named by it. Base64url, unless hexadecimal digits are asked for.
  */
-export type Digest = (text: string) => string
+export type Digest = (data: string | Uint8Array, encoding?: 'hex') => string

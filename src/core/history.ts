@@ -4,7 +4,7 @@ import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
 import type { Message } from './runner.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
-import { inputText, turnSeq } from './turns.ts'
+import { inputText, partsOf, turnSeq } from './turns.ts'
 
 export type LogContext = Pick<CoreContext, 'store' | 'limits'>
 
@@ -132,7 +132,9 @@ export function messagesOf(event: SessionEvent): readonly Message[] {
     case 'turn.steered':
     case 'turn.started': {
       const { turn, input } = event
-      return [{ seq, turn, role: 'user', text: inputText(input), at }]
+      const parts = partsOf(input)
+      const more = parts === null ? {} : { parts }
+      return [{ seq, turn, role: 'user', text: inputText(input), ...more, at }]
     }
     case 'message.added': {
       const { turn, role, text, data, partial } = event

@@ -26,7 +26,8 @@ import {
   type OpenAskPage,
 } from './inbox.ts'
 import type { LiveSession } from './live.ts'
-import { LOCAL, type Input, type Principal, type SessionOptions } from './state.ts'
+import type { GivenInput } from './parts.ts'
+import { LOCAL, type Principal, type SessionOptions } from './state.ts'
 import {
   checkKey,
   checkPrincipal,
@@ -134,7 +135,7 @@ export class Holdfast {
   }
 
   /** A turn in the session of a key, which is created in the same step if need be. */
-  turn(options: ResolveOptions, input: Input, turnOptions: TurnOptions = {}): TurnHandle {
+  turn(options: ResolveOptions, input: GivenInput, turnOptions: TurnOptions = {}): TurnHandle {
     return new TurnHandle(this.#enterByKey(options, input, turnOptions), turnOptions, this)
   }
 
@@ -143,7 +144,7 @@ export class Holdfast {
    */
   async submit(
     options: ResolveOptions,
-    input: Input,
+    input: GivenInput,
     turnOptions: TurnOptions = {},
   ): Promise<{ readonly session: string; readonly turn: SubmittedTurn }> {
     const request = turnRequest(input, turnOptions, this, this.authority)
@@ -315,7 +316,7 @@ export class Holdfast {
 
   async #enterByKey(
     options: ResolveOptions,
-    input: Input,
+    input: GivenInput,
     turnOptions: TurnOptions,
   ): Promise<Admission> {
     const request = turnRequest(input, turnOptions, this, this.authority)

@@ -66,6 +66,7 @@ export {
   type ResolveOptions,
   type TurnOptions,
 } from './requests.ts'
+export type { GivenInput, GivenPart } from './parts.ts'
 export {
   NO_CAPABILITIES,
   type AdoptedConversation,
@@ -75,6 +76,7 @@ export {
   type Runner,
   type RunnerContext,
   type RunnerOutput,
+  type RunnerPart,
   type RunnerResult,
   type RunnerSession,
   type RunnerTurn,
@@ -95,6 +97,8 @@ export type {
   ChangePage,
   Claim,
   Cluster,
+  GivenBlob,
+  PutBlobs,
   KeyedTurn,
   KeyQuery,
   ListPage,
@@ -126,6 +130,9 @@ export {
   type FileDiff,
   type Input,
   type Link,
+  type BlobPart,
+  type Part,
+  type TextPart,
   type LinkScope,
   type EarlierMessage,
   type Origin,
@@ -145,6 +152,7 @@ export {
   type Usage,
 } from './state.ts'
 export { readSnapshot, SNAPSHOT_FORMAT } from './snapshots.ts'
+export { partsOf } from './turns.ts'
 export { TurnHandle, type Admission, type SubmittedTurn, type TurnRecord } from './turn-record.ts'
 export { isWatcherId } from './watchers.ts'
 export { limitsFrom } from './limits.ts'

@@ -43,12 +43,21 @@ export const STATE_LIMITS = {
   instructionsCharsMax: 65_536,
   /** An agent's plan or commands as JSON text: larger ones are in the log only. */
   listCharsMax: 32_768,
+  /** The name of an image or a file, and its media type, in characters. */
+  partNameCharsMax: 255,
+  mediaTypeCharsMax: 127,
 } as const
 
 /** Bounds of behaviour: each can be set when Holdfast is opened. */
 export const LIMITS = {
   /** One request's input, as JSON text. */
   inputBytesMax: 1_048_576,
+  /** Parts of one input; the bytes of one image or file, and of all of one input together. */
+  partsMax: 32,
+  partBytesMax: 5_242_880,
+  partsBytesMax: 20_971_520,
+  /** The bytes of all images and files that one session keeps. */
+  storedPartsBytesMax: 268_435_456,
   /** What one turn may answer before it has recorded a message, in characters. */
   replyCharsMax: 4_194_304,
   /** How often what a running turn says is recorded, so that it outlives a crash. */

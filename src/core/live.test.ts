@@ -39,7 +39,7 @@ function make(runner: Runner, store = new MemoryStore(), node = 'a') {
       },
     },
     entropy: { id: () => `id${(ids += 1)}` },
-    digest: (text: string) => text,
+    digest: String,
     node,
     limits: { idleSessionsMax: 0 },
   })

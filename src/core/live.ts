@@ -20,11 +20,12 @@ import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
 import { notKnownToBeTaken, wasSteered } from './history.ts'
 import { OpenTurns, readTurn, type TurnRecord } from './turn-record.ts'
-import type { Principal, AskOutcome, Connected, Session, Settings } from './state.ts'
+import type { Principal, AskOutcome, Connected, Input, Session, Settings } from './state.ts'
 import { Queue, type SteeringMessage } from './queue.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type GiveUp, type RunHost } from './runs.ts'
+import { assertTakes } from './parts.ts'
 import { assertHonoured } from './settings.ts'
 import { isTerminal, turnSeq } from './turns.ts'
 import { Watchers, type Watcher } from './watchers.ts'
@@ -315,6 +316,11 @@ export class LiveSession implements LedgerSession, RunHost {
   assertHonoured(settings: Settings): void {
     const { agent } = this.session
     assertHonoured(agent, this.holder.runner(agent), settings)
+  }
+
+  assertTakes(input: Input): void {
+    const { agent } = this.session
+    assertTakes(agent, this.holder.runner(agent), input)
   }
 
   /** A runner that fails here gets the settings with the next turn. */

@@ -51,7 +51,7 @@ it('folds a closed session whose snapshot is outdated once, not for every reques
   store.read = (...place) => ((reads += 1), read(...place))
   const told: string[] = []
   const clock = { now: () => 1, monotonic: () => 1, after: () => () => undefined }
-  const context = { store, clock, digest: (text: string) => text, limits: LIMITS }
+  const context = { store, clock, digest: String, limits: LIMITS }
   const loader = new SessionLoader({ ...context, diagnose: (code) => void told.push(code) }, 'a')
   const load = () => loader.readClosed('s')
   const loads = await Promise.all([load(), load()])

@@ -29,7 +29,7 @@ async function busySession() {
       },
     },
     entropy: { id: () => `id${(ids += 1)}` },
-    digest: (text: string) => text,
+    digest: String,
     node: 'a',
   })
   await hold.authority.start()

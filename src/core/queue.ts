@@ -15,15 +15,16 @@ import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
 import {
   keysOf,
+  mayBeOne,
   newTurn,
   QueuedRequest,
   recordedTurn,
   type AdmittedRequest,
 } from './queued-request.ts'
 import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
+import { storeParts, type RequestBlobs } from './parts.ts'
 import type { TurnRequest } from './requests.ts'
-import { sameSettings } from './settings.ts'
-import type { Principal, RequestKey, Session, Settings, Turn } from './state.ts'
+import type { Input, Principal, RequestKey, Session, Settings, Turn } from './state.ts'
 import { CountedTurns, type CountedTurn } from './usage.ts'
 
 /** A request or a turn that waits, as readers see it. */
@@ -61,6 +62,8 @@ export type QueueSession = {
   wasSteered(turn: string, key: string): Promise<boolean>
   /** Throws unless its agent can honour these. */
   assertHonoured(settings: Settings): void
+  /** Throws unless its agent takes the parts of the input. */
+  assertTakes(input: Input): void
   /** Takes a step of the ledger. */
   pump(): void
   cancel(turn: string, reason: string, by: Principal | null): Promise<unknown>
@@ -94,12 +97,34 @@ export class Queue {
 
   /** Returns the id of the request's turn once that has started. */
   enter(request: TurnRequest): Promise<AdmittedRequest> {
-    return this.#live.requestKeys.pass(request.key, () => this.#add(request, false))
+    return this.#pass(request, false)
   }
 
   /** Records the request as a turn that waits, and returns the turn's id once it is durable. */
   submit(request: TurnRequest): Promise<AdmittedRequest> {
-    return this.#live.requestKeys.pass(request.key, () => this.#add(request, true))
+    return this.#pass(request, true)
+  }
+
+  #pass(request: TurnRequest, isSubmitted: boolean): Promise<AdmittedRequest> {
+    const { requestKeys } = this.#live
+    const { key, blobs } = request
+    if (blobs === null) return requestKeys.pass(key, () => this.#add(request, isSubmitted))
+    let stored = request
+    const ready = async (): Promise<void> => void (stored = await this.#stored(request, blobs))
+    return requestKeys.pass(key, () => this.#add(stored, isSubmitted), ready)
+  }
+
+  /** The request, once its bytes are durable. One that is to be refused has stored none. */
+  async #stored(request: TurnRequest, blobs: RequestBlobs): Promise<TurnRequest> {
+    const { session, holder, requestKeys } = this.#live
+    const { key, access } = request
+    this.#live.assertHeld()
+    const isKnown = this.#pending(key) !== null || requestKeys.turnOf(key, session) !== null
+    if (isKnown) return request
+    this.#live.assertTakes(request.input)
+    if (!this.#isSteered(request)) this.#assertRoom(request)
+    const input = await storeParts(holder, { session, access, input: request.input, blobs })
+    return { ...request, input, blobs: null }
   }
 
   /** I11: a request with a known key gets the request or the turn that has the key. */
@@ -110,8 +135,10 @@ export class Queue {
     const known = this.#live.requestKeys.turnOf(request.key, this.#live.session)
     if (known !== null) return this.#known(request, known)
     if (request.settings !== null) this.#live.assertHonoured(request.settings)
-    const isSteered = request.busy === 'steer' && this.#live.canSteer && request.settings === null
+    const isSteered = this.#isSteered(request)
     if (!isSteered) this.#assertRoom(request)
+    // The request that had its key has just left: its parts are not stored, and it may come again.
+    if (request.blobs !== null) throw this.#busyError(null)
     const counted = request.access === null ? null : this.#count(request)
     const queued = new QueuedRequest(request, this.#byKey)
     queued.counted = counted
@@ -120,6 +147,10 @@ export class Queue {
     if (isSubmitted) this.#recordNext(queued, request)
     this.#step()
     return isSubmitted ? queued.admitted : this.#waitFor(queued, request)
+  }
+
+  #isSteered({ busy, settings }: TurnRequest): boolean {
+    return busy === 'steer' && this.#live.canSteer && settings === null
   }
 
   async #known({ busy, key }: TurnRequest, turn: string): Promise<AdmittedRequest> {
@@ -309,13 +340,14 @@ export class Queue {
   #record(batch: Batch, request: QueuedRequest): void {
     const { input, busy, by, expiresAt, since, settings, refusedBy } = request
     const before = this.#requests[this.#requests.indexOf(request) - 1]
-    const isAlike = before !== undefined && sameSettings(before.settings, settings)
+    const waiting = batch.session.queued.find(({ id }) => id === before?.turn)
+    const isAlike = mayBeOne([waiting ?? request, request], this.#live.holder.limits)
     const event = batch.add(
       {
         type: 'submit',
         ...{ input, keys: keysOf([request]), expiresAt, settings, refusedBy, by },
         collect: busy === 'collect',
-        joins: isAlike ? before.turn : null,
+        joins: isAlike && waiting !== undefined ? waiting.id : null,
         queuedAt: since === null ? null : Math.min(since, batch.at),
       },
       ([admitted]) => request.admit(turnIn(admitted)),
@@ -357,14 +389,14 @@ export class Queue {
    * as many as would do as one request.
    */
   #groupAt(index: number): readonly QueuedRequest[] {
-    const { inputBytesMax } = this.#live.holder.limits
+    const { limits } = this.#live.holder
     const group: QueuedRequest[] = []
     let chars = 0
     for (const request of this.#requests.slice(index)) {
       chars += request.chars
       const isCollected = request.busy === 'collect' && request.state === 'waiting'
-      const isAlike = group.every(({ settings }) => sameSettings(settings, request.settings))
-      if (group.length > 0 && (!isCollected || !isAlike || chars > inputBytesMax)) return group
+      const isAlike = chars <= limits.inputBytesMax && mayBeOne([...group, request], limits)
+      if (group.length > 0 && (!isCollected || !isAlike)) return group
       group.push(request)
       if (!isCollected) return group
     }

@@ -1,7 +1,10 @@
 /** A request for a turn while it is in the queue, and the turn that requests become. */
 import { mayDo, scopesOn, type Access } from './access.ts'
 import type { NewTurn } from './commands.ts'
+import type { Limits } from './limits.ts'
+import { partsFit } from './parts.ts'
 import type { BusyPolicy, TurnRequest } from './requests.ts'
+import { sameSettings } from './settings.ts'
 import {
   LOCAL,
   type Input,
@@ -89,7 +92,9 @@ export class QueuedRequest {
   }
 }
 
-type NewRequest = Omit<TurnRequest, 'by' | 'waitMs' | 'caller'> & { readonly by: Principal | null }
+type NewRequest = Omit<TurnRequest, 'by' | 'waitMs' | 'caller' | 'blobs'> & {
+  readonly by: Principal | null
+}
 
 /**
  * A turn that the log had when the session was loaded. What its caller was granted is not in the
@@ -102,6 +107,16 @@ export function recordedTurn(turn: Turn, counted: CountedTurn | null): QueuedReq
   const asked = { input, chars, key: null, busy, by, access: null, settings } as const
   const request = new QueuedRequest(asked, new Map())
   return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt, counted })
+}
+
+/** Whether one turn may have been asked for by all of these. */
+export function mayBeOne(
+  all: readonly Pick<Turn | QueuedRequest, 'input' | 'settings'>[],
+  limits: Limits,
+): boolean {
+  const [first, ...others] = all.map(({ settings = null }) => settings)
+  const inputs = all.map(({ input }) => input)
+  return others.every((other) => sameSettings(first ?? null, other)) && partsFit(inputs, limits)
 }
 
 export function keysOf(requests: readonly QueuedRequest[]): readonly RequestKey[] {

@@ -8,7 +8,8 @@ export const QUOTAS = {
   runningTurns: 'turns of it that run at the same time',
   queuedTurns: 'turns of it that wait, in all sessions together; 0: none may wait',
   turnsPerMinute: 'turns that it may ask for in a minute; as many at once after a pause',
-  storedBytes: 'bytes of the events of all its sessions, closed ones too, until they are erased',
+  storedBytes:
+    'bytes of the events, images and files of all its sessions, closed ones too, until erased',
   browserSessions: 'browser sessions that it has open',
   sockets: 'WebSockets that it has open, those to browsers too',
 } as const

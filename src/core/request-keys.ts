@@ -45,19 +45,31 @@ export class RequestKeys {
     return this.#entering !== null
   }
 
-  /** Calls `enter` when it is known which turn the key has, in the order of arrival. */
-  pass<Result>(key: RequestKey | null, enter: () => Promise<Result>): Promise<Result> {
-    if (key === null) return this.#entering === null ? enter() : this.#enterLater(null, enter)
+  /**
+   * Calls `enter` when it is known which turn the key has, and `ready`, which is called then, has
+   * resolved. Requests enter in the order of arrival.
+   */
+  pass<Result>(
+    key: RequestKey | null,
+    enter: () => Promise<Result>,
+    ready: (() => Promise<void>) | null = null,
+  ): Promise<Result> {
+    const isFree = this.#entering === null && ready === null
+    if (key === null) return isFree ? enter() : this.#enterLater(null, enter, ready)
     const { key: name } = key
     this.#underWay.set(name, (this.#underWay.get(name) ?? 0) + 1)
-    const isSure = this.#entering === null && this.#isSure(name)
-    const entered = isSure ? enter() : this.#enterLater(name, enter)
+    const isSure = isFree && this.#isSure(name)
+    const entered = isSure ? enter() : this.#enterLater(name, enter, ready)
     // The caller gets the refusal; here only the end matters.
     void entered.catch(() => undefined).then(() => this.#forgetRequest(name))
     return entered
   }
 
-  async #enterLater<Result>(key: string | null, enter: () => Promise<Result>): Promise<Result> {
+  async #enterLater<Result>(
+    key: string | null,
+    enter: () => Promise<Result>,
+    ready: (() => Promise<void>) | null,
+  ): Promise<Result> {
     const before = this.#entering
     let resolveEntering = (): void => undefined
     const entering = new Promise<void>((resolve) => (resolveEntering = resolve))
@@ -72,6 +84,7 @@ export class RequestKeys {
     try {
       await before
       await looking
+      await ready?.()
     } catch (error) {
       leave()
       throw error

@@ -4,6 +4,7 @@ import type { Digest } from './clock.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SettingsChange } from './commands.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
+import { readParts, type GivenInput, type RequestBlobs } from './parts.ts'
 import { changedSettings, checkSettings } from './settings.ts'
 import {
   type Principal,
@@ -77,6 +78,8 @@ export type TurnOptions = {
 /** What one caller asks for. */
 export type TurnRequest = {
   readonly input: Input
+  /** To be stored before it is recorded; null: nothing. */
+  readonly blobs: RequestBlobs | null
   /** The length of the input as JSON. */
   readonly chars: number
   readonly key: RequestKey | null
@@ -123,11 +126,12 @@ export function resolveRequest(
 }
 
 export function turnRequest(
-  input: Input,
+  given: GivenInput,
   options: TurnOptions,
   { by, access }: Caller,
   { limits, digest }: { limits: Limits; digest: Digest },
 ): TurnRequest {
+  const { input, blobs } = readParts(given, { limits, digest })
   const json = checkInput(input, limits)
   const { idempotencyKey, waitMs } = options
   const settings = options.settings === undefined ? null : readSettings(options.settings)
@@ -135,6 +139,7 @@ export function turnRequest(
   oneOf('onDisconnect', options.onDisconnect ?? 'continue', ['continue', 'cancel'])
   return {
     input,
+    blobs,
     chars: json.length,
     key: idempotencyKey === undefined ? null : requestKey(idempotencyKey, digest(digested)),
     busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
@@ -159,7 +164,8 @@ function requestKey(key: string, digest: string): { key: string; digest: string 
 
 function checkInput(input: Input, limits: Limits): string {
   const text = typeof input === 'object' && input !== null ? input.text : input
-  if (typeof text !== 'string') throw invalid('input', 'must be a text, or an object with a text')
+  if (typeof text !== 'string')
+    throw invalid('input', 'must be a text, or an object with a text or parts')
   const json = JSON.stringify(input)
   if (json.length <= limits.inputBytesMax) return json
   throw new HoldfastError('body_too_large', `input is over ${limits.inputBytesMax} bytes`)

@@ -8,9 +8,11 @@ import type {
   EarlierMessage,
   Input,
   Origin,
+  Part,
   Reply,
   SettingName,
   Settings,
+  TextPart,
 } from './state.ts'
 
 export interface Runner {
@@ -120,7 +122,20 @@ export type RunnerTurn = {
   readonly id: string
   readonly input: Input
   readonly text: string
+  /** With their bytes, in order, if the input has parts; `text` is that of the texts among them. */
+  readonly parts?: readonly RunnerPart[]
 }
+
+/** A part of an input as a runner gets it. */
+export type RunnerPart =
+  | TextPart
+  | { readonly type: 'image'; readonly mediaType: string; readonly data: Uint8Array }
+  | {
+      readonly type: 'file'
+      readonly name: string
+      readonly mediaType: string
+      readonly data: Uint8Array
+    }
 
 /**
  * A part of the answer as it comes (live only), a whole message that is recorded at once, or
@@ -140,6 +155,8 @@ export type Message = {
   readonly turn: string
   readonly role: 'user' | 'assistant'
   readonly text: string
+  /** Of a user's message: what came with the text, without bytes. */
+  readonly parts?: readonly Part[]
   readonly at: number
   readonly data?: unknown
   /** The turn ended before the message was complete. */
@@ -178,4 +195,6 @@ export type RunnerContext = {
   readonly bind: (backend: string) => Promise<void>
   /** The conversation before this turn, oldest first. */
   readonly history: () => AsyncIterable<Message>
+  /** The bytes of a part of the conversation before, by its digest. */
+  readonly readBlob: (digest: string) => Promise<Uint8Array>
 }

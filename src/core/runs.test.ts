@@ -39,7 +39,7 @@ async function running() {
       },
     },
     entropy: { id: () => `id${(ids += 1)}` },
-    digest: (text: string) => text,
+    digest: String,
     node: 'a',
   })
   await hold.authority.start()

@@ -8,6 +8,7 @@ import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
+import { readBlob, withParts } from './parts.ts'
 import { checkSettings } from './settings.ts'
 import type {
   Activity,
@@ -20,8 +21,8 @@ import type {
   Turn,
   TurnError,
 } from './state.ts'
-import type { Message, Runner, RunnerContext, RunnerOutput } from './runner.ts'
-import { inputText } from './turns.ts'
+import type { Message, Runner, RunnerContext, RunnerOutput, RunnerTurn } from './runner.ts'
+import { inputText, partsOf } from './turns.ts'
 
 /** What a run needs from its session. */
 export interface RunHost {
@@ -118,10 +119,12 @@ export class Run {
   }
 
   async #drive(runner: Runner): Promise<void> {
-    const { id, input } = this.turn
     let iterator: ReturnType<Runner['run']> | null = null
     try {
-      iterator = runner.run({ id, input, text: inputText(input) }, runContext(this))
+      const message = this.#messageFor(runner, this.turn.input)
+      const turn = message instanceof Promise ? await message : message
+      if (this.#over) return
+      iterator = runner.run(turn, runContext(this))
       for (;;) {
         const step = await iterator.next()
         if (this.#over) return this.#dropLate(iterator)
@@ -266,8 +269,18 @@ export class Run {
       return Promise.resolve(false)
     }
     const { id, backend } = this.host.session
-    const taken = runner.steer({ id, backend }, { id: this.turn.id, input, text: inputText(input) })
+    const message = this.#messageFor(runner, input)
+    const taken =
+      message instanceof Promise
+        ? message.then((loaded) => runner.steer?.({ id, backend }, loaded) ?? false)
+        : runner.steer({ id, backend }, message)
     return this.#soonAfterEnd(taken, waiting)
+  }
+
+  /** With the bytes of its parts, if it has any. */
+  #messageFor(runner: Runner, input: Input): RunnerTurn | Promise<RunnerTurn> {
+    const turn = { id: this.turn.id, input, text: inputText(input) }
+    return partsOf(input) === null ? turn : withParts(turn, this.host, runner)
   }
 
   #soonAfterEnd<Result>(work: Promise<Result>, waiting: Set<GiveUp>): Promise<Result> {
@@ -377,6 +390,7 @@ function runContext(run: Run): RunnerContext {
     bind: (backend) => run.bind(backend),
     configure: (settings) => run.configure(settings),
     history: () => run.history(),
+    readBlob: (digest) => readBlob(run.host.holder.store, run.host.session.id, digest),
     now: () => run.host.now(),
   }
   Object.defineProperty(context, RUN, { value: run })

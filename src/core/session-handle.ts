@@ -27,17 +27,8 @@ import type { StopSignal, FeedItem, Delta } from './feed.ts'
 import { readMessages, readableRow } from './history.ts'
 import { usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
-import type {
-  Ask,
-  Attachment,
-  Input,
-  Link,
-  Note,
-  Principal,
-  Session,
-  Settings,
-  Share,
-} from './state.ts'
+import type { Ask, Attachment, Link, Note, Principal, Session, Settings, Share } from './state.ts'
+import { readBlob, storeBlob, type GivenInput } from './parts.ts'
 import type { QueueRow } from './queue.ts'
 import {
   checkLink,
@@ -145,18 +136,18 @@ export class SessionHandle {
    * Waits for the lane, then runs. Await it for the result, or iterate it for the answer as it
    * comes.
    */
-  turn(input: Input, options: TurnOptions = {}): TurnHandle {
+  turn(input: GivenInput, options: TurnOptions = {}): TurnHandle {
     return new TurnHandle(this.#enter(input, options), options, this)
   }
 
-  async #enter(input: Input, options: TurnOptions): Promise<Admission> {
+  async #enter(input: GivenInput, options: TurnOptions): Promise<Admission> {
     const request = turnRequest(input, options, this, this.#authority)
     const live = await this.#openForTurn()
     return { live, ...(await live.queue.enter(request)) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
-  async submit(input: Input, options: TurnOptions = {}): Promise<SubmittedTurn> {
+  async submit(input: GivenInput, options: TurnOptions = {}): Promise<SubmittedTurn> {
     const request = turnRequest(input, options, this, this.#authority)
     const live = await this.#openForTurn()
     const { turn, isSteered } = await live.queue.submit(request)
@@ -284,6 +275,18 @@ export class SessionHandle {
       count += 1
       yield message
     }
+  }
+
+  /** Stores the bytes of an image or a file, for parts that name them by this digest. */
+  async putBlob(data: Uint8Array): Promise<string> {
+    const { session } = await this.#openForTurn()
+    return storeBlob(this.#authority, { session, access: this.access, data })
+  }
+
+  /** The bytes of a part. */
+  async readBlob(digest: string): Promise<Uint8Array> {
+    await this.read(0, 0)
+    return readBlob(this.#authority.store, this.id, digest)
   }
 
   /** The questions that wait for an answer. */

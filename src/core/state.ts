@@ -127,7 +127,30 @@ export type SessionOptions = Pick<
 export type Folding = { -readonly [Field in keyof Session]: Session[Field] }
 
 /** What a turn is given: a text, or an object with a text and more that its agent understands. */
-export type Input = string | { readonly text: string; readonly [field: string]: unknown }
+export type Input =
+  | string
+  | {
+      readonly text: string
+      /** The text and what comes with it, in order; the text is that of its texts. */
+      readonly parts?: readonly Part[]
+      readonly [field: string]: unknown
+    }
+
+export type TextPart = { readonly type: 'text'; readonly text: string }
+
+/** An image or a file. The store keeps its bytes with the session, by their digest. */
+export type BlobPart = {
+  readonly type: 'image' | 'file'
+  /** Of every file. */
+  readonly name?: string
+  readonly mediaType: string
+  readonly bytes: number
+  /** `sha256:` and 64 hexadecimal digits. */
+  readonly digest: string
+}
+
+/** A part of an input, as the log has it. */
+export type Part = TextPart | BlobPart
 
 /** An idempotency key and a digest of the body: the same key with another body is refused. */
 export type RequestKey = { readonly key: string; readonly digest: string }

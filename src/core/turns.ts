@@ -7,6 +7,7 @@ import { STATE_LIMITS } from './limits.ts'
 import type {
   Folding,
   Input,
+  Part,
   Principal,
   Reply,
   RequestKey,
@@ -36,15 +37,41 @@ export function inputText(input: Input): string {
   return typeof input === 'string' ? input : input.text
 }
 
-/** Several inputs as one: the texts under each other, the fields of the later ones winning. */
+/** The parts of a recorded input; null: it has none, or an older log has something else there. */
+export function partsOf(input: Input): readonly Part[] | null {
+  const parts: unknown = typeof input === 'string' ? null : input.parts
+  return Array.isArray(parts) && parts.every(isPart) ? parts : null
+}
+
+function isPart(part: unknown): part is Part {
+  const { type, text, digest } = asFields(part)
+  if (type === 'text') return typeof text === 'string'
+  return (type === 'image' || type === 'file') && typeof digest === 'string'
+}
+
+/** The fields of what may be no object. */
+export function asFields(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+}
+
+/**
+ * Several inputs as one: the texts under each other, the parts one after the other, the other
+ * fields of the later ones winning.
+ */
 export function joinInputs(first: Input, second: Input): Input {
   const text = `${inputText(first)}\n\n${inputText(second)}`
   if (typeof first === 'string' && typeof second === 'string') return text
+  const hasParts = partsOf(first) !== null || partsOf(second) !== null
   return {
     ...(typeof first === 'string' ? {} : first),
     ...(typeof second === 'string' ? {} : second),
     text,
+    ...(hasParts ? { parts: [...partsOrText(first), ...partsOrText(second)] } : {}),
   }
+}
+
+function partsOrText(input: Input): readonly Part[] {
+  return partsOf(input) ?? [{ type: 'text', text: inputText(input) }]
 }
 
 export function decideTurn(session: Session, command: TurnCommand): readonly Draft[] {

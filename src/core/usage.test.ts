@@ -43,7 +43,7 @@ async function hold(quotas?: QuotaOptions, store = new MemoryStore()) {
       },
     },
     entropy: { id: () => `id${(ids += 1)}` },
-    digest: (text: string) => text,
+    digest: String,
     node: `node${(ids += 1)}`,
     quotas,
     onDiagnostic: (diagnostic) => void diagnostics.push(diagnostic),

@@ -251,6 +251,11 @@ export class Usage implements CountSource {
     if (this.#countsBytes) this.#principals.get(principal)?.storedBytes.add(json.length)
   }
 
+  /** So many bytes of blobs are durable. */
+  stored({ principal }: Session, bytes: number): void {
+    if (this.#countsBytes) this.#principals.get(principal)?.storedBytes.add(bytes)
+  }
+
   closed({ principal, internal }: Session): void {
     if (!internal) this.#principals.get(principal)?.openSessions.add(-1)
   }
@@ -332,9 +337,12 @@ export class Allowance {
     return limit === undefined ? null : this.#usage.storedBytes.measuring(limit)
   }
 
-  /** Throws if all bytes are used, as far as is known: see `measuring`. */
-  assertRoom(): void {
-    this.#assertBelow('storedBytes', this.#usage.storedBytes.value ?? 0)
+  /** Throws if all bytes are used, or will be by so many, as far as is known: see `measuring`. */
+  assertRoom(bytes = 1): void {
+    const used = this.#usage.storedBytes.value ?? 0
+    if (used + bytes > (this.#quotas.storedBytes ?? Infinity)) {
+      throw this.#refusal('storedBytes', used)
+    }
   }
 
   /**

@@ -1,6 +1,6 @@
 /**
  * One request and its answer. Every answer of a door leaves through here, so that all carry the
- * same headers and are counted. Of a body never more than its limit is held in memory.
+ * same headers and are counted.
  */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -16,6 +16,7 @@ import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import { sessionPath } from '../wire/views.ts'
 import { reportRefusal, type Headers, type Refusal } from './refusals.ts'
 import { principalsOf, type Caller, type Operation } from '../core/access.ts'
+import { bodyTooLarge, hasBody, readerOf, type BodyRoom, type LargeBodies } from './request-body.ts'
 import type { Unread } from './unread.ts'
 
 /** What all exchanges of a server share. */
@@ -24,6 +25,10 @@ export type ServerContext = {
   /** What comes before every path of this server, as `/holdfast`; empty: nothing does. */
   readonly basePath: string
   readonly bodyBytesMax: number
+  /** What a body may have besides, where a turn's input may have images and files. */
+  readonly partsBytesMax: number
+  /** The room for bodies that are larger than usual. */
+  readonly largeBodies: LargeBodies
   /** Between two signs of life on a stream that has nothing to say. */
   readonly heartbeatMs: number
   /** Answers given, by status. */
@@ -65,7 +70,11 @@ export type RoutedRequest = {
   readonly caller: Caller | null
   readonly params: readonly string[]
   readonly search: string
-  readonly route?: { readonly operation: Operation; readonly historyBytesMax?: number }
+  readonly route?: {
+    readonly operation: Operation
+    readonly historyBytesMax?: number
+    readonly takesParts?: boolean
+  }
 }
 
 const NOT_ROUTED: RoutedRequest = { caller: null, params: [], search: '' }
@@ -111,11 +120,14 @@ export class Exchange {
   readonly caller: Caller | null
   #holdfast: Holdfast | null = null
   readonly #bodyBytesMax: number
+  /** A larger body has images or files, and takes of the room for all such bodies. */
+  readonly #usualBytesMax: number
   #presence: AbortController | null = null
   /** Its token was revoked: nothing more is sent. */
   #isRevoked = false
   #body: Promise<Buffer> | null = null
   #json: Promise<unknown> | null = null
+  #room: BodyRoom | null = null
 
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
@@ -129,7 +141,9 @@ export class Exchange {
     this.operation = route?.operation ?? null
     this.caller = caller
     this.search = search
-    this.#bodyBytesMax = context.bodyBytesMax + (route?.historyBytesMax ?? 0)
+    const { historyBytesMax = 0, takesParts = false } = route ?? {}
+    this.#usualBytesMax = context.bodyBytesMax + historyBytesMax
+    this.#bodyBytesMax = this.#usualBytesMax + (takesParts ? context.partsBytesMax : 0)
   }
 
   /** On behalf of the caller: what is done through it is recorded as the caller's. */
@@ -197,9 +211,28 @@ export class Exchange {
   async #readBody(): Promise<Buffer> {
     const { request } = this
     if (!hasBody(request)) return Buffer.alloc(0)
-    const isTooLarge = Number(request.headers['content-length']) > this.#bodyBytesMax
-    if (isTooLarge) throw bodyTooLarge(this.#bodyBytesMax)
-    return (earlyBodies.get(request) ?? new BodyReader(request)).read(this.#bodyBytesMax)
+    const length = Number(request.headers['content-length'])
+    if (length > this.#bodyBytesMax) throw bodyTooLarge(this.#bodyBytesMax)
+    const refusal = this.#admitBody(length)
+    if (refusal !== null) throw refusal
+    return readerOf(request).read(this.#bodyBytesMax, (bytes) => this.#admitBody(bytes))
+  }
+
+  /** Takes room for a body of so many bytes, if that is more than usual. */
+  #admitBody(bytes: number): HoldfastError | null {
+    if (!(bytes > this.#usualBytesMax)) return null
+    if (this.#room === null) {
+      this.#room = this.context.largeBodies.open(this.caller?.access?.principal ?? '')
+      this.response.once('close', this.#room.release)
+    }
+    return this.#room.grow(bytes)
+  }
+
+  /** It has been used: a long answer does not keep it in memory. */
+  forgetBody(): void {
+    this.#body = null
+    this.#json = null
+    this.#room?.release()
   }
 
   /** Aborted when the caller goes away before it has its whole answer. */
@@ -220,18 +253,20 @@ export class Exchange {
   }
 
   /** The whole answer; in one write, unless it is large. */
-  send(status: number, type: string, text: string, headers: Headers = []): void {
+  send(status: number, type: string, text: string | Uint8Array, headers: Headers = []): void {
     if (this.#isRevoked) return
     const bytes = Buffer.byteLength(text)
     this.#writeHead(status, type, ['Content-Length', String(bytes), ...headers])
-    if (bytes > PART_BYTES) return void this.#sendInParts(Buffer.from(text))
+    if (bytes > PART_BYTES) {
+      return void this.#sendInParts(typeof text === 'string' ? Buffer.from(text) : text)
+    }
     this.response.end(text)
     // A reader that takes nothing of it for so long is cut off; the connection's next request, or
     // its idle time, has a time limit of its own.
     this.response.socket?.setTimeout(STALLED_MS)
   }
 
-  async #sendInParts(body: Buffer): Promise<void> {
+  async #sendInParts(body: Uint8Array): Promise<void> {
     const { response } = this
     response.once('close', this.#wait(body))
     for (let from = 0; from < body.length && !response.destroyed; from += PART_BYTES) {
@@ -352,82 +387,6 @@ export class Exchange {
     const { answered, isDraining } = this.context
     answered.set(status, (answered.get(status) ?? 0) + 1)
     return isDraining()
-  }
-}
-
-function hasBody({ headers }: IncomingMessage): boolean {
-  const length = headers['content-length']
-  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0')
-}
-
-function bodyTooLarge(bytesMax: number): HoldfastError {
-  return new HoldfastError('body_too_large', `the body is over ${bytesMax} bytes`, { bytesMax })
-}
-
-const earlyBodies = new WeakMap<IncomingMessage, BodyReader>()
-
-/** Reads a body before it is asked for; null if there is none. `arrived` counts its bytes. */
-export function readEarly(
-  request: IncomingMessage,
-  arrived: (bytes: number) => void,
-): BodyReader | null {
-  if (!hasBody(request)) return null
-  const reader = new BodyReader(request, arrived)
-  earlyBodies.set(request, reader)
-  return reader
-}
-
-class BodyReader {
-  readonly #request: IncomingMessage
-  readonly #whole: Promise<Buffer>
-  readonly #chunks: Buffer[] = []
-  #bytes = 0
-  #bytesMax = Number.POSITIVE_INFINITY
-  #refuse: (error: HoldfastError) => void = () => undefined
-
-  constructor(request: IncomingMessage, arrived: (bytes: number) => void = () => undefined) {
-    this.#request = request
-    this.#whole = new Promise((resolve, reject) => {
-      this.#refuse = reject
-      request.on('data', (chunk: Buffer) => {
-        arrived(chunk.length)
-        this.#bytes += chunk.length
-        this.#chunks.push(chunk)
-        this.#check()
-      })
-      const chunks = this.#chunks
-      request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
-      // Whatever broke it, the body is cut off: a refusal says so.
-      const cut = (): void => {
-        if (!request.complete) reject(new HoldfastError('bad_request', 'the body was cut short'))
-      }
-      request.on('error', cut).on('close', cut)
-    })
-    // The body may never be read.
-    this.#whole.catch(() => undefined)
-  }
-
-  read(bytesMax: number): Promise<Buffer> {
-    this.#bytesMax = bytesMax
-    this.#check()
-    this.#request.resume()
-    return this.#whole
-  }
-
-  /** The request begins: the rest is read when the handler reads the body. */
-  begin(): void {
-    this.#request.pause()
-  }
-
-  /** The request is answered: what was not read is thrown away. */
-  discard(): void {
-    void this.read(0)
-  }
-
-  #check(): void {
-    if (this.#bytes <= this.#bytesMax) return
-    this.#chunks.length = 0
-    this.#refuse(bodyTooLarge(this.#bytesMax))
   }
 }
 

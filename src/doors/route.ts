@@ -32,8 +32,12 @@ export type Route = {
   readonly query?: Query | null
   readonly headers?: readonly Header[]
   readonly body?: Schema
+  /** By default JSON. */
+  readonly bodyType?: string
   /** What a body may hold besides a turn's input: a history that a client sends along. */
   readonly historyBytesMax?: number
+  /** Its body may have images and files. */
+  readonly takesParts?: boolean
   readonly answers: Readonly<Record<number, RouteAnswer>>
   /** The statuses it refuses with, besides those that every route has. */
   readonly refusals?: readonly number[]

@@ -1,10 +1,11 @@
 /** The conversation as bubbles: the log folded into turns, and the deltas of the running turn. */
-import type { Delta, Input, SessionEvent } from '../client/index.ts'
+import type { Delta, Input, Part, SessionEvent } from '../client/index.ts'
 import { turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
-import { element, setText } from './element.ts'
+import { element, fill, setText } from './element.ts'
 import { closedSentence } from './ending.ts'
+import { partsView, type LoadBlob } from './parts.ts'
 
-export function conversationView() {
+export function conversationView(load: LoadBlob) {
   const empty = element('p.empty', 'No messages yet.')
   const view = element('div.conversation', { role: 'log' }, empty)
   const turns = new Map<string, ReturnType<typeof turnBubbles>>()
@@ -14,7 +15,7 @@ export function conversationView() {
   function turnOf(id: string) {
     const known = turns.get(id)
     if (known !== undefined) return known
-    const turn = turnBubbles(id)
+    const turn = turnBubbles(id, load)
     turns.set(id, turn)
     empty.remove()
     // Texts that are not in the log yet come last.
@@ -80,13 +81,14 @@ export function conversationView() {
   }
 }
 
-function turnBubbles(id: string) {
+function turnBubbles(id: string, load: LoadBlob) {
   const question = element('div.bubble.user')
   const state = element('p.state')
   const names = { 'data-turn': id, 'aria-label': `Turn ${id}` }
   const view = element('article.turn', names, question, state)
   /** The deltas of a message, until the message replaces them. */
   let live: HTMLElement | null = null
+  let asked = ''
 
   function show(name: string, words: string): void {
     view.dataset['state'] = name
@@ -103,10 +105,13 @@ function turnBubbles(id: string) {
     element: view,
     add,
     asked(input: Input, name: string): void {
-      setText(question, inputText(input))
+      // What waited is told again when it starts, with all that was collected in it.
+      if (name !== asked) fill(question, inputText(input), ...partsView(partsIn(input), load))
+      asked = name
       show(name, name === 'waits' ? 'waits for its turn' : '')
     },
-    joined: (input: Input): void => question.append(`\n\n${inputText(input)}`),
+    joined: (input: Input): void =>
+      question.append(`\n\n${inputText(input)}`, ...partsView(partsIn(input), load)),
     says(text: string): void {
       live ??= add(element('div.bubble.assistant', { 'data-live': true }))
       live.append(text)
@@ -126,6 +131,9 @@ function turnBubbles(id: string) {
     },
   }
 }
+
+const partsIn = (input: Input): readonly Part[] =>
+  typeof input === 'object' && Array.isArray(input.parts) ? input.parts : []
 
 const inputText = (input: Input): string => (typeof input === 'string' ? input : input.text)
 

@@ -9,6 +9,7 @@ import { labelOf, remedyOf, sentenceOf, type Ended } from './ending.ts'
 import { shareDialog } from './forms.ts'
 import { logView } from './log.ts'
 import { duration } from './moment.ts'
+import { blobLoader } from './parts.ts'
 import { questionsView } from './questions.ts'
 import { queueView } from './queue.ts'
 import { SessionConnection, type SessionAccess } from './session-connection.ts'
@@ -23,7 +24,7 @@ const TICK_MS = 1_000
 /** `started` is called when a session was created in place of this one. */
 export function sessionPage(access: SessionAccess, started: (session: SessionView) => void) {
   const { id, link, api } = access
-  const conversation = conversationView()
+  const conversation = conversationView(blobLoader(api, id, link))
   const log = logView()
   const attachments = attachmentsView()
   const questions = questionsView(async (ask, answer) => {

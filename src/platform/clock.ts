@@ -47,7 +47,8 @@ export const systemEntropy: Entropy = {
   },
 }
 
-export const systemDigest: Digest = (text) => hash('sha256', text, 'base64url')
+export const systemDigest: Digest = (data, encoding) =>
+  hash('sha256', data, encoding ?? 'base64url')
 
 /** Calls `run` when the signal aborts, at once if it has. Returns a function that prevents that. */
 export function onAbort(signal: AbortSignal, run: () => void): () => void {

@@ -77,11 +77,31 @@ export function anything(options: SchemaOptions = {}): TUnsafe<unknown> {
   return Type.Unsafe({ ...options, [Kind]: 'Anything' })
 }
 
+/** A part of an input: `data` in requests, `bytes` in answers. The core checks it. */
+const PART = {
+  type: 'object',
+  required: ['type'],
+  properties: {
+    type: { type: 'string', enum: ['text', 'image', 'file'] },
+    text: { type: 'string' },
+    name: { type: 'string' },
+    mediaType: { type: 'string', examples: ['image/png'] },
+    data: { type: 'string', contentEncoding: 'base64' },
+    digest: { type: 'string', pattern: '^sha256:[0-9a-f]{64}$' },
+    bytes: { type: 'integer' },
+  },
+}
+
 /** The input of a turn. */
 export function input<Input>(options: SchemaOptions = {}): TUnsafe<Input> {
   const text = { type: 'string' }
-  const object = { type: 'object', required: ['text'], properties: { text } }
-  const words = { [PROBLEM]: 'must be a text, or an object with a text' }
+  const parts = { type: 'array', minItems: 1, items: PART }
+  const object = {
+    type: 'object',
+    properties: { text, parts },
+    anyOf: [{ required: ['text'] }, { required: ['parts'] }],
+  }
+  const words = { [PROBLEM]: 'must be a text, or an object with a text or parts' }
   return Type.Unsafe({ ...options, ...words, [Kind]: 'Input', anyOf: [text, object] })
 }
 
@@ -168,7 +188,9 @@ export function isRecord(value: unknown): value is Readonly<Record<string, unkno
 }
 
 function isInput(value: unknown): boolean {
-  return typeof (isObject(value) ? (value as { text?: unknown }).text : value) === 'string'
+  if (!isRecord(value)) return typeof value === 'string'
+  const { text, parts } = value
+  return typeof text === 'string' || (text === undefined && Array.isArray(parts))
 }
 
 /** Level by level: recursion is what deep nesting would break. */

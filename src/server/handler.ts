@@ -27,6 +27,7 @@ import type { ConnectLimits } from '../doors/connect/hub.ts'
 import { Exchange, type ServerContext } from '../doors/exchange.ts'
 import { reportRefusal, type Headers } from '../doors/refusals.ts'
 import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
+import { LargeBodies } from '../doors/request-body.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
 import { AccessPolicy, bearerToken, type AccessOptions } from './access.ts'
@@ -126,6 +127,9 @@ export class RequestHandler {
       holdfast,
       basePath,
       bodyBytesMax: limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra,
+      // As base64, which pads each to four characters.
+      partsBytesMax: Math.ceil(limits.partsBytesMax / 3) * 4 + limits.partsMax * 4,
+      largeBodies: new LargeBodies(SERVER_LIMITS.largeBodiesBytesMax),
       heartbeatMs,
       answered: new Map(),
       isDraining: () => this.#isDraining || holdfast.authority.draining,

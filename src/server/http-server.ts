@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { HoldfastError, type Diagnose } from '../core/index.ts'
-import { readEarly } from '../doors/exchange.ts'
+import { readEarly } from '../doors/request-body.ts'
 import { problemRefusal, reportRefusal } from '../doors/refusals.ts'
 import { headTooLarge, type AccessPolicy } from './access.ts'
 import { SERVER_LIMITS } from './limits.ts'

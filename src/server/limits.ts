@@ -7,6 +7,8 @@ import { invalid } from '../core/index.ts'
 export const SERVER_LIMITS = {
   /** What a body may hold besides the input: names, options, labels. */
   bodyBytesExtra: 65_536,
+  /** Bodies with images and files of all requests together; half of it for one principal. */
+  largeBodiesBytesMax: 268_435_456,
   /** A request's line and headers together, and how many headers. */
   headerBytesMax: 16_384,
   headersMax: 100,

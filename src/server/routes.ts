@@ -9,6 +9,7 @@ import { askRoutes } from '../doors/native/asks.ts'
 import { logRoutes } from '../doors/native/log.ts'
 import * as native from '../doors/native/schemas.ts'
 import { sessionRoutes } from '../doors/native/sessions.ts'
+import { blobRoutes } from '../doors/native/blobs.ts'
 import { turnRoutes } from '../doors/native/turns.ts'
 import { isOpenAiPath, openAiRefusal } from '../doors/openai/errors.ts'
 import { openAiRoutes } from '../doors/openai/routes.ts'
@@ -80,7 +81,13 @@ export function refusalAt(target: string, error: HoldfastError): Refusal {
   return isOpenAiPath(target) ? openAiRefusal(error) : problemRefusal(error)
 }
 
-export const NATIVE_ROUTES = [...sessionRoutes, ...askRoutes, ...turnRoutes, ...logRoutes]
+export const NATIVE_ROUTES = [
+  ...sessionRoutes,
+  ...askRoutes,
+  ...turnRoutes,
+  ...blobRoutes,
+  ...logRoutes,
+]
 
 export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
   let document = ''
@@ -294,7 +301,15 @@ function withReferences(value: unknown): unknown {
 }
 
 function operation(route: Route): Schema {
-  const { name, summary, operation, path, headers = [], body } = route
+  const {
+    name,
+    summary,
+    operation,
+    path,
+    headers = [],
+    body,
+    bodyType = 'application/json',
+  } = route
   const { fields }: Query = route.query ?? NO_QUERY
   const scope = OPERATIONS[operation]
   const guarded = scope === null ? [] : [401]
@@ -322,7 +337,7 @@ function operation(route: Route): Schema {
       }),
     ],
     ...(body && {
-      requestBody: { required: true, content: { 'application/json': { schema: body } } },
+      requestBody: { required: true, content: { [bodyType]: { schema: body } } },
     }),
     responses: Object.fromEntries([...refused, ...answered]),
   }

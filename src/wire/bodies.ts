@@ -78,7 +78,9 @@ const internal = Type.Optional(
 
 export const WORK = {
   input: input<Input>({
-    description: 'a text, or an object with a `text` and further fields for the agent',
+    description:
+      'a text, or an object with a `text`, [`parts`](#images-and-files) and further fields for ' +
+      'the agent',
   }),
   ...optional({
     busy: oneOf(BUSY_POLICIES, {

@@ -9,13 +9,16 @@
  */
 import type {
   Ask,
+  BlobPart,
   Delta,
   Input,
   Message,
+  Part,
   ResolveOptions,
   Role,
   SessionEvent,
   SettingsChange,
+  TextPart,
   TurnOptions,
 } from '../core/index.ts'
 import type { ClientFrame, Hello } from './client-frames.ts'
@@ -25,14 +28,17 @@ export const WIRE_VERSION = 1
 
 export type {
   Ask,
+  BlobPart,
   ClientFrame,
   Delta,
   Hello,
   Input,
   Message,
+  Part,
   Role,
   SessionEvent,
   SettingsChange,
+  TextPart,
   TurnOptions,
 }
 

@@ -515,6 +515,7 @@ it('waits to open a session again by the time of its log, whatever the clock her
       settings: {},
       configure: () => Promise.resolve(),
       ask: () => Promise.reject(new Error('it asks')),
+      readBlob: () => Promise.reject(new Error('it reads a blob')),
       async *history() {
         yield { seq: 2, turn: 't2', role: 'user', text: 'before', at }
       },

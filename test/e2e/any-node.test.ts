@@ -139,6 +139,17 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const { key, id } = await owned()
     return [`/v1/keys/${key}/turns`, HELLO, { body: { session: id, turn: { state: 'done' } } }]
   },
+  postBlob: async () => {
+    const { path } = await owned()
+    const headers = { 'content-type': 'application/octet-stream' }
+    return [`${path}/blobs`, { body: 'abc', headers }, { status: 201, body: { bytes: 5 } }]
+  },
+  getBlob: async () => {
+    const { path } = await owned()
+    const headers = { 'content-type': 'application/octet-stream' }
+    const { body } = await owner.call('POST', `${path}/blobs`, { body: 'abc', headers })
+    return [`${path}/blobs/${body.digest}`, {}, { status: 200, text: '"abc"' }]
+  },
   getTurn: async () => {
     const { path } = await owned()
     const { body } = await owner.call('POST', `${path}/turns`, HELLO)
@@ -305,8 +316,9 @@ describe('a request that comes to a node which does not own its session', () => 
 })
 
 describe('a request that is wrong, at a node which does not own its session', () => {
-  const bytesMax = 1_048_576 + 65_536
-  const tooLarge = JSON.stringify({ input: 'x'.repeat(bytesMax) })
+  // With the largest images and files, as base64.
+  const bytesMax = 1_048_576 + 65_536 + Math.ceil(20_971_520 / 3) * 4 + 32 * 4
+  const tooLarge = JSON.stringify({ input: 'x'.repeat(1_048_577) })
   const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
   const bodies: readonly (readonly [string, string, string, number, string])[] = [
     ['too large by its length', `Content-Length: ${bytesMax + 1}`, '{', 413, 'body_too_large'],

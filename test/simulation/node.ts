@@ -42,7 +42,7 @@ export class Node {
       runners,
       clock: process.clock,
       entropy: { id: () => `s${random.between(0, 2 ** 48).toString(36)}` },
-      digest: (text) => text,
+      digest: String,
       node: process.name,
       limits,
     })

@@ -14,6 +14,7 @@ import {
 } from '../../core/index.ts'
 import type { ClientFrame, Seen } from '../../wire/frames.ts'
 import { refusalOf } from '../../wire/problem.ts'
+import { decodeInput } from '../parts.ts'
 import { assertMayDo, type Operation } from '../../core/access.ts'
 import type { AdmittedClient, Channel, Connection } from './connection.ts'
 
@@ -118,7 +119,7 @@ export class LogChannel implements Channel {
         const { id, input, type: _, ...options } = frame
         const idempotencyKey = `${attachment.id}/${id}`
         const signal = this.#connection.hub.presenceOf(attachment.id)
-        const turn = session.turn(input, { ...options, idempotencyKey, signal })
+        const turn = session.turn(decodeInput(input), { ...options, idempotencyKey, signal })
         const { turn: admitted, isSteered } = await turn.admission
         return { turn: admitted, ...(frame.busy === 'steer' ? { steered: isSteered } : {}) }
       }

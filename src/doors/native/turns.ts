@@ -6,7 +6,7 @@
  */
 import {
   isRequestId,
-  type Input,
+  type GivenInput,
   type TurnHandle,
   type TurnOptions,
   type SubmittedTurn,
@@ -22,11 +22,13 @@ import {
 import { turnView } from '../../wire/views.ts'
 import { streamFeed } from '../event-stream.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
+import { decodeInput } from '../parts.ts'
 import { json, jsonOrEvents, routes, sessionOfPath } from '../route.ts'
 import { CancelledRequest, TurnOfSession } from './schemas.ts'
 
 const turnRoute = {
   operation: 'turn.run',
+  takesParts: true,
   headers: [
     { name: 'Idempotency-Key', description: 'The same key and input join the same turn.' },
     {
@@ -112,26 +114,28 @@ export const turnRoutes = routes({
 
 /** Where a turn goes: one session, or the one that has the key. */
 type Target = {
-  turn(input: Input, options: TurnOptions): TurnHandle
-  submit(input: Input, options: TurnOptions): Promise<{ session: string; turn: SubmittedTurn }>
+  turn(input: GivenInput, options: TurnOptions): TurnHandle
+  submit(input: GivenInput, options: TurnOptions): Promise<{ session: string; turn: SubmittedTurn }>
 }
 
 async function postTurn(exchange: Exchange, body: TurnBody, target: Target): Promise<void> {
   const { wantsEvents } = exchange
-  const { input, ...wanted } = body
   const idempotencyKey = exchange.header('idempotency-key')
-  const options = new CallerOptions(exchange, { ...wanted, idempotencyKey })
+  const options = new CallerOptions(exchange, { ...body, idempotencyKey })
   if (!wantsEvents && prefersAsync(exchange)) {
-    const { session, turn } = await target.submit(input, options)
+    const { session, turn } = await target.submit(decodeInput(body.input), options)
     exchange.isCommitted = true
     const location = turnPath(exchange, session, turn.id)
     const headers = ['Location', location, 'Preference-Applied', 'respond-async']
     const view = { ...turnView(session, turn), ...steeredView(body, turn) }
     return exchange.reply(202, view, headers)
   }
-  const turn = target.turn(input, options)
+  const turn = target.turn(decodeInput(body.input), options)
   const { live, turn: id, isSteered } = await turn.admission
   exchange.isCommitted = true
+  // Its images and files are stored: a long answer does not keep them in memory.
+  body.input = ''
+  exchange.forgetBody()
   if (!wantsEvents) {
     const view = { ...turnView(live.id, await turn), ...steeredView(body, { isSteered }) }
     return exchange.reply(200, view)

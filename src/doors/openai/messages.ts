@@ -5,12 +5,15 @@
  * message counts, and what comes before it is not even looked at. All messages of other requests
  * count.
  */
-import { invalid, type HoldfastError, type Input } from '../../core/index.ts'
+import { invalid, type GivenInput, type GivenPart, type HoldfastError } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
+import { readMedia } from './parts.ts'
 
 export type ChatMessage = {
   readonly role: 'system' | 'user' | 'assistant'
   readonly content: string
+  /** All of it in order, if it has images or files. */
+  readonly parts?: readonly GivenPart[]
 }
 
 /** The id of an item that this server has issued, in place of a message. */
@@ -68,7 +71,22 @@ export function readMessage(entry: unknown, field: string): ChatMessage {
   }
   // An assistant's message that called tools has no content; here it has called none.
   const isEmpty = known === 'assistant' && (content ?? null) === null
-  return { role: known, content: isEmpty ? '' : readContent(content, `${field}.content`) }
+  if (isEmpty) return { role: known, content: '' }
+  const where = `${field}.content`
+  if (known !== 'user') return { role: known, content: readContent(content, where) }
+  return { role: known, ...readParts(content, where) }
+}
+
+/** A user's message may have images and files. */
+function readParts(content: unknown, field: string): Pick<ChatMessage, 'content' | 'parts'> {
+  if (!Array.isArray(content)) return { content: readContent(content, field) }
+  const parts = content.map(
+    (part: unknown): GivenPart =>
+      readMedia(part, field) ?? { type: 'text', text: readPart(part, field) },
+  )
+  const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  const text = texts.join('\n')
+  return texts.length < parts.length ? { content: text, parts } : { content: text }
 }
 
 function readContent(content: unknown, field: string): string {
@@ -84,9 +102,9 @@ function readPart(part: unknown, field: string): string {
   throw mediaRefused(field)
 }
 
-/** Images, audio and files. */
+/** Audio; or images and files of others than the user. */
 function mediaRefused(field: string): HoldfastError {
-  return invalid(field, 'must be text: Holdfast takes no images, audio or files')
+  return invalid(field, "must be text: only a user's message may have images and files, none audio")
 }
 
 /** The tool that an entry has called, or whose result it is; null if it has to do with none. */
@@ -148,7 +166,7 @@ export function inputOf(
   said: readonly ChatMessage[],
   { isOwn }: { readonly isOwn: boolean },
   field: string,
-): Input {
+): GivenInput {
   if (said.findLast(({ role }) => role !== 'system')?.role !== 'user') {
     throw invalid(field, "must end with the user's message")
   }
@@ -167,10 +185,17 @@ function separateInstructions(said: readonly ChatMessage[]) {
   return { instructions: texts.length === 0 ? null : texts.join('\n\n'), messages }
 }
 
-function conversationInput(messages: readonly ChatMessage[]): Input {
+function conversationInput(messages: readonly ChatMessage[]): GivenInput {
   const [only] = messages
-  if (messages.length === 1 && only !== undefined) return only.content
-  return { text: messages.map(spoken).join('\n\n'), messages }
+  if (messages.length === 1 && only !== undefined) {
+    return only.parts === undefined ? only.content : { parts: only.parts }
+  }
+  const text = messages.map(spoken).join('\n\n')
+  const said = messages.map(({ role, content }) => ({ role, content }))
+  const media = messages.flatMap(({ parts = [] }) => parts).filter(({ type }) => type !== 'text')
+  if (media.length === 0) return { text, messages: said }
+  // The text has all that was said: images and files follow it.
+  return { text, messages: said, parts: [{ type: 'text', text }, ...media] }
 }
 
 const SPEAKERS = { system: 'System', user: 'User', assistant: 'Assistant' } as const
@@ -180,19 +205,37 @@ function spoken({ role, content }: ChatMessage): string {
 }
 
 /** The first input of a conversation, after the items that a client has put there before. */
-export function afterItems(items: readonly ChatMessage[], input: Input): Input {
+export function afterItems(items: readonly ChatMessage[], input: GivenInput): GivenInput {
   if (items.length === 0) return input
   const fields = typeof input === 'string' ? {} : input
-  const whole = conversationInput([...items, ...messagesIn(input)])
+  const whole = conversationInput([...items, ...withMedia(messagesIn(input), partsIn(input))])
   return { ...fields, ...(whole as object), text: textOf(whole), itemsBefore: items.length }
 }
 
-function textOf(input: Input): string {
-  return typeof input === 'string' ? input : input.text
+/** Images and files belong to the last message. */
+function withMedia(
+  messages: readonly ChatMessage[],
+  parts: readonly GivenPart[],
+): readonly ChatMessage[] {
+  const media = parts.filter(({ type }) => type !== 'text')
+  const last = messages.at(-1)
+  return last === undefined || media.length === 0
+    ? messages
+    : [...messages.slice(0, -1), { ...last, parts: media }]
+}
+
+function partsIn(input: GivenInput): readonly GivenPart[] {
+  return typeof input === 'string' ? [] : (input.parts ?? [])
+}
+
+function textOf(input: GivenInput): string {
+  if (typeof input === 'string') return input
+  const texts = partsIn(input).flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  return input.text ?? texts.join('\n')
 }
 
 /** The messages of an input, without the items that were there before. */
-export function messagesIn(input: Input): readonly ChatMessage[] {
+export function messagesIn(input: GivenInput): readonly ChatMessage[] {
   const { messages, itemsBefore }: Readonly<Record<string, unknown>> =
     typeof input === 'string' ? {} : input
   if (!Array.isArray(messages)) return [{ role: 'user', content: textOf(input) }]

@@ -9,7 +9,7 @@ import {
   idempotencyMismatch,
   invalid,
   type Holdfast,
-  type Input,
+  type GivenInput,
   type ResolveOptions,
   type SessionEvent,
   type SessionHandle,
@@ -27,7 +27,7 @@ import { isDeleted } from './notes.ts'
 import type { ChatBody, ResponseBody } from './schemas.ts'
 
 export type TargetedTurn = {
-  readonly input: Input
+  readonly input: GivenInput
   /** With the key that the turn is known by from now on. */
   readonly options: TurnOptions & { readonly idempotencyKey: string }
   /** Recorded in the queue, and answered at once. */

@@ -69,6 +69,7 @@ export class TurnEntry<Body> {
       operation: 'turn.run',
       headers: TURN_HEADERS,
       historyBytesMax: HISTORY_BYTES_MAX,
+      takesParts: true,
       answers: {
         200: jsonOrEvents("As OpenAI's: when it is over, or with `stream` as it comes.", object),
       },

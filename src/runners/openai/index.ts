@@ -4,10 +4,12 @@
  */
 import {
   invalid,
+  NO_CAPABILITIES,
   type Message,
   type Runner,
   type RunnerContext,
   type RunnerOutput,
+  type RunnerPart,
   type RunnerTurn,
 } from '../../core/index.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
@@ -21,7 +23,9 @@ export type { OpenAiOptions } from './options.ts'
 export function openaiRunner(options: OpenAiOptions): Runner {
   checkAddress(options.baseUrl)
   const settings = withDefaults(OpenAiAgent, options) as OpenAiSettings
+  const { images, files } = settings
   return {
+    capabilities: { ...NO_CAPABILITIES, images, files },
     async *run(turn, context): AsyncGenerator<RunnerOutput, undefined> {
       const upstream = new Upstream(settings, context.signal)
       const request = await completionRequest(settings, turn, context)
@@ -37,7 +41,7 @@ async function completionRequest(
 ): Promise<JsonObject> {
   const { model, system, parameters } = settings
   const instruction = system === undefined ? [] : [{ role: 'system', content: system }]
-  const history = await recentMessages(context.history(), settings)
+  const history = await recentMessages(context, settings)
   const request = {
     model,
     stream: true,
@@ -48,37 +52,79 @@ async function completionRequest(
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null))
 }
 
-type ModelMessage = { readonly role: string; readonly content: string }
+type ModelMessage = { readonly role: string; readonly content: string | readonly JsonObject[] }
+
+/** Images and files of earlier messages that are sent again, the newest first. */
+const HISTORY_BYTES_MAX = 20_971_520
 
 /** The newest messages that fit, oldest first; the first of them is a user's. */
 async function recentMessages(
-  history: AsyncIterable<Message>,
-  { historyMax, historyCharsMax }: OpenAiSettings,
+  context: RunnerContext,
+  settings: OpenAiSettings,
 ): Promise<readonly ModelMessage[]> {
-  const recent: ModelMessage[] = []
+  const { historyMax, historyCharsMax } = settings
+  const recent: Message[] = []
   let chars = 0
-  for await (const { role, text } of history) {
-    if (text === '') continue
-    recent.push({ role, content: text })
-    chars += text.length
+  for await (const message of context.history()) {
+    if (message.text === '' && message.parts === undefined) continue
+    recent.push(message)
+    chars += message.text.length
     while (recent.length > historyMax || (chars > historyCharsMax && recent.length > 0)) {
-      chars -= recent.shift()?.content.length ?? 0
+      chars -= recent.shift()?.text.length ?? 0
     }
   }
   const first = recent.findIndex(({ role }) => role === 'user')
-  return first < 0 ? [] : recent.slice(first)
+  return first < 0 ? [] : withMedia(recent.slice(first), context, settings)
+}
+
+/** The model has no memory: it gets images and files again, as many as fit. */
+async function withMedia(
+  messages: readonly Message[],
+  { readBlob }: RunnerContext,
+  settings: OpenAiSettings,
+): Promise<readonly ModelMessage[]> {
+  const all: ModelMessage[] = []
+  let left = HISTORY_BYTES_MAX
+  for (const { role, text, parts = [] } of messages.toReversed()) {
+    const loaded: RunnerPart[] = []
+    for (const part of parts) {
+      if (part.type === 'text') loaded.push(part)
+      else if (part.bytes <= left && (part.type === 'image' ? settings.images : settings.files)) {
+        left -= part.bytes
+        loaded.push({ ...part, name: part.name ?? 'file', data: await readBlob(part.digest) })
+      }
+    }
+    all.push({ role, content: contentOf(text, loaded) })
+  }
+  return all.toReversed()
+}
+
+/** A text, or a list of parts as the API takes them, if there is more than text. */
+function contentOf(text: string, parts: readonly RunnerPart[] = []): ModelMessage['content'] {
+  if (parts.every(({ type }) => type === 'text')) return text
+  return parts.map((part) => {
+    if (part.type === 'text') return { type: 'text', text: part.text }
+    const url = `data:${part.mediaType};base64,${Buffer.from(part.data).toString('base64')}`
+    if (part.type === 'image') return { type: 'image_url', image_url: { url } }
+    return { type: 'file', file: { filename: part.name, file_data: url } }
+  })
 }
 
 /**
- * The messages of this turn's input: a whole conversation is passed on unchanged, and instructions
- * become a system message before the text.
+ * The messages of this turn's input: a whole conversation is passed on unchanged, with its images
+ * and files in its last message; instructions become a system message before the text.
  */
-function inputMessages({ input, text }: RunnerTurn): readonly ModelMessage[] {
+function inputMessages({ input, text, parts = [] }: RunnerTurn): readonly ModelMessage[] {
   const { messages, instructions } = asObject(input)
   if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) {
-    return messages.map(({ role, content }) => ({ role, content }))
+    const said = messages.map(({ role, content }) => ({ role, content }))
+    const last = said.pop()
+    const media = parts.filter(({ type }) => type !== 'text')
+    const spoken: RunnerPart = { type: 'text', text: asText(last?.content) }
+    const content = contentOf(spoken.text, [spoken, ...media])
+    return [...said, { role: last?.role ?? 'user', content }]
   }
-  const own = { role: 'user', content: text }
+  const own = { role: 'user', content: contentOf(text, parts) }
   return typeof instructions === 'string' ? [{ role: 'system', content: instructions }, own] : [own]
 }
 

@@ -20,6 +20,14 @@ export const OpenAiAgent = Type.Object(
         200,
       ),
       historyCharsMax: count('how many characters of them', 400_000),
+      images: Type.Boolean({
+        default: true,
+        description: 'the model takes images; `false`: turns with images are refused',
+      }),
+      files: Type.Boolean({
+        default: false,
+        description: 'the API takes files (`file` parts, like PDF); most do not',
+      }),
       parameters: Type.Record(Type.String(), Type.Unknown(), {
         default: {},
         description:

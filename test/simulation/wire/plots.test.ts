@@ -120,7 +120,7 @@ class Stage {
       },
       clock: process.clock,
       entropy: { id: () => `id${(this.#ids += 1)}` },
-      digest: (text) => text,
+      digest: String,
       node: process.name,
       limits: { queuedTurnsMax: 1 },
     })
