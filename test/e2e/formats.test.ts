@@ -125,8 +125,8 @@ describe('a snapshot', () => {
 
   const OUTDATED: Record<string, () => string> = {
     'as 0.1.0 wrote it': () => JSON.stringify(folded()),
-    'of an older format': () => snapshotText().replace('"format":4', '"format":1'),
-    'of a newer format': () => snapshotText().replace('"format":4', '"format":99'),
+    'of an older format': () => snapshotText().replace(/"format":\d+/, '"format":1'),
+    'of a newer format': () => snapshotText().replace(/"format":\d+/, '"format":99'),
   }
   for (const [which, text] of Object.entries(OUTDATED)) {
     it(`${which} is not used: the log is read instead`, async () => {

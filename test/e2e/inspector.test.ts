@@ -22,7 +22,10 @@ beforeAll(async () => {
   browser = await launchChromium()
   // A page that lives is not taken for a silent one, however busy the machine is.
   const connectLimits = { probeMs: 6_000 }
-  server = await serve({ agents: { ...builtinAgents, halting, careful, sloppy }, connectLimits })
+  server = await serve({
+    agents: { ...builtinAgents, halting, careful, sloppy, viewer },
+    connectLimits,
+  })
 })
 afterAll(async () => {
   await browser.close()
@@ -60,6 +63,10 @@ async function visit(path: string): Promise<Page> {
 }
 
 let halted = gate()
+
+const viewer: Agent = Object.assign((async () => 'seen') satisfies Agent, {
+  capabilities: { images: true, files: true },
+})
 
 /** Says its first word, and the others when it may, unless it is stopped before. */
 const halting: Agent = async function* ({ text }, { signal }) {
@@ -180,6 +187,30 @@ describe('one session', () => {
     await tab.page.locator('.turn[data-state=cancelled]').waitFor()
     expect((await tab.bubbles())[1]).toMatch(/^one /)
     expect(await tab.page.locator('.turn .state').textContent()).toContain('cancelled')
+  })
+
+  it('shows the images of a message, and the names of its files', async () => {
+    const session = await create({ agent: 'viewer' })
+    const pixel =
+      'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+    const parts = [
+      { type: 'text', text: 'look' },
+      { type: 'image', mediaType: 'image/png', data: pixel },
+      { type: 'image', mediaType: 'image/svg+xml', name: 'bad.svg', data: btoa('<svg/>') },
+      { type: 'file', name: 'notes.txt', mediaType: 'text/plain', data: btoa('notes') },
+    ]
+    await server.post(`/v1/sessions/${session}/turns`, { input: { parts } })
+    const { page } = await open(session)
+    const question = page.locator('.bubble.user')
+    await question.locator('img').waitFor()
+    expect(await question.locator('img').evaluate((image: any) => image.naturalWidth)).toBe(1)
+    expect(await question.locator('button').allTextContents()).toEqual([
+      'bad.svg (1 kB)',
+      'notes.txt (1 kB)',
+    ])
+    const saved = page.waitForEvent('download')
+    await question.locator('button').last().click()
+    expect((await saved).suggestedFilename()).toBe('notes.txt')
   })
 
   it('gives up a turn at once where the session is busy and it is told to', async () => {

@@ -64,6 +64,39 @@ describe('a turn with a model', () => {
     expect(sent[2]?.at(-1)).toEqual({ role: 'user', content: 'plain' })
   })
 
+  it('sends images to the model, those of earlier turns too', async () => {
+    await open()
+    model.answer = () => ({ text: 'ok' })
+    const session = await holdfast.resolve({ key: 'a' })
+    const image = { type: 'image', mediaType: 'image/png', data: Buffer.from('png') } as const
+    await session.turn({ text: 'look', parts: [image] })
+    await session.turn('and now?')
+    const messages = [{ role: 'user', content: 'before' }]
+    await session.turn({ text: 'look', messages, parts: [image] })
+    const url = `data:image/png;base64,${Buffer.from('png').toString('base64')}`
+    const look = [
+      { type: 'text', text: 'look' },
+      { type: 'image_url', image_url: { url } },
+    ]
+    const sent = model.requests.map(({ body }) => body.messages.map(({ content }: any) => content))
+    expect(sent[0]).toEqual([look])
+    expect(sent[1]).toEqual([look, 'ok', 'and now?'])
+    expect(sent[2]?.at(-1)).toEqual([{ type: 'text', text: 'before' }, look[1]])
+    const file = { type: 'file', name: 'a', mediaType: 'text/plain', data: image.data } as const
+    await expect(session.turn({ parts: [file] })).rejects.toMatchObject({
+      code: 'input_unsupported',
+    })
+  })
+
+  it('sends no images to a model that takes none', async () => {
+    await open({ images: false })
+    const session = await holdfast.resolve({ key: 'a' })
+    const image = { type: 'image', mediaType: 'image/png', data: Buffer.from('png') } as const
+    const refused = session.turn({ parts: [image] })
+    await expect(refused).rejects.toMatchObject({ code: 'input_unsupported' })
+    expect(model.requests).toEqual([])
+  })
+
   it('records what it cost, and an end before the end', async () => {
     await open()
     model.answer = () => ({ text: 'cut', finish: 'length' })
