@@ -119,6 +119,8 @@ for (const [mode, settings] of Object.entries(MODES)) {
           'audit',
           'nodes',
           'request_keys',
+          'asks',
+          'blobs',
         ]
         const names = tables.map((table) => `${schemaOf(url)}.${table}`)
         await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)

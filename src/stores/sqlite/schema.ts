@@ -85,8 +85,8 @@ export const STEPS = [
   CREATE INDEX sessions_open_of_principal ON sessions (principal)
     WHERE state = 'open' AND internal = 0;`,
   // The asks that wait. Those of before are withdrawn when their sessions are loaded. The bytes of
-  // images and files, apart from the events: a log is read without them. `bytes` of a session counts
-  // them too.
+  // images and files, apart from the events: a log is read without them. `bytes` of a session
+  // counts them too.
   `CREATE TABLE asks (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     session INTEGER NOT NULL, ask TEXT NOT NULL, kind TEXT NOT NULL, at INTEGER NOT NULL,
