@@ -22,10 +22,11 @@ import type {
 } from '../../core/index.ts'
 import { unlessAborted, wait } from '../../platform/clock.ts'
 import { Workplace } from '../../platform/child.ts'
+import { AgentPool } from '../agent-pool.ts'
 import { activity, Outbox } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
-import { AgentError, AgentGone, type AcpAgent } from './agent.ts'
-import { AgentPool } from './agent-pool.ts'
+import { AcpAgent, AgentError, AgentGone } from './agent.ts'
+import { loadSdk } from './connection.ts'
 import { AcpAgent as AcpSchema, type AcpOptions, type AcpSettings } from './options.ts'
 import { PromptRun } from './updates.ts'
 
@@ -38,7 +39,7 @@ export function acpRunner(options: AcpOptions): Runner {
 class AcpRunner implements Runner {
   readonly #settings: AcpSettings
   readonly #workplace: Workplace
-  readonly #pool: AgentPool
+  readonly #pool: AgentPool<AcpAgent>
   /** The last turn of each session, until its work has ended. */
   readonly #working = new Map<string, Promise<void>>()
   /** When each session was last opened in a child (monotonic), within `reopenMs`. */
@@ -47,7 +48,7 @@ class AcpRunner implements Runner {
   constructor(options: AcpOptions) {
     this.#settings = withDefaults(AcpSchema, options) as AcpSettings
     this.#workplace = new Workplace(this.#settings)
-    this.#pool = new AgentPool(this.#settings, this.#workplace)
+    this.#pool = new AgentPool(this.#settings)
   }
 
   reportTo(diagnose: Diagnose): void {
@@ -87,7 +88,9 @@ class AcpRunner implements Runner {
     try {
       const folders = await this.#workplace.foldersOf(session.id)
       const { cwd } = folders
-      await this.#pool.use({ session: session.id, folders, signal }, (agent) =>
+      const sdk = await loadSdk()
+      const start = (): AcpAgent => new AcpAgent(sdk, this.#workplace, this.#settings, folders)
+      await this.#pool.use({ session: session.id, signal, start }, (agent) =>
         this.#prompt(agent, turn, { context, outbox, cwd }),
       )
       outbox.end()
