@@ -9,7 +9,9 @@ import { delimiter, dirname, extname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Type, type TSchema } from '../schema/typebox.ts'
 import { HoldfastError, invalid, type Runner } from '../core/index.ts'
+import type { Choices } from '../runners/agent-options.ts'
 import { acpRunner } from '../runners/acp/index.ts'
+import { codexRunner } from '../runners/codex/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
 import { checkIsolation, isolationGap, type ProgramOptions } from '../runners/isolation.ts'
 import { checkAddress, openaiRunner } from '../runners/openai/index.ts'
@@ -149,8 +151,7 @@ export function unisolatedAgents(
   for (const [name, given] of Object.entries(definitionsOf(config, names))) {
     if (isProgrammed(given)) continue
     const agent = checkAgent(given, `agents.${name}`)
-    const isProgram = agent.runner === 'process' || agent.runner === 'acp'
-    const gap = isProgram ? isolationGap(agent) : null
+    const gap = 'command' in agent ? isolationGap(agent) : null
     if (gap !== null) gaps[name] = gap
   }
   return gaps
@@ -212,6 +213,8 @@ async function openAgent(given: unknown, location: AgentLocation): Promise<Runne
     }
     case 'acp':
       return acpRunner({ ...agent, ...(await findPaths(agent, location, preset)), folder })
+    case 'codex':
+      return codexRunner({ ...agent, ...(await findPaths(agent, location, preset)), folder })
     case 'openai':
       checkAddress(agent.baseUrl, `${path}.baseUrl`)
       return openaiRunner(agent)
@@ -227,26 +230,33 @@ async function openAgent(given: unknown, location: AgentLocation): Promise<Runne
 
 /** Its programs, found on this machine, and its folders as absolute paths; isolation is tried. */
 async function findPaths(
-  options: ProgramOptions,
+  options: ProgramOptions & Choices,
   { path, base, folder, hidden }: AgentLocation,
   preset?: PresetName,
-): Promise<Pick<ProgramOptions, 'command' | 'cwd' | 'wrap' | 'readOnly'>> {
+): Promise<Pick<ProgramOptions & Choices, 'command' | 'cwd' | 'wrap' | 'readOnly' | 'folders'>> {
   const find = async (field: string, program: string, hint = ''): Promise<string> => {
     const found = await findProgram(program, base)
     if (found !== null) return found
     throw invalid(`${path}.${field}`, `names no program: ${program}${hint}`)
   }
-  const { cwd, wrap: [wrapper, ...args] = [], readOnly } = options
+  const { cwd, wrap: [wrapper, ...args] = [], readOnly, folders } = options
   const hint = preset === undefined ? '' : `: ${installHint(preset)}`
   const paths = {
     command: await find('command', options.command, hint),
     ...(cwd === undefined ? {} : { cwd: await findFolder(resolve(base, cwd), `${path}.cwd`) }),
     ...(wrapper === undefined ? {} : { wrap: [await find('wrap', wrapper), ...args] }),
     ...(readOnly === undefined ? {} : { readOnly: readOnly.map((one) => resolve(base, one)) }),
+    ...(folders === undefined ? {} : { folders: await findFolders(folders, base, path) }),
   }
   const refuse: RefuseField = (field, problem) => invalid(`${path}.${field}`, problem)
   await checkIsolation({ ...options, ...paths }, { folder, hidden, refuse })
   return paths
+}
+
+function findFolders(folders: readonly string[], base: string, path: string) {
+  return Promise.all(
+    folders.map((one, index) => findFolder(resolve(base, one), `${path}.folders.${index}`)),
+  )
 }
 
 async function findFolder(folder: string, field: string): Promise<string> {

@@ -4,11 +4,13 @@
  */
 import type { Static } from '../schema/typebox.ts'
 import type { AcpAgent } from '../runners/acp/options.ts'
+import type { CodexAgent } from '../runners/codex/options.ts'
 import type { ProcessAgent } from '../runners/process/options.ts'
 
 type Preset = (
   | ({ readonly runner: 'process' } & Static<typeof ProcessAgent>)
   | ({ readonly runner: 'acp' } & Static<typeof AcpAgent>)
+  | ({ readonly runner: 'codex' } & Static<typeof CodexAgent>)
 ) & { readonly args: readonly string[]; readonly envAllow: readonly string[] }
 
 /** Agents need these to reach the network; a password in them is the agent's own. */
@@ -25,6 +27,12 @@ export const PRESETS = {
     envAllow: ['ANTHROPIC_*', 'CLAUDE_*', 'DISABLE_*', 'IS_SANDBOX', ...PROXIES],
   },
   codex: {
+    runner: 'codex',
+    command: 'codex',
+    args: ['app-server'],
+    envAllow: ['OPENAI_*', 'CODEX_*', ...PROXIES],
+  },
+  'codex-once': {
     runner: 'process',
     command: 'codex',
     args: ['exec'],
@@ -60,6 +68,7 @@ export const PRESET_NAMES = Object.keys(PRESETS) as PresetName[]
 const PACKAGES: Readonly<Record<PresetName, string>> = {
   claude: '@anthropic-ai/claude-code',
   codex: '@openai/codex',
+  'codex-once': '@openai/codex',
   opencode: 'opencode-ai',
   gemini: '@google/gemini-cli',
   copilot: '@github/copilot',

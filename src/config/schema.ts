@@ -2,6 +2,7 @@
 import { Type, type Static, type TSchema } from '../schema/typebox.ts'
 import { LIMITS, type Limits, type Quotas, type Runner } from '../core/index.ts'
 import { AcpAgent } from '../runners/acp/options.ts'
+import { CodexAgent } from '../runners/codex/options.ts'
 import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
 import { ProcessAgent } from '../runners/process/options.ts'
@@ -24,6 +25,7 @@ const FunctionAgent = Type.Object(
 export const AGENT_FIELDS = {
   process: ProcessAgent,
   acp: AcpAgent,
+  codex: CodexAgent,
   openai: OpenAiAgent,
   function: FunctionAgent,
 }
@@ -31,17 +33,20 @@ export const AGENT_FIELDS = {
 export const PRESET_FIELDS = {
   process: Type.Object(optional(ProcessAgent.properties), EXACT),
   acp: Type.Object(optional(AcpAgent.properties), EXACT),
+  codex: Type.Object(optional(CodexAgent.properties), EXACT),
 }
 
 const RunnerEntry = Type.Union([
   Type.Object({ runner: Type.Literal('process'), ...ProcessAgent.properties }, EXACT),
   Type.Object({ runner: Type.Literal('acp'), ...AcpAgent.properties }, EXACT),
+  Type.Object({ runner: Type.Literal('codex'), ...CodexAgent.properties }, EXACT),
   Type.Object({ runner: Type.Literal('openai'), ...OpenAiAgent.properties }, EXACT),
   Type.Object({ runner: Type.Literal('function'), ...FunctionAgent.properties }, EXACT),
 ])
 const PresetEntry = Type.Union([
   Type.Object({ preset: oneOf(presetsOf('process')), ...PRESET_FIELDS.process.properties }, EXACT),
   Type.Object({ preset: oneOf(presetsOf('acp')), ...PRESET_FIELDS.acp.properties }, EXACT),
+  Type.Object({ preset: oneOf(presetsOf('codex')), ...PRESET_FIELDS.codex.properties }, EXACT),
 ])
 
 /** Settings of a browser that a flag names. */

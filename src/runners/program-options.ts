@@ -88,3 +88,36 @@ export const PROGRAM = {
     ...ISOLATION,
   }),
 }
+
+/** The fields of programs whose children outlive a turn, and ask. */
+export const LONG_LIVED = {
+  childrenMax: count(
+    'the maximum number of children; beyond it the server stops the longest idle one, or ' +
+      'refuses with `too_many`',
+    64,
+  ),
+  idleMs: milliseconds(
+    'how long the server keeps an idle child that can load its sessions again',
+    300_000,
+  ),
+  startMs: milliseconds('how long it may take to start, and to create or load a session', 60_000),
+  // Less than the grace time of a cancelled turn: the child ends before the next turn starts.
+  cancelMs: milliseconds(
+    "the time between the cancel request and the kill; keep it under the server's 5 s; 0 " +
+      "when a node's lease is lost",
+    3_000,
+  ),
+  memoryBytesMax: count(
+    'the maximum resident memory of its process group, checked every second during a turn; ' +
+      'on Linux only',
+    4_294_967_296,
+  ),
+  askMs: milliseconds(
+    "how long a permission request waits for an answer; by default the server's limit",
+  ),
+  onNobody: oneOf(['wait', 'deny'], {
+    description:
+      'what happens if no client can answer permissions: `wait` for one, or `deny`; by default ' +
+      "as the session's settings say, or `wait`",
+  }),
+}

@@ -1,8 +1,11 @@
 /** The formats in which programs print their output. */
 import type { RunnerOutput } from '../../core/index.ts'
 import { readLines } from '../../platform/text.ts'
+import { itemOfExec, planOfExec, toolCallOf } from '../codex/items.ts'
+import { refusalsIn } from '../codex/refusals.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { activity } from '../outbox.ts'
+import { present, toolActivity } from '../tools.ts'
 
 /** A part of a program's output. */
 type ProgramOutput =
@@ -19,6 +22,8 @@ export interface OutputFormat {
   read(output: AsyncIterable<string>): AsyncGenerator<ProgramOutput>
   /** Whether the program says that the id of a new session is in use, or of an old one unknown. */
   refusal(message: string, backend: string): 'in_use' | 'unknown' | null
+  /** The tool calls that the program refused by itself, if only its stderr has them. */
+  denials?(stderr: string): readonly object[]
 }
 
 /** The longest line: it may contain a picture that a tool has read. */
@@ -30,6 +35,7 @@ type LineHandler = (line: JsonObject) => Iterable<ProgramOutput>
 function jsonLines(
   handlers: Readonly<Record<string, LineHandler>>,
   refusal: OutputFormat['refusal'],
+  denials: OutputFormat['denials'] = () => [],
 ): OutputFormat {
   const byType = new Map<unknown, LineHandler>(Object.entries(handlers))
   return {
@@ -41,6 +47,7 @@ function jsonLines(
       }
     },
     refusal,
+    denials,
   }
 }
 
@@ -110,9 +117,6 @@ const claude = jsonLines(
   },
 )
 
-/** Items of Codex that are not tool calls. */
-const NO_TOOLS: ReadonlySet<unknown> = new Set(['agent_message', 'reasoning', 'error'])
-
 /** Codex: `codex exec --json`. It chooses its session ids. */
 const codex = jsonLines(
   {
@@ -120,18 +124,22 @@ const codex = jsonLines(
       yield { type: 'session', id: asText(id) }
     },
     *'item.started'({ item }) {
-      const data = asObject(item)
-      if (!NO_TOOLS.has(data['type'])) yield activity('tool_use', data)
+      yield* codexTool(item, false)
+    },
+    *'item.updated'({ item }) {
+      yield* codexTool(item, false)
     },
     *'item.completed'({ item }) {
       const data = asObject(item)
       const { type, text } = data
       if (type === 'agent_message') yield { type: 'message', text: asText(text) }
       else if (type === 'error') yield activity('diagnosis', data)
-      else if (!NO_TOOLS.has(type)) yield activity('tool_result', data)
+      else yield* codexTool(item, true)
     },
     *'turn.completed'({ usage }) {
-      yield activity('usage', { usage })
+      const { input_tokens, output_tokens, cached_input_tokens } = asObject(usage)
+      const inputTokens = { inputTokens: input_tokens, cachedTokens: cached_input_tokens }
+      yield activity('usage', present({ ...inputTokens, outputTokens: output_tokens }))
     },
     *'turn.failed'({ error }) {
       yield { type: 'failure', message: asText(asObject(error)['message']) }
@@ -142,7 +150,15 @@ const codex = jsonLines(
     const isUnknown = /no (rollout|recorded session|thread) found/i.test(message)
     return isUnknown && message.includes(backend) ? 'unknown' : null
   },
+  (stderr) => refusalsIn(stderr).map(({ reason }) => ({ reason })),
 )
+
+function* codexTool(item: unknown, isCompleted: boolean): Generator<ProgramOutput> {
+  const { type, items } = asObject(item)
+  if (type === 'todo_list') return yield activity('plan', planOfExec(items))
+  const call = toolCallOf(itemOfExec(asObject(item)), isCompleted)
+  if (call !== null) yield toolActivity(call)
+}
 
 /** A program that prints its answer as plain text. */
 const text: OutputFormat = {

@@ -169,6 +169,8 @@ export class ProcessRunner implements Runner {
       const report = yield* this.#read(child, context, backend)
       await child.ended
       signal.throwIfAborted()
+      const denied = this.#format.denials?.(child.stderr) ?? []
+      if (denied.length > 0) yield activity('permission_denied', denied)
       return yield* this.#conclude(child, backend, report)
     } finally {
       endWatch()
@@ -228,7 +230,7 @@ export class ProcessRunner implements Runner {
           child.kill()
         }
       } else {
-        report.hasOutput ||= item.type !== 'activity' || item.kind === 'tool_use'
+        report.hasOutput ||= item.type !== 'activity' || /^tool(_use)?$/.test(item.kind)
         if (item.type === 'message') report.lastMessage = item.text
         if (item.type !== 'message' || item.text !== '') yield item
       }

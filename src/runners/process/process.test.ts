@@ -286,8 +286,8 @@ describe('a backend session', () => {
       }
       say({ type: 'thread.started', thread_id: id })
       const completed = (item) => say({ type: 'item.completed', item })
-      say({ type: 'item.started', item: { type: 'command_execution', command: 'ls' } })
-      completed({ type: 'command_execution', exit_code: 0 })
+      say({ type: 'item.started', item: { id: 'i', type: 'command_execution', command: 'ls' } })
+      completed({ id: 'i', type: 'command_execution', exit_code: 0 })
       completed({ type: 'agent_message', text: String(process.argv.length) })
       say({ type: 'turn.completed', usage: { input_tokens: 1 } })`
     const session = await sessionOf(script, { output: 'codex', laterArgs: ['{sessionUuid}'] })
@@ -295,8 +295,8 @@ describe('a backend session', () => {
     expect((await session.state()).backend).toBe('thread-1')
     expect((await session.turn('two')).reply?.text).toBe('2')
     expect(await kinds(session)).toEqual([
-      ...['tool_use', 'tool_result', 'usage'],
-      ...['tool_use', 'tool_result', 'usage'],
+      ...['tool', 'tool', 'usage'],
+      ...['tool', 'tool', 'usage'],
     ])
     await writeFile(join(folder, folderName(session.id), 'lost'), '')
     expect(await session.turn('three')).toMatchObject({

@@ -1,0 +1,101 @@
+/** The settings of a session, checked against what the operator lets sessions choose from. */
+import { realpath } from 'node:fs/promises'
+import { isAbsolute, normalize, sep } from 'node:path'
+import { invalid, type SettingName, type Settings } from '../core/index.ts'
+import type { Choices, McpServerOptions } from './agent-options.ts'
+import type { ProgramOptions } from './isolation.ts'
+
+/** Modes of agents in which they ask for nothing: only if the operator names them. */
+const UNASKING = /bypass|full-?access|yolo|dont-?ask|auto-?approve|allow-?all/i
+
+/** Whether the settings of a session may name this mode. */
+export function mayChooseMode(mode: string, { modes }: Choices): boolean {
+  return modes === undefined ? !UNASKING.test(mode) : modes.includes(mode)
+}
+
+/** The settings of places that sessions can have. An isolated agent sees its own folder only. */
+export function placeSettings(options: Choices & ProgramOptions): readonly SettingName[] {
+  const { folders, mcpServers, isolation, wrap } = options
+  const isApart = isolation !== undefined || wrap !== undefined
+  return [
+    ...(folders === undefined || isApart ? [] : (['cwd', 'directories'] as const)),
+    ...(mcpServers === undefined ? [] : (['mcpServers'] as const)),
+  ]
+}
+
+/** Throws `invalid_field` for the first setting that the operator does not allow. */
+export function checkChoices(settings: Settings, choices: Choices, modes: readonly string[]): void {
+  const { mode, cwd, directories = [], mcpServers = [] } = settings
+  if (mode !== undefined) checkMode(mode, choices, modes)
+  const named = [...(cwd === undefined ? [] : [['cwd', cwd] as const])]
+  const further = directories.map((folder, index) => [`directories.${index}`, folder] as const)
+  for (const [field, folder] of [...named, ...further]) {
+    if (isAbsolute(folder) && isAllowed(normalize(folder), choices)) continue
+    throw notAllowed(field, choices)
+  }
+  for (const [index, name] of mcpServers.entries()) {
+    if (Object.hasOwn(choices.mcpServers ?? {}, name)) continue
+    const names = Object.keys(choices.mcpServers ?? {}).join(', ')
+    throw invalid(`settings.mcpServers.${index}`, `must be one of ${names}`)
+  }
+}
+
+/** `modes` are those that are known; before an agent has run there may be none. */
+function checkMode(mode: string, choices: Choices, modes: readonly string[]): void {
+  const allowed = modes.filter((one) => mayChooseMode(one, choices))
+  if (modes.length === 0 ? mayChooseMode(mode, choices) : allowed.includes(mode)) return
+  const known = modes.length === 0 ? (choices.modes ?? []) : allowed
+  const hint =
+    known.length === 0
+      ? 'is a mode that the operator has to allow'
+      : `must be one of ${known.join(', ')}`
+  throw invalid('settings.mode', hint)
+}
+
+function notAllowed(field: string, { folders = [] }: Choices) {
+  return invalid(`settings.${field}`, `must be an absolute path in one of ${folders.join(', ')}`)
+}
+
+function isAllowed(folder: string, { folders = [] }: Choices): boolean {
+  return folders.some((root) => folder === root || folder.startsWith(withSeparator(root)))
+}
+
+function withSeparator(folder: string): string {
+  return folder.endsWith(sep) ? folder : folder + sep
+}
+
+export type Places = { readonly cwd: string; readonly directories: readonly string[] }
+
+/**
+ * The folders that a turn works in. They are resolved now: a symbolic link in an allowed folder,
+ * which the agent can make, must not lead out of it.
+ */
+export async function placesOf(
+  { cwd, directories = [] }: Settings,
+  choices: Choices,
+  own: string,
+): Promise<Places> {
+  const roots = await Promise.all((choices.folders ?? []).map((folder) => realpath(folder)))
+  const find = async (field: string, folder: string): Promise<string> => {
+    const found = await realpath(folder).catch(() => null)
+    if (found !== null && isAllowed(found, { folders: roots })) return found
+    throw found === null
+      ? invalid(`settings.${field}`, 'must be a folder that is there')
+      : notAllowed(field, choices)
+  }
+  return {
+    cwd: cwd === undefined ? own : await find('cwd', cwd),
+    directories: await Promise.all(
+      directories.map((folder, index) => find(`directories.${index}`, folder)),
+    ),
+  }
+}
+
+/** The MCP servers that the settings name, by default all, in the order of their names. */
+export function namedServers(
+  { mcpServers: names }: Settings,
+  { mcpServers = {} }: Choices,
+): readonly (readonly [string, McpServerOptions])[] {
+  const servers = Object.entries(mcpServers).toSorted(([one], [other]) => (one < other ? -1 : 1))
+  return servers.filter(([name]) => names?.includes(name) ?? true)
+}

@@ -1,0 +1,133 @@
+/** The questions of agents: permission requests and forms become asks. */
+import {
+  chosen,
+  type AskOption,
+  type AskOutcome,
+  type Choice,
+  type Question,
+  type RunnerContext,
+} from '../core/index.ts'
+import { asList, asObject, asText, type JsonObject } from './json.ts'
+
+/** A question, and the label of an option, in characters. */
+export const ASK_TEXT_CHARS_MAX = 2_000
+/** How many options are passed on, and how many fields of a form are asked for. */
+export const ASK_OPTIONS_MAX = 16
+
+/** How the operator wants an agent's requests to be asked. */
+export type AskSettings = {
+  readonly askMs?: number
+  readonly onNobody?: 'wait' | 'deny'
+}
+
+export type Ask = (question: Question) => Promise<AskOutcome>
+
+/** Asks as the operator wants it. An ask that cannot be made counts as withdrawn. */
+export function askFor(context: RunnerContext, { askMs, onNobody }: AskSettings): Ask {
+  return async (question) => {
+    try {
+      return await context.ask({
+        ...question,
+        question: shortened(question.question),
+        ...(askMs === undefined ? {} : { timeoutMs: askMs }),
+        ...(onNobody === undefined ? {} : { onNobody }),
+      })
+    } catch {
+      // The turn has ended, or too many asks are open: nothing was allowed.
+      return { outcome: 'withdrawn' }
+    }
+  }
+}
+
+export function shortened(text: string): string {
+  return text.slice(0, ASK_TEXT_CHARS_MAX).toWellFormed()
+}
+
+/** What a person answered; null if none did. */
+export function choiceOf(outcome: AskOutcome): Choice | null {
+  return outcome.outcome === 'answered' ? chosen(outcome.answer) : null
+}
+
+/** The answer to a form, as MCP and ACP define it. */
+export type FormAnswer =
+  | { readonly action: 'accept'; readonly content: JsonObject }
+  | { readonly action: 'decline' | 'cancel' }
+
+/** Asks for the fields of a form one after the other. */
+export async function askForm(ask: Ask, message: string, schema: unknown): Promise<FormAnswer> {
+  const { properties, required } = asObject(schema)
+  const fields = Object.entries(asObject(properties))
+  if (fields.length === 0) return askConsent(ask, message)
+  if (fields.length > ASK_OPTIONS_MAX) return { action: 'decline' }
+  const content: Record<string, unknown> = {}
+  for (const [name, field] of fields) {
+    const value = await askField(ask, message, name, asObject(field))
+    if (value === undefined && asList(required).includes(name)) return { action: 'cancel' }
+    if (value !== undefined) content[name] = value
+  }
+  const isEmpty = Object.keys(content).length === 0
+  return isEmpty ? { action: 'cancel' } : { action: 'accept', content }
+}
+
+/** A form without fields asks for consent, as for the call of a tool of an MCP server. */
+async function askConsent(ask: Ask, message: string): Promise<FormAnswer> {
+  const question = message === '' ? 'May the agent continue?' : message
+  const outcome = await ask({ kind: 'permission', question, options: [ALLOW, DENY] })
+  const choice = choiceOf(outcome)
+  if (choice === null) return { action: 'cancel' }
+  return choice.options[0] === ALLOW.id ? { action: 'accept', content: {} } : { action: 'decline' }
+}
+
+export const ALLOW: AskOption = { id: 'allow', label: 'Allow' }
+export const ALLOW_ALWAYS: AskOption = { id: 'allow_always', label: 'Allow for this session' }
+export const DENY: AskOption = { id: 'deny', label: 'Deny' }
+
+/** The value of one field; undefined if none was given. */
+async function askField(ask: Ask, message: string, name: string, field: JsonObject) {
+  const { title, description, type } = field
+  const words = [message, asText(title) || name, asText(description)].filter((one) => one !== '')
+  const options = fieldOptions(field)
+  const outcome = await ask({
+    kind: 'question',
+    question: [...new Set(words)].join('\n'),
+    ...(options === null ? {} : { options }),
+    ...(type === 'array' ? { accepts: ['several'] } : {}),
+  })
+  if (outcome.outcome !== 'answered') return undefined
+  return options === null ? freeValue(outcome.answer, type) : chosenValue(outcome.answer, type)
+}
+
+/** Null: the field takes any text or number. */
+function fieldOptions(field: JsonObject): readonly AskOption[] | null {
+  if (field['type'] === 'boolean') {
+    return ['true', 'false'].map((id) => ({ id, label: id === 'true' ? 'Yes' : 'No' }))
+  }
+  const items = field['type'] === 'array' ? asObject(field['items']) : field
+  const named = asList(items['oneOf'] ?? items['anyOf']).map(asObject)
+  const values = asList(items['enum'])
+  const names = asList(items['enumNames'])
+  const options =
+    named.length > 0
+      ? named.map(({ const: id, title }) => ({
+          id: asText(id),
+          label: asText(title) || asText(id),
+        }))
+      : values.map((id, index) => ({ id: asText(id), label: asText(names[index]) || asText(id) }))
+  const shown = options.filter(({ id }) => id !== '').slice(0, ASK_OPTIONS_MAX)
+  if (shown.length === 0) return null
+  return shown.map(({ id, label }) => ({ id, label: shortened(label) }))
+}
+
+function chosenValue(answer: unknown, type: unknown): unknown {
+  const { options } = chosen(answer)
+  if (type === 'array') return options
+  return type === 'boolean' ? options[0] === 'true' : options[0]
+}
+
+function freeValue(answer: unknown, type: unknown): unknown {
+  const value = typeof answer === 'object' ? asObject(answer)['text'] : answer
+  const text = typeof value === 'string' || typeof value === 'number' ? String(value) : null
+  if (text === null) return undefined
+  if (type !== 'number' && type !== 'integer') return text
+  return Number.isFinite(Number(text)) ? Number(text) : undefined
+}

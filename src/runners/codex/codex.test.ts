@@ -1,0 +1,293 @@
+import { describe, expect, it } from 'vitest'
+import type { AskOutcome, Question, RunnerOutput } from '../../core/index.ts'
+import { Outbox } from '../outbox.ts'
+import { respond } from './approvals.ts'
+import { itemOfExec, toolCallOf } from './items.ts'
+import { threadOf, turnParams, type Defaults, type Workspace } from './params.ts'
+import { refusalsIn } from './refusals.ts'
+import { TurnRun } from './turn.ts'
+
+const answered = (answer: unknown): AskOutcome => ({ outcome: 'answered', answer, by: null })
+
+/** What was asked, what was said besides, and the response. */
+async function responseTo(method: string, params: object, ...outcomes: AskOutcome[]) {
+  const asked: Question[] = []
+  const said: string[] = []
+  const response = await respond(method, params as never, {
+    ask: async (question) => {
+      asked.push(question)
+      return outcomes.shift() ?? { outcome: 'withdrawn' }
+    },
+    tool: () => ({ id: 'c', title: 'Edit a', diff: [{ path: 'a', before: null, after: 'x' }] }),
+    say: (text) => said.push(text),
+  })
+  return { asked, said, response }
+}
+
+const COMMAND = 'item/commandExecution/requestApproval'
+
+describe('an approval request of Codex', () => {
+  it.each<[AskOutcome, string]>([
+    [answered('allow'), 'accept'],
+    [answered('allow_always'), 'acceptForSession'],
+    [answered('deny'), 'decline'],
+    [{ outcome: 'timed_out' }, 'decline'],
+    [{ outcome: 'nobody_to_ask' }, 'decline'],
+    [{ outcome: 'withdrawn' }, 'decline'],
+  ])('of which became %j is answered with %s', async (outcome, decision) => {
+    const { response } = await responseTo(COMMAND, { command: 'ls', cwd: '/w' }, outcome)
+    expect(response).toEqual({ decision })
+  })
+
+  it('has the command, its folder and the reason', async () => {
+    const params = { command: 'ls', cwd: '/w', reason: 'to look' }
+    const { asked } = await responseTo(COMMAND, params)
+    const detail = { tool: 'command', kind: 'execute', command: 'ls', cwd: '/w', reason: 'to look' }
+    expect(asked).toMatchObject([{ kind: 'permission', detail, accepts: ['message'] }])
+  })
+
+  it('for the network has the address', async () => {
+    const networkApprovalContext = { host: 'example.com', protocol: 'https' }
+    const { asked } = await responseTo(COMMAND, { networkApprovalContext })
+    expect(asked).toMatchObject([{ detail: { url: 'https://example.com' } }])
+  })
+
+  it('for files has the diff of the tool call', async () => {
+    const method = 'item/fileChange/requestApproval'
+    const { asked } = await responseTo(method, { itemId: 'c', reason: null })
+    expect(asked[0]?.detail).toEqual({
+      ...{ tool: 'file_change', kind: 'edit', paths: ['a'] },
+      diff: [{ path: 'a', before: null, after: 'x' }],
+    })
+  })
+
+  it('passes on the words of a refusal', async () => {
+    const outcome = answered({ option: 'deny', message: 'not now' })
+    const { said, response } = await responseTo(COMMAND, { command: 'ls' }, outcome)
+    expect([said, response]).toEqual([['not now'], { decision: 'decline' }])
+  })
+
+  it.each([
+    ['allow', { permissions: { network: { enabled: true } }, scope: 'turn' }],
+    ['allow_always', { permissions: { network: { enabled: true } }, scope: 'session' }],
+    ['deny', { permissions: {}, scope: 'turn' }],
+  ])('for more permissions, answered with %s, grants %j', async (answer, granted) => {
+    const permissions = { network: { enabled: true }, fileSystem: null }
+    const method = 'item/permissions/requestApproval'
+    const { response } = await responseTo(method, { permissions }, answered(answer))
+    expect(response).toEqual(granted)
+  })
+})
+
+describe('a question of Codex', () => {
+  const options = [{ label: 'Red', description: 'warm' }, { label: 'Blue' }]
+  const question = { id: 'q', question: 'Which?', isOther: true, isSecret: false, options }
+
+  it.each([
+    [answered('Blue'), { q: { answers: ['Blue'] } }],
+    [answered({ text: 'Green' }), { q: { answers: ['Green'] } }],
+    [{ outcome: 'timed_out' } as const, {}],
+  ])('of which became %j has the answers %j', async (outcome, answers) => {
+    const method = 'item/tool/requestUserInput'
+    const { asked, response } = await responseTo(method, { questions: [question] }, outcome)
+    expect(asked).toMatchObject([{ kind: 'question', options: [{ id: 'Red' }, { id: 'Blue' }] }])
+    expect(response).toEqual({ answers })
+  })
+
+  it('for a secret is not asked: answers are recorded', async () => {
+    const questions = [{ ...question, isSecret: true }]
+    const { asked, response } = await responseTo('item/tool/requestUserInput', { questions })
+    expect([asked, response]).toEqual([[], { answers: {} }])
+  })
+
+  it('of an MCP server is asked field by field', async () => {
+    const requestedSchema = {
+      properties: {
+        name: { type: 'string' },
+        size: { enum: ['s', 'l'] },
+        sure: { type: 'boolean' },
+      },
+      required: ['name'],
+    }
+    const { asked, response } = await responseTo(
+      'mcpServer/elicitation/request',
+      { mode: 'form', serverName: 'shop', message: 'Order', requestedSchema },
+      ...[answered('Ann'), answered('l'), answered('true')],
+    )
+    expect(asked.map(({ options = [] }) => options.length)).toEqual([0, 2, 2])
+    const content = { name: 'Ann', size: 'l', sure: true }
+    expect(response).toMatchObject({ action: 'accept', content })
+  })
+
+  it('without fields asks for consent', async () => {
+    const params = { mode: 'form', message: 'Call it?', requestedSchema: { properties: {} } }
+    const { response } = await responseTo('mcpServer/elicitation/request', params, answered('deny'))
+    expect(response).toMatchObject({ action: 'decline' })
+  })
+})
+
+it('knows no other request of Codex', async () => {
+  expect((await responseTo('item/tool/call', {})).response).toBeUndefined()
+})
+
+describe('an item of Codex', () => {
+  it('that runs a command is a tool call', () => {
+    const item = {
+      id: 'c',
+      type: 'commandExecution',
+      command: 'ls',
+      cwd: '/w',
+      status: 'inProgress',
+    }
+    expect(toolCallOf(item, false)).toMatchObject({
+      ...{ id: 'c', name: 'command', kind: 'execute', status: 'running', title: 'ls' },
+      input: { command: 'ls', cwd: '/w' },
+    })
+  })
+
+  it('that changes files has their diffs', () => {
+    const changes = [
+      { path: '/n', kind: { type: 'add' }, diff: 'new\n' },
+      { path: '/d', kind: { type: 'delete' }, diff: 'old\n' },
+      { path: '/u', kind: { type: 'update', move_path: '/v' }, diff: '@@ -1 +1 @@\n' },
+    ]
+    expect(toolCallOf({ id: 'c', type: 'fileChange', changes, status: 'completed' }, true)).toEqual(
+      {
+        ...{ id: 'c', name: 'file_change', kind: 'edit', title: 'Edit /n, /d, /u', status: 'done' },
+        diff: [
+          { path: '/n', before: null, after: 'new\n' },
+          { path: '/d', before: 'old\n', after: '' },
+          { path: '/u', unified: 'rename to /v\n@@ -1 +1 @@\n' },
+        ],
+        locations: [{ path: '/n' }, { path: '/d' }, { path: '/u' }],
+      },
+    )
+  })
+
+  it('of `codex exec` is the same tool call', () => {
+    const item = { id: 'i', type: 'command_execution', aggregated_output: 'x', exit_code: 0 }
+    const call = toolCallOf(itemOfExec({ ...item, command: 'ls', status: 'completed' }), true)
+    expect(call).toMatchObject({ id: 'i', kind: 'execute', status: 'done', output: 'x' })
+  })
+
+  it('that is no tool call is none', () => {
+    expect(toolCallOf({ id: 'm', type: 'agentMessage', text: 'hi' }, true)).toBeNull()
+  })
+})
+
+describe('a turn of Codex', () => {
+  const runOf = () => {
+    const outbox = new Outbox()
+    const bound: string[] = []
+    const context = {
+      session: { backend: null },
+      signal: new AbortController().signal,
+      bind: async (id: string) => void bound.push(id),
+    }
+    const parts = { outbox, context: context as never, settings: {}, thread: 'T', say: () => {} }
+    const run = new TurnRun(parts)
+    run.id = 'now'
+    const ended = async (): Promise<RunnerOutput[]> => {
+      outbox.end()
+      const outputs: RunnerOutput[] = []
+      for await (const output of outbox.read()) outputs.push(output)
+      return outputs
+    }
+    return { run, bound, ended }
+  }
+  const item = (fields: object) => ({ turnId: 'now', item: fields })
+
+  it('records what an agent does, and the thread once it works', async () => {
+    const { run, bound, ended } = runOf()
+    run.notification('item/completed', item({ type: 'userMessage', id: 'u' }))
+    expect(bound).toEqual([])
+    run.notification('item/agentMessage/delta', { turnId: 'now', delta: 'hi' })
+    run.notification('item/completed', item({ type: 'agentMessage', id: 'm', text: 'hi' }))
+    const last = { inputTokens: 10, outputTokens: 5, cachedInputTokens: 3, totalTokens: 15 }
+    const tokenUsage = { last, modelContextWindow: 100 }
+    run.notification('thread/tokenUsage/updated', { turnId: 'now', tokenUsage })
+    run.notification('thread/tokenUsage/updated', { turnId: 'now', tokenUsage })
+    run.notification('turn/completed', { turn: { id: 'now', status: 'completed' } })
+    await run.ended
+    expect(bound).toEqual(['T'])
+    const used = { inputTokens: 20, outputTokens: 10, cachedTokens: 6 }
+    expect(await ended()).toEqual([
+      { type: 'delta', text: 'hi' },
+      { type: 'message', text: 'hi' },
+      { type: 'activity', kind: 'usage', data: { ...used, contextUsed: 15, contextSize: 100 } },
+    ])
+  })
+
+  it('drops what is late from another turn', async () => {
+    const { run, ended } = runOf()
+    run.notification('item/agentMessage/delta', { turnId: 'before', delta: 'late' })
+    run.notification('turn/completed', { turn: { id: 'before', status: 'completed' } })
+    expect(await ended()).toEqual([])
+  })
+
+  it('fails with the words of Codex', async () => {
+    const { run } = runOf()
+    const error = { message: 'no model', additionalDetails: 'at all' }
+    run.notification('turn/completed', { turn: { id: 'now', status: 'failed', error } })
+    await expect(run.ended).rejects.toThrow('no model: at all')
+  })
+
+  it('records an item that was declined without an ask as denied', async () => {
+    const { run, ended } = runOf()
+    const declined = { type: 'commandExecution', id: 'c', command: 'ls', status: 'declined' }
+    run.notification('item/completed', item(declined))
+    const denials = (await ended()).filter((one) => one.type === 'activity')
+    expect(denials).toMatchObject([
+      { kind: 'tool', data: { status: 'failed' } },
+      { kind: 'permission_denied', data: [{ id: 'c', tool: 'ls' }] },
+    ])
+  })
+})
+
+describe('what Codex is told with a turn', () => {
+  const workspace: Workspace = { cwd: '/w', directories: ['/more'], servers: [] }
+  const thread = () => threadOf({ thread: { id: 'T' }, model: 'own', reasoningEffort: 'high' })
+  const told = (settings: object, defaults: Defaults = {}) =>
+    turnParams(thread(), { settings, workspace, defaults })
+
+  it('is the whole policy each time: Codex keeps that of the turn before', () => {
+    expect(told({})).toMatchObject({
+      ...{ threadId: 'T', cwd: '/w', model: 'own', approvalPolicy: 'on-request' },
+      sandboxPolicy: { type: 'workspaceWrite', writableRoots: ['/more'], networkAccess: false },
+    })
+    const policy = { approvalPolicy: 'never', sandboxPolicy: { type: 'dangerFullAccess' } }
+    expect(told({ mode: 'danger-full-access' })).toMatchObject(policy)
+  })
+
+  it("is what Codex's own configuration says, unless the operator or the session chooses", () => {
+    const config = { approval_policy: 'untrusted', sandbox_mode: 'read-only' }
+    expect(told({}, config)).toMatchObject({
+      ...{ approvalPolicy: 'untrusted', sandboxPolicy: { type: 'readOnly' } },
+    })
+    const chosen = { ...config, mode: 'workspace-write' as const }
+    expect(told({}, chosen)).toMatchObject({ sandboxPolicy: { type: 'workspaceWrite' } })
+    expect(told({ mode: 'read-only' }, chosen)).toMatchObject({
+      sandboxPolicy: { type: 'readOnly' },
+    })
+  })
+
+  it('names the plan mode when it is entered, and when it is left', () => {
+    const one = thread()
+    const modes = [{}, { mode: 'plan' }, { mode: 'plan' }, {}, {}].map((settings) => {
+      const { collaborationMode } = turnParams(one, { settings, workspace, defaults: {} }) as any
+      return collaborationMode?.mode
+    })
+    expect(modes).toEqual([undefined, 'plan', 'plan', 'default', undefined])
+  })
+})
+
+it('finds in its stderr what Codex refused by itself, and not what a person did', () => {
+  const colours = ['\u001b[2m', '\u001b[0m', '\u001b[31m', '\u001b[0m'] as const
+  const [dim, plain, red, end] = colours
+  const at = '2026-11-18T16:04:35.1Z'
+  const line = (error: string) =>
+    `${dim}${at}${plain} ${red}ERROR${end} codex_core::tools::router: error=${error}`
+  const own = 'approval policy is Never; reject command'
+  const stderr = [line(own), line('Rejected("rejected by user")'), 'WARNING: x'].join('\n')
+  expect(refusalsIn(stderr)).toEqual([{ at, reason: own }])
+})

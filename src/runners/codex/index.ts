@@ -1,0 +1,124 @@
+/**
+ * The runner of Codex by its app server: one long-lived child per session, whose approval requests
+ * become asks.
+ *
+ * The id of a thread is bound when Codex has begun to work in it, and later turns resume the thread
+ * by that id. If Codex cannot, turns fail with `backend_lost`: there is never a second id.
+ */
+import {
+  NO_CAPABILITIES,
+  type Capabilities,
+  type Runner,
+  type RunnerSession,
+  type RunnerTurn,
+  type Settings,
+} from '../../core/index.ts'
+import { unlessAborted } from '../../platform/clock.ts'
+import {
+  mayChooseMode,
+  checkChoices,
+  namedServers,
+  placeSettings,
+  placesOf,
+} from '../agent-settings.ts'
+import { base64, partsOf, refusePart } from '../parts.ts'
+import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
+import { withDefaults } from '../program-options.ts'
+import { CodexAgent } from './agent.ts'
+import {
+  CodexAgent as CodexSchema,
+  MODE_NAMES,
+  type CodexOptions,
+  type CodexSettings,
+} from './options.ts'
+import type { Workspace } from './params.ts'
+import { TurnRun } from './turn.ts'
+
+export type { CodexOptions } from './options.ts'
+
+export function codexRunner(options: CodexOptions): Runner {
+  return new CodexRunner(options)
+}
+
+class CodexRunner extends PooledRunner<CodexAgent> {
+  readonly #settings: CodexSettings
+  #models: readonly string[] = []
+
+  constructor(options: CodexOptions) {
+    const settings = withDefaults(CodexSchema, options) as CodexSettings
+    super(settings)
+    this.#settings = settings
+  }
+
+  get capabilities(): Capabilities {
+    const modes = MODE_NAMES.filter((mode) => mayChooseMode(mode, this.#settings))
+    return {
+      ...NO_CAPABILITIES,
+      ...{ asks: true, images: true, steering: true, fork: 'head', load: true, plans: true },
+      settings: ['mode', 'model', 'instructions', ...placeSettings(this.#settings)],
+      modes,
+      models: this.#models,
+    }
+  }
+
+  checkSettings(settings: Settings): void {
+    checkChoices(settings, this.#settings, MODE_NAMES)
+  }
+
+  /** Copies the thread of a session with all its finished turns. */
+  async fork({ id, backend }: RunnerSession, settings: Settings, signal: AbortSignal) {
+    if (backend === null) throw new Error('the agent has no session yet')
+    const folders = await this.workplace.foldersOf(id)
+    const workspace = await this.#workspace(settings, folders.cwd)
+    return this.use(this.#usage(id, workspace, { folders, signal }), (agent) =>
+      agent.fork(backend, workspace),
+    )
+  }
+
+  protected async work({ turn, context, outbox, folders, accept }: TurnWork): Promise<void> {
+    const { signal, settings } = context
+    const { id, backend } = context.session
+    const input = inputOf(turn)
+    const workspace = await this.#workspace(settings, folders.cwd)
+    await this.use(this.#usage(id, workspace, { folders, signal }), async (agent) => {
+      this.#models = agent.models
+      const thread = await unlessAborted(agent.open(id, backend, workspace), signal)
+      const say = (text: string): void => void agent.steer(thread, run, [textInput(text)])
+      const run = new TurnRun({ context, outbox, settings: this.#settings, thread: thread.id, say })
+      const onAccepted = (): void =>
+        accept(async (message) => agent.steer(thread, run, inputOf(message)))
+      const record = outbox.push.bind(outbox)
+      await agent.turn(thread, { input, settings, workspace, run, signal, record, onAccepted })
+    })
+  }
+
+  async #workspace(settings: Settings, own: string): Promise<Workspace> {
+    const places = await placesOf(settings, this.#settings, own)
+    return { ...places, servers: namedServers(settings, this.#settings) }
+  }
+
+  /** A thread has the MCP servers that it was opened with: others need another child. */
+  #usage(
+    session: string,
+    { servers: named }: Workspace,
+    { folders, signal }: Pick<TurnWork, 'folders'> & { readonly signal: AbortSignal },
+  ) {
+    const servers = JSON.stringify(named)
+    const start = (): CodexAgent =>
+      new CodexAgent(this.workplace, this.#settings, { folders, servers })
+    const fits = (agent: CodexAgent): boolean => agent.servers === servers
+    return { session, signal, start, fits }
+  }
+}
+
+function inputOf(turn: RunnerTurn): readonly object[] {
+  return partsOf(turn).map((part) => {
+    if (part.type === 'text') return textInput(part.text)
+    if (part.type === 'file') throw refusePart('file')
+    return { type: 'image', url: `data:${part.mediaType};base64,${base64(part.data)}` }
+  })
+}
+
+function textInput(text: string): object {
+  return { type: 'text', text, text_elements: [] }
+}
