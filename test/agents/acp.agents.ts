@@ -149,7 +149,7 @@ describe('ACP agents', () => {
       expect(ask).toMatchObject({
         kind: 'permission',
         options: [{ id: 'allow_once' }, { id: 'allow_always' }, { id: 'reject_once' }],
-        data: { tool: { input: { command: `echo x >> ${file}` } } },
+        detail: { command: `echo x >> ${file}` },
       })
       await phone.cut()
       expect((await serving!.get(`/v1/sessions/${id}/asks`)).body.asks).toHaveLength(1)

@@ -68,28 +68,17 @@ describe('a turn with an ACP agent', () => {
       },
       'I look. ',
       {
-        kind: 'tool_use',
-        data: { id: 'call-1', title: 'grep', kind: 'search', input: { pattern: 'x' } },
-      },
-      {
-        kind: 'tool_result',
+        kind: 'tool',
         data: {
-          id: 'call-1',
-          title: 'grep',
-          status: 'completed',
+          ...{ id: 'call-1', title: 'grep', kind: 'read', status: 'pending' },
           input: { pattern: 'x' },
-          output: { matches: 2 },
         },
       },
+      { kind: 'tool', data: { id: 'call-1', status: 'running' } },
+      { kind: 'tool', data: { id: 'call-1', status: 'done', output: { matches: 2 } } },
       {
         kind: 'usage',
-        data: {
-          inputTokens: 7,
-          outputTokens: 2,
-          totalTokens: 9,
-          contextUsed: 10,
-          contextSize: 100,
-        },
+        data: { inputTokens: 7, outputTokens: 2, contextUsed: 10, contextSize: 100 },
       },
       { kind: 'stop', data: { reason: 'max_tokens' } },
       'Two.',
@@ -383,10 +372,8 @@ describe('a permission request', () => {
         { id: 'yes', label: 'Allow' },
         { id: 'no', label: 'Reject' },
       ],
-      data: {
-        tool: { kind: 'execute', input: { command: 'rm -rf' } },
-        kinds: { yes: 'allow_once', no: 'reject_once' },
-      },
+      detail: { kind: 'execute', command: 'rm -rf', input: { command: 'rm -rf' } },
+      data: { tool: { id: 'call-2' }, kinds: { yes: 'allow_once', no: 'reject_once' } },
     })
     await expect(session.answer(ask!.id, 'maybe')).rejects.toMatchObject({ code: 'invalid_answer' })
     await session.answer(ask!.id, 'yes')

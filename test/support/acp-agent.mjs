@@ -2,14 +2,15 @@
  * A tiny agent on the protocol's own library, for what no real agent does on request. The prompt's
  * first word says what it does; it counts the prompts of a session, so that lost context shows.
  * KEEP: a folder where sessions are kept. RESTORE: `load`, `late` (it says that a session is loaded
- * before it has said all again), `resume` or nothing. START: how it fails.
+ * before it has said all again), `resume` or nothing. START: how it fails. OFFERS: with modes, models,
+ * instructions, images, steering and forks.
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { agent, ndJsonStream, PROTOCOL_VERSION, RequestError } from '@agentclientprotocol/sdk'
 
-const { KEEP = '', RESTORE = '', START = '', ASKED = '' } = process.env
+const { KEEP = '', RESTORE = '', START = '', ASKED = '', OFFERS = '' } = process.env
 const never = new Promise(() => {})
 /** By session: the prompts so far, and how to cancel the one that runs. */
 const sessions = new Map()
@@ -32,9 +33,26 @@ process.stderr.write(`started ${process.pid}\n`)
 if (KEEP !== '') appendFileSync(join(KEEP, 'starts'), `${process.pid}\n`)
 if (KEEP !== '') appendFileSync(join(KEEP, 'log'), `here ${process.pid}\n`)
 
-function find(id) {
+function find(id, params) {
   if (!existsSync(file(id))) throw RequestError.sessionNotFound(id)
-  sessions.set(id, { texts: JSON.parse(readFileSync(file(id), 'utf8')), cancel: () => {} })
+  sessions.set(id, { texts: JSON.parse(readFileSync(file(id), 'utf8')), cancel: () => {}, params })
+}
+
+/** What a session can be set to. */
+function offers() {
+  if (OFFERS === '') return {}
+  const modes = ['ask', 'plan', 'bypassPermissions'].map((id) => ({ id, name: id }))
+  const options = ['small', 'large'].map((value) => ({ value, name: value }))
+  const model = { id: 'llm', name: 'Model', category: 'model', type: 'select', options }
+  return {
+    modes: { currentModeId: 'ask', availableModes: modes },
+    configOptions: [{ ...model, currentValue: 'small' }],
+  }
+}
+
+function offerCommands(client, sessionId) {
+  const availableCommands = [{ name: 'web', description: 'search the web', input: null }]
+  return tell(client, sessionId, { sessionUpdate: 'available_commands_update', availableCommands })
 }
 
 /** As `count` answered it. */
@@ -58,27 +76,68 @@ const app = agent({ name: 'tiny' })
           protocolVersion: START === 'version' ? 99 : PROTOCOL_VERSION,
           agentCapabilities: {
             loadSession: RESTORE === 'load' || RESTORE === 'late',
-            sessionCapabilities: RESTORE === 'resume' ? { resume: {}, close: {} } : {},
+            sessionCapabilities: {
+              ...(RESTORE === 'resume' ? { resume: {}, close: {} } : {}),
+              ...(OFFERS === '' ? {} : { fork: {}, additionalDirectories: {}, systemPrompt: {} }),
+            },
+            ...(OFFERS === '' ? {} : { promptCapabilities: { image: true } }),
           },
+          ...(OFFERS === '' ? {} : { _meta: { steering: { supported: true } } }),
           authMethods: [{ id: 'login', name: 'Log in', description: 'run `tiny login`' }],
         },
   )
-  .onRequest('session/new', ({ params }) => {
+  .onRequest('session/new', ({ params, client }) => {
     if (START === 'login') throw RequestError.authRequired()
     const id = `tiny-${process.pid}-${sessions.size}`
-    sessions.set(id, { texts: [], cancel: () => {}, cwd: params.cwd })
-    return { sessionId: id }
+    sessions.set(id, { texts: [], cancel: () => {}, cwd: params.cwd, params })
+    if (OFFERS !== '') setImmediate(() => void offerCommands(client, id))
+    return { sessionId: id, ...offers() }
   })
+  .onRequest('session/set_mode', ({ params }) => {
+    sessions.get(params.sessionId).mode = params.modeId
+    return {}
+  })
+  .onRequest('session/set_config_option', ({ params }) => {
+    sessions.get(params.sessionId).model = params.value
+    return { configOptions: offers().configOptions }
+  })
+  .onRequest(
+    'session/fork',
+    (value) => value,
+    ({ params }) => {
+      const id = `${params.sessionId}-fork`
+      find(params.sessionId, params)
+      const { texts } = sessions.get(params.sessionId)
+      sessions.set(id, { texts: [...texts], cancel: () => {}, params })
+      keep(id)
+      return { sessionId: id }
+    },
+  )
+  .onRequest(
+    '_session/steering',
+    (value) => value,
+    ({ params }) => {
+      const session = sessions.get(params.sessionId)
+      if (session.steer === undefined) return { outcome: 'promptRequired', reason: 'noRunningTurn' }
+      session.steer(params.prompt[0].text)
+      return { outcome: 'injected' }
+    },
+  )
   .onRequest('session/load', async ({ params, client }) => {
-    find(params.sessionId)
+    find(params.sessionId, params)
     if (RESTORE === 'late') void replay(client, params.sessionId)
     else await replay(client, params.sessionId)
-    return {}
+    return offers()
   })
-  .onRequest('session/resume', ({ params }) => {
-    find(params.sessionId)
-    return {}
-  })
+  // As it was sent: the library would drop what is not in its version of the protocol.
+  .onRequest(
+    'session/resume',
+    (value) => value,
+    ({ params }) => {
+      find(params.sessionId, params)
+      return offers()
+    },
+  )
   .onRequest('session/close', ({ params }) => {
     sessions.delete(params.sessionId)
     return {}
@@ -125,6 +184,44 @@ const ACTS = {
   },
   async where({ client, sessionId, session }) {
     await say(client, sessionId, `${process.pid} ${session.cwd}`)
+  },
+  /** What it was opened and set to. */
+  async settings({ client, sessionId, session }) {
+    const { mode = 'ask', model = 'small', params } = session
+    const { cwd, additionalDirectories, mcpServers, systemPrompt } = params
+    const opened = { cwd, additionalDirectories, mcpServers, systemPrompt }
+    await say(client, sessionId, JSON.stringify({ mode, model, ...opened }))
+  },
+  /** Leaves its mode by itself. */
+  async leave({ client, sessionId, session, rest }) {
+    session.mode = rest
+    await tell(client, sessionId, { sessionUpdate: 'current_mode_update', currentModeId: rest })
+  },
+  async steered({ client, sessionId, session }) {
+    await say(client, sessionId, 'waiting ')
+    const text = await new Promise((resolve) => {
+      session.steer = resolve
+    })
+    session.steer = undefined
+    await say(client, sessionId, text)
+  },
+  async form({ client, sessionId }) {
+    const colour = { type: 'string', title: 'Colour', oneOf: [{ const: 'r', title: 'Red' }] }
+    const answer = await client.request('elicitation/create', {
+      ...{ sessionId, mode: 'form', message: 'Choose' },
+      requestedSchema: { type: 'object', properties: { colour }, required: ['colour'] },
+    })
+    await say(client, sessionId, JSON.stringify(answer))
+  },
+  async grow({ client, sessionId }) {
+    const call = { sessionUpdate: 'tool_call', toolCallId: 'g', title: 'Write', rawInput: {} }
+    await tell(client, sessionId, call)
+    const content = [{ type: 'diff', path: '/w/a', oldText: null, newText: 'x' }]
+    const more = { rawInput: { file_path: '/w/a' }, kind: 'edit', content }
+    await tell(client, sessionId, { ...call, sessionUpdate: 'tool_call_update', ...more })
+    const options = [{ optionId: 'yes', name: 'Allow', kind: 'allow_once' }]
+    const toolCall = { toolCallId: 'g' }
+    await client.request('session/request_permission', { sessionId, toolCall, options })
   },
   async env({ client, sessionId, rest }) {
     await say(client, sessionId, String(process.env[rest]))

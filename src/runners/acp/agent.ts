@@ -11,33 +11,40 @@ import type {
   RequestPermissionRequest,
   RequestPermissionResponse,
 } from '@agentclientprotocol/sdk'
-import { HoldfastError, type RunnerOutput } from '../../core/index.ts'
-import { isRecord } from '../../schema/contract.ts'
+import type { RunnerTurn, Settings } from '../../core/index.ts'
 import { onAbort } from '../../platform/clock.ts'
 import type { Child, Workplace } from '../../platform/child.ts'
 import type { ChildFolders } from '../../platform/isolation.ts'
-import { asObject } from '../json.ts'
+import { AgentGone, backendLost } from '../agent-gone.ts'
+import type { McpServerOptions } from '../agent-options.ts'
+import type { PooledAgent } from '../agent-pool.ts'
+import type { Places } from '../agent-settings.ts'
+import type { FormAnswer } from '../asking.ts'
+import { asObject, type JsonObject } from '../json.ts'
+import { abilitiesOf, NO_ABILITIES, type Abilities } from './abilities.ts'
 import { observed, type Sdk } from './connection.ts'
+import { promptOf } from './content.ts'
 import type { AcpSettings } from './options.ts'
-import { Replay, type PromptResponse, type PromptRun } from './updates.ts'
+import type { PromptRun } from './prompt.ts'
+import { Replay } from './replay.ts'
+import { AcpSession, unsupported } from './session.ts'
+import type { AcpUpdate, PromptResponse } from './updates.ts'
+
+/** What a session is opened with. It keeps that until it is opened again. */
+export type SessionBasis = Places & {
+  readonly servers: readonly (readonly [string, McpServerOptions])[]
+  readonly instructions: string | undefined
+}
 
 /** A session to be opened, by the agent's own id if it has one. */
 type OpenRequest = {
   readonly backend: string | null
-  readonly cwd: string
+  readonly basis: SessionBasis
   /** The last answer in our log: a replay is complete when it has repeated it. */
   readonly lastAnswer: () => Promise<string>
 }
 
-/** The child has ended; the diagnosis says how. */
-export class AgentGone extends Error {
-  readonly diagnosis: RunnerOutput
-
-  constructor(message: string, child: Child) {
-    super(message)
-    this.diagnosis = child.diagnosis(message)
-  }
-}
+type OpenSession = { readonly opening: Promise<AcpSession>; readonly basis: string }
 
 /** An error that the agent returned, with its JSON-RPC code. */
 export class AgentError extends Error {
@@ -60,7 +67,8 @@ const MESSAGE_BYTES_MAX = 8_388_608
 /** The longest message of an agent's error that is shown, in characters. */
 const ERROR_CHARS_MAX = 500
 
-export class AcpAgent {
+export class AcpAgent implements PooledAgent {
+  abilities: Abilities = NO_ABILITIES
   readonly ended: Promise<unknown>
   readonly #sdk: Sdk
   readonly #settings: AcpSettings
@@ -68,9 +76,10 @@ export class AcpAgent {
   readonly #connection: ReturnType<ReturnType<Sdk['client']>['connect']>
   readonly #prompts = new Map<string, PromptRun>()
   readonly #replays = new Map<string, Replay>()
-  /** The agent's session ids by ours, from the moment they are requested. */
-  readonly #sessions = new Map<string, Promise<string>>()
-  #can = { load: false, resume: false, close: false }
+  /** By our session, from the moment they are requested. */
+  readonly #sessions = new Map<string, OpenSession>()
+  /** By the agent's id: those that are open. */
+  readonly #states = new Map<string, AcpSession>()
   #loginHint = ''
   #stopping: Promise<void> | null = null
 
@@ -85,12 +94,13 @@ export class AcpAgent {
     const stdout = ReadableStream.from(this.#read())
     const stream = observed(
       sdk.ndJsonStream(stdin, stdout, { maxMessageBytes: MESSAGE_BYTES_MAX }),
-      (id, update) => (this.#prompts.get(id) ?? this.#replays.get(id))?.update(update),
+      (id, update) => this.#update(id, update),
       (id) => this.#prompts.delete(id),
     )
     this.#connection = sdk
       .client({ name: 'holdfast' })
       .onRequest('session/request_permission', ({ params }) => this.#permission(params))
+      .onRequest('elicitation/create', ({ params }) => this.#elicitation(params as JsonObject))
       .connect(stream)
     // When the child ends, closing the connection fails all pending requests.
     this.ended = this.#child.ended.then(() => this.#connection.close())
@@ -104,7 +114,7 @@ export class AcpAgent {
 
   /** Whether another child can continue its sessions. */
   get isRestorable(): boolean {
-    return this.#can.load || this.#can.resume
+    return this.abilities.load || this.abilities.resume
   }
 
   /** Whether it has this session of ours open. */
@@ -112,13 +122,22 @@ export class AcpAgent {
     return this.#sessions.has(session)
   }
 
-  /** Opens a session by its earlier id, or creates one; resolves with the agent's id. */
-  open(session: string, request: OpenRequest): Promise<string> {
+  /** Whether it has not opened this session of ours with another basis. */
+  fits(session: string, basis: SessionBasis): boolean {
     const known = this.#sessions.get(session)
-    if (known !== undefined) return known
-    const { backend, cwd } = request
-    const opening = backend === null ? this.#create(cwd) : this.#restore(backend, request)
-    this.#sessions.set(session, opening)
+    return known === undefined || known.basis === JSON.stringify(basis)
+  }
+
+  /** Opens a session by its earlier id, or creates one. */
+  open(session: string, request: OpenRequest): Promise<AcpSession> {
+    const known = this.#sessions.get(session)
+    if (known !== undefined) {
+      if (this.fits(session, request.basis)) return known.opening
+      throw unsupported('cwd, directories, mcpServers or instructions while its agent runs')
+    }
+    const { backend } = request
+    const opening = backend === null ? this.#create(request) : this.#restore(backend, request)
+    this.#sessions.set(session, { opening, basis: JSON.stringify(request.basis) })
     // The waiting turn fails too; the next one tries again.
     opening.catch(() => this.#sessions.delete(session))
     return opening
@@ -126,13 +145,45 @@ export class AcpAgent {
 
   /** Forgets a session; closes it in the agent, if the agent supports that. */
   async forget(session: string): Promise<void> {
-    const opening = this.#sessions.get(session)
-    if (opening === undefined) return
+    const known = this.#sessions.get(session)
+    if (known === undefined) return
     this.#sessions.delete(session)
-    const sessionId = await opening
+    const { id: sessionId } = await known.opening
+    this.#states.delete(sessionId)
     // A failure does no harm: the session is not used any more.
-    if (this.#can.close && this.isAlive)
+    if (this.abilities.close && this.isAlive)
       this.#send('session/close', { sessionId }).catch(() => undefined)
+  }
+
+  /** Chooses the mode and the model of a session, if they are others than now. */
+  async configure(session: AcpSession, settings: Settings): Promise<void> {
+    for (const { method, params, done } of session.changes(settings)) {
+      await this.#ask(method, params)
+      done()
+    }
+  }
+
+  /** Gives the running prompt another message; false if the agent does not take it. */
+  async steer({ id }: AcpSession, turn: RunnerTurn): Promise<boolean> {
+    if (!this.abilities.steering) return false
+    const prompt = promptOf(turn, this.abilities.prompt)
+    // If no prompt runs any more, the message is ours to send.
+    const steering = { idleBehavior: 'promptRequired' }
+    const request = { sessionId: id, prompt, _meta: { steering } }
+    try {
+      const { outcome } = await this.#send<JsonObject>('_session/steering', request)
+      return outcome === 'injected'
+    } catch {
+      // The agent refused it, or has ended: the message was not taken.
+      return false
+    }
+  }
+
+  /** Copies a session of the agent; resolves with the id of the copy. */
+  async fork(sessionId: string, basis: SessionBasis): Promise<string> {
+    if (!this.abilities.fork) throw unsupported('fork')
+    const request = { sessionId, ...this.#basis(basis) }
+    return (await this.#ask<{ sessionId: string }>('session/fork', request)).sessionId
   }
 
   /**
@@ -140,12 +191,14 @@ export class AcpAgent {
    * and killed if it has not done so within `cancelMs`.
    */
   async prompt(
-    sessionId: string,
-    text: string,
+    { id: sessionId }: AcpSession,
+    turn: RunnerTurn,
     { run, signal }: { readonly run: PromptRun; readonly signal: AbortSignal },
   ): Promise<PromptResponse> {
     signal.throwIfAborted()
+    const prompt = promptOf(turn, this.abilities.prompt)
     this.#prompts.set(sessionId, run)
+    run.recordCommands()
     const { cancelMs, memoryBytesMax } = this.#settings
     const endSampling = this.#child.limitMemory(memoryBytesMax, (problem) => this.kill(problem))
     let timer: NodeJS.Timeout | undefined
@@ -155,7 +208,6 @@ export class AcpAgent {
       timer = setTimeout(() => this.#child.kill(), cancelMs)
     })
     try {
-      const prompt = [{ type: 'text', text }]
       return await this.#send<PromptResponse>('session/prompt', { sessionId, prompt })
     } finally {
       endSampling()
@@ -191,44 +243,65 @@ export class AcpAgent {
     const { PROTOCOL_VERSION: wanted } = this.#sdk
     const answer = await this.#ask<InitializeResponse>('initialize', {
       protocolVersion: wanted,
-      clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
+      clientCapabilities: {
+        ...{ fs: { readTextFile: false, writeTextFile: false }, terminal: false },
+        elicitation: { form: {}, url: {} },
+      },
       clientInfo: { name: 'holdfast', version: '0.1.0' },
     })
-    const { protocolVersion: spoken, agentCapabilities, authMethods } = answer
+    const { protocolVersion: spoken, authMethods } = answer
     if (spoken !== wanted) {
       throw new Error(`${this.#child.program} speaks ACP version ${spoken}, not ${wanted}`)
     }
-    const { loadSession, sessionCapabilities: can } = agentCapabilities ?? {}
-    this.#can = {
-      load: loadSession === true,
-      resume: isRecord(can?.resume),
-      close: isRecord(can?.close),
-    }
+    this.abilities = abilitiesOf(answer)
     const ways = (authMethods ?? []).map(({ name, description }) => description ?? name)
     this.#loginHint = ways.join(', or: ').slice(0, ERROR_CHARS_MAX)
   }
 
-  async #create(cwd: string): Promise<string> {
-    const request = { cwd, mcpServers: [] }
-    const { sessionId } = await this.#ask<{ sessionId: string }>('session/new', request)
-    return sessionId
+  async #create({ basis }: OpenRequest): Promise<AcpSession> {
+    const answer = await this.#ask<JsonObject>('session/new', this.#basis(basis))
+    return this.#opened(String(answer['sessionId']), answer)
   }
 
   /** Resuming is preferred: after loading, the agent repeats the whole conversation. */
-  async #restore(sessionId: string, { cwd, lastAnswer }: OpenRequest): Promise<string> {
-    if (!this.isRestorable) throw lost(sessionId, 'it does not keep sessions after its end')
-    const request = { sessionId, cwd, mcpServers: [] }
+  async #restore(sessionId: string, { basis, lastAnswer }: OpenRequest): Promise<AcpSession> {
+    if (!this.isRestorable) throw backendLost(sessionId, 'it does not keep sessions after its end')
+    const request = { sessionId, ...this.#basis(basis) }
+    const { resume } = this.abilities
     const replay = new Replay()
     this.#replays.set(sessionId, replay)
     try {
-      await this.#ask(this.#can.resume ? 'session/resume' : 'session/load', request)
-      if (!this.#can.resume) await replay.complete(await lastAnswer(), this.#settings.startMs)
-      return sessionId
+      const answer = await this.#ask<JsonObject>(
+        resume ? 'session/resume' : 'session/load',
+        request,
+      )
+      if (!resume) await replay.complete(await lastAnswer(), this.#settings.startMs)
+      return this.#opened(sessionId, answer)
     } catch (error) {
       const isRefused = error instanceof AgentError && error.code !== AUTH_REQUIRED
-      throw isRefused ? lost(sessionId, error.message) : error
+      throw isRefused ? backendLost(sessionId, error.message) : error
     } finally {
       this.#replays.delete(sessionId)
+    }
+  }
+
+  #opened(id: string, answer: JsonObject | null): AcpSession {
+    const session = new AcpSession(id, asObject(answer))
+    this.#states.set(id, session)
+    return session
+  }
+
+  /** The fields of a request that opens a session. Throws for what the agent cannot honour. */
+  #basis({ cwd, directories, servers, instructions }: SessionBasis): object {
+    const { directories: takesMore, http, systemPrompt } = this.abilities
+    if (directories.length > 0 && !takesMore) throw unsupported('directories')
+    if (instructions !== undefined && !systemPrompt) throw unsupported('instructions')
+    const content = [{ type: 'text', text: instructions }]
+    return {
+      cwd,
+      mcpServers: servers.map(([name, server]) => serverOf(name, server, http)),
+      ...(directories.length === 0 ? {} : { additionalDirectories: directories }),
+      ...(instructions === undefined ? {} : { systemPrompt: { mode: 'append', content } }),
     }
   }
 
@@ -274,10 +347,20 @@ export class AcpAgent {
     return new AgentError(code, `the agent refused ${method}: ${shown}`)
   }
 
+  #update(id: string, update: AcpUpdate): void {
+    const target = this.#prompts.get(id) ?? this.#replays.get(id) ?? this.#states.get(id)
+    target?.update(update)
+  }
+
   async #permission(request: RequestPermissionRequest): Promise<RequestPermissionResponse> {
     // Without a turn that runs in that session, no client can be asked.
     const answer = await this.#prompts.get(request.sessionId)?.permission(request)
     return { outcome: answer ?? { outcome: 'cancelled' } }
+  }
+
+  async #elicitation(request: JsonObject): Promise<FormAnswer> {
+    const run = this.#prompts.get(String(request['sessionId']))
+    return (await run?.elicitation(request)) ?? { action: 'cancel' }
   }
 
   /** Its output, read no faster than it can be recorded. */
@@ -289,7 +372,12 @@ export class AcpAgent {
   }
 }
 
-function lost(backend: string, why: string): HoldfastError {
-  const message = `the agent cannot open its session ${backend} again: ${why}`
-  return new HoldfastError('backend_lost', message, { backend })
+/** An MCP server as the protocol describes it. */
+function serverOf(name: string, options: McpServerOptions, http: boolean): object {
+  const { command, args = [], env = {}, url, headers = {} } = options
+  const pairs = (values: Readonly<Record<string, string>>): object[] =>
+    Object.entries(values).map(([key, value]) => ({ name: key, value }))
+  if (url === undefined) return { name, command, args, env: pairs(env) }
+  if (!http) throw unsupported(`mcpServers (${name}: it takes none over HTTP)`)
+  return { type: 'http', name, url, headers: pairs(headers) }
 }

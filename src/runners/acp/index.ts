@@ -12,23 +12,23 @@
  * lost.
  */
 import type {
-  Diagnose,
+  Capabilities,
   Message,
   Runner,
   RunnerContext,
-  RunnerOutput,
   RunnerSession,
-  RunnerTurn,
+  Settings,
 } from '../../core/index.ts'
 import { unlessAborted, wait } from '../../platform/clock.ts'
-import { Workplace } from '../../platform/child.ts'
-import { AgentPool } from '../agent-pool.ts'
-import { activity, Outbox } from '../outbox.ts'
+import { checkChoices, namedServers, placesOf } from '../agent-settings.ts'
+import { activity, type Outbox } from '../outbox.ts'
+import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
-import { AcpAgent, AgentError, AgentGone } from './agent.ts'
+import { capabilitiesOf, type KnownAgent } from './abilities.ts'
+import { AcpAgent, AgentError, type SessionBasis } from './agent.ts'
 import { loadSdk } from './connection.ts'
 import { AcpAgent as AcpSchema, type AcpOptions, type AcpSettings } from './options.ts'
-import { PromptRun } from './updates.ts'
+import { PromptRun } from './prompt.ts'
 
 export type { AcpOptions } from './options.ts'
 
@@ -36,95 +36,106 @@ export function acpRunner(options: AcpOptions): Runner {
   return new AcpRunner(options)
 }
 
-class AcpRunner implements Runner {
+class AcpRunner extends PooledRunner<AcpAgent> {
   readonly #settings: AcpSettings
-  readonly #workplace: Workplace
-  readonly #pool: AgentPool<AcpAgent>
-  /** The last turn of each session, until its work has ended. */
-  readonly #working = new Map<string, Promise<void>>()
+  #known: KnownAgent = { abilities: null, modes: [], models: [] }
   /** When each session was last opened in a child (monotonic), within `reopenMs`. */
   readonly #openedAt = new Map<string, number>()
 
   constructor(options: AcpOptions) {
-    this.#settings = withDefaults(AcpSchema, options) as AcpSettings
-    this.#workplace = new Workplace(this.#settings)
-    this.#pool = new AgentPool(this.#settings)
+    const settings = withDefaults(AcpSchema, options) as AcpSettings
+    super(settings)
+    this.#settings = settings
   }
 
-  reportTo(diagnose: Diagnose): void {
-    this.#workplace.diagnose = diagnose
+  get capabilities(): Capabilities {
+    return capabilitiesOf(this.#known, this.#settings)
   }
 
-  run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, undefined> {
-    const outbox = new Outbox()
-    const { id } = context.session
-    const before = this.#working.get(id) ?? Promise.resolve()
-    const work = before.then(() => this.#runTurn(turn, context, outbox))
-    this.#working.set(id, work)
-    void work.then(() => {
-      if (this.#working.get(id) === work) this.#working.delete(id)
-    })
-    return outbox.read()
+  checkSettings(settings: Settings): void {
+    checkChoices(settings, this.#settings, this.#known.modes)
   }
 
-  async release({ id }: RunnerSession): Promise<void> {
-    this.#openedAt.delete(id)
-    await this.#pool.release(id)
+  override async release(session: RunnerSession): Promise<void> {
+    this.#openedAt.delete(session.id)
+    await super.release(session)
   }
 
-  lose(session: string | null): void {
-    this.#pool.lose(session)
+  /** Copies the agent's session with all its finished turns. */
+  async fork({ id, backend }: RunnerSession, settings: Settings, signal: AbortSignal) {
+    if (backend === null) throw new Error('the agent has no session yet')
+    const folders = await this.workplace.foldersOf(id)
+    const basis = await this.#basis(settings, folders.cwd)
+    const use = await this.#usage(id, basis, { folders, signal })
+    return this.use(use, (agent) => agent.fork(backend, basis))
   }
 
-  async close(): Promise<void> {
-    await this.#pool.close()
-    await Promise.all(this.#working.values())
-    await this.#workplace.close()
+  protected async work(work: TurnWork): Promise<void> {
+    const { context, folders } = work
+    const { signal, session, settings } = context
+    const basis = await this.#basis(settings, folders.cwd)
+    const use = await this.#usage(session.id, basis, { folders, signal })
+    await this.use(use, (agent) => this.#prompt(agent, basis, work))
   }
 
-  /** Never rejects: the outbox ends with the error. */
-  async #runTurn(turn: RunnerTurn, context: RunnerContext, outbox: Outbox): Promise<void> {
-    const { signal, session } = context
-    try {
-      const folders = await this.#workplace.foldersOf(session.id)
-      const { cwd } = folders
-      const sdk = await loadSdk()
-      const start = (): AcpAgent => new AcpAgent(sdk, this.#workplace, this.#settings, folders)
-      await this.#pool.use({ session: session.id, signal, start }, (agent) =>
-        this.#prompt(agent, turn, { context, outbox, cwd }),
-      )
-      outbox.end()
-    } catch (error) {
-      if (error instanceof AgentGone) outbox.push(error.diagnosis)
-      outbox.end(error)
-    }
+  async #basis(settings: Settings, own: string): Promise<SessionBasis> {
+    const places = await placesOf(settings, this.#settings, own)
+    const { instructions } = settings
+    return { ...places, servers: namedServers(settings, this.#settings), instructions }
+  }
+
+  /** A session keeps the basis that it was opened with: another needs another child. */
+  async #usage(
+    session: string,
+    basis: SessionBasis,
+    { folders, signal }: Pick<TurnWork, 'folders'> & { readonly signal: AbortSignal },
+  ) {
+    const sdk = await loadSdk()
+    const start = (): AcpAgent => new AcpAgent(sdk, this.workplace, this.#settings, folders)
+    const { perSession } = this.#settings
+    const fits = (agent: AcpAgent): boolean =>
+      !perSession || !agent.isRestorable || agent.fits(session, basis)
+    return { session, signal, start, fits }
   }
 
   async #prompt(
     agent: AcpAgent,
-    turn: RunnerTurn,
-    { context, outbox, cwd }: { context: RunnerContext; outbox: Outbox; cwd: string },
+    basis: SessionBasis,
+    { turn, context, outbox, accept }: TurnWork,
   ): Promise<void> {
+    const { settings, signal } = context
     const { id, backend } = context.session
-    const hasNoContext = backend === null && !agent.isRestorable && !agent.has(id)
-    if (hasNoContext && (await lastMessage(context)) !== null) {
-      const reason =
-        'the agent has ended meanwhile and cannot load its sessions: the context is lost'
-      outbox.push(activity('context_lost', { reason }))
-    }
+    this.#known = { ...this.#known, abilities: agent.abilities }
+    await this.#reportLoss(agent, context, outbox)
     if (!agent.has(id)) await this.#waitToReopen(context, outbox)
     const lastAnswer = async () => (await lastMessage(context, 'assistant'))?.text ?? ''
-    const request = { backend, cwd, lastAnswer }
-    const sessionId = await unlessAborted(agent.open(id, request), context.signal)
-    const restorableId = agent.isRestorable ? sessionId : null
-    const run = new PromptRun({ context, outbox, settings: this.#settings, restorableId })
+    const session = await unlessAborted(agent.open(id, { backend, basis, lastAnswer }), signal)
+    this.#known = {
+      abilities: agent.abilities,
+      modes: session.valuesOf('mode'),
+      models: session.valuesOf('model'),
+    }
+    this.checkSettings(settings)
+    await unlessAborted(agent.configure(session, settings), signal)
+    const { isRestorable } = agent
+    const run = new PromptRun({ context, outbox, session, settings: this.#settings, isRestorable })
     try {
-      await run.end(await agent.prompt(sessionId, turn.text, { run, signal: context.signal }))
+      const prompting = agent.prompt(session, turn, { run, signal })
+      accept((message) => agent.steer(session, message))
+      await run.end(await prompting)
     } catch (error) {
       // The next turn opens it again.
       if (error instanceof AgentError && error.isUnknownSession) await agent.forget(id)
       throw error
     }
+  }
+
+  async #reportLoss(agent: AcpAgent, context: RunnerContext, outbox: Outbox): Promise<void> {
+    const { id, backend } = context.session
+    const hasNoContext = backend === null && !agent.isRestorable && !agent.has(id)
+    if (!hasNoContext || (await lastMessage(context)) === null) return
+    const reason = 'the agent has ended meanwhile and cannot load its sessions: the context is lost'
+    outbox.push(activity('context_lost', { reason }))
   }
 
   /** Some agents must not open a session again too soon; the log shows why the turn waits. */

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { TOOL_CHARS_MAX } from '../tools.ts'
 import { THOUGHT_CHARS_MAX, UpdateConverter, type AcpUpdate } from './updates.ts'
 
 const text = (text: string, messageId?: string): AcpUpdate => ({
@@ -37,22 +38,54 @@ describe('the updates of a prompt', () => {
     expect(rest).toEqual([])
   })
 
-  it('tell a tool call whose input comes later with its result', () => {
+  it('tell a tool call as it grows: first what is known, then what has changed', () => {
     const call = { sessionUpdate: 'tool_call_update', toolCallId: 'c' }
-    expect(
-      told([
-        { ...call, sessionUpdate: 'tool_call', title: 'bash', status: 'pending', rawInput: null },
-        { ...call, status: 'in_progress', rawInput: { command: 'ls' } },
-        { ...call, status: 'failed', rawOutput: 'no' },
-      ]),
-    ).toEqual([
-      { type: 'activity', kind: 'tool_use', data: { id: 'c', title: 'bash' } },
-      {
-        type: 'activity',
-        kind: 'tool_result',
-        data: { id: 'c', title: 'bash', status: 'failed', input: { command: 'ls' }, output: 'no' },
-      },
+    const content = [{ type: 'diff', path: '/a', oldText: null, newText: 'x' }]
+    const tools = told([
+      { ...call, sessionUpdate: 'tool_call', title: 'write', status: 'pending', rawInput: {} },
+      { ...call, title: 'write', kind: 'edit', rawInput: { path: '/a' }, content },
+      { ...call, status: 'in_progress', content: [{ type: 'terminal' }] },
+      { ...call, status: 'in_progress' },
+      { ...call, status: 'failed', rawOutput: 'no' },
     ])
+    expect(tools).toEqual(
+      [
+        { id: 'c', status: 'pending', title: 'write' },
+        {
+          ...{ id: 'c', kind: 'edit', input: { path: '/a' } },
+          diff: [{ path: '/a', before: null, after: 'x' }],
+        },
+        { id: 'c', status: 'running' },
+        { id: 'c', status: 'failed', output: 'no' },
+      ].map((data) => ({ type: 'activity', kind: 'tool', data })),
+    )
+  })
+
+  it('bound the output of a tool', () => {
+    const rawOutput = 'y'.repeat(99_999)
+    const [done] = told([
+      { sessionUpdate: 'tool_call', toolCallId: 'c', status: 'completed', rawOutput },
+    ])
+    const { output } = (done as { data: { output: string } }).data
+    expect(output.length).toBeLessThan(TOOL_CHARS_MAX + 50)
+  })
+
+  it.each([
+    [
+      { inputTokens: 7, outputTokens: 2, totalTokens: 9 },
+      { inputTokens: 7, outputTokens: 2 },
+    ],
+    [
+      { inputTokens: 7, outputTokens: 2, cachedReadTokens: 4, totalTokens: 13 },
+      { inputTokens: 11, outputTokens: 2, cachedTokens: 4 },
+    ],
+    [
+      { inputTokens: 7, outputTokens: 2, cachedReadTokens: 4, totalTokens: 9 },
+      { inputTokens: 7, outputTokens: 2, cachedTokens: 4 },
+    ],
+  ])('end with the usage: %j is %j', (usage, data) => {
+    const outputs = [...new UpdateConverter().end({ stopReason: 'end_turn', usage })]
+    expect(outputs).toEqual([{ type: 'activity', kind: 'usage', data }])
   })
 
   it('keep content that is no text, and a notice', () => {

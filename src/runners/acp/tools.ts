@@ -1,0 +1,133 @@
+/** The tool calls and permission requests of ACP agents, in the shape of all agents. */
+import type { RequestPermissionOutcome, RequestPermissionRequest } from '@agentclientprotocol/sdk'
+import type {
+  AskDetail,
+  AskOutcome,
+  FileDiff,
+  Question,
+  ToolCall,
+  ToolKind,
+} from '../../core/index.ts'
+import { ASK_OPTIONS_MAX, choiceOf, shortened } from '../asking.ts'
+import { asList, asObject, asText, type JsonObject } from '../json.ts'
+import { present } from '../tools.ts'
+
+const KINDS: Readonly<Record<string, ToolKind>> = {
+  ...{ read: 'read', search: 'read', edit: 'edit', delete: 'edit', move: 'edit' },
+  ...{ execute: 'execute', fetch: 'fetch', think: 'think', switch_mode: 'think', other: 'other' },
+}
+
+const STATUS: Readonly<Record<string, ToolCall['status']>> = {
+  ...{ pending: 'pending', in_progress: 'running', completed: 'done', failed: 'failed' },
+}
+
+/**
+ * A tool call as an update or a permission request tells it. An empty input means that it is not
+ * known yet, and output is taken at the end only: until then it grows.
+ */
+export function toolCallOf(id: string, update: JsonObject): ToolCall {
+  const { title, kind, rawInput, rawOutput, content, locations, _meta } = update
+  const status = STATUS[asText(update['status'])]
+  const isOver = status === 'done' || status === 'failed'
+  const call = {
+    id,
+    name: update['name'] ?? asObject(asObject(_meta)['claudeCode'])['toolName'],
+    kind: KINDS[asText(kind)],
+    status,
+    title: title === '' ? undefined : title,
+    input: isEmpty(rawInput) ? undefined : rawInput,
+    output: isOver ? (rawOutput ?? outputOf(content)) : undefined,
+    diff: diffsOf(content),
+    locations: locationsOf(locations),
+  }
+  return { ...present(call), id }
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === null || value === '') return true
+  return typeof value === 'object' && Object.keys(value).length === 0
+}
+
+function outputOf(content: unknown): unknown {
+  const shown = asList(content).map(asObject)
+  const texts = shown.map(({ content: block }) => asText(asObject(block)['text']))
+  const text = texts.filter((one) => one !== '').join('\n')
+  return text === '' ? undefined : text
+}
+
+/** Undefined: the update says nothing of it. */
+function diffsOf(content: unknown): readonly FileDiff[] | undefined {
+  const diffs = asList(content)
+    .map(asObject)
+    .filter(({ type }) => type === 'diff')
+    .map(({ path, oldText, newText }) => ({
+      path: asText(path),
+      before: typeof oldText === 'string' ? oldText : null,
+      after: asText(newText),
+    }))
+  return diffs.length === 0 ? undefined : diffs
+}
+
+function locationsOf(locations: unknown): ToolCall['locations'] {
+  const known = asList(locations).map(asObject)
+  const places = known.filter(({ path }) => typeof path === 'string')
+  if (places.length === 0) return undefined
+  return places.map(({ path, line }) => ({
+    path: asText(path),
+    ...(typeof line === 'number' ? { line } : {}),
+  }))
+}
+
+/** The names under which agents have what a person needs to know, in a tool's arguments. */
+export function detailOf({ name, title, kind, input, diff, locations }: ToolCall): AskDetail {
+  const given = asObject(input)
+  const text = (...names: readonly string[]): string | undefined =>
+    names.map((one) => given[one]).find((one) => typeof one === 'string')
+  const { command } = given
+  const words = Array.isArray(command) ? command.map(String).join(' ') : text('command', 'cmd')
+  const file = text('file_path', 'filePath', 'filepath', 'path', 'notebook_path')
+  const known = [...(diff ?? []), ...(locations ?? [])].map(({ path }) => path)
+  const paths = [...new Set([...known, ...(file === undefined ? [] : [file])])]
+  return present({
+    ...{ tool: name ?? title, kind, command: words, diff, input },
+    ...{ cwd: text('cwd', 'workdir'), url: text('url'), plan: text('plan') },
+    reason: text('description', 'justification', 'reason'),
+    paths: paths.length === 0 ? undefined : paths,
+  })
+}
+
+/** A permission request as the Agent Client Protocol defines it, without its session. */
+export type PermissionRequest = Omit<RequestPermissionRequest, 'sessionId'>
+
+/** `known`: what earlier updates of the same tool call have told. */
+export function permissionQuestion(
+  { toolCall, options: offered }: PermissionRequest,
+  known: ToolCall | undefined,
+): Question {
+  const { toolCallId: id } = toolCall
+  const call = { ...known, ...toolCallOf(id, toolCall) }
+  const options = offered.slice(0, ASK_OPTIONS_MAX)
+  const name = known?.name ?? known?.title
+  return {
+    kind: 'permission',
+    question: call.title ?? 'May the agent continue?',
+    options: options.map(({ optionId, name: label }) => ({
+      id: optionId,
+      label: shortened(label),
+    })),
+    detail: detailOf(name === undefined ? call : { ...call, name }),
+    data: {
+      tool: { id },
+      kinds: Object.fromEntries(options.map(({ optionId, kind }) => [optionId, kind])),
+    },
+  }
+}
+
+/**
+ * Only a person's answer selects an option. Without one the request is cancelled: if a reject
+ * option is selected, some agents tell their model that "the user" refused, which is not true.
+ */
+export function permissionAnswer(outcome: AskOutcome): RequestPermissionOutcome {
+  const optionId = choiceOf(outcome)?.options[0]
+  return optionId === undefined ? { outcome: 'cancelled' } : { outcome: 'selected', optionId }
+}
