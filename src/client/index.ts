@@ -19,3 +19,4 @@ export {
 } from './session.ts'
 export { ClientTurn, type ClientMessage, type ClientTurnResult } from './turns.ts'
 export type { Ask, Delta, Hint, Input, Part, Role, Seen, SessionEvent } from '../wire/frames.ts'
+export { foldToolCall } from '../wire/tool-calls.ts'

@@ -9,6 +9,10 @@ describe('readUsage', () => {
     [usage({ prompt_tokens: 3, completion_tokens: 2 }), { input: 3, output: 2, cached: 0 }],
     [usage({ usage: { inputTokens: 3, outputTokens: 2 } }), { input: 3, output: 2, cached: 0 }],
     [usage({ input_tokens: 3, cached_input_tokens: 1 }), { input: 3, output: 0, cached: 1 }],
+    [
+      usage({ inputTokens: 3, outputTokens: 2, cachedTokens: 1 }),
+      { input: 3, output: 2, cached: 1 },
+    ],
     [usage('much'), NO_USAGE],
     [usage({ input_tokens: -1, output_tokens: 'x' }), NO_USAGE],
     [{ ...usage({ input_tokens: 3 }), kind: 'tool_use' }, NO_USAGE],

@@ -143,7 +143,9 @@ export function readUsage(event: object): TokenUsage {
   return {
     input: number('input_tokens', 'inputTokens', 'prompt_tokens', 'input'),
     output: number('output_tokens', 'outputTokens', 'completion_tokens', 'output'),
-    cached: number('cached_input_tokens', 'cache_read_input_tokens', 'cachedReadTokens'),
+    cached: number(
+      ...['cachedTokens', 'cached_input_tokens', 'cache_read_input_tokens', 'cachedReadTokens'],
+    ),
   }
 }
 

@@ -48,7 +48,7 @@ export type KnownAgent = {
 }
 
 /**
- * Until an agent has run, what it can do is not known: then settings, images and files are admitted,
+ * Until an agent has run, what it can do is not known: settings, images and files are admitted,
  * and the turn fails if the agent cannot honour them.
  */
 export function capabilitiesOf(known: KnownAgent, options: AcpSettings): Capabilities {
