@@ -17,3 +17,8 @@ export function backendLost(backend: string, why: string): HoldfastError {
   const message = `the agent cannot open its session ${backend} again: ${why}`
   return new HoldfastError('backend_lost', message, { backend })
 }
+
+/** The agent cannot begin another conversation there. */
+export function cannotFork(why: string): HoldfastError {
+  return new HoldfastError('capability_missing', `the agent ${why}`, { capability: 'fork' })
+}

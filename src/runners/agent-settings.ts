@@ -1,9 +1,10 @@
 /** The settings of a session, checked against what the operator lets sessions choose from. */
 import { realpath } from 'node:fs/promises'
 import { isAbsolute, normalize, sep } from 'node:path'
-import { invalid, type SettingName, type Settings } from '../core/index.ts'
+import { invalid, type RunnerContext, type SettingName, type Settings } from '../core/index.ts'
 import type { Choices, McpServerOptions } from './agent-options.ts'
 import type { ProgramOptions } from './isolation.ts'
+import { asObject } from './json.ts'
 
 /** Modes of agents in which they ask for nothing: only if the operator names them. */
 const UNASKING = /bypass|full-?access|yolo|dont-?ask|auto-?approve|allow-?all/i
@@ -62,6 +63,20 @@ function isAllowed(folder: string, { folders = [] }: Choices): boolean {
 
 function withSeparator(folder: string): string {
   return folder.endsWith(sep) ? folder : folder + sep
+}
+
+/**
+ * A fork works in the folder of its source, which its conversation is about, and by which some
+ * agents find their sessions. A runner keeps it as the position of each turn.
+ */
+export function folderOf({ origin }: RunnerContext['session'], own: string): string {
+  const { cwd } = asObject(origin?.position)
+  return typeof cwd === 'string' ? cwd : own
+}
+
+/** Whether the sessions of an agent are in one home: only then can one continue another. */
+export function mayFork({ isolation, wrap }: ProgramOptions): boolean {
+  return isolation === undefined && wrap === undefined
 }
 
 export type Places = { readonly cwd: string; readonly directories: readonly string[] }

@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { codexRunner, processRunner, type CodexOptions } from 'holdfast'
+import { runnerConformance, type RunnerUnderTest } from 'holdfast/testing'
 import { until } from '../support/gate.ts'
 import { allIn, isReaped } from '../support/processes.ts'
 import { offline, programOf } from '../support/real-agents.ts'
@@ -33,6 +34,34 @@ const PNG = Buffer.from(
     'hgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 )
+
+/** The contract of every runner, tried on the real program. */
+describe('the runner of codex', () => {
+  const open = async (): Promise<RunnerUnderTest> => {
+    const root = realpathSync(mkdtempSync(join(tmpdir(), 'holdfast-codex-')))
+    const model = await startStubResponses()
+    model.answer = async (request) => {
+      const { users, tool } = request
+      if (users.at(-1) === 'hang') return { text: 'hanging', isHeld: true }
+      if (users.at(-1) !== 'ask' || tool !== null) return seen(request)
+      const escalated = { sandbox_permissions: 'require_escalated', justification: 'to try' }
+      return { tool: 'exec_command', input: { cmd: 'true', ...escalated } }
+    }
+    const env = await offline('codex', join(root, 'home'), model.url)
+    const runner = () =>
+      codexRunner({ command: programOf('codex'), args: ['app-server'], env, folder: root })
+    return {
+      runner: runner(),
+      inputs: { answer: 'hello', hang: 'hang', fail: null, ask: 'ask' },
+      reopen: async () => runner(),
+      dispose: async () => {
+        await model.close()
+        rmSync(root, { recursive: true, force: true, maxRetries: 5 })
+      },
+    }
+  }
+  for (const { title, run } of runnerConformance(open)) it(title, run)
+})
 
 describe('codex by its app server', () => {
   let root: string
@@ -254,8 +283,12 @@ describe('codex by its app server', () => {
     for (const agent of ['codex', 'once']) {
       const { body } = await serving!.post('/v1/sessions', { agent })
       await serving!.post(`/v1/sessions/${body.id}/turns`, { input: 'run' })
+      // `codex exec` does not tell where the call is.
+      const call =
+        agent === 'once' ? {} : { tool: 'exec_command', input: { cmd: 'echo x >> mark' } }
+      const reason = expect.stringContaining('approval policy is Never')
       expect(await activities(body.id, 'permission_denied'), agent).toMatchObject([
-        { data: [{ reason: expect.stringContaining('approval policy is Never') }] },
+        { data: [{ ...call, reason }] },
       ])
     }
     expect(existsSync(join(shared, 'mark'))).toBe(false)
@@ -335,6 +368,16 @@ describe('codex by its app server', () => {
     const [one, two] = await Promise.all([first, second])
     expect(one.reply.text).toBe('first and second')
     expect(two.id).toBe(one.id)
+  })
+
+  it('is forked at an earlier turn, and works in the same folder', async () => {
+    await start()
+    const id = await create()
+    const first = await turn('one')
+    await turn('two')
+    const forked = await serving!.holdfast.fork(id, { turn: first.id })
+    expect((await forked.turn('three')).reply?.text).toBe('seen 2: three')
+    expect((await turn('four')).reply.text).toBe('seen 3: four')
   })
 
   it('takes images, and refuses files', async () => {

@@ -70,7 +70,17 @@ conforms('ACP agents', () =>
       const env = { KEEP: folder, RESTORE: 'load' }
       return acpRunner({ command: process.execPath, args: [acpAgent], env, folder })
     },
-    { ...INPUTS, fail: 'refuse' },
+    { ...INPUTS, fail: 'refuse', ask: 'ask' },
+  ),
+)
+
+conforms('ACP agents that offer all', () =>
+  inFolder(
+    (folder) => {
+      const env = { KEEP: folder, RESTORE: 'resume', OFFERS: 'all' }
+      return acpRunner({ command: process.execPath, args: [acpAgent], env, folder })
+    },
+    { ...INPUTS, fail: 'refuse', ask: 'ask' },
   ),
 )
 

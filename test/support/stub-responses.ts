@@ -11,7 +11,8 @@ export type ResponsesRequest = {
 }
 
 export type ResponsesAnswer =
-  | { readonly text: string }
+  /** `isHeld`: it says this and does not end. */
+  | { readonly text: string; readonly isHeld?: true }
   | { readonly tool: string; readonly input: object }
 
 export type StubResponses = {
@@ -36,7 +37,7 @@ export async function startStubResponses(): Promise<StubResponses> {
     for (const data of events(answer)) {
       response.write(`event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`)
     }
-    response.end()
+    if (!('isHeld' in answer)) response.end()
   }
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const stub: StubResponses = {
@@ -84,6 +85,7 @@ function* events(answer: ResponsesAnswer): Generator<{ type: string } & Record<s
   if ('text' in answer) {
     const delta = { item_id: `i${made}`, output_index: 0, content_index: 0, delta: answer.text }
     yield { type: 'response.output_text.delta', ...delta }
+    if (answer.isHeld === true) return
   }
   yield { type: 'response.output_item.done', output_index: 0, item }
   const input = { input_tokens: 10, input_tokens_details: { cached_tokens: 3 } }

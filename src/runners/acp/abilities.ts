@@ -1,7 +1,7 @@
 /** What an agent says of itself in the handshake, and what it can do by that. */
 import { NO_CAPABILITIES, type Capabilities, type SettingName } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
-import { mayChooseMode, placeSettings } from '../agent-settings.ts'
+import { mayChooseMode, mayFork, placeSettings } from '../agent-settings.ts'
 import { asObject, type JsonObject } from '../json.ts'
 import type { AcpSettings } from './options.ts'
 
@@ -71,7 +71,7 @@ export function capabilitiesOf(known: KnownAgent, options: AcpSettings): Capabil
     settings: [...chosen.filter(([, can]) => can).map(([name]) => name), ...places],
     modes: modes.filter((mode) => mayChooseMode(mode, options)),
     models,
-    fork: abilities?.fork === true ? 'head' : null,
+    fork: abilities?.fork === true && mayFork(options) ? 'head' : null,
     load: has('load') || has('resume'),
   }
 }

@@ -15,7 +15,7 @@ import type { RunnerTurn, Settings } from '../../core/index.ts'
 import { onAbort } from '../../platform/clock.ts'
 import type { Child, Workplace } from '../../platform/child.ts'
 import type { ChildFolders } from '../../platform/isolation.ts'
-import { AgentGone, backendLost } from '../agent-gone.ts'
+import { AgentGone, backendLost, cannotFork } from '../agent-gone.ts'
 import type { McpServerOptions } from '../agent-options.ts'
 import type { PooledAgent } from '../agent-pool.ts'
 import type { Places } from '../agent-settings.ts'
@@ -64,6 +64,7 @@ export class AgentError extends Error {
 const AUTH_REQUIRED = -32_000
 const NOT_FOUND = -32_002
 const MESSAGE_BYTES_MAX = 8_388_608
+const EARLY_MAX = 64
 /** The longest message of an agent's error that is shown, in characters. */
 const ERROR_CHARS_MAX = 500
 
@@ -80,6 +81,8 @@ export class AcpAgent implements PooledAgent {
   readonly #sessions = new Map<string, OpenSession>()
   /** By the agent's id: those that are open. */
   readonly #states = new Map<string, AcpSession>()
+  /** Updates of sessions that are not open yet: some come with the response that opens them. */
+  readonly #early: [string, AcpUpdate][] = []
   #loginHint = ''
   #stopping: Promise<void> | null = null
 
@@ -181,7 +184,7 @@ export class AcpAgent implements PooledAgent {
 
   /** Copies a session of the agent; resolves with the id of the copy. */
   async fork(sessionId: string, basis: SessionBasis): Promise<string> {
-    if (!this.abilities.fork) throw unsupported('fork')
+    if (!this.abilities.fork) throw cannotFork('has no forks')
     const request = { sessionId, ...this.#basis(basis) }
     return (await this.#ask<{ sessionId: string }>('session/fork', request)).sessionId
   }
@@ -288,6 +291,7 @@ export class AcpAgent implements PooledAgent {
   #opened(id: string, answer: JsonObject | null): AcpSession {
     const session = new AcpSession(id, asObject(answer))
     this.#states.set(id, session)
+    for (const [of, update] of this.#early.splice(0)) if (of === id) session.update(update)
     return session
   }
 
@@ -349,7 +353,8 @@ export class AcpAgent implements PooledAgent {
 
   #update(id: string, update: AcpUpdate): void {
     const target = this.#prompts.get(id) ?? this.#replays.get(id) ?? this.#states.get(id)
-    target?.update(update)
+    if (target !== undefined) return target.update(update)
+    if (this.#early.length < EARLY_MAX) this.#early.push([id, update])
   }
 
   async #permission(request: RequestPermissionRequest): Promise<RequestPermissionResponse> {

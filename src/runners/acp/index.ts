@@ -13,6 +13,7 @@
  */
 import type {
   Capabilities,
+  ForkSource,
   Message,
   Runner,
   RunnerContext,
@@ -20,7 +21,9 @@ import type {
   Settings,
 } from '../../core/index.ts'
 import { unlessAborted, wait } from '../../platform/clock.ts'
-import { checkChoices, namedServers, placesOf } from '../agent-settings.ts'
+import { cannotFork } from '../agent-gone.ts'
+import { checkChoices, folderOf, namedServers, placesOf } from '../agent-settings.ts'
+import { asObject, asText } from '../json.ts'
 import { activity, type Outbox } from '../outbox.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
@@ -61,19 +64,27 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     await super.release(session)
   }
 
-  /** Copies the agent's session with all its finished turns. */
-  async fork({ id, backend }: RunnerSession, settings: Settings, signal: AbortSignal) {
-    if (backend === null) throw new Error('the agent has no session yet')
+  /** Copies the agent's session with all its turns. */
+  async fork({ id, backend, position }: ForkSource): Promise<string> {
+    if (backend === null) throw cannotFork('does not keep this session')
     const folders = await this.workplace.foldersOf(id)
-    const basis = await this.#basis(settings, folders.cwd)
-    const use = await this.#usage(id, basis, { folders, signal })
-    return this.use(use, (agent) => agent.fork(backend, basis))
+    const cwd = asText(asObject(position)['cwd']) || folders.cwd
+    const { signal } = new AbortController()
+    const basis = await this.#basis({}, cwd)
+    const { start } = await this.#usage(id, basis, { folders, signal })
+    // In a child of its own, which ends then: some agents open a session in one process only.
+    const session = `fork of ${id}`
+    try {
+      return await this.use({ session, signal, start }, (agent) => agent.fork(backend, basis))
+    } finally {
+      await super.release({ id: session, backend: null })
+    }
   }
 
   protected async work(work: TurnWork): Promise<void> {
     const { context, folders } = work
     const { signal, session, settings } = context
-    const basis = await this.#basis(settings, folders.cwd)
+    const basis = await this.#basis(settings, folderOf(session, folders.cwd))
     const use = await this.#usage(session.id, basis, { folders, signal })
     await this.use(use, (agent) => this.#prompt(agent, basis, work))
   }
@@ -123,6 +134,7 @@ class AcpRunner extends PooledRunner<AcpAgent> {
       const prompting = agent.prompt(session, turn, { run, signal })
       accept((message) => agent.steer(session, message))
       await run.end(await prompting)
+      if (agent.abilities.fork) outbox.push(activity('position', { cwd: basis.cwd }))
     } catch (error) {
       // The next turn opens it again.
       if (error instanceof AgentError && error.isUnknownSession) await agent.forget(id)

@@ -2,7 +2,7 @@
  * A child that runs `codex app-server`: its handshake, the threads that it has open, and the turns
  * that run in them. When the child ends, all pending requests fail.
  */
-import type { RunnerOutput, Settings } from '../../core/index.ts'
+import type { RunnerContext, RunnerOutput, Settings } from '../../core/index.ts'
 import { onAbort } from '../../platform/clock.ts'
 import type { Child, Workplace } from '../../platform/child.ts'
 import type { ChildFolders } from '../../platform/isolation.ts'
@@ -12,7 +12,7 @@ import type { PooledAgent } from '../agent-pool.ts'
 import { activity } from '../outbox.ts'
 import { AgentError, Connection } from './connection.ts'
 import type { CodexSettings } from './options.ts'
-import { refusalsIn } from './refusals.ts'
+import { denialsIn, refusalsIn } from './refusals.ts'
 import {
   threadOf,
   threadParams,
@@ -93,14 +93,21 @@ export class CodexAgent implements PooledAgent {
     }
   }
 
-  /** Opens a session's thread by its id, or starts one. */
-  open(session: string, backend: string | null, params: Workspace): Promise<Thread> {
-    const known = this.#threads.get(session)
+  /** Opens a session's thread by its id; or starts one, as a copy if the session is a fork. */
+  open({ id, backend, origin }: RunnerContext['session'], params: Workspace): Promise<Thread> {
+    const known = this.#threads.get(id)
     if (known !== undefined) return known
-    const opening = backend === null ? this.#start(params) : this.#resume(backend, params)
-    this.#threads.set(session, opening)
+    const source = backend ?? origin?.backend ?? null
+    const lastTurnId = asObject(origin?.position)['turn']
+    const opening =
+      source === null
+        ? this.#begin('thread/start', {}, params)
+        : backend === null
+          ? this.#continue('thread/fork', { threadId: source, lastTurnId }, params)
+          : this.#continue('thread/resume', { threadId: backend }, params)
+    this.#threads.set(id, opening)
     // The waiting turn fails too; the next one tries again.
-    opening.catch(() => this.#threads.delete(session))
+    opening.catch(() => this.#threads.delete(id))
     return opening
   }
 
@@ -127,7 +134,7 @@ export class CodexAgent implements PooledAgent {
         onAccepted()
       })
       await Promise.race([run.ended, this.#connection.lost])
-      this.#reportRefusals(request)
+      await this.#reportRefusals(thread, request)
     } finally {
       endSampling()
       clearTimeout(timer)
@@ -148,13 +155,6 @@ export class CodexAgent implements PooledAgent {
     }
   }
 
-  /** Copies a thread with all its finished turns; resolves with the id of the copy. */
-  async fork(backend: string, params: Workspace): Promise<string> {
-    const given = { ...threadParams(params, this.#defaults), excludeTurns: true }
-    const { thread } = await this.#ask('thread/fork', { threadId: backend, ...given })
-    return asText(asObject(thread)['id'])
-  }
-
   stop(): Promise<void> {
     this.#stopping ??= this.#child.dismiss()
     return this.#stopping
@@ -165,16 +165,19 @@ export class CodexAgent implements PooledAgent {
     this.#child.kill()
   }
 
-  async #start(params: Workspace): Promise<Thread> {
-    return threadOf(await this.#ask('thread/start', threadParams(params, this.#defaults)))
+  async #begin(method: string, named: object, params: Workspace): Promise<Thread> {
+    return threadOf(await this.#ask(method, { ...named, ...threadParams(params, this.#defaults) }))
   }
 
-  async #resume(backend: string, params: Workspace): Promise<Thread> {
-    const given = { ...threadParams(params, this.#defaults), excludeTurns: true }
+  async #continue(
+    method: string,
+    named: { readonly threadId: string; readonly lastTurnId?: unknown },
+    params: Workspace,
+  ): Promise<Thread> {
     try {
-      return threadOf(await this.#ask('thread/resume', { threadId: backend, ...given }))
+      return await this.#begin(method, { ...named, excludeTurns: true }, params)
     } catch (error) {
-      throw error instanceof AgentError ? backendLost(backend, error.message) : error
+      throw error instanceof AgentError ? backendLost(named.threadId, error.message) : error
     }
   }
 
@@ -197,16 +200,10 @@ export class CodexAgent implements PooledAgent {
     return this.#runs.get(asText(params['threadId']))
   }
 
-  #reportRefusals({ record }: TurnRequest): void {
+  async #reportRefusals({ path }: Thread, { record }: TurnRequest): Promise<void> {
     const refused = refusalsIn(this.#child.stderr).filter(({ at }) => at > this.#refusedAt)
     this.#refusedAt = refused.at(-1)?.at ?? this.#refusedAt
-    if (refused.length === 0) return
-    record(
-      activity(
-        'permission_denied',
-        refused.map(({ reason }) => ({ reason })),
-      ),
-    )
+    if (refused.length > 0) record(activity('permission_denied', await denialsIn(path, refused)))
   }
 
   /** A request that must be answered within `startMs`; else the child is killed. */

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { AskOutcome, Question, RunnerOutput } from '../../core/index.ts'
 import { Outbox } from '../outbox.ts'
 import { respond } from './approvals.ts'
+import { FirstStart } from './first-start.ts'
 import { itemOfExec, toolCallOf } from './items.ts'
 import { threadOf, turnParams, type Defaults, type Workspace } from './params.ts'
 import { refusalsIn } from './refusals.ts'
@@ -278,6 +279,41 @@ describe('what Codex is told with a turn', () => {
       return collaborationMode?.mode
     })
     expect(modes).toEqual([undefined, 'plan', 'plan', 'default', undefined])
+  })
+})
+
+describe('the first start of Codex', () => {
+  const { signal } = new AbortController()
+  /** How many of so many that begin at once may start now. */
+  const entered = async (first: FirstStart, count: number) => {
+    const all: ((hasStarted: boolean) => void)[] = []
+    for (let n = 0; n < count; n += 1) void first.enter(signal).then((one) => all.push(one))
+    await new Promise((resolve) => setImmediate(resolve))
+    return all
+  }
+  const next = () => new Promise((resolve) => setImmediate(resolve))
+
+  it('is waited for by all others, and then by none', async () => {
+    const first = new FirstStart()
+    const all = await entered(first, 3)
+    expect(all).toHaveLength(1)
+    all[0]!(true)
+    await next()
+    expect(await entered(first, 2)).toHaveLength(2)
+  })
+
+  it('is tried by the next if it fails, or is not awaited any more', async () => {
+    const first = new FirstStart()
+    const [one] = await entered(first, 1)
+    const abort = new AbortController()
+    const second = first.enter(abort.signal)
+    const all = await entered(first, 1)
+    abort.abort(new Error('enough'))
+    await expect(second).rejects.toThrow('enough')
+    expect(all).toEqual([])
+    one!(false)
+    await next()
+    expect(all).toHaveLength(1)
   })
 })
 

@@ -8,19 +8,24 @@
 import {
   NO_CAPABILITIES,
   type Capabilities,
+  type ForkSource,
   type Runner,
-  type RunnerSession,
   type RunnerTurn,
   type Settings,
 } from '../../core/index.ts'
 import { unlessAborted } from '../../platform/clock.ts'
+import { cannotFork } from '../agent-gone.ts'
 import {
-  mayChooseMode,
   checkChoices,
+  folderOf,
+  mayChooseMode,
+  mayFork,
   namedServers,
   placeSettings,
   placesOf,
 } from '../agent-settings.ts'
+import { asObject, asText } from '../json.ts'
+import { activity } from '../outbox.ts'
 import { base64, partsOf, refusePart } from '../parts.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
@@ -31,6 +36,7 @@ import {
   type CodexOptions,
   type CodexSettings,
 } from './options.ts'
+import { FirstStart } from './first-start.ts'
 import type { Workspace } from './params.ts'
 import { TurnRun } from './turn.ts'
 
@@ -43,6 +49,7 @@ export function codexRunner(options: CodexOptions): Runner {
 class CodexRunner extends PooledRunner<CodexAgent> {
   readonly #settings: CodexSettings
   #models: readonly string[] = []
+  readonly #firstStart = new FirstStart()
 
   constructor(options: CodexOptions) {
     const settings = withDefaults(CodexSchema, options) as CodexSettings
@@ -54,10 +61,11 @@ class CodexRunner extends PooledRunner<CodexAgent> {
     const modes = MODE_NAMES.filter((mode) => mayChooseMode(mode, this.#settings))
     return {
       ...NO_CAPABILITIES,
-      ...{ asks: true, images: true, steering: true, fork: 'head', load: true, plans: true },
+      ...{ asks: true, images: true, steering: true, load: true, plans: true },
       settings: ['mode', 'model', 'instructions', ...placeSettings(this.#settings)],
       modes,
       models: this.#models,
+      fork: mayFork(this.#settings) ? 'any' : null,
     }
   }
 
@@ -65,31 +73,36 @@ class CodexRunner extends PooledRunner<CodexAgent> {
     checkChoices(settings, this.#settings, MODE_NAMES)
   }
 
-  /** Copies the thread of a session with all its finished turns. */
-  async fork({ id, backend }: RunnerSession, settings: Settings, signal: AbortSignal) {
-    if (backend === null) throw new Error('the agent has no session yet')
-    const folders = await this.workplace.foldersOf(id)
-    const workspace = await this.#workspace(settings, folders.cwd)
-    return this.use(this.#usage(id, workspace, { folders, signal }), (agent) =>
-      agent.fork(backend, workspace),
-    )
+  /**
+   * The first turn of the fork copies the thread: a thread is open in one child only. A turn of an
+   * earlier version has no id of Codex's, by which it could be found then.
+   */
+  async fork({ backend, position }: ForkSource): Promise<null> {
+    if (backend !== null && turnOf(position) !== '') return null
+    throw cannotFork('cannot be forked at a turn that an earlier version ran')
   }
 
   protected async work({ turn, context, outbox, folders, accept }: TurnWork): Promise<void> {
     const { signal, settings } = context
-    const { id, backend } = context.session
+    const { id } = context.session
     const input = inputOf(turn)
-    const workspace = await this.#workspace(settings, folders.cwd)
-    await this.use(this.#usage(id, workspace, { folders, signal }), async (agent) => {
+    const cwd = folderOf(context.session, folders.cwd)
+    const workspace = await this.#workspace(settings, cwd)
+    const started = await this.#firstStart.enter(signal)
+    const use = this.#usage(id, workspace, { folders, signal })
+    const work = async (agent: CodexAgent): Promise<void> => {
+      started(true)
       this.#models = agent.models
-      const thread = await unlessAborted(agent.open(id, backend, workspace), signal)
+      const thread = await unlessAborted(agent.open(context.session, workspace), signal)
       const say = (text: string): void => void agent.steer(thread, run, [textInput(text)])
       const run = new TurnRun({ context, outbox, settings: this.#settings, thread: thread.id, say })
       const onAccepted = (): void =>
         accept(async (message) => agent.steer(thread, run, inputOf(message)))
       const record = outbox.push.bind(outbox)
       await agent.turn(thread, { input, settings, workspace, run, signal, record, onAccepted })
-    })
+      record(activity('position', { turn: run.id, cwd: workspace.cwd }))
+    }
+    await this.use(use, work).finally(() => started(false))
   }
 
   async #workspace(settings: Settings, own: string): Promise<Workspace> {
@@ -109,6 +122,11 @@ class CodexRunner extends PooledRunner<CodexAgent> {
     const fits = (agent: CodexAgent): boolean => agent.servers === servers
     return { session, signal, start, fits }
   }
+}
+
+/** Codex's id of a turn, as it is kept with the turn. */
+function turnOf(position: unknown): string {
+  return asText(asObject(position)['turn'])
 }
 
 function inputOf(turn: RunnerTurn): readonly object[] {

@@ -17,6 +17,8 @@ export type Defaults = JsonObject & { readonly mode?: Mode | undefined }
 /** A thread that is open in a child. */
 export type Thread = {
   readonly id: string
+  /** The file that Codex keeps it in. */
+  readonly path: string
   /** The model and the effort that it was opened with. */
   readonly model: string
   readonly effort: unknown
@@ -29,6 +31,7 @@ export function threadOf(response: JsonObject): Thread {
   const { thread, model, reasoningEffort, collaborationMode } = response
   return {
     id: asText(asObject(thread)['id']),
+    path: asText(asObject(thread)['path']),
     model: asText(model),
     effort: reasoningEffort ?? null,
     isPlanning: asObject(collaborationMode)['mode'] === 'plan',

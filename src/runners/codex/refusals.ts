@@ -1,7 +1,10 @@
 /**
  * Tool calls that Codex refuses by itself, as when it may not ask. Neither `codex exec --json` nor
- * the app server reports them, but both write them to stderr.
+ * the app server reports them, but both write the reason to stderr, and the file of a thread has
+ * the call.
  */
+import { open } from 'node:fs/promises'
+import { asObject, asText, type JsonObject } from '../json.ts'
 
 export type Refusal = { readonly at: string; readonly reason: string }
 
@@ -19,4 +22,52 @@ export function refusalsIn(stderr: string): readonly Refusal[] {
     if (at === undefined || reason === undefined || !BY_ITSELF.test(reason)) return []
     return [{ at, reason }]
   })
+}
+
+/** How much of the end of a thread's file is read. */
+const TAIL_BYTES = 262_144
+
+/** A refused call as it is recorded. */
+export type Denial = { readonly tool?: string; readonly input?: unknown; readonly reason: string }
+
+/** The refusals with the calls that they are about, as far as the thread's file has them. */
+export async function denialsIn(
+  path: string,
+  refusals: readonly Refusal[],
+): Promise<readonly Denial[]> {
+  // Without the file, which may be out of reach, the reason is all that is known.
+  const lines = await tailOf(path).catch(() => [])
+  const items = lines.map((line) => asObject(parsed(line)['payload']))
+  return refusals.map(({ reason }) => {
+    const output = items.findLast(
+      ({ type, output: said }) => asText(type).endsWith('_output') && asText(said) === reason,
+    )
+    const call = items.find(
+      ({ type, call_id: id }) => asText(type).endsWith('_call') && id === output?.['call_id'],
+    )
+    if (output === undefined || call === undefined) return { reason }
+    const { name, arguments: given, input = parsed(asText(given)) } = call
+    return { tool: asText(name), input, reason }
+  })
+}
+
+async function tailOf(path: string): Promise<readonly string[]> {
+  const file = await open(path)
+  try {
+    const { size } = await file.stat()
+    const buffer = Buffer.alloc(Math.min(size, TAIL_BYTES))
+    await file.read(buffer, 0, buffer.length, size - buffer.length)
+    return buffer.toString('utf8').split('\n')
+  } finally {
+    await file.close()
+  }
+}
+
+function parsed(line: string): JsonObject {
+  try {
+    return asObject(JSON.parse(line))
+  } catch {
+    // The line begins before the part that was read, or is still being written.
+    return {}
+  }
 }
