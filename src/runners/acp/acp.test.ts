@@ -158,7 +158,7 @@ describe('the input of a prompt', () => {
   })
 
   it.each([image, file])('is refused where it does not: %j', (part) => {
-    const refused = expect.objectContaining({ code: 'invalid_field' })
+    const refused = expect.objectContaining({ code: 'input_unsupported' })
     expect(() => promptOf(turn(part), {})).toThrow(refused)
   })
 })

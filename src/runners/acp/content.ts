@@ -1,7 +1,7 @@
 /** The input of a turn as content of a prompt. */
-import type { RunnerTurn } from '../../core/index.ts'
+import type { RunnerPart, RunnerTurn } from '../../core/index.ts'
 import { asObject, type JsonObject } from '../json.ts'
-import { base64, partsOf, refusePart, type InputPart } from '../parts.ts'
+import { base64, partsOf, refusePart } from '../parts.ts'
 
 /** Throws for a part that the agent did not say it takes (`promptCapabilities`). */
 export function promptOf(turn: RunnerTurn, capabilities: unknown): readonly object[] {
@@ -9,7 +9,7 @@ export function promptOf(turn: RunnerTurn, capabilities: unknown): readonly obje
   return partsOf(turn).map((part) => blockOf(part, takes))
 }
 
-function blockOf(part: InputPart, takes: JsonObject): object {
+function blockOf(part: RunnerPart, takes: JsonObject): object {
   if (part.type === 'text') return { type: 'text', text: part.text }
   const { mediaType: mimeType, data } = part
   if (part.type === 'image') {
