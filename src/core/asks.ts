@@ -32,6 +32,8 @@ export type Question = {
   readonly detail?: AskDetail
   /** Answers besides the id of an option. */
   readonly accepts?: readonly AnswerForm[]
+  /** Withdraws the ask when it aborts: the agent does not wait for the answer any more. */
+  readonly signal?: AbortSignal
 }
 
 /** The ask that a question makes. Throws if it is too large. */
@@ -125,7 +127,7 @@ export function decideAsk(session: Session, command: AskCommand, moment: Moment)
       return settleUnanswerable(session, session.attachments, { ...moment, at })
     }
     case 'withdraw':
-      return withdrawAsks(session, command.turn)
+      return withdrawAsks(session, command.turn, command.ask)
   }
 }
 
@@ -219,9 +221,10 @@ export function askUnknown(session: string, ask: string): HoldfastError {
   return new HoldfastError('ask_unknown', `session ${session} has no ask ${ask}`)
 }
 
-export function withdrawAsks(session: Session, turn: string): readonly Draft[] {
+/** Withdraws one ask of a turn, or all of them. */
+export function withdrawAsks(session: Session, turn: string, only?: string): readonly Draft[] {
   return session.asks
-    .filter((ask) => ask.turn === turn)
+    .filter((ask) => ask.turn === turn && ask.id === (only ?? ask.id))
     .map((ask) => settled(ask, { outcome: 'withdrawn' }))
 }
 

@@ -117,7 +117,7 @@ export type AskCommand = Readonly<
   /** The time has come at which no client may be left to answer some ask (`unanswerableAt`). */
   | { type: 'unanswerable'; at: number }
   /** The turn is about to stop: it does not wait for answers any more. */
-  | { type: 'withdraw'; turn: string }
+  | { type: 'withdraw'; turn: string; ask?: string }
 >
 
 export type AttachmentCommand = Readonly<

@@ -382,10 +382,21 @@ export class LiveSession implements LedgerSession, RunHost {
         const settled = events.find((event) => event.type === 'ask.settled')
         if (settled !== undefined) return resolve(outcomeOf(settled))
         const [event] = events
-        if (event?.type === 'ask.opened') this.#asking.set(event.ask, resolve)
+        if (event?.type !== 'ask.opened') return
+        this.#asking.set(event.ask, resolve)
+        if (question.signal !== undefined) this.#withdrawOnAbort(event, question.signal)
       }
       this.#ledger.send({ type: 'ask', ask }, opened, reject)
     })
+  }
+
+  #withdrawOnAbort({ turn, ask }: EventOf<'ask.opened'>, signal: AbortSignal): void {
+    const withdraw = (): void => {
+      // If the hold is lost, so is the ask.
+      this.post({ type: 'withdraw', turn, ask }).catch(() => undefined)
+    }
+    if (signal.aborted) withdraw()
+    else signal.addEventListener('abort', withdraw, { once: true })
   }
 
   #settleAsk(event: EventOf<'ask.settled'>): void {

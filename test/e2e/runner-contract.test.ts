@@ -125,6 +125,31 @@ describe('the contract of a runner', () => {
     })
   })
 
+  describe('an ask whose signal aborts', () => {
+    it('is withdrawn, before or after it was opened, and the others of the turn stay', async () => {
+      const seen: unknown[] = []
+      await open({
+        async asker(_turn, context) {
+          const late = new AbortController()
+          const ask = (question: string, signal?: AbortSignal) =>
+            context.ask({ kind: 'k', question, options: ['yes'], ...(signal ? { signal } : {}) })
+          const kept = ask('kept')
+          const one = ask('one', late.signal)
+          const opened = async (): Promise<number> => (await session.state()).asks.length
+          await expect.poll(opened).toBe(2)
+          late.abort()
+          seen.push(await one, await ask('two', AbortSignal.abort()))
+          const [open] = (await session.state()).asks
+          await session.answer(open?.id ?? '', 'yes')
+          seen.push((await kept).outcome)
+        },
+      })
+      const session = await holdfast!.resolve()
+      expect((await session.turn('go')).state).toBe('done')
+      expect(seen).toEqual([{ outcome: 'withdrawn' }, { outcome: 'withdrawn' }, 'answered'])
+    })
+  })
+
   describe("a backend's session id", () => {
     it('is durable when bind resolves, and no second one is taken', async () => {
       const seen: unknown[] = []
