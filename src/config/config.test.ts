@@ -216,14 +216,14 @@ describe('agents', () => {
     const program = join(bin, 'claude')
     await writeFile(program, `#!/bin/sh\nprintf '%s ' "$@"\n`)
     await chmod(program, 0o755)
-    const claude = { preset: 'claude', command: './bin/claude', args: ['--model', 'x'] }
+    const claude = { preset: 'claude-once', command: './bin/claude', args: ['--model', 'x'] }
     const agents = await open({ agents: { claude: { ...claude, output: 'text' } } }, ['claude'])
     const holdfast = await openHoldfast({ store: 'memory:', agents })
     const session = await holdfast.resolve()
     const said = (await session.turn('hello')).reply?.text
     const { backend } = await session.state()
     expect(said).toBe(
-      [...(PRESETS['claude']?.args ?? []), '--model x --session-id', backend].join(' '),
+      [...(PRESETS['claude-once']?.args ?? []), '--model x --session-id', backend].join(' '),
     )
     await holdfast.close()
   })

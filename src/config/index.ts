@@ -11,6 +11,7 @@ import { Type, type TSchema } from '../schema/typebox.ts'
 import { HoldfastError, invalid, type Runner } from '../core/index.ts'
 import type { Choices } from '../runners/agent-options.ts'
 import { acpRunner } from '../runners/acp/index.ts'
+import { claudeRunner } from '../runners/claude/index.ts'
 import { codexRunner } from '../runners/codex/index.ts'
 import { functionRunner, type Agent } from '../runners/function.ts'
 import { checkIsolation, isolationGap, type ProgramOptions } from '../runners/isolation.ts'
@@ -213,6 +214,10 @@ async function openAgent(given: unknown, location: AgentLocation): Promise<Runne
     }
     case 'acp':
       return acpRunner({ ...agent, ...(await findPaths(agent, location, preset)), folder })
+    case 'claude': {
+      const paths = await findPaths(agent, location, preset)
+      return claudeRunner({ ...agent, ...paths, folder })
+    }
     case 'codex':
       return codexRunner({ ...agent, ...(await findPaths(agent, location, preset)), folder })
     case 'openai':

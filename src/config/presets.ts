@@ -4,28 +4,24 @@
  */
 import type { Static } from '../schema/typebox.ts'
 import type { AcpAgent } from '../runners/acp/options.ts'
+import type { ClaudeAgent } from '../runners/claude/options.ts'
 import type { CodexAgent } from '../runners/codex/options.ts'
 import type { ProcessAgent } from '../runners/process/options.ts'
 
 type Preset = (
   | ({ readonly runner: 'process' } & Static<typeof ProcessAgent>)
   | ({ readonly runner: 'acp' } & Static<typeof AcpAgent>)
+  | ({ readonly runner: 'claude' } & Static<typeof ClaudeAgent>)
   | ({ readonly runner: 'codex' } & Static<typeof CodexAgent>)
 ) & { readonly args: readonly string[]; readonly envAllow: readonly string[] }
 
 /** Agents need these to reach the network; a password in them is the agent's own. */
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy']
 
+const CLAUDE_ENV = ['ANTHROPIC_*', 'CLAUDE_*', 'DISABLE_*', 'IS_SANDBOX', ...PROXIES]
+
 export const PRESETS = {
-  claude: {
-    runner: 'process',
-    command: 'claude',
-    args: ['-p', '--output-format', 'stream-json', '--verbose', '--include-partial-messages'],
-    firstArgs: ['--session-id', '{sessionUuid}'],
-    laterArgs: ['--resume', '{sessionUuid}'],
-    output: 'claude',
-    envAllow: ['ANTHROPIC_*', 'CLAUDE_*', 'DISABLE_*', 'IS_SANDBOX', ...PROXIES],
-  },
+  claude: { runner: 'claude', command: 'claude', args: [], envAllow: CLAUDE_ENV },
   codex: {
     runner: 'codex',
     command: 'codex',
@@ -61,12 +57,22 @@ export const PRESETS = {
     args: ['--acp'],
     envAllow: ['COPILOT_*', 'GH_TOKEN', 'GITHUB_TOKEN', ...PROXIES],
   },
+  'claude-once': {
+    runner: 'process',
+    command: 'claude',
+    args: ['-p', '--output-format', 'stream-json', '--verbose', '--include-partial-messages'],
+    firstArgs: ['--session-id', '{sessionUuid}'],
+    laterArgs: ['--resume', '{sessionUuid}'],
+    output: 'claude',
+    envAllow: CLAUDE_ENV,
+  },
 } as const satisfies Record<string, Preset>
 export type PresetName = keyof typeof PRESETS
 export const PRESET_NAMES = Object.keys(PRESETS) as PresetName[]
 
 const PACKAGES: Readonly<Record<PresetName, string>> = {
   claude: '@anthropic-ai/claude-code',
+  'claude-once': '@anthropic-ai/claude-code',
   codex: '@openai/codex',
   'codex-once': '@openai/codex',
   opencode: 'opencode-ai',

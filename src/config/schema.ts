@@ -2,6 +2,7 @@
 import { Type, type Static, type TSchema } from '../schema/typebox.ts'
 import { LIMITS, type Limits, type Quotas, type Runner } from '../core/index.ts'
 import { AcpAgent } from '../runners/acp/options.ts'
+import { ClaudeAgent } from '../runners/claude/options.ts'
 import { CodexAgent } from '../runners/codex/options.ts'
 import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
@@ -25,6 +26,7 @@ const FunctionAgent = Type.Object(
 export const AGENT_FIELDS = {
   process: ProcessAgent,
   acp: AcpAgent,
+  claude: ClaudeAgent,
   codex: CodexAgent,
   openai: OpenAiAgent,
   function: FunctionAgent,
@@ -33,12 +35,14 @@ export const AGENT_FIELDS = {
 export const PRESET_FIELDS = {
   process: Type.Object(optional(ProcessAgent.properties), EXACT),
   acp: Type.Object(optional(AcpAgent.properties), EXACT),
+  claude: Type.Object(optional(ClaudeAgent.properties), EXACT),
   codex: Type.Object(optional(CodexAgent.properties), EXACT),
 }
 
 const RunnerEntry = Type.Union([
   Type.Object({ runner: Type.Literal('process'), ...ProcessAgent.properties }, EXACT),
   Type.Object({ runner: Type.Literal('acp'), ...AcpAgent.properties }, EXACT),
+  Type.Object({ runner: Type.Literal('claude'), ...ClaudeAgent.properties }, EXACT),
   Type.Object({ runner: Type.Literal('codex'), ...CodexAgent.properties }, EXACT),
   Type.Object({ runner: Type.Literal('openai'), ...OpenAiAgent.properties }, EXACT),
   Type.Object({ runner: Type.Literal('function'), ...FunctionAgent.properties }, EXACT),
@@ -46,6 +50,7 @@ const RunnerEntry = Type.Union([
 const PresetEntry = Type.Union([
   Type.Object({ preset: oneOf(presetsOf('process')), ...PRESET_FIELDS.process.properties }, EXACT),
   Type.Object({ preset: oneOf(presetsOf('acp')), ...PRESET_FIELDS.acp.properties }, EXACT),
+  Type.Object({ preset: oneOf(presetsOf('claude')), ...PRESET_FIELDS.claude.properties }, EXACT),
   Type.Object({ preset: oneOf(presetsOf('codex')), ...PRESET_FIELDS.codex.properties }, EXACT),
 ])
 

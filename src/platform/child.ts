@@ -339,13 +339,18 @@ export class Workplace {
   /** Starts a child, in `startIn` if that is given. The folders are those of `foldersOf`. */
   start(args: readonly string[], folders: ChildFolders, startIn = folders.cwd): Child {
     const { command, folder, killGraceMs } = this.#options
-    const own = childEnvironment(this.#options)
-    const env = hasOwnHome(this.#options) ? environmentAt(folders.home, own, this.#options) : own
+    const env = this.environment(folders)
     const mark = folder === undefined ? undefined : markOf(folder)
     const wrapper = expandWrapper(this.#wrapper, folders)
     const isSandboxed = this.#options.isolation !== undefined
     const child = { command, args, wrapper, isSandboxed, user: this.#user, cwd: startIn, env, mark }
     return new Child({ ...child, killGraceMs, diagnose: this.diagnose })
+  }
+
+  /** The variables of a child in these folders. */
+  environment({ home }: ChildFolders): Readonly<Record<string, string>> {
+    const own = childEnvironment(this.#options)
+    return hasOwnHome(this.#options) ? environmentAt(home, own, this.#options) : own
   }
 
   /** A session's folders, created if missing. They have the agent's work; nothing deletes them. */

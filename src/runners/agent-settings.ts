@@ -35,10 +35,13 @@ export function checkChoices(settings: Settings, choices: Choices, modes: readon
     throw notAllowed(field, choices)
   }
   for (const [index, name] of mcpServers.entries()) {
-    if (Object.hasOwn(choices.mcpServers ?? {}, name)) continue
-    const names = Object.keys(choices.mcpServers ?? {}).join(', ')
-    throw invalid(`settings.mcpServers.${index}`, `must be one of ${names}`)
+    assertAmong(`settings.mcpServers.${index}`, name, Object.keys(choices.mcpServers ?? {}))
   }
+}
+
+export function assertAmong(field: string, value: string, values: readonly string[]): void {
+  if (values.includes(value)) return
+  throw invalid(field, `must be one of ${values.join(', ')}`)
 }
 
 /** `modes` are those that are known; before an agent has run there may be none. */

@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -124,12 +124,19 @@ describe('Claude Code behind Holdfast', () => {
     expect(pids).toHaveLength(1)
     for (const pid of pids) process.kill(pid, 'SIGKILL')
   }
+  /** Resolves when the last answer is in the transcript, a moment after Claude Code has told it. */
+  const stored = async (log: readonly any[]): Promise<void> => {
+    const answers = log.filter(({ role, partial }) => role === 'assistant' && partial !== true)
+    const said = async (): Promise<unknown> => (await transcripts())[0]?.said
+    await expect.poll(said, { timeout: 60_000 }).toContain(answers.at(-1)?.text)
+  }
   /** One id, one transcript, one line of conversation, and a log that keeps the invariants. */
   const expectOneLine = async (session: string): Promise<ClaudeTranscript> => {
     const log = await events(session)
     const bound = log.filter(({ type }) => type === 'session.bound')
     expect(bound).toHaveLength(1)
     expect(brokenInLog(log as LoggedEvent[], true)).toEqual([])
+    await stored(log)
     const [transcript, ...others] = await transcripts()
     expect(others).toEqual([])
     expect(transcript).toMatchObject({ roots: 1, forks: 0, lost: 0 })
@@ -223,7 +230,11 @@ describe('Claude Code behind Holdfast', () => {
   })
 
   aside('says in the log that Claude Code has lost the session, and begins it anew', async () => {
+    await server.stop()
+    await configure({ preset: 'claude', command: CLAUDE, idleMs: 100 })
+    await start()
     const { session } = await post('first')
+    await expect.poll(running, { timeout: 60_000 }).toEqual([])
     const [transcript] = await transcripts()
     await rm(transcript?.file ?? '')
     expect((await post('second')).turn.reply.text).toBe('seen 1: second')
@@ -233,7 +244,8 @@ describe('Claude Code behind Holdfast', () => {
   })
 
   it('is interrupted by kill -9 of the server, leaves no child behind, and goes on', async () => {
-    await post('before')
+    const { session } = await post('before')
+    await stored(await events(session))
     model.hold(2)
     const lost = post('during').catch(() => null)
     await model.asked(2)
@@ -248,4 +260,43 @@ describe('Claude Code behind Holdfast', () => {
     expect(log.filter(({ type }) => type === 'turn.interrupted')).toHaveLength(1)
     await expectOneLine(after.session)
   })
+
+  aside(
+    'withdraws an open ask when the server is killed, and asks again when told to',
+    async () => {
+      await post('before')
+      const write = { file_path: join(folder, 'made.txt'), content: 'made' }
+      const text = `tool Write ${JSON.stringify(write)}`
+      const open = async (): Promise<any> => {
+        const { sessions } = JSON.parse(await get('/v1/sessions'))
+        return JSON.parse(await get(`/v1/sessions/${sessions[0].id}/asks`)).asks[0]
+      }
+      const lost = post(text).catch(() => null)
+      await expect.poll(open, { timeout: 60_000 }).toBeDefined()
+      await server.kill()
+      await lost
+      await expect.poll(running, { timeout: 60_000 }).toEqual([])
+      await start()
+      expect(await open()).toBeUndefined()
+      const again = post(text)
+      await expect.poll(open, { timeout: 60_000 }).toMatchObject({
+        detail: { tool: 'Write', paths: [write.file_path] },
+      })
+      const { id } = await open()
+      const { sessions } = JSON.parse(await get('/v1/sessions'))
+      const answered = await fetch(`${server.url}/v1/sessions/${sessions[0].id}/asks/${id}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ answer: 'allow' }),
+      })
+      expect(answered.status).toBe(200)
+      const { session, turn } = await again
+      expect(turn.state).toBe('done')
+      expect(await readFile(write.file_path, 'utf8')).toBe('made')
+      const log = await events(session)
+      const outcomes = log.flatMap(({ type, outcome }) => (type === 'ask.settled' ? [outcome] : []))
+      expect(outcomes).toEqual(['withdrawn', 'answered'])
+      await expectOneLine(session)
+    },
+  )
 })

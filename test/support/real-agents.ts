@@ -2,12 +2,12 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { ROOT } from './repository.ts'
 
 export const AGENTS = ['claude', 'codex', 'opencode', 'gemini', 'copilot'] as const
 export type AgentName = (typeof AGENTS)[number]
 
-const FOLDER = fileURLToPath(new URL('../../.agents/', import.meta.url))
+const FOLDER = join(ROOT, '.agents')
 
 /** The agent's program, as `scripts/agents.mjs` has installed it. */
 export function programOf(name: AgentName): string {

@@ -2,12 +2,22 @@
  * The model behind the agents, as a stub on loopback: it answers every request with how many messages
  * of a user it saw and the last of them, so that lost context shows. It speaks Anthropic's Messages,
  * OpenAI's chat completions and responses, and Gemini's generateContent, all of them streamed.
- * `run COMMAND` makes Claude Code and Codex run the command in their shell; the answer is its output.
+ * `run COMMAND` makes Claude Code and Codex run the command in their shell, and `tool NAME {…}` makes
+ * Claude Code call that tool; the answer is its output. The answer to `hang` begins, and does not end.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 
-export type ModelRequest = { readonly path: string; readonly users: readonly string[] }
+export type ModelRequest = {
+  readonly path: string
+  readonly users: readonly string[]
+  readonly model?: string
+  /** The system prompt as JSON text. */
+  readonly system?: string
+  /** As they were sent. */
+  readonly messages?: unknown
+}
 
 /** How to put an answer on the wire, in the protocol of the request. */
 type Protocol = {
@@ -19,6 +29,8 @@ type Protocol = {
   readonly run?: (command: string, body: any) => readonly Event[]
   /** What the tool said, if the request brings it. */
   readonly output?: (body: any) => string | null
+  /** A whole answer that calls this tool. */
+  readonly tool?: (name: string, input: string, body: any) => readonly Event[]
 }
 
 type Event = readonly [name: string | null, data: unknown]
@@ -29,6 +41,8 @@ export class StubModel {
   readonly requests: ModelRequest[] = []
   /** What it is about to say; tests may say something else. */
   answer = (users: readonly string[]): string => `seen ${users.length}: ${users.at(-1)}`
+  /** How long it thinks before its first word. */
+  thinkMs = 0
   readonly #server: ReturnType<typeof createServer>
   readonly #waiting: (() => void)[] = []
   /** Requests that are answered only when as many are there, or when they are let go. */
@@ -93,23 +107,27 @@ export class StubModel {
     const body = await readBody(request)
     if (protocol === null) return sendJson(response, extra(path))
     const users = protocol.users(body)
-    this.requests.push({ path, users })
+    const { model, system, messages } = body
+    this.requests.push({ path, users, model, system: JSON.stringify(system ?? ''), messages })
     for (const tell of this.#waiting.splice(0)) tell()
     const output = protocol.output?.(body) ?? null
-    const [, command] = /^run (.*)$/s.exec(users.at(-1) ?? '') ?? []
-    if (command === undefined || protocol.run === undefined || output !== null) {
+    const call = output === null ? callIn(protocol, users.at(-1) ?? '', body) : null
+    if (call === null) {
       return this.#respond(response, protocol, body, output ?? this.answer(users))
     }
     response.writeHead(200, { 'content-type': 'text/event-stream' })
-    send(response, protocol.run(command, body))
+    send(response, call)
     response.end()
   }
 
   async #respond(response: ServerResponse, protocol: Protocol, body: any, answer: string) {
     const words = answer.split(/(?<=\s)/)
-    const first = this.#wordsFirst
+    const isEndless = protocol.users(body).at(-1) === 'hang'
+    const first = isEndless ? 1 : this.#wordsFirst
+    if (this.thinkMs > 0) await sleep(this.thinkMs)
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     send(response, [...protocol.begin(body), ...words.slice(0, first).flatMap(protocol.word)])
+    if (isEndless) return
     await this.#pause()
     send(response, [...words.slice(first).flatMap(protocol.word), ...protocol.end(answer)])
     response.end()
@@ -121,6 +139,14 @@ export class StubModel {
     if (this.#held.length >= this.#together) this.letGo()
     await released
   }
+}
+
+/** What a user tells the model to do, as a whole answer; null: nothing. */
+function callIn(protocol: Protocol, text: string, body: any): readonly Event[] | null {
+  const [, command] = /^run (.*)$/s.exec(text) ?? []
+  if (command !== undefined) return protocol.run?.(command, body) ?? null
+  const [, name, input] = /^tool (\w+) (\{.*\})$/s.exec(text) ?? []
+  return name === undefined ? null : (protocol.tool?.(name, input ?? '{}', body) ?? null)
 }
 
 function send(response: ServerResponse, events: readonly Event[]): void {
@@ -179,7 +205,8 @@ const anthropic: Protocol = {
   begin: ({ model }) => [
     anthropicEvent('message_start', {
       message: {
-        id: 'msg_stub',
+        // Claude Code takes messages with the same id for one.
+        id: `msg_${nextId()}`,
         type: 'message',
         role: 'assistant',
         model,
@@ -202,29 +229,42 @@ const anthropic: Protocol = {
     }),
     anthropicEvent('message_stop', {}),
   ],
-  run: (command, body) => {
-    const block = { type: 'tool_use', id: `toolu_${body.messages.length}`, name: 'Bash', input: {} }
-    const input = JSON.stringify({ command, description: 'stub' })
-    return [
-      ...anthropic.begin(body).slice(0, 1),
-      anthropicEvent('content_block_start', { index: 0, content_block: block }),
-      anthropicEvent('content_block_delta', {
-        index: 0,
-        delta: { type: 'input_json_delta', partial_json: input },
-      }),
-      anthropicEvent('content_block_stop', { index: 0 }),
-      anthropicEvent('message_delta', {
-        delta: { stop_reason: 'tool_use', stop_sequence: null },
-        usage: { output_tokens: 5 },
-      }),
-      anthropicEvent('message_stop', {}),
-    ]
-  },
+  run: (command, body) =>
+    anthropicCall('Bash', JSON.stringify({ command, description: 'stub' }), body),
+  tool: (name, input, body) => anthropicCall(name, input, body),
   output: ({ messages }) => {
-    const parts = messages.at(-1).content
-    const result = Array.isArray(parts) && parts.find(({ type }) => type === 'tool_result')
-    return result ? ownText(result.content) : null
+    const answered = messages.findLastIndex(({ role }: any) => role === 'assistant')
+    const latest = messages.slice(answered + 1).filter(({ role }: any) => role === 'user')
+    const parts: any[] = latest.flatMap(({ content }: any) => content)
+    const results = parts.filter(({ type }) => type === 'tool_result')
+    const said = ownText(parts).replace(/^\[Request interrupted.*\]\n?/m, '')
+    if (results.length === 0 || said !== '') return null
+    return results.map(({ content }) => ownText(content)).join('; ')
   },
+}
+
+let ids = 0
+
+function nextId(): number {
+  ids += 1
+  return ids
+}
+
+function anthropicCall(name: string, input: string, body: any): readonly Event[] {
+  const [start] = anthropic.begin(body)
+  const block = { type: 'tool_use', id: `toolu_${nextId()}`, name, input: {} }
+  const delta = { type: 'input_json_delta', partial_json: input }
+  return [
+    ...(start === undefined ? [] : [start]),
+    anthropicEvent('content_block_start', { index: 0, content_block: block }),
+    anthropicEvent('content_block_delta', { index: 0, delta }),
+    anthropicEvent('content_block_stop', { index: 0 }),
+    anthropicEvent('message_delta', {
+      delta: { stop_reason: 'tool_use', stop_sequence: null },
+      usage: { output_tokens: 5 },
+    }),
+    anthropicEvent('message_stop', {}),
+  ]
 }
 
 function anthropicEvent(type: string, data: object): Event {

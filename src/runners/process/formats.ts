@@ -1,9 +1,10 @@
 /** The formats in which programs print their output. */
 import type { RunnerOutput } from '../../core/index.ts'
 import { readLines } from '../../platform/text.ts'
+import { claudeRefusal, MessageConverter, parsedLine } from '../claude/messages.ts'
 import { itemOfExec, planOfExec, toolCallOf } from '../codex/items.ts'
 import { refusalsIn } from '../codex/refusals.ts'
-import { asList, asObject, asText, type JsonObject } from '../json.ts'
+import { asObject, asText, type JsonObject } from '../json.ts'
 import { activity } from '../outbox.ts'
 import { present, toolActivity } from '../tools.ts'
 
@@ -42,7 +43,7 @@ function jsonLines(
     hasSession: true,
     async *read(output) {
       for await (const line of readLines(output, LINE_CHARS_MAX)) {
-        const object = parsed(line)
+        const object = parsedLine(line)
         yield* byType.get(object['type'])?.(object) ?? []
       }
     },
@@ -51,71 +52,20 @@ function jsonLines(
   }
 }
 
-function parsed(line: string): JsonObject {
-  try {
-    return line.startsWith('{') ? (JSON.parse(line) as JsonObject) : {}
-  } catch {
-    // The program ended in the middle of the line.
-    return {}
-  }
+/** Claude Code: `claude -p --output-format stream-json --verbose`. */
+const claude: OutputFormat = {
+  hasSession: true,
+  async *read(output) {
+    const converter = new MessageConverter()
+    for await (const line of readLines(output, LINE_CHARS_MAX)) {
+      for (const item of converter.take(parsedLine(line))) {
+        // One process runs one turn: its mode does not outlive it, and it is not forked.
+        if (item.type !== 'mode' && item.type !== 'position') yield item
+      }
+    }
+  },
+  refusal: claudeRefusal,
 }
-
-/**
- * Claude Code: `claude -p --output-format stream-json --verbose`. The texts of sub-agents are not
- * part of the answer; their tool calls are recorded.
- */
-const claude = jsonLines(
-  {
-    *system({ subtype, session_id: id }) {
-      if (subtype === 'init') yield { type: 'session', id: asText(id) }
-    },
-    *stream_event({ event, parent_tool_use_id: parent }) {
-      const { type, delta } = asObject(event)
-      const part = asObject(delta)
-      if (parent !== null || type !== 'content_block_delta') return
-      if (part['type'] === 'text_delta') yield { type: 'delta', text: asText(part['text']) }
-    },
-    *assistant(line) {
-      const { message, parent_tool_use_id: parent = null } = line
-      const { model, content } = asObject(message)
-      // A text that replaces the answer of a failed model is reported again as the failure.
-      const isSynthetic = model === '<synthetic>' || 'error' in line
-      for (const { type, id, name, input, text } of asList(content).map(asObject)) {
-        if (type === 'tool_use') {
-          yield activity('tool_use', { id, name, input, parent })
-        } else if (type === 'text' && parent === null && !isSynthetic) {
-          yield { type: 'message', text: asText(text) }
-        }
-      }
-    },
-    *user({ message }) {
-      for (const block of asList(asObject(message)['content']).map(asObject)) {
-        const { type, tool_use_id: id, content, is_error: isError } = block
-        if (type !== 'tool_result') continue
-        yield activity('tool_result', { id, isError: isError === true, content })
-      }
-    },
-    *result(line) {
-      const { usage, total_cost_usd: costUsd, num_turns: steps, duration_ms: durationMs } = line
-      const hasFailed = line['is_error'] === true
-      // A run that did not start has used nothing.
-      if (!hasFailed || Number(steps) > 0) {
-        yield activity('usage', { usage, costUsd, steps, durationMs })
-      }
-      const denials = asList(line['permission_denials'])
-      if (denials.length > 0) yield activity('permission_denied', denials)
-      const text = asText(line['result'])
-      const errors = asList(line['errors']).map(asText).join('; ')
-      yield hasFailed
-        ? { type: 'failure', message: text || errors || asText(line['subtype']) }
-        : { type: 'result', text }
-    },
-  },
-  (message, backend) => {
-    if (message.includes(`Session ID ${backend} is already in use`)) return 'in_use'
-    return message.includes(`No conversation found with session ID: ${backend}`) ? 'unknown' : null
-  },
-)
 
 /** Codex: `codex exec --json`. It chooses its session ids. */
 const codex = jsonLines(

@@ -6,7 +6,6 @@
  * One id: a session's backend id is recorded before a program that may use it starts, or when the
  * program first prints it. After any failure the next turn uses the same id.
  */
-import { randomUUID } from 'node:crypto'
 import { StringDecoder } from 'node:string_decoder'
 import {
   HoldfastError,
@@ -22,6 +21,7 @@ import { onAbort } from '../../platform/clock.ts'
 import { Workplace, type Child } from '../../platform/child.ts'
 import { activity } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
+import { ReservedIds } from '../reserved-ids.ts'
 import { OUTPUT_FORMATS, type OutputFormat } from './formats.ts'
 import {
   expandArguments,
@@ -32,9 +32,6 @@ import {
 } from './options.ts'
 
 export type { ProcessOptions } from './options.ts'
-
-/** How many sessions are remembered whose backend has answered; the oldest are forgotten. */
-const KNOWN_MAX = 10_000
 
 /** The longest message of a failure. */
 const MESSAGE_CHARS_MAX = 500
@@ -62,7 +59,7 @@ export class ProcessRunner implements Runner {
   readonly #workplace: Workplace
   /** The last program of each session, until it has ended. */
   readonly #running = new Map<string, Child>()
-  readonly #known = new Set<string>()
+  readonly #ids = new ReservedIds()
 
   constructor(options: ProcessOptions) {
     this.#settings = withDefaults(ProcessAgent, options) as ProcessSettings
@@ -85,12 +82,12 @@ export class ProcessRunner implements Runner {
     for (let starts = 1; ; starts += 1) {
       const outcome = yield* this.#runProgram(turn, context, start)
       if (outcome.type === 'done') {
-        this.#remember(id)
+        this.#ids.remember(id)
         return outcome.text === null ? undefined : { text: outcome.text }
       }
       const { refusal, words } = outcome
       const { backend } = start
-      const isLost = refusal === 'unknown' && this.#known.delete(id)
+      const isLost = refusal === 'unknown' && this.#ids.forget(id)
       if (!this.#reserves) {
         // The program chooses its ids, so no turn can continue with this one.
         const message = `the agent has lost its session ${backend}: ${words}`
@@ -107,7 +104,7 @@ export class ProcessRunner implements Runner {
    * Stops the program of a closed session. The session's folder remains: it has the agent's work.
    */
   async release({ id }: RunnerSession): Promise<void> {
-    this.#known.delete(id)
+    this.#ids.forget(id)
     await this.#running.get(id)?.stop()
   }
 
@@ -124,33 +121,8 @@ export class ProcessRunner implements Runner {
   async #chooseStart(context: RunnerContext): Promise<Start> {
     const { id, backend } = context.session
     if (!this.#reserves && this.#format.hasSession) return { backend, isFirst: backend === null }
-    if (backend !== null || !this.#reserves) {
-      return { backend, isFirst: !(await this.#hasAnswered(id, context)) }
-    }
-    const reserved = randomUUID()
-    await context.bind(reserved)
-    return { backend: reserved, isFirst: true }
-  }
-
-  /**
-   * Whether the backend has answered in this session before. A first turn that ended early may not
-   * have created the backend's session; if it has, the backend refuses to create it again.
-   */
-  async #hasAnswered(session: string, context: RunnerContext): Promise<boolean> {
-    if (this.#known.has(session)) return true
-    for await (const { role } of context.history()) {
-      if (role !== 'assistant') continue
-      this.#remember(session)
-      return true
-    }
-    return false
-  }
-
-  #remember(session: string): void {
-    this.#known.delete(session)
-    this.#known.add(session)
-    const [oldest] = this.#known
-    if (this.#known.size > KNOWN_MAX && oldest !== undefined) this.#known.delete(oldest)
+    if (this.#reserves) return this.#ids.start(context)
+    return { backend, isFirst: !(await this.#ids.hasAnswered(id, context)) }
   }
 
   async *#runProgram(turn: RunnerTurn, context: RunnerContext, { backend, isFirst }: Start) {

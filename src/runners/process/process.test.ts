@@ -247,8 +247,8 @@ describe('a backend session', () => {
     expect((await session.turn('one')).reply?.text).toBe('first')
     expect((await session.turn('two')).reply?.text).toBe('later')
     expect(await kinds(session)).toEqual([
-      ...['tool_use', 'tool_result', 'usage'],
-      ...['tool_use', 'tool_result', 'usage'],
+      ...['tool', 'tool', 'usage'],
+      ...['tool', 'tool', 'usage'],
     ])
     const texts = []
     for await (const { text } of session.messages()) texts.push(text)

@@ -1,0 +1,146 @@
+/**
+ * The permission requests of Claude Code as asks, and their outcomes as its answers. An answer
+ * counts for the session only: nothing is written to the settings of Claude Code. What the operator
+ * denies stays denied, since its deny rules come before any that a client allows.
+ */
+import {
+  chosen,
+  type AskDetail,
+  type AskOutcome,
+  type Choice,
+  type Question,
+  type RunnerContext,
+} from '../../core/index.ts'
+import { isRecord } from '../../schema/contract.ts'
+import { ALLOW, DENY, shortened } from '../asking.ts'
+import { asList, asObject, asText, type JsonObject } from '../json.ts'
+import type { ClaudeSettings } from './options.ts'
+import { titleOf } from './tools.ts'
+
+/** What the program is told. */
+export type PermissionAnswer =
+  | {
+      readonly behavior: 'allow'
+      readonly updatedInput: JsonObject
+      readonly updatedPermissions?: readonly JsonObject[]
+    }
+  | { readonly behavior: 'deny'; readonly message: string }
+
+type AskSettings = Pick<ClaudeSettings, 'modes'>
+
+export function permissionQuestion(
+  request: JsonObject,
+  detail: AskDetail,
+  settings: AskSettings,
+): Question {
+  const tool = asText(request['tool_name'])
+  const isPlan = tool === 'ExitPlanMode'
+  const always = grants(request, settings).map(labelOf).join(', ')
+  return {
+    kind: 'permission',
+    question: isPlan ? 'Approve this plan?' : titleOf(tool, asObject(request['input'])),
+    options: [
+      isPlan ? { id: 'allow', label: 'Approve' } : ALLOW,
+      ...(always === ''
+        ? []
+        : [{ id: 'allow_always', label: shortened(`Always allow in this session: ${always}`) }]),
+      isPlan ? { id: 'deny', label: 'Keep planning' } : DENY,
+    ],
+    accepts: ['message', 'input'],
+    detail,
+  }
+}
+
+/**
+ * What the program suggests to allow from now on, for this session. A mode that the operator does
+ * not offer is left out.
+ */
+export function grants(request: JsonObject, { modes }: AskSettings): readonly JsonObject[] {
+  return asList(request['permission_suggestions'])
+    .map(asObject)
+    .filter(({ type, behavior, mode }) => {
+      if (type === 'setMode') return modes.includes(asText(mode))
+      return type === 'addDirectories' || (type === 'addRules' && behavior === 'allow')
+    })
+    .map((suggestion) => ({ ...suggestion, destination: 'session' }))
+}
+
+/** The rules of a grant as Claude Code writes them: `Bash(npm test:*)`. */
+export function rulesOf({ rules }: JsonObject): readonly string[] {
+  return asList(rules)
+    .map(asObject)
+    .map(({ toolName, ruleContent: content }) =>
+      typeof content === 'string' ? `${asText(toolName)}(${content})` : asText(toolName),
+    )
+}
+
+function labelOf(grant: JsonObject): string {
+  const { type, mode, directories } = grant
+  if (type === 'setMode') return `the mode ${asText(mode)}`
+  return (type === 'addDirectories' ? asList(directories).map(asText) : rulesOf(grant)).join(', ')
+}
+
+export function permissionAnswer(
+  outcome: AskOutcome,
+  request: JsonObject,
+  { settings, context }: { readonly settings: AskSettings; readonly context: RunnerContext },
+): PermissionAnswer {
+  if (outcome.outcome !== 'answered') return unanswered(outcome, context)
+  const { options, message, input = asObject(request['input']) } = chosen(outcome.answer)
+  const [option] = options
+  if (option === 'deny') return deny(message ?? 'A person has denied this.')
+  if (!isRecord(input)) return deny('A person allowed it with arguments that are no object.')
+  const always = option === 'allow_always' ? grants(request, settings) : []
+  return {
+    behavior: 'allow',
+    updatedInput: input,
+    ...(always.length === 0 ? {} : { updatedPermissions: always }),
+  }
+}
+
+export function deny(message: string): PermissionAnswer {
+  return { behavior: 'deny', message }
+}
+
+/** Without a person's answer nothing is allowed; the agent can tell its user why. */
+export function unanswered(
+  { outcome }: Exclude<AskOutcome, { outcome: 'answered' }>,
+  { session: { key, id } }: RunnerContext,
+): PermissionAnswer {
+  if (outcome === 'withdrawn') return deny('The request was withdrawn.')
+  const why =
+    outcome === 'timed_out'
+      ? 'No person has answered this request in time, so it is denied.'
+      : 'No person is there to answer this request, so it is denied.'
+  const chat = `holdfast chat ${key ?? id}`
+  return deny(`${why} To answer such requests, use "${chat}" or the inspector.`)
+}
+
+/** The questions of the tool `AskUserQuestion`, each as an ask. */
+export function questionsOf(request: JsonObject): readonly Question[] {
+  const input = asObject(request['input'])
+  return asList(input['questions'])
+    .map(asObject)
+    .map((question) => ({
+      kind: 'question',
+      question: asText(question['question']),
+      options: asList(question['options']).map(asObject).map(answerOption),
+      accepts: question['multiSelect'] === true ? ['several', 'text'] : ['text'],
+      detail: { tool: 'AskUserQuestion', kind: 'other', input: question },
+    }))
+}
+
+function answerOption({ label, description }: JsonObject) {
+  const id = asText(label)
+  const more = asText(description)
+  return { id, label: shortened(more === '' ? id : `${id}: ${more}`) }
+}
+
+/** The answers as the tool takes them: each question's text with the chosen labels. */
+export function questionsAnswer(request: JsonObject, answers: readonly Choice[]): PermissionAnswer {
+  const input = asObject(request['input'])
+  const texts = asList(input['questions']).map((one) => asText(asObject(one)['question']))
+  const given = answers.map(({ options, text }) => [...options, text ?? []].flat().join(', '))
+  const byQuestion = Object.fromEntries(texts.map((text, index) => [text, given[index] ?? '']))
+  return { behavior: 'allow', updatedInput: { ...input, answers: byQuestion } }
+}

@@ -1,0 +1,424 @@
+/**
+ * Claude Code as a long-lived agent: the real program, with a stub as its model. A text
+ * `tool NAME {…}` makes the model call that tool.
+ */
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdtemp, realpath, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import {
+  claudeRunner,
+  openHoldfast,
+  type ClaudeOptions,
+  type Holdfast,
+  type Limits,
+  type Runner,
+  type SessionHandle,
+} from 'holdfast'
+import { claudeTranscripts } from '../support/claude-transcript.ts'
+import { runningIn } from '../support/processes.ts'
+import { offline, programOf } from '../support/real-agents.ts'
+import { StubModel } from '../support/stub-model.ts'
+
+const CLAUDE = programOf('claude')
+/** A picture of one pixel. */
+const PIXEL =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 })
+
+let folder: string
+let model: StubModel
+let env: Record<string, string>
+const opened: Holdfast[] = []
+
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(join(tmpdir(), 'holdfast-claude-')))
+  model = await StubModel.start()
+  // It leaves a folder where temporary files are.
+  const TMPDIR = join(folder, 'tmp')
+  mkdirSync(TMPDIR)
+  env = { ...(await offline('claude', join(folder, 'home'), model.url)), TMPDIR }
+  mkdirSync(join(folder, 'work'))
+})
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((one) => one.close()))
+  expect(running()).toEqual([])
+})
+afterAll(async () => {
+  await model.close()
+  await rm(folder, { recursive: true, force: true, maxRetries: 5 })
+})
+
+const running = (): number[] => runningIn(join(folder, 'home'), CLAUDE)
+
+function runnerOf(options: Partial<ClaudeOptions>): Runner {
+  const cwd = join(folder, 'work')
+  return claudeRunner({ command: CLAUDE, folder: join(folder, 'agents'), cwd, env, ...options })
+}
+
+async function open(options: Partial<ClaudeOptions> = {}, limits: Partial<Limits> = {}) {
+  const agents = { claude: runnerOf(options) }
+  const holdfast = await openHoldfast({ store: 'memory:', agents, limits })
+  opened.push(holdfast)
+  return holdfast
+}
+
+async function sessionOf(options: Partial<ClaudeOptions> = {}, limits: Partial<Limits> = {}) {
+  return (await open(options, limits)).resolve()
+}
+
+const call = (tool: string, input: object): string => `tool ${tool} ${JSON.stringify(input)}`
+const inWork = (name: string): string => join(folder, 'work', name)
+
+async function events(session: SessionHandle): Promise<any[]> {
+  return (await session.read(0, 500)).events.map(({ body }) => JSON.parse(body) as unknown)
+}
+
+async function activities(session: SessionHandle, kind: string): Promise<any[]> {
+  const all = await events(session)
+  return all.flatMap(({ type, kind: of, data }) =>
+    type === 'turn.activity' && of === kind ? [data] : [],
+  )
+}
+
+async function transcriptOf(session: SessionHandle) {
+  const { backend } = await session.state()
+  const transcripts = await claudeTranscripts(env['CLAUDE_CONFIG_DIR'] ?? '')
+  return transcripts.find(({ file }) => file.includes(String(backend)))
+}
+
+/** The asks that are open, when there are so many. */
+async function asks(session: SessionHandle, count = 1): Promise<any[]> {
+  const state = async () => (await session.state()).asks
+  await expect.poll(async () => (await state()).length).toBe(count)
+  return [...(await state())]
+}
+
+describe('a permission request', () => {
+  it('comes with the diff of the file, and what is allowed is done', async () => {
+    const session = await sessionOf()
+    writeFileSync(inWork('a.txt'), 'before\n')
+    await session.turn(call('Read', { file_path: inWork('a.txt') }))
+    const write = { file_path: inWork('a.txt'), content: 'after\n' }
+    const turn = session.turn(call('Write', write))
+    const [ask] = await asks(session)
+    expect(ask).toMatchObject({
+      kind: 'permission',
+      question: `Write: ${inWork('a.txt')}`,
+      accepts: ['message', 'input'],
+      detail: {
+        tool: 'Write',
+        kind: 'edit',
+        paths: [inWork('a.txt')],
+        diff: [{ path: inWork('a.txt'), before: 'before\n', after: 'after\n' }],
+        input: write,
+      },
+    })
+    expect(ask.options.map(({ id }: any) => id)).toEqual(['allow', 'allow_always', 'deny'])
+    await session.answer(ask.id, 'allow')
+    expect((await turn).state).toBe('done')
+    expect(readFileSync(inWork('a.txt'), 'utf8')).toBe('after\n')
+    const calls = (await activities(session, 'tool')).filter(({ name }) => name === 'Write')
+    expect(calls).toMatchObject([{ kind: 'edit', status: 'running', input: write }])
+    const ends = await activities(session, 'tool')
+    expect(ends.at(-1)).toMatchObject({ id: calls[0].id, status: 'done' })
+  })
+
+  it('that is denied gives the model the reason', async () => {
+    const session = await sessionOf()
+    const turn = session.turn(call('Bash', { command: `rm -r ${inWork('x')}`, description: 'no' }))
+    const [ask] = await asks(session)
+    expect(ask.detail).toMatchObject({ command: `rm -r ${inWork('x')}`, cwd: join(folder, 'work') })
+    await session.answer(ask.id, { option: 'deny', message: 'not on a Friday' })
+    expect((await turn).reply?.text).toBe('not on a Friday')
+    expect((await activities(session, 'tool')).at(-1)).toMatchObject({ status: 'failed' })
+    expect(await activities(session, 'permission_denied')).toEqual([])
+  })
+
+  it('that is always allowed is not repeated, nor by the next child, unless the operator denies it', async () => {
+    const session = await sessionOf({ deny: ['Bash(mkdir denied:*)'], idleMs: 100 })
+    const touch = (name: string): string =>
+      call('Bash', { command: `mkdir -p ${name}`, description: 'make' })
+    const turn = session.turn(touch('always-one'))
+    const [ask] = await asks(session)
+    expect(ask.options[1].label).toContain('Bash(mkdir')
+    await session.answer(ask.id, 'allow_always')
+    expect((await turn).state).toBe('done')
+    expect((await session.turn(touch('always-one'))).state).toBe('done')
+    await expect.poll(running).toEqual([])
+    expect((await session.turn(touch('always-one'))).state).toBe('done')
+    expect((await events(session)).filter(({ type }) => type === 'ask.opened')).toHaveLength(1)
+    expect(existsSync(inWork('.claude/settings.local.json'))).toBe(false)
+    await session.turn(call('Bash', { command: 'mkdir denied', description: 'no' }))
+    expect(await activities(session, 'permission_denied')).toMatchObject([{ tool: 'Bash' }])
+    expect(existsSync(inWork('denied'))).toBe(false)
+  })
+
+  it('runs with edited arguments', async () => {
+    const session = await sessionOf()
+    const turn = session.turn(call('Bash', { command: 'mkdir one', description: 'make' }))
+    const [ask] = await asks(session)
+    await session.answer(ask.id, { option: 'allow', input: { command: 'mkdir two' } })
+    expect((await turn).state).toBe('done')
+    expect([existsSync(inWork('one')), existsSync(inWork('two'))]).toEqual([false, true])
+  })
+
+  it.each([
+    ['times out', { askMs: 50 }, 'No person has answered this request in time'],
+    ['finds nobody', { onNobody: 'deny' as const }, 'No person is there to answer'],
+  ])('that %s is denied with how to attach', async (_, options, words) => {
+    const session = await (await open(options)).resolve({ key: 'some key' })
+    const turn = await session.turn(call('Bash', { command: 'mkdir never', description: 'x' }))
+    expect(turn.reply?.text).toContain(words)
+    expect(turn.reply?.text).toContain('"holdfast chat some key"')
+    expect(existsSync(inWork('never'))).toBe(false)
+  })
+
+  it('is withdrawn when its turn is cancelled, and the next turn goes on in the same child', async () => {
+    const session = await sessionOf()
+    await session.turn('hello')
+    const pids = running()
+    const turn = session.turn(call('Bash', { command: 'mkdir never', description: 'x' }))
+    await asks(session)
+    const { running: runs } = await session.state()
+    await session.cancelTurn(runs?.id ?? '')
+    expect((await turn).state).toBe('cancelled')
+    expect((await session.turn('again')).reply?.text).toMatch(/\bagain$/)
+    expect(running()).toEqual(pids)
+    const settled = (await events(session)).filter(({ type }) => type === 'ask.settled')
+    expect(settled).toMatchObject([{ outcome: 'withdrawn' }])
+    expect(existsSync(inWork('never'))).toBe(false)
+  })
+})
+
+describe('questions of the agent', () => {
+  const questions = [
+    {
+      question: 'Which colour?',
+      header: 'Colour',
+      multiSelect: false,
+      options: [
+        { label: 'Red', description: 'warm' },
+        { label: 'Blue', description: 'cold' },
+      ],
+    },
+    {
+      question: 'Which fruits?',
+      header: 'Fruits',
+      multiSelect: true,
+      options: [
+        { label: 'Apple', description: 'a' },
+        { label: 'Pear', description: 'p' },
+      ],
+    },
+  ]
+
+  it('are asks: one option, several, or own words', async () => {
+    const session = await sessionOf()
+    const turn = session.turn(call('AskUserQuestion', { questions }))
+    const [colour, fruits] = await asks(session, 2)
+    expect(colour).toMatchObject({ kind: 'question', question: 'Which colour?', accepts: ['text'] })
+    expect(fruits.accepts).toEqual(['several', 'text'])
+    expect(fruits.options).toEqual([
+      { id: 'Apple', label: 'Apple: a' },
+      { id: 'Pear', label: 'Pear: p' },
+    ])
+    await session.answer(fruits.id, ['Apple', 'Pear'])
+    await session.answer(colour.id, { text: 'rather green' })
+    expect((await turn).reply?.text).toContain(
+      '"Which colour?"="rather green", "Which fruits?"="Apple, Pear"',
+    )
+  })
+
+  it('that nobody answers are denied together', async () => {
+    const session = await sessionOf({ askMs: 50 })
+    const turn = await session.turn(call('AskUserQuestion', { questions }))
+    expect(turn.reply?.text).toContain('No person has answered')
+    expect((await session.state()).asks).toEqual([])
+  })
+})
+
+describe('settings', () => {
+  it('let it plan, and the approved plan takes the mode back', async () => {
+    const session = await sessionOf()
+    await session.configure({ mode: 'plan' })
+    const turn = session.turn(call('ExitPlanMode', { plan: '1. Do it' }))
+    const [ask] = await asks(session)
+    expect(ask).toMatchObject({ kind: 'permission', detail: { plan: '1. Do it' } })
+    await session.answer(ask.id, 'allow')
+    expect((await turn).state).toBe('done')
+    expect((await session.state()).settings).toEqual({ mode: 'default' })
+    const configured = (await events(session)).filter(({ type }) => type === 'session.configured')
+    expect(configured.map(({ settings }) => settings.mode)).toEqual(['plan', 'default'])
+  })
+
+  it('choose the model and the instructions, and keep the conversation', async () => {
+    const session = await sessionOf()
+    const asked = () => model.requests.at(-1)
+    await session.turn('one')
+    const [before] = running()
+    await session.configure({ model: 'claude-sonnet-4-5' })
+    await session.turn('two')
+    expect(asked()?.model).toBe('claude-sonnet-4-5')
+    expect(running()).toEqual([before])
+    await session.configure({ instructions: 'Speak like a pirate.' })
+    expect((await session.turn('three')).reply?.text).toBe('seen 3: three')
+    expect(asked()?.system).toContain('Speak like a pirate.')
+    expect(asked()?.model).toBe('claude-sonnet-4-5')
+    expect(running()).not.toEqual([before])
+  })
+
+  it('that the operator does not offer are refused', async () => {
+    mkdirSync(inWork('allowed'), { recursive: true })
+    const session = await sessionOf({ folders: [inWork('allowed')], mcpServers: { notes: {} } })
+    const refused = (settings: object) =>
+      session.configure(settings).then(
+        () => null,
+        ({ code, details }) => [code, details?.field],
+      )
+    expect(await refused({ mode: 'bypassPermissions' })).toEqual(['invalid_field', 'settings.mode'])
+    expect(await refused({ cwd: folder })).toEqual(['invalid_field', 'settings.cwd'])
+    expect(await refused({ directories: [`${inWork('allowed')}/..`] })).toEqual([
+      'invalid_field',
+      'settings.directories.0',
+    ])
+    expect(await refused({ mcpServers: ['other'] })).toEqual([
+      'invalid_field',
+      'settings.mcpServers.0',
+    ])
+    const plain = await sessionOf()
+    await expect(plain.configure({ cwd: folder })).rejects.toMatchObject({
+      code: 'setting_unsupported',
+    })
+  })
+
+  it('move it to another folder with its conversation', async () => {
+    mkdirSync(inWork('allowed'), { recursive: true })
+    const session = await sessionOf({ folders: [inWork('allowed')] })
+    await session.turn('one')
+    await session.configure({ cwd: inWork('allowed') })
+    expect((await session.turn('two')).reply?.text).toBe('seen 2: two')
+    const turn = session.turn(call('Bash', { command: 'rmdir x', description: 'x' }))
+    const [ask] = await asks(session)
+    expect(ask.detail.cwd).toBe(inWork('allowed'))
+    await session.answer(ask.id, 'deny')
+    await turn
+    expect(await activities(session, 'context_lost')).toEqual([])
+  })
+})
+
+describe('a child', () => {
+  it('that is idle is stopped, and the next continues its conversation', async () => {
+    const session = await sessionOf({ idleMs: 50 })
+    expect((await session.turn('one')).reply?.text).toBe('seen 1: one')
+    await expect.poll(running).toEqual([])
+    expect((await session.turn('two')).reply?.text).toBe('seen 2: two')
+    expect(await transcriptOf(session)).toMatchObject({ roots: 1, forks: 0, lost: 0 })
+    expect(await activities(session, 'commands')).toHaveLength(1)
+    expect(await activities(session, 'backend_retried')).toEqual([])
+  })
+
+  it('makes room for another when there are as many as there may be', async () => {
+    const holdfast = await open({ childrenMax: 1 })
+    const [one, two] = [await holdfast.resolve(), await holdfast.resolve()]
+    await one.turn('one')
+    const before = running()
+    await two.turn('two')
+    expect(running()).toHaveLength(1)
+    expect(running()).not.toEqual(before)
+    expect((await one.turn('three')).reply?.text).toBe('seen 2: three')
+  })
+
+  it('that is killed during a turn fails it, and the next turn has the context', async () => {
+    const session = await sessionOf()
+    await session.turn('one')
+    // It writes its transcript a moment after its answer.
+    await expect.poll(async () => (await transcriptOf(session))?.said).toContain('seen 1: one')
+    model.hold(1)
+    const turn = session.turn('cut off')
+    await model.askedAbout('cut off')
+    for (const pid of running()) process.kill(pid, 'SIGKILL')
+    const { state, error } = await turn
+    expect([state, error?.message]).toEqual(['failed', expect.stringContaining('SIGKILL')])
+    model.letGo()
+    expect((await session.turn('three')).reply?.text).toMatch(/^seen [23]: three$/)
+    expect(await activities(session, 'diagnosis')).toHaveLength(1)
+  })
+
+  it('that was killed while it was idle fails no turn', async () => {
+    const session = await sessionOf()
+    await session.turn('one')
+    await expect.poll(async () => (await transcriptOf(session))?.said).toContain('seen 1: one')
+    for (const pid of running()) process.kill(pid, 'SIGKILL')
+    expect((await session.turn('two')).reply?.text).toBe('seen 2: two')
+  })
+
+  it('that does not stop in time is killed', async () => {
+    const session = await sessionOf({ cancelMs: 1 })
+    model.hold(1)
+    const turn = session.turn('long')
+    await model.askedAbout('long')
+    const pids = running()
+    await session.cancelTurn((await session.state()).running?.id ?? '')
+    expect((await turn).state).toBe('cancelled')
+    model.letGo()
+    expect((await session.turn('next')).state).toBe('done')
+    expect(running()).not.toEqual(pids)
+  })
+
+  it('that clears its conversation fails the turn: a session has one transcript', async () => {
+    const session = await sessionOf()
+    await session.turn('one')
+    const turn = await session.turn('/clear')
+    expect(turn.error?.message).toContain('another session')
+    expect((await session.turn('two')).reply?.text).toMatch(/^seen \d: [^]*two$/)
+  })
+})
+
+it('tells its plan, its commands and its usage', async () => {
+  const session = await sessionOf()
+  await session.turn(call('TaskCreate', { subject: 'First', description: 'd', activeForm: 'f' }))
+  await session.turn(call('TaskUpdate', { taskId: '1', status: 'in_progress' }))
+  const { plan, commands, usage } = await session.state()
+  expect(plan).toEqual([{ content: 'First', status: 'in_progress' }])
+  expect(commands).toContainEqual(expect.objectContaining({ name: 'compact' }))
+  // Each turn calls the model twice: 10 tokens in, 5 out.
+  expect(usage).toMatchObject({ inputTokens: 40, outputTokens: 20 })
+  const [first, second] = await activities(session, 'usage')
+  expect(second.costUsd).toBeCloseTo(first.costUsd)
+  expect((await session.turn('/context')).reply?.text).toContain('Context Usage')
+})
+
+it('is forked at any of its turns', async () => {
+  const holdfast = await open()
+  const session = await holdfast.resolve()
+  const one = await session.turn('one')
+  await session.turn('two')
+  const fork = await holdfast.fork(session.id, { turn: one.id })
+  expect(await fork.turn('other')).toMatchObject({ error: null, reply: { text: 'seen 2: other' } })
+  expect((await fork.turn('more')).reply?.text).toBe('seen 3: more')
+  expect((await session.turn('three')).reply?.text).toBe('seen 3: three')
+  expect((await fork.state()).backend).not.toBe((await session.state()).backend)
+})
+
+it('takes pictures and files', async () => {
+  const session = await sessionOf()
+  const image = Buffer.from(PIXEL, 'base64')
+  const turn = await session.turn({
+    text: 'look',
+    parts: [
+      { type: 'text', text: 'look' },
+      { type: 'image', mediaType: 'image/png', data: image },
+      { type: 'file', name: 'a.txt', mediaType: 'text/plain', data: Buffer.from('words') },
+      { type: 'file', name: 'b.zip', mediaType: 'application/zip', data: Buffer.from([255, 0]) },
+    ],
+  })
+  expect(turn.error ?? turn.reply?.text).toMatch(/^seen 1: look\n/)
+  const content = JSON.stringify(model.requests.at(-1)?.messages)
+  expect(content).toContain(PIXEL)
+  expect(content).toContain('"title":"a.txt"')
+  const [, stored = ''] = /The attached file is ([^\]]+)\]/.exec(content) ?? []
+  expect(stored).toMatch(/\/work\/attached-\w+\/b\.zip$/)
+  expect([...readFileSync(stored)]).toEqual([255, 0])
+})
