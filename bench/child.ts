@@ -29,6 +29,10 @@ export class Child {
     return answer
   }
 
+  send(message: string): void {
+    this.#process.send(message)
+  }
+
   async stop(): Promise<void> {
     // It may have ended by itself: a load has nothing more to do.
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return

@@ -9,6 +9,7 @@ import { parseArgs } from 'node:util'
 import { bareSqlite } from './bare-sqlite.ts'
 import { benchCdp } from './cdp.ts'
 import { Child } from './child.ts'
+import { benchClaude } from './claude.ts'
 import { embedded } from './embedded.ts'
 import { describeLoad, median, perSecond, type Load, type Usage } from './measure.ts'
 import { benchOwners } from './owners.ts'
@@ -18,12 +19,12 @@ import { benchSockets } from './sockets.ts'
 
 const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only PART] [--part PART]
     [--sessions N] [--events N] [--sockets N] [--idle N] [--lease MS]
-Parts for --only: http, embedded, owners, size, sockets, cdp, postgres.
+Parts for --only: http, embedded, owners, size, sockets, cdp, postgres, claude.
 Measures durable turns over HTTP and in process, what owners cost them, memory of idle sessions, opening a long one, and
 sockets (parts: fanout, recovery, idle) against bare ws and Socket.IO, which are installed into
 bench/peers for it; and the CDP door against Chromium and a raw proxy, with
 /usr/bin/chromium; and 1, 2 and 4 nodes on PostgreSQL (parts: turns, nodes-http, forwarding,
-failover, size). Idle sockets need as many open files per process: ulimit -n 12000 or more.`
+failover, size); and a warm turn of Claude Code, which npm test installs. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
 
 const CALLERS = 64
 const verdicts: string[] = []
@@ -169,6 +170,7 @@ if (values.help) {
       const leaseMs = Number(values.lease)
       await benchPostgres({ seconds, rounds, verdict, leaseMs }, values.part)
     }
+    if (wanted('claude')) await benchClaude({ folder, rounds, verdict })
     console.log(`\n${verdicts.join('\n')}`)
   } finally {
     await rm(folder, { recursive: true })
