@@ -17,13 +17,6 @@ export interface Clock {
   after(ms: number, run: () => void): () => void
 }
 
-/** Some time that has begun; `over` resolves at its end, unless it is cancelled. */
-export function pauseOn(clock: Pick<Clock, 'after'>, ms: number) {
-  let end = (): void => undefined
-  const over = new Promise<void>((resolve) => (end = resolve))
-  return { over, cancel: clock.after(ms, end) }
-}
-
 export interface Entropy {
   /** An unguessable id of at least 128 bits, safe in a URL. */
   id(): string

@@ -30,8 +30,15 @@ export interface Store {
   /**
    * The session's row, and its events after a position, oldest first: at most `limit`, or fewer if
    * they are large (`PAGE_CHARS`), but one at least. The row's seq says whether there are more.
+   * With `visibleTo`, a session is not there that neither belongs to one of these principals and
+   * groups nor is shared with one: decided before its row is read, so that it takes no longer.
    */
-  read(session: string, after: number, limit: number): Promise<ReadResult>
+  read(
+    session: string,
+    after: number,
+    limit: number,
+    visibleTo?: readonly string[],
+  ): Promise<ReadResult>
   /** Sessions by a filter, newest first. */
   list(query: ListQuery): Promise<ListPage>
   /**

@@ -190,8 +190,10 @@ export class MemoryStore implements Store {
     return found.toReversed().slice(0, limit)
   }
 
-  async read(session: string, after: number, limit: number) {
-    const entry = this.#find(session)
+  async read(session: string, after: number, limit: number, visibleTo?: readonly string[]) {
+    const found = this.#find(session)
+    const isVisible = visibleTo === undefined || (found && isVisibleTo(found.row, visibleTo))
+    const entry = isVisible ? found : undefined
     const from = Math.max(0, after)
     const events = pageOf(entry?.events.slice(from, from + limit) ?? [])
     return { row: entry?.row ?? null, events }

@@ -53,7 +53,7 @@ function inTurn(one: Store, other: Store): Store {
     release: (session, epoch) => next().release(session, epoch),
     append: (appends) => next().append(appends),
     findKeys: (session, query) => next().findKeys(session, query),
-    read: (session, after, limit) => next().read(session, after, limit),
+    read: (...given) => next().read(...given),
     list: (query) => next().list(query),
     listAsks: (query) => next().listAsks(query),
     beat: (node, leaseMs) => next().beat(node, leaseMs),

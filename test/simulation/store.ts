@@ -129,8 +129,8 @@ export class SharedStore {
         ),
       findKeys: (session, query) =>
         call({ what: 'findKeys', session }, () => inner.findKeys(session, query)),
-      read: (session, after, limit) =>
-        call({ what: 'read', session }, () => inner.read(session, after, limit)),
+      read: (session, ...given) =>
+        call({ what: 'read', session }, () => inner.read(session, ...given)),
       list: (query) => call({ what: 'list', session: '' }, () => inner.list(query)),
       listAsks: (query) => call({ what: 'list', session: '' }, () => inner.listAsks(query)),
       usage: (principal, quota, most) =>

@@ -178,10 +178,12 @@ export class PostgresStore implements Store {
 
   append: Store['append'] = (appends) => appendAll(this.#database, appends)
 
-  read: Store['read'] = async (session, after, limit) => {
+  read: Store['read'] = async (session, after, limit, visibleTo) => {
     const from = Math.max(0, after)
     const values = [storedName(session), from, limit]
-    const rows = await this.#database.ask<StoredEvent>('read', values)
+    const rows = await (visibleTo === undefined
+      ? this.#database.ask<StoredEvent>('read', values)
+      : this.#database.ask<StoredEvent>('readVisibleTo', [...values, visibleTo.map(storedName)]))
     const { stored, events } = splitRow(rows)
     if (stored === null) return { row: null, events: [] }
     if (stored.state !== 'erased') {

@@ -59,6 +59,13 @@ function texts(schema: string) {
         $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
         $23::bigint, $24::bigint, $25::bigint[], ${STEP}
       )`
+  const read = (isFound: string): string =>
+    `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE ${isFound})
+      SELECT 0::bigint AS seq, row_to_json(found)::text AS body FROM found
+      UNION ALL SELECT seq, body FROM (
+        ${pageText(schema, 'NULL', '(SELECT number FROM found)')}
+      ) AS page
+      ORDER BY seq`
   return {
     create: `WITH created AS (
         INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
@@ -111,12 +118,20 @@ function texts(schema: string) {
         WHERE session = (SELECT number FROM found)
           AND seq > coalesce((SELECT seq FROM snapshot), 0)
       ORDER BY seq`,
-    read: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1)
-      SELECT 0::bigint AS seq, row_to_json(found)::text AS body FROM found
-      UNION ALL SELECT seq, body FROM (
-        ${pageText(schema, 'NULL', '(SELECT number FROM found)')}
-      ) AS page
-      ORDER BY seq`,
+    read: read('id = $1'),
+    // The same look-ups for an id that is not there: that it is takes no longer.
+    readVisibleTo: read(`number = (
+      WITH wanted AS MATERIALIZED (
+        SELECT coalesce((SELECT number FROM ${sessions} WHERE id = $1), 0) AS number
+      )
+      SELECT number FROM wanted WHERE EXISTS (
+        SELECT FROM ${sessions} AS own
+          WHERE own.principal = ANY ($4::text[]) AND own.number = wanted.number
+      ) OR EXISTS (
+        SELECT FROM ${shares} AS one
+          WHERE one.principal = ANY ($4::text[]) AND one.session = wanted.number
+      )
+    )`),
     erase: `WITH erased AS (
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
           closed_at = NULL, changed = true, bytes = 0

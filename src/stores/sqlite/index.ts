@@ -100,8 +100,9 @@ class SqliteStore implements Store {
   readonly putBlobs: Store['putBlobs'] = (...given) => this.#ask(['putBlobs', given])
   readonly readBlob: Store['readBlob'] = (...given) => this.#askForPage(['readBlob', given])
 
-  readonly read: Store['read'] = (session, after, limit) => {
-    const operation: WriterOperation = ['read', [session, after, limit]]
+  readonly read: Store['read'] = (...given) => {
+    const [, , limit] = given
+    const operation: WriterOperation = ['read', given]
     return limit === 0 ? this.#ask(operation) : this.#askForPage(operation)
   }
 

@@ -56,6 +56,20 @@ const SQL = {
     WHERE id = ?`,
   row: `SELECT ${ROW_COLUMNS} FROM sessions WHERE number = ?`,
   rowById: `SELECT ${ROW_COLUMNS}, epoch, last_event FROM sessions WHERE id = ?`,
+  // The same look-ups in indexes for an id that is not there: that it is takes no longer.
+  rowVisibleTo: `WITH wanted AS MATERIALIZED (
+      SELECT coalesce((SELECT number FROM sessions WHERE id = ?1), 0) AS number
+    )
+    SELECT ${ROW_COLUMNS}, epoch, last_event FROM sessions WHERE number = (
+      SELECT number FROM wanted WHERE EXISTS (
+        SELECT 1 FROM json_each(?2) AS one
+          CROSS JOIN sessions AS own INDEXED BY sessions_by_principal
+          ON own.principal = one.value AND own.number = wanted.number
+      ) OR EXISTS (
+        SELECT 1 FROM json_each(?2) AS one
+          CROSS JOIN shares ON shares.principal = one.value AND shares.session = wanted.number
+      )
+    )`,
   openByKey: `SELECT id FROM sessions WHERE principal = ? AND key = ? AND state = 'open'`,
   create: `INSERT INTO sessions
     (id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at, pending,
@@ -273,8 +287,8 @@ export class Statements implements Steps {
     cached.dueAt = expiresAt
   }
 
-  readonly read: Steps['read'] = (session, after, limit) => {
-    const stored = this.#row(session)
+  readonly read: Steps['read'] = (session, after, limit, visibleTo) => {
+    const stored = this.#row(session, visibleTo)
     if (stored === undefined) return { row: null, events: [] }
     const row = sessionRow(stored)
     if (row.state === 'erased') return { row, events: [] }
@@ -385,8 +399,10 @@ export class Statements implements Steps {
     return true
   }
 
-  #row(session: string): OwnedRow | undefined {
-    return this.#sql.rowById.get(storedName(session))
+  #row(session: string, visibleTo?: readonly string[]): OwnedRow | undefined {
+    const name = storedName(session)
+    if (visibleTo === undefined) return this.#sql.rowById.get(name)
+    return this.#sql.rowVisibleTo.get(name, JSON.stringify(visibleTo.map(storedName)))
   }
 
   #cachedSession(session: string): CachedSession | undefined {

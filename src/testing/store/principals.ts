@@ -76,6 +76,26 @@ export const principalClaims: Claims = {
     assert.deepEqual(await trial.list({ visibleTo: ['carol'] }), [id])
   },
 
+  'reads a session only for those it belongs to or is shared with': async (trial, store) => {
+    const id = await trial.create({ principal: 'alice' })
+    const shares = [watch('bob'), watch('nul\0'), watch('lone\ud800'), watch('"')]
+    await trial.append(id, { shares })
+    const other = await trial.create({ principal: 'bob' })
+    const whole = await store.read(id, 0, 9)
+    assert.equal(whole.events.length, 2)
+    for (const one of ['alice', ...shares.map((share) => share.with)]) {
+      assert.deepEqual(await store.read(id, 0, 9, ['mallory', one]), whole, one)
+    }
+    for (const visibleTo of [[], [''], ['mallory'], ['bo', 'bob%', '["bob"]', 'Alice'], [other]]) {
+      assert.deepEqual(await store.read(id, 0, 9, visibleTo), { row: null, events: [] })
+    }
+    assert.deepEqual(await store.read('missing', 0, 9, ['alice']), { row: null, events: [] })
+    assert.equal((await store.read(other, 0, 0, ['bob'])).row?.id, other)
+    await trial.append(id, { after: 2, shares: [watch('bob')] })
+    assert.equal((await store.read(id, 0, 0, ['nul\0'])).row, null)
+    assert.equal((await store.read(id, 0, 0, ['bob'])).row?.id, id)
+  },
+
   'does not change the shares by an append that is stale': async (trial, store) => {
     const id = await trial.create({ principal: 'alice' })
     assert.equal(await trial.append(id, { epoch: 9, shares: [watch('bob')] }), 'stale')
