@@ -23,6 +23,7 @@ function session(principal: string, ...shares: readonly Share[]) {
   return { id: 's1', principal, shares, agent: 'echo' } as unknown as Session
 }
 
+const bearer = (name: string): Share => ({ with: name, scopes: [] })
 const watch = (principal: string): Share => ({ with: principal, scopes: ['watch'] })
 
 describe('scopesOn', () => {
@@ -32,6 +33,7 @@ describe('scopesOn', () => {
     ['what it was granted, on its own', {}, session('bob'), TALK],
     ['nothing on that of another', {}, session('alice'), []],
     ['nothing on what is shared with others', {}, session('alice', watch('carol')), []],
+    ['nothing to one that is called like a bearer', {}, session('a', bearer('bob')), []],
     ['what a share says', {}, session('alice', watch('bob')), ['watch']],
     [
       'never more than it was granted',

@@ -145,7 +145,10 @@ function sharedScopes(
   principals: readonly string[],
   { shares }: Owned,
 ): readonly Scope[] {
-  const shared = shares.filter((share) => principals.includes(share.with))
+  // Without scopes: with the bearer of a link, who is no principal, whatever one calls itself.
+  const shared = shares.filter(
+    ({ with: holder, scopes: given }) => given.length > 0 && principals.includes(holder),
+  )
   // Each share lets its holder see the session.
   const seen: readonly Scope[] = shared.length === 0 ? [] : ['watch']
   const granted = withIncluded([...seen, ...shared.flatMap((share) => share.scopes)])

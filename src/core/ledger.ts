@@ -12,6 +12,7 @@ import type { Command } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
 import type { SessionEvent } from './events.ts'
+import { storedShares } from './links.ts'
 import type { Queue } from './queue.ts'
 import { admittedKeys } from './request-keys.ts'
 import { expiresAt, isPending } from './session.ts'
@@ -159,7 +160,7 @@ export class Ledger {
       pending: isPending(session),
       expiresAt: expiresAt(session),
       ...statusAfter(session, events),
-      ...(session.shares === this.#session.shares ? {} : { shares: session.shares }),
+      ...(changesAudience(session, this.#session, events) ? { shares: storedShares(session) } : {}),
       ...(session.asks === this.#session.asks
         ? {}
         : { asks: changedAsks(this.#session.asks, session.asks) }),
@@ -212,4 +213,14 @@ function changedAsks(before: readonly Ask[], after: readonly Ask[]): AppendedAsk
 /** Another node owns the session. */
 export function movedOn(session: string): HoldfastError {
   return new HoldfastError('stale_epoch', `session ${session} has moved on`)
+}
+
+/** Whether these events change who may see the session. */
+function changesAudience(
+  { shares }: Session,
+  before: Session,
+  events: readonly SessionEvent[],
+): boolean {
+  if (shares !== before.shares) return true
+  return events.some(({ type }) => type === 'link.created' || type === 'link.revoked')
 }

@@ -7,7 +7,7 @@ import type { LifeCommand, LinkCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { Draft, EventOf, LinkEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import type { Folding, Link, Session } from './state.ts'
+import type { Folding, Link, Session, Share } from './state.ts'
 import type { Digest, Entropy } from './clock.ts'
 
 export function decideLink(
@@ -143,6 +143,22 @@ export function foldShare(
       ? others
       : [...others, { with: event.with, scopes: event.scopes }]
 }
+
+/**
+ * What a store is told of who may see a session: its shares, and its links as shares with their
+ * bearers, so that a link that is not good is refused without loading the session.
+ */
+export function storedShares({ shares, links }: Session): readonly Share[] {
+  return [...shares, ...links.map(({ digest }) => ({ with: bearerOf(digest), scopes: [] }))]
+}
+
+/** The bearer of a link, as what a store may be asked for a session. */
+export function bearerOf(digest: string): string {
+  return `${BEARER_PREFIX}${digest}`
+}
+
+/** In the migrations of both databases too. */
+const BEARER_PREFIX = '#link '
 
 /** A secret that opens one session: 256 random bits, returned once and kept only as a digest. */
 export function newToken({ entropy }: { readonly entropy: Entropy }): string {

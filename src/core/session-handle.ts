@@ -25,7 +25,7 @@ import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import type { StopSignal, FeedItem, Delta } from './feed.ts'
 import { readMessages, readableRow } from './history.ts'
-import { usableLink, newToken, tokenDigest } from './links.ts'
+import { bearerOf, usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
 import type { Ask, Attachment, Link, Note, Principal, Session, Settings, Share } from './state.ts'
 import { readBlob, storeBlob, type GivenInput } from './parts.ts'
@@ -421,6 +421,12 @@ export class SessionHandle {
     // Only the bearer of a valid link learns that its session is closed.
     if (session.closed !== null) throw closedError(session)
     return link
+  }
+
+  /** Whether a link of it has this token, valid or not. The store says so, not its owner. */
+  async hasLink(token: string): Promise<boolean> {
+    const digest = tokenDigest(this.#authority, 'link', this.id, token)
+    return (await this.#authority.store.read(this.id, 0, 0, [bearerOf(digest)])).row !== null
   }
 
   /** Ends a link, and the attachments and watchers that came in by it. */

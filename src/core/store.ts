@@ -151,7 +151,7 @@ export type StoredEvent = { readonly seq: number; readonly body: string }
 /** What a store knows of a session without reading its log. */
 export type SessionRow = {
   readonly id: string
-  /** Whom it belongs to, and what it is shared for. */
+  /** Whom it belongs to, and what it is shared for; with the bearer of a link for nothing here. */
   readonly principal: string
   readonly shares: readonly Share[]
   readonly key: string | null
@@ -254,7 +254,7 @@ export type Append = {
   readonly status?: Exclude<SessionStatus, 'closed'>
   /** Admitted turns that wait (0). */
   readonly queuedTurns?: number
-  /** All its shares; without it, as before. */
+  /** All its shares, and its links as shares with their bearers; without it, as before. */
   readonly shares?: readonly Share[]
   /** Request keys of the turns that these events admit, if any. */
   readonly keys?: AppendedKeys

@@ -490,7 +490,7 @@ describe('a socket', () => {
     expect(await cut).toBe('cut')
     const auth = { resume: { attachment, token: resume } }
     const back = dial(server.url, { session: session.id, auth })
-    expect((await back.closed).code).toBe(4410)
+    expect((await back.closed).code).toBe(4401)
     other.send({ type: 'turn', id: '1', input: 'x' })
     expect(await other.reply('1')).toHaveProperty('turn')
     other.socket.terminate()

@@ -536,23 +536,29 @@ describe('what nodes say to each other', () => {
     const near = await serve({ store: url, isNode: true, ...options })
     const far = await serve({ store: url, isNode: true, ...options })
     try {
-      const { id } = await far.holdfast.resolve({ key: 'guarded' })
-      for (let n = 0; n < 3; n += 1) await knock(near, id, '203.0.113.9')
-      expect(await knock(far, id, '203.0.113.9')).toBe('too_many')
-      expect(await knock(near, id, '203.0.113.9')).toBe('too_many')
-      expect(await knock(far, id, '203.0.113.10')).toBe('attachment_unknown')
-      expect(await knock(near, id, '203.0.113.11')).toBe('attachment_unknown')
+      const session = await far.holdfast.resolve({ key: 'guarded' })
+      const { token } = await session.createLink({ scopes: ['talk'] })
+      const knockAt = (server: TestServer, from: string) =>
+        knock(server, { session: session.id, link: token, from })
+      for (let n = 0; n < 3; n += 1) await knockAt(near, '203.0.113.9')
+      expect(await knockAt(far, '203.0.113.9')).toBe('too_many')
+      expect(await knockAt(near, '203.0.113.9')).toBe('too_many')
+      expect(await knockAt(far, '203.0.113.10')).toBe('attachment_unknown')
+      expect(await knockAt(near, '203.0.113.11')).toBe('attachment_unknown')
     } finally {
       await Promise.all([near.close(), far.close()])
     }
   })
 
-  /** Tries to resume with a bad token; the code of the refusal. */
-  async function knock({ url }: TestServer, session: string, from: string): Promise<string> {
+  /** Tries to resume with a bad token and a link that is good; the code of the refusal. */
+  async function knock(
+    { url }: TestServer,
+    { session, link, from }: { session: string; link: string; from: string },
+  ): Promise<string> {
     const headers = { 'x-forwarded-for': from }
     const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/connect`, { headers })
     await once(socket, 'open')
-    const resume = { attachment: 'a', token: 'b' }
+    const resume = { attachment: 'a', token: `${link}.b` }
     const refused = once(socket, 'message') as Promise<[Buffer]>
     socket.send(JSON.stringify({ type: 'hello', v: 1, session, auth: { resume } }))
     const [data] = await refused

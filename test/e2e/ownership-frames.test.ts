@@ -7,6 +7,7 @@ import { builtinAgents } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { OPERATIONS, withIncluded, type Scope } from '../../src/core/access.ts'
 import { FRAME_OPERATIONS } from '../../src/doors/connect/log-channel.ts'
+import { Forwarder } from '../../src/server/forwarding/forwarder.ts'
 import { ClientFrames, type ClientFrame } from '../../src/wire/client-frames.ts'
 import {
   bearer,
@@ -250,26 +251,39 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
   })
 })
 
-it('takes the same reads of the store for a bad secret, whether or not there is such a session', async () => {
-  const { single } = servers
-  const { id } = await sharedSession(single)
-  const { store } = single.holdfast.authority
+describe.each(Object.entries(WHERE))('a bad secret %s', (_, nodes) => {
   const wrong = 'x'.repeat(43)
-  for (const auth of [{ link: wrong }, { resume: { attachment: 'none', token: wrong } }]) {
-    const asked: string[][] = []
+  const resume = (token: string) => ({ resume: { attachment: 'none', token } })
+
+  it.each([
+    ['link', { link: wrong }, ['read']],
+    ['resume token', resume(wrong), []],
+    ["resume token of a link's bearer", resume(`${wrong}.${wrong}`), ['read']],
+  ])('takes the same calls of the store, session or not: %s', async (_, auth, expected) => {
+    const [owner, asked] = nodes(servers)
+    const { id } = await sharedSession(owner)
+    const forwarded = vi.spyOn(Forwarder.prototype, 'open')
     for (const session of [id, 'A'.repeat(id.length)]) {
-      const calls: string[] = []
-      const spies = (['read', 'claim', 'reserve', 'append'] as const).map((name) => {
-        const counting = calling(calls, store, name)
-        return vi.spyOn(store, name).mockImplementation(counting)
-      })
-      await helloAnswer(single, { session, auth })
-      for (const spy of spies) spy.mockRestore()
-      asked.push(calls)
+      expect(await callsFor(asked, { session, auth })).toEqual(expected)
     }
-    expect(asked).toEqual([['read'], ['read']])
-  }
+    // Its owner, which may hang, is not asked.
+    expect(forwarded).not.toHaveBeenCalled()
+    forwarded.mockRestore()
+  })
 })
+
+/** The calls of the store that it takes to answer a hello. */
+async function callsFor(server: TestServer, hello: object): Promise<readonly string[]> {
+  const { store } = server.holdfast.authority
+  const calls: string[] = []
+  const spies = (['read', 'claim', 'reserve', 'append'] as const).map((name) => {
+    const counting = calling(calls, store, name)
+    return vi.spyOn(store, name).mockImplementation(counting)
+  })
+  await helloAnswer(server, hello)
+  for (const spy of spies) spy.mockRestore()
+  return calls
+}
 
 function calling(calls: string[], store: any, name: string): any {
   const original = store[name].bind(store)

@@ -22,6 +22,7 @@ const YEARS_MS = 100 * 365 * 86_400_000
 
 type Facts = {
   readonly sessions: Readonly<Record<string, string>>
+  readonly secrets: { readonly link: string }
   readonly turns: readonly {
     readonly name: string
     readonly turn: string
@@ -64,7 +65,10 @@ async function verified(store: string): Promise<string> {
 }
 
 /** Everything that was acknowledged is there, nothing is stuck, and all of it goes on. */
-async function goesOn(holdfast: Holdfast, { sessions, turns }: Facts): Promise<void> {
+async function goesOn(holdfast: Holdfast, { sessions, secrets, turns }: Facts): Promise<void> {
+  // Its bearer is let in before the session is loaded.
+  const linked = holdfast.session(sessions['attached'] ?? '')
+  expect([await linked.hasLink(secrets.link), await linked.hasLink('x')]).toEqual([true, false])
   for (const { name, turn, text, state, reply } of turns) {
     if (name === 'erased') continue
     const record = await holdfast.session(sessions[name] ?? '').getTurn(turn)
@@ -78,7 +82,7 @@ async function goesOn(holdfast: Holdfast, { sessions, turns }: Facts): Promise<v
     const over: Record<string, string> = { closed: 'session_closed', erased: 'session_erased' }
     expect([name, code]).toEqual([name, over[name] ?? 'done'])
   }
-  await knowsKeys(holdfast, { sessions, turns })
+  await knowsKeys(holdfast, { sessions, secrets, turns })
   const { ended, links } = await holdfast.session(sessions['attached'] ?? '').state()
   expect([ended.length >= 1, links.length]).toEqual([true, 1])
   expect(await holdfast.resolve({ key: 'idle' })).toMatchObject({ id: sessions['idle'] })

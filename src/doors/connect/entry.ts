@@ -24,6 +24,7 @@ import {
   mayDo,
   OPERATIONS,
   scopesOn,
+  sessionUnknown,
   withIncluded,
   type Caller,
   type Operation,
@@ -51,9 +52,18 @@ type HelloClaim = {
   readonly use: string | undefined
 }
 
+/** A hello, and what the client was given besides its resume token. */
+type SplitHello = {
+  readonly hello: Hello
+  /** The link that its attachment was made with. */
+  readonly link?: string | undefined
+  readonly use?: string
+}
+
 async function admit(connection: Connection, said: Hello): Promise<WelcomedClient> {
   const { hub } = connection
-  const { hello, use } = withoutWatcherToken(said)
+  const split = splitResume(said)
+  const { hello, use } = split
   if (hello.v !== WIRE_VERSION) {
     throw new HoldfastError('version_unsupported', `this server speaks version ${WIRE_VERSION}`)
   }
@@ -62,7 +72,7 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   const granted = await grantOf(hub, hello, use)
   // Before its session is created.
   if (granted !== null) connection.countFor(granted, hello)
-  const found = await findSession(hub, hello, granted)
+  const found = await findSession(hub, split, granted)
   const { answers, ...identity } = await identify(connection, {
     hello,
     session: found,
@@ -83,7 +93,7 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   const welcome: Welcome = {
     ...welcomeOf(connection, client, overview, { answers, attachments }),
     v: WIRE_VERSION,
-    resume: resumeToken(client, hello),
+    resume: resumeToken(client, hello.auth?.link ?? split.link),
     after,
   }
   const channel = new LogChannel(connection, { ...client, after, presence })
@@ -91,23 +101,32 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
 }
 
 /**
- * A watcher that comes back attaches anew: what it shows as its resume token is the link that it
- * came in by, if any, and which use of it.
+ * The resume token of a client that came in by a link begins with that, so that the store can say
+ * whether it is good. A watcher that comes back attaches anew: the rest of its token is which use
+ * of the link it came in by.
  */
-function withoutWatcherToken(hello: Hello): { readonly hello: Hello; readonly use?: string } {
+function splitResume(hello: Hello): SplitHello {
   const { token, link, resume } = hello.auth ?? {}
-  if (resume === undefined || !isWatcherId(resume.attachment)) return { hello }
-  const [, before = '', use = ''] = /^([^.]*)\.(.*)$/.exec(resume.token) ?? []
-  const auth = { token, link: before === '' ? link : before }
-  return { hello: { role: 'watcher', ...hello, auth }, use }
+  const [, before = '', rest = ''] = /^([^.]*)\.(.*)$/.exec(resume?.token ?? '') ?? []
+  const own = before === '' ? undefined : before
+  if (resume === undefined) return { hello }
+  if (isWatcherId(resume.attachment)) {
+    return { hello: { role: 'watcher', ...hello, auth: { token, link: own ?? link } }, use: rest }
+  }
+  if (own === undefined) return { hello }
+  return {
+    hello: { ...hello, auth: { ...hello.auth, resume: { ...resume, token: rest } } },
+    link: own,
+  }
 }
 
 function resumeToken(
   { attachment, role }: Pick<AdmittedClient, 'attachment' | 'role'>,
-  { auth }: Hello,
+  link: string | undefined,
 ): string | null {
   const { token } = attachment
-  return role === 'watcher' ? `${auth?.link ?? ''}.${token ?? ''}` : token
+  if (role === 'watcher') return `${link ?? ''}.${token ?? ''}`
+  return token === null || link === undefined ? token : `${link}.${token}`
 }
 
 /** Returns the link that it came in by. Throws if it lost its place while it was let in. */
@@ -142,24 +161,17 @@ function tokenGrant({ gate }: Hub, token: string | undefined): Grant | null {
 /** A caller without a valid secret does not learn whether there is, or was, such a session. */
 async function linkGrant(hub: Hub, id: string, token: string, use?: string): Promise<Grant> {
   try {
-    await assertStored(hub, id)
     // Only looked at: whose it is shows by that.
-    const link = await hub.holdfast.as(LOCAL, null).session(id).link(token, use)
+    const session = hub.holdfast.as(LOCAL, null).session(id)
+    // Before it is loaded, or its owner asked: both take time, and the owner may hang.
+    if (!(await session.hasLink(token))) throw sessionUnknown(id)
+    const link = await session.link(token, use)
     return guestOf(id, link.id, withIncluded(link.scopes))
   } catch (error) {
     const { code } = asHoldfastError(error)
     if (code !== 'session_unknown' && code !== 'session_erased') throw error
     throw new HoldfastError('unauthorized', 'the link is unknown, used up or no longer valid')
   }
-}
-
-/**
- * Throws unless there is such a session. To read it even if it is in memory takes the same time for
- * a caller without a valid secret as to find that there is none.
- */
-async function assertStored({ holdfast }: Hub, id: string): Promise<void> {
-  const { row } = await holdfast.authority.store.read(id, 0, 0)
-  if (row === null) throw new HoldfastError('session_unknown', `there is no session ${id}`)
 }
 
 /** Sees its session and no other. */
@@ -174,9 +186,10 @@ function assertMay(granted: Grant | null, ...operations: readonly Operation[]): 
 
 async function findSession(
   hub: Hub,
-  { session, key = '', auth, options = {} }: Hello,
+  { hello, link }: SplitHello,
   granted: Grant | null,
 ): Promise<SessionHandle> {
+  const { session, key = '', auth, options = {} } = hello
   // A client with a resume token only acts as the attachment's principal, which is read later.
   const holdfast = hub.holdfast.as(granted?.by ?? LOCAL, granted?.access ?? null)
   if (session === undefined) {
@@ -186,13 +199,19 @@ async function findSession(
   const handle = holdfast.session(session)
   try {
     // Throws as for a session that does not exist if the caller may not see it.
-    if (granted === null) await assertStored(hub, session)
+    if (granted === null) await assertLinked(handle, link)
     else if (granted.access !== null) await handle.state()
     await hub.holdfast.authority.open(session)
   } catch (error) {
     throw granted === null ? await whyToHolder(handle, error, auth?.resume) : error
   }
   return handle
+}
+
+/** A client without a token of its own comes back by the link that it came in by. */
+async function assertLinked(session: SessionHandle, link: string | undefined): Promise<void> {
+  if (link === undefined) throw new HoldfastError('unauthorized', 'a token or a link is needed')
+  if (!(await session.hasLink(link))) throw sessionUnknown(session.id)
 }
 
 /** Only a client that was attached learns that the session is closed. */
@@ -203,7 +222,7 @@ async function whyToHolder(
 ): Promise<unknown> {
   const { code } = asHoldfastError(error)
   // Whether the session's owner lets it in is for the owner to say.
-  if (code === 'not_owner') return error
+  if (code === 'not_owner' || code === 'unauthorized') return error
   const isClosed = code === 'session_closed'
   if (isClosed && resume !== undefined && (await session.wasAttached(resume))) return error
   return new HoldfastError('attachment_unknown', 'there is no such attachment')

@@ -340,6 +340,8 @@ export const STEPS: readonly SchemaStep[] = [
   // loaded.
   // The bytes of images and files, apart from the events: a log is read without them. `bytes` of a
   // session counts them too. Most of them are compressed already.
+  // The links of before become shares: those that were revoked meanwhile are good for nothing, and
+  // go with the next change.
   schemaStep(`CREATE UNLOGGED TABLE $schema.counts (
     node text COLLATE "C" PRIMARY KEY, counts text NOT NULL
   ) WITH (fillfactor = 50);
@@ -420,7 +422,12 @@ export const STEPS: readonly SchemaStep[] = [
         JOIN $schema.blobs AS kept ON kept.session = held AND kept.digest = given.digest
     );
     RETURN NEXT;
-  END $body$;`),
+  END $body$;
+  INSERT INTO $schema.shares (principal, session)
+    SELECT '#link ' || (body::json ->> 'digest'), session FROM $schema.events
+      WHERE CASE WHEN body LIKE '%"type":"link.created"%'
+        THEN body::json ->> 'type' = 'link.created' END
+    ON CONFLICT DO NOTHING`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

@@ -87,6 +87,8 @@ export const STEPS = [
   // The asks that wait. Those of before are withdrawn when their sessions are loaded. The bytes of
   // images and files, apart from the events: a log is read without them. `bytes` of a session
   // counts them too.
+  // The links of before become shares: those that were revoked meanwhile are good for nothing, and
+  // go with the next change.
   `CREATE TABLE asks (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     session INTEGER NOT NULL, ask TEXT NOT NULL, kind TEXT NOT NULL, at INTEGER NOT NULL,
@@ -96,5 +98,9 @@ export const STEPS = [
   CREATE TABLE blobs (
     session INTEGER NOT NULL, digest TEXT NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (session, digest)
-  );`,
+  );
+  INSERT OR IGNORE INTO shares (principal, session)
+    SELECT '#link ' || json_extract(body, '$.digest'), session FROM events
+      WHERE CASE WHEN body LIKE '%"type":"link.created"%'
+        THEN json_extract(body, '$.type') = 'link.created' END;`,
 ].map(schemaStep)
