@@ -262,6 +262,8 @@ export class Holdfast {
     if (can === 'head' && !point.isHead) throw cannotFork(agent, 'forks at its last turn only')
     const { messages, omitted, ...at } = point
     const own = await runner.fork({ id: source, backend, ...at })
+    // The runner may have taken long.
+    await assertMay(this.authority, this, source, 'turn.run')
     const { position } = at
     const origin = { session: source, turn: at.turn, backend, position, messages, omitted }
     const settings = { ...before, ...options.settings }
@@ -291,6 +293,7 @@ export class Holdfast {
   }
 
   async #continue(options: ResolveOptions, from: Continued): Promise<SessionHandle> {
+    this.#assertNotReserved(options)
     const { live, isNew } = await this.#resolve(options, from)
     const { id, key } = live.session
     return new SessionHandle(this.authority, this, { id, key, isNew })
@@ -368,12 +371,17 @@ export class Holdfast {
    * Throws unless it may use the key, and see the session of the id: to create one under an id of
    * its own choice would be to learn which ids there are.
    */
-  #assertMayName({ key, id }: ResolveOptions): Promise<void> | undefined {
+  #assertMayName(options: ResolveOptions): Promise<void> | undefined {
+    this.#assertNotReserved(options)
+    const { id } = options
+    return id === undefined ? undefined : assertMay(this.authority, this, id, 'session.read')
+  }
+
+  #assertNotReserved({ key }: ResolveOptions): void {
     for (const prefix of this.authority.reservedKeys) {
       if (typeof key !== 'string' || !key.startsWith(prefix)) continue
       throw new HoldfastError('key_taken', `the prefix ${prefix} of the key is reserved`)
     }
-    return id === undefined ? undefined : assertMay(this.authority, this, id, 'session.read')
   }
 }
 

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast, type Runner } from '../index.ts'
 import { MemoryStore } from '../stores/memory.ts'
+import { withIncluded } from './access.ts'
 import { invalid } from './errors.ts'
 import type { Holdfast } from './holdfast.ts'
 import { POSITION_KIND } from './origins.ts'
@@ -11,6 +12,7 @@ import type { SessionHandle } from './session-handle.ts'
 let hold: Holdfast
 let forked: ForkSource[]
 let contexts: RunnerContext[]
+let whileForking: () => Promise<void>
 
 /** Answers with all that it was told in the conversation before. */
 const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
@@ -26,6 +28,7 @@ const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
   },
   fork: async (source) => {
     forked.push(source)
+    await whileForking()
     return own
   },
   adopt: async (backend) => {
@@ -44,6 +47,7 @@ const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
 beforeEach(async () => {
   forked = []
   contexts = []
+  whileForking = async () => undefined
   hold = await openHoldfast({
     store: new MemoryStore(),
     agents: {
@@ -74,6 +78,40 @@ async function turnsOf(session: SessionHandle): Promise<readonly string[]> {
 }
 
 describe('a fork', () => {
+  const by = { kind: 'token', issuer: 'holdfast', id: 'bob' } as const
+  const access = { principal: 'bob', groups: [], scopes: withIncluded(['talk']) }
+
+  it('belongs to the principal that makes it, whatever becomes of its source', async () => {
+    const source = await talked('any', 'a')
+    await source.share({ with: 'bob', scopes: ['talk'] })
+    const bob = hold.as(by, access)
+    const fork = await bob.fork(source.id)
+    await source.unshare('bob')
+    await expect(bob.fork(source.id)).rejects.toMatchObject({ code: 'session_unknown' })
+    const own = hold.as(by, { ...access, principal: 'default' }).session(fork.id)
+    await expect(own.state()).rejects.toMatchObject({ code: 'session_unknown' })
+    await source.erase()
+    expect(await texts(fork)).toEqual(['a', 'a'])
+  })
+
+  it('is not made for a caller that lost access while the agent made it', async () => {
+    const source = await talked('any', 'a')
+    await source.share({ with: 'bob', scopes: ['talk'] })
+    whileForking = () => source.unshare('bob')
+    const bob = hold.as(by, access)
+    await expect(bob.fork(source.id)).rejects.toMatchObject({ code: 'session_unknown' })
+    expect((await bob.list()).sessions).toEqual([])
+  })
+
+  it('does not take a key that a door has reserved, nor does an adopted session', async () => {
+    const source = await talked('any', 'a')
+    hold.authority.reservedKeys.add('door:')
+    const key = 'door:x'
+    await expect(hold.fork(source.id, { key })).rejects.toMatchObject({ code: 'key_taken' })
+    const adopted = hold.adopt('b', { agent: 'any', key })
+    await expect(adopted).rejects.toMatchObject({ code: 'key_taken' })
+  })
+
   it('begins with the messages up to a finished turn, and goes on by itself', async () => {
     const source = await talked('any', 'a', 'b', 'c')
     const [, second = ''] = await turnsOf(source)

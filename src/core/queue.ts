@@ -7,7 +7,7 @@
  * see both as one list. In each step of the ledger the queue records what was submitted, and starts
  * the first request if no turn runs.
  */
-import { sessionUnknown } from './access.ts'
+import { assertMayDo, assertVisible, sessionUnknown } from './access.ts'
 import type { NewTurn } from './commands.ts'
 import type { Batch } from './commits.ts'
 import type { CoreContext } from './context.ts'
@@ -137,6 +137,8 @@ export class Queue {
     if (request.settings !== null) this.#live.assertHonoured(request.settings)
     const isSteered = this.#isSteered(request)
     if (!isSteered) this.#assertRoom(request)
+    // It may have waited since its caller was let in.
+    else assertMayDo(assertVisible(request, this.#live.session), 'turn.run')
     // The request that had its key has just left: its parts are not stored, and it may come again.
     if (request.blobs !== null) throw this.#busyError(null)
     const counted = request.access === null ? null : this.#count(request)

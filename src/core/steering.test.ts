@@ -1,9 +1,11 @@
 /** `busy: "steer"`: a further message for the running turn. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast, type Runner } from '../index.ts'
+import { withIncluded } from './access.ts'
 import type { Holdfast } from './holdfast.ts'
 import { LogCheck } from './log-check.ts'
 import { MemoryStore } from '../stores/memory.ts'
+import { turnRequest } from './requests.ts'
 import type { SessionHandle } from './session-handle.ts'
 
 let hold: Holdfast
@@ -56,6 +58,23 @@ const steer = (text: string, idempotencyKey?: string) =>
   session.turn(text, { busy: 'steer', ...(idempotencyKey === undefined ? {} : { idempotencyKey }) })
 
 describe('a message that steers', () => {
+  it('is not taken of a caller that lost access after it was let in', async () => {
+    const first = session.turn('first')
+    await first.admission
+    const by = { kind: 'token', issuer: 'holdfast', id: 'bob' } as const
+    const access = { principal: 'bob', groups: [], scopes: withIncluded(['talk']) }
+    const live = await hold.authority.open(session.id)
+    const message = () => turnRequest('m', { busy: 'steer' }, { by, access }, hold.authority)
+    await session.share({ with: 'bob', scopes: ['talk'] })
+    expect(await live.queue.enter(message())).toMatchObject({ isSteered: true })
+    await session.unshare('bob')
+    const late = live.queue.enter(message())
+    await expect(late).rejects.toMatchObject({ code: 'session_unknown' })
+    end()
+    expect((await first).reply?.text).toBe('first+m')
+    await assertLinear()
+  })
+
   it('is taken by the running turn, whose one result covers both', async () => {
     const first = session.turn('first')
     const { turn } = await first.admission
