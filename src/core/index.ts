@@ -61,6 +61,7 @@ export { isRequestId, type QueueRow } from './queue.ts'
 export { idempotencyMismatch } from './request-keys.ts'
 export {
   BUSY_POLICIES,
+  inputDigest,
   type BusyPolicy,
   type LinkOptions,
   type ResolveOptions,

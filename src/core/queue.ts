@@ -24,6 +24,7 @@ import {
 import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
 import { storeParts, type RequestBlobs } from './parts.ts'
 import type { TurnRequest } from './requests.ts'
+import { ownSettings } from './settings.ts'
 import type { Input, Principal, RequestKey, Session, Settings, Turn } from './state.ts'
 import { CountedTurns, type CountedTurn } from './usage.ts'
 
@@ -142,7 +143,8 @@ export class Queue {
     // The request that had its key has just left: its parts are not stored, and it may come again.
     if (request.blobs !== null) throw this.#busyError(null)
     const counted = request.access === null ? null : this.#count(request)
-    const queued = new QueuedRequest(request, this.#byKey)
+    const settings = ownSettings(request, this.#live.session)
+    const queued = new QueuedRequest({ ...request, settings }, this.#byKey)
     queued.counted = counted
     if (isSteered) return this.#steer(queued)
     this.#requests.push(queued)

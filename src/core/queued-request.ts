@@ -92,7 +92,7 @@ export class QueuedRequest {
   }
 }
 
-type NewRequest = Omit<TurnRequest, 'by' | 'waitMs' | 'caller' | 'blobs'> & {
+type NewRequest = Omit<TurnRequest, 'by' | 'waitMs' | 'caller' | 'blobs' | 'onNobody'> & {
   readonly by: Principal | null
 }
 

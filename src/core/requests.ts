@@ -73,6 +73,8 @@ export type TurnOptions = {
   readonly onDisconnect?: 'continue' | 'cancel'
   /** For this turn only, on top of the session's. */
   readonly settings?: Settings
+  /** The setting `onNobody`, if neither the session nor `settings` has it. For doors. */
+  readonly onNobody?: 'wait' | 'deny'
 }
 
 /** What one caller asks for. */
@@ -93,6 +95,8 @@ export type TurnRequest = {
   readonly access: Access | null
   /** Of this turn alone; null: those of the session. */
   readonly settings: Settings | null
+  /** One more setting of this turn, unless the session has it. */
+  readonly onNobody?: 'wait' | 'deny'
 }
 
 export function resolveRequest(
@@ -135,20 +139,38 @@ export function turnRequest(
   const json = checkInput(input, limits)
   const { idempotencyKey, waitMs } = options
   const settings = options.settings === undefined ? null : readSettings(options.settings)
-  const digested = settings === null ? json : `${json}\n${JSON.stringify(settings)}`
   oneOf('onDisconnect', options.onDisconnect ?? 'continue', ['continue', 'cancel'])
   return {
     input,
     blobs,
     chars: json.length,
-    key: idempotencyKey === undefined ? null : requestKey(idempotencyKey, digest(digested)),
+    key:
+      idempotencyKey === undefined
+        ? null
+        : requestKey(idempotencyKey, digest(digested(json, settings))),
     busy: oneOf('busy', options.busy ?? 'queue', BUSY_POLICIES),
     waitMs: waitMs === undefined ? null : milliseconds('waitMs', waitMs, limits.waitMsMax),
     caller: options,
     by,
     access,
     settings,
+    ...(options.onNobody === undefined ? {} : { onNobody: options.onNobody }),
   }
+}
+
+/** What a request with the same key must have in common with this one, as `RequestKey` has it. */
+export function inputDigest(
+  given: GivenInput,
+  options: Pick<TurnOptions, 'settings'>,
+  context: { limits: Limits; digest: Digest },
+): string {
+  const json = JSON.stringify(readParts(given, context).input)
+  const settings = options.settings === undefined ? null : readSettings(options.settings)
+  return context.digest(digested(json, settings))
+}
+
+function digested(input: string, settings: Settings | null): string {
+  return settings === null ? input : `${input}\n${JSON.stringify(settings)}`
 }
 
 /** Null takes a setting back, and is nothing where there is none yet. */

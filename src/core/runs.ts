@@ -9,7 +9,7 @@ import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import { readBlob, withParts } from './parts.ts'
-import { checkSettings } from './settings.ts'
+import { checkSettings, turnSettings } from './settings.ts'
 import type {
   Activity,
   AskOutcome,
@@ -307,8 +307,7 @@ export class Run {
   }
 
   get settings(): Settings {
-    const { settings } = this.host.session
-    return this.turn.settings === undefined ? settings : { ...settings, ...this.turn.settings }
+    return turnSettings(this.host.session.settings, this.turn.settings)
   }
 
   async configure(change: SettingsChange): Promise<void> {

@@ -63,6 +63,23 @@ export function changedSettings(before: Settings, change: SettingsChange): Setti
   return Object.fromEntries(entries.filter(([, value]) => value !== null && value !== undefined))
 }
 
+/** The settings of a turn alone: those of its request, and what the session leaves to its door. */
+export function ownSettings(
+  { settings, onNobody }: { settings: Settings | null; onNobody?: Settings['onNobody'] },
+  session: Session,
+): Settings | null {
+  if (onNobody === undefined || session.settings.onNobody !== undefined) return settings
+  return { onNobody, ...settings }
+}
+
+/** The settings of a session, and those of its turn on top: instructions are added to its own. */
+export function turnSettings(session: Settings, turn: Settings | undefined): Settings {
+  if (turn === undefined) return session
+  const texts = [session.instructions, turn.instructions].filter((text) => text !== undefined)
+  const joined = texts.length === 2 ? { instructions: texts.join('\n\n') } : {}
+  return { ...session, ...turn, ...joined }
+}
+
 /** Throws unless the agent can honour them. */
 export function assertHonoured(agent: string, runner: Runner | null, settings: Settings): void {
   const names = SETTING_NAMES.filter((name) => settings[name] !== undefined)

@@ -428,6 +428,7 @@ export class CallerOptions<Key extends string | undefined> {
   readonly idempotencyKey: Key
   readonly onDisconnect: TurnOptions['onDisconnect']
   readonly settings: TurnOptions['settings']
+  readonly onNobody: TurnOptions['onNobody']
   readonly #exchange: Exchange
 
   constructor(exchange: Exchange, options: TurnOptions & { readonly idempotencyKey: Key }) {
@@ -437,6 +438,7 @@ export class CallerOptions<Key extends string | undefined> {
     this.idempotencyKey = options.idempotencyKey
     this.onDisconnect = options.onDisconnect
     this.settings = options.settings
+    this.onNobody = options.onNobody
   }
 
   get signal(): AbortSignal {

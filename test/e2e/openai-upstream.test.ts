@@ -97,6 +97,30 @@ describe('a turn with a model', () => {
     expect(model.requests).toEqual([])
   })
 
+  it('is given instructions and a model that the operator allows, and can be forked', async () => {
+    await open({ system: 'be kind', models: ['large-model'] })
+    const settings = { instructions: 'be short', model: 'large-model' }
+    const session = await holdfast.resolve({ key: 'a', settings })
+    await session.turn('one')
+    await session.turn('two', { settings: { model: 'stub-model' } })
+    const other = session.turn('three', { settings: { model: 'other' } })
+    await expect(other).rejects.toMatchObject({ code: 'invalid_field' })
+    const fork = await holdfast.fork(session.id, { turn: 't2' })
+    await fork.turn('again')
+    const sent = model.requests.map(({ body }) => [body.model, body.messages.length])
+    expect(sent).toEqual([
+      ['large-model', 3],
+      ['stub-model', 5],
+      ['large-model', 5],
+    ])
+    expect(model.requests[0]!.body.messages.slice(0, 2)).toEqual([
+      { role: 'system', content: 'be kind' },
+      { role: 'system', content: 'be short' },
+    ])
+    const { usage } = await session.state()
+    expect(usage).toMatchObject({ inputTokens: 20, outputTokens: 10 })
+  })
+
   it('records what it cost, and an end before the end', async () => {
     await open()
     model.answer = () => ({ text: 'cut', finish: 'length' })
@@ -110,7 +134,7 @@ describe('a turn with a model', () => {
     expect(activities).toEqual([
       {
         kind: 'usage',
-        data: { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 },
+        data: { inputTokens: 10, outputTokens: 5 },
       },
       { kind: 'stop', data: { reason: 'length' } },
     ])

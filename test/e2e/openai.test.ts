@@ -24,8 +24,12 @@ const witness: Agent = async ({ text, input }, context) => {
   ran.push(text)
   let before = 0
   for await (const { role } of context.history()) if (role === 'user') before += 1
-  return JSON.stringify({ input, before })
+  const { instructions } = context.settings
+  return JSON.stringify({ input, instructions, before })
 }
+
+/** Takes no settings. */
+const plain: Agent = Object.assign(async () => 'plain', { capabilities: { settings: [] } })
 
 /** Thinks aloud first: two messages in one turn. */
 const thinker: Agent = async function* ({ text }) {
@@ -43,7 +47,7 @@ beforeAll(async () => {
     ran.push(turn.text)
     return puppet.agent(turn, context)
   }
-  const agents = { witness, thinker, failing, played, ...builtinAgents }
+  const agents = { witness, plain, thinker, failing, played, ...builtinAgents }
   server = await serve({ agents, heartbeatMs: 20 })
   holdfast = server.holdfast
   proxy = new CuttingProxy(server.port)
@@ -61,14 +65,20 @@ afterAll(async () => {
 })
 
 function client(
-  options: { key?: string; url?: string; maxRetries?: number; apiKey?: string } = {},
+  options: {
+    key?: string
+    url?: string
+    maxRetries?: number
+    apiKey?: string
+    headers?: Record<string, string>
+  } = {},
 ) {
-  const { key, url = server.url, maxRetries = 0, apiKey = 'none' } = options
+  const { key, url = server.url, maxRetries = 0, apiKey = 'none', headers = {} } = options
   return new OpenAI({
     baseURL: `${url}/v1`,
     apiKey,
     maxRetries,
-    ...(key === undefined ? {} : { defaultHeaders: { 'x-session-key': key } }),
+    defaultHeaders: { ...headers, ...(key === undefined ? {} : { 'x-session-key': key }) },
   })
 }
 
@@ -158,7 +168,7 @@ describe('chat completions', () => {
       ],
     })
     const told = JSON.parse(second.choices[0]?.message.content ?? '')
-    expect(told).toEqual({ input: { text: 'second', instructions: 'be brief' }, before: 1 })
+    expect(told).toEqual({ input: 'second', instructions: 'be brief', before: 1 })
     const { sessions } = await holdfast.list({ key: 'memory' })
     expect(sessions).toHaveLength(1)
   })
@@ -174,13 +184,17 @@ describe('chat completions', () => {
     const { data, response } = await client()
       .chat.completions.create({ model: 'witness', messages })
       .withResponse()
-    const { input, before: remembered } = JSON.parse(data.choices[0]?.message.content ?? '')
+    const {
+      input,
+      instructions,
+      before: remembered,
+    } = JSON.parse(data.choices[0]?.message.content ?? '')
     expect(remembered).toBe(0)
+    expect(instructions).toBe('be brief')
     expect(input.text).toBe(
-      'System: be brief\n\nUser: my name is Ann\n\nAssistant: hello Ann\n\nUser: what is my name?',
+      'User: my name is Ann\n\nAssistant: hello Ann\n\nUser: what is my name?',
     )
     expect(input.messages.map(({ role }: { role: string }) => role)).toEqual([
-      'system',
       'user',
       'assistant',
       'user',
@@ -189,6 +203,36 @@ describe('chat completions', () => {
     expect((await holdfast.list()).sessions).toHaveLength(before)
     const session = holdfast.session(response.headers.get('x-session-id') ?? '')
     await until(async () => (await session.state()).closed !== null)
+  })
+
+  it('add their instructions to those of the session', async () => {
+    const session = await holdfast.resolve({ key: 'instructed', agent: 'witness' })
+    await session.configure({ instructions: 'be kind' })
+    const { output_text: told } = await client({ key: 'instructed' }).responses.create({
+      model: 'witness',
+      instructions: 'be brief',
+      input: 'hello',
+    })
+    expect(JSON.parse(told)).toMatchObject({ instructions: 'be kind\n\nbe brief' })
+    expect((await session.state()).settings).toEqual({ instructions: 'be kind' })
+  })
+
+  it('with instructions are refused by an agent that takes none, and nothing has happened', async () => {
+    const openai = client({ key: 'plain' })
+    const system = (content: string) => ({ role: 'system' as const, content })
+    const instructed = { model: 'plain', messages: [system('be brief'), user('hi')] }
+    const expected = { status: 422, code: 'setting_unsupported', param: 'instructions' }
+    await expect(openai.chat.completions.create(instructed)).rejects.toMatchObject(expected)
+    const response = { model: 'plain', instructions: 'be brief', input: 'hi' }
+    await expect(client().responses.create(response)).rejects.toMatchObject(expected)
+    const empty = { model: 'plain', messages: [system(' '), user('hi')] }
+    const completion = await openai.chat.completions.create(empty)
+    expect(completion.choices[0]?.message.content).toBe('plain')
+    const silent = { model: 'plain', instructions: '', input: 'hi' }
+    expect((await client().responses.create(silent)).output_text).toBe('plain')
+    const long = { model: 'witness', instructions: 'x'.repeat(65_537), input: 'hi' }
+    const tooLong = { status: 400, code: 'invalid_field', param: 'instructions' }
+    await expect(client().responses.create(long)).rejects.toMatchObject(tooLong)
   })
 
   it('never take the field user for a key', async () => {
@@ -218,8 +262,25 @@ describe('chat completions', () => {
     expect(record).toMatchObject({ state: 'done', reply: { text: 'finished all the same' } })
   })
 
+  it('are denied what no client can answer, unless the session or the request says wait', async () => {
+    const denied = 'I may not: nobody_to_ask'
+    expect(await say(client({ key: 'nobody' }), 'open the door', 'ask')).toBe(denied)
+    expect(await say(client(), 'open the door', 'ask')).toBe(denied)
+    const session = await holdfast.resolve({ key: 'patient session', agent: 'ask' })
+    await session.configure({ onNobody: 'wait' })
+    const waiting = say(client({ key: 'patient session' }), 'open the door', 'ask')
+    await until(async () => (await asksOf('patient session')).length === 1)
+    const [ask] = await asksOf('patient session')
+    await session.answer(ask!.id, 'allow')
+    expect(await waiting).toBe('open the door')
+    const wrong = client({ key: 'nobody', headers: { 'x-session-on-nobody': 'allow' } })
+    const refused = say(wrong, 'open the door', 'ask')
+    await expect(refused).rejects.toMatchObject({ status: 400, param: 'x-session-on-nobody' })
+  })
+
   it('wait while the agent asks, and anybody may answer', async () => {
-    const answer = say(client({ key: 'asking' }), 'open the door', 'ask')
+    const patient = { key: 'asking', headers: { 'x-session-on-nobody': 'wait' } }
+    const answer = say(client(patient), 'open the door', 'ask')
     await until(async () => (await asksOf('asking')).length === 1)
     const [row] = (await holdfast.list({ key: 'asking' })).sessions
     const [ask] = await asksOf('asking')
@@ -629,7 +690,16 @@ async function readAll<Item>(pages: AsyncIterable<Item>): Promise<any[]> {
 describe('models', () => {
   it('are the agents', async () => {
     const names = (await readAll(client().models.list())).map(({ id }) => id)
-    expect(names).toEqual(['witness', 'thinker', 'failing', 'played', 'echo', 'slow', 'ask'])
+    expect(names).toEqual([
+      'witness',
+      'plain',
+      'thinker',
+      'failing',
+      'played',
+      'echo',
+      'slow',
+      'ask',
+    ])
     expect(await client().models.retrieve('echo')).toMatchObject({ id: 'echo', object: 'model' })
   })
 })

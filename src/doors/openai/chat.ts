@@ -12,7 +12,13 @@ import {
   type TokenUsage,
 } from './answer.ts'
 import { turnFailure } from './errors.ts'
-import { inputOf, readEntries, type ChatMessage, type ItemReference } from './messages.ts'
+import {
+  inputOf,
+  instructionsOf,
+  readEntries,
+  type ChatMessage,
+  type ItemReference,
+} from './messages.ts'
 import { ChatCompletionRequest, readChatBody, type ChatBody } from './schemas.ts'
 import { chatTarget, type AdmittedTurn } from './targets.ts'
 import { TurnEntry, type OpenAiTurn } from './turn-entry.ts'
@@ -34,7 +40,8 @@ async function readChatRequest(exchange: Exchange): Promise<OpenAiTurn<ChatBody>
   const body = readChatBody(await exchange.json())
   const target = chatTarget(exchange, body)
   const said = readEntries(body.messages, target.takes, 'messages').map(asMessage)
-  return { target, input: inputOf(said, target, 'messages'), body, isBackground: false }
+  const instructions = instructionsOf(said)
+  return { target, input: inputOf(said, 'messages'), instructions, body, isBackground: false }
 }
 
 function asMessage(entry: ChatMessage | ItemReference): ChatMessage {

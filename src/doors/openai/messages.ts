@@ -158,31 +158,19 @@ export function assertNoTools(body: unknown): void {
 
 /**
  * The input of a turn. One message is just its text; of several, the text is the conversation with
- * the speaker before each message, and `messages` has them one by one. For a session of the
- * request's own, system messages are a part of that; in others they are instructions, for agents
- * that heed them.
+ * the speaker before each message, and `messages` has them one by one. System messages are no part
+ * of it: they are the turn's setting `instructions`.
  */
-export function inputOf(
-  said: readonly ChatMessage[],
-  { isOwn }: { readonly isOwn: boolean },
-  field: string,
-): GivenInput {
-  if (said.findLast(({ role }) => role !== 'system')?.role !== 'user') {
-    throw invalid(field, "must end with the user's message")
-  }
-  if (isOwn) return conversationInput(said)
-  const { instructions, messages } = separateInstructions(said)
-  const input = conversationInput(messages)
-  if (instructions === null) return input
-  return { ...(typeof input === 'string' ? { text: input } : input), instructions }
+export function inputOf(said: readonly ChatMessage[], field: string): GivenInput {
+  const messages = said.filter(({ role }) => role !== 'system')
+  if (messages.at(-1)?.role !== 'user') throw invalid(field, "must end with the user's message")
+  return conversationInput(messages)
 }
 
-/** The only place that takes system messages for what they are. */
-function separateInstructions(said: readonly ChatMessage[]) {
-  const isSystem = ({ role }: ChatMessage): boolean => role === 'system'
-  const texts = said.filter(isSystem).map(({ content }) => content)
-  const messages = said.filter((message) => !isSystem(message))
-  return { instructions: texts.length === 0 ? null : texts.join('\n\n'), messages }
+/** What the system messages say; some clients send an empty one, which says nothing. */
+export function instructionsOf(said: readonly ChatMessage[]): string | null {
+  const texts = said.filter(({ role }) => role === 'system').map(({ content }) => content)
+  return texts.filter((text) => text.trim() !== '').join('\n\n') || null
 }
 
 function conversationInput(messages: readonly ChatMessage[]): GivenInput {

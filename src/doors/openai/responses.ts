@@ -7,6 +7,7 @@ import { sendAnswer, sessionHeaders, streamAnswer, wholeAnswer } from './answer.
 import { inputItems, ItemReader, itemUnknown, PAGE_FIELDS, pageOf, sessionOfItem } from './items.ts'
 import {
   inputOf,
+  instructionsOf,
   messagesIn,
   readEntries,
   type ChatMessage,
@@ -104,7 +105,8 @@ async function readResponseRequest(exchange: Exchange): Promise<OpenAiTurn<Respo
   const target = await responseTarget(exchange, body)
   const said = await readInput(exchange, target, body)
   const isBackground = body.background === true
-  return { target, input: inputOf(said, target, 'input'), body, isBackground }
+  const instructions = instructionsOf(said)
+  return { target, input: inputOf(said, 'input'), instructions, body, isBackground }
 }
 
 async function readInput(

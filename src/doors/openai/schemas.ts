@@ -55,7 +55,7 @@ export const ResponseRequest = Type.Object({
   }),
   ...optional({
     model,
-    instructions: orNull(text),
+    instructions: orNull(Type.String()),
     conversation: orNull(Type.Union([text, Type.Object({ id: text })]), {
       [PROBLEM]: 'must be the id of a conversation, or an object with it',
     }),

@@ -7,6 +7,7 @@
 import {
   HoldfastError,
   idempotencyMismatch,
+  inputDigest,
   invalid,
   type Holdfast,
   type GivenInput,
@@ -40,8 +41,6 @@ export type AdmittedTurn = { readonly session: SessionHandle; readonly turn: str
 export type TurnTarget = {
   /** Differs between any two sessions. */
   readonly name: string
-  /** The session is made for this request, which brings the whole conversation along. */
-  readonly isOwn: boolean
   /** What of the request is new: with a session key, clients repeat the whole conversation. */
   readonly takes: 'all' | 'newest'
   /** Whether what was said in this session is known in the turn's session. */
@@ -119,7 +118,6 @@ function keyTarget(
   let known: Promise<SessionHandle | null> | null = null
   return {
     name: `key ${key}`,
-    isOwn: false,
     takes: 'newest',
     remembers: async (session) => {
       known ??= holdfast.find(key)
@@ -175,7 +173,6 @@ function chainTarget(
   const session = holdfast.session(id)
   return {
     name: `session ${id}`,
-    isOwn: false,
     takes: 'all',
     remembers: async (other) => other === id,
     session: async () => visibleRef(session, 'turn.run'),
@@ -286,7 +283,6 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
   }
   return {
     name: 'own',
-    isOwn: true,
     takes: 'all',
     remembers: async () => false,
     session: async (key) => ({ id: idOf(await key()) }),
@@ -315,10 +311,8 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
         return entered
       } catch (error) {
         if (!isError(error, 'session_closed')) throw error
-        return {
-          session,
-          turn: await onlyTurn(session, key, authority.digest(JSON.stringify(turn.input))),
-        }
+        const digest = inputDigest(turn.input, turn.options, authority)
+        return { session, turn: await onlyTurn(session, key, digest) }
       }
     },
   }

@@ -15,13 +15,15 @@
  * answer may have been lost on the way), then whatever else there is; of several the one that was
  * left last.
  */
-import type { TurnOptions } from '../../core/index.ts'
+import { HoldfastError, type Settings, type TurnOptions } from '../../core/index.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
 import { jsonOrEvents, type Route } from '../route.ts'
 import { KEY_HEADER, type AdmittedTurn, type TargetedTurn, type TurnTarget } from './targets.ts'
 
 export type OpenAiTurn<Body> = Omit<TargetedTurn, 'options'> & {
   readonly target: TurnTarget
+  /** What its system messages say. */
+  readonly instructions: string | null
   /** All of the request, to tell a repetition from another. */
   readonly body: Body
 }
@@ -30,6 +32,7 @@ const object = { type: 'object' }
 const COUNT_HEADER = 'x-stainless-retry-count'
 const BUSY_HEADER = 'x-session-busy'
 const WAIT_HEADER = 'x-session-wait-ms'
+const NOBODY_HEADER = 'x-session-on-nobody'
 /** Stock clients send the whole conversation with every message, needed or not. */
 const HISTORY_BYTES_MAX = 8_388_608
 /** Clients retry these by themselves. */
@@ -44,6 +47,10 @@ const TURN_HEADERS = [
     description: 'If another turn runs: queue, reject, interrupt or collect.',
   },
   { name: WAIT_HEADER, description: 'How long to wait for it.' },
+  {
+    name: NOBODY_HEADER,
+    description: 'If the agent asks, and no client can answer: wait, or deny (the default).',
+  },
   { name: 'Idempotency-Key', description: 'The same key and body join the same turn.' },
   { name: COUNT_HEADER, description: 'From 1 on: joins the turn of an earlier attempt.' },
 ]
@@ -90,9 +97,15 @@ export class TurnEntry<Body> {
       // The core refuses what is no policy, and what is no number.
       busy: exchange.header(BUSY_HEADER) as TurnOptions['busy'],
       waitMs: waitMs === undefined ? undefined : Number(waitMs),
+      settings: settingsOf(turn, exchange.header(NOBODY_HEADER)),
+      // Its caller cannot answer.
+      onNobody: 'deny',
     })
     const { input, isBackground } = turn
-    const admitted = await turn.target.enter({ input, options, isBackground })
+    const entering = turn.target.enter({ input, options, isBackground })
+    const admitted = await entering.catch((error: unknown) => {
+      throw namedByDoor(error)
+    })
     exchange.isCommitted = true
     return { ...turn, ...admitted }
   }
@@ -122,6 +135,28 @@ export class TurnEntry<Body> {
     this.#attempts.add(digest, attempt, now)
     return attempt
   }
+}
+
+function settingsOf(
+  { instructions }: Pick<OpenAiTurn<unknown>, 'instructions'>,
+  onNobody: string | undefined,
+): Settings | undefined {
+  if (instructions === null && onNobody === undefined) return undefined
+  return {
+    ...(instructions === null ? {} : { instructions }),
+    // The core refuses what is none of its values.
+    ...(onNobody === undefined ? {} : { onNobody: onNobody as Settings['onNobody'] }),
+  }
+}
+
+/** A refusal of the turn's settings, with the name that they have in the request. */
+function namedByDoor(error: unknown): unknown {
+  if (!(error instanceof HoldfastError)) return error
+  const { field, setting } = error.details
+  const name = error.code === 'setting_unsupported' ? setting : String(field).split('settings.')[1]
+  if (name === undefined) return error
+  const named = name === 'onNobody' ? NOBODY_HEADER : name
+  return new HoldfastError(error.code, error.message, { ...error.details, field: named })
 }
 
 /** For a retry that is not remembered, the key of an attempt before a restart, if there is one. */

@@ -11,6 +11,7 @@ import {
   type RunnerOutput,
   type RunnerPart,
   type RunnerTurn,
+  type Settings,
 } from '../../core/index.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { activity } from '../outbox.ts'
@@ -23,10 +24,28 @@ export type { OpenAiOptions } from './options.ts'
 export function openaiRunner(options: OpenAiOptions): Runner {
   checkAddress(options.baseUrl)
   const settings = withDefaults(OpenAiAgent, options) as OpenAiSettings
-  const { images, files } = settings
+  const { model, models, images, files } = settings
+  const allowed = [...new Set([model, ...models])]
+  const checkSettings = ({ model: wanted = model }: Settings): void => {
+    if (allowed.includes(wanted)) return
+    throw invalid('settings.model', `must be one of ${allowed.join(', ')}`)
+  }
   return {
-    capabilities: { ...NO_CAPABILITIES, images, files },
+    capabilities: {
+      ...NO_CAPABILITIES,
+      images,
+      files,
+      settings: models.length === 0 ? ['instructions'] : ['instructions', 'model'],
+      models: allowed,
+      fork: 'any',
+      load: true,
+    },
+    checkSettings,
+    // Its memory is the history.
+    fork: async () => null,
     async *run(turn, context): AsyncGenerator<RunnerOutput, undefined> {
+      // The operator may have changed the models since the session was configured.
+      checkSettings(context.settings)
       const upstream = new Upstream(settings, context.signal)
       const request = await completionRequest(settings, turn, context)
       yield* answer(upstream.post('/chat/completions', request))
@@ -39,8 +58,10 @@ async function completionRequest(
   turn: RunnerTurn,
   context: RunnerContext,
 ): Promise<JsonObject> {
-  const { model, system, parameters } = settings
-  const instruction = system === undefined ? [] : [{ role: 'system', content: system }]
+  const { system, parameters } = settings
+  const { model = settings.model, instructions } = context.settings
+  const texts = [system, instructions].filter((text) => text !== undefined)
+  const instruction = texts.map((content) => ({ role: 'system', content }))
   const history = await recentMessages(context, settings)
   const request = {
     model,
@@ -148,9 +169,15 @@ async function* answer(chunks: AsyncIterable<JsonObject>): AsyncGenerator<Runner
     lastReason = reason ?? lastReason
     lastUsage = usage ?? lastUsage
   }
-  if (lastUsage !== null) yield activity('usage', lastUsage)
+  if (lastUsage !== null) yield activity('usage', usageOf(asObject(lastUsage)))
   if (lastReason === null) throw new Error('the model’s answer was cut off before its end')
   if (lastReason !== 'stop') yield activity('stop', { reason: lastReason })
+}
+
+function usageOf({ prompt_tokens: input, completion_tokens: output, ...more }: JsonObject) {
+  const { cached_tokens: cached } = asObject(more['prompt_tokens_details'])
+  const counts = { inputTokens: input, outputTokens: output, cachedTokens: cached }
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => typeof count === 'number'))
 }
 
 /** Throws, naming the field, if this is not an HTTP address. */

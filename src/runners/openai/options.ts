@@ -1,6 +1,6 @@
 /** The options of a model behind an OpenAI-compatible API. */
 import { Type, type Static } from '../../schema/typebox.ts'
-import { EXACT, optional } from '../../schema/contract.ts'
+import { EXACT, list, optional } from '../../schema/contract.ts'
 import { count, milliseconds } from '../program-options.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, description })
@@ -14,6 +14,10 @@ export const OpenAiAgent = Type.Object(
         'the name of the variable that holds the key; do not put the key itself into a ' +
           'configuration',
       ),
+      models: list({
+        default: [],
+        description: 'further models that the setting `model` of a session or turn may name',
+      }),
       system: text('the system message'),
       historyMax: count(
         "how many of the newest messages the server sends; the first is always a user's",
