@@ -27,7 +27,8 @@ export type { DiagnosticListener, ErrorCode } from './core/index.ts'
 // For agents and runners of your own.
 export type { Agent, AgentContext, AgentQuestion, AgentResult } from './runners/function.ts'
 export type { Runner, RunnerContext, RunnerOutput, RunnerResult } from './core/index.ts'
-export type { RunnerPart, RunnerSession, RunnerTurn } from './core/index.ts'
+export type { ErasedSession, LeftFiles, RunnerPart } from './core/index.ts'
+export type { RunnerSession, RunnerTurn } from './core/index.ts'
 // For a store of your own.
 export type { Append, AppendOutcome, Beat, Claim, ListPage, ListQuery } from './core/index.ts'
 export type { ReadResult, Reservation, Reserved, SessionRow } from './core/index.ts'

@@ -120,8 +120,10 @@ export const close = defineCommand({
     const remote = new Remote(values)
     const id = await remote.find(name)
     const body = await remote.json(`${sessionPath(id)}${erase ? '?erase=true' : ''}`, 'DELETE')
-    if (json) printJson([body])
-    else say(`session ${id} is closed${erase ? ' and erased' : ''}`)
+    if (json) return printJson([body])
+    say(`session ${id} is closed${erase ? ' and erased' : ''}`)
+    for (const what of (body as { left?: readonly string[] }).left ?? [])
+      say(`not removed: ${what}`)
   },
 })
 

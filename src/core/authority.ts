@@ -24,7 +24,7 @@ import type { Principal, Session } from './state.ts'
 import { queuedRow, type QueueRow } from './queue.ts'
 import { Sweeper } from './recovery.ts'
 import type { ResolveRequest } from './requests.ts'
-import type { Runner } from './runner.ts'
+import type { ErasedSession, Runner } from './runner.ts'
 import { RunnerTable } from './runner-table.ts'
 import { isPending } from './session.ts'
 import { SharedCounts } from './shared-counts.ts'
@@ -236,6 +236,27 @@ export class Authority implements SessionHolder {
     const live = await this.openUnlessClosed(id)
     await live?.post({ type: 'close', reason, by }).catch(nullIfClosed)
     return this.view(id)
+  }
+
+  /**
+   * Erases a closed session: first what its agent has written, so that a crash in between leaves
+   * nothing that is not found again. Returns what could not be removed.
+   */
+  async erase(id: string, agent: string): Promise<readonly string[]> {
+    const hasFiles = this.runner(agent) === null || this.runner(agent)?.erase !== undefined
+    const left = hasFiles ? await this.#runners.erase(await this.#erased(id, agent)) : []
+    await this.store.erase(id)
+    return left
+  }
+
+  /** One that cannot be read is erased all the same. */
+  async #erased(id: string, agent: string): Promise<ErasedSession & Pick<Session, 'agent'>> {
+    try {
+      return await this.#loader.readClosed(id)
+    } catch (thrown) {
+      if (!isUnreadable(thrown)) throw thrown
+      return { id, agent, backend: null, origin: null }
+    }
   }
 
   /** From now on no turn starts. Resolves when those that run have ended, or after `ms`. */

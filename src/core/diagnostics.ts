@@ -6,6 +6,7 @@
 export const DIAGNOSTICS = {
   accept_failed: 'error',
   agent_ended: 'info',
+  agent_files_left: 'warn',
   agent_started: 'info',
   agents_unisolated: 'warn',
   ask_unanswered: 'debug',

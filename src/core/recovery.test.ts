@@ -34,7 +34,7 @@ function house(
   }
   const swept: SweptNode = {
     node: 'a',
-    store: { list, erase: (id: string) => act(closed, id) } as unknown as Store,
+    store: { list } as unknown as Store,
     clock: {
       now: () => 1e12,
       monotonic: () => 0,
@@ -43,6 +43,7 @@ function house(
     limits: { ...LIMITS, listMax: 500 },
     diagnose: diagnoseTo((diagnostic) => diagnostics.push(diagnostic)),
     open: async (id) => ({ post: () => act(open, id) }) as never,
+    erase: (id) => act(closed, id),
     lease,
     heldSession: () => null,
     trim: () => undefined,
@@ -134,6 +135,7 @@ describe('sessions that were lost with the lease', () => {
       diagnose: diagnoseTo(({ code }) => void told.push(code)),
       lease,
       open,
+      erase: async () => undefined,
       heldSession: () => null,
       trim: () => undefined,
     }

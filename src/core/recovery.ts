@@ -19,6 +19,7 @@ export interface SweptNode {
   /** Null where a lease never ends. */
   readonly lease: { readonly leftMs: number } | null
   open(id: string): Promise<LiveSession>
+  erase(id: string, agent: string): Promise<unknown>
   heldSession(id: string): object | null
   /** Lets go of idle sessions beyond the bound. */
   trim(): void
@@ -96,7 +97,7 @@ export class Sweeper {
   }
 
   async #sweep(): Promise<void> {
-    const { store, clock, limits } = this.#node
+    const { clock, limits } = this.#node
     this.#clockWatch.look()
     this.#node.trim()
     await this.#pickUpPending()
@@ -108,7 +109,7 @@ export class Sweeper {
       await live.post({ type: 'expire' })
     })
     const closedBefore = at - limits.retainMs
-    await this.#each(this.#closed, { closedBefore }, ({ id }) => store.erase(id))
+    await this.#each(this.#closed, { closedBefore }, ({ id, agent }) => this.#node.erase(id, agent))
   }
 
   /** Then no session can be opened. */

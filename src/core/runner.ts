@@ -55,6 +55,11 @@ export interface Runner {
    */
   release?(session: RunnerSession): void | Promise<void>
   /**
+   * A session that was released is erased: removes what the agent has written for it here, and
+   * nothing else. Returns what could not be removed. May be called again, and after a restart.
+   */
+  erase?(session: ErasedSession): Promise<readonly LeftFiles[]>
+  /**
    * This node does not own the session any more; null: any session. Another node is about to go on
    * with it and does not wait (I2, I5): end what works for it here, or is kept for it, at once. The
    * signal of its turn is aborted besides.
@@ -115,8 +120,17 @@ export type AdoptedConversation = {
   readonly settings?: Settings
 }
 
+/** Something of an erased session that is still there. */
+export type LeftFiles = {
+  /** For clients: without a path. */
+  readonly what: string
+  /** For the operator. */
+  readonly path?: string
+}
+
 /** What a runner may keep something for. */
 export type RunnerSession = { readonly id: string; readonly backend: string | null }
+export type ErasedSession = RunnerSession & { readonly origin: Origin | null }
 
 export type RunnerTurn = {
   readonly id: string

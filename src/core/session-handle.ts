@@ -485,11 +485,15 @@ export class SessionHandle {
     return this.#authority.close(this.id, reason, this.by)
   }
 
-  /** Closes the session and erases its log permanently. */
-  async erase(): Promise<void> {
+  /**
+   * Closes the session, and erases its log and what its agent has written permanently; says what
+   * could not be removed.
+   */
+  async erase(): Promise<{ readonly left: readonly string[] }> {
     if (this.access !== null) await this.assertMay('session.close')
     const session = await this.#authority.close(this.id, 'erased', this.by)
-    await this.#authority.store.erase(this.id)
+    const left = await this.#authority.erase(this.id, session.agent)
     this.#authority.usage.erased(session)
+    return { left }
   }
 }

@@ -8,7 +8,7 @@ import type { ChildProcess } from 'node:child_process'
 import { access, chmod, constants, lchown, mkdir } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
-import type { Diagnose, Facts } from '../core/index.ts'
+import type { Diagnose, Facts, LeftFiles } from '../core/index.ts'
 import {
   environmentAt,
   expandWrapper,
@@ -33,6 +33,7 @@ import {
   markOf,
   startProcess,
 } from './processes.ts'
+import { remove } from './removal.ts'
 import { redact } from './text.ts'
 
 type ChildOptions = {
@@ -311,6 +312,9 @@ type WorkplaceOptions = IsolationOptions &
     readonly folder?: string
   }
 
+/** How many sessions are remembered as erased; their turns end long before they are forgotten. */
+const ERASED_MAX = 1_000
+
 /** Only its owner reads it; others may pass through to a folder of their own in it. */
 const PASSABLE = 0o711
 
@@ -323,6 +327,9 @@ export class Workplace {
   readonly #wrapper: readonly string[]
   readonly #user: User | null
   readonly #cleared: Promise<unknown>
+  /** Sessions whose folders are being made, or were removed and must not be made again. */
+  readonly #making = new Map<string, Promise<ChildFolders>>()
+  readonly #erased = new Set<string>()
   diagnose: Diagnose = () => undefined
 
   constructor(options: WorkplaceOptions) {
@@ -353,12 +360,72 @@ export class Workplace {
     return hasOwnHome(this.#options) ? environmentAt(home, own, this.#options) : own
   }
 
-  /** A session's folders, created if missing. They have the agent's work; nothing deletes them. */
+  /** A session's folders, created if missing. They have the agent's work until it is erased. */
   async foldersOf(session: string): Promise<ChildFolders> {
+    if (this.#erased.has(session)) throw new Error('the session is erased')
+    const making = this.#makeFolders(session)
+    this.#making.set(session, making)
+    try {
+      return await making
+    } finally {
+      if (this.#making.get(session) === making) this.#making.delete(session)
+    }
+  }
+
+  /**
+   * Removes the folders that were made for a session. Those that the operator or the session's
+   * settings name are not touched. Returns what could not be removed.
+   */
+  async erase(session: string): Promise<readonly LeftFiles[]> {
+    this.#erased.add(session)
+    const [oldest] = this.#erased
+    if (this.#erased.size > ERASED_MAX && oldest !== undefined) this.#erased.delete(oldest)
+    // The turn that wanted the folders has failed with the reason.
+    await this.#making.get(session)?.catch(() => undefined)
+    if (this.#options.folder === undefined) return []
+    const { folder, home } = this.#ownFolders(session)
+    const left: LeftFiles[] = []
+    if (!(await this.remove(folder))) left.push({ what: 'its working folder', path: folder })
+    if (!(await this.remove(home))) left.push({ what: "its agent's home", path: home })
+    return left
+  }
+
+  /** Runs the program to its end, in a session's folder, with the output ignored. */
+  async runOnce(session: string, args: readonly string[], ms: number): Promise<void> {
+    const child = this.start(args, await this.foldersOf(session))
+    child.stdin.end()
+    child.stdout.resume()
+    const timer = setTimeout(() => child.kill(), ms)
+    await child.ended
+    clearTimeout(timer)
+  }
+
+  /** Whether every session has a home of its own. */
+  get hasOwnHome(): boolean {
+    return hasOwnHome(this.#options)
+  }
+
+  /** The variables of a child of this session. */
+  environmentOf(session: string): Readonly<Record<string, string>> {
+    const { folder, home } = this.#ownFolders(session)
+    return this.environment({ cwd: folder, home })
+  }
+
+  /** Removes something that a child has written; returns whether it is gone. */
+  remove(path: string): Promise<boolean> {
+    return remove(path, this.#user)
+  }
+
+  /** Their names follow from the session's id: they are of no other session. */
+  #ownFolders(session: string) {
+    const folder = join(this.#options.folder ?? '', folderName(session))
+    return { folder, home: `${folder}.home` }
+  }
+
+  async #makeFolders(session: string): Promise<ChildFolders> {
     const { cwd, folder: root } = this.#options
     await this.#cleared
-    const folder = join(root ?? '', folderName(session))
-    const home = `${folder}.home`
+    const { folder, home } = this.#ownFolders(session)
     if (hasOwnHome(this.#options)) await this.#make(home)
     if (cwd !== undefined || root === undefined) {
       await access(cwd ?? '.', constants.X_OK)

@@ -6,6 +6,8 @@
  */
 import type {
   Diagnose,
+  ErasedSession,
+  LeftFiles,
   Runner,
   RunnerContext,
   RunnerOutput,
@@ -16,6 +18,7 @@ import { Workplace } from '../platform/child.ts'
 import type { ChildFolders } from '../platform/isolation.ts'
 import { AgentPool, type PooledAgent, type PoolSettings } from './agent-pool.ts'
 import { AgentGone } from './agent-gone.ts'
+import { eraseFiles, type ConversationFiles } from './conversation-files.ts'
 import { Outbox } from './outbox.ts'
 import { Steering, type TakeMessage } from './steering.ts'
 
@@ -33,6 +36,8 @@ type WorkplaceOptions = ConstructorParameters<typeof Workplace>[0]
 
 export abstract class PooledRunner<Agent extends PooledAgent> implements Runner {
   readonly workplace: Workplace
+  /** Where the agent keeps its conversations; null: not known. */
+  protected readonly files: ConversationFiles | null = null
   readonly #pool: AgentPool<Agent>
   /** The last turn of each session, until its work has ended. */
   readonly #working = new Map<string, Promise<void>>()
@@ -68,6 +73,11 @@ export abstract class PooledRunner<Agent extends PooledAgent> implements Runner 
 
   async release({ id }: RunnerSession): Promise<void> {
     await this.#pool.release(id)
+  }
+
+  async erase(session: ErasedSession): Promise<readonly LeftFiles[]> {
+    await this.#working.get(session.id)
+    return eraseFiles(this.workplace, session, this.files)
   }
 
   lose(session: string | null): void {

@@ -38,7 +38,7 @@ describe('the OpenAPI document', () => {
 
   it('is compared with real answers: one that differs is an error', () => {
     const request = { method: 'DELETE', path: '/v1/sessions/a' }
-    const answer = { id: 'a', state: 'closed', erased: false }
+    const answer = { id: 'a', state: 'closed', erased: false, left: [] }
     expect(() => assertDescribed(request, 200, answer)).not.toThrow()
     expect(() => assertDescribed(request, 200, { ...answer, erased: 0 })).toThrow('/erased')
     expect(() => assertDescribed(request, 202, answer)).toThrow('answers 202, undescribed')

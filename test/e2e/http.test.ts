@@ -72,7 +72,7 @@ describe('sessions', () => {
     const id = await sessionOf({ key: 'closing' })
     for (const _ of [1, 2]) {
       const answer = await remove(`/v1/sessions/${id}`)
-      expect(await answer.json()).toEqual({ id, state: 'closed', erased: false })
+      expect(await answer.json()).toEqual({ id, state: 'closed', erased: false, left: [] })
     }
     expect((await (await get(`/v1/sessions/${id}`)).json()).closed.reason).toBe('closed')
     await refused(post(`/v1/sessions/${id}/turns`, { input: 'x' }), 410, 'session_closed')
@@ -84,7 +84,7 @@ describe('sessions', () => {
     const id = await sessionOf()
     for (const _ of [1, 2]) {
       const answer = await remove(`/v1/sessions/${id}?erase=true`)
-      expect(await answer.json()).toEqual({ id, state: 'closed', erased: true })
+      expect(await answer.json()).toEqual({ id, state: 'closed', erased: true, left: [] })
     }
     await refused(get(`/v1/sessions/${id}`), 410, 'session_erased')
     await refused(get(`/v1/sessions/${id}/events`), 410, 'session_erased')

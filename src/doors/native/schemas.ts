@@ -167,6 +167,9 @@ export const ClosedSession = Type.Object({
   id: text,
   state: Type.Literal('closed'),
   erased: Type.Boolean(),
+  left: Type.Array(text, {
+    description: 'What the agent wrote that could not be removed with an erased session.',
+  }),
 })
 export const TurnOfSession = Type.Object({
   session: text,

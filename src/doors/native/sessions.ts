@@ -166,9 +166,11 @@ export const sessionRoutes = routes({
     handle: async (exchange) => {
       const { session } = exchange
       const { erase = false } = CLOSE_QUERY.read(exchange.search)
-      const closing = erase ? session.erase() : session.close()
-      const wasErased = await closing.then(() => false, unlessOver('session_erased'))
-      exchange.reply(200, { id: session.id, state: 'closed', erased: erase || wasErased })
+      const closing = erase ? session.erase() : session.close().then(() => ({ left: [] }))
+      const done = await closing.catch(unlessOver('session_erased'))
+      const { left } = done === true ? { left: [] } : done
+      const erased = erase || done === true
+      exchange.reply(200, { id: session.id, state: 'closed', erased, left })
     },
   },
   'GET /v1/sessions/:id/asks': {

@@ -32,6 +32,7 @@ import {
 } from '../agent-settings.ts'
 import { asObject, asText } from '../json.ts'
 import { activity } from '../outbox.ts'
+import { CLAUDE_FILES } from '../conversation-files.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
 import { ReservedIds } from '../reserved-ids.ts'
@@ -71,6 +72,7 @@ type Basis = { readonly start: ClaudeStart; readonly places: Places }
 const WORDS_CHARS_MAX = 500
 
 class ClaudeRunner extends PooledRunner<ClaudeAgent> {
+  protected override readonly files = CLAUDE_FILES
   readonly #settings: ClaudeSettings
   readonly #ids = new ReservedIds()
   readonly #memories = new Map<string, SessionMemory>()

@@ -27,6 +27,7 @@ import {
 import { asObject, asText } from '../json.ts'
 import { activity } from '../outbox.ts'
 import { base64, partsOf, refusePart } from '../parts.ts'
+import { CODEX_FILES } from '../conversation-files.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
 import { CodexAgent } from './agent.ts'
@@ -47,6 +48,7 @@ export function codexRunner(options: CodexOptions): Runner {
 }
 
 class CodexRunner extends PooledRunner<CodexAgent> {
+  protected override readonly files = CODEX_FILES
   readonly #settings: CodexSettings
   #models: readonly string[] = []
   readonly #firstStart = new FirstStart()

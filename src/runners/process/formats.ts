@@ -4,6 +4,7 @@ import { readLines } from '../../platform/text.ts'
 import { claudeRefusal, MessageConverter, parsedLine } from '../claude/messages.ts'
 import { itemOfExec, planOfExec, toolCallOf } from '../codex/items.ts'
 import { refusalsIn } from '../codex/refusals.ts'
+import { CLAUDE_FILES, CODEX_FILES, type ConversationFiles } from '../conversation-files.ts'
 import { asObject, asText, type JsonObject } from '../json.ts'
 import { activity } from '../outbox.ts'
 import { present, toolActivity } from '../tools.ts'
@@ -23,6 +24,8 @@ export interface OutputFormat {
   read(output: AsyncIterable<string>): AsyncGenerator<ProgramOutput>
   /** Whether the program says that the id of a new session is in use, or of an old one unknown. */
   refusal(message: string, backend: string): 'in_use' | 'unknown' | null
+  /** Where the program keeps its conversations; null: not known. */
+  readonly files: ConversationFiles | null
   /** The tool calls that the program refused by itself, if only its stderr has them. */
   denials?(stderr: string): readonly object[]
 }
@@ -35,6 +38,7 @@ type LineHandler = (line: JsonObject) => Iterable<ProgramOutput>
 /** One JSON object per line, whose `type` chooses the handler; other lines are ignored. */
 function jsonLines(
   handlers: Readonly<Record<string, LineHandler>>,
+  files: ConversationFiles,
   refusal: OutputFormat['refusal'],
   denials: OutputFormat['denials'] = () => [],
 ): OutputFormat {
@@ -47,6 +51,7 @@ function jsonLines(
         yield* byType.get(object['type'])?.(object) ?? []
       }
     },
+    files,
     refusal,
     denials,
   }
@@ -64,6 +69,7 @@ const claude: OutputFormat = {
       }
     }
   },
+  files: CLAUDE_FILES,
   refusal: claudeRefusal,
 }
 
@@ -95,6 +101,7 @@ const codex = jsonLines(
       yield { type: 'failure', message: asText(asObject(error)['message']) }
     },
   },
+  CODEX_FILES,
   (message, backend) => {
     // `no rollout found for thread id ID`
     const isUnknown = /no (rollout|recorded session|thread) found/i.test(message)
@@ -121,6 +128,7 @@ const text: OutputFormat = {
     }
     yield { type: 'result', text: whole.trimEnd() }
   },
+  files: null,
   refusal: () => null,
 }
 

@@ -10,6 +10,8 @@ import { StringDecoder } from 'node:string_decoder'
 import {
   HoldfastError,
   type Diagnose,
+  type ErasedSession,
+  type LeftFiles,
   type Runner,
   type RunnerContext,
   type RunnerOutput,
@@ -19,6 +21,7 @@ import {
 } from '../../core/index.ts'
 import { onAbort } from '../../platform/clock.ts'
 import { Workplace, type Child } from '../../platform/child.ts'
+import { eraseFiles } from '../conversation-files.ts'
 import { activity } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
 import { ReservedIds } from '../reserved-ids.ts'
@@ -100,12 +103,14 @@ export class ProcessRunner implements Runner {
     }
   }
 
-  /**
-   * Stops the program of a closed session. The session's folder remains: it has the agent's work.
-   */
+  /** Stops the program of a closed session. The session's folder remains until it is erased. */
   async release({ id }: RunnerSession): Promise<void> {
     this.#ids.forget(id)
     await this.#running.get(id)?.stop()
+  }
+
+  erase(session: ErasedSession): Promise<readonly LeftFiles[]> {
+    return eraseFiles(this.#workplace, session, this.#format.files)
   }
 
   lose(session: string | null): void {

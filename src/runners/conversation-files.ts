@@ -1,0 +1,117 @@
+/**
+ * The files in which agents keep their conversations, and how they are removed. Only what is named
+ * by the conversation's id, which must be a UUID, is looked at; links are not followed.
+ */
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { ErasedSession, LeftFiles } from '../core/index.ts'
+import type { Workplace } from '../platform/child.ts'
+
+type Environment = Readonly<Record<string, string>>
+
+export type ConversationFiles = {
+  readonly find: (env: Environment, id: string) => Promise<readonly string[]>
+  /** The arguments with which the program itself deletes a conversation, if it can. */
+  readonly deleteArgs?: (id: string) => readonly string[]
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** How long a program may take to delete a conversation. */
+const DELETE_MS = 30_000
+
+const CLAUDE_FOLDERS = ['todos', 'tasks', 'file-history', 'session-env', 'debug']
+
+/** `PROJECT/ID.jsonl`, and what else Claude Code names by the id of a session. */
+export const CLAUDE_FILES: ConversationFiles = {
+  async find(env, id) {
+    const root = env['CLAUDE_CONFIG_DIR'] ?? join(env['HOME'] ?? '/', '.claude')
+    const projects = await foldersIn(root, ['projects'])
+    const besides = await foldersIn(root, CLAUDE_FOLDERS)
+    const folders = [...(await eachIn(projects, foldersIn)), ...besides]
+    return eachIn(folders, (folder) =>
+      entriesIn(folder, (name) => name.startsWith(id) && /^(?:$|[.-])/.test(name.slice(id.length))),
+    )
+  },
+}
+
+/** `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl`; `codex delete` knows its databases too. */
+export const CODEX_FILES: ConversationFiles = {
+  async find(env, id) {
+    const root = env['CODEX_HOME'] ?? join(env['HOME'] ?? '/', '.codex')
+    let folders = await foldersIn(root, ['sessions'])
+    for (let depth = 0; depth < 3; depth += 1) folders = await eachIn(folders, foldersIn)
+    const all = [...folders, ...(await foldersIn(root, ['archived_sessions']))]
+    return eachIn(all, (folder) => entriesIn(folder, (name) => name.endsWith(`-${id}.jsonl`)))
+  },
+  deleteArgs: (id) => ['delete', '--force', id],
+}
+
+/**
+ * Removes a session's folders, and what its agent keeps of the conversation elsewhere; returns what
+ * could not be removed. Without `files` it is not known where the agent keeps it.
+ */
+export async function eraseFiles(
+  workplace: Workplace,
+  session: ErasedSession,
+  files: ConversationFiles | null,
+): Promise<readonly LeftFiles[]> {
+  const conversation = await eraseConversation(workplace, session, files).catch(() => {
+    // A folder of the agent cannot be read, or its program cannot be started.
+    return [{ what: 'what its agent keeps of the conversation' }]
+  })
+  return [...conversation, ...(await workplace.erase(session.id))]
+}
+
+async function eraseConversation(
+  workplace: Workplace,
+  { id, backend, origin }: ErasedSession,
+  files: ConversationFiles | null,
+): Promise<readonly LeftFiles[]> {
+  if (backend === null) return []
+  if (origin?.session === undefined && origin?.backend === backend) {
+    return [{ what: 'the conversation that was begun without Holdfast' }]
+  }
+  if (files === null) {
+    return workplace.hasOwnHome ? [] : [{ what: 'what its agent keeps of the conversation' }]
+  }
+  if (!UUID.test(backend)) return []
+  const env = workplace.environmentOf(id)
+  let found = await files.find(env, backend)
+  const { deleteArgs } = files
+  const left: LeftFiles[] = []
+  if (found.length > 0 && deleteArgs !== undefined && !workplace.hasOwnHome) {
+    await workplace.runOnce(id, deleteArgs(backend), DELETE_MS)
+    found = await files.find(env, backend)
+    if (found.length > 0) left.push({ what: "its agent's index of conversations" })
+  }
+  for (const path of found) {
+    if (await workplace.remove(path)) continue
+    left.push({ what: "a file of its agent's conversation", path })
+  }
+  return left
+}
+
+/** The folders in a folder, of these names or of any. */
+async function foldersIn(folder: string, names?: readonly string[]): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch(noneIfMissing)
+  return entries
+    .filter((entry) => entry.isDirectory() && (names?.includes(entry.name) ?? true))
+    .map(({ name }) => join(folder, name))
+}
+
+async function eachIn(
+  folders: readonly string[],
+  list: (folder: string) => Promise<string[]>,
+): Promise<string[]> {
+  return (await Promise.all(folders.map((folder) => list(folder)))).flat()
+}
+
+async function entriesIn(folder: string, isWanted: (name: string) => boolean): Promise<string[]> {
+  const names = await readdir(folder).catch(noneIfMissing)
+  return names.filter(isWanted).map((name) => join(folder, name))
+}
+
+function noneIfMissing(error: unknown): never[] {
+  if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+  throw error
+}
