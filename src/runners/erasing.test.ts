@@ -1,8 +1,19 @@
 /** What agents leave on the disk, and what is removed with their sessions. */
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { isRoot } from '../../test/support/isolation.ts'
 import type { Diagnostic, Holdfast, Limits, Runner } from '../core/index.ts'
 import { openHoldfast } from '../open.ts'
 import { Workplace } from '../platform/child.ts'
@@ -206,6 +217,23 @@ describe('erasing a session', () => {
     expect(await session.erase()).toEqual({ left: [] })
     expect(await readdir(folder)).toEqual([])
     expect(await readdir(join(root, 'moved'))).toEqual(['work.txt'])
+  })
+
+  it.runIf(isRoot)('removes the files of another user as that user', async () => {
+    await chmod(root, 0o711)
+    await open(program(WRITES, { runAs: { uid: 65_534, gid: 65_534 } }))
+    const session = await holdfast.resolve()
+    expect(await session.turn('go')).toMatchObject({ state: 'done' })
+    const own = join(folder, folderName(session.id))
+    await mkdir(join(own, 'of root'), { mode: 0o700 })
+    await writeFile(join(own, 'of root', 'kept'), 'kept')
+    expect(await session.erase()).toEqual({ left: ['its working folder'] })
+    expect(await filesIn(folder)).toEqual(['kept'])
+    expect(left()[0]?.facts).toMatchObject({ count: 1, path: own })
+    const other = await holdfast.resolve()
+    await other.turn('go')
+    expect(await other.erase()).toEqual({ left: [] })
+    expect(await readdir(folder)).toEqual([folderName(session.id)])
   })
 
   it('takes no id of a conversation for a path', async () => {
