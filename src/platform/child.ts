@@ -5,8 +5,8 @@
  * runner, each in the folder of its session.
  */
 import type { ChildProcess } from 'node:child_process'
-import { access, chmod, constants, lchown, mkdir } from 'node:fs/promises'
-import { basename, join, resolve } from 'node:path'
+import { access, chmod, constants, lchown, mkdir, writeFile } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Diagnose, Facts, LeftFiles } from '../core/index.ts'
 import {
@@ -33,7 +33,7 @@ import {
   markOf,
   startProcess,
 } from './processes.ts'
-import { remove } from './removal.ts'
+import { isThere, remove } from './removal.ts'
 import { redact } from './text.ts'
 
 type ChildOptions = {
@@ -318,6 +318,11 @@ const ERASED_MAX = 1_000
 /** Only its owner reads it; others may pass through to a folder of their own in it. */
 const PASSABLE = 0o711
 
+/** A file beside the folder of a session that says that forks use it. */
+function forkedMark(folder: string): string {
+  return `${folder}.forked`
+}
+
 /**
  * Where the children of a runner work. Processes that an earlier server left in its folder are
  * killed before the first child starts (I2).
@@ -385,9 +390,18 @@ export class Workplace {
     if (this.#options.folder === undefined) return []
     const { folder, home } = this.#ownFolders(session)
     const left: LeftFiles[] = []
-    if (!(await this.remove(folder))) left.push({ what: 'its working folder', path: folder })
+    if (await isThere(forkedMark(folder))) {
+      left.push({ what: 'its working folder, in which forks of it work', path: folder })
+    } else if (!(await this.remove(folder))) left.push({ what: 'its working folder', path: folder })
     if (!(await this.remove(home))) left.push({ what: "its agent's home", path: home })
     return left
+  }
+
+  /** A fork will work in this folder: if it is a session's own, it is not removed with that. */
+  async keep(path: string): Promise<void> {
+    const { folder } = this.#options
+    if (folder === undefined || dirname(resolve(path)) !== resolve(folder)) return
+    await writeFile(forkedMark(path), '')
   }
 
   /** Runs the program to its end, in a session's folder, with the output ignored. */

@@ -26,7 +26,7 @@ async function removeAs(user: User, path: string): Promise<void> {
   await Promise.race([once(child, 'exit'), once(child, 'error')]).catch(() => undefined)
 }
 
-async function isThere(path: string): Promise<boolean> {
+export async function isThere(path: string): Promise<boolean> {
   try {
     await lstat(path)
     return true

@@ -11,7 +11,7 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { isRoot } from '../../test/support/isolation.ts'
 import type { Diagnostic, Holdfast, Limits, Runner } from '../core/index.ts'
@@ -120,6 +120,18 @@ it('the folder of an erased session is not made again, by a turn that is late', 
   await making
   await expect(workplace.foldersOf('late')).rejects.toThrow('erased')
   expect(await readdir(folder)).toEqual([])
+})
+
+it('a folder in which forks work stays, and a path elsewhere is not marked', async () => {
+  await open(program(WRITES))
+  const workplace = new Workplace({ command: 'true', folder })
+  const { cwd } = await workplace.foldersOf('source')
+  await workplace.keep(cwd)
+  await workplace.keep(join(root, 'elsewhere'))
+  const what = 'its working folder, in which forks of it work'
+  expect(await workplace.erase('source')).toEqual([{ what, path: cwd }])
+  expect((await readdir(folder)).toSorted()).toEqual([basename(cwd), `${basename(cwd)}.forked`])
+  expect(await readdir(root)).toEqual(['agents'])
 })
 
 describe('erasing a session', () => {

@@ -3,7 +3,13 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { openHoldfast, processRunner, type ProcessOptions } from 'holdfast'
+import {
+  codexRunner,
+  openHoldfast,
+  processRunner,
+  type ProcessOptions,
+  type Runner,
+} from 'holdfast'
 import { offline, programOf } from '../support/real-agents.ts'
 import { StubModel } from '../support/stub-model.ts'
 
@@ -40,10 +46,19 @@ const PROGRAMS: Readonly<Record<'claude' | 'codex', Omit<ProcessOptions, 'comman
   codex: { output: 'codex', args: ['exec', '--json', '--skip-git-repo-check', '-'] },
 }
 
-it.each(['claude', 'codex'] as const)('%s keeps nothing', async (name) => {
+type Started = {
+  readonly command: string
+  readonly env: Record<string, string>
+  readonly folder: string
+}
+
+it.each<['claude' | 'codex', string, (options: Started) => Runner]>([
+  ['claude', 'a process for each turn', (all) => processRunner({ ...PROGRAMS.claude, ...all })],
+  ['codex', 'a process for each turn', (all) => processRunner({ ...PROGRAMS.codex, ...all })],
+  ['codex', 'its app server', (all) => codexRunner({ ...all, args: ['app-server'] })],
+])('%s with %s keeps nothing', async (name, _, runnerOf) => {
   const env = { ...(await offline(name, join(folder, 'home'), model.url)), TMPDIR: folder }
-  const options = { ...PROGRAMS[name], command: programOf(name), env }
-  const agent = processRunner({ ...options, folder: join(folder, 'agents') })
+  const agent = runnerOf({ command: programOf(name), env, folder: join(folder, 'agents') })
   const hold = await openHoldfast({ store: 'memory:', agents: { agent } })
   const session = await hold.resolve()
   const turn = await session.turn('a very secret word')

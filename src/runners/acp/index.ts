@@ -69,6 +69,7 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     if (backend === null) throw cannotFork('does not keep this session')
     const folders = await this.workplace.foldersOf(id)
     const cwd = asText(asObject(position)['cwd']) || folders.cwd
+    await this.workplace.keep(cwd)
     const { signal } = new AbortController()
     const basis = await this.#basis({}, cwd)
     const { start } = await this.#usage(id, basis, { folders, signal })

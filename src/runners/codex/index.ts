@@ -80,7 +80,10 @@ class CodexRunner extends PooledRunner<CodexAgent> {
    * earlier version has no id of Codex's, by which it could be found then.
    */
   async fork({ backend, position }: ForkSource): Promise<null> {
-    if (backend !== null && turnOf(position) !== '') return null
+    if (backend !== null && turnOf(position) !== '') {
+      await this.workplace.keep(asText(asObject(position)['cwd']))
+      return null
+    }
     throw cannotFork('cannot be forked at a turn that an earlier version ran')
   }
 
