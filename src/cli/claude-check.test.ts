@@ -60,6 +60,11 @@ describe('a Claude Code transcript', () => {
     expect(problems).toEqual([])
   })
 
+  it('is good although a tool call was cut off, which is left out when it is resumed', () => {
+    const cutOff = [prompt('a', null), toolUse('b', 'a')]
+    expect(check(...cutOff, prompt('c', 'a'), answer('d', 'c')).problems).toEqual([])
+  })
+
   it.each<[string, readonly ClaudeLine[], string]>([
     [
       'two first turns',
