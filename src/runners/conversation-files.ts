@@ -28,9 +28,7 @@ export const CLAUDE_FILES: ConversationFiles = {
     const projects = await foldersIn(root, ['projects'])
     const besides = await foldersIn(root, CLAUDE_FOLDERS)
     const folders = [...(await eachIn(projects, foldersIn)), ...besides]
-    return eachIn(folders, (folder) =>
-      entriesIn(folder, (name) => name.startsWith(id) && /^(?:$|[.-])/.test(name.slice(id.length))),
-    )
+    return eachIn(folders, (folder) => entriesIn(folder, isNamedBy(id)))
   },
 }
 
@@ -41,7 +39,13 @@ export const CODEX_FILES: ConversationFiles = {
     let folders = await foldersIn(root, ['sessions'])
     for (let depth = 0; depth < 3; depth += 1) folders = await eachIn(folders, foldersIn)
     const all = [...folders, ...(await foldersIn(root, ['archived_sessions']))]
-    return eachIn(all, (folder) => entriesIn(folder, (name) => name.endsWith(`-${id}.jsonl`)))
+    const snapshots = await foldersIn(root, ['shell_snapshots'])
+    return [
+      ...(await eachIn(all, (folder) =>
+        entriesIn(folder, (name) => name.endsWith(`-${id}.jsonl`)),
+      )),
+      ...(await eachIn(snapshots, (folder) => entriesIn(folder, isNamedBy(id)))),
+    ]
   },
   deleteArgs: (id) => ['delete', '--force', id],
 }
@@ -79,16 +83,23 @@ async function eraseConversation(
   let found = await files.find(env, backend)
   const { deleteArgs } = files
   const left: LeftFiles[] = []
-  if (found.length > 0 && deleteArgs !== undefined && !workplace.hasOwnHome) {
+  if (found.some(isLog) && deleteArgs !== undefined && !workplace.hasOwnHome) {
     await workplace.runOnce(id, deleteArgs(backend), DELETE_MS)
     found = await files.find(env, backend)
-    if (found.length > 0) left.push({ what: "its agent's index of conversations" })
+    if (found.some(isLog)) left.push({ what: "its agent's index of conversations" })
   }
   for (const path of found) {
     if (await workplace.remove(path)) continue
     left.push({ what: "a file of its agent's conversation", path })
   }
   return left
+}
+
+const isLog = (path: string): boolean => path.endsWith('.jsonl')
+
+/** `ID`, `ID.…` or `ID-…`. */
+function isNamedBy(id: string): (name: string) => boolean {
+  return (name) => name.startsWith(id) && /^(?:$|[.-])/.test(name.slice(id.length))
 }
 
 /** The folders in a folder, of these names or of any. */

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import {
+  claudeRunner,
   codexRunner,
   openHoldfast,
   processRunner,
@@ -54,6 +55,7 @@ type Started = {
 
 it.each<['claude' | 'codex', string, (options: Started) => Runner]>([
   ['claude', 'a process for each turn', (all) => processRunner({ ...PROGRAMS.claude, ...all })],
+  ['claude', 'one process', (all) => claudeRunner(all)],
   ['codex', 'a process for each turn', (all) => processRunner({ ...PROGRAMS.codex, ...all })],
   ['codex', 'its app server', (all) => codexRunner({ ...all, args: ['app-server'] })],
 ])('%s with %s keeps nothing', async (name, _, runnerOf) => {

@@ -110,7 +110,10 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
 
   /** The first turn of the new session makes the fork. */
   async fork({ backend, position }: ForkSource): Promise<null> {
-    if (backend !== null && messageOf(position) !== '') return null
+    if (backend !== null && messageOf(position) !== '') {
+      await this.workplace.keep(asText(asObject(position)['cwd']))
+      return null
+    }
     throw cannotFork('cannot be forked at a turn that an earlier version ran')
   }
 
