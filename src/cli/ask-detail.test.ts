@@ -66,7 +66,9 @@ describe('the text of an agent at a terminal', () => {
     ['a\r\nb\tc\n', 'a\nb\tc\n'],
     ['\u001b]0;title\u0007', '\uFFFD]0;title\uFFFD'],
     ['\u202Eevil\u202C \u2067x\u2069', '\uFFFDevil\uFFFD \uFFFDx\uFFFD'],
-    ['👩\u200D💻 \u200Cا', '👩\u200D💻 \u200Cا'],
+    ['👩\u200D💻 ❤\uFE0F می\u200Cخواهم', '👩\u200D💻 ❤\uFE0F می\u200Cخواهم'],
+    ['pass\u200Dword \u200Bx\u00ADy', 'pass\uFFFDword \uFFFDx\uFFFDy'],
+    ['\u3164\u{E0041}\u{E0101}\u034F1\uFE0F', '\uFFFD\uFFFD\uFFFD\uFFFD1\uFFFD'],
     ['progress\rdone', 'progress\uFFFDdone'],
   ])('is printed without what controls it: %j', (text, expected) => {
     expect(printableLines(text)).toBe(expected)

@@ -1,9 +1,7 @@
 /** What an ask is about, as lines for a terminal: nothing in them can control it. */
 import type { AskDetail, FileDiff } from '../core/index.ts'
-import { linesOf, printable, type Paint } from './output.ts'
-
-/** Unchanged lines that are shown around a change. */
-const CONTEXT_LINES = 3
+import { diffLines } from '../wire/diff-lines.ts'
+import { linesOf, printable, printableLine, type Paint } from './output.ts'
 
 export function detailLines(detail: AskDetail, paint: Paint): readonly string[] {
   const { tool, kind, command, cwd, url, paths, diff, plan, reason, input, truncated } = detail
@@ -17,7 +15,7 @@ export function detailLines(detail: AskDetail, paint: Paint): readonly string[] 
     ...field('reason', reason),
     ...(diff === undefined ? field('files', paths?.join('\n')) : []),
     ...field('plan', plan),
-    ...(diff ?? []).flatMap((one) => diffLines(one, paint)),
+    ...(diff ?? []).flatMap((one) => shownDiff(one, paint)),
     ...(isShown || input === undefined ? [] : field('input', JSON.stringify(input, null, 2))),
     ...(truncated === true ? ['(shortened: the whole is too large to be asked about)'] : []),
   ]
@@ -31,36 +29,12 @@ function field(name: string, text: string | undefined): readonly string[] {
   return [name, ...lines.map((line) => `  ${line}`)]
 }
 
-function diffLines(diff: FileDiff, paint: Paint): readonly string[] {
-  const lines = 'unified' in diff ? linesOf(diff.unified) : changedLines(diff)
+function shownDiff(diff: FileDiff, paint: Paint): readonly string[] {
+  const lines = diffLines(diff).map(printableLine)
   return [`diff ${printable(diff.path)}`, ...lines.map((line) => `  ${painted(line, paint)}`)]
 }
 
 function painted(line: string, paint: Paint): string {
   if (line.startsWith('+')) return paint.added(line)
   return line.startsWith('-') ? paint.removed(line) : line
-}
-
-/** All lines from the first that differs to the last, and a few around them. */
-function changedLines({
-  before,
-  after,
-}: {
-  readonly before: string | null
-  readonly after: string
-}): readonly string[] {
-  const [old, now] = [before === null ? [] : linesOf(before), linesOf(after)]
-  const shorter = Math.min(old.length, now.length)
-  let first = 0
-  while (first < shorter && old[first] === now[first]) first += 1
-  let last = 0
-  while (last < shorter - first && old.at(-1 - last) === now.at(-1 - last)) last += 1
-  const [oldEnd, nowEnd] = [old.length - last, now.length - last]
-  return [
-    ...(before === null ? [] : [`@@ line ${first + 1} @@`]),
-    ...now.slice(Math.max(0, first - CONTEXT_LINES), first).map((line) => ` ${line}`),
-    ...old.slice(first, oldEnd).map((line) => `-${line}`),
-    ...now.slice(first, nowEnd).map((line) => `+${line}`),
-    ...now.slice(nowEnd, nowEnd + CONTEXT_LINES).map((line) => ` ${line}`),
-  ]
 }

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { startRelay, type RelayOptions } from '../cdp/index.ts'
 import { defineCommand, number, text, UsageError } from './command.ts'
 import { say } from './output.ts'
+import { withScheme } from './remote.ts'
 
 export const cdp = defineCommand({
   name: 'cdp',
@@ -17,7 +18,8 @@ export const cdp = defineCommand({
       'the browser session that all clients of the relay share; without it a new one',
     ),
   },
-  async run({ remote, listen, key }) {
+  async run({ remote: given, listen, key }) {
+    const remote = withScheme(given)
     if (!URL.canParse(remote) || !/^(ws|http)s?:/i.test(remote)) {
       throw new UsageError('--remote must be an address like http://HOST/cdp/NAME')
     }

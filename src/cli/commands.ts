@@ -1,7 +1,9 @@
 /** All commands, in the order of the overview. */
 import { VERSION } from '../wire/version.ts'
 import { answer, asks } from './ask-commands.ts'
+import { adopt, agents, cancel, fork, open } from './agent-commands.ts'
 import { cdp } from './cdp.ts'
+import { chat } from './chat.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
 import { send } from './send.ts'
 import { serve } from './serve.ts'
@@ -11,8 +13,8 @@ import { token } from './token.ts'
 import { verify } from './verify.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
-  ...[serve, send, asks, answer, sessions, tail, queue, close, exportLog],
-  ...[verify, token, backup, nodes, cdp],
+  ...[serve, chat, send, asks, answer, sessions, tail, queue, cancel, close, exportLog],
+  ...[agents, fork, adopt, open, verify, token, backup, nodes, cdp],
 ]
 
 /** Resolves with the exit code. */

@@ -1,7 +1,11 @@
 /** What commands print for people. */
+import { textLines } from '../wire/diff-lines.ts'
+import { printable, printableJson, printableLines } from '../wire/printable.ts'
 
-export const say = (message: string): void => console.log(`holdfast: ${message}`)
-export const note = (message: string): void => console.error(`holdfast: ${message}`)
+export { printable, printableJson, printableLines }
+
+export const say = (message: string): void => console.log(`holdfast: ${printableLines(message)}`)
+export const note = (message: string): void => console.error(`holdfast: ${printableLines(message)}`)
 
 /** The columns of a table by their titles: each gives the cell of a row. Null is shown as `-`. */
 type Columns<Row> = Readonly<Record<string, (row: Row) => string | number | null>>
@@ -22,27 +26,14 @@ export function printTable<Row>(rows: readonly Row[], columns: Columns<Row>): vo
 export const isoTime = (at: number): string => new Date(at).toISOString()
 
 export function printJson(items: readonly unknown[]): void {
-  for (const item of items) console.log(JSON.stringify(item))
+  for (const item of items) console.log(printableJson(JSON.stringify(item)))
 }
 
-/**
- * One line of text from others, without characters that could control the terminal, change the
- * direction of its text, or not be seen.
- */
-export const printable = (text: string): string =>
-  text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '\uFFFD')
-
-/** The same for a text of many lines. Signs that join letters or pictures stay. */
-export const printableLines = (text: string): string =>
-  text
-    .replaceAll('\r\n', '\n')
-    .replace(/(?![\n\t\u200C\u200D])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\uFFFD')
+/** One line, with its tabs as spaces. */
+export const printableLine = (line: string): string => printable(line.replaceAll('\t', '    '))
 
 /** The lines of a text from others, each printable. */
-export function linesOf(text: string): readonly string[] {
-  const lines = text.replace(/\r?\n$/, '').split(/\r?\n/)
-  return lines.map((line) => printable(line.replaceAll('\t', '    ')))
-}
+export const linesOf = (text: string): readonly string[] => textLines(text).map(printableLine)
 
 /** Colours of a diff. */
 export type Paint = { readonly [Name in 'added' | 'removed']: (line: string) => string }

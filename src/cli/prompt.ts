@@ -5,6 +5,8 @@ import type { Ask } from '../client/index.ts'
 import { detailLines } from './ask-detail.ts'
 import { linesOf, paintFor, PLAIN, printable } from './output.ts'
 
+type AnswerableAsk = Pick<Ask, 'options' | 'accepts'>
+
 /** The answer: an option by number, id or label; any text if the ask has no options. */
 export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unknown {
   const given = text.trim()
@@ -15,9 +17,36 @@ export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unk
   return (named ?? options.find(({ label }) => same(label)) ?? number)?.id
 }
 
+/**
+ * A typed line as the answer, in every form that the ask accepts: an option, with words for the
+ * agent behind it; several options; a text of one's own. Undefined if it is none of them.
+ */
+export function readTypedAnswer(ask: AnswerableAsk, line: string): unknown {
+  const { options, accepts = [] } = ask
+  const given = line.trim()
+  const option = readAnswer(ask, given)
+  if (option !== undefined || options === null || given === '') return option
+  const words = given.split(/[\s,]+/).map((word) => readAnswer(ask, word))
+  if (accepts.includes('several') && words.every((word) => word !== undefined)) return words
+  const [, name = '', message = ''] = /^(\S+?):?\s+(.+)$/s.exec(given) ?? []
+  const chosen = name === '' ? undefined : readAnswer(ask, name)
+  if (accepts.includes('message') && chosen !== undefined) return { option: chosen, message }
+  return accepts.includes('text') ? { text: given } : undefined
+}
+
+/** How to answer, where more than an option is possible. */
+export function answerHint({ options, accepts = [] }: AnswerableAsk): string | null {
+  if (options === null) return null
+  if (accepts.every((form) => form === 'input')) return null
+  const several = accepts.includes('several') ? ', or several' : ''
+  const message = accepts.includes('message') ? ', then words for the agent if you like' : ''
+  const text = accepts.includes('text') ? ', or your own words' : ''
+  return `(a number or a name${several}${message}${text})`
+}
+
 /** What a person needs to know to answer: the question, what it is about, and the options. */
 export function describeAsk(
-  ask: Pick<Ask, 'question' | 'options' | 'detail'>,
+  ask: Pick<Ask, 'question' | 'options' | 'detail' | 'accepts'>,
   paint = PLAIN,
 ): string {
   const { question, options, detail } = ask
@@ -25,11 +54,13 @@ export function describeAsk(
     const name = id === label ? printable(id) : `${printable(label)} (${printable(id)})`
     return `  ${index + 1}) ${name}`
   })
+  const hint = answerHint(ask)
   const about = detail === undefined ? [] : detailLines(detail, paint)
   return [
     `? ${linesOf(question).join('\n  ')}`,
     ...about.map((line) => `  ${line}`),
     ...lines,
+    ...(hint === null ? [] : [`  ${hint}`]),
   ].join('\n')
 }
 
@@ -57,7 +88,7 @@ export async function askPerson(
   try {
     output.write(`\n${describeAsk(ask, paintFor(output))}\n`)
     for (;;) {
-      const answer = readAnswer(ask, await reader.question('> ', { signal: over.signal }))
+      const answer = readTypedAnswer(ask, await reader.question('> ', { signal: over.signal }))
       if (answer !== undefined) return answer
       output.write('please answer with one of the above\n')
     }

@@ -30,13 +30,21 @@ const PAGE_SESSIONS = 500
 /** Which sessions are wanted; null does not restrict. */
 type SessionFilters = { readonly [Name in 'state' | 'key' | 'label']?: string | null }
 
+const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d*)?([/?#]|$)/i
+
+/** `localhost:7420` is understood too. A token travels to other machines encrypted by default. */
+export function withScheme(url: string): string {
+  if (/^[a-z][a-z\d+.-]*:\/\//i.test(url)) return url
+  return `${LOOPBACK.test(url) ? 'http' : 'https'}://${url}`
+}
+
 export class Remote extends HttpApi {
   readonly #token: string | null
 
   constructor(values: FlagValues<typeof REMOTE_FLAGS>) {
-    const url = values.url ?? (process.env['HOLDFAST_URL'] || DEFAULT_URL)
-    if (!/^https?:\/\/[^/]/.test(url)) {
-      throw new UsageError(`--url must begin with http:// or https://, not ${url}`)
+    const url = withScheme(values.url ?? (process.env['HOLDFAST_URL'] || DEFAULT_URL))
+    if (!/^https?:\/\/[^/]/.test(url) || !URL.canParse(url)) {
+      throw new UsageError(`--url must begin with http:// or https:// or a host, not ${url}`)
     }
     super(url.replace(/\/+$/, ''))
     this.#token = readToken(values['token-file'])

@@ -1,30 +1,24 @@
 /** `holdfast send`: runs one turn and streams its answer. */
-import { readFileSync } from 'node:fs'
-import { basename } from 'node:path'
 import { text as readAll } from 'node:stream/consumers'
-import { WebSocket } from 'ws'
 import {
-  connect,
   type Ask,
   type ClientInput,
-  type ClientPart,
   type ClientSession,
-  type ClientSocketClass,
   type ClientTurnOptions,
   type Delta,
   type SessionEvent,
 } from '../client/index.ts'
 import { BUSY_POLICIES, LIMITS } from '../core/index.ts'
+import { ANSWERED_KINDS } from '../wire/answers.ts'
 import { AnswerText } from '../wire/answer-text.ts'
-import { fileTypeOf, imageTypeOf } from '../wire/media.ts'
 import { sessionPath } from '../wire/views.ts'
+import { AGENT_FLAGS, settingsOf } from './agent-flags.ts'
+import { readPart } from './attached-files.ts'
 import { choice, defineCommand, number, repeated, text, toggle, UsageError } from './command.ts'
-import { note, printableLines } from './output.ts'
-import { askPerson, describeAsk, readAnswer } from './prompt.ts'
+import { connectTo } from './connecting.ts'
+import { note, printableLines, printJson } from './output.ts'
+import { askPerson, describeAsk, readTypedAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
-
-/** The kinds of ask that a person at a terminal can answer. */
-const ANSWERS = ['permission', 'choice', 'question', 'confirm', 'text']
 
 export const send = defineCommand({
   name: 'send',
@@ -35,6 +29,7 @@ export const send = defineCommand({
   flags: {
     agent: text('NAME', 'the agent, if this command creates the session').showing('the first one'),
     attach: repeated('FILE', 'send this image or file along'),
+    ...AGENT_FLAGS,
     answer: text('ANSWER', 'give this answer to every ask, instead of prompting'),
     busy: choice('HOW', `if another turn runs: ${BUSY_POLICIES.join(', ')}`, BUSY_POLICIES).showing(
       'queue',
@@ -55,19 +50,15 @@ export const send = defineCommand({
     const text = await readText(given, parts.length > 0)
     const input = parts.length === 0 ? text : { text, parts }
     const [known] = await remote.sessions({ key, state: 'open' }, 1)
-    const client = connect({
-      url: remote.url,
-      webSocket: WebSocket as unknown as ClientSocketClass,
-      token: remote.token ?? undefined,
-    })
-    const session = client.session({
+    const session = connectTo(remote).session({
       key,
-      answers: answer !== null || isInteractive ? ANSWERS : [],
+      answers: answer !== null || isInteractive ? ANSWERED_KINDS : [],
       agent: agent ?? undefined,
       // Earlier events are not needed.
       after: known === undefined ? undefined : { seq: known.seq, delta: 0 },
     })
-    const turn = { busy: busy ?? undefined, waitMs: waitMs ?? undefined }
+    const settings = settingsOf(values)
+    const turn = { busy: busy ?? undefined, waitMs: waitMs ?? undefined, settings }
     return new TerminalTurn(session, { remote, turn, answer, isJson, isInteractive }).run(input)
   },
 })
@@ -76,18 +67,6 @@ export const send = defineCommand({
 async function readText(given: string | undefined, hasParts: boolean): Promise<string> {
   if (given === undefined && hasParts) return ''
   return given === undefined || given === '-' ? readInput() : given
-}
-
-function readPart(file: string): ClientPart {
-  const name = basename(file)
-  try {
-    const data = readFileSync(file)
-    const image = imageTypeOf(data)
-    if (image !== null) return { type: 'image', name, mediaType: image, data }
-    return { type: 'file', name, mediaType: fileTypeOf(name), data }
-  } catch (error) {
-    throw new UsageError(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code}`)
-  }
 }
 
 async function readInput(): Promise<string> {
@@ -105,6 +84,9 @@ type TerminalTurnOptions = {
   readonly isJson: boolean
   readonly isInteractive: boolean
 }
+
+/** A turn that starts sooner than this did not wait. */
+const WAIT_SHOWN_MS = 1_000
 
 /** The exit code that a shell reports after Ctrl-C. */
 const INTERRUPTED = 130
@@ -126,6 +108,8 @@ class TerminalTurn {
   readonly #prompts = new Map<string, AbortController>()
   #asking: Promise<void> = Promise.resolve()
   #isCancelled = false
+  /** The turn has not started for a while. */
+  #isWaiting = false
   #leave: (code: number) => void = () => undefined
 
   constructor(session: ClientSession, options: TerminalTurnOptions) {
@@ -153,7 +137,8 @@ class TerminalTurn {
   async #take(input: ClientInput): Promise<number> {
     await this.#session.ready
     const turn = this.#session.turn(input, this.#options.turn)
-    this.#turn = await turn.started
+    const shown = setTimeout(() => void this.#showWaits(), WAIT_SHOWN_MS)
+    this.#turn = await turn.started.finally(() => clearTimeout(shown))
     for (const item of this.#early) this.#receive(item)
     const { state, error, reason } = await turn
     this.#finishLine()
@@ -164,10 +149,28 @@ class TerminalTurn {
     return this.#isCancelled ? INTERRUPTED : 1
   }
 
+  /** The turn has not started yet: perhaps since one before it waits for an answer. */
+  async #showWaits(): Promise<void> {
+    this.#isWaiting = true
+    const path = `${sessionPath(this.#session.info?.id ?? '')}/asks`
+    // Without a connection there is nothing to tell.
+    const found = await this.#options.remote
+      .json<{ readonly asks: readonly Ask[] }>(path)
+      .catch(() => null)
+    if (this.#turn === null) for (const { question } of found?.asks ?? []) this.#waitsFor(question)
+  }
+
+  #waitsFor(question: string): void {
+    this.#note(`waiting for an answer to ${JSON.stringify(question)} (see holdfast asks)`)
+  }
+
   #receive(item: SessionEvent | Delta): void {
-    if (this.#turn === null) return void this.#early.push(item)
+    if (this.#turn === null) {
+      if (this.#isWaiting && item.type === 'ask.opened') this.#waitsFor(item.question)
+      return void this.#early.push(item)
+    }
     if (!('turn' in item) || item.turn !== this.#turn) return
-    if (this.#options.isJson) process.stdout.write(`${JSON.stringify(item)}\n`)
+    if (this.#options.isJson) printJson([item])
     switch (item.type) {
       case 'delta':
         return this.#print(this.#text.delta(item.text))
@@ -217,7 +220,7 @@ class TerminalTurn {
   async #answerOf(ask: Ask, settled: AbortSignal): Promise<unknown> {
     const { answer, isInteractive } = this.#options
     if (answer !== null) {
-      const valid = readAnswer(ask, answer)
+      const valid = readTypedAnswer(ask, answer)
       if (valid === undefined) {
         this.#note(`${describeAsk(ask)}\n${answer} is not one of the options`)
       }
@@ -236,7 +239,7 @@ class TerminalTurn {
     // The token itself is never printed.
     const auth = token === null ? '' : ' -H "authorization: Bearer $HOLDFAST_TOKEN"'
     const line = `curl -s ${url}${path}${auth} -H 'content-type: application/json' -d '${body}'`
-    return `${describeAsk(ask)}\nanswer with: ${line}`
+    return `waiting for an answer to:\n${describeAsk(ask)}\nanswer with: ${line}`
   }
 
   readonly #interrupt = (): void => {

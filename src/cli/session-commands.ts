@@ -4,7 +4,7 @@ import type { Delta, SessionEvent } from '../core/index.ts'
 import { eventSummary, principalText, sessionPath, type SessionView } from '../wire/views.ts'
 import { choice, defineCommand, number, ONE_SESSION, text, toggle, UsageError } from './command.ts'
 import { followStream } from './event-streams.ts'
-import { isoTime, note, printable, printJson, printTable, say } from './output.ts'
+import { isoTime, note, printable, printableJson, printJson, printTable, say } from './output.ts'
 import { Remote, REMOTE_FLAGS, type RunningBrowsers } from './remote.ts'
 
 export const sessions = defineCommand({
@@ -86,7 +86,7 @@ type Cancelled =
   | { readonly turn: { readonly id: string; readonly state: string } }
   | { readonly request: { readonly id: string } }
 
-async function cancelTurn(remote: Remote, path: string, json: boolean): Promise<void> {
+export async function cancelTurn(remote: Remote, path: string, json: boolean): Promise<void> {
   const body = await remote.json<Cancelled>(path, 'DELETE')
   if (json) printJson([body])
   else if ('turn' in body) say(`turn ${body.turn.id} is ${body.turn.state}`)
@@ -184,7 +184,8 @@ export const exportLog = defineCommand({
     const id = await remote.find(name)
     const lines = transcript ? readTranscript(remote, id) : readLog(remote, id)
     if (out !== null) return writeFile(out, lines)
-    for await (const line of lines) process.stdout.write(`${line}\n`)
+    const shown = process.stdout.isTTY ? printableJson : String
+    for await (const line of lines) process.stdout.write(`${shown(line)}\n`)
   },
 })
 

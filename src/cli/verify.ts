@@ -30,21 +30,21 @@ const VERIFY_FLAGS = {
   ...REMOTE_FLAGS,
 }
 
-const ONE_OR_ALL = 'one ID, KEY or FILE, or nothing'
+const ANY = 'IDs, KEYs and FILEs, or nothing'
 
 export const verify = defineCommand({
   name: 'verify',
-  operands: { usage: '[ID|KEY | FILE.jsonl]', takes: ONE_OR_ALL, min: 0, max: 1 },
+  operands: { usage: '[ID|KEY | FILE.jsonl]…', takes: ANY, min: 0, max: Infinity },
   summary:
     'Checks that logs have no gaps, that one turn runs at a time, and that every request has one ' +
-    'end. Checks one session or all, of a running server or of a store; an exported log or ' +
-    'transcript; a Claude Code transcript, for forks and several roots; or a recording of a ' +
+    'end. Checks the named sessions or all, of a running server or of a store; exported logs and ' +
+    'transcripts; Claude Code transcripts, for forks and several roots; or recordings of a ' +
     "browser client's traffic. In a store it also checks the checksums of events, snapshots, " +
     'and the bytes of images and files. Changes nothing.',
   flags: VERIFY_FLAGS,
-  async run(values, [name]) {
+  async run(values, names) {
     let [logs, bad] = [0, 0]
-    for await (const found of checkedLogs(values, name)) {
+    for await (const found of checkedLogs(values, names)) {
       const unsettled = found.pending.map((turn) => `turn ${turn} is not over`)
       const problems = [...found.problems, ...(values.settled ? unsettled : [])]
       logs += 1
@@ -61,17 +61,34 @@ type CheckedLog = Findings & { readonly name: string; readonly key: string | nul
 
 async function* checkedLogs(
   values: FlagValues<typeof VERIFY_FLAGS>,
-  name?: string,
+  names: readonly string[],
 ): AsyncGenerator<CheckedLog> {
-  if (values.data !== null || values.store !== null) return yield* verifyStore(values, name)
-  const isFile = name !== undefined && existsSync(name) && statSync(name).isFile()
-  if (!isFile) return yield* verifyRemote(new Remote(values), name)
-  yield { name, key: null, ...(await verifyFile(name)) }
+  if (values.data !== null || values.store !== null) return yield* verifyStore(values, names)
+  if (names.length === 0) return yield* verifyRemote(new Remote(values))
+  for (const name of names) {
+    try {
+      yield* verifyOne(values, name)
+    } catch (error) {
+      // One of many that cannot be read does not keep the others from being checked.
+      if (names.length === 1) throw error
+      const problems = [messageOf(error)]
+      yield { name, key: null, events: 0, turns: 0, problems, pending: [] }
+    }
+  }
+}
+
+async function* verifyOne(
+  values: FlagValues<typeof VERIFY_FLAGS>,
+  name: string,
+): AsyncGenerator<CheckedLog> {
+  const isFile = existsSync(name) && statSync(name).isFile()
+  if (isFile) yield { name, key: null, ...(await verifyFile(name)) }
+  else yield* verifyRemote(new Remote(values), name)
 }
 
 function print({ name, key, events, turns, problems, pending }: CheckedLog): void {
-  const shown = key === null ? name : `${name} ${printable(JSON.stringify(key))}`
-  const open = pending.length === 0 ? '' : `, not over: ${pending.join(' ')}`
+  const shown = key === null ? printable(name) : `${name} ${printable(JSON.stringify(key))}`
+  const open = pending.length === 0 ? '' : `, not over: ${printable(pending.join(' '))}`
   const facts = `${events} events, ${turns} turns${open}`
   console.log(`${problems.length === 0 ? 'ok ' : 'BAD'}  ${shown}  ${facts}`)
   for (const problem of problems) console.log(`     ${printable(problem)}`)
@@ -91,18 +108,21 @@ async function* verifyRemote(remote: Remote, name?: string): AsyncGenerator<Chec
 
 async function* verifyStore(
   values: FlagValues<typeof VERIFY_FLAGS>,
-  name?: string,
+  names: readonly string[],
 ): AsyncGenerator<CheckedLog> {
   const store = storeName(values)
   const logs = isPostgres(store) ? auditPostgres({ url: store }) : auditSqlite(storeFile(values))
-  let found = 0
+  const missing = new Set(names)
   for await (const log of logs) {
     const { id, key } = log.row
-    if (name !== undefined && name !== id && name !== key) continue
-    found += 1
+    const isNamed = names.includes(id) || (key !== null && names.includes(key))
+    if (names.length > 0 && !isNamed) continue
+    missing.delete(id)
+    missing.delete(key ?? id)
     yield { name: id, key, ...(await checkStored(log)) }
   }
-  if (name !== undefined && found === 0) throw new Error(`there is no session ${name} in the store`)
+  const [name] = missing
+  if (name !== undefined) throw new Error(`there is no session ${name} in the store`)
 }
 
 /**

@@ -58,11 +58,17 @@ export class Asks {
 
   /** Returns the ask that is new, if the client answers its kind. */
   opened(event: Extract<SessionEvent, { readonly type: 'ask.opened' }>): Ask | null {
-    const { seq, ask: id, turn, kind, question, options, deadline, onNobody, data } = event
+    const { seq, ask: id, turn, kind, question, options, deadline, onNobody } = event
+    const { data, detail, accepts } = event
     const known = seq <= this.#known || this.#open.some((open) => open.id === id)
     if (known || !this.#kinds.includes(kind)) return null
     const ask = { id, turn, kind, question, options, deadline, onNobody }
-    const added = data === undefined ? ask : { ...ask, data }
+    const added = {
+      ...ask,
+      ...(data === undefined ? {} : { data }),
+      ...(detail === undefined ? {} : { detail }),
+      ...(accepts === undefined ? {} : { accepts }),
+    }
     this.#open = [...this.#open, added]
     return added
   }

@@ -35,6 +35,7 @@ export const OPERATIONS = {
   'session.create': 'talk',
   'session.configure': 'talk',
   'session.adopt': 'admin',
+  'session.open': 'manage',
   'session.close': 'manage',
   'session.share': 'manage',
   'change.read': 'watch',

@@ -36,8 +36,15 @@ import {
   type ResolveOptions,
   type TurnOptions,
 } from './requests.ts'
-import { adoptedId, cannotFork, forkedFrom, readConversation, readForkPoint } from './origins.ts'
-import { NO_CAPABILITIES } from './runner.ts'
+import {
+  adoptedId,
+  cannotFork,
+  cannotOpen,
+  forkedFrom,
+  readConversation,
+  readForkPoint,
+} from './origins.ts'
+import { NO_CAPABILITIES, type TerminalCommand } from './runner.ts'
 import { SessionHandle } from './session-handle.ts'
 import { assertHonoured } from './settings.ts'
 import type { AskQuery, ChangePage, ListPage, ListQuery, SessionRef } from './store.ts'
@@ -290,6 +297,17 @@ export class Holdfast {
         if (!isClosedError(error) || attempt === ADOPTIONS_MAX) throw error
       }
     }
+  }
+
+  /** How a person continues a session in the agent's own program, on the machine of this node. */
+  async terminal(id: string): Promise<TerminalCommand> {
+    await assertMay(this.authority, this, id, 'session.open')
+    const { agent, backend, settings, origin } = await this.authority.view(id)
+    if (backend === null) throw cannotOpen(`session ${id} has no conversation of its agent yet`)
+    const session = { id, backend, origin }
+    const command = this.authority.runner(agent)?.terminal?.(session, settings) ?? null
+    if (command === null) throw cannotOpen(`agent ${agent} has no program that could continue it`)
+    return command
   }
 
   async #continue(options: ResolveOptions, from: Continued): Promise<SessionHandle> {

@@ -82,6 +82,8 @@ export {
   type RunnerPart,
   type RunnerResult,
   type RunnerSession,
+  type OpenedSession,
+  type TerminalCommand,
   type RunnerTurn,
 } from './runner.ts'
 export { decide, evolve } from './session.ts'

@@ -104,6 +104,10 @@ export function cannotFork(agent: string, why: string): HoldfastError {
   return new HoldfastError('capability_missing', message, { capability: 'fork' })
 }
 
+export function cannotOpen(why: string): HoldfastError {
+  return new HoldfastError('capability_missing', why, { capability: 'terminal' })
+}
+
 /** The session of a key, if it was forked from there; else the key is taken. */
 export async function forkedFrom(
   session: SessionHandle,

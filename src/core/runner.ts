@@ -50,6 +50,11 @@ export interface Runner {
    */
   adopt?(backend: string): Promise<AdoptedConversation>
   /**
+   * How a person continues the conversation of a session in the agent's own program; null if that
+   * program would not find it.
+   */
+  terminal?(session: OpenedSession, settings: Settings): TerminalCommand | null
+  /**
    * The session is closed for good: what is kept for it (a child, a folder) may go. A turn that was
    * cut short by the closing may still be stopping. A failure is only reported.
    */
@@ -126,6 +131,20 @@ export type LeftFiles = {
   readonly what: string
   /** For the operator. */
   readonly path?: string
+}
+
+/** A session whose conversation is to be continued elsewhere. */
+export type OpenedSession = {
+  readonly id: string
+  readonly backend: string
+  readonly origin: Origin | null
+}
+
+export type TerminalCommand = {
+  /** The program and its arguments. */
+  readonly command: readonly string[]
+  /** The working folder of the conversation. */
+  readonly cwd: string
 }
 
 /** What a runner may keep something for. */

@@ -1,6 +1,9 @@
 /** The conversation as bubbles: the log folded into turns, and the deltas of the running turn. */
 import type { Delta, Input, Part, SessionEvent } from '../client/index.ts'
 import { turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
+import { foldToolCall, type ToolCall } from '../wire/tool-calls.ts'
+import { toolTitle } from '../wire/tool-title.ts'
+import { shownText } from './ask-detail.ts'
 import { element, fill, setText } from './element.ts'
 import { closedSentence } from './ending.ts'
 import { partsView, type LoadBlob } from './parts.ts'
@@ -40,6 +43,10 @@ export function conversationView(load: LoadBlob) {
         return turnOf(event.turn).asked(event.input, 'running')
       case 'message.added':
         return turnOf(event.turn).said(event.text, event.partial === true)
+      case 'turn.activity': {
+        const call = foldToolCall(turnOf(event.turn).calls, event)
+        return call === null ? undefined : turnOf(event.turn).tool(call)
+      }
       case 'ask.opened': {
         const question = turnOf(event.turn).add(element('p.note', {}, event.question))
         return void questions.set(event.ask, question)
@@ -86,6 +93,7 @@ function turnBubbles(id: string, load: LoadBlob) {
   const state = element('p.state')
   const names = { 'data-turn': id, 'aria-label': `Turn ${id}` }
   const view = element('article.turn', names, question, state)
+  const tools = new Map<string, HTMLElement>()
   /** The deltas of a message, until the message replaces them. */
   let live: HTMLElement | null = null
   let asked = ''
@@ -104,6 +112,15 @@ function turnBubbles(id: string, load: LoadBlob) {
   return {
     element: view,
     add,
+    calls: new Map<string, ToolCall>(),
+    /** One line for each tool call, as it is now. */
+    tool(call: ToolCall): void {
+      const line = tools.get(call.id) ?? add(element('p.note.tool'))
+      tools.set(call.id, line)
+      const { kind = 'other', status = 'pending' } = call
+      line.dataset['status'] = status
+      setText(line, shownText(`${kind}: ${toolTitle(call)} (${status})`))
+    },
     asked(input: Input, name: string): void {
       // What waited is told again when it starts, with all that was collected in it.
       if (name !== asked) fill(question, inputText(input), ...partsView(partsIn(input), load))

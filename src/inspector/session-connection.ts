@@ -9,6 +9,7 @@ import {
   type Delta,
   type SessionEvent,
 } from '../client/index.ts'
+import { ANSWERED_KINDS } from '../wire/answers.ts'
 import type { SessionView } from '../wire/views.ts'
 import type { Api } from './api.ts'
 import type { Ended } from './ending.ts'
@@ -28,9 +29,6 @@ type ConnectionListener = {
   readonly event: (event: SessionEvent) => void
   readonly delta: (delta: Delta) => void
 }
-
-/** The kinds of ask that this page answers as a driver. */
-const ANSWERS = ['permission']
 
 const CLOSED: Ended = {
   name: 'ended',
@@ -66,7 +64,8 @@ export class SessionConnection {
 
   /** Makes this page a driver, if it may, and returns the session. */
   takePart(): ClientSession | null {
-    if (this.may('talk')) this.#session?.drive({ answers: this.may('answer') ? ANSWERS : [] })
+    if (this.may('talk'))
+      this.#session?.drive({ answers: this.may('answer') ? ANSWERED_KINDS : [] })
     return this.#session
   }
 

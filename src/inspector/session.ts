@@ -82,6 +82,7 @@ export function sessionPage(access: SessionAccess, started: (session: SessionVie
   })
   const ticker = setInterval(() => {
     attachments.tick()
+    questions.tick()
     if (page.offsetParent !== null && !document.hidden) showQueue()
   }, TICK_MS)
   showAll()

@@ -419,6 +419,16 @@ export class Workplace {
     return hasOwnHome(this.#options)
   }
 
+  get command(): string {
+    return this.#options.command
+  }
+
+  /** Where the children of a session start, unless they are told otherwise. */
+  folderOf(session: string): string {
+    const { cwd, folder } = this.#options
+    return resolve(cwd ?? (folder === undefined ? '.' : this.#ownFolders(session).folder))
+  }
+
   /** The variables of a child of this session. */
   environmentOf(session: string): Readonly<Record<string, string>> {
     const { folder, home } = this.#ownFolders(session)

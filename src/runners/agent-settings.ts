@@ -72,7 +72,10 @@ function withSeparator(folder: string): string {
  * A fork works in the folder of its source, which its conversation is about, and by which some
  * agents find their sessions. A runner keeps it as the position of each turn.
  */
-export function folderOf({ origin }: RunnerContext['session'], own: string): string {
+export function folderOf(
+  { origin }: Pick<RunnerContext['session'], 'origin'>,
+  own: string,
+): string {
   const { cwd } = asObject(origin?.position)
   return typeof cwd === 'string' ? cwd : own
 }

@@ -4,8 +4,15 @@
  */
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { ErasedSession, LeftFiles } from '../core/index.ts'
+import type {
+  ErasedSession,
+  LeftFiles,
+  OpenedSession,
+  Settings,
+  TerminalCommand,
+} from '../core/index.ts'
 import type { Workplace } from '../platform/child.ts'
+import { folderOf } from './agent-settings.ts'
 
 type Environment = Readonly<Record<string, string>>
 
@@ -13,6 +20,8 @@ export type ConversationFiles = {
   readonly find: (env: Environment, id: string) => Promise<readonly string[]>
   /** The arguments with which the program itself deletes a conversation, if it can. */
   readonly deleteArgs?: (id: string) => readonly string[]
+  /** The arguments with which a person continues a conversation in the program. */
+  readonly resumeArgs: (id: string) => readonly string[]
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
@@ -30,6 +39,7 @@ export const CLAUDE_FILES: ConversationFiles = {
     const folders = [...(await eachIn(projects, foldersIn)), ...besides]
     return eachIn(folders, (folder) => entriesIn(folder, isNamedBy(id)))
   },
+  resumeArgs: (id) => ['--resume', id],
 }
 
 /** `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl`; `codex delete` knows its databases too. */
@@ -48,6 +58,19 @@ export const CODEX_FILES: ConversationFiles = {
     ]
   },
   deleteArgs: (id) => ['delete', '--force', id],
+  resumeArgs: (id) => ['resume', id],
+}
+
+/** How a person continues a session in the agent's own program; null if it would not find it. */
+export function terminalCommand(
+  workplace: Workplace,
+  session: OpenedSession,
+  { files, settings }: { readonly files: ConversationFiles | null; readonly settings: Settings },
+): TerminalCommand | null {
+  const { id, backend } = session
+  if (files === null || !UUID.test(backend) || workplace.hasOwnHome) return null
+  const command = [workplace.command, ...files.resumeArgs(backend)]
+  return { command, cwd: settings.cwd ?? folderOf(session, workplace.folderOf(id)) }
 }
 
 /**

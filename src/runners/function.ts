@@ -1,5 +1,6 @@
 /** Agents as functions, async or async generators; and the built-in ones, for trials and tests. */
 import {
+  chosen,
   NO_CAPABILITIES,
   type Capabilities,
   type Question,
@@ -71,13 +72,24 @@ export const slow: Agent = async function* ({ text, input }, { signal }) {
   }
 }
 
-/** Asks for permission before it echoes. */
-export const ask: Agent = async ({ text }, context) => {
+/** Asks for permission before it echoes, and shows what it would do: nothing, in truth. */
+const askFirst: Agent = async ({ text }, context) => {
   const outcome = await context.ask({
     kind: 'permission',
     question: `May I say ${JSON.stringify(text)}?`,
     options: ['allow', 'deny'],
+    accepts: ['message'],
+    detail: {
+      tool: 'say',
+      kind: 'execute',
+      command: `say ${JSON.stringify(text)}`,
+      diff: [{ path: 'said.txt', before: 'nothing yet\n', after: `${text}\n` }],
+      reason: 'You have sent it.',
+    },
   })
   if (outcome.outcome !== 'answered') return `I may not: ${outcome.outcome}`
-  return outcome.answer === 'allow' ? text : 'I may not: denied'
+  const { options, message } = chosen(outcome.answer)
+  return options.includes('allow') ? text : `I may not: ${message ?? 'denied'}`
 }
+
+export const ask: Agent = Object.assign(askFirst, { capabilities: { asks: true } })

@@ -8,17 +8,20 @@ import type {
   Diagnose,
   ErasedSession,
   LeftFiles,
+  OpenedSession,
   Runner,
   RunnerContext,
   RunnerOutput,
   RunnerSession,
   RunnerTurn,
+  Settings,
+  TerminalCommand,
 } from '../core/index.ts'
 import { Workplace } from '../platform/child.ts'
 import type { ChildFolders } from '../platform/isolation.ts'
 import { AgentPool, type PooledAgent, type PoolSettings } from './agent-pool.ts'
 import { AgentGone } from './agent-gone.ts'
-import { eraseFiles, type ConversationFiles } from './conversation-files.ts'
+import { eraseFiles, terminalCommand, type ConversationFiles } from './conversation-files.ts'
 import { Outbox } from './outbox.ts'
 import { Steering, type TakeMessage } from './steering.ts'
 
@@ -69,6 +72,10 @@ export abstract class PooledRunner<Agent extends PooledAgent> implements Runner 
 
   steer(session: RunnerSession, message: RunnerTurn): Promise<boolean> {
     return this.#steering.steer(session, message)
+  }
+
+  terminal(session: OpenedSession, settings: Settings): TerminalCommand | null {
+    return terminalCommand(this.workplace, session, { files: this.files, settings })
   }
 
   async release({ id }: RunnerSession): Promise<void> {

@@ -5,6 +5,8 @@
  */
 import type { Activity, ToolCall } from '../core/index.ts'
 
+export type { ToolCall }
+
 type Fields = Readonly<Record<string, unknown>>
 
 /**

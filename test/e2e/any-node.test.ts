@@ -26,6 +26,7 @@ const witness: Agent = async ({ text }) => {
 const forkable: Runner = {
   ...functionRunner(Object.assign(async () => 'yes', { capabilities: { fork: 'any' } as const })),
   adopt: async () => ({ messages: [] }),
+  terminal: ({ id }) => ({ command: ['agent', id], cwd: '/' }),
 }
 const agents = { ...builtinAgents, witness, forkable }
 
@@ -125,6 +126,12 @@ const VISITS: Readonly<Record<string, Visit>> = {
   adoptConversation: async () => {
     const adopted = { status: 201, body: { origin: { backend: 'x' } } }
     return ['/v1/agents/forkable/adopt', { body: { backend: 'x' } }, adopted]
+  },
+  getTerminalCommand: async () => {
+    const adopted = { backend: 'opened' }
+    const { body } = await owner.call('POST', '/v1/agents/forkable/adopt', { body: adopted })
+    const command = { command: ['agent', body.id], cwd: '/' }
+    return [`/v1/sessions/${body.id}/terminal`, {}, { status: 200, body: command }]
   },
   listAgents: local('/v1/agents'),
   closeSession: async () => {

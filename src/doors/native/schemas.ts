@@ -140,6 +140,11 @@ export const AgentList = Type.Object({
     }),
   ),
 })
+export const TerminalCommand = Type.Object({
+  command: Type.Array(text, { description: 'The program and its arguments.' }),
+  cwd: Type.String({ description: 'The working folder of the conversation.' }),
+  host: Type.String({ description: 'The name of the machine that has both.' }),
+})
 export const ResolvedSession = Type.Intersect([Session, Type.Object({ isNew: Type.Boolean() })])
 const listed = {
   ...row,

@@ -4,6 +4,7 @@
  * A link is a capability for one session. Its token is in the answer to the request that made it,
  * and nowhere else; in the URL it is in the fragment, which browsers do not send.
  */
+import { hostname } from 'node:os'
 import { HoldfastError, invalid, type ErrorCode, type SessionHandle } from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import { Type } from '../../schema/typebox.ts'
@@ -154,6 +155,18 @@ export const sessionRoutes = routes({
     operation: 'agent.read',
     answers: { 200: json('The agents that the caller may use.', schemas.AgentList) },
     handle: (exchange) => exchange.reply(200, { agents: exchange.holdfast.describeAgents() }),
+  },
+  'GET /v1/sessions/:id/terminal': {
+    name: 'getTerminalCommand',
+    summary: "How a person continues a session in the agent's own program",
+    operation: 'session.open',
+    answers: { 200: json('The command, and where to run it.', schemas.TerminalCommand) },
+    refusals: [404, 410, 422],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [id = ''] = exchange.params
+      exchange.reply(200, { ...(await exchange.holdfast.terminal(id)), host: hostname() })
+    },
   },
   'DELETE /v1/sessions/:id': {
     name: 'closeSession',

@@ -12,16 +12,19 @@ import {
   type Diagnose,
   type ErasedSession,
   type LeftFiles,
+  type OpenedSession,
   type Runner,
   type RunnerContext,
   type RunnerOutput,
   type RunnerResult,
   type RunnerSession,
   type RunnerTurn,
+  type Settings,
+  type TerminalCommand,
 } from '../../core/index.ts'
 import { onAbort } from '../../platform/clock.ts'
 import { Workplace, type Child } from '../../platform/child.ts'
-import { eraseFiles } from '../conversation-files.ts'
+import { eraseFiles, terminalCommand } from '../conversation-files.ts'
 import { activity } from '../outbox.ts'
 import { withDefaults } from '../program-options.ts'
 import { ReservedIds } from '../reserved-ids.ts'
@@ -101,6 +104,10 @@ export class ProcessRunner implements Runner {
         throw new Error(`it refuses its session as a new one and as an existing one: ${words}`)
       start = { backend, isFirst: refusal === 'unknown' }
     }
+  }
+
+  terminal(session: OpenedSession, settings: Settings): TerminalCommand | null {
+    return terminalCommand(this.#workplace, session, { files: this.#format.files, settings })
   }
 
   /** Stops the program of a closed session. The session's folder remains until it is erased. */
