@@ -1,6 +1,5 @@
 #!/usr/bin/env node
 /** The command `holdfast`. */
-import { runCommandLine } from './commands.ts'
 import { UsageError } from './command.ts'
 import { note } from './output.ts'
 
@@ -8,8 +7,12 @@ import { note } from './output.ts'
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
 
 try {
+  // Not a static import: Node opens many modules at once, and prints a stack where it may not.
+  const { runCommandLine } = await import('./commands.ts')
   process.exit(await runCommandLine(process.argv.slice(2)))
 } catch (error) {
-  note((error as Error).message)
+  const { code, message } = error as NodeJS.ErrnoException
+  const hint = 'holdfast needs 128 file descriptors at least: raise the limit (ulimit -n)'
+  note(code === 'EMFILE' ? hint : message)
   process.exit(error instanceof UsageError ? 2 : 1)
 }
