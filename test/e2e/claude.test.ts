@@ -2,6 +2,9 @@
  * Claude Code as a long-lived agent: the real program, with a stub as its model. A text
  * `tool NAME {…}` makes the model call that tool.
  */
+import { spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { mkdtemp, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -400,6 +403,29 @@ it('is forked at any of its turns', async () => {
   expect((await fork.turn('more')).reply?.text).toBe('seen 3: more')
   expect((await session.turn('three')).reply?.text).toBe('seen 3: three')
   expect((await fork.state()).backend).not.toBe((await session.state()).backend)
+})
+
+it('continues a conversation that was begun in a terminal, and no other', async () => {
+  const begun = randomUUID()
+  const cwd = join(folder, 'work')
+  const args = ['-p', 'from the terminal', '--session-id', begun]
+  const program = spawn(CLAUDE, args, { cwd, env: { ...process.env, ...env }, stdio: 'ignore' })
+  expect(await once(program, 'close')).toEqual([0, null])
+  const holdfast = await open({ folders: [cwd] })
+  const adopted = await holdfast.adopt(begun, { key: 'mine' })
+  const messages: string[] = []
+  for await (const { role, text } of adopted.messages()) messages.push(`${role}: ${text}`)
+  expect(messages).toEqual(['user: from the terminal', 'assistant: seen 1: from the terminal'])
+  expect((await adopted.state()).settings).toEqual({ cwd })
+  expect((await adopted.turn('more')).reply?.text).toBe('seen 2: more')
+  expect((await adopted.state()).backend).toBe(begun)
+  const wrong = { code: 'invalid_field', details: { field: 'backend' } }
+  await expect(holdfast.adopt(randomUUID())).rejects.toMatchObject(wrong)
+  await expect(holdfast.adopt('../secrets')).rejects.toMatchObject(wrong)
+  const elsewhere = await open({ folders: [join(folder, 'agents')] })
+  const field = 'settings.cwd'
+  await expect(elsewhere.adopt(begun)).rejects.toMatchObject({ details: { field } })
+  await expect((await open()).adopt(begun)).rejects.toMatchObject({ code: 'invalid_field' })
 })
 
 it('takes pictures and files', async () => {

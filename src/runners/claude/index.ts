@@ -8,7 +8,9 @@
  * resumes it. A child that continues another session fails its turn.
  */
 import {
+  invalid,
   NO_CAPABILITIES,
+  type AdoptedConversation,
   type Capabilities,
   type ForkSource,
   type Runner,
@@ -36,6 +38,7 @@ import { CLAUDE_FILES } from '../conversation-files.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
 import { ReservedIds } from '../reserved-ids.ts'
+import { readTranscript } from './adopting.ts'
 import { ClaudeAgent, ClaudeGone } from './agent.ts'
 import { contentOf } from './content.ts'
 import { claudeRefusal } from './messages.ts'
@@ -115,6 +118,17 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
       return null
     }
     throw cannotFork('cannot be forked at a turn that an earlier version ran')
+  }
+
+  /** A conversation of this home, in a folder that sessions may work in. */
+  async adopt(backend: string): Promise<AdoptedConversation> {
+    if (!placeSettings(this.#settings).includes('cwd')) {
+      throw invalid('agent', 'needs "folders": those whose conversations may be continued')
+    }
+    const env = this.workplace.environment({ cwd: '', home: '' })
+    const adopted = await readTranscript(backend, env)
+    this.checkSettings(adopted.settings ?? {})
+    return adopted
   }
 
   override async release(session: RunnerSession): Promise<void> {
