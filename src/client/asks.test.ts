@@ -16,6 +16,17 @@ async function refusedThenTold(answered: unknown): Promise<string> {
   )
 }
 
+it('an ask that is opened has what it is about, and what it accepts', () => {
+  const asks = new Asks(['permission'])
+  const about = { detail: { command: 'make' }, accepts: ['message'], data: 1 } as const
+  const base = { turn: 't1', kind: 'permission', question: '?', options: null, deadline: 9 }
+  const ask = { ...base, onNobody: 'wait', ...about } as const
+  expect(asks.opened({ type: 'ask.opened', seq: 1, at: 1, ask: 'a1', ...ask })).toEqual({
+    id: 'a1',
+    ...ask,
+  })
+})
+
 describe('an answer that was sent twice and is refused as too late', () => {
   it('was taken if the log has it', async () => {
     expect(await refusedThenTold({ allow: true })).toBe('taken')

@@ -23,7 +23,7 @@ beforeAll(async () => {
   // A page that lives is not taken for a silent one, however busy the machine is.
   const connectLimits = { probeMs: 6_000 }
   server = await serve({
-    agents: { ...builtinAgents, halting, careful, sloppy, viewer },
+    agents: { ...builtinAgents, halting, careful, sloppy, picky, viewer },
     connectLimits,
   })
 })
@@ -82,6 +82,20 @@ const careful: Agent = async (_turn, context) => {
   const options = [{ id: 'allow', label: 'allow' }]
   const question = { kind: 'permission', question: 'May I?', options, onNobody: 'deny' } as const
   return (await context.ask(question)).outcome
+}
+
+/** Uses a tool, and asks twice. */
+const picky: Agent = async function* (_turn, { ask }) {
+  const call = { id: 'x', name: 'Bash', kind: 'execute', input: { command: 'npm test' } }
+  yield { type: 'activity', kind: 'tool', data: { ...call, status: 'running' } }
+  yield { type: 'activity', kind: 'tool', data: { id: 'x', status: 'done' } }
+  const asked = { kind: 'question', options: ['red', 'green', 'blue'] }
+  const both = [
+    await ask({ ...asked, question: 'Which?', accepts: ['several'] }),
+    await ask({ ...asked, question: 'And now?', accepts: ['text'] }),
+  ]
+  const answers = both.map((outcome) => 'answer' in outcome && JSON.stringify(outcome.answer))
+  return answers.join(' ')
 }
 
 /** Asks what is no text, as an agent in JavaScript may. */
@@ -320,6 +334,37 @@ describe('one session', () => {
     const tab = await SessionTab.open(context, server.url, 'invented')
     expect((await tab.banner()).sentence).toBe('There is no such session.')
     complaints.forgive(/404/)
+  })
+
+  it('shows what a question is about, and takes an answer with words for the agent', async () => {
+    const session = await create({ agent: 'ask' })
+    const tab = await open(session)
+    await tab.write('<b>open</b>\u202E')
+    const ask = tab.page.locator('.ask')
+    await ask.getByLabel('Command').waitFor()
+    expect(await ask.getByLabel('Command').innerText()).toBe('say "<b>open</b>\uFFFD"')
+    expect(await ask.locator('[data-change=removed]').innerText()).toContain('-nothing yet')
+    expect(await ask.locator('[data-change=added]').innerText()).toContain('+<b>open</b>\uFFFD')
+    expect(await ask.locator('[data-left]').innerText()).toMatch(/^(5 min|\d+ s) left$/)
+    await ask.getByLabel('Words for the agent').fill('not today')
+    await ask.getByRole('button', { name: 'deny' }).click()
+    await tab.done(1)
+    expect((await tab.bubbles()).at(-1)).toBe('I may not: not today')
+  })
+
+  it('takes several options, or an answer in words, and shows tool calls as lines', async () => {
+    const tab = await open(await create({ agent: 'picky' }))
+    await tab.write('go')
+    const ask = tab.page.locator('.ask')
+    for (const name of ['red', 'blue']) await ask.getByLabel(name).check()
+    await ask.locator('.several').getByRole('button', { name: 'Answer' }).click()
+    await ask.getByText('And now?').waitFor()
+    await ask.getByLabel('Your own words').fill('none')
+    await ask.locator('form.buttons').getByRole('button', { name: 'Answer' }).click()
+    await tab.done(1)
+    expect((await tab.bubbles()).at(-1)).toBe('["red","blue"] {"text":"none"}')
+    const tools = tab.page.locator('.note.tool')
+    expect(await tools.allInnerTexts()).toEqual(['execute: Bash npm test (done)'])
   })
 
   it('keeps a question over a reload; answered in one tab, it is gone in the other', async () => {

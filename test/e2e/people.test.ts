@@ -208,7 +208,7 @@ describe('sessions', () => {
     expect(stdout).toBe(`holdfast: session ${id} is closed\n`)
     expect((await holdfast.session(id).state()).closed).not.toBeNull()
     const erased = await run(['close', id, '--erase', '--json', ...at()])
-    expect(JSON.parse(erased.stdout)).toEqual({ id, state: 'closed', erased: true })
+    expect(JSON.parse(erased.stdout)).toEqual({ id, state: 'closed', erased: true, left: [] })
     const again = await run(['close', 'never there', ...at()])
     expect([again.code, again.stderr]).toEqual([
       1,
