@@ -43,7 +43,7 @@ export function startedCall(id: string, name: string, input: JsonObject): ToolCa
   }
 }
 
-/** `Bash: npm test`, `Edit: /work/a.ts`. */
+/** `Bash: npm test`, `Edit: /src/a.ts`. */
 export function titleOf(name: string, input: JsonObject): string {
   const { command, url, query, pattern, description } = input
   const [subject = ''] = [command, url, ...pathsOf(input), query, pattern, description]
