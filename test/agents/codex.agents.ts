@@ -309,7 +309,7 @@ describe('codex by its app server', () => {
       [{ mode: 'danger-full-access' }, 'settings.mode'],
       [{ mode: 'no such mode' }, 'settings.mode'],
       [{ cwd: '/etc' }, 'settings.cwd'],
-      [{ cwd: `${other}/../shared` }, 'settings.cwd'],
+      [{ cwd: `${other}/../elsewhere` }, 'settings.cwd'],
     ] as const) {
       const refused = await serving!.post('/v1/sessions', { settings })
       expect([refused.status, refused.body]).toMatchObject([422, { field }])
