@@ -117,11 +117,10 @@ type Owned = Pick<Session | SessionRow, 'id' | 'principal' | 'shares' | 'agent'>
 
 /** What a caller may do with a session; nothing: for it there is no such session. */
 export function scopesOn(caller: Caller, session: Owned): readonly Scope[] {
-  const principals = principalsOf(caller)
   const { access } = caller
   if (access === null) return SCOPES
   const { agents } = access
-  const granted = grantedOn(access, principals, session)
+  const granted = grantedOn(caller, access, session)
   if (agents === undefined || agents.includes(session.agent)) return granted
   // It may not use the agent, but may look at what it has done.
   return granted.filter((scope) => !AGENT_SCOPES.has(scope))
@@ -130,12 +129,10 @@ export function scopesOn(caller: Caller, session: Owned): readonly Scope[] {
 /** What is done with an agent. */
 const AGENT_SCOPES: ReadonlySet<Scope> = new Set(['talk', 'answer', 'edit'])
 
-/** `principals` null: it sees all sessions. */
-function grantedOn(
-  access: Access,
-  principals: readonly string[] | null,
-  session: Owned,
-): readonly Scope[] {
+function grantedOn(caller: Caller, access: Access, session: Owned): readonly Scope[] {
+  // Its own, as most are.
+  if (session.principal === access.principal && access.session === undefined) return access.scopes
+  const principals = principalsOf(caller)
   if (principals === null) return SCOPES
   const isOwn = principals.includes(session.principal) || access.session === session.id
   return isOwn ? access.scopes : sharedScopes(access, principals, session)

@@ -39,6 +39,8 @@ type CountingNode = {
 
 export class SharedCounts {
   readonly #node: CountingNode
+  /** Whether there may be other nodes at all. */
+  readonly isShared: boolean
   readonly #sources = new Set<CountSource>()
   /** The sums of the other nodes, and when they were asked for. */
   #others: ReadonlyMap<string, number> = new Map()
@@ -50,11 +52,7 @@ export class SharedCounts {
 
   constructor(node: CountingNode) {
     this.#node = node
-  }
-
-  /** Whether there may be other nodes at all. */
-  get isShared(): boolean {
-    return this.#node.store.cluster?.exchangeCounts !== undefined
+    this.isShared = node.store.cluster?.exchangeCounts !== undefined
   }
 
   /** The store is asked while there is a source. */

@@ -58,6 +58,8 @@ export class PrincipalUsage {
   #turnsPerMinute = 0
   /** The names of its counts among the nodes. */
   readonly #names: Partial<Record<QuotaName, string>> = {}
+  /** What was made of it for callers, by what they were granted. */
+  readonly allowances = new WeakMap<Access, Allowance>()
 
   constructor(principal: string, context: UsageContext) {
     this.#principal = principal
@@ -143,10 +145,11 @@ export class CountedTurns {
 
   /** The turn is over; null: all are, as far as this node knows. */
   end(turn: string | null): void {
-    if (this.#turns.length === 0) return
-    for (const one of this.#turns.splice(0)) {
-      if (turn === null || one.turn === turn) one.counted.end()
-      else this.#turns.push(one)
+    for (let index = this.#turns.length - 1; index >= 0; index -= 1) {
+      const one = this.#turns[index]
+      if (turn !== null && one?.turn !== turn) continue
+      this.#turns.splice(index, 1)
+      one?.counted.end()
     }
   }
 }
@@ -209,6 +212,10 @@ export class Usage implements CountSource {
   }
 
   #of(access: Access, principal: string): Allowance | null {
+    return this.#principals.get(principal)?.allowances.get(access) ?? this.#allow(access, principal)
+  }
+
+  #allow(access: Access, principal: string): Allowance | null {
     const configured = this.#configured.get(principal) ?? this.#default
     const granted = principal === access.principal ? access.quotas : undefined
     const quotas = granted === undefined ? configured : { ...configured, ...granted }
@@ -217,7 +224,10 @@ export class Usage implements CountSource {
     const { scopes, groups } = access
     const isAnothers = ![access.principal, ...groups].includes(principal)
     const isHidden = isAnothers && !scopes.includes('admin')
-    return new Allowance({ principal, quotas, isHidden }, this.#usageOf(principal), this.#context)
+    const usage = this.#usageOf(principal)
+    const allowance = new Allowance({ principal, quotas, isHidden }, usage, this.#context)
+    usage.allowances.set(access, allowance)
+    return allowance
   }
 
   #usageOf(principal: string): PrincipalUsage {

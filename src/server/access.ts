@@ -60,6 +60,8 @@ type Revocable = {
   /** What it was granted then. */
   readonly access: Access | null
   readonly end: () => void
+  /** Its place in the list of them; -1: it is over. */
+  index: number
 }
 
 /** Throws `invalid_field` unless a server with these options is safe where it listens. */
@@ -103,8 +105,12 @@ export class AccessPolicy {
   readonly #callers = new WeakMap<TokenAccess, { scopes: readonly Scope[]; caller: Caller }>()
   /** Connections that are counted as a client's, each with its address. */
   readonly #counted = new WeakMap<Socket, string>()
-  /** The one place that ends these when their token is taken back or expires. */
-  readonly #held = new Set<Revocable>()
+  /**
+   * The one place that ends these when their token is taken back or expires. An array: the tables
+   * of a `Set` are linked, each to the one that replaces it. With every request added and deleted,
+   * V8 kept all of them until its next full collection, and the requests that they refer to.
+   */
+  readonly #held: Revocable[] = []
   readonly #revocationTimer: NodeJS.Timeout | undefined
   #revision: number | null
   #revocationsAt = performance.now()
@@ -197,10 +203,11 @@ export class AccessPolicy {
   /** On whose behalf the holder of this token acts; null if the token is unknown. */
   callerOf(token: string | undefined): Caller | null {
     if (this.#tokens === null) return { by: LOCAL, access: null }
+    if (token === undefined) return null
     const now = this.#clock.now()
-    const scopes = token === undefined ? null : this.#tokens.scopesOf(token, now)
-    if (token === undefined || scopes === null) return null
     const found = this.#tokens.accessOf?.(token, now) ?? null
+    const scopes = found?.scopes ?? this.#tokens.scopesOf(token, now)
+    if (scopes === null) return null
     const known = found === null ? undefined : this.#callers.get(found)
     if (known?.scopes === scopes) return known.caller
     const { by = this.#tokens.principalOf?.(token) ?? principalOfToken(token), ...more } =
@@ -225,27 +232,36 @@ export class AccessPolicy {
    */
   hold(token: string | undefined, scopes: readonly Scope[], end: () => void): () => void {
     if (this.open) return () => undefined
-    const revocable = { token, scopes, access: this.callerOf(token)?.access ?? null, end }
+    const access = this.callerOf(token)?.access ?? null
+    const revocable = { token, scopes, access, end, index: -1 }
     if (!this.#isGood(revocable)) end()
-    return this.#add(revocable)
+    this.#add(revocable)
+    return () => this.#remove(revocable)
   }
 
   /** The same for a request that was authorized now. */
-  holdRequest(
-    exchange: Exchange,
-    operation: Operation,
-    token = bearerToken(exchange.request.headers),
-  ): void {
+  holdRequest(exchange: Exchange, operation: Operation, token: string | undefined): void {
     const scope = OPERATIONS[operation]
     if (this.open || scope === null) return
     const end = (): void => exchange.revoke()
     const { access = null } = exchange.caller ?? {}
-    exchange.response.once('close', this.#add({ token, scopes: [scope], access, end }))
+    const revocable = { token, scopes: [scope], access, end, index: -1 }
+    this.#add(revocable)
+    exchange.response.once('close', () => this.#remove(revocable))
   }
 
-  #add(revocable: Revocable): () => void {
-    this.#held.add(revocable)
-    return () => void this.#held.delete(revocable)
+  #add(revocable: Revocable): void {
+    revocable.index = this.#held.push(revocable) - 1
+  }
+
+  /** The last one takes its place. */
+  #remove(revocable: Revocable): void {
+    const { index } = revocable
+    const last = index < 0 ? undefined : this.#held.pop()
+    revocable.index = -1
+    if (last === undefined || last === revocable) return
+    this.#held[index] = last
+    last.index = index
   }
 
   #isGood({ token, scopes, access: before }: Revocable): boolean {
@@ -269,7 +285,7 @@ export class AccessPolicy {
     this.#revocationsAt = now
     for (const revocable of [...this.#held]) {
       if (this.#isGood(revocable)) continue
-      this.#held.delete(revocable)
+      this.#remove(revocable)
       revocable.end()
     }
   }
@@ -277,7 +293,7 @@ export class AccessPolicy {
   close(): void {
     clearInterval(this.#revocationTimer)
     this.#rates.close()
-    this.#held.clear()
+    for (const revocable of this.#held.splice(0)) revocable.index = -1
   }
 
   /**

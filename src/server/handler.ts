@@ -279,11 +279,12 @@ export class RequestHandler {
   }
 
   readonly serve = (request: IncomingMessage, response: ServerResponse): void => {
-    const preparing = this.access.prepare(bearerToken(request.headers))
-    if (preparing === null) return this.#serve({ request, response })
+    const token = bearerToken(request.headers)
+    const preparing = this.access.prepare(token)
+    if (preparing === null) return this.#serve({ request, response }, token)
     const proceed = (problem: HoldfastError | null): void => {
       // Its client may be gone meanwhile.
-      if (!response.destroyed) this.#serve({ request, response }, problem)
+      if (!response.destroyed) this.#serve({ request, response }, token, problem)
     }
     void preparing.then(
       () => proceed(null),
@@ -292,7 +293,7 @@ export class RequestHandler {
   }
 
   /** `problem`: why its token cannot be checked now. */
-  #serve(ends: RequestEnds, problem: HoldfastError | null = null): void {
+  #serve(ends: RequestEnds, token: string | undefined, problem: HoldfastError | null = null): void {
     const { request, response } = ends
     try {
       this.#check(request)
@@ -304,14 +305,14 @@ export class RequestHandler {
       const match = this.#router.match(method, url)
       const { route, search } = match
       if (problem !== null && !isPublic(route)) throw problem
-      const caller = this.access.authorize(request, route.operation)
+      const caller = this.access.authorize(request, route.operation, token)
       const exchange = new Exchange(ends, this.#context, { ...match, caller })
-      this.access.holdRequest(exchange, route.operation)
+      this.access.holdRequest(exchange, route.operation, token)
       if (search !== '' && route.query !== null) (route.query ?? NO_QUERY).read(search)
       this.#answer(exchange, route)?.catch((thrown: unknown) => this.#refuse(exchange, thrown))
     } catch (thrown) {
       // Of a request that was not let in: whose it is, for the report.
-      const caller = this.access.callerOf(bearerToken(request.headers))
+      const caller = this.access.callerOf(token)
       const unrouted = { caller, params: [], search: '' }
       this.#refuse(new Exchange(ends, this.#context, unrouted), thrown)
     }

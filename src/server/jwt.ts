@@ -40,13 +40,10 @@ type VerifiedToken = {
   readonly thumbprint: string
   /** Milliseconds since 1970, with the clock skew. */
   readonly expiresAt: number
-  readonly principal: Principal
-  readonly groups: readonly string[]
-  /** With all they include. */
-  readonly scopes: readonly Scope[]
-  /** What it is limited to. */
-  readonly bounds: Pick<Access, 'agents' | 'browsers' | 'quotas'>
+  readonly access: JwtAccess
 }
+
+type JwtAccess = TokenAccess & Pick<Access, 'scopes'> & { readonly by: Principal }
 
 /** Accepts tokens of these issuers, until it is closed. Throws if the issuers cannot be used. */
 export function openJwtTokens(
@@ -93,18 +90,17 @@ export class JwtTokens implements TokenSource {
   scopesOf(token: string, now: number): readonly Scope[] | null {
     const known = this.#known(token)
     if (known === null) return this.#others?.scopesOf(token, now) ?? null
-    return now < known.expiresAt ? known.scopes : null
+    return now < known.expiresAt ? known.access.scopes : null
   }
 
   principalOf(token: string): Principal | null {
-    return this.#known(token)?.principal ?? this.#others?.principalOf?.(token) ?? null
+    return this.#known(token)?.access.by ?? this.#others?.principalOf?.(token) ?? null
   }
 
   accessOf(token: string, now: number): TokenAccess | null {
     const known = this.#known(token)
     if (known === null) return this.#others?.accessOf?.(token, now) ?? null
-    const { principal, groups, bounds } = known
-    return { principal: `${principal.issuer} ${principal.id}`, groups, ...bounds }
+    return now < known.expiresAt ? known.access : null
   }
 
   /** Forgets what has expired. */
@@ -165,7 +161,7 @@ export class JwtTokens implements TokenSource {
         keys,
         thumbprint: await calculateJwkThumbprint(key),
         expiresAt: exp * 1_000 + clockSkewMs,
-        ...identityOf(payload, options),
+        access: accessFrom(payload, options),
       })
     } catch (error) {
       if (error instanceof HoldfastError && error.code === 'auth_unavailable') throw error
@@ -193,10 +189,7 @@ class ClaimError extends Error {
 }
 
 /** Whose token it is, and what it may do. */
-function identityOf(
-  payload: JWTPayload,
-  options: JwtIssuer,
-): Pick<VerifiedToken, 'principal' | 'groups' | 'scopes' | 'bounds'> {
+function accessFrom(payload: JWTPayload, options: JwtIssuer): JwtAccess {
   const { issuer, claims = {}, scopes = [], scopeMap } = options
   const { id: idClaim = 'sub' } = claims
   const id = payload[idClaim]
@@ -207,15 +200,19 @@ function identityOf(
   const named = words.flatMap((word) => scopesOfWord(word, scopeMap))
   const granted = SCOPES.filter((scope) => scopes.includes(scope) || named.includes(scope))
   return {
-    principal: { kind: 'jwt', issuer, id },
+    by: { kind: 'jwt', issuer, id },
+    principal: `${issuer} ${id}`,
     groups: groups.map(groupId),
     scopes: withIncluded(granted),
-    bounds: boundsOf(payload, options),
+    ...boundsOf(payload, options),
   }
 }
 
 /** What limits a token fails closed: a claim that cannot be read makes it no good. */
-function boundsOf(payload: JWTPayload, options: JwtIssuer): VerifiedToken['bounds'] {
+function boundsOf(
+  payload: JWTPayload,
+  options: JwtIssuer,
+): Pick<Access, 'agents' | 'browsers' | 'quotas'> {
   const agents = listOf('agents', payload, options)
   const browsers = listOf('browsers', payload, options)
   const { limits } = options

@@ -149,11 +149,13 @@ export class Rates {
 
 /** Loopback as an address that a server may be bound to, or that a client comes from. */
 export function isLoopback(address: string): boolean {
-  return address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address)
+  if (address === '127.0.0.1' || address === '::1' || address === 'localhost') return true
+  return /^127(\.\d{1,3}){3}$/.test(address)
 }
 
 /** An IPv4 address that came in over an IPv6 socket is that IPv4 address. */
 export function plainAddress(address: string): string {
+  if (!address.startsWith('::')) return address
   return /^::ffff:(\d+(?:\.\d+){3})$/i.exec(address)?.[1] ?? address
 }
 

@@ -52,8 +52,11 @@ export type TokenEntry = {
   readonly expiresAt?: number
 }
 
-/** What a token says besides its scopes. The object never changes: a source may give it again. */
-export type TokenAccess = Partial<Omit<Access, 'scopes' | 'session'>> & {
+/**
+ * What a token says of its holder, with its scopes unless `scopesOf` says them. The object never
+ * changes: what was made from it is used again.
+ */
+export type TokenAccess = Partial<Omit<Access, 'session'>> & {
   /** As `principalOf` says; a source that knows both looks the token up once. */
   readonly by?: Principal
 }
@@ -64,14 +67,20 @@ export interface TokenSource {
    * null if nothing has. Rejects with `auth_unavailable` if it cannot be checked now.
    */
   prepare?(token: string, now: number): Promise<void> | null
-  /** All scopes of this token, included ones too; null if it is unknown or expired. */
+  /**
+   * All scopes of this token, included ones too; null if it is unknown or expired. Not asked for a
+   * token whose `accessOf` has scopes.
+   */
   scopesOf(token: string, now: number): readonly Scope[] | null
   /**
    * The holder that logs name; null if it is unknown. Without it, the holder of each token is
    * known by a digest of that token's digest.
    */
   principalOf?(token: string): Principal | null
-  /** Whose sessions it sees. Without it, those of the default principal. */
+  /**
+   * Whose sessions it sees, and what it may do with them; null if it is unknown or expired. Without
+   * this method, those of the default principal.
+   */
   accessOf?(token: string, now: number): TokenAccess | null
   /** Called with a further listener for what it reports. */
   reportTo?(listener: DiagnosticListener): void
@@ -193,9 +202,8 @@ export function isScope(value: unknown): value is Scope {
 
 /** What an entry grants, made once: every request with its token gets the same objects. */
 type KnownToken = {
-  readonly scopes: readonly Scope[]
   readonly expiresAt: number
-  readonly access: TokenAccess
+  readonly access: TokenAccess & Pick<Access, 'scopes'>
 }
 
 function knownToken(entry: TokenEntry): KnownToken {
@@ -204,11 +212,12 @@ function knownToken(entry: TokenEntry): KnownToken {
     by: { kind: 'token', issuer: ISSUER, id: principal ?? id },
     principal: principal ?? DEFAULT_PRINCIPAL,
     groups: groups.map(groupId),
+    scopes: withIncluded(entry.scopes),
     ...(agents === undefined ? {} : { agents }),
     ...(browsers === undefined ? {} : { browsers }),
     ...(limits === undefined ? {} : { quotas: limits }),
   } as const
-  return { scopes: withIncluded(entry.scopes), expiresAt, access }
+  return { expiresAt, access }
 }
 
 export class TokenList {
@@ -247,7 +256,7 @@ export class TokenList {
   }
 
   scopesOf(token: string, now: number): readonly Scope[] | null {
-    return this.#validOf(token, now)?.scopes ?? null
+    return this.#validOf(token, now)?.access.scopes ?? null
   }
 
   #validOf(token: string, now: number): KnownToken | undefined {
