@@ -20,6 +20,8 @@ import type { Reserved } from './store.ts'
 const MOTION_LOOK_MS = 10
 /** A session used so recently is not evicted, however many there are. */
 const IDLE_MS = 100
+/** One that was moved to the end so recently stays where it is. */
+const MOVED_MS = 50
 
 export class HeldSessions {
   readonly #held = new Map<string, { readonly live: LiveSession; readonly usedAt: number }>()
@@ -62,10 +64,13 @@ export class HeldSessions {
    * keep their order (I3).
    */
   use(id: string): LiveSession | null {
-    const live = this.get(id)
-    if (live === null || this.#arriving.has(id)) return null
+    const held = this.#held.get(id)
+    if (held === undefined || this.#arriving.has(id)) return null
+    const { live, usedAt } = held
+    const now = this.#clock.monotonic()
+    if (now - usedAt < MOVED_MS) return live
     this.#held.delete(id)
-    this.#held.set(id, { live, usedAt: this.#clock.monotonic() })
+    this.#held.set(id, { live, usedAt: now })
     return live
   }
 

@@ -101,16 +101,16 @@ type Waiter = {
 }
 
 /** `record`: null for a turn that was admitted before the session was loaded. */
-type OpenTurn = { record: TurnRecord | null; waiters: Waiter[] }
+type OpenTurn = { readonly turn: string; record: TurnRecord | null; readonly waiters: Waiter[] }
 
-/**
- * The turns of a loaded session that are not over, and the callers that wait for their ends.
- *
- * A map that has grown leaves its old table to the garbage collector, which keeps all that the
- * table names until its next full run. So the entry of a turn that is over is emptied.
- */
+/** The turns of a loaded session that are not over, and the callers that wait for their ends. */
 export class OpenTurns {
-  readonly #turns = new Map<string, OpenTurn>()
+  /**
+   * Few, and the one that runs is the first. A `Map` makes a new table whenever its last entry is
+   * deleted, and each table refers to the next: once one of them is in the old generation, V8
+   * keeps all that follow, with their entries, until its next full collection.
+   */
+  readonly #turns: OpenTurn[] = []
   readonly #read: (turn: string) => Promise<TurnRecord>
 
   /** `read`: reads a turn from the log. */
@@ -119,40 +119,37 @@ export class OpenTurns {
   }
 
   follow(event: SessionEvent & { readonly turn: string }): void {
-    const open = this.#turns.get(event.turn)
+    const { turn } = event
+    const open = this.#turns.find((one) => one.turn === turn)
     if (open === undefined) {
-      if (event.turn !== `t${event.seq}`) return
-      this.#turns.set(event.turn, { record: recordTurn(null, event), waiters: [] })
+      if (turn !== `t${event.seq}`) return
+      this.#turns.push({ turn, record: recordTurn(null, event), waiters: [] })
     } else if (open.record !== null) open.record = recordTurn(open.record, event)
   }
 
   /** Resolves when the turn is over. */
   wait(turn: string): Promise<TurnRecord> {
     return new Promise((resolve, reject) => {
-      const open = this.#turns.get(turn)
+      const open = this.#turns.find((one) => one.turn === turn)
       if (open !== undefined) open.waiters.push({ resolve, reject })
-      else this.#turns.set(turn, { record: null, waiters: [{ resolve, reject }] })
+      else this.#turns.push({ turn, record: null, waiters: [{ resolve, reject }] })
     })
   }
 
   /** The turn is over. */
   end(turn: string): void {
-    const open = this.#turns.get(turn)
+    const index = this.#turns.findIndex((one) => one.turn === turn)
+    const [open] = index < 0 ? [] : this.#turns.splice(index, 1)
     if (open === undefined) return
-    const { record, waiters } = open
-    this.#turns.delete(turn)
-    open.record = null
-    open.waiters = []
-    for (const { resolve, reject } of waiters) {
-      if (record === null) this.#read(turn).then(resolve, reject)
-      else resolve(record)
+    for (const { resolve, reject } of open.waiters) {
+      if (open.record === null) this.#read(turn).then(resolve, reject)
+      else resolve(open.record)
     }
   }
 
   /** The session was released. */
   fail(error: HoldfastError): void {
-    const open = [...this.#turns.values()]
-    this.#turns.clear()
+    const open = this.#turns.splice(0)
     for (const { reject } of open.flatMap(({ waiters }) => waiters)) reject(error)
   }
 }
