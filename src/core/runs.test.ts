@@ -1,5 +1,5 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import { Holdfast } from './holdfast.ts'
 import type { RunnerOutput } from './runner.ts'
@@ -11,9 +11,11 @@ type Step = RunnerOutput | { readonly type: 'return'; readonly reply: Reply }
 async function running() {
   const steps: Step[] = []
   let more = (): void => undefined
+  let isAsked = false
   async function* run(): AsyncGenerator<RunnerOutput, Reply | undefined> {
     for (;;) {
       const step = steps.shift()
+      isAsked = step === undefined
       if (step === undefined) await new Promise<void>((resolve) => (more = resolve))
       else if (step.type === 'return') return step.reply
       else yield step
@@ -66,7 +68,9 @@ async function running() {
     for await (const { role, text } of session.messages()) if (role !== 'user') texts.push(text)
     return texts
   }
-  return { hold, session, say, inOneBatch, said }
+  /** Whether the agent has been asked for more than it was given. */
+  const asked = (): boolean => isAsked
+  return { hold, session, say, inOneBatch, said, asked }
 }
 
 const DELTA = { type: 'delta', text: 'half' } as const
@@ -119,5 +123,71 @@ it.each([
   await say(DELTA)
   await say(step)
   expect(await session.finished('t2')).toMatchObject({ state: 'failed' })
+  expect(await said()).toEqual(['half'])
+})
+
+it('does not wait for what is recorded before it lets its agent go on', async () => {
+  const { session, say, inOneBatch } = await running()
+  const work = { type: 'activity', kind: 'work', data: {} } as const
+  await inOneBatch(async () => {
+    await say(work)
+    await say(MESSAGE)
+    await say(work)
+    await say({ type: 'return', reply: { text: 'all' } })
+    expect((await session.getTurn('t2')).endedAt).toBeNull()
+  })
+  const { state } = await session.finished('t2')
+  const { events } = await session.read(3, 100)
+  const types = events.map(({ body }) => (JSON.parse(body) as { type: string }).type)
+  expect(state).toBe('done')
+  const told = ['turn.activity', 'message.added', 'turn.activity', 'message.added', 'turn.done']
+  expect(types.slice(-5)).toEqual(told)
+})
+
+it('tells what is said after a message only when that is recorded', async () => {
+  const { session, say, inOneBatch } = await running()
+  const types: string[] = []
+  const following = (async () => {
+    for await (const { type } of session.events({ after: 3 })) {
+      if (type === 'delta' || type === 'message.added') types.push(type)
+    }
+  })()
+  await say(DELTA)
+  await vi.waitFor(() => expect(types).toEqual(['delta']))
+  await inOneBatch(async () => {
+    await say(MESSAGE)
+    await say({ type: 'delta', text: 'more' })
+    expect(types).toEqual(['delta'])
+  })
+  await say({ type: 'return', reply: { text: 'more' } })
+  await session.finished('t2')
+  await session.close()
+  await following
+  expect(types.slice(0, 3)).toEqual(['delta', 'message.added', 'delta'])
+})
+
+it('makes its agent wait when too much is not recorded', async () => {
+  const { say, inOneBatch, asked } = await running()
+  const large = { type: 'message', text: 'x'.repeat(200_000) } as const
+  await inOneBatch(async () => {
+    await say(large)
+    expect(asked()).toBe(true)
+    await say(large)
+    expect(asked()).toBe(false)
+  })
+  await vi.waitFor(() => expect(asked()).toBe(true))
+})
+
+it('keeps all that was said if the session is closed before two messages', async () => {
+  const { session, say, inOneBatch, said } = await running()
+  await say(DELTA)
+  let closed: Promise<unknown> | undefined
+  await inOneBatch(async () => {
+    closed = session.close()
+    await eventLoopTurn()
+    await say(MESSAGE)
+    await say({ type: 'message', text: 'another' })
+  })
+  await closed
   expect(await said()).toEqual(['half'])
 })

@@ -47,6 +47,11 @@ export type GiveUp = (error: HoldfastError) => void
 /** So much of the output is recorded at once, however short the time. */
 const CHECKPOINT_CHARS = 262_144
 
+/** Characters of messages and activities that may wait to be recorded while the runner goes on. */
+const UNRECORDED_CHARS_MAX = 262_144
+/** What each of them counts besides its own length. */
+const RECORD_CHARS = 1_024
+
 /** After so many outputs without a pause, everybody else gets a turn of the event loop. */
 const OUTPUTS_PER_PAUSE = 128
 
@@ -58,8 +63,11 @@ export class Run {
   readonly #limits: Limits
   /** What was said since the last message. */
   #text = ''
-  /** What was said before a message that is not decided yet: a stop may be decided first. */
+  /** What was said before messages that are not decided yet: a stop may be decided first. */
   #undecided = ''
+  /** Settles when all messages and activities so far are recorded; null: they are. */
+  #recording: Promise<void> | null = null
+  #unrecordedChars = 0
   /** How much of that is recorded, and when the rest will be. */
   #recorded = 0
   #cancelCheckpoint: (() => void) | null = null
@@ -146,6 +154,9 @@ export class Run {
     checkOutput(output)
     if (output.type === 'message') return this.#message(output)
     if (output.type === 'activity') return this.#activity(output)
+    // Deltas are told at once, so those before them have to be told first.
+    if (this.#recording !== null) await this.#recording
+    if (this.#over) throw this.#overError()
     this.#text += output.text
     if (this.#text.length > this.#limits.replyCharsMax) throw this.#tooLong()
     if (output.text === '') return
@@ -170,16 +181,39 @@ export class Run {
     this.host.post({ type: 'output', turn: this.turn.id, text }).catch(() => undefined)
   }
 
+  /**
+   * Records it behind what came before. The runner goes on meanwhile, unless too much waits: what
+   * it says next, and the end of its turn, come behind it.
+   */
+  #record(command: Command | (() => Command), length: number): Promise<void> | undefined {
+    const chars = length + RECORD_CHARS
+    this.#unrecordedChars += chars
+    const recorded = this.host
+      .post(command)
+      .then(
+        () => undefined,
+        (error: unknown) => this.#end({ state: 'failed', error: turnError(error), reply: null }),
+      )
+      .then(() => {
+        this.#unrecordedChars -= chars
+        if (this.#recording === recorded) this.#recording = null
+      })
+    this.#recording = recorded
+    return this.#unrecordedChars > UNRECORDED_CHARS_MAX ? recorded : undefined
+  }
+
   async #message({ text, data }: Reply): Promise<void> {
     if (this.#isTooLong({ text, data })) throw this.#tooLong()
-    this.#undecided = this.#text
+    const said = this.#text
+    this.#undecided += said
     this.#text = ''
     this.#recorded = 0
     const reply = data === undefined ? { text } : { text, data }
-    await this.host.post(() => {
-      this.#undecided = ''
+    const command = (): Command => {
+      this.#undecided = this.#undecided.slice(said.length)
       return { type: 'message', turn: this.turn.id, reply }
-    })
+    }
+    await this.#record(command, text.length + dataChars(data))
   }
 
   /** Beyond the limit they are dropped, and their number is recorded at the turn's end. */
@@ -191,7 +225,8 @@ export class Run {
       this.host.holder.counters.activitiesDropped += 1
       return
     }
-    await this.host.post({ type: 'activity', turn: this.turn.id, activity: bounded })
+    const command = { type: 'activity', turn: this.turn.id, activity: bounded } as const
+    await this.#record(command, dataChars(bounded.data))
   }
 
   #tellTooManyActivities(): void {
