@@ -28,7 +28,7 @@ const WARM_UP = 5
  * How long the model takes to its first word: nothing, which shows what Holdfast adds, and as long
  * as a fast real one, which shows what a user notices.
  */
-const THINK_MS = [0]
+const THINK_MS = [0, 200]
 
 export async function benchClaude({ folder, rounds, verdict }: Options): Promise<void> {
   const model = await StubModel.start()

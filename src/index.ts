@@ -21,7 +21,7 @@ export type { QuotaName, QuotaOptions, Quotas } from './core/index.ts'
 export type { Activity, Attachment, ReconnectPolicy, Session, SessionEvent } from './core/index.ts'
 export type { BusyPolicy, Delta, Message, QueueRow, Reply, TurnOptions } from './core/index.ts'
 export type { TurnError, TurnRecord, TurnState } from './core/index.ts'
-export type { Ask, AskOption, AskOutcome, Question } from './core/index.ts'
+export type { Ask, AskOption, AskOutcome, Grant, Question } from './core/index.ts'
 export type { Diagnostic, DiagnosticCode, DiagnosticLevel } from './core/index.ts'
 export type { DiagnosticListener, ErrorCode } from './core/index.ts'
 // For agents and runners of your own.

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { askOf, boundDetail, chosen, decideAsk } from './asks.ts'
-import { LIMITS, type Limits } from './limits.ts'
-import { LOCAL, type Ask, type Session } from './state.ts'
+import { chosen, decideAsk } from './asks.ts'
+import { STATE_LIMITS } from './limits.ts'
+import { LOCAL, type Ask, type Grant, type Session } from './state.ts'
 
 const ASK: Ask = {
   ...{ id: 'a3', turn: 't2', kind: 'permission', question: 'May I?', deadline: 9 },
@@ -12,8 +12,14 @@ const ASK: Ask = {
   onNobody: 'wait',
 }
 
-function answer(ask: Partial<Ask>, answered: unknown, mayEdit = false) {
-  const session = { id: 's', seq: 3, asks: [{ ...ASK, ...ask }] } as unknown as Session
+type Before = { readonly mayEdit?: boolean; readonly grants?: readonly Grant[] }
+
+function answer(
+  ask: Partial<Ask>,
+  answered: unknown,
+  { mayEdit = false, grants = [] }: Before = {},
+) {
+  const session = { id: 's', seq: 3, asks: [{ ...ASK, ...ask }], grants } as unknown as Session
   const command = {
     type: 'answer',
     ask: 'a3',
@@ -62,37 +68,34 @@ describe('an answer', () => {
     const edited = { option: 'allow', input: { command: 'ls' } }
     const ask = { accepts: ['input'] } as const
     expect(() => answer(ask, edited)).toThrow(expect.objectContaining({ code: 'forbidden' }))
-    expect(answer(ask, edited, true)).toHaveLength(1)
+    expect(answer(ask, edited, { mayEdit: true })).toHaveLength(1)
     expect(chosen(edited)).toMatchObject({ options: ['allow'], input: { command: 'ls' } })
   })
 })
 
-describe('the detail of an ask', () => {
-  const limits = LIMITS as Limits
+describe('an option that grants something for the session', () => {
+  const rule: Grant = { label: 'Bash(ls)', data: { rule: 'ls' } }
+  const always = { id: 'always', label: 'Always', grants: [rule] }
+  const ask = { options: [...(ASK.options ?? []), always], accepts: ['message'] } as const
 
-  it('is kept whole if it fits', () => {
-    const detail = { tool: 'Bash', command: 'ls', input: { command: 'ls' } }
-    const ask = askOf({ kind: 'permission', question: 'q', detail }, { turn: 't', at: 0, limits })
-    expect(ask.detail).toEqual(detail)
-  })
-
-  it('keeps the beginnings of what is too large, and says so', () => {
-    const after = 'x'.repeat(200_000)
-    const detail = { tool: 'Write', diff: [{ path: '/a', before: null, after }], input: { after } }
-    const ask = askOf({ kind: 'permission', question: 'q', detail }, { turn: 't', at: 0, limits })
-    expect(ask.detail).toMatchObject({ tool: 'Write', truncated: true })
-    expect(ask.detail?.input).toBeUndefined()
-    expect(JSON.stringify(ask).length).toBeLessThanOrEqual(limits.askBytesMax)
-    expect(ask.detail?.diff?.[0]).toMatchObject({ path: '/a', before: null })
-  })
-
-  it('is never larger than it may be, however it is made', () => {
-    const paths = Array.from({ length: 10_000 }, (_, index) => `/${'p'.repeat(200)}${index}`)
-    const detail = { tool: 't'.repeat(50_000), paths, reason: 'r'.repeat(50_000) }
-    for (const charsMax of [60_000, 8_000, 600]) {
-      const bounded = boundDetail(detail, charsMax)
-      expect(JSON.stringify(bounded).length).toBeLessThanOrEqual(charsMax)
-      expect(bounded.truncated).toBe(true)
+  it('is recorded with the answer that chooses it, whatever the form of that', () => {
+    const granted = { type: 'session.granted', ask: 'a3', grants: [rule], by: LOCAL }
+    for (const given of ['always', { option: 'always', message: 'fine' }]) {
+      expect(answer(ask, given)).toEqual([
+        expect.objectContaining({ outcome: 'answered' }),
+        granted,
+      ])
     }
+    expect(answer(ask, 'allow')).toHaveLength(1)
+  })
+
+  it('is recorded once', () => {
+    expect(answer(ask, 'always', { grants: [rule] })).toHaveLength(1)
+  })
+
+  it('is refused when the session has too much of it, and nothing is settled', () => {
+    const large = { label: 'x'.repeat(STATE_LIMITS.grantsCharsMax), data: null }
+    const refused = () => answer(ask, 'always', { grants: [large] })
+    expect(refused).toThrow(expect.objectContaining({ code: 'too_many' }))
   })
 })

@@ -2,109 +2,8 @@
 import type { AskCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { AskEvent, Draft } from './events.ts'
-import { STATE_LIMITS, type Limits } from './limits.ts'
-import {
-  ANSWER_FORMS,
-  type AnswerForm,
-  type Ask,
-  type AskDetail,
-  type AskOption,
-  type AskOutcome,
-  type Attachment,
-  type FileDiff,
-  type Folding,
-  type Session,
-} from './state.ts'
-
-/** What a runner asks. Without options any answer is valid. */
-export type Question = {
-  readonly kind: string
-  readonly question: string
-  /** A text is an option that is its own label. */
-  readonly options?: readonly (string | AskOption)[]
-  readonly timeoutMs?: number
-  /**
-   * When no client is there that answers this kind: wait for one (the default), or settle at once.
-   */
-  readonly onNobody?: 'wait' | 'deny'
-  readonly data?: unknown
-  /** What it is about. What is too large is left out of it. */
-  readonly detail?: AskDetail
-  /** Answers besides the id of an option. */
-  readonly accepts?: readonly AnswerForm[]
-  /** Withdraws the ask when it aborts: the agent does not wait for the answer any more. */
-  readonly signal?: AbortSignal
-}
-
-/** The ask that a question makes. Throws if it is too large. */
-export function askOf(
-  asked: Question,
-  { turn, at, limits }: { readonly turn: string; readonly at: number; readonly limits: Limits },
-): Omit<Ask, 'id'> {
-  const { kind, question, timeoutMs, onNobody = 'wait', data, accepts = [] } = asked
-  const options = asked.options?.map(optionOf) ?? null
-  const deadline = at + Math.min(timeoutMs ?? limits.askMs, limits.askMsMax)
-  const ask = { turn, kind, question, options, deadline, onNobody }
-  const wrong = accepts.find((form) => !ANSWER_FORMS.includes(form))
-  if (wrong !== undefined) throw new TypeError(`an ask cannot accept ${wrong}`)
-  const whole = {
-    ...ask,
-    ...(data === undefined ? {} : { data }),
-    ...(accepts.length === 0 ? {} : { accepts }),
-  }
-  checkAskSize('the question', whole, limits)
-  if (asked.detail === undefined) return whole
-  const { length } = JSON.stringify(whole)
-  return { ...whole, detail: boundDetail(asked.detail, limits.askBytesMax - length) }
-}
-
-/** How much of each text of a detail that is too large is kept, in characters: less each time. */
-const DETAIL_TEXT_CHARS = [16_384, 4_096, 1_024, 128]
-
-/** The detail with the beginnings of its long texts only, if it would be too large with all. */
-export function boundDetail(detail: AskDetail, charsMax: number): AskDetail {
-  if (JSON.stringify(detail).length <= charsMax) return detail
-  for (const textChars of DETAIL_TEXT_CHARS) {
-    const bounded = { ...shortened(detail, textChars), truncated: true } as const
-    if (JSON.stringify(bounded).length <= charsMax) return bounded
-  }
-  const { tool, kind } = detail
-  return { ...(tool === undefined ? {} : { tool: head(tool, 128) }), ...{ kind }, truncated: true }
-}
-
-function shortened({ input, paths, diff, ...texts }: AskDetail, chars: number): AskDetail {
-  const entries = Object.entries(texts).map(([name, value]) => [
-    name,
-    typeof value === 'string' ? head(value, chars) : value,
-  ])
-  const argumentsText = JSON.stringify(input) ?? ''
-  return {
-    ...(Object.fromEntries(entries) as AskDetail),
-    ...(paths === undefined ? {} : { paths: paths.slice(0, 32).map((path) => head(path, chars)) }),
-    ...(diff === undefined ? {} : { diff: diff.slice(0, 8).map((one) => shortDiff(one, chars)) }),
-    ...(input === undefined || argumentsText.length > chars ? {} : { input }),
-  }
-}
-
-function shortDiff(diff: FileDiff, chars: number): FileDiff {
-  const path = head(diff.path, chars)
-  if ('unified' in diff) return { path, unified: head(diff.unified, chars) }
-  const { before, after } = diff
-  return { path, before: before === null ? null : head(before, chars), after: head(after, chars) }
-}
-
-function head(text: string, chars: number): string {
-  return text.length <= chars ? text : `${text.slice(0, chars).toWellFormed()}…`
-}
-
-function optionOf(option: string | AskOption): AskOption {
-  return typeof option === 'string' ? { id: option, label: option } : option
-}
-
-export function checkAskSize(what: string, value: unknown, { askBytesMax }: Limits): void {
-  if (JSON.stringify(value ?? null).length <= askBytesMax) return
-  throw new HoldfastError('body_too_large', `${what} is over ${askBytesMax} characters of JSON`)
-}
+import { STATE_LIMITS } from './limits.ts'
+import type { Ask, AskOutcome, Attachment, Folding, Grant, Session } from './state.ts'
 
 export function decideAsk(session: Session, command: AskCommand, moment: Moment): readonly Draft[] {
   switch (command.type) {
@@ -163,7 +62,30 @@ function answerAsk(
     throw new HoldfastError('forbidden', 'to answer with edited arguments needs the scope edit')
   }
   const via = attachment === null ? {} : { attachment }
-  return [settled(ask, { outcome: 'answered', answer, by, ...via })]
+  const grants = newGrants(session, ask, answer)
+  return [
+    settled(ask, { outcome: 'answered', answer, by, ...via }),
+    ...(grants.length === 0 ? [] : [{ type: 'session.granted', ask: id, grants, by } as const]),
+  ]
+}
+
+/** What the chosen options grant for the session, and it has not yet. */
+function newGrants(
+  { grants: before }: Session,
+  { options }: Ask,
+  answer: unknown,
+): readonly Grant[] {
+  if (options === null) return []
+  const { options: ids } = chosen(answer)
+  const granted = options.filter(({ id }) => ids.includes(id)).flatMap(({ grants = [] }) => grants)
+  const known = new Set(before.map((grant) => JSON.stringify(grant)))
+  const added = granted.filter((grant) => !known.has(JSON.stringify(grant)))
+  const { grantsCharsMax } = STATE_LIMITS
+  if (added.length === 0 || JSON.stringify([...before, ...added]).length <= grantsCharsMax) {
+    return added
+  }
+  const message = 'so much is allowed in this session already that this can be allowed once only'
+  throw new HoldfastError('too_many', message)
 }
 
 /** What an answer says, in whichever form it was given. */

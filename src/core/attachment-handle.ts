@@ -1,12 +1,13 @@
 /** What a client has that is attached to a session. It holds nothing itself. */
 import { assertMay, scopesOn, type Access, type Caller } from './access.ts'
-import { askUnknown, checkAskSize } from './asks.ts'
+import { askUnknown } from './asks.ts'
 import type { Authority } from './authority.ts'
 import type { AskCommand, Command } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { StopSignal } from './feed.ts'
 import { wasAsk } from './history.ts'
 import type { LiveSession } from './live.ts'
+import { checkAskSize } from './questions.ts'
 import type { Attachment, Principal, Role } from './state.ts'
 
 export async function postAnswer(

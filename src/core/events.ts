@@ -7,6 +7,7 @@ import type {
   Activity,
   Ask,
   AskOutcome,
+  Grant,
   Input,
   Link,
   Note,
@@ -35,6 +36,8 @@ export type LifeEvent = Readonly<
   | { type: 'session.bound'; backend: string }
   /** All settings as they are from now on; `by` is absent if the agent changed them. */
   | { type: 'session.configured'; settings: Settings; by?: Principal }
+  /** What an answer has allowed the agent until the session is closed, besides what it was. */
+  | { type: 'session.granted'; ask: string; grants: readonly Grant[]; by: Principal }
   /** Replaces what it was shared for with the same principal or group before. */
   | ({ type: 'session.shared'; by: Principal } & Share)
   | { type: 'session.unshared'; with: string; by: Principal }
@@ -136,6 +139,7 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'session.created': { ignorable: false },
   'session.bound': { ignorable: false },
   'session.configured': { ignorable: false },
+  'session.granted': { ignorable: false },
   'session.shared': { ignorable: false, managed: true },
   'session.unshared': { ignorable: false, managed: true },
   // It changes nothing about the session: only the door that wrote it reads it.

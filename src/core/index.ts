@@ -16,7 +16,7 @@ export {
 } from './access.ts'
 export type { AskFilter } from './answerers.ts'
 export { AnswerText } from './answer-text.ts'
-export { chosen, type Choice, type Question } from './asks.ts'
+export { chosen, type Choice } from './asks.ts'
 export { attachmentIn, connectedAs, mayComeBack } from './attachments.ts'
 export type { AttachmentListener } from './attachment-listeners.ts'
 export { Authority, type AuthorityOptions } from './authority.ts'
@@ -133,6 +133,7 @@ export {
   type AskOutcome,
   type Attachment,
   type FileDiff,
+  type Grant,
   type Input,
   type Link,
   type BlobPart,
@@ -157,6 +158,7 @@ export {
   type Usage,
 } from './state.ts'
 export { readSnapshot, SNAPSHOT_FORMAT } from './snapshots.ts'
+export type { Question } from './questions.ts'
 export { partsOf } from './turns.ts'
 export { TurnHandle, type Admission, type SubmittedTurn, type TurnRecord } from './turn-record.ts'
 export { isWatcherId } from './watchers.ts'

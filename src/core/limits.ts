@@ -41,6 +41,8 @@ export const STATE_LIMITS = {
   settingCharsMax: 1_024,
   settingItemsMax: 32,
   instructionsCharsMax: 65_536,
+  /** What an agent was allowed for the whole session, as JSON text. */
+  grantsCharsMax: 65_536,
   /** An agent's plan or commands as JSON text: larger ones are in the log only. */
   listCharsMax: 32_768,
   /** The name of an image or a file, and its media type, in characters. */

@@ -8,7 +8,7 @@
  */
 import { Alarms } from './alarms.ts'
 import type { Answerers } from './answerers.ts'
-import { askOf, outcomeOf, type Question } from './asks.ts'
+import { outcomeOf } from './asks.ts'
 import type { Command } from './commands.ts'
 import { closedError } from './closing.ts'
 import type { GroupCommit } from './commits.ts'
@@ -21,6 +21,7 @@ import { reasonOf } from './links.ts'
 import { notKnownToBeTaken, wasSteered } from './history.ts'
 import { OpenTurns, readTurn, type TurnRecord } from './turn-record.ts'
 import type { Principal, AskOutcome, Connected, Input, Session, Settings } from './state.ts'
+import { askOf, type Question } from './questions.ts'
 import { Queue, type SteeringMessage } from './queue.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
@@ -374,7 +375,7 @@ export class LiveSession implements LedgerSession, RunHost {
 
   /** Asks the session's clients for the running turn; always settles. */
   async ask(turn: string, question: Question): Promise<AskOutcome> {
-    const ask = askOf(question, { turn, at: this.now(), limits: this.holder.limits })
+    const ask = this.#askOf(turn, question)
     if (ask.onNobody === 'deny') await this.holder.answerers.find(this.session, ask.kind)
     return new Promise((resolve, reject) => {
       const opened = (events: readonly SessionEvent[]): void => {
@@ -388,6 +389,17 @@ export class LiveSession implements LedgerSession, RunHost {
       }
       this.#ledger.send({ type: 'ask', ask }, opened, reject)
     })
+  }
+
+  /** A runner may treat an ask that cannot be made as one that was denied: it is reported too. */
+  #askOf(turn: string, question: Question) {
+    try {
+      return askOf(question, { turn, at: this.now(), limits: this.holder.limits })
+    } catch (error) {
+      const facts = { reason: 'ask', session: this.id, turn, error: messageOf(error) }
+      this.holder.diagnose('runner_failed', 'an agent asked what cannot be asked', facts)
+      throw error
+    }
   }
 
   #withdrawOnAbort({ turn, ask }: EventOf<'ask.opened'>, signal: AbortSignal): void {

@@ -1,11 +1,12 @@
 /** What carries out a turn: the seam between the authority and any backend. */
-import type { Question } from './asks.ts'
 import type { SettingsChange } from './commands.ts'
 import type { Diagnose } from './diagnostics.ts'
+import type { Question } from './questions.ts'
 import type {
   Activity,
   AskOutcome,
   EarlierMessage,
+  Grant,
   Input,
   Origin,
   Part,
@@ -207,6 +208,8 @@ export type RunnerContext = {
     readonly backend: string | null
     /** Where its conversation began, if not here. */
     readonly origin: Origin | null
+    /** What people have allowed it until its end. */
+    readonly grants: readonly Grant[]
   }
   /**
    * Aborted when the turn is cancelled, times out, or its session closes; and when the session is

@@ -2,13 +2,13 @@
  * One turn being carried out by its runner. Whatever the runner does (throw, never end, speak after
  * the end), the turn ends once and its lane is released (I3).
  */
-import type { Question } from './asks.ts'
 import type { Command, SettingsChange, TurnEnd } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import { readBlob, withParts } from './parts.ts'
+import type { Question } from './questions.ts'
 import { checkSettings, turnSettings } from './settings.ts'
 import type {
   Activity,

@@ -168,6 +168,7 @@ export function createSession(event: EventOf<'session.created'>): Session {
     links: [],
     shares: [],
     settings,
+    grants: [],
     plan: null,
     commands: null,
     usage: NO_USAGE,
@@ -200,6 +201,10 @@ export function evolve(session: Session, event: SessionEvent): Session {
     case 'session.closed':
       next.closed = { at: event.at, reason: event.reason }
       if (next.shares.length > 0) next.shares = []
+      if (next.grants.length > 0) next.grants = []
+      break
+    case 'session.granted':
+      next.grants = [...next.grants, ...event.grants]
       break
     case 'session.shared':
     case 'session.unshared':

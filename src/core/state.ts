@@ -44,6 +44,8 @@ export type Session = {
   /** In the order in which they were made; one for each principal or group. */
   readonly shares: readonly Share[]
   readonly settings: Settings
+  /** What people have allowed its agent until it is closed, in the order of their answers. */
+  readonly grants: readonly Grant[]
   /** The agent's plan and its slash commands, as it told them last; null: it told none. */
   readonly plan: readonly unknown[] | null
   readonly commands: readonly unknown[] | null
@@ -216,7 +218,20 @@ export type ToolCall = {
 /** What a door records outside of a turn; `kind` begins with the name of the door. */
 export type Note = { readonly kind: string; readonly data: unknown }
 
-export type AskOption = { readonly id: string; readonly label: string }
+export type AskOption = {
+  readonly id: string
+  readonly label: string
+  /** What is allowed from then on, in this session, if this is chosen. */
+  readonly grants?: readonly Grant[]
+}
+
+/** Something that a person has allowed an agent for the rest of a session. */
+export type Grant = {
+  /** For people: `Bash(npm test:*)`. */
+  readonly label: string
+  /** For the runner. */
+  readonly data: unknown
+}
 
 /** An ask that waits. Its id is `a` and the seq of the event that opened it. */
 export type Ask = {

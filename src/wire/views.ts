@@ -32,7 +32,7 @@ export function sessionView(
 ) {
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
   const { seq, turns, createdAt, updatedAt, closed, backend, running, principal } = session
-  const { settings, plan, commands, usage, origin } = session
+  const { settings, grants, plan, commands, usage, origin } = session
   return {
     id,
     principal,
@@ -57,6 +57,7 @@ export function sessionView(
     closed,
     backend,
     settings,
+    grants,
     plan,
     commands,
     usage,
@@ -175,6 +176,8 @@ function mainFields(event: SessionEvent): string {
       return event.backend
     case 'session.configured':
       return JSON.stringify(event.settings)
+    case 'session.granted':
+      return event.grants.map(({ label }) => label).join(', ')
     case 'turn.queued':
     case 'turn.joined':
     case 'turn.steering':
