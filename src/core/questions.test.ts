@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { LIMITS, type Limits } from './limits.ts'
-import { askOf, boundDetail, type Question } from './questions.ts'
+import { askOf, boundDetail } from './questions.ts'
 
 const limits = LIMITS as Limits
 
@@ -34,7 +34,7 @@ describe('the detail of an ask', () => {
 
 describe('what an agent asks', () => {
   const ask = (question: object) =>
-    askOf({ kind: 'permission', question: 'q', ...question } as Question, {
+    askOf({ kind: 'permission', question: 'q', ...question }, {
       turn: 't',
       at: 0,
       limits,

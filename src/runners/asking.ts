@@ -1,9 +1,14 @@
-/** The questions of agents: permission requests and forms become asks. */
+/**
+ * The questions of agents: permission requests and forms become asks. Where no person answers, the
+ * agent and the log are told why, and how to answer such requests.
+ */
+import { createHash } from 'node:crypto'
 import {
   chosen,
   type AskOption,
   type AskOutcome,
   type Choice,
+  type Grant,
   type Question,
   type RunnerContext,
 } from '../core/index.ts'
@@ -22,21 +27,62 @@ export type AskSettings = {
 
 export type Ask = (question: Question) => Promise<AskOutcome>
 
+/** `words`: why no person has answered. */
+type OnUnanswered = (words: string, question: Question) => void
+
 /** Asks as the operator wants it. An ask that cannot be made counts as withdrawn. */
-export function askFor(context: RunnerContext, { askMs, onNobody }: AskSettings): Ask {
+export function askFor(
+  context: RunnerContext,
+  { askMs, onNobody }: AskSettings,
+  onUnanswered: OnUnanswered = () => undefined,
+): Ask {
   return async (question) => {
     try {
-      return await context.ask({
+      const outcome = await context.ask({
         ...question,
         question: shortened(question.question),
         ...(askMs === undefined ? {} : { timeoutMs: askMs }),
         ...(onNobody === undefined ? {} : { onNobody }),
       })
+      const words = unansweredWords(outcome, context)
+      if (words !== null) onUnanswered(words, question)
+      return outcome
     } catch {
       // The turn has ended, or too many asks are open: nothing was allowed.
       return { outcome: 'withdrawn' }
     }
   }
+}
+
+/** Why no person has answered, and how to; null: one has, or the request was withdrawn. */
+export function unansweredWords(
+  { outcome }: AskOutcome,
+  { session: { key, id } }: RunnerContext,
+): string | null {
+  if (outcome === 'answered' || outcome === 'withdrawn') return null
+  const why =
+    outcome === 'timed_out'
+      ? 'No person has answered this request in time, so it is denied.'
+      : 'No person is there to answer this request, so it is denied.'
+  return `${why} To answer such requests, use "holdfast chat ${key ?? id}" or the inspector.`
+}
+
+/** The label of a grant, in characters. */
+const GRANT_CHARS_MAX = 200
+
+/**
+ * A grant of a request that an agent may make again: an agent keeps in mind itself what it was
+ * allowed, but forgets it when it is started again.
+ */
+export function grantOf(label: string, request: unknown): Grant {
+  const digest = createHash('sha256').update(JSON.stringify(request)).digest('hex')
+  return { label: label.slice(0, GRANT_CHARS_MAX).toWellFormed(), data: { request: digest } }
+}
+
+/** Whether a person has allowed this very request before, in this session. */
+export function isGranted({ session }: RunnerContext, { data }: Grant): boolean {
+  const { request } = asObject(data)
+  return session.grants.some((grant) => asObject(grant.data)['request'] === request)
 }
 
 export function shortened(text: string): string {

@@ -125,6 +125,36 @@ describe('an ACP agent', () => {
     await turn
   })
 
+  it('is allowed again what a person has always allowed, also after a restart, and nothing else', async () => {
+    const { holdfast } = await open({ isKept: true })
+    const session = await holdfast.resolve({ key: 'a' })
+    const turn = session.turn('always make it')
+    await session.answer((await firstAsk(session)).id, 'always')
+    await turn
+    const grants = [{ label: 'make it', data: { request: expect.any(String) } }]
+    expect((await session.state()).grants).toEqual(grants)
+    await bench!.restart()
+    const again = await bench!.session('a')
+    expect((await again.state()).grants).toEqual(grants)
+    expect((await again.turn('always make it')).reply?.text).toContain('"optionId":"always"')
+    expect(await bench!.activities(again, 'permission_allowed')).toEqual([[{ tool: 'make it' }]])
+    const other = again.turn('always make more')
+    expect(await firstAsk(again)).toMatchObject({ question: 'make more' })
+    await again.close()
+    expect((await other).state).toBe('cancelled')
+    expect((await again.state()).grants).toEqual([])
+  })
+
+  it('is told in words that no person answers, and so is the log', async () => {
+    const { holdfast } = await open()
+    const session = await holdfast.resolve({ key: 'moon', settings: { onNobody: 'deny' } })
+    const { reply } = await session.turn('always make it')
+    expect(reply?.text).toContain('holdfast chat moon')
+    expect(await bench!.activities(session, 'permission_denied')).toEqual([
+      [{ tool: 'make it', reason: expect.stringContaining('No person is there to answer') }],
+    ])
+  })
+
   it('asks a form as questions', async () => {
     const { holdfast } = await open()
     const session = await holdfast.resolve({ key: 'a' })

@@ -292,6 +292,23 @@ const ACTS = {
     await say(client, sessionId, JSON.stringify(outcome))
     return Promise.race([cancelled, Promise.resolve()])
   },
+  /** Asks what may be allowed always, and takes a message meanwhile. */
+  async always({ client, sessionId, session, rest }) {
+    const message = new Promise((resolve) => {
+      session.steer = resolve
+    })
+    const { outcome } = await client.request('session/request_permission', {
+      sessionId,
+      toolCall: { toolCallId: 'call-3', title: rest, kind: 'execute', rawInput: { command: rest } },
+      options: [
+        { optionId: 'yes', name: 'Allow', kind: 'allow_once' },
+        { optionId: 'always', name: 'Always allow', kind: 'allow_always' },
+      ],
+    })
+    const words = outcome.outcome === 'cancelled' ? await message : ''
+    session.steer = undefined
+    await say(client, sessionId, `${JSON.stringify(outcome)} ${words}`)
+  },
   async late({ client, sessionId }) {
     await say(client, sessionId, 'in time')
     afterwards(() => say(client, sessionId, 'TOO LATE'))

@@ -15,15 +15,26 @@ import { isAlive } from './processes.ts'
 
 const AGENT = fileURLToPath(new URL('acp-agent.mjs', import.meta.url))
 
-export type BenchOptions = Partial<AcpOptions> & { readonly limits?: Partial<Limits> }
+export type BenchOptions = Partial<AcpOptions> & {
+  readonly limits?: Partial<Limits>
+  /** The store outlives `restart`. */
+  readonly isKept?: boolean
+}
 
 export class AcpBench {
   readonly folder: string
-  readonly holdfast: Holdfast
+  holdfast: Holdfast
+  readonly #open: () => Promise<Holdfast>
 
-  constructor(folder: string, holdfast: Holdfast) {
+  constructor(folder: string, holdfast: Holdfast, open: () => Promise<Holdfast>) {
     this.folder = folder
     this.holdfast = holdfast
+    this.#open = open
+  }
+
+  async restart(): Promise<void> {
+    await this.holdfast.close()
+    this.holdfast = await this.#open()
   }
 
   /** The agents that were started so far, in order. */
@@ -61,18 +72,25 @@ export class AcpBench {
   }
 }
 
-export async function openBench({ limits, env, ...options }: BenchOptions = {}): Promise<AcpBench> {
+export async function openBench({
+  limits,
+  env,
+  isKept = false,
+  ...options
+}: BenchOptions = {}): Promise<AcpBench> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-acp-'))
-  const tiny = acpRunner({
-    command: process.execPath,
-    args: [AGENT],
-    env: { KEEP: folder, RESTORE: 'load', ...env },
-    ...options,
-  })
-  const holdfast = await openHoldfast({
-    store: 'memory:',
-    agents: { tiny },
-    ...(limits === undefined ? {} : { limits }),
-  })
-  return new AcpBench(folder, holdfast)
+  const open = (): Promise<Holdfast> => {
+    const tiny = acpRunner({
+      command: process.execPath,
+      args: [AGENT],
+      env: { KEEP: folder, RESTORE: 'load', ...env },
+      ...options,
+    })
+    return openHoldfast({
+      store: isKept ? `sqlite:${join(folder, 'holdfast.db')}` : 'memory:',
+      agents: { tiny },
+      ...(limits === undefined ? {} : { limits }),
+    })
+  }
+  return new AcpBench(folder, await open(), open)
 }

@@ -130,7 +130,12 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     this.checkSettings(settings)
     await unlessAborted(agent.configure(session, settings), signal)
     const { isRestorable } = agent
-    const run = new PromptRun({ context, outbox, session, settings: this.#settings, isRestorable })
+    const say = (text: string): void =>
+      void agent.steer(session, { id: turn.id, input: text, text })
+    const run = new PromptRun({
+      ...{ context, outbox, session, isRestorable, say },
+      settings: this.#settings,
+    })
     try {
       const prompting = agent.prompt(session, turn, { run, signal })
       accept((message) => agent.steer(session, message))

@@ -1,13 +1,26 @@
 /** One prompt of one turn: outputs go to the turn, requests of the agent become asks. */
 import type { RequestPermissionOutcome } from '@agentclientprotocol/sdk'
 import type { RunnerContext } from '../../core/index.ts'
-import { askFor, askForm, type Ask, type FormAnswer } from '../asking.ts'
-import { ALLOW, choiceOf, DENY } from '../asking.ts'
+import {
+  ALLOW,
+  askFor,
+  askForm,
+  choiceOf,
+  DENY,
+  isGranted,
+  type Ask,
+  type FormAnswer,
+} from '../asking.ts'
 import { asText, type JsonObject } from '../json.ts'
 import { activity, type Outbox } from '../outbox.ts'
 import type { AcpSettings } from './options.ts'
 import type { AcpSession } from './session.ts'
-import { permissionAnswer, permissionQuestion, type PermissionRequest } from './tools.ts'
+import {
+  optionAllowed,
+  permissionAnswer,
+  permissionQuestion,
+  type PermissionRequest,
+} from './tools.ts'
 import { UpdateConverter, type AcpUpdate, type PromptResponse } from './updates.ts'
 
 type PromptRunParts = {
@@ -17,6 +30,8 @@ type PromptRunParts = {
   readonly session: AcpSession
   /** Whether another child can continue the session by its id. */
   readonly isRestorable: boolean
+  /** Gives the running prompt a message of its user, if the agent takes any. */
+  readonly say: (text: string) => void
 }
 
 export class PromptRun {
@@ -24,10 +39,17 @@ export class PromptRun {
   readonly #converter = new UpdateConverter()
   readonly #ask: Ask
   #binding: Promise<void> | null = null
+  /** Why no person has answered, if none has. */
+  #unanswered: string | null = null
 
   constructor(parts: PromptRunParts) {
     this.#parts = parts
-    this.#ask = askFor(parts.context, parts.settings)
+    this.#ask = askFor(parts.context, parts.settings, (reason, { question }) => {
+      parts.outbox.push(activity('permission_denied', [{ tool: question, reason }]))
+      // The protocol has no words for an answer that is none.
+      if (this.#unanswered !== reason) parts.say(reason)
+      this.#unanswered = reason
+    })
   }
 
   update(update: AcpUpdate): void {
@@ -51,8 +73,13 @@ export class PromptRun {
 
   async permission(request: PermissionRequest): Promise<RequestPermissionOutcome> {
     this.#bind()
+    const { context, outbox } = this.#parts
     const known = this.#converter.tools.get(request.toolCall.toolCallId)
-    return permissionAnswer(await this.#ask(permissionQuestion(request, known)))
+    const question = permissionQuestion(request, known)
+    const optionId = optionAllowed(question, (grant) => isGranted(context, grant))
+    if (optionId === null) return permissionAnswer(await this.#ask(question))
+    outbox.push(activity('permission_allowed', [{ tool: question.question }]))
+    return { outcome: 'selected', optionId }
   }
 
   async elicitation({ mode, message, requestedSchema, url }: JsonObject): Promise<FormAnswer> {
@@ -79,7 +106,7 @@ export class PromptRun {
     for (const output of outputs) outbox.push(output)
     await this.#binding
     if (response.stopReason === 'cancelled' && !context.signal.aborted) {
-      throw new Error('the agent cancelled the turn by itself')
+      throw new Error(this.#unanswered ?? 'the agent cancelled the turn by itself')
     }
   }
 

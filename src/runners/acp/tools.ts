@@ -4,11 +4,12 @@ import type {
   AskDetail,
   AskOutcome,
   FileDiff,
+  Grant,
   Question,
   ToolCall,
   ToolKind,
 } from '../../core/index.ts'
-import { ASK_OPTIONS_MAX, choiceOf, shortened } from '../asking.ts'
+import { ASK_OPTIONS_MAX, choiceOf, grantOf, shortened } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { present } from '../tools.ts'
 
@@ -31,16 +32,20 @@ export function toolCallOf(id: string, update: JsonObject): ToolCall {
   const isOver = status === 'done' || status === 'failed'
   const call = {
     id,
-    name: update['name'] ?? asObject(asObject(_meta)['claudeCode'])['toolName'],
+    name: textOrNone(update['name'] ?? asObject(asObject(_meta)['claudeCode'])['toolName']),
     kind: KINDS[asText(kind)],
     status,
-    title: title === '' ? undefined : title,
+    title: textOrNone(title),
     input: isEmpty(rawInput) ? undefined : rawInput,
     output: isOver ? (rawOutput ?? outputOf(content)) : undefined,
     diff: diffsOf(content),
     locations: locationsOf(locations),
   }
   return { ...present(call), id }
+}
+
+function textOrNone(value: unknown): string | undefined {
+  return asText(value) === '' ? undefined : asText(value)
 }
 
 function isEmpty(value: unknown): boolean {
@@ -108,19 +113,45 @@ export function permissionQuestion(
   const call = { ...known, ...toolCallOf(id, toolCall) }
   const options = offered.slice(0, ASK_OPTIONS_MAX)
   const name = known?.name ?? known?.title
+  const question = call.title ?? 'May the agent continue?'
+  const detail = detailOf(name === undefined ? call : { ...call, name })
+  const grant = permissionGrant(question, detail)
   return {
     kind: 'permission',
-    question: call.title ?? 'May the agent continue?',
-    options: options.map(({ optionId, name: label }) => ({
+    question,
+    options: options.map(({ optionId, name: label, kind }) => ({
       id: optionId,
       label: shortened(label),
+      ...(kind === 'allow_always' && grant !== null ? { grants: [grant] } : {}),
     })),
-    detail: detailOf(name === undefined ? call : { ...call, name }),
+    detail,
     data: {
       tool: { id },
       kinds: Object.fromEntries(options.map(({ optionId, kind }) => [optionId, kind])),
     },
   }
+}
+
+/** Null: too little is known of the request to know it again. */
+function permissionGrant(question: string, detail: AskDetail): Grant | null {
+  const { tool, kind, command, cwd, url, paths, diff, input } = detail
+  const isKnown = [command, url, paths, input].some((one) => one !== undefined)
+  if (!isKnown) return null
+  return grantOf(question, [question, tool, kind, command, cwd, url, paths, diff, input])
+}
+
+/**
+ * The option that allows, for the session, what a person has allowed so before: an agent that was
+ * started again asks again. Null: it was not.
+ */
+export function optionAllowed(
+  { options = [] }: Question,
+  isGrantedBefore: (grant: Grant) => boolean,
+): string | null {
+  const granted = options.find((option) => {
+    return typeof option !== 'string' && option.grants?.some(isGrantedBefore) === true
+  })
+  return typeof granted === 'object' ? granted.id : null
 }
 
 /**

@@ -42,6 +42,7 @@ import { readTranscript } from './adopting.ts'
 import { ClaudeAgent, ClaudeGone } from './agent.ts'
 import { contentOf } from './content.ts'
 import { claudeRefusal } from './messages.ts'
+import { allowedBefore } from './permission.ts'
 import {
   ClaudeAgent as ClaudeSchema,
   MODE_NAMES,
@@ -179,7 +180,7 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
     const use = {
       session: session.id,
       signal,
-      start: () => this.#startAgent(settings, { start, places }, { folders, memory, fixed }),
+      start: () => this.#startAgent(context, { start, places }, { folders, fixed }),
       fits: (agent: ClaudeAgent) => agent.fixed === fixed,
     }
     try {
@@ -222,16 +223,13 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
   }
 
   #startAgent(
-    settings: Settings,
+    context: RunnerContext,
     { start, places }: Basis,
-    child: {
-      readonly folders: ChildFolders
-      readonly memory: SessionMemory
-      readonly fixed: string
-    },
+    { folders, fixed }: { readonly folders: ChildFolders; readonly fixed: string },
   ): ClaudeAgent {
-    const { folders, memory, fixed } = child
-    const args = [...argumentsOf(this.#settings, places, memory), ...sessionArguments(start)]
+    const { settings } = context
+    const allowed = allowedBefore(context)
+    const args = [...argumentsOf(this.#settings, places, allowed), ...sessionArguments(start)]
     const hasServers = this.#settings.mcpServers !== undefined
     const servers = serversOf(namedServers(settings, this.#settings))
     const started = this.workplace.start(args, { ...folders, cwd: places.cwd })

@@ -12,7 +12,7 @@ import {
   type RunnerContext,
 } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
-import { ALLOW, DENY, shortened } from '../asking.ts'
+import { ALLOW, DENY, shortened, unansweredWords } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import type { ClaudeSettings } from './options.ts'
 import { titleOf } from './tools.ts'
@@ -26,6 +26,8 @@ export type PermissionAnswer =
     }
   | { readonly behavior: 'deny'; readonly message: string }
 
+export type Allowed = { readonly rules: readonly string[]; readonly directories: readonly string[] }
+
 type AskSettings = Pick<ClaudeSettings, 'modes'>
 
 export function permissionQuestion(
@@ -35,7 +37,8 @@ export function permissionQuestion(
 ): Question {
   const tool = asText(request['tool_name'])
   const isPlan = tool === 'ExitPlanMode'
-  const always = grants(request, settings).map(labelOf).join(', ')
+  const suggested = grants(request, settings)
+  const always = suggested.map(labelOf).join(', ')
   return {
     kind: 'permission',
     question: isPlan ? 'Approve this plan?' : titleOf(tool, asObject(request['input'])),
@@ -43,7 +46,16 @@ export function permissionQuestion(
       isPlan ? { id: 'allow', label: 'Approve' } : ALLOW,
       ...(always === ''
         ? []
-        : [{ id: 'allow_always', label: shortened(`Always allow in this session: ${always}`) }]),
+        : [
+            {
+              id: 'allow_always',
+              label: shortened(`Always allow in this session: ${always}`),
+              // A mode is one of the session's settings.
+              grants: suggested
+                .filter(({ type }) => type !== 'setMode')
+                .map((grant) => ({ label: labelOf(grant), data: grant })),
+            },
+          ]),
       isPlan ? { id: 'deny', label: 'Keep planning' } : DENY,
     ],
     accepts: ['message', 'input'],
@@ -65,8 +77,17 @@ export function grants(request: JsonObject, { modes }: AskSettings): readonly Js
     .map((suggestion) => ({ ...suggestion, destination: 'session' }))
 }
 
+/** What people have allowed in a session, which a new child has to be told again. */
+export function allowedBefore({ session }: Pick<RunnerContext, 'session'>): Allowed {
+  const granted = session.grants.map(({ data }) => asObject(data))
+  return {
+    rules: granted.flatMap(rulesOf),
+    directories: granted.flatMap(({ directories }) => asList(directories).map(asText)),
+  }
+}
+
 /** The rules of a grant as Claude Code writes them: `Bash(npm test:*)`. */
-export function rulesOf({ rules }: JsonObject): readonly string[] {
+function rulesOf({ rules }: JsonObject): readonly string[] {
   return asList(rules)
     .map(asObject)
     .map(({ toolName, ruleContent: content }) =>
@@ -104,16 +125,10 @@ export function deny(message: string): PermissionAnswer {
 
 /** Without a person's answer nothing is allowed; the agent can tell its user why. */
 export function unanswered(
-  { outcome }: Exclude<AskOutcome, { outcome: 'answered' }>,
-  { session: { key, id } }: RunnerContext,
+  outcome: Exclude<AskOutcome, { outcome: 'answered' }>,
+  context: RunnerContext,
 ): PermissionAnswer {
-  if (outcome === 'withdrawn') return deny('The request was withdrawn.')
-  const why =
-    outcome === 'timed_out'
-      ? 'No person has answered this request in time, so it is denied.'
-      : 'No person is there to answer this request, so it is denied.'
-  const chat = `holdfast chat ${key ?? id}`
-  return deny(`${why} To answer such requests, use "${chat}" or the inspector.`)
+  return deny(unansweredWords(outcome, context) ?? 'The request was withdrawn.')
 }
 
 /** The questions of the tool `AskUserQuestion`, each as an ask. */

@@ -8,6 +8,7 @@ import type { McpServerOptions } from '../agent-options.ts'
 import type { Places } from '../agent-settings.ts'
 import type { Start } from '../reserved-ids.ts'
 import type { ClaudeSettings } from './options.ts'
+import type { Allowed } from './permission.ts'
 
 export type ClaudeStart = Start & {
   /** The file of its transcript, if that is not where it is looked for. */
@@ -15,9 +16,6 @@ export type ClaudeStart = Start & {
   /** The conversation that a new one begins with: its transcript, and its last message. */
   readonly fork?: { readonly transcript: string; readonly message: string }
 }
-
-/** What a person has allowed for the session, which a new child has to be told again. */
-export type Grants = { readonly rules: readonly string[]; readonly directories: readonly string[] }
 
 /** Claude Code must work in turns only: nothing in the background, nothing at set times. */
 export const TURNS_ONLY = {
@@ -37,7 +35,7 @@ const PROTOCOL = [
 export function argumentsOf(
   { args, allow, deny, modes, mcpServers }: ClaudeSettings,
   { directories }: Places,
-  { rules, directories: granted }: Grants,
+  { rules, directories: granted }: Allowed,
 ): readonly string[] {
   return [
     ...args,

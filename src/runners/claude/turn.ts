@@ -14,33 +14,23 @@ import type { ClaudeAgent, ClaudeTurn } from './agent.ts'
 import type { ClaudeOutput } from './messages.ts'
 import type { ClaudeSettings } from './options.ts'
 import {
+  allowedBefore,
   permissionAnswer,
   permissionQuestion,
   questionsAnswer,
   questionsOf,
-  rulesOf,
   unanswered,
   type PermissionAnswer,
 } from './permission.ts'
-import type { ClaudeStart, Grants } from './start.ts'
+import type { ClaudeStart } from './start.ts'
 import { detailOf } from './tools.ts'
 
 /** What is kept for a session while its child may come and go. */
-export class SessionMemory implements Grants {
-  readonly rules: string[] = []
-  readonly directories: string[] = []
+export class SessionMemory {
   /** The slash commands that were recorded last. */
   commands = ''
   /** The turn that runs. */
   turn: { configure(settings: Settings): void } | null = null
-
-  /** A person has allowed these for the session. */
-  grant(grants: readonly JsonObject[]): void {
-    for (const grant of grants) {
-      this.rules.push(...rulesOf(grant))
-      this.directories.push(...asList(grant['directories']).map(asText))
-    }
-  }
 }
 
 type TurnParts = {
@@ -141,14 +131,13 @@ export class TurnRun implements ClaudeTurn {
   }
 
   async #askPermission(request: JsonObject, signal: AbortSignal): Promise<PermissionAnswer> {
-    const { context, settings, places, memory } = this.parts
-    const shown = { ...places, directories: [...places.directories, ...memory.directories] }
+    const { context, settings, places } = this.parts
+    const { directories } = allowedBefore(context)
+    const shown = { ...places, directories: [...places.directories, ...directories] }
     const detail = await detailOf(request, shown)
     const question = permissionQuestion(request, detail, settings)
     const outcome = await askFor(context, settings)({ ...question, signal })
-    const answer = permissionAnswer(outcome, request, { settings, context })
-    if (answer.behavior === 'allow') memory.grant(answer.updatedPermissions ?? [])
-    return answer
+    return permissionAnswer(outcome, request, { settings, context })
   }
 
   /** All its questions at once: the first that is not answered withdraws the others. */

@@ -1,6 +1,15 @@
 /** The requests of Codex to its user, as asks, and their answers. */
-import type { Question, ToolCall } from '../../core/index.ts'
-import { ALLOW, ALLOW_ALWAYS, askForm, choiceOf, DENY, shortened, type Ask } from '../asking.ts'
+import { chosen, type Choice, type Grant, type Question, type ToolCall } from '../../core/index.ts'
+import {
+  ALLOW,
+  ALLOW_ALWAYS,
+  askForm,
+  choiceOf,
+  DENY,
+  grantOf,
+  shortened,
+  type Ask,
+} from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { present } from '../tools.ts'
 
@@ -11,6 +20,8 @@ export type Asking = {
   readonly tool: (id: string) => ToolCall | undefined
   /** Words of a person, with a refusal: Codex takes them as a message of its user. */
   readonly say: (text: string) => void
+  /** Whether a person has allowed this for the session before; it is recorded then. */
+  readonly isAllowed: (grant: Grant) => boolean
 }
 
 type Respond = (params: JsonObject, asking: Asking) => Promise<unknown>
@@ -29,8 +40,17 @@ export function respond(method: string, params: JsonObject, asking: Asking): Pro
   return RESPONSES[method]?.(params, asking) ?? Promise.resolve(undefined)
 }
 
+/** What a person reads; a command may be a list of its words. */
+function wordsOf({ command, cwd, reason }: JsonObject) {
+  const text = (value: unknown): string | undefined =>
+    asText(value) === '' ? undefined : asText(value)
+  const words = Array.isArray(command) ? command.map(String).join(' ') : text(command)
+  return { command: words, cwd: text(cwd), reason: text(reason) }
+}
+
 async function approveCommand(params: JsonObject, asking: Asking): Promise<unknown> {
-  const { kind, command, cwd, reason, networkApprovalContext: network } = params
+  const { kind, networkApprovalContext: network } = params
+  const { command, cwd, reason } = wordsOf(params)
   const host = asText(asObject(network)['host'])
   const isStdin = kind !== undefined && kind !== 'command'
   const what = isStdin ? 'Send input to a running command' : 'Run a command'
@@ -40,33 +60,57 @@ async function approveCommand(params: JsonObject, asking: Asking): Promise<unkno
     ...(isStdin ? { input: params } : {}),
   }
   const question = host === '' ? `${what}: ${asText(command)}` : `Connect to ${host}`
-  return decided(await decide(asking, question, detail), asking)
+  // What is sent to a running command is different each time.
+  const request = isStdin ? null : ['command', command, cwd, detail.url]
+  return decided(await decide(asking, { question, detail, request }), asking)
 }
 
 async function approveFileChange(params: JsonObject, asking: Asking): Promise<unknown> {
-  const { itemId, reason, grantRoot } = params
+  const { itemId, grantRoot } = params
+  const { reason } = wordsOf(params)
   const { diff = [], title } = asking.tool(asText(itemId)) ?? {}
   const paths = [...diff.map(({ path }) => path), ...(grantRoot ? [asText(grantRoot)] : [])]
   const detail = { tool: 'file_change', kind: 'edit', paths, diff, reason }
-  return decided(await decide(asking, title ?? 'Change files', detail), asking)
+  const request = paths.length === 0 ? null : ['files', paths]
+  return decided(
+    await decide(asking, { question: title ?? 'Change files', detail, request }),
+    asking,
+  )
 }
 
 /** Grants exactly what was requested, for the turn or the session; or nothing. */
 async function grantPermissions(params: JsonObject, asking: Asking): Promise<unknown> {
-  const { permissions, reason, cwd } = params
+  const { permissions } = params
+  const { reason, cwd } = wordsOf(params)
   const detail = { tool: 'request_permissions', kind: 'other', cwd, reason, input: permissions }
-  const choice = await decide(asking, asText(reason) || 'Grant more permissions', detail)
+  const question = asText(reason) || 'Grant more permissions'
+  const request = ['permissions', permissions, cwd]
+  const choice = await decide(asking, { question, detail, request })
   const option = choice?.options[0]
   if (option !== ALLOW.id && option !== ALLOW_ALWAYS.id) return { permissions: {}, scope: 'turn' }
   const scope = option === ALLOW_ALWAYS.id ? 'session' : 'turn'
   return { permissions: present(asObject(permissions)), scope }
 }
 
-async function decide({ ask }: Asking, question: string, detail: object) {
+type Decision = {
+  readonly question: string
+  readonly detail: object
+  /** By which it is known again, if it was allowed for the session; null: it is asked each time. */
+  readonly request: unknown
+}
+
+async function decide(
+  { ask, isAllowed }: Asking,
+  { question, detail, request }: Decision,
+): Promise<Choice | null> {
+  const grant = request === null ? null : grantOf(question, request)
+  // Codex forgets it when it is started again.
+  if (grant !== null && isAllowed(grant)) return chosen(ALLOW_ALWAYS.id)
+  const always = grant === null ? ALLOW_ALWAYS : { ...ALLOW_ALWAYS, grants: [grant] }
   const asked: Question = {
     kind: 'permission',
     question,
-    options: [ALLOW, ALLOW_ALWAYS, DENY],
+    options: [ALLOW, always, DENY],
     detail: present(detail as JsonObject),
     accepts: ['message'],
   }

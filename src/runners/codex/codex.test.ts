@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { AskOutcome, Question, RunnerOutput } from '../../core/index.ts'
+import type { AskOption, AskOutcome, Grant, Question, RunnerOutput } from '../../core/index.ts'
 import { Outbox } from '../outbox.ts'
 import { respond } from './approvals.ts'
 import { FirstStart } from './first-start.ts'
@@ -21,8 +21,15 @@ async function responseTo(method: string, params: object, ...outcomes: AskOutcom
     },
     tool: () => ({ id: 'c', title: 'Edit a', diff: [{ path: 'a', before: null, after: 'x' }] }),
     say: (text) => said.push(text),
+    isAllowed: () => false,
   })
   return { asked, said, response }
+}
+
+/** What the question grants if it is answered with "for this session". */
+function grantsIn(asked: readonly Question[]): readonly Grant[] {
+  const options = asked.flatMap((question) => question.options ?? []) as readonly AskOption[]
+  return options.flatMap(({ grants = [] }) => grants)
 }
 
 const COMMAND = 'item/commandExecution/requestApproval'
@@ -60,6 +67,33 @@ describe('an approval request of Codex', () => {
       ...{ tool: 'file_change', kind: 'edit', paths: ['a'] },
       diff: [{ path: 'a', before: null, after: 'x' }],
     })
+  })
+
+  it('that was allowed for the session is known again, and no other', async () => {
+    const { asked } = await responseTo(COMMAND, { command: 'ls', cwd: '/w', reason: 'one' })
+    const [grant] = grantsIn(asked)
+    const again = async (params: object) => {
+      const ask = async (): Promise<AskOutcome> => ({ outcome: 'withdrawn' })
+      const isAllowed = ({ data }: Grant): boolean =>
+        JSON.stringify(data) === JSON.stringify(grant?.data)
+      return respond(COMMAND, params as never, {
+        ...{ ask, isAllowed, say: () => undefined, tool: () => undefined },
+      })
+    }
+    const allowed = { decision: 'acceptForSession' }
+    expect(await again({ command: 'ls', cwd: '/w', reason: 'another' })).toEqual(allowed)
+    for (const other of [
+      { command: 'ls -a', cwd: '/w' },
+      { command: 'ls', cwd: '/other' },
+      { command: 'ls', cwd: '/w', kind: 'stdin' },
+      {
+        command: 'ls',
+        cwd: '/w',
+        networkApprovalContext: { host: 'example.com', protocol: 'https' },
+      },
+    ]) {
+      expect(await again(other)).toEqual({ decision: 'decline' })
+    }
   })
 
   it('passes on the words of a refusal', async () => {
@@ -176,26 +210,34 @@ describe('an item of Codex', () => {
   })
 })
 
-describe('a turn of Codex', () => {
-  const runOf = () => {
-    const outbox = new Outbox()
-    const bound: string[] = []
-    const context = {
-      session: { backend: null },
-      signal: new AbortController().signal,
-      bind: async (id: string) => void bound.push(id),
-    }
-    const parts = { outbox, context: context as never, settings: {}, thread: 'T', say: () => {} }
-    const run = new TurnRun(parts)
-    run.id = 'now'
-    const ended = async (): Promise<RunnerOutput[]> => {
-      outbox.end()
-      const outputs: RunnerOutput[] = []
-      for await (const output of outbox.read()) outputs.push(output)
-      return outputs
-    }
-    return { run, bound, ended }
+const runOf = (grants: readonly Grant[] = []) => {
+  const outbox = new Outbox()
+  const bound: string[] = []
+  const said: string[] = []
+  const asked: Question[] = []
+  const context = {
+    session: { backend: null, id: 's1', key: 'moon', grants },
+    signal: new AbortController().signal,
+    bind: async (id: string) => void bound.push(id),
+    ask: async (question: Question) => {
+      asked.push(question)
+      return { outcome: 'nobody_to_ask' }
+    },
   }
+  const say = (text: string): void => void said.push(text)
+  const parts = { outbox, context: context as never, settings: {}, thread: 'T', say }
+  const run = new TurnRun(parts)
+  run.id = 'now'
+  const ended = async (): Promise<RunnerOutput[]> => {
+    outbox.end()
+    const outputs: RunnerOutput[] = []
+    for await (const output of outbox.read()) outputs.push(output)
+    return outputs
+  }
+  return { run, bound, said, asked, ended }
+}
+
+describe('a turn of Codex', () => {
   const item = (fields: object) => ({ turnId: 'now', item: fields })
 
   it('records what an agent does, and the thread once it works', async () => {
@@ -241,6 +283,32 @@ describe('a turn of Codex', () => {
     expect(denials).toMatchObject([
       { kind: 'tool', data: { status: 'failed' } },
       { kind: 'permission_denied', data: [{ id: 'c', tool: 'ls' }] },
+    ])
+  })
+})
+
+describe('a request that no person answers', () => {
+  it('is denied with words for Codex, once, and for the log', async () => {
+    const { run, said, ended } = runOf()
+    for (const command of ['ls', 'rm a']) {
+      expect(await run.request(COMMAND, { command, cwd: '/w' })).toEqual({ decision: 'decline' })
+    }
+    expect(said).toEqual([expect.stringContaining('holdfast chat moon')])
+    const reason = said[0]
+    expect(await ended()).toMatchObject([
+      { kind: 'permission_denied', data: [{ tool: 'Run a command: ls', reason }] },
+      { kind: 'permission_denied', data: [{ tool: 'Run a command: rm a', reason }] },
+    ])
+  })
+
+  it('and was allowed for the session before is allowed, and the log says so', async () => {
+    const first = runOf()
+    await first.run.request(COMMAND, { command: 'ls', cwd: '/w' })
+    const { run, asked, ended } = runOf(grantsIn(first.asked))
+    const decision = await run.request(COMMAND, { command: 'ls', cwd: '/w' })
+    expect([decision, asked]).toEqual([{ decision: 'acceptForSession' }, []])
+    expect(await ended()).toMatchObject([
+      { kind: 'permission_allowed', data: [{ tool: 'Run a command: ls' }] },
     ])
   })
 })

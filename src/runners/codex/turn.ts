@@ -1,6 +1,6 @@
 /** One turn of Codex: its notifications become outputs of the turn, its requests asks. */
-import type { RunnerContext } from '../../core/index.ts'
-import { askFor, type AskSettings } from '../asking.ts'
+import type { Grant, Question, RunnerContext } from '../../core/index.ts'
+import { askFor, isGranted, type AskSettings } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { activity, type Outbox } from '../outbox.ts'
 import { present, ToolCalls } from '../tools.ts'
@@ -36,6 +36,8 @@ export class TurnRun {
   readonly #tools = new ToolCalls()
   /** The items that clients were asked about. */
   readonly #asked = new Set<unknown>()
+  /** Why no person has answered, once Codex was told. */
+  #said: string | null = null
   #tokens: Tokens | null = null
   #binding: Promise<void> | null = null
   #succeed: () => void = () => undefined
@@ -71,8 +73,22 @@ export class TurnRun {
     const { context, settings, say } = this.#parts
     this.bind()
     this.#asked.add(params['itemId'])
-    const ask = askFor(context, settings)
-    return respond(method, params, { ask, say, tool: (id) => this.#tools.get(id) })
+    const ask = askFor(context, settings, (...unanswered) => this.#unanswered(...unanswered))
+    const isAllowed = (grant: Grant): boolean => this.#isAllowed(grant)
+    return respond(method, params, { ask, say, isAllowed, tool: (id) => this.#tools.get(id) })
+  }
+
+  #isAllowed(grant: Grant): boolean {
+    const isAllowed = isGranted(this.#parts.context, grant)
+    if (isAllowed) this.record('permission_allowed', [{ tool: grant.label }])
+    return isAllowed
+  }
+
+  /** The answer of Codex's protocol is a refusal without words: they follow as a message. */
+  #unanswered(reason: string, { question }: Question): void {
+    this.record('permission_denied', [{ tool: question, reason }])
+    if (this.#said !== reason) this.#parts.say(reason)
+    this.#said = reason
   }
 
   /** Binds the thread once Codex works in it: before that it may not be stored. */
