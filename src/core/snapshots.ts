@@ -8,8 +8,8 @@ import { createSession } from './session.ts'
 import type { Session } from './state.ts'
 
 /**
- * 1 is that of 0.1.0, which had no envelope; 2 knew no principals, 3 no settings, 4 no grants. To be raised with
- * every change of what is folded.
+ * 1 is that of 0.1.0, which had no envelope; 2 knew no principals, 3 no settings, 4 no grants. To
+ * be raised with every change of what is folded.
  */
 export const SNAPSHOT_FORMAT = 5
 

@@ -73,16 +73,24 @@ export function terminalCommand(
   return { command, cwd: settings.cwd ?? folderOf(session, workplace.folderOf(id)) }
 }
 
+/** How the conversation of a session is removed. */
+type Erasing = {
+  /** Null: it is not known where the agent keeps it. */
+  readonly files: ConversationFiles | null
+  /** Has the agent delete a conversation; false: it cannot. */
+  readonly deleteIt?: (session: ErasedSession, backend: string) => Promise<boolean>
+}
+
 /**
  * Removes a session's folders, and what its agent keeps of the conversation elsewhere; returns what
- * could not be removed. Without `files` it is not known where the agent keeps it.
+ * could not be removed.
  */
 export async function eraseFiles(
   workplace: Workplace,
   session: ErasedSession,
-  files: ConversationFiles | null,
+  erasing: Erasing,
 ): Promise<readonly LeftFiles[]> {
-  const conversation = await eraseConversation(workplace, session, files).catch(() => {
+  const conversation = await eraseConversation(workplace, session, erasing).catch(() => {
     // A folder of the agent cannot be read, or its program cannot be started.
     return [{ what: 'what its agent keeps of the conversation' }]
   })
@@ -91,15 +99,18 @@ export async function eraseFiles(
 
 async function eraseConversation(
   workplace: Workplace,
-  { id, backend, origin }: ErasedSession,
-  files: ConversationFiles | null,
+  session: ErasedSession,
+  { files, deleteIt }: Erasing,
 ): Promise<readonly LeftFiles[]> {
+  const { id, backend, origin } = session
   if (backend === null) return []
   if (origin?.session === undefined && origin?.backend === backend) {
     return [{ what: 'the conversation that was begun without Holdfast' }]
   }
   if (files === null) {
-    return workplace.hasOwnHome ? [] : [{ what: 'what its agent keeps of the conversation' }]
+    // A home of its own is removed as a whole.
+    if (workplace.hasOwnHome || (await deleteIt?.(session, backend)) === true) return []
+    return [{ what: 'what its agent keeps of the conversation' }]
   }
   if (!UUID.test(backend)) return []
   const env = workplace.environmentOf(id)

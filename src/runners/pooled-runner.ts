@@ -51,6 +51,11 @@ export abstract class PooledRunner<Agent extends PooledAgent> implements Runner 
     this.#pool = new AgentPool(settings)
   }
 
+  /** Has the agent delete a conversation that it keeps; false: it cannot. */
+  protected deleteIt(_session: ErasedSession, _backend: string): Promise<boolean> {
+    return Promise.resolve(false)
+  }
+
   /** Carries out a turn; a throw is its failure. */
   protected abstract work(work: TurnWork): Promise<void>
 
@@ -84,7 +89,8 @@ export abstract class PooledRunner<Agent extends PooledAgent> implements Runner 
 
   async erase(session: ErasedSession): Promise<readonly LeftFiles[]> {
     await this.#working.get(session.id)
-    return eraseFiles(this.workplace, session, this.files)
+    const deleteIt = this.deleteIt.bind(this)
+    return eraseFiles(this.workplace, session, { files: this.files, deleteIt })
   }
 
   lose(session: string | null): void {

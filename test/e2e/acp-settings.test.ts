@@ -1,5 +1,5 @@
 /** The ACP runner with an agent that has modes, models, forms, steering and forks. */
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
@@ -153,6 +153,34 @@ describe('an ACP agent', () => {
     expect(await bench!.activities(session, 'permission_denied')).toEqual([
       [{ tool: 'make it', reason: expect.stringContaining('No person is there to answer') }],
     ])
+  })
+
+  it('deletes its session when ours is erased, also if it has to be started for that', async () => {
+    const { holdfast, folder } = await open({ isKept: true })
+    const kept = async (session: SessionHandle): Promise<string> => {
+      await session.turn('hello')
+      const file = join(folder, `${(await session.state()).backend}.json`)
+      expect(existsSync(file)).toBe(true)
+      return file
+    }
+    const one = await holdfast.resolve({ key: 'one' })
+    const two = await holdfast.resolve({ key: 'two' })
+    const files = [await kept(one), await kept(two)] as const
+    expect(await one.erase()).toEqual({ left: [] })
+    expect(files.map((file) => existsSync(file))).toEqual([false, true])
+    await bench!.restart()
+    expect(await (await bench!.session('two')).erase()).toEqual({ left: [] })
+    expect(existsSync(files[1])).toBe(false)
+    await until(async () => bench!.living.length === 0)
+  })
+
+  it('that cannot delete its sessions is not asked to, and the erasure says what is left', async () => {
+    const { holdfast } = await open({ env: { OFFERS: '' } })
+    const session = await holdfast.resolve({ key: 'a' })
+    await session.turn('hello')
+    const { pids } = bench!
+    expect(await session.erase()).toEqual({ left: ['what its agent keeps of the conversation'] })
+    expect(bench!.pids).toEqual(pids)
   })
 
   it('asks a form as questions', async () => {

@@ -148,6 +148,8 @@ describe('a permission request', () => {
     expect(ask.options[1].label).toContain('Bash(mkdir')
     await session.answer(ask.id, 'allow_always')
     expect((await turn).state).toBe('done')
+    const labels = (await session.state()).grants.map(({ label }) => label)
+    expect(labels).toContain('Bash(mkdir -p always-one)')
     expect((await session.turn(touch('always-one'))).state).toBe('done')
     await expect.poll(running).toEqual([])
     expect((await session.turn(touch('always-one'))).state).toBe('done')

@@ -5,7 +5,14 @@
  * before it has said all again), `resume` or nothing. START: how it fails. OFFERS: with modes, models,
  * instructions, images, steering and forks.
  */
-import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { agent, ndJsonStream, PROTOCOL_VERSION, RequestError } from '@agentclientprotocol/sdk'
@@ -78,7 +85,9 @@ const app = agent({ name: 'tiny' })
             loadSession: RESTORE === 'load' || RESTORE === 'late',
             sessionCapabilities: {
               ...(RESTORE === 'resume' ? { resume: {}, close: {} } : {}),
-              ...(OFFERS === '' ? {} : { fork: {}, additionalDirectories: {}, systemPrompt: {} }),
+              ...(OFFERS === ''
+                ? {}
+                : { fork: {}, delete: {}, additionalDirectories: {}, systemPrompt: {} }),
             },
             ...(OFFERS === '' ? {} : { promptCapabilities: { image: true } }),
           },
@@ -138,6 +147,11 @@ const app = agent({ name: 'tiny' })
       return offers()
     },
   )
+  .onRequest('session/delete', ({ params }) => {
+    if (!existsSync(file(params.sessionId))) throw RequestError.sessionNotFound(params.sessionId)
+    rmSync(file(params.sessionId))
+    return {}
+  })
   .onRequest('session/close', ({ params }) => {
     sessions.delete(params.sessionId)
     return {}

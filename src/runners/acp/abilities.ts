@@ -9,6 +9,7 @@ export type Abilities = {
   readonly load: boolean
   readonly resume: boolean
   readonly close: boolean
+  readonly delete: boolean
   readonly fork: boolean
   /** It takes further folders. */
   readonly directories: boolean
@@ -31,6 +32,7 @@ export function abilitiesOf({ agentCapabilities, _meta }: JsonObject): Abilities
     load: loadSession === true,
     resume: isRecord(can['resume']),
     close: isRecord(can['close']),
+    delete: isRecord(can['delete']),
     fork: isRecord(can['fork']),
     directories: isRecord(can['additionalDirectories']),
     systemPrompt: isRecord(can['systemPrompt']),

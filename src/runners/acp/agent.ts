@@ -189,6 +189,17 @@ export class AcpAgent implements PooledAgent {
     return (await this.#ask<{ sessionId: string }>('session/fork', request)).sessionId
   }
 
+  /** Deletes a session that the agent keeps; false: it has no way to. */
+  async delete(sessionId: string): Promise<boolean> {
+    if (!this.abilities.delete) return false
+    try {
+      await this.#ask('session/delete', { sessionId })
+    } catch (error) {
+      if (!(error instanceof AgentError && error.isUnknownSession)) throw error
+    }
+    return true
+  }
+
   /**
    * Runs one prompt to its end. When the signal aborts, the agent is asked to cancel the prompt,
    * and killed if it has not done so within `cancelMs`.

@@ -42,6 +42,8 @@ export function acpRunner(options: AcpOptions): Runner {
 class AcpRunner extends PooledRunner<AcpAgent> {
   readonly #settings: AcpSettings
   #known: KnownAgent = { abilities: null, modes: [], models: [] }
+  /** Whether the agent deletes its sessions; null: not known yet. */
+  #deletes: boolean | null = null
   /** When each session was last opened in a child (monotonic), within `reopenMs`. */
   readonly #openedAt = new Map<string, number>()
 
@@ -70,13 +72,30 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     const folders = await this.workplace.foldersOf(id)
     const cwd = asText(asObject(position)['cwd']) || folders.cwd
     await this.workplace.keep(cwd)
-    const { signal } = new AbortController()
     const basis = await this.#basis({}, cwd)
-    const { start } = await this.#usage(id, basis, { folders, signal })
-    // In a child of its own, which ends then: some agents open a session in one process only.
-    const session = `fork of ${id}`
+    return this.#aside(`fork of ${id}`, folders, (agent) => agent.fork(backend, basis))
+  }
+
+  protected override async deleteIt({ id }: RunnerSession, backend: string): Promise<boolean> {
+    if (this.#deletes === false) return false
+    const folders = await this.workplace.foldersOf(id)
+    return this.#aside(`erasure of ${id}`, folders, (agent) => {
+      this.#deletes = agent.abilities.delete
+      return agent.delete(backend)
+    })
+  }
+
+  /** In a child of its own, which ends then: some agents open a session in one process only. */
+  async #aside<Result>(
+    session: string,
+    folders: TurnWork['folders'],
+    work: (agent: AcpAgent) => Promise<Result>,
+  ): Promise<Result> {
+    const { signal } = new AbortController()
+    const sdk = await loadSdk()
+    const start = (): AcpAgent => new AcpAgent(sdk, this.workplace, this.#settings, folders)
     try {
-      return await this.use({ session, signal, start }, (agent) => agent.fork(backend, basis))
+      return await this.use({ session, signal, start }, work)
     } finally {
       await super.release({ id: session, backend: null })
     }
@@ -118,6 +137,7 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     const { settings, signal } = context
     const { id, backend } = context.session
     this.#known = { ...this.#known, abilities: agent.abilities }
+    this.#deletes = agent.abilities.delete
     await this.#reportLoss(agent, context, outbox)
     if (!agent.has(id)) await this.#waitToReopen(context, outbox)
     const lastAnswer = async () => (await lastMessage(context, 'assistant'))?.text ?? ''

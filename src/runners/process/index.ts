@@ -117,7 +117,7 @@ export class ProcessRunner implements Runner {
   }
 
   erase(session: ErasedSession): Promise<readonly LeftFiles[]> {
-    return eraseFiles(this.#workplace, session, this.#format.files)
+    return eraseFiles(this.#workplace, session, { files: this.#format.files })
   }
 
   lose(session: string | null): void {
