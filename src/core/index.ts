@@ -102,6 +102,7 @@ export type {
   ChangePage,
   Claim,
   Cluster,
+  CopiedBlobs,
   GivenBlob,
   PutBlobs,
   KeyedTurn,

@@ -34,11 +34,14 @@ describe('the detail of an ask', () => {
 
 describe('what an agent asks', () => {
   const ask = (question: object) =>
-    askOf({ kind: 'permission', question: 'q', ...question }, {
-      turn: 't',
-      at: 0,
-      limits,
-    })
+    askOf(
+      { kind: 'permission', question: 'q', ...question },
+      {
+        turn: 't',
+        at: 0,
+        limits,
+      },
+    )
   const circle: Record<string, unknown> = {}
   circle['self'] = circle
 

@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Fourteen operations and an audit, each one atomic step;
+ * Where logs, keys and ownership live. Fifteen operations and an audit, each one atomic step;
  * a store never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
@@ -17,9 +17,15 @@ import type { Share } from './state.ts'
 export type StoredQuota = 'openSessions' | 'storedBytes'
 
 export interface Store {
-  /** Finds the open session of a key, or creates it (log, key and ownership) in the same step. */
+  /**
+   * Finds the open session of a key, or creates it (log, key, ownership, and the blobs that it
+   * begins with) in the same step.
+   */
   reserve(reservation: Reservation): Promise<Reserved>
-  /** Makes `node` the owner under a new epoch and returns what is needed to load the session. */
+  /**
+   * Makes `node` the owner under a new epoch and returns what is needed to load the session. Its
+   * loose blobs are removed: the requests that needed them are gone with the owner before.
+   */
   claim(session: string, node: string): Promise<Claim>
   /** The owner under `epoch` owns it no more; under any other epoch nothing is changed. */
   release(session: string, epoch: number): Promise<void>
@@ -82,9 +88,20 @@ export interface Store {
   usage(principal: string, quota: StoredQuota, most: number): Promise<number>
   /**
    * Keeps blobs with an open session, each digest once, in a durable step of its own: all of them
-   * or none. Together a session's blobs have at most `bytesMax`. `erase` removes them.
+   * or none. Together a session's blobs have at most `bytesMax`. `erase` removes them. New ones are
+   * loose until an append keeps them, if that is asked for; otherwise none of these is loose.
    */
-  putBlobs(session: string, blobs: readonly GivenBlob[], bytesMax: number): Promise<PutBlobs>
+  putBlobs(
+    session: string,
+    blobs: readonly GivenBlob[],
+    bytesMax: number,
+    isLoose?: boolean,
+  ): Promise<PutBlobs>
+  /**
+   * Removes those of these blobs that are loose, and returns how many bytes they had; under any
+   * epoch but the latest nothing.
+   */
+  dropBlobs(session: string, epoch: number, digests: readonly string[]): Promise<number>
   /** The bytes that a session has under a digest; null: none. */
   readBlob(session: string, digest: string): Promise<Uint8Array | null>
   /**
@@ -207,7 +224,12 @@ export type Reservation = {
   readonly expiresAt: number | null
   /** The JSON of `session.created`, seq 1. */
   readonly body: string
+  /** What it begins with: copies, so that either session may be erased. */
+  readonly blobs?: CopiedBlobs
 }
+
+/** Blobs of another session, by their digests, each once. */
+export type CopiedBlobs = { readonly from: string; readonly digests: readonly string[] }
 
 export type Reserved =
   /** Created, owned by the asking node under this epoch. */
@@ -218,6 +240,8 @@ export type Reserved =
   | { readonly type: 'closed'; readonly id: string; readonly state: 'closed' | 'erased' }
   /** The key belongs to another open session than the explicit id. */
   | { readonly type: 'taken'; readonly id: string }
+  /** Nothing was created: this session does not have all the blobs that were to be copied. */
+  | { readonly type: 'gone'; readonly id: string }
 
 export type Claim =
   | {
@@ -258,6 +282,8 @@ export type Append = {
   readonly shares?: readonly Share[]
   /** Request keys of the turns that these events admit, if any. */
   readonly keys?: AppendedKeys
+  /** Blobs that its events name, by their digests: they are not loose any more. */
+  readonly blobs?: readonly string[]
   /** The asks that wait from now on, and those that wait no more, if any. */
   readonly asks?: AppendedAsks
 }

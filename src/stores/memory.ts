@@ -14,6 +14,7 @@ import {
   type AskRow,
   type AuditRecord,
   type Claim,
+  type CopiedBlobs,
   type GivenBlob,
   type KeyedTurn,
   type KeyQuery,
@@ -53,6 +54,8 @@ type MemorySession = {
   /** Oldest first. */
   keys: readonly KeyedTurn[]
   readonly blobs: Map<string, Uint8Array>
+  /** Those that no event names yet. */
+  readonly loose: Set<string>
 }
 
 type MemoryAsk = Omit<AskRow, 'row'> & {
@@ -91,10 +94,24 @@ export class MemoryStore implements Store {
     return reservedBefore(reservation, existing, holder) ?? this.#create(reservation)
   }
 
+  /** Null: not all of them are there. */
+  #copies({ from, digests }: CopiedBlobs): Map<string, Uint8Array> | null {
+    const source = this.#find(from)?.blobs
+    const copies = new Map<string, Uint8Array>()
+    for (const digest of digests) {
+      const data = source?.get(digest)
+      if (data === undefined) return null
+      copies.set(digest, data)
+    }
+    return copies
+  }
+
   #create(reservation: Reservation): Reserved {
     const { id, principal, key, agent, internal, labels } = reservation
     const { node, at, expiresAt, body } = reservation
     const times = { createdAt: at, updatedAt: at }
+    const blobs = reservation.blobs === undefined ? new Map() : this.#copies(reservation.blobs)
+    if (blobs === null) return { type: 'gone', id: reservation.blobs?.from ?? '' }
     const session: MemorySession = {
       number: this.#sessions.size + 1,
       row: { id, principal, key, agent, internal, labels: { ...labels }, ...NEW_ROW, ...times },
@@ -105,7 +122,8 @@ export class MemoryStore implements Store {
       snapshot: null,
       events: [{ seq: 1, body }],
       keys: [],
-      blobs: new Map(),
+      blobs,
+      loose: new Set(),
     }
     this.#sessions.set(id, session)
     this.#note(session, 0)
@@ -127,6 +145,7 @@ export class MemoryStore implements Store {
     const takenOver = owner !== null && owner !== node && this.#leases.hasLapsed(owner)
     entry.owner = node
     entry.epoch += 1
+    this.#dropLoose(entry, [...entry.loose])
     return { ...loaded, epoch: entry.epoch, ...(takenOver ? { takenOver } : {}) }
   }
 
@@ -154,6 +173,7 @@ export class MemoryStore implements Store {
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
     if (flags.closed) entry.keys = []
     if (flags.asks !== undefined) this.#noteAsks(entry, flags.asks, at)
+    for (const digest of flags.blobs ?? []) entry.loose.delete(digest)
     entry.pending = flags.pending && !flags.closed
     entry.expiresAt = flags.closed ? null : flags.expiresAt
     if (flags.closed) this.#keys.delete(keyName(entry.row))
@@ -241,6 +261,7 @@ export class MemoryStore implements Store {
     entry.keys = []
     this.#asks = this.#asks.filter((ask) => ask.session !== entry)
     entry.blobs.clear()
+    entry.loose.clear()
     this.#note(entry, entry.row.seq)
     return true
   }
@@ -260,6 +281,7 @@ export class MemoryStore implements Store {
     session: string,
     blobs: readonly GivenBlob[],
     bytesMax: number,
+    isLoose = false,
   ): Promise<PutBlobs> {
     const entry = this.#find(session)
     if (entry?.row.state !== 'open') return { type: 'closed' }
@@ -271,8 +293,22 @@ export class MemoryStore implements Store {
     if (added > 0 && all > bytesMax) return { type: 'full' }
     // A copy: the caller may change its own.
     for (const { digest, data } of fresh) entry.blobs.set(digest, Uint8Array.from(data ?? []))
+    if (isLoose) for (const { digest } of fresh) entry.loose.add(digest)
+    else for (const { digest } of blobs) entry.loose.delete(digest)
     const bytes = blobs.map(({ digest }) => entry.blobs.get(digest)?.length ?? 0)
     return { type: 'stored', bytes, added }
+  }
+
+  async dropBlobs(session: string, epoch: number, digests: readonly string[]): Promise<number> {
+    const entry = this.#find(session)
+    return entry?.epoch === epoch ? this.#dropLoose(entry, digests) : 0
+  }
+
+  #dropLoose({ blobs, loose }: MemorySession, digests: readonly string[]): number {
+    const dropped = digests.filter((digest) => loose.delete(digest))
+    const bytes = lengthOf(dropped.map((digest) => blobs.get(digest) ?? null))
+    for (const digest of dropped) blobs.delete(digest)
+    return bytes
   }
 
   async readBlob(session: string, digest: string): Promise<Uint8Array | null> {

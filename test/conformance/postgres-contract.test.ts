@@ -37,6 +37,7 @@ async function emptyTables(): Promise<void> {
     'asks',
     'answerers',
     'blobs',
+    'loose_blobs',
   ]
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   // Quicker than TRUNCATE too, which makes new files for all of them.
@@ -60,7 +61,8 @@ function inTurn(one: Store, other: Store): Store {
     erase: (session) => next().erase(session),
     changes: (after, limit) => next().changes(after, limit),
     usage: (principal, quota, most) => next().usage(principal, quota, most),
-    putBlobs: (session, blobs, bytesMax) => next().putBlobs(session, blobs, bytesMax),
+    putBlobs: (...given) => next().putBlobs(...given),
+    dropBlobs: (...given) => next().dropBlobs(...given),
     readBlob: (session, digest) => next().readBlob(session, digest),
     close: async () => void (await Promise.all([one.close(), other.close()])),
   }

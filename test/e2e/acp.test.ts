@@ -495,7 +495,10 @@ it('waits to open a session again by the time of its log, whatever the clock her
   const run = runner.run(
     { id: 't9', input: 'hello', text: 'hello' },
     {
-      session: { id: 's', key: null, agent: 'tiny', labels: {}, backend: 'tiny-1', origin: null },
+      session: {
+        ...{ id: 's', key: null, agent: 'tiny', labels: {}, backend: 'tiny-1', origin: null },
+        grants: [],
+      },
       signal: stop.signal,
       now: () => at + 20_000,
       bind: () => Promise.resolve(),

@@ -135,8 +135,10 @@ export class SharedStore {
       listAsks: (query) => call({ what: 'list', session: '' }, () => inner.listAsks(query)),
       usage: (principal, quota, most) =>
         call({ what: 'usage', session: '' }, () => inner.usage(principal, quota, most)),
-      putBlobs: (session, blobs, bytesMax) =>
-        call({ what: 'putBlobs', session }, () => inner.putBlobs(session, blobs, bytesMax)),
+      putBlobs: (session, ...given) =>
+        call({ what: 'putBlobs', session }, () => inner.putBlobs(session, ...given)),
+      dropBlobs: (session, ...given) =>
+        call({ what: 'dropBlobs', session }, () => inner.dropBlobs(session, ...given)),
       readBlob: (session, digest) =>
         call({ what: 'readBlob', session }, () => inner.readBlob(session, digest)),
       beat: (node, leaseMs) =>

@@ -42,12 +42,13 @@ async function appendRound(database: Database, round: readonly Append[]): Promis
 }
 
 async function extend(database: Database, round: readonly Append[], isAgain: boolean) {
-  const more = round.some(({ shares, asks }) => shares !== undefined || asks !== undefined)
+  const more = round.some(({ shares, asks, blobs }) => (shares ?? asks ?? blobs) !== undefined)
   const rows = await (more
     ? database.run<{ place: number }>('appendMore', [
         ...valuesOf(round),
         ...sharesOf(round),
         ...asksOf(round),
+        ...blobsOf(round),
       ])
     : database.run<{ place: number }>('append', valuesOf(round)))
   const appended = new Set(rows.map(({ place }) => place))
@@ -133,6 +134,18 @@ function sharesOf(round: readonly Append[]): readonly unknown[] {
     shared.map(({ session }) => storedName(session)),
     shared.map(({ shares }) => JSON.stringify(shares)),
     shared.map(({ shares }) => JSON.stringify(shares.map((share) => storedName(share.with)))),
+  ]
+}
+
+/** The places, the sessions, and the blobs that events name. */
+function blobsOf(round: readonly Append[]): readonly unknown[] {
+  const naming = round.flatMap(({ session, blobs }, index) =>
+    blobs === undefined ? [] : [{ place: index + 1, session, blobs }],
+  )
+  return [
+    naming.map(({ place }) => place),
+    naming.map(({ session }) => storedName(session)),
+    naming.map(({ blobs }) => JSON.stringify(blobs)),
   ]
 }
 

@@ -12,6 +12,7 @@ import { HoldfastError } from '../../core/errors.ts'
 import type {
   AuditRecord,
   Claim,
+  CopiedBlobs,
   KeyedTurn,
   PutBlobs,
   Reservation,
@@ -97,22 +98,32 @@ export class PostgresStore implements Store {
       if (isCreated) return { type: 'created', id: reservation.id, epoch: 1 }
       const found = await this.#findReserved(reservation, isLost)
       if (found !== undefined) return found
+      const { blobs } = reservation
+      if (blobs !== undefined && !(await this.#hasAll(blobs)))
+        return { type: 'gone', id: blobs.from }
     }
     throw unavailable('the key was taken and freed again and again')
   }
 
   async #create(reservation: Reservation): Promise<boolean> {
-    const { labels, body } = reservation
+    const { labels, body, blobs } = reservation
     const [names, values] = [Object.keys(labels), Object.values(labels)]
-    const rows = await this.#database.run('create', [
+    const rows = await this.#database.run(blobs === undefined ? 'create' : 'createCopy', [
       ...createValues(reservation),
       body,
       names.map(storedName),
       values.map(storedName),
       crc32(body),
       storedName(reservation.principal),
+      ...(blobs === undefined ? [] : [storedName(blobs.from), blobs.digests]),
     ])
     return rows.length > 0
+  }
+
+  async #hasAll({ from, digests }: CopiedBlobs): Promise<boolean> {
+    const values = [storedName(from), digests]
+    const [row] = await this.#database.ask<{ count: number }>('countBlobs', values)
+    return row?.count === digests.length
   }
 
   /** Undefined: what was in the way is gone. `isLost`: an earlier try may have created it. */
@@ -239,14 +250,20 @@ export class PostgresStore implements Store {
     return row?.count ?? 0
   }
 
-  putBlobs: Store['putBlobs'] = async (session, blobs, bytesMax) => {
+  putBlobs: Store['putBlobs'] = async (session, blobs, bytesMax, isLoose = false) => {
     const digests = blobs.map(({ digest }) => digest)
     const contents = blobs.map(({ data }) => (data === null ? null : Buffer.from(data)))
-    const values = [storedName(session), digests, contents, bytesMax]
+    const values = [storedName(session), digests, contents, bytesMax, isLoose]
     const [put] = await this.#database.ask<PutRow>('putBlobs', values)
     const { outcome: type = 'closed', missing, sizes, added = 0 } = put ?? {}
     if (type === 'stored') return { type, bytes: sizes ?? [], added }
     return type === 'missing' ? { type, digest: missing ?? '' } : { type }
+  }
+
+  dropBlobs: Store['dropBlobs'] = async (session, epoch, digests) => {
+    const values = [storedName(session), epoch, digests]
+    const [row] = await this.#database.ask<{ freed: number }>('dropBlobs', values)
+    return row?.freed ?? 0
   }
 
   readBlob: Store['readBlob'] = async (session, digest) => {

@@ -428,6 +428,67 @@ export const STEPS: readonly SchemaStep[] = [
       WHERE CASE WHEN body LIKE '%"type":"link.created"%'
         THEN body::json ->> 'type' = 'link.created' END
     ON CONFLICT DO NOTHING`),
+  // The blobs that no event names yet: they go if the request is refused, and when the session is
+  // claimed.
+  schemaStep(`CREATE TABLE $schema.loose_blobs (
+    session bigint NOT NULL, digest text COLLATE "C" NOT NULL,
+    PRIMARY KEY (session, digest)
+  );
+  -- Under the lock of the session's row: no claim and no put comes in between.
+  CREATE FUNCTION $schema.drop_loose_blobs(
+    wanted text, under bigint, digests text[], known integer
+  ) RETURNS bigint LANGUAGE plpgsql AS $body$
+  DECLARE
+    held bigint;
+    freed bigint;
+  BEGIN
+    SELECT number INTO held FROM $schema.sessions
+      WHERE id = wanted AND owner_epoch = under FOR UPDATE;
+    PERFORM $schema.check_step(known);
+    WITH loose AS (
+      DELETE FROM $schema.loose_blobs AS loose WHERE loose.session = held
+        AND (digests IS NULL OR loose.digest = ANY (digests)) RETURNING loose.digest
+    ), removed AS (
+      DELETE FROM $schema.blobs AS kept USING loose
+        WHERE kept.session = held AND kept.digest = loose.digest RETURNING kept.bytes
+    )
+    SELECT coalesce(sum(removed.bytes), 0) INTO freed FROM removed;
+    IF freed > 0 THEN
+      UPDATE $schema.sessions SET bytes = bytes - freed WHERE number = held;
+    END IF;
+    RETURN freed;
+  END $body$;
+  CREATE FUNCTION $schema.keep_blobs(wanted text, digests json) RETURNS void
+    LANGUAGE sql AS $body$
+    DELETE FROM $schema.loose_blobs
+      WHERE session = (SELECT number FROM $schema.sessions WHERE id = wanted)
+        AND digest IN (SELECT value FROM json_array_elements_text(digests))
+  $body$;
+  -- As before, and it marks those that are new as loose, or those that are to be kept as kept.
+  CREATE FUNCTION $schema.put_blobs(
+    wanted text, digests text[], contents bytea[], most bigint, is_loose boolean, known integer
+  ) RETURNS TABLE (outcome text, missing text, sizes json, added bigint)
+    LANGUAGE plpgsql AS $body$
+  DECLARE
+    held bigint;
+  BEGIN
+    SELECT put.outcome, put.missing, put.sizes, put.added
+      INTO outcome, missing, sizes, added
+      FROM $schema.put_blobs(wanted, digests, contents, most, known) AS put;
+    SELECT number INTO held FROM $schema.sessions WHERE id = wanted;
+    IF outcome = 'stored' AND is_loose THEN
+      -- Those that this transaction has inserted.
+      INSERT INTO $schema.loose_blobs (session, digest)
+        SELECT held, kept.digest FROM $schema.blobs AS kept
+          WHERE kept.session = held AND kept.digest = ANY (digests)
+            AND kept.xmin = pg_current_xact_id()::xid
+        ON CONFLICT DO NOTHING;
+    ELSIF outcome = 'stored' THEN
+      DELETE FROM $schema.loose_blobs AS loose
+        WHERE loose.session = held AND loose.digest = ANY (digests);
+    END IF;
+    RETURN NEXT;
+  END $body$`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

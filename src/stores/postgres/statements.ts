@@ -30,6 +30,8 @@ export function statementsFor(schema: string): Readonly<Record<StatementName, Na
   return Object.fromEntries(named) as Record<StatementName, NamedStatement>
 }
 
+const NOTHING_COPIED = { source: '', isThere: '', bytes: '', copies: '' }
+
 function texts(schema: string) {
   const sessions = `${schema}.sessions`
   const events = `${schema}.events`
@@ -43,6 +45,7 @@ function texts(schema: string) {
   const asks = `${schema}.asks`
   const answerers = `${schema}.answerers`
   const blobs = `${schema}.blobs`
+  const looseBlobs = `${schema}.loose_blobs`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -66,14 +69,28 @@ function texts(schema: string) {
         ${pageText(schema, 'NULL', '(SELECT number FROM found)')}
       ) AS page
       ORDER BY seq`
-  return {
-    create: `WITH created AS (
+  // Blobs that are copied: what they are read from, how many bytes that are, and the copies.
+  const copied = {
+    source: `source AS (
+        SELECT digest, bytes, data FROM ${blobs}
+          WHERE session = (SELECT number FROM ${sessions} WHERE id = $14::text)
+            AND digest = ANY ($15::text[])
+      ), `,
+    isThere: 'AND (SELECT count(*) FROM source) = cardinality($15::text[])',
+    bytes: '+ (SELECT coalesce(sum(bytes), 0) FROM source)::bigint',
+    copies: `, copies AS (
+        INSERT INTO ${blobs} (session, digest, bytes, data)
+        SELECT created.number, source.digest, source.bytes, source.data FROM created, source
+      )`,
+  }
+  const create = ({ source, isThere, bytes, copies } = NOTHING_COPIED): string =>
+    `WITH ${source}created AS (
         INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
           created_at, updated_at, pending, flagged, expires_at, due_at, changed, principal, bytes)
         SELECT $1::text, $2::text, $3::text, $4::boolean, $5::text, 'open', 1, $6::text, 1,
           $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint, true, $13::text,
-          octet_length($9::text)
-          WHERE ${isCurrent}
+          octet_length($9::text) ${bytes}
+          WHERE ${isCurrent} ${isThere}
         ON CONFLICT DO NOTHING RETURNING number
       ), logged AS (
         INSERT INTO ${events} (session, seq, body, checksum)
@@ -82,11 +99,16 @@ function texts(schema: string) {
         INSERT INTO ${labels} (name, value, session)
         SELECT given.name, given.value, created.number
           FROM created, unnest($10::text[], $11::text[]) AS given (name, value)
-      )
-      SELECT number FROM created`,
+      )${copies}
+      SELECT number FROM created`
+  return {
+    create: create(),
+    createCopy: create(copied),
     byIdOrKey: `SELECT ${ROW_COLUMNS}, owner_epoch FROM ${sessions}
       WHERE id = $1 OR (principal = $3 AND key = $2 AND state = 'open')`,
-    claim: `SELECT holder, granted, lapsed FROM ${schema}.claim($1, $2, ${STEP})`,
+    claim: `SELECT holder, granted, lapsed, CASE WHEN granted IS NOT NULL
+        THEN ${schema}.drop_loose_blobs($1, granted, NULL, ${STEP}) END AS freed
+      FROM ${schema}.claim($1, $2, ${STEP})`,
     release: `UPDATE ${sessions} SET owner = NULL
       WHERE ${isCurrent} AND id = $1 AND owner_epoch = $2 AND state = 'open'`,
     // $1 to $10: one entry per append. $11 to $14: one per event, $15 to $17 one per snapshot, and
@@ -95,17 +117,21 @@ function texts(schema: string) {
     // appended.
     append: `SELECT place FROM ${append} AS place`,
     // $26 to $29: one entry per append that changes shares, $30 to $34: one per append that opens
-    // or settles asks, each with its place.
+    // or settles asks, $35 to $37: one per append whose events name blobs, each with its place.
     appendMore: `SELECT appended.place,
         CASE WHEN given.place IS NOT NULL
           THEN ${schema}.share(given.id, given.list, given.principals) END AS shared,
         CASE WHEN asking.place IS NOT NULL
-          THEN ${schema}.note_asks(asking.id, asking.at, asking.opened, asking.settled) END AS asked
+          THEN ${schema}.note_asks(asking.id, asking.at, asking.opened, asking.settled) END AS asked,
+        CASE WHEN naming.place IS NOT NULL
+          THEN ${schema}.keep_blobs(naming.id, naming.digests) END AS kept
       FROM ${append} AS appended (place)
       LEFT JOIN unnest($26::bigint[], $27::text[], $28::text[], $29::json[])
         AS given (place, id, list, principals) ON given.place = appended.place
       LEFT JOIN unnest($30::bigint[], $31::text[], $32::bigint[], $33::json[], $34::json[])
-        AS asking (place, id, at, opened, settled) ON asking.place = appended.place`,
+        AS asking (place, id, at, opened, settled) ON asking.place = appended.place
+      LEFT JOIN unnest($35::bigint[], $36::text[], $37::json[])
+        AS naming (place, id, digests) ON naming.place = appended.place`,
     positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
     load: `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE id = $1),
@@ -136,7 +162,9 @@ function texts(schema: string) {
         UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
           closed_at = NULL, changed = true, bytes = 0
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
-      ), ${[events, snapshots, keys, labels, shares, asks, blobs].map(dropErased).join()}
+      ), ${[events, snapshots, keys, labels, shares, asks, blobs, looseBlobs]
+        .map(dropErased)
+        .join()}
       SELECT number FROM erased`,
     addAudit: `SELECT ${schema}.add_audit($1::bigint[], $2::text[], $3::text[], ${STEP})`,
     readAudit: `SELECT position, at, address, body FROM ${audit}
@@ -202,7 +230,10 @@ function texts(schema: string) {
     answerersBut: `SELECT body FROM ${answerers} WHERE node <> $1 AND ends > clock_timestamp()`,
     forgetAnswerers: `DELETE FROM ${answerers} WHERE ${isCurrent} AND ends < clock_timestamp()`,
     putBlobs: `SELECT outcome, missing, sizes, added
-      FROM ${schema}.put_blobs($1, $2::text[], $3::bytea[], $4::bigint, ${STEP})`,
+      FROM ${schema}.put_blobs($1, $2::text[], $3::bytea[], $4::bigint, $5::boolean, ${STEP})`,
+    dropBlobs: `SELECT ${schema}.drop_loose_blobs($1, $2::bigint, $3::text[], ${STEP}) AS freed`,
+    countBlobs: `SELECT count(*) AS count FROM ${blobs}
+      WHERE session = (SELECT number FROM ${sessions} WHERE id = $1) AND digest = ANY ($2::text[])`,
     readBlob: `SELECT data FROM ${blobs}
       WHERE session = (SELECT number FROM ${sessions} WHERE id = $1) AND digest = $2`,
     // A stale flag or the row of a dead node does no harm; both only make queries slower.

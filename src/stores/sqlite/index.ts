@@ -98,6 +98,7 @@ class SqliteStore implements Store {
   }
 
   readonly putBlobs: Store['putBlobs'] = (...given) => this.#ask(['putBlobs', given])
+  readonly dropBlobs: Store['dropBlobs'] = (...given) => this.#ask(['dropBlobs', given])
   readonly readBlob: Store['readBlob'] = (...given) => this.#askForPage(['readBlob', given])
 
   readonly read: Store['read'] = (...given) => {

@@ -103,4 +103,10 @@ export const STEPS = [
     SELECT '#link ' || json_extract(body, '$.digest'), session FROM events
       WHERE CASE WHEN body LIKE '%"type":"link.created"%'
         THEN json_extract(body, '$.type') = 'link.created' END;`,
+  // The blobs that no event names yet: they go if the request is refused, and when the session is
+  // claimed.
+  `CREATE TABLE loose_blobs (
+    session INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (session, digest)
+  ) WITHOUT ROWID;`,
 ].map(schemaStep)

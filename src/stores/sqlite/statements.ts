@@ -185,7 +185,10 @@ export class Statements implements Steps {
     const stored = explicit ? this.#row(id) : undefined
     const existing = stored && sessionRow(stored)
     const found = reservedBefore(reservation, existing, holder && nameFrom(holder.id))
-    return found ?? this.#create(reservation)
+    if (found !== undefined) return found
+    const { blobs } = reservation
+    if (blobs !== undefined && !this.#blobs.hasAll(blobs)) return { type: 'gone', id: blobs.from }
+    return this.#create(reservation)
   }
 
   #create(reservation: Reservation): Reserved {
@@ -198,6 +201,7 @@ export class Statements implements Steps {
     for (const [name, value] of Object.entries(labels)) {
       this.#sql.label.run(storedName(name), storedName(value), number)
     }
+    if (reservation.blobs !== undefined) this.#blobs.copy(reservation.blobs, number)
     this.#remember(id, { number, dueAt: expiresAt, last, keys: null })
     return { type: 'created', id, epoch: 1 }
   }
@@ -212,6 +216,7 @@ export class Statements implements Steps {
       return { type: 'owned', node: owner }
     }
     this.#sql.claim.run(storedName(node), stored.number)
+    this.#blobs.dropAllLoose(stored.number)
     return this.#load(stored, stored.epoch + 1)
   }
 
@@ -237,7 +242,7 @@ export class Statements implements Steps {
   #append(append: Append): boolean {
     const cached = this.#cachedSession(append.session)
     if (cached === undefined) return false
-    const { after, events, snapshot, shares, keys, asks, closed } = append
+    const { after, events, snapshot, shares, keys, asks, blobs, closed } = append
     const last = events.length === 0 ? cached.last : this.#log.numberAfter(events.length)
     if (!this.#advance(cached, append, last)) return false
     this.#log.insert({ session: cached.number, last: cached.last, seq: after }, events)
@@ -247,6 +252,7 @@ export class Statements implements Steps {
     if (shares !== undefined) this.#setShares(cached.number, shares)
     if (keys !== undefined) this.#addKeys(cached, keys)
     if (asks !== undefined) this.#noteAsks(cached.number, asks, append.at)
+    if (blobs !== undefined) this.#blobs.keep(cached.number, blobs)
     if (closed) this.#sql.dropKeys.run(cached.number)
     return true
   }
@@ -379,6 +385,8 @@ export class Statements implements Steps {
   }
 
   readonly putBlobs: Steps['putBlobs'] = (...given) => this.#blobs.put(...given)
+
+  readonly dropBlobs: Steps['dropBlobs'] = (...given) => this.#blobs.dropLoose(...given)
 
   readonly readBlob: Steps['readBlob'] = (...given) => this.#blobs.read(...given)
 
