@@ -57,7 +57,8 @@ export { FoldedLog } from './loading.ts'
 export { checkQuotas, QUOTAS } from './quotas.ts'
 export type { QuotaName, QuotaOptions, Quotas } from './quotas.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'
-export { isRequestId, type QueueRow } from './queue.ts'
+export { isRequestId } from './queue.ts'
+export { type QueueRow } from './queued-request.ts'
 export { idempotencyMismatch } from './request-keys.ts'
 export {
   BUSY_POLICIES,

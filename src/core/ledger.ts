@@ -13,6 +13,7 @@ import type { CoreContext } from './context.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import { storedShares } from './links.ts'
+import { blobsNamedBy } from './parts.ts'
 import type { Queue } from './queue.ts'
 import { admittedKeys } from './request-keys.ts'
 import { expiresAt, isPending } from './session.ts'
@@ -165,6 +166,7 @@ export class Ledger {
         ? {}
         : { asks: changedAsks(this.#session.asks, session.asks) }),
       ...this.#keysOf(session, events),
+      ...namedBlobs(events),
     }
   }
 
@@ -196,6 +198,11 @@ export class Ledger {
     this.#live.settled()
     this.pump()
   }
+}
+
+function namedBlobs(events: readonly SessionEvent[]): Pick<Append, 'blobs'> {
+  const blobs = events.flatMap(blobsNamedBy)
+  return blobs.length === 0 ? {} : { blobs: [...new Set(blobs)] }
 }
 
 /** An ask that is opened and settled in the same step is in neither list. */

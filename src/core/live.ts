@@ -16,6 +16,7 @@ import type { CoreContext } from './context.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import { unreadable, type EventOf, type SessionEvent } from './events.ts'
 import { Feed, type StopSignal, type FeedItem, type Position } from './feed.ts'
+import { LooseBlobs } from './loose-blobs.ts'
 import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
 import { notKnownToBeTaken, wasSteered } from './history.ts'
@@ -60,6 +61,7 @@ export class LiveSession implements LedgerSession, RunHost {
   readonly holder: SessionHolder
   readonly requestKeys: RequestKeys
   readonly watchers: Watchers
+  readonly looseBlobs: LooseBlobs
   readonly #ledger: Ledger
   readonly #feed: Feed
   readonly #alarms: Alarms
@@ -81,6 +83,7 @@ export class LiveSession implements LedgerSession, RunHost {
     this.#saidBefore = said
     this.watchers = new Watchers(this.id, holder.limits)
     this.requestKeys = new RequestKeys(this.id, holder, session.seq === 1)
+    this.looseBlobs = new LooseBlobs(this)
     this.queue = new Queue(this, session)
     this.#feed = new Feed(this.id, session.seq, holder)
     this.#alarms = new Alarms(holder.clock, this)
@@ -112,6 +115,16 @@ export class LiveSession implements LedgerSession, RunHost {
   /** Throws if the session was released. */
   assertHeld(): void {
     if (this.#released !== null) throw this.#released
+  }
+
+  /** The outcome of every append is known, so that no event can name what is removed now. */
+  get isSettled(): boolean {
+    return this.#released === null || this.session.closed !== null
+  }
+
+  async dropBlobs(digests: readonly string[]): Promise<void> {
+    const { store, usage } = this.holder
+    usage.stored(this.session, -(await store.dropBlobs(this.id, this.#ledger.epoch, digests)))
   }
 
   readonly post = (command: Command | (() => Command)): Promise<readonly SessionEvent[]> =>

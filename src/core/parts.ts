@@ -3,7 +3,7 @@
  *
  * The log has no bytes: a part of the log names them by their digest. They are stored once per
  * session, in a durable step before the turn is recorded, so that no event names what is not there.
- * If the request is refused after that step, they stay until the session is erased.
+ * If the request is refused after that step, they go again (`loose-blobs.ts`).
  */
 import type { Access } from './access.ts'
 import { closedError } from './closing.ts'
@@ -11,6 +11,7 @@ import type { Digest } from './clock.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
+import type { LooseBlobs } from './loose-blobs.ts'
 import type { Runner, RunnerPart, RunnerTurn } from './runner.ts'
 import type { BlobPart, Input, Part, Session } from './state.ts'
 import type { GivenBlob, Store } from './store.ts'
@@ -160,6 +161,16 @@ export function assertTakes(agent: string, runner: Runner | null, input: Input):
   }
 }
 
+/** The digests of the bytes that an event is the first to name, perhaps. */
+export function blobsNamedBy(event: object): readonly string[] {
+  const { input } = event as { readonly input?: Input }
+  return input === undefined ? [] : digestsOf(partsOf(input) ?? [])
+}
+
+export function digestsOf(parts: readonly Part[]): readonly string[] {
+  return [...new Set(parts.filter(isBlobPart).map(({ digest }) => digest))]
+}
+
 /** Whether these inputs may be one. */
 export function partsFit(inputs: readonly Input[], { partsMax, partsBytesMax }: Limits): boolean {
   const blobs = inputs.flatMap((input) => (partsOf(input) ?? []).filter(isBlobPart))
@@ -172,27 +183,37 @@ type BlobRequest = {
   readonly session: Session
   readonly access: Access | null
   readonly blobs: readonly GivenBlob[]
+  /** They go again unless an event names them. */
+  readonly isLoose: boolean
 }
+type Where = Pick<BlobRequest, 'session' | 'access'>
 
-/** Stores bytes, and returns their digest. */
+/** Stores bytes until the session is erased, and returns their digest. */
 export async function storeBlob(
   context: BlobContext & PartContext,
-  { data, ...where }: Omit<BlobRequest, 'blobs'> & { readonly data: Uint8Array },
+  { session, looseBlobs }: { readonly session: Session; readonly looseBlobs: LooseBlobs },
+  { access, data }: Pick<Where, 'access'> & { readonly data: Uint8Array },
 ): Promise<string> {
-  const blob = blobOf(data, 'data', context)
-  await storeBlobs(context, { ...where, blobs: [blob] })
-  return blob.digest
+  const blobs = [blobOf(data, 'data', context)]
+  const leave = looseBlobs.need(blobs)
+  try {
+    await looseBlobs.ready()
+    await storeBlobs(context, { session, access, blobs, isLoose: false })
+    return blobs[0]?.digest ?? ''
+  } finally {
+    leave(true)
+  }
 }
 
 /** Stores bytes, and returns the length of each. */
 async function storeBlobs(
   { store, limits, usage }: BlobContext,
-  { session, access, blobs }: BlobRequest,
+  { session, access, blobs, isLoose }: BlobRequest,
 ): Promise<readonly number[]> {
   const { storedPartsBytesMax } = limits
   const length = blobs.reduce((sum, { data }) => sum + (data?.length ?? 0), 0)
   if (length > 0) usage.ofOwner(access, session.principal)?.assertRoom(length)
-  const put = await store.putBlobs(session.id, blobs, storedPartsBytesMax)
+  const put = await store.putBlobs(session.id, blobs, storedPartsBytesMax, isLoose)
   switch (put.type) {
     case 'stored':
       usage.stored(session, put.added)
@@ -209,12 +230,12 @@ async function storeBlobs(
 /** The input with the length of each of its parts, once these are stored. */
 export async function storeParts(
   context: BlobContext,
-  { input, blobs, ...where }: Omit<BlobRequest, 'blobs'> & { input: Input; blobs: RequestBlobs },
+  { input, blobs, ...where }: Where & { input: Input; blobs: RequestBlobs },
 ): Promise<Input> {
   const { given } = blobs
   // Stored in a session that has ended meanwhile: the caller has to send them again.
   if (given === null) throw closedError(where.session)
-  const lengths = await storeBlobs(context, { ...where, blobs: given })
+  const lengths = await storeBlobs(context, { ...where, blobs: given, isLoose: true })
   blobs.given = null
   const bytes = new Map(given.map(({ digest }, index) => [digest, lengths[index] ?? 0]))
   const parts = (partsOf(input) ?? []).map((part) =>

@@ -17,30 +17,19 @@ import {
   keysOf,
   mayBeOne,
   newTurn,
+  queuedRow,
   QueuedRequest,
   recordedTurn,
   type AdmittedRequest,
+  type QueueRow,
 } from './queued-request.ts'
+import type { LooseBlobs } from './loose-blobs.ts'
 import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
 import { storeParts, type RequestBlobs } from './parts.ts'
 import type { TurnRequest } from './requests.ts'
 import { ownSettings } from './settings.ts'
 import type { Input, Principal, RequestKey, Session, Settings, Turn } from './state.ts'
 import { CountedTurns, type CountedTurn } from './usage.ts'
-
-/** A request or a turn that waits, as readers see it. */
-export type QueueRow = {
-  /** 1 is next. Requests that will be collected in one turn share a position. */
-  readonly position: number
-  /** When it began to wait; null in logs of 0.1.0. */
-  readonly since: number | null
-  readonly by: Principal | null
-  readonly busy: 'queue' | 'interrupt' | 'collect'
-} & (
-  | { readonly turn: string; readonly state: 'queued' }
-  /** Not admitted: it leaves no trace if its time is up, or if it is cancelled. */
-  | { readonly request: string; readonly state: 'waiting' }
-)
 
 const REQUEST = 'r_'
 
@@ -54,6 +43,7 @@ export type QueueSession = {
   readonly id: string
   readonly session: Session
   readonly requestKeys: RequestKeys
+  readonly looseBlobs: LooseBlobs
   readonly holder: CoreContext & { readonly draining: boolean }
   readonly isRunning: boolean
   now(): number
@@ -110,9 +100,16 @@ export class Queue {
     const { requestKeys } = this.#live
     const { key, blobs } = request
     if (blobs === null) return requestKeys.pass(key, () => this.#add(request, isSubmitted))
+    const leave = this.#live.looseBlobs.need(blobs.given ?? [])
     let stored = request
     const ready = async (): Promise<void> => void (stored = await this.#stored(request, blobs))
-    return requestKeys.pass(key, () => this.#add(stored, isSubmitted), ready)
+    const entered = requestKeys.pass(key, () => this.#add(stored, isSubmitted), ready)
+    // The caller gets the refusal; here only the bytes matter.
+    entered.then(
+      () => leave(true),
+      () => leave(false),
+    )
+    return entered
   }
 
   /** The request, once its bytes are durable. One that is to be refused has stored none. */
@@ -123,7 +120,9 @@ export class Queue {
     const isKnown = this.#pending(key) !== null || requestKeys.turnOf(key, session) !== null
     if (isKnown) return request
     this.#live.assertTakes(request.input)
+    if (request.settings !== null) this.#live.assertHonoured(request.settings)
     if (!this.#isSteered(request)) this.#assertRoom(request)
+    await this.#live.looseBlobs.ready()
     const input = await storeParts(holder, { session, access, input: request.input, blobs })
     return { ...request, input, blobs: null }
   }
@@ -484,14 +483,6 @@ export class Queue {
     const message = `session ${session} is busy: place ${position} in its queue`
     return new HoldfastError('session_busy', message, { position, retryAfterMs: 1_000 })
   }
-}
-
-export function queuedRow(
-  { id: turn, queuedAt: since, by, collect }: Turn,
-  position: number,
-  busy: QueueRow['busy'] = 'queue',
-): QueueRow {
-  return { turn, state: 'queued', position, since, by, busy: collect ? 'collect' : busy }
 }
 
 function turnIn(event: object | undefined): string {

@@ -134,3 +134,25 @@ export function newTurn(requests: readonly QueuedRequest[], at: number): NewTurn
     settings: requests[0]?.settings ?? null,
   }
 }
+
+/** A request or a turn that waits, as readers see it. */
+export type QueueRow = {
+  /** 1 is next. Requests that will be collected in one turn share a position. */
+  readonly position: number
+  /** When it began to wait; null in logs of 0.1.0. */
+  readonly since: number | null
+  readonly by: Principal | null
+  readonly busy: 'queue' | 'interrupt' | 'collect'
+} & (
+  | { readonly turn: string; readonly state: 'queued' }
+  /** Not admitted: it leaves no trace if its time is up, or if it is cancelled. */
+  | { readonly request: string; readonly state: 'waiting' }
+)
+
+export function queuedRow(
+  { id: turn, queuedAt: since, by, collect }: Turn,
+  position: number,
+  busy: QueueRow['busy'] = 'queue',
+): QueueRow {
+  return { turn, state: 'queued', position, since, by, busy: collect ? 'collect' : busy }
+}

@@ -29,7 +29,7 @@ import { bearerOf, usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
 import type { Ask, Attachment, Link, Note, Principal, Session, Settings, Share } from './state.ts'
 import { readBlob, storeBlob, type GivenInput } from './parts.ts'
-import type { QueueRow } from './queue.ts'
+import type { QueueRow } from './queued-request.ts'
 import {
   checkLink,
   checkPrincipal,
@@ -279,8 +279,7 @@ export class SessionHandle {
 
   /** Stores the bytes of an image or a file, for parts that name them by this digest. */
   async putBlob(data: Uint8Array): Promise<string> {
-    const { session } = await this.#openForTurn()
-    return storeBlob(this.#authority, { session, access: this.access, data })
+    return storeBlob(this.#authority, await this.#openForTurn(), { access: this.access, data })
   }
 
   /** The bytes of a part. */
