@@ -6,11 +6,10 @@ import {
   FoldedLog,
   LogCheck,
   messageOf,
-  partsOf,
+  blobsNamedBy,
   readSnapshot,
   type CheckedEvent,
   type Findings,
-  type Input,
 } from '../core/index.ts'
 import { systemDigest } from '../platform/clock.ts'
 import type { AuditedLog } from '../stores/rows.ts'
@@ -146,7 +145,7 @@ async function checkStored(stored: AuditedLog): Promise<Findings> {
     const event = parseObject(body) as CheckedEvent | null
     if (event === null) check.problem(`event ${seq} is not JSON`)
     else check.add((last = event))
-    for (const digest of digestsIn(event)) digests.add(digest)
+    for (const digest of blobsNamedBy(event ?? {})) digests.add(digest)
     fold((log) => log.add({ seq, body }))
   }
   if (last.seq !== row.seq) check.problem(`the log ends at ${last.seq}, its row says ${row.seq}`)
@@ -163,13 +162,6 @@ async function checkStored(stored: AuditedLog): Promise<Findings> {
     if (problem !== null) check.problem(problem)
   }
   return check.finish()
-}
-
-/** The images and files that an event names. */
-function digestsIn(event: object | null): readonly string[] {
-  if (event === null || !('input' in event)) return []
-  const parts = partsOf(event.input as Input) ?? []
-  return parts.flatMap((part) => (part.type === 'text' ? [] : [part.digest]))
 }
 
 async function blobProblem({ readBlob }: AuditedLog, digest: string): Promise<string | null> {

@@ -238,6 +238,18 @@ export class Authority implements SessionHolder {
     return this.view(id)
   }
 
+  /** Removes a session in which nothing has happened since it was created, for a refused turn. */
+  async discard(id: string): Promise<void> {
+    const live = this.#held.get(id)
+    if (live?.isUnused !== true) return
+    await live.post(() => {
+      if (!live.isUnused) throw new HoldfastError('session_busy', `session ${id} is in use`)
+      return { type: 'close', reason: 'refused', by: null }
+    })
+    await this.erase(id, live.session.agent)
+    this.usage.erased(live.session)
+  }
+
   /**
    * Erases a closed session: first what its agent has written, so that a crash in between leaves
    * nothing that is not found again. Returns what could not be removed.

@@ -10,8 +10,10 @@ import { closedError, isClosedError } from './closing.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import type { EventOf } from './events.ts'
+import { assertAdmissible } from './first-turn.ts'
 import { erasedError } from './loading.ts'
 import type { ResolveRequest } from './requests.ts'
+import type { Runner } from './runner.ts'
 import type { Session } from './state.ts'
 import { createSession, expiresAt } from './session.ts'
 import type { Reserved } from './store.ts'
@@ -143,7 +145,9 @@ export type Resolved = { readonly live: LiveSession; readonly isNew: boolean }
 /** How often a resolve starts over when what it found was closed meanwhile. */
 const ATTEMPTS_MAX = 8
 
-type ResolverNode = Pick<CoreContext, 'store' | 'clock' | 'entropy' | 'usage'> & {
+type ResolverNode = Pick<CoreContext, 'store' | 'clock' | 'entropy' | 'limits' | 'usage'> & {
+  readonly draining: boolean
+  runner(agent: string): Runner | null
   readonly node: string
   assertLease(): void
   open(id: string): Promise<LiveSession>
@@ -204,7 +208,11 @@ export class Resolver {
 
   /** Takes room for the session first, if its principal has a limit. */
   async #reserve(request: ResolveRequest): Promise<Resolved | null> {
-    const { access, principal, internal } = request
+    const { access, principal, internal, turn } = request
+    if (turn !== undefined) {
+      const first = { turn, session: request }
+      await assertAdmissible(this.#node, first, () => this.#isThere(request))
+    }
     const allowance = internal ? null : this.#node.usage.ofOwner(access, principal)
     if (allowance === null) return this.#reserveNow(request)
     const settle = await allowance.takeSession(() => this.#isThere(request))
@@ -234,17 +242,20 @@ export class Resolver {
     const at = clock.now()
     const type = 'session.created'
     // What a caller was granted is not for the log.
-    const { principal, access: _, ...options } = request
+    const { principal, access: _, turn: _turn, blobs, ...options } = request
     const whose = principal === DEFAULT_PRINCIPAL ? {} : { principal }
     const event: EventOf<typeof type> = { type, ...options, ...whose, id, seq: 1, at }
     const session = createSession(event)
     const { key, agent, internal, labels } = request
     const reservation = { id, explicit, principal, key, agent, internal, labels, node, at }
     const body = JSON.stringify(event)
-    const reserved = store.reserve({ ...reservation, expiresAt: expiresAt(session), body })
+    const copies = blobs === undefined ? {} : { blobs }
+    const made = { ...reservation, expiresAt: expiresAt(session), body, ...copies }
+    const reserved = store.reserve(made)
     const adopt = (answer: Reserved): LiveSession | null => {
       if (answer.type !== 'created') return null
       this.#node.usage.appended(session, body)
+      if (blobs !== undefined) this.#node.usage.copied(session)
       return this.#node.adopt(session, answer.epoch)
     }
     const created = await this.#held.arrive(id, reserved.then(adopt))
@@ -254,6 +265,8 @@ export class Resolver {
 
   async #found(reserved: Reserved, request: ResolveRequest): Promise<Resolved | null> {
     const { type, id } = reserved
+    // It was there when its blobs were looked up.
+    if (type === 'gone') throw erasedError(id)
     if (type === 'taken') {
       const whose =
         id === request.id ? 'the session has another key' : 'it belongs to another session'

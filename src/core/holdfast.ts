@@ -26,7 +26,7 @@ import {
   type OpenAskPage,
 } from './inbox.ts'
 import type { LiveSession } from './live.ts'
-import type { GivenInput } from './parts.ts'
+import { bytesOf, digestsOf, type GivenInput } from './parts.ts'
 import { LOCAL, type Principal, type SessionOptions } from './state.ts'
 import {
   checkKey,
@@ -34,7 +34,9 @@ import {
   resolveRequest,
   turnRequest,
   type ResolveOptions,
+  type ResolveRequest,
   type TurnOptions,
+  type TurnRequest,
 } from './requests.ts'
 import {
   adoptedId,
@@ -59,7 +61,8 @@ export type HoldfastOptions = AuthorityOptions & {
 export type ForkOptions = Omit<ResolveOptions, 'agent' | 'id'> & { readonly turn?: string }
 
 /** What a session that continues a conversation begins with. */
-type Continued = Required<Pick<SessionOptions, 'backend' | 'origin'>>
+type Continued = Required<Pick<SessionOptions, 'backend' | 'origin'>> &
+  Pick<ResolveRequest, 'blobs'>
 
 /** How often one conversation can be adopted, each time after its session was closed. */
 const ADOPTIONS_MAX = 100
@@ -155,7 +158,7 @@ export class Holdfast {
     turnOptions: TurnOptions = {},
   ): Promise<{ readonly session: string; readonly turn: SubmittedTurn }> {
     const request = turnRequest(input, turnOptions, this, this.authority)
-    const { live, turn, isSteered } = await this.#inSession(options, async (live) => ({
+    const { live, turn, isSteered } = await this.#inSession(options, request, async (live) => ({
       live,
       ...(await live.queue.submit(request)),
     }))
@@ -268,13 +271,21 @@ export class Holdfast {
     const point = await readForkPoint(this.authority, source, turn ?? null)
     if (can === 'head' && !point.isHead) throw cannotFork(agent, 'forks at its last turn only')
     const { messages, omitted, ...at } = point
+    const settings = { ...before, ...options.settings }
+    const parts = messages.flatMap((message) => message.parts ?? [])
+    // What would be refused is refused before the agent has made the fork.
+    const wanted = this.#request({ ...options, agent, settings })
+    const owner = this.authority.usage.ofOwner(this.access, wanted.principal)
+    await owner?.measuring()
+    owner?.assertRoom(Math.max(1, bytesOf(parts)))
     const own = await runner.fork({ id: source, backend, ...at })
     // The runner may have taken long.
     await assertMay(this.authority, this, source, 'turn.run')
     const { position } = at
     const origin = { session: source, turn: at.turn, backend, position, messages, omitted }
-    const settings = { ...before, ...options.settings }
-    const from = { backend: own, origin }
+    const digests = digestsOf(parts)
+    const blobs = digests.length === 0 ? {} : { blobs: { from: source, digests } }
+    const from = { backend: own, origin, ...blobs }
     const forked = await this.#continue({ ...options, agent, settings }, from)
     return forked.isNew ? forked : forkedFrom(forked, source, turn)
   }
@@ -319,20 +330,23 @@ export class Holdfast {
 
   async #resolve(
     options: ResolveOptions,
-    from: Partial<Continued> = {},
+    from: Partial<Continued> & Pick<ResolveRequest, 'turn'> = {},
   ): Promise<{ live: LiveSession; isNew: boolean }> {
-    const { limits } = this.authority
-    const wanted = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
-    const request = { ...wanted, ...from }
-    assertAgent(request.agent, this.agents)
-    if (request.settings !== undefined) {
-      assertHonoured(request.agent, this.authority.runner(request.agent), request.settings)
-    }
-    const resolved = await this.authority.resolve(request)
+    const resolved = await this.authority.resolve({ ...this.#request(options), ...from })
     const { id, agent } = resolved.live.session
     if (scopesOn(this, resolved.live.session).length === 0) throw sessionUnknown(id)
     if (options.agent === undefined || options.agent === agent) return resolved
     throw new HoldfastError('agent_mismatch', `session ${id} belongs to agent ${agent}`, { agent })
+  }
+
+  /** Throws for what no session can be created with. */
+  #request(options: ResolveOptions): ResolveRequest {
+    const { limits } = this.authority
+    const request = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
+    const { agent, settings } = request
+    assertAgent(agent, this.agents)
+    if (settings !== undefined) assertHonoured(agent, this.authority.runner(agent), settings)
+    return request
   }
 
   async #enterByKey(
@@ -341,7 +355,7 @@ export class Holdfast {
     turnOptions: TurnOptions,
   ): Promise<Admission> {
     const request = turnRequest(input, turnOptions, this, this.authority)
-    return this.#inSession(options, async (live) => ({
+    return this.#inSession(options, request, async (live) => ({
       live,
       ...(await live.queue.enter(request)),
     }))
@@ -349,19 +363,22 @@ export class Holdfast {
 
   async #inSession<Result>(
     options: ResolveOptions,
+    turn: TurnRequest,
     work: (live: LiveSession) => Promise<Result>,
   ): Promise<Result> {
     const naming = this.#assertMayName(options)
     if (naming !== undefined) await naming
     for (let attempt = 1; ; attempt += 1) {
-      const { live } = await this.#resolve(options)
-      if (this.access !== null) assertMayDo(scopesOn(this, live.session), 'turn.run')
+      const { live, isNew } = await this.#resolve(options, { turn })
       try {
+        if (this.access !== null) assertMayDo(scopesOn(this, live.session), 'turn.run')
         const measuring = this.authority.usage.measuring(this.access, live.session)
         if (measuring === null) return await work(live)
         await measuring
         return await work(await this.authority.open(live.id))
       } catch (error) {
+        // If it fails, an empty session is left, which its time to live ends.
+        if (isNew) await this.authority.discard(live.id).catch(() => undefined)
         // Closed before it was admitted: the key is free again, and nothing happened.
         const isFree = isClosedError(error) && options.id === undefined
         if (!isFree || attempt === KEY_ATTEMPTS) throw error

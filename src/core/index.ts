@@ -68,7 +68,7 @@ export {
   type ResolveOptions,
   type TurnOptions,
 } from './requests.ts'
-export type { GivenInput, GivenPart } from './parts.ts'
+export { blobsNamedBy, type GivenInput, type GivenPart } from './parts.ts'
 export {
   NO_CAPABILITIES,
   type AdoptedConversation,

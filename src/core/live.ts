@@ -112,6 +112,12 @@ export class LiveSession implements LedgerSession, RunHost {
     return this.session.attachments.length === 0 && this.#feed.followers === 0
   }
 
+  /** Nothing has happened in it since it was created, and nothing is about to. */
+  get isUnused(): boolean {
+    const isEntered = this.queue.length > 0 || this.requestKeys.isEntering
+    return this.#ledger.ahead.seq === 1 && !isEntered && this.watchers.count === 0
+  }
+
   /** Throws if the session was released. */
   assertHeld(): void {
     if (this.#released !== null) throw this.#released

@@ -8,6 +8,7 @@ import type { Holdfast } from './holdfast.ts'
 import { POSITION_KIND } from './origins.ts'
 import { NO_CAPABILITIES, type ForkSource, type RunnerContext } from './runner.ts'
 import type { SessionHandle } from './session-handle.ts'
+import type { Part } from './state.ts'
 
 let hold: Holdfast
 let forked: ForkSource[]
@@ -16,7 +17,7 @@ let whileForking: () => Promise<void>
 
 /** Answers with all that it was told in the conversation before. */
 const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
-  capabilities: { ...NO_CAPABILITIES, fork, settings: ['model'] },
+  capabilities: { ...NO_CAPABILITIES, fork, images: true, settings: ['model'] },
   async *run({ text }, context) {
     contexts.push(context)
     const before: string[] = []
@@ -92,6 +93,52 @@ describe('a fork', () => {
     await expect(own.state()).rejects.toMatchObject({ code: 'session_unknown' })
     await source.erase()
     expect(await texts(fork)).toEqual(['a', 'a'])
+  })
+
+  it('has the images of the messages before, also when its source is erased', async () => {
+    const source = await talked('any', 'a')
+    const data = new Uint8Array(300).fill(7)
+    const image = { type: 'image', mediaType: 'image/png', data } as const
+    await source.turn({ parts: [{ type: 'text', text: 'look' }, image] })
+    const later = await source.turn({ parts: [{ ...image, data: data.slice(1) }] })
+    const fork = await hold.fork(source.id, { turn: 't6' })
+    const other = await hold.fork(source.id, { turn: later.id, key: 'other' })
+    await source.erase()
+    const images = async (session: SessionHandle): Promise<readonly Part[]> => {
+      const parts: Part[] = []
+      for await (const message of session.messages()) parts.push(...(message.parts ?? []))
+      return parts.filter(({ type }) => type === 'image')
+    }
+    const [kept, ...others] = await images(fork)
+    expect(others).toEqual([])
+    expect(await images(other)).toHaveLength(2)
+    await other.erase()
+    const digest = kept?.type === 'image' ? kept.digest : ''
+    expect(await fork.readBlob(digest)).toEqual(data)
+    await fork.turn('b')
+    const { readBlob, history } = contexts.at(-1)!
+    expect(await readBlob(digest)).toEqual(data)
+    const told: unknown[] = []
+    for await (const { parts } of history()) told.push(...(parts ?? []))
+    expect(told).toContainEqual(kept)
+  })
+
+  it('counts the bytes of its images for its owner, and is not made if they are too many', async () => {
+    const source = await talked('any', 'a')
+    const image = { type: 'image', mediaType: 'image/png', data: new Uint8Array(300) } as const
+    await source.turn({ parts: [image] })
+    await source.share({ with: 'bob', scopes: ['talk'] })
+    const before = forked.length
+    const full = hold.as(by, { ...access, quotas: { storedBytes: 250 } })
+    await expect(full.fork(source.id)).rejects.toMatchObject({ code: 'quota_exceeded' })
+    expect([forked.length, (await full.list()).sessions.length]).toEqual([before, 1])
+  })
+
+  it('that would be refused for its settings is not made by the agent', async () => {
+    const source = await talked('any', 'a')
+    const fork = hold.fork(source.id, { settings: { mode: 'plan' } })
+    await expect(fork).rejects.toMatchObject({ code: 'setting_unsupported' })
+    expect(forked).toEqual([])
   })
 
   it('is not made for a caller that lost access while the agent made it', async () => {

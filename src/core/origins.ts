@@ -91,10 +91,11 @@ class ForkReading {
 export function newest(messages: readonly EarlierMessage[]): readonly EarlierMessage[] {
   const kept: EarlierMessage[] = []
   let chars = 0
-  for (const { role, text, at } of messages.toReversed()) {
-    chars += text.length + 100
+  for (const { role, text, parts, at } of messages.toReversed()) {
+    const more = parts === undefined ? {} : { parts }
+    chars += text.length + (JSON.stringify(parts)?.length ?? 0) + 100
     if (chars > STATE_LIMITS.originCharsMax) break
-    kept.unshift({ role, text, at })
+    kept.unshift({ role, text, ...more, at })
   }
   return kept
 }
@@ -133,7 +134,8 @@ export async function readConversation(agent: string, runner: Runner | null, bac
     throw new HoldfastError('capability_missing', message, { capability: 'adopt' })
   }
   const { messages: all, settings = {} } = await runner.adopt(backend)
-  const messages = newest(all)
+  // Parts would name bytes that the session does not have.
+  const messages = newest(all.map(({ role, text, at }) => ({ role, text, at })))
   return { messages, omitted: all.length - messages.length, settings }
 }
 

@@ -13,7 +13,7 @@ import { HoldfastError, invalid } from './errors.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import type { LooseBlobs } from './loose-blobs.ts'
 import type { Runner, RunnerPart, RunnerTurn } from './runner.ts'
-import type { BlobPart, Input, Part, Session } from './state.ts'
+import type { BlobPart, Input, Part, Session, SessionOptions } from './state.ts'
 import type { GivenBlob, Store } from './store.ts'
 import { asFields, partsOf } from './turns.ts'
 
@@ -161,14 +161,21 @@ export function assertTakes(agent: string, runner: Runner | null, input: Input):
   }
 }
 
-/** The digests of the bytes that an event is the first to name, perhaps. */
+/** The digests of the bytes that an event names. */
 export function blobsNamedBy(event: object): readonly string[] {
-  const { input } = event as { readonly input?: Input }
-  return input === undefined ? [] : digestsOf(partsOf(input) ?? [])
+  const { input, origin } = event as { readonly input?: Input } & Pick<SessionOptions, 'origin'>
+  const before = origin?.messages.flatMap(({ parts = [] }) => parts) ?? []
+  return digestsOf([...before, ...(input === undefined ? [] : (partsOf(input) ?? []))])
 }
 
 export function digestsOf(parts: readonly Part[]): readonly string[] {
   return [...new Set(parts.filter(isBlobPart).map(({ digest }) => digest))]
+}
+
+/** The bytes of the images and files among these, each counted once. */
+export function bytesOf(parts: readonly Part[]): number {
+  const bytes = new Map(parts.filter(isBlobPart).map((part) => [part.digest, part.bytes]))
+  return [...bytes.values()].reduce((sum, one) => sum + one, 0)
 }
 
 /** Whether these inputs may be one. */
@@ -219,12 +226,29 @@ async function storeBlobs(
       usage.stored(session, put.added)
       return put.bytes
     case 'missing':
-      throw invalid('input.parts', `names ${put.digest}, which this session does not have`)
+      throw missing(put.digest)
     case 'full':
-      throw tooLarge('all images and files of a session', storedPartsBytesMax)
+      throw tooMany(limits)
     case 'closed':
       throw closedError(session)
   }
+}
+
+function missing(digest: string): HoldfastError {
+  return invalid('input.parts', `names ${digest}, which this session does not have`)
+}
+
+function tooMany({ storedPartsBytesMax }: Limits): HoldfastError {
+  return tooLarge('all images and files of a session', storedPartsBytesMax)
+}
+
+/** How many bytes these are. Throws if a session that has none yet could not have them. */
+export function firstBytes({ given }: RequestBlobs, limits: Limits): number {
+  const unknown = given?.find(({ data }) => data === null)
+  if (unknown !== undefined) throw missing(unknown.digest)
+  const bytes = given?.reduce((sum, { data }) => sum + (data?.length ?? 0), 0) ?? 0
+  if (bytes > limits.storedPartsBytesMax) throw tooMany(limits)
+  return bytes
 }
 
 /** The input with the length of each of its parts, once these are stored. */

@@ -17,6 +17,7 @@ import {
   keysOf,
   mayBeOne,
   newTurn,
+  drainingError,
   queuedRow,
   QueuedRequest,
   recordedTurn,
@@ -229,7 +230,7 @@ export class Queue {
   #assertRoom({ busy, chars }: TurnRequest): void {
     const { draining, limits } = this.#live.holder
     const { length } = this.#requests
-    if (draining) throw new HoldfastError('draining', 'the server is about to stop')
+    if (draining) throw drainingError()
     if (busy === 'reject' && (this.#live.isRunning || length > 0)) throw this.#busyError(null)
     const queuedChars = this.#requests.reduce((sum, request) => sum + request.chars, 0)
     // A single request may be of any size: it does not wait for room.

@@ -1,6 +1,7 @@
 /** A request for a turn while it is in the queue, and the turn that requests become. */
 import { mayDo, scopesOn, type Access } from './access.ts'
 import type { NewTurn } from './commands.ts'
+import { HoldfastError } from './errors.ts'
 import type { Limits } from './limits.ts'
 import { partsFit } from './parts.ts'
 import type { BusyPolicy, TurnRequest } from './requests.ts'
@@ -148,6 +149,10 @@ export type QueueRow = {
   /** Not admitted: it leaves no trace if its time is up, or if it is cancelled. */
   | { readonly request: string; readonly state: 'waiting' }
 )
+
+export function drainingError(): HoldfastError {
+  return new HoldfastError('draining', 'the server is about to stop')
+}
 
 export function queuedRow(
   { id: turn, queuedAt: since, by, collect }: Turn,

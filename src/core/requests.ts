@@ -19,6 +19,7 @@ import {
   type Settings,
   type Share,
 } from './state.ts'
+import type { CopiedBlobs } from './store.ts'
 
 /** How to find or create a session. All but `key` and `id` count only when it is created. */
 export type ResolveOptions = {
@@ -47,6 +48,10 @@ export type ResolveRequest = Omit<SessionOptions, 'id'> & {
   readonly principal: string
   readonly by: Principal
   readonly access: Access | null
+  /** What a new session begins with. */
+  readonly blobs?: CopiedBlobs
+  /** The turn that it is to be created for, if any. */
+  readonly turn?: TurnRequest
 }
 
 declare global {

@@ -70,6 +70,8 @@ export type Origin = {
 export type EarlierMessage = {
   readonly role: 'user' | 'assistant'
   readonly text: string
+  /** What came with the text of a user's message; its bytes are in this session too. */
+  readonly parts?: readonly Part[]
   readonly at: number
 }
 

@@ -266,6 +266,11 @@ export class Usage implements CountSource {
     if (this.#countsBytes) this.#principals.get(principal)?.storedBytes.add(bytes)
   }
 
+  /** It has begun with copies of the blobs of another session. */
+  copied({ principal }: Session): void {
+    this.#principals.get(principal)?.storedBytes.forget()
+  }
+
   closed({ principal, internal }: Session): void {
     if (!internal) this.#principals.get(principal)?.openSessions.add(-1)
   }
@@ -315,17 +320,25 @@ export class Allowance {
 
   /** Counts a turn that waits, or runs at once; throws if it is one too many. */
   takeTurn(isQueued: boolean): CountedTurn {
-    const counted = isQueued ? 'queuedTurns' : 'runningTurns'
+    const counted = this.assertTurn(isQueued)
     const { turnsPerMinute } = this.#quotas
-    const now = this.#context.clock.monotonic()
-    this.#assertBelow(counted, this.#usage.total(counted))
     if (turnsPerMinute !== undefined) {
-      const left = turnsPerMinute - this.#usage.turnsUsed(turnsPerMinute, now)
-      const retryMs = Math.ceil(((1 - left) * MINUTE_MS) / Math.max(turnsPerMinute, 1))
-      if (left < 1) throw this.#refusal('turnsPerMinute', turnsPerMinute, retryMs)
-      this.#usage.takeTurn(turnsPerMinute, now)
+      this.#usage.takeTurn(turnsPerMinute, this.#context.clock.monotonic())
     }
     return new CountedTurn(this.#usage, counted)
+  }
+
+  /** Throws if a turn would be one too many; returns what it counts as. */
+  assertTurn(isQueued = false): 'queuedTurns' | 'runningTurns' {
+    const counted = isQueued ? 'queuedTurns' : 'runningTurns'
+    const { turnsPerMinute } = this.#quotas
+    this.#assertBelow(counted, this.#usage.total(counted))
+    if (turnsPerMinute === undefined) return counted
+    const now = this.#context.clock.monotonic()
+    const left = turnsPerMinute - this.#usage.turnsUsed(turnsPerMinute, now)
+    const retryMs = Math.ceil(((1 - left) * MINUTE_MS) / Math.max(turnsPerMinute, 1))
+    if (left < 1) throw this.#refusal('turnsPerMinute', turnsPerMinute, retryMs)
+    return counted
   }
 
   /**

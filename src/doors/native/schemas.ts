@@ -105,6 +105,9 @@ export const Session = Type.Object({
   closed: orNull(Type.Object({ at: time, reason: text })),
   backend: orNull(text, { description: "The backend's own session id." }),
   settings: Type.Object(SETTINGS, { description: 'How the agent is to work.' }),
+  grants: Type.Array(Type.Object({ label: text, data: anything() }), {
+    description: 'What people have allowed the agent until the session is closed.',
+  }),
   plan: orNull(Type.Array(anything()), { description: "The agent's plan, as it told it last." }),
   commands: orNull(Type.Array(anything()), { description: 'Slash commands of the agent.' }),
   usage: Type.Object(

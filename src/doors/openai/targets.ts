@@ -310,7 +310,11 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
         if (!isKept) closeAfter(holdfast, entered)
         return entered
       } catch (error) {
-        if (!isError(error, 'session_closed')) throw error
+        if (!isError(error, 'session_closed')) {
+          // It was made for this request. If this fails, its time to live ends it.
+          await authority.discard(session.id).catch(() => undefined)
+          throw error
+        }
         const digest = inputDigest(turn.input, turn.options, authority)
         return { session, turn: await onlyTurn(session, key, digest) }
       }
