@@ -85,6 +85,12 @@ describe('a hello', () => {
     expect(await session.state()).toMatchObject({ attachments: [], closed: null, seq: 1 })
   })
 
+  it('that is refused leaves no session behind that was made for it', async () => {
+    const key = newKey()
+    await expect(server.attach({ key, after: { seq: 7, delta: 0 } })).rejects.toThrow()
+    await until(async () => (await server.holdfast.find(key)) === null)
+  })
+
   it('to a closed session is refused with 4410', async () => {
     const session = await server.holdfast.resolve({ key: newKey() })
     await session.close('enough')

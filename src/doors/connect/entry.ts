@@ -73,12 +73,14 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   // Before its session is created.
   if (granted !== null) connection.countFor(granted, hello)
   const found = await findSession(hub, split, granted)
-  const { answers, ...identity } = await identify(connection, {
-    hello,
-    session: found,
-    granted,
-    use,
-  })
+  const claim = { hello, session: found, granted, use }
+  const { answers, ...identity } = await identify(connection, claim).catch(
+    async (refusal: unknown) => {
+      // If it fails, the session's time to live ends it.
+      if (found.isNew) await hub.holdfast.authority.discard(found.id).catch(() => undefined)
+      throw refusal
+    },
+  )
   const overview = await identity.session.overview()
   const link = assertHeld(overview.session, identity.attachment, hello)
   // A client that came by a link does not see other clients and links.

@@ -2,6 +2,7 @@
 import type { TurnState } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import type { AnswerMessage, AnswerWriter, TokenUsage, TurnAnswer } from './answer.ts'
+import { DeltaPieces } from './delta-pieces.ts'
 import { turnFailure } from './errors.ts'
 import { itemId, itemView, textPart } from './items.ts'
 import type { ResponseBody } from './schemas.ts'
@@ -85,14 +86,14 @@ function messageItem({ session, turn }: AdmittedTurn, index: number, said: Answe
  * A response as it comes: OpenAI's typed events, from `created` to its end, after the event with
  * the number `after`.
  *
- * An event's number is its position in the response, in which each character of the text counts: a
- * delta has the number of its last character. So the numbers follow from the log, which has the
- * text but not the pieces in which it came, and a stream may be resumed within a piece.
+ * The events are numbered 0, 1, 2, …. The numbers follow from the log: a text is sent in pieces that
+ * follow from the text alone (`DeltaPieces`), not in those in which the agent said it.
  */
 export function responseEventWriter(facts: ResponseFacts, after = -1): AnswerWriter {
   const messages: AnswerMessage[] = []
   /** The message that is being written. */
   let open = -1
+  let pieces = new DeltaPieces()
   let next = 0
 
   function event(type: string, more: object, number = next): string {
@@ -102,14 +103,15 @@ export function responseEventWriter(facts: ResponseFacts, after = -1): AnswerWri
     return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
   }
 
-  function delta(place: object, text: string): string {
-    const unseen = text.slice(Math.max(0, after + 1 - next))
-    const data = { ...place, delta: unseen, logprobs: [] }
-    return text === '' ? '' : event('response.output_text.delta', data, next + text.length - 1)
+  function deltas(place: object, texts: readonly string[]): string {
+    return texts
+      .map((delta) => event('response.output_text.delta', { ...place, delta, logprobs: [] }))
+      .join('')
   }
 
   function openMessage(index: number, place: object): string {
     open = index
+    pieces = new DeltaPieces()
     const empty = messageItem(facts.admitted, index, { text: '', isPartial: true })
     const item = { ...empty, status: 'in_progress', content: [] }
     return (
@@ -123,6 +125,7 @@ export function responseEventWriter(facts: ResponseFacts, after = -1): AnswerWri
     messages.push(said)
     const item = messageItem(facts.admitted, index, said)
     return (
+      deltas(place, pieces.end()) +
       event('response.output_text.done', { ...place, text, logprobs: [] }) +
       event('response.content_part.done', { ...place, part: textPart(text) }) +
       event('response.output_item.done', { output_index: index, item })
@@ -147,7 +150,7 @@ export function responseEventWriter(facts: ResponseFacts, after = -1): AnswerWri
       const place = { item_id: id, output_index: index, content_index: 0 }
       const opened = open === index ? '' : openMessage(index, place)
       if (part.type === 'message') return opened + closeMessage(index, place, part)
-      return opened + delta(place, part.text)
+      return opened + deltas(place, pieces.add(part.text))
     },
   }
 }
