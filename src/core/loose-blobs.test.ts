@@ -43,7 +43,7 @@ function waitingImage(fill: number, options: TurnOptions = {}) {
   const turn = session.turn(image(fill), { ...options, signal: gone.signal })
   const refused = turn.then(
     () => null,
-    (error: { readonly code: string }) => error.code,
+    (error: unknown) => (error as { readonly code: string }).code,
   )
   return { turn, refused, leave: () => gone.abort() }
 }

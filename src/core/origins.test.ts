@@ -123,7 +123,7 @@ describe('a fork', () => {
     expect(told).toContainEqual(kept)
   })
 
-  it('counts the bytes of its images for its owner, and is not made if they are too many', async () => {
+  it('counts its images for its owner, and is not made if they are too many', async () => {
     const source = await talked('any', 'a')
     const image = { type: 'image', mediaType: 'image/png', data: new Uint8Array(300) } as const
     await source.turn({ parts: [image] })

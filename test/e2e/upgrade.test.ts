@@ -37,7 +37,7 @@ const json = async (path: string): Promise<any> =>
   JSON.parse(await readFile(join(FIXTURES, path), 'utf8'))
 
 const echo: Agent = async ({ text }) => text
-const agents = { echo, failing: echo, held: echo, asking: echo }
+const agents = { echo, failing: echo, held: echo, asking: echo, seeing: echo }
 
 let folder: string
 let database: TestDatabase
@@ -93,7 +93,7 @@ async function goesOn(holdfast: Holdfast, { sessions, secrets, turns }: Facts): 
   await countsBytes(holdfast, Object.values(sessions))
 }
 
-/** The bytes that are counted are those of all logs, what was there before included. */
+/** The bytes that are counted are those of all logs and images, what was there before included. */
 async function countsBytes(
   { authority: { store } }: Holdfast,
   sessions: readonly string[],
@@ -104,7 +104,11 @@ async function countsBytes(
   for (const id of new Set([...listed, ...sessions])) {
     for (let seq = 0; ;) {
       const { row, events } = await store.read(id, seq, 1_000)
-      for (const { body } of events) bytes += Buffer.byteLength(body)
+      for (const { body } of events) {
+        bytes += Buffer.byteLength(body)
+        const [digest = ''] = /sha256:[0-9a-f]{64}/.exec(body) ?? []
+        bytes += (await store.readBlob(id, digest))?.length ?? 0
+      }
       seq += events.length
       if (events.length === 0 || seq >= (row?.seq ?? 0)) break
     }
@@ -131,12 +135,14 @@ async function knowsKeys(holdfast: Holdfast, { sessions, turns }: Facts): Promis
   }
 }
 
-for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2']) {
+for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2', '0.2.0-dev.3']) {
+  // The last has one with an image.
+  const sound = `${version === '0.2.0-dev.3' ? 11 : 10} checked, 0 bad`
   describe(`a store of ${version}`, () => {
     it('on SQLite is copied, brought up to date, continued and verified', async () => {
       const file = await copySqlite(version, `${version}.db`)
       const store = `sqlite:${file}`
-      expect(await verified(store)).toBe('10 checked, 0 bad')
+      expect(await verified(store)).toBe(sound)
       const diagnostics: Diagnostic[] = []
       const onDiagnostic = (diagnostic: Diagnostic): void => void diagnostics.push(diagnostic)
       const limits = { idempotencyMs: YEARS_MS }
@@ -144,11 +150,11 @@ for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2']) {
       const { sqlite: from } = await json(`${version}/formats.json`)
       const backup = `${file}.schema-${from}.backup`
       const told = diagnostics.find(({ code }) => code === 'store_migrating')
-      expect(told?.facts).toMatchObject({ from, to: 4, backup })
+      expect(told?.facts).toMatchObject({ from, to: 5, backup })
       await goesOn(holdfast, (await json(`${version}/facts.json`)).sqlite)
       await holdfast.close()
-      expect(await verified(store)).toBe('10 checked, 0 bad')
-      expect(await verified(`sqlite:${backup}`)).toBe('10 checked, 0 bad')
+      expect(await verified(store)).toBe(sound)
+      expect(await verified(`sqlite:${backup}`)).toBe(sound)
       const copy = openSqlite(backup, { readOnly: true })
       expect(copy.prepare('SELECT count(*) AS steps FROM migrations').get()).toEqual({
         steps: from,
@@ -176,10 +182,10 @@ for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2']) {
       const holdfast = await openHoldfast({ store, agents, limits, onDiagnostic })
       const told = diagnostics.find(({ code }) => code === 'store_migrating')
       const formats = await json(`${version}/formats.json`)
-      expect(told?.facts).toMatchObject({ from: formats.postgres, to: 6 })
+      expect(told?.facts).toMatchObject({ from: formats.postgres, to: 7 })
       await goesOn(holdfast, (await json(`${version}/facts.json`)).postgres)
       await holdfast.close()
-      expect(await verified(store)).toBe('10 checked, 0 bad')
+      expect(await verified(store)).toBe(sound)
     })
 
     // Later versions check the step of the schema with every statement.

@@ -3,10 +3,10 @@
  * it came: so each has the same number in every stream of a response, and the log does not have to
  * keep where the agent's own pieces ended.
  *
- * A piece ends behind each character that is no part of a word, and behind eight that are. A word at
- * the end is kept back until it is known where it ends. What counts as a part of a word must never
- * change, so it is not asked of Unicode's tables, which grow: letters and digits of ASCII, and all
- * from U+00AA to U+1FFF, where the scripts are whose words have letters.
+ * A piece ends behind each character that is no part of a word, and behind eight that are. A word
+ * at the end is kept back until it is known where it ends. What counts as a part of a word must
+ * never change, so it is not asked of Unicode's tables, which grow: letters and digits of ASCII,
+ * and all from U+00AA to U+1FFF, where the scripts are whose words have letters.
  */
 const PIECE = /[A-Za-z0-9\u00AA-\u1FFF]{0,7}[^A-Za-z0-9\u00AA-\u1FFF]|[A-Za-z0-9\u00AA-\u1FFF]{8}/gu
 

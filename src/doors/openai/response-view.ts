@@ -86,8 +86,8 @@ function messageItem({ session, turn }: AdmittedTurn, index: number, said: Answe
  * A response as it comes: OpenAI's typed events, from `created` to its end, after the event with
  * the number `after`.
  *
- * The events are numbered 0, 1, 2, …. The numbers follow from the log: a text is sent in pieces that
- * follow from the text alone (`DeltaPieces`), not in those in which the agent said it.
+ * The events are numbered 0, 1, 2, …. The numbers follow from the log: a text is sent in pieces
+ * that follow from the text alone (`DeltaPieces`), not in those in which the agent said it.
  */
 export function responseEventWriter(facts: ResponseFacts, after = -1): AnswerWriter {
   const messages: AnswerMessage[] = []

@@ -122,7 +122,8 @@ function texts(schema: string) {
         CASE WHEN given.place IS NOT NULL
           THEN ${schema}.share(given.id, given.list, given.principals) END AS shared,
         CASE WHEN asking.place IS NOT NULL
-          THEN ${schema}.note_asks(asking.id, asking.at, asking.opened, asking.settled) END AS asked,
+          THEN ${schema}.note_asks(asking.id, asking.at, asking.opened, asking.settled)
+          END AS asked,
         CASE WHEN naming.place IS NOT NULL
           THEN ${schema}.keep_blobs(naming.id, naming.digests) END AS kept
       FROM ${append} AS appended (place)
