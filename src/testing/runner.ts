@@ -44,6 +44,15 @@ type Claim = (trial: RunnerTrial) => Promise<void>
 /** How long a claim waits for what must happen: agents are programs, and some start slowly. */
 const PATIENCE_MS = 60_000
 
+/** A picture of one pixel. */
+const PIXEL = Uint8Array.from([
+  ...[0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52],
+  ...[0, 0, 0, 1, 0, 0, 0, 1, 8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89, 0, 0, 0, 0x0d],
+  ...[0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x64, 0x60, 0xf8, 0x5f, 0x0f, 0, 2, 0x87, 1, 0x80],
+  ...[0xeb, 0x47, 0xba, 0x92, 0, 0, 0, 0, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82],
+])
+const NOTES = new TextEncoder().encode('a note')
+
 /** Every case, for a runner that `open` makes anew each time. */
 export function runnerConformance(open: () => Promise<RunnerUnderTest>): readonly RunnerCase[] {
   return Object.entries(CLAIMS).map(([title, claim]) => ({
@@ -299,6 +308,66 @@ const CLAIMS: Readonly<Record<string, Claim>> = {
     const { state } = await message
     assert.equal(state, steered ? 'cancelled' : 'done')
     await assertLinear(session)
+  },
+
+  'gives its agent images and files, or refuses them before anything has happened': async (
+    trial,
+  ) => {
+    const session = await trial.session()
+    // What some agents take is known only once they have run.
+    await assertAnswers(session, trial.inputs.answer)
+    const { turns } = await session.state()
+    const text = { type: 'text', text: trial.inputs.answer } as const
+    const image = { type: 'image', mediaType: 'image/png', data: PIXEL } as const
+    const file = { type: 'file', name: 'notes.txt', mediaType: 'text/plain', data: NOTES } as const
+    let taken = 0
+    for (const [part, isTaken] of [
+      [image, trial.can.images],
+      [file, trial.can.files],
+    ] as const) {
+      const turn = session.turn({ parts: [text, part] })
+      if (!isTaken) {
+        await assertRefused(turn, 'input_unsupported')
+        continue
+      }
+      const { state, error } = await turn
+      assert.equal(state, 'done', `the ${part.type} was not taken: ${error?.message ?? ''}`)
+      taken += 1
+    }
+    assert.equal((await session.state()).turns, turns + taken)
+    await assertLinear(session)
+  },
+
+  'is not asked again for what a person has allowed for the session, also after a restart': async (
+    trial,
+  ) => {
+    const { ask } = trial.inputs
+    if (ask === null) return
+    const session = await trial.session()
+    const turn = session.turn(ask)
+    const { id, options, turn: asking } = await openAsk(session)
+    const always = options?.find(({ grants = [] }) => grants.length > 0)
+    if (always === undefined) return void (await session.cancelTurn(asking))
+    await session.answer(id, always.id)
+    await turn
+    const { grants } = await session.state()
+    assert.deepEqual(grants, always.grants)
+    if (trial.canRestart) await trial.restart()
+    const again = await trial.session()
+    assert.deepEqual((await again.state()).grants, grants)
+    const unasked = await again.turn(ask, { settings: { onNobody: 'deny' } })
+    assert.equal(unasked.state, 'done')
+    const asked = (await eventsOf(again)).filter(({ type }) => type === 'ask.opened')
+    assert.equal(asked.length, 1, 'it asked again')
+    await assertLinear(again)
+  },
+
+  'removes what its agent keeps of an erased session, and works on': async (trial) => {
+    const session = await trial.session()
+    await assertAnswers(session, trial.inputs.answer)
+    const { left } = await session.erase()
+    assert.ok(left.every((what) => typeof what === 'string' && what !== ''))
+    await assertAnswers(await trial.session(), trial.inputs.answer)
   },
 
   'refuses settings that it does not name': async (trial) => {

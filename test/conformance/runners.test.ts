@@ -1,4 +1,5 @@
 /** The contract of `Runner`, tried on the runners that need no program but Node. */
+import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,26 +7,38 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { acpRunner } from '../../src/runners/acp/index.ts'
 import { functionRunner, type Agent } from '../../src/runners/function.ts'
+import { openaiRunner } from '../../src/runners/openai/index.ts'
 import { processRunner } from '../../src/runners/process/index.ts'
 import type { Runner } from '../../src/core/index.ts'
 import { runnerConformance, type RunnerUnderTest } from '../../src/testing/index.ts'
+import { startStubOpenAi } from '../support/stub-openai.ts'
 
 const INPUTS = { answer: 'hello', hang: 'hang', fail: 'fail', ask: null } as const
 
 /** What an agent does with each input. */
-const agent: Agent = async function* ({ text }, { signal, ask }) {
+const agent: Agent = async function* ({ text }, { signal, ask, session }) {
   yield text
   if (text === 'fail') throw new Error('it fails')
   if (text === 'ask') {
     const detail = { tool: 'say', input: text }
-    await ask({ kind: 'permission', question: 'May I?', options: ['allow', 'deny'], detail })
+    const grant = { label: 'to say it', data: 'say' }
+    if (session.grants.some(({ data }) => data === grant.data)) return
+    const always = { id: 'always', label: 'Always', grants: [grant] }
+    await ask({
+      kind: 'permission',
+      question: 'May I?',
+      options: ['allow', 'deny', always],
+      detail,
+    })
   }
   if (text !== 'hang') return
   await new Promise((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason as Error))
   })
 }
-const asking = Object.assign(agent, { capabilities: { asks: true, fork: 'any' } as const })
+const asking = Object.assign(agent, {
+  capabilities: { asks: true, files: true, fork: 'any', images: true, load: true } as const,
+})
 
 function conforms(name: string, open: () => Promise<RunnerUnderTest>): void {
   describe(`the runner of ${name}`, () => {
@@ -49,6 +62,7 @@ async function inFolder(
 conforms('functions', async () => ({
   runner: functionRunner(asking),
   inputs: { ...INPUTS, ask: 'ask' },
+  reopen: async () => functionRunner(asking),
 }))
 
 const PROGRAM = `
@@ -64,6 +78,28 @@ conforms('programs', () =>
 )
 
 const acpAgent = fileURLToPath(new URL('../support/acp-agent.mjs', import.meta.url))
+conforms('models behind an API', async () => {
+  const model = await startStubOpenAi()
+  model.answer = ({ users }) => {
+    const [text = ''] = users.slice(-1)
+    if (text === 'fail') return (response) => response.writeHead(400).end('{}')
+    if (text !== 'hang') return { text }
+    return async (response) => {
+      const choices = [{ delta: { content: 'hanging' } }]
+      response.write(`data: ${JSON.stringify({ choices })}\n\n`)
+      await once(response, 'close')
+    }
+  }
+  const open = (): Runner =>
+    openaiRunner({ baseUrl: model.url, model: 'stub', images: true, models: ['other'] })
+  return {
+    runner: open(),
+    inputs: INPUTS,
+    reopen: async () => open(),
+    dispose: () => model.close(),
+  }
+})
+
 conforms('ACP agents', () =>
   inFolder(
     (folder) => {
@@ -80,7 +116,7 @@ conforms('ACP agents that offer all', () =>
       const env = { KEEP: folder, RESTORE: 'resume', OFFERS: 'all' }
       return acpRunner({ command: process.execPath, args: [acpAgent], env, folder })
     },
-    { ...INPUTS, fail: 'refuse', ask: 'ask' },
+    { ...INPUTS, fail: 'refuse', ask: 'always' },
   ),
 )
 
@@ -105,6 +141,31 @@ describe('a runner', () => {
     }
     const trial = tried(broken(silent), 'ends a turn exactly once, with its answer')
     await expect(trial).rejects.toThrow()
+  })
+
+  it('that says it takes images and fails with them is found', async () => {
+    const plain = functionRunner(asking)
+    const blind: Partial<Runner> = {
+      run(turn, context) {
+        if (turn.parts !== undefined) throw new Error('what is this?')
+        return plain.run(turn, context)
+      },
+    }
+    const title = 'gives its agent images and files, or refuses them before anything has happened'
+    await expect(tried(broken(blind), title)).rejects.toThrow('the image was not taken')
+  })
+
+  it('that forgets what was allowed is found', async () => {
+    const forgetful: Partial<Runner> = {
+      run: (turn, context) =>
+        functionRunner(asking).run(turn, {
+          ...context,
+          session: { ...context.session, grants: [] },
+        }),
+    }
+    const title =
+      'is not asked again for what a person has allowed for the session, also after a restart'
+    await expect(tried(broken(forgetful), title)).rejects.toThrow('it asked again')
   })
 
   it('that says it can be forked and cannot is found', async () => {

@@ -307,7 +307,7 @@ const ACTS = {
     return Promise.race([cancelled, Promise.resolve()])
   },
   /** Asks what may be allowed always, and takes a message meanwhile. */
-  async always({ client, sessionId, session, rest }) {
+  async always({ client, sessionId, session, rest, cancelled }) {
     const message = new Promise((resolve) => {
       session.steer = resolve
     })
@@ -319,8 +319,10 @@ const ACTS = {
         { optionId: 'always', name: 'Always allow', kind: 'allow_always' },
       ],
     })
-    const words = outcome.outcome === 'cancelled' ? await message : ''
+    const isAnswered = outcome.outcome !== 'cancelled'
+    const words = isAnswered ? '' : await Promise.race([message, cancelled])
     session.steer = undefined
+    if (typeof words !== 'string') return words
     await say(client, sessionId, `${JSON.stringify(outcome)} ${words}`)
   },
   async late({ client, sessionId }) {
