@@ -209,7 +209,8 @@ describe('codex by its app server', () => {
     expect(existsSync(join(shared, 'mark'))).toBe(false)
     const settled = (await events(id)).filter(({ type }) => type === 'ask.settled')
     expect(settled).toMatchObject([{ outcome }])
-    expect((await turn('next')).reply.text).toBe('seen 2: next')
+    // The words about the refusal were a message too.
+    expect((await turn('next')).reply.text).toBe('seen 3: next')
   })
 
   it('is interrupted while it asks, and while the model works, and goes on', async () => {
