@@ -62,7 +62,7 @@ describe('what an agent asks', () => {
     [{ detail: () => 1 }, 'detail cannot be written as JSON'],
     [{ data: circle }, 'data cannot be written as JSON'],
     [{ kind: 7 }, 'kind must be a text'],
-    [{ question: undefined }, 'question must be a text'],
+    [{ question: circle }, 'question cannot be written as JSON'],
     [{ options: 'allow' }, 'options must be a list'],
     [{ options: [{ id: 'allow' }] }, 'options.0.label must be a text'],
     [{ options: [{ id: 'a', label: 'a', grants: [{}] }] }, 'options.0.grants.0.label must be'],
@@ -71,6 +71,15 @@ describe('what an agent asks', () => {
     [{ onNobody: 'hope' }, 'onNobody must be one of wait, deny'],
   ])('is refused in words that name what is wrong: %#', (question, words) => {
     expect(() => ask(question)).toThrow(words)
+  })
+
+  it.each([
+    ['a text', 'a text'],
+    [null, 'null'],
+    [{ a: 1 }, '{"a":1}'],
+    [undefined, ''],
+  ])('has a question that is a text, whatever it is: %j', (question, words) => {
+    expect(ask({ question }).question).toBe(words)
   })
 
   it('is copied: what the agent changes later changes nothing', () => {

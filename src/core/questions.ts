@@ -47,7 +47,7 @@ export function askOf(
   const whole = {
     turn,
     kind: text(asked.kind, 'kind'),
-    question: text(asked.question, 'question'),
+    question: questionText(asked.question),
     options: asked.options === undefined ? null : list(asked.options, 'options').map(optionOf),
     deadline: at + Math.min(timeoutMs, limits.askMsMax),
     onNobody: oneOf(onNobody, ['wait', 'deny'], 'onNobody'),
@@ -87,6 +87,11 @@ function jsonOf(value: unknown, field: string): unknown {
 function text(value: unknown, field: string): string {
   if (typeof value === 'string') return value
   throw wrong(field, 'must be a text')
+}
+
+/** An agent that asks with something else was always answered: its words are JSON. */
+function questionText(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(jsonOf(value, 'question')) ?? '')
 }
 
 function list(value: unknown, field: string): readonly unknown[] {
