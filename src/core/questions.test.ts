@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { openHoldfast, type Agent } from '../index.ts'
+import type { Diagnostic } from './diagnostics.ts'
 import { LIMITS, type Limits } from './limits.ts'
 import { askOf, boundDetail } from './questions.ts'
 
@@ -87,5 +89,35 @@ describe('what an agent asks', () => {
     const asked = ask({ detail })
     detail.input.command = 'rm'
     expect(asked.detail).toEqual({ input: { command: 'ls' } })
+  })
+})
+
+describe('an ask of a wrong shape', () => {
+  it('is an error of its agent and a diagnostic, and leaves nothing behind', async () => {
+    const diagnostics: Diagnostic[] = []
+    const agent: Agent = async ({ text }, context) => {
+      const detail = { command: ['ls'] } as never
+      const asking = context.ask({ kind: 'permission', question: 'q', detail })
+      if (text === 'fail') await asking
+      return asking.then(String, (error: Error) => error.message)
+    }
+    const hold = await openHoldfast({
+      store: 'memory:',
+      agents: { agent },
+      onDiagnostic: (diagnostic) => void diagnostics.push(diagnostic),
+    })
+    const session = await hold.resolve()
+    const words = "an ask's detail.command must be a text"
+    const { error } = await session.turn('fail')
+    expect(error).toEqual({ code: 'runner_failed', message: words })
+    expect((await session.turn('go on')).reply?.text).toBe(words)
+    expect(await session.asks()).toEqual([])
+    const told = diagnostics.filter(({ code }) => code === 'runner_failed')
+    const facts = { reason: 'ask', session: session.id, error: words }
+    expect(told.map((one) => one.facts)).toEqual([
+      { ...facts, turn: 't2' },
+      { ...facts, turn: 't4' },
+    ])
+    await hold.close()
   })
 })
