@@ -2,6 +2,7 @@
 import { realpath } from 'node:fs/promises'
 import { isAbsolute, normalize, sep } from 'node:path'
 import { invalid, type RunnerContext, type SettingName, type Settings } from '../core/index.ts'
+import { hasOwnHome } from '../platform/isolation.ts'
 import type { Choices, McpServerOptions } from './agent-options.ts'
 import type { ProgramOptions } from './isolation.ts'
 import { asObject } from './json.ts'
@@ -81,8 +82,8 @@ export function folderOf(
 }
 
 /** Whether the sessions of an agent are in one home: only then can one continue another. */
-export function mayFork({ isolation, wrap }: ProgramOptions): boolean {
-  return isolation === undefined && wrap === undefined
+export function mayFork(options: ProgramOptions): boolean {
+  return options.wrap === undefined && !hasOwnHome(options)
 }
 
 export type Places = { readonly cwd: string; readonly directories: readonly string[] }

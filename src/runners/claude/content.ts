@@ -1,7 +1,6 @@
 /** A turn's input as the content of a message to Claude Code. */
-import { chmod, mkdtemp, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { RunnerPart, RunnerTurn } from '../../core/index.ts'
+import { attachFile } from '../../platform/agent-files.ts'
 import { base64 } from '../parts.ts'
 
 /** A text, or blocks in the order of the parts. */
@@ -42,16 +41,11 @@ function textOf(data: Uint8Array): string | null {
   }
 }
 
-/** Writes it into a new folder in the working folder, so that it replaces nothing. */
-async function store(name: string, data: Uint8Array, cwd: string): Promise<string> {
+/** Its name is a plain one for any shell. */
+function store(name: string, data: Uint8Array, cwd: string): Promise<string> {
   const plain = name
     .replaceAll(/[^\p{L}\p{N}._-]+/gu, '_')
     .replace(/^\.+/, '')
     .slice(-128)
-  const folder = await mkdtemp(join(cwd, 'attached-'))
-  // The agent may run as another user.
-  await chmod(folder, 0o755)
-  const path = join(folder, plain || 'file')
-  await writeFile(path, data, { flag: 'wx', mode: 0o644 })
-  return path
+  return attachFile(cwd, plain || 'file', data)
 }

@@ -1,9 +1,7 @@
 /** The tools of Claude Code: what each does, and what a person needs to see of a call. */
-import { constants } from 'node:fs'
-import { open, readlink, realpath } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import type { AskDetail, FileDiff, ToolCall, ToolKind } from '../../core/index.ts'
-import { isWithin } from '../../platform/isolation.ts'
+import { openWithin } from '../../platform/agent-files.ts'
 import type { Places } from '../agent-settings.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 
@@ -134,33 +132,23 @@ function cellText(notebook: string | null | undefined, id: string): string {
 
 /**
  * The text of a file that the agent is about to replace; null: there is none; undefined: it is not
- * shown. This process may be allowed to read more than the agent, which chooses the path and can
- * replace folders by links meanwhile: what was opened must lie in the agent's own folders.
+ * shown. This process may be allowed to read more than the agent, which chooses the path: the file
+ * must lie in the agent's own folders.
  */
 async function presentText(
   path: string,
   { cwd, directories }: Places,
 ): Promise<string | null | undefined> {
   try {
-    const roots = await Promise.all([cwd, ...directories].map((folder) => realpath(folder)))
-    const flags = constants.O_RDONLY | constants.O_NONBLOCK
-    const file = await open(resolve(cwd, path), flags)
+    const file = await openWithin(resolve(cwd, path), [cwd, ...directories])
+    if (file === null) return undefined
     try {
-      const place = await openedPath(file.fd, resolve(cwd, path))
-      const found = await file.stat()
-      if (!roots.some((root) => isWithin(place, root))) return undefined
-      if (!found.isFile() || found.size > FILE_BYTES_MAX) return undefined
-      return await file.readFile('utf8')
+      const { size } = await file.stat()
+      return size > FILE_BYTES_MAX ? undefined : await file.readFile('utf8')
     } finally {
       await file.close()
     }
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? null : undefined
   }
-}
-
-/** Where an open file is. On systems that do not tell, its path is looked up again. */
-function openedPath(descriptor: number, path: string): Promise<string> {
-  if (process.platform !== 'linux') return realpath(path)
-  return readlink(join('/proc/self/fd', String(descriptor)))
 }

@@ -43,6 +43,8 @@ export class CodexAgent implements PooledAgent {
   models: readonly string[] = []
   readonly #settings: CodexSettings
   readonly #child: Child
+  /** In which it keeps its threads. */
+  readonly #home: string
   readonly #connection: Connection
   /** By our session. */
   readonly #threads = new Map<string, Promise<Thread>>()
@@ -60,6 +62,8 @@ export class CodexAgent implements PooledAgent {
   ) {
     this.#settings = settings
     this.servers = servers
+    const env = workplace.environment(folders)
+    this.#home = env['CODEX_HOME'] ?? env['HOME'] ?? '/'
     this.#child = workplace.start(settings.args, folders)
     this.#connection = new Connection(this.#child, {
       notification: (method, params) => this.#run(params)?.notification(method, params),
@@ -203,7 +207,9 @@ export class CodexAgent implements PooledAgent {
   async #reportRefusals({ path }: Thread, { record }: TurnRequest): Promise<void> {
     const refused = refusalsIn(this.#child.stderr).filter(({ at }) => at > this.#refusedAt)
     this.#refusedAt = refused.at(-1)?.at ?? this.#refusedAt
-    if (refused.length > 0) record(activity('permission_denied', await denialsIn(path, refused)))
+    if (refused.length === 0) return
+    const denials = await denialsIn({ path, home: this.#home }, refused)
+    record(activity('permission_denied', denials))
   }
 
   /** A request that must be answered within `startMs`; else the child is killed. */

@@ -1,3 +1,6 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { AskOption, AskOutcome, Grant, Question, RunnerOutput } from '../../core/index.ts'
 import { Outbox } from '../outbox.ts'
@@ -5,7 +8,7 @@ import { respond } from './approvals.ts'
 import { FirstStart } from './first-start.ts'
 import { itemOfExec, toolCallOf } from './items.ts'
 import { threadOf, turnParams, type Defaults, type Workspace } from './params.ts'
-import { refusalsIn } from './refusals.ts'
+import { denialsIn, refusalsIn } from './refusals.ts'
 import { TurnRun } from './turn.ts'
 
 const answered = (answer: unknown): AskOutcome => ({ outcome: 'answered', answer, by: null })
@@ -394,4 +397,24 @@ it('finds in its stderr what Codex refused by itself, and not what a person did'
   const own = 'approval policy is Never; reject command'
   const stderr = [line(own), line('Rejected("rejected by user")'), 'WARNING: x'].join('\n')
   expect(refusalsIn(stderr)).toEqual([{ at, reason: own }])
+})
+
+it('reads what Codex refused in no file outside of its home', async () => {
+  const root = await mkdtemp(join(tmpdir(), 'holdfast-codex-'))
+  const [own, other] = [join(root, 'own'), join(root, 'other')]
+  const reason = 'approval policy is Never; reject command'
+  const payloads = [
+    { type: 'function_call', call_id: 'c', name: 'shell', arguments: '{"command":"x"}' },
+    { type: 'function_call_output', call_id: 'c', output: reason },
+  ]
+  for (const home of [own, other]) {
+    await mkdir(home)
+    const lines = payloads.map((payload) => JSON.stringify({ payload }))
+    await writeFile(join(home, 'thread.jsonl'), lines.join('\n'))
+  }
+  const denialsOf = (home: string) =>
+    denialsIn({ path: join(home, 'thread.jsonl'), home: own }, [{ at: '', reason }])
+  expect(await denialsOf(own)).toEqual([{ tool: 'shell', input: { command: 'x' }, reason }])
+  expect(await denialsOf(other)).toEqual([{ reason }])
+  await rm(root, { recursive: true })
 })

@@ -3,7 +3,7 @@
  * the app server reports them, but both write the reason to stderr, and the file of a thread has
  * the call.
  */
-import { open } from 'node:fs/promises'
+import { openWithin } from '../../platform/agent-files.ts'
 import { asObject, asText, type JsonObject } from '../json.ts'
 
 export type Refusal = { readonly at: string; readonly reason: string }
@@ -30,13 +30,16 @@ const TAIL_BYTES = 262_144
 /** A refused call as it is recorded. */
 export type Denial = { readonly tool?: string; readonly input?: unknown; readonly reason: string }
 
+/** The file of a thread, as the child names it, and the child's home, in which it must lie. */
+type ThreadFile = { readonly path: string; readonly home: string }
+
 /** The refusals with the calls that they are about, as far as the thread's file has them. */
 export async function denialsIn(
-  path: string,
+  { path, home }: ThreadFile,
   refusals: readonly Refusal[],
 ): Promise<readonly Denial[]> {
   // Without the file, which may be out of reach, the reason is all that is known.
-  const lines = await tailOf(path).catch(() => [])
+  const lines = await tailOf(path, home).catch(() => [])
   const items = lines.map((line) => asObject(parsed(line)['payload']))
   return refusals.map(({ reason }) => {
     const output = items.findLast(
@@ -51,8 +54,9 @@ export async function denialsIn(
   })
 }
 
-async function tailOf(path: string): Promise<readonly string[]> {
-  const file = await open(path)
+async function tailOf(path: string, home: string): Promise<readonly string[]> {
+  const file = await openWithin(path, [home])
+  if (file === null) return []
   try {
     const { size } = await file.stat()
     const buffer = Buffer.alloc(Math.min(size, TAIL_BYTES))
