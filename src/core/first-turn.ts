@@ -19,7 +19,7 @@ type FirstTurnContext = Pick<CoreContext, 'limits' | 'usage'> & {
 /** `isThere`: whether there is a session already, which has to decide itself. */
 export async function assertAdmissible(
   context: FirstTurnContext,
-  { turn, session }: { readonly turn: TurnRequest; readonly session: ResolveRequest },
+  { turn, session }: { readonly turn: TurnRequest | null; readonly session: ResolveRequest },
   isThere: () => Promise<boolean>,
 ): Promise<void> {
   try {
@@ -39,13 +39,15 @@ export async function assertAdmissible(
 /** Returns how many bytes the turn has. */
 function assertPossible(
   context: FirstTurnContext,
-  { input, blobs, settings }: TurnRequest,
+  turn: TurnRequest | null,
   session: ResolveRequest,
 ): number {
   if (context.draining) throw drainingError()
   const { agent } = session
   const runner = context.runner(agent)
   assertMayDo(scopesOn(session satisfies Caller, { ...session, id: '', shares: [] }), 'turn.run')
+  if (turn === null) return 0
+  const { input, blobs, settings } = turn
   assertTakes(agent, runner, input)
   if (settings !== null) assertHonoured(agent, runner, settings)
   return blobs === null ? 0 : firstBytes(blobs, context.limits)

@@ -209,13 +209,11 @@ export class Resolver {
   /** Takes room for the session first, if its principal has a limit. */
   async #reserve(request: ResolveRequest): Promise<Resolved | null> {
     const { access, principal, internal, turn } = request
-    if (turn !== undefined) {
-      const first = { turn, session: request }
-      await assertAdmissible(this.#node, first, () => this.#isThere(request))
-    }
-    const allowance = internal ? null : this.#node.usage.ofOwner(access, principal)
+    const isThere = (): Promise<boolean> => this.#isThere(request)
+    if (turn !== undefined) await assertAdmissible(this.#node, { turn, session: request }, isThere)
+    const allowance = this.#node.usage.ofOwner(access, principal)
     if (allowance === null) return this.#reserveNow(request)
-    const settle = await allowance.takeSession(() => this.#isThere(request))
+    const settle = await allowance.takeSession(isThere, internal)
     let isCreated = false
     try {
       const resolved = await this.#reserveNow(request)

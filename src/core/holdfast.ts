@@ -120,9 +120,9 @@ export class Holdfast {
     return this.resolveReserved(options)
   }
 
-  /** The same for the door that has reserved the key's prefix. */
-  async resolveReserved(options: ResolveOptions): Promise<SessionHandle> {
-    const { live, isNew } = await this.#resolve(options)
+  /** The same for the door that has reserved the key's prefix; `forTurn`: to run a turn there. */
+  async resolveReserved(options: ResolveOptions, { forTurn = false } = {}): Promise<SessionHandle> {
+    const { live, isNew } = await this.#resolve(options, forTurn ? { turn: null } : {})
     const { key } = live.session
     return new SessionHandle(this.authority, this, { id: live.id, key, isNew })
   }
@@ -274,9 +274,10 @@ export class Holdfast {
     const settings = { ...before, ...options.settings }
     const parts = messages.flatMap((message) => message.parts ?? [])
     // What would be refused is refused before the agent has made the fork.
-    const wanted = this.#request({ ...options, agent, settings })
-    const owner = this.authority.usage.ofOwner(this.access, wanted.principal)
-    await owner?.measuring()
+    const { principal } = this.#request({ ...options, agent, settings })
+    const { usage } = this.authority
+    await usage.assertSession(this.access, principal)
+    const owner = usage.ofOwner(this.access, principal)
     owner?.assertRoom(Math.max(1, bytesOf(parts)))
     const own = await runner.fork({ id: source, backend, ...at })
     // The runner may have taken long.
@@ -293,7 +294,7 @@ export class Holdfast {
   /** A session that continues a conversation of the agent that was begun without Holdfast. */
   async adopt(backend: string, options: ResolveOptions = {}): Promise<SessionHandle> {
     if (this.access !== null) assertMayDo(this.access.scopes, 'session.adopt')
-    const agent = options.agent ?? this.#defaultAgent
+    const agent = options.agent ?? this.#ownDefault
     assertAgent(agent, this.agents)
     const adopted = await readConversation(agent, this.authority.runner(agent), backend)
     const settings = { ...adopted.settings, ...options.settings }
@@ -342,7 +343,7 @@ export class Holdfast {
   /** Throws for what no session can be created with. */
   #request(options: ResolveOptions): ResolveRequest {
     const { limits } = this.authority
-    const request = resolveRequest(options, this, { limits, agent: this.#defaultAgent })
+    const request = resolveRequest(options, this, { limits, agent: this.#ownDefault })
     const { agent, settings } = request
     assertAgent(agent, this.agents)
     if (settings !== undefined) assertHonoured(agent, this.authority.runner(agent), settings)
@@ -393,11 +394,17 @@ export class Holdfast {
     return allowed === undefined ? agents : agents.filter((agent) => allowed.includes(agent))
   }
 
+  /** The default agent, or the first that it may use. */
+  get #ownDefault(): string {
+    const { agents } = this
+    return agents.includes(this.#defaultAgent) ? this.#defaultAgent : (agents[0] ?? '')
+  }
+
   /** The agents that it may use, and what each can do. */
   describeAgents() {
     return this.agents.map((name) => ({
       name,
-      isDefault: name === this.#defaultAgent,
+      isDefault: name === this.#ownDefault,
       capabilities: { ...NO_CAPABILITIES, ...this.authority.runner(name)?.capabilities },
     }))
   }

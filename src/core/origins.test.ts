@@ -150,6 +150,17 @@ describe('a fork', () => {
     expect((await bob.list()).sessions).toEqual([])
   })
 
+  it('that would be a session too many is refused before the agent makes it', async () => {
+    const source = await talked('any', 'a')
+    await source.share({ with: 'bob', scopes: ['talk'] })
+    const bob = hold.as(by, { ...access, quotas: { openSessions: 1 } })
+    const fork = await bob.fork(source.id, { key: 'k' })
+    forked = []
+    await expect(bob.fork(source.id)).rejects.toMatchObject({ code: 'quota_exceeded' })
+    expect(forked).toEqual([])
+    expect((await bob.fork(source.id, { key: 'k' })).id).toBe(fork.id)
+  })
+
   it('does not take a key that a door has reserved, nor does an adopted session', async () => {
     const source = await talked('any', 'a')
     hold.authority.reservedKeys.add('door:')

@@ -50,8 +50,8 @@ export type ResolveRequest = Omit<SessionOptions, 'id'> & {
   readonly access: Access | null
   /** What a new session begins with. */
   readonly blobs?: CopiedBlobs
-  /** The turn that it is to be created for, if any. */
-  readonly turn?: TurnRequest
+  /** The turn that it is to be created for, if any; null: it is not known yet. */
+  readonly turn?: TurnRequest | null
 }
 
 declare global {

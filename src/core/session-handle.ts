@@ -106,14 +106,20 @@ export class SessionHandle {
     return this.#authority.open(this.id)
   }
 
-  /** When it is known whether there is room for a turn. */
-  async #openForTurn(): Promise<LiveSession> {
-    if (this.access === null) return this.#authority.open(this.id)
-    const live = await this.#open('turn.run')
+  /** When it is known whether there is room for more; a turn is checked when it is admitted. */
+  async #openMeasured(operation: Operation): Promise<LiveSession> {
+    const live = await this.#open(operation)
     const measuring = this.#authority.usage.measuring(this.access, live.session)
     if (measuring === null) return live
     await measuring
     return this.#authority.open(this.id)
+  }
+
+  /** Throws if there is no room for what its caller wants to add. */
+  async #openForMore(operation: Operation): Promise<LiveSession> {
+    const live = await this.#openMeasured(operation)
+    this.#authority.usage.ofOwner(this.access, live.session.principal)?.assertRoom()
+    return live
   }
 
   /** The session as it is now, open or closed. */
@@ -142,14 +148,14 @@ export class SessionHandle {
 
   async #enter(input: GivenInput, options: TurnOptions): Promise<Admission> {
     const request = turnRequest(input, options, this, this.#authority)
-    const live = await this.#openForTurn()
+    const live = await this.#openMeasured('turn.run')
     return { live, ...(await live.queue.enter(request)) }
   }
 
   /** Records the turn in the queue and returns at once: it survives a crash there. */
   async submit(input: GivenInput, options: TurnOptions = {}): Promise<SubmittedTurn> {
     const request = turnRequest(input, options, this, this.#authority)
-    const live = await this.#openForTurn()
+    const live = await this.#openMeasured('turn.run')
     const { turn, isSteered } = await live.queue.submit(request)
     return { ...(await live.readTurn(turn)), isSteered }
   }
@@ -279,7 +285,8 @@ export class SessionHandle {
 
   /** Stores the bytes of an image or a file, for parts that name them by this digest. */
   async putBlob(data: Uint8Array): Promise<string> {
-    return storeBlob(this.#authority, await this.#openForTurn(), { access: this.access, data })
+    const live = await this.#openMeasured('turn.run')
+    return storeBlob(this.#authority, live, { access: this.access, data })
   }
 
   /** The bytes of a part. */
@@ -301,7 +308,7 @@ export class SessionHandle {
 
   /** Changes how its agent is to work from the next turn on, or at once if the agent can. */
   async configure(change: SettingsChange): Promise<Settings> {
-    const live = await this.#open('session.configure')
+    const live = await this.#openForMore('session.configure')
     const settings = checkSettings(change)
     live.assertHonoured(changedSettings(live.session.settings, settings))
     await live.post({ type: 'configure', settings, by: this.by })
@@ -388,21 +395,15 @@ export class SessionHandle {
   }
 
   /** Whether this token was good for an attachment that ended not long ago. */
-  async wasAttached({
-    attachment,
-    token,
-  }: {
-    attachment: string
-    token: string
-  }): Promise<boolean> {
+  async wasAttached(before: { attachment: string; token: string }): Promise<boolean> {
     const { ended } = await this.state()
-    const digest = tokenDigest(this.#authority, 'resume', this.id, token)
-    return ended.some(({ id, tokens }) => id === attachment && tokens.includes(digest))
+    const digest = tokenDigest(this.#authority, 'resume', this.id, before.token)
+    return ended.some(({ id, tokens }) => id === before.attachment && tokens.includes(digest))
   }
 
   /** Makes a link to this session. Its token is returned once; only its digest is kept. */
   async createLink(options: LinkOptions): Promise<Link & { readonly token: string }> {
-    const live = await this.#open('link.manage')
+    const live = await this.#openForMore('link.manage')
     this.#assertHas(live, options.scopes)
     const token = newToken(this.#authority)
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
@@ -454,7 +455,7 @@ export class SessionHandle {
 
   /** Lets a principal or a group do this with the session, by its id. */
   async share(share: Share): Promise<void> {
-    const live = await this.#open('session.share')
+    const live = await this.#openForMore('session.share')
     const checked = checkShare(share)
     this.#assertHas(live, checked.scopes)
     await live.post({ type: 'share', share: checked, by: this.by })
@@ -470,10 +471,8 @@ export class SessionHandle {
    * adds (`turn.run`) needs room, what it takes away does not.
    */
   async note(note: Note, operation: Operation): Promise<number> {
-    const isCounted = operation === 'turn.run'
-    const live = isCounted ? await this.#openForTurn() : await this.#open(operation)
-    const allowance = this.#authority.usage.ofOwner(this.access, live.session.principal)
-    if (isCounted) allowance?.assertRoom()
+    const isAdded = operation === 'turn.run'
+    const live = await (isAdded ? this.#openForMore(operation) : this.#open(operation))
     const [event] = await live.post({ type: 'note', note, by: this.by })
     return event?.seq ?? 0
   }

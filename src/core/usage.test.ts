@@ -328,6 +328,50 @@ describe('stored bytes', () => {
   })
 })
 
+describe('a quota that is used up', () => {
+  it('lets nothing be added to a session, and all be taken away', async () => {
+    const { holdfast, as } = await hold({ principals: { alice: { storedBytes: 2_000 } } })
+    const alice = as('alice')
+    const session = await alice.resolve()
+    const link = await session.createLink({ scopes: ['watch'] })
+    await session.share({ with: 'bob', scopes: ['talk'] })
+    while ((await refused([session.turn('echo')])) === 0) continue
+    const adding = [
+      session.configure({ onNobody: 'deny' }),
+      as('bob').session(session.id).configure({ onNobody: 'deny' }),
+      session.createLink({ scopes: ['watch'] }),
+      session.share({ with: 'carol', scopes: ['watch'] }),
+      session.putBlob(Buffer.from('bytes')),
+      // OpenAI's conversations are such sessions.
+      alice.resolve({ internal: true }),
+    ]
+    expect(await refused(adding)).toBe(adding.length)
+    const { seq } = await session.state()
+    await session.revokeLink(link.id)
+    await session.unshare('bob')
+    await session.close()
+    expect((await session.state()).seq).toBeGreaterThan(seq)
+    await holdfast.close()
+  })
+
+  it.each<[string, Quotas]>([
+    ['turns that run', { runningTurns: 1 }],
+    ['turns in a minute', { turnsPerMinute: 1 }],
+  ])('of %s: a refused one leaves no session, and finds one that is there', async (_, quotas) => {
+    const { holdfast, as } = await hold({ principals: { bob: quotas } })
+    const bob = as('bob')
+    await bob.submit({ key: 'one' }, 'runs', { idempotencyKey: 'first' })
+    const again = bob.submit({ key: 'one' }, 'runs', { idempotencyKey: 'first' })
+    expect(await refused([again, bob.turn({ key: 'two' }, 'x'), bob.turn({}, 'x')])).toBe(2)
+    const reserved = { id: 'own', internal: true }
+    expect(await refused([bob.resolveReserved(reserved, { forTurn: true })])).toBe(1)
+    const { sessions } = await holdfast.list()
+    expect(sessions.map(({ key }) => key)).toEqual(['one'])
+    expect((await holdfast.authority.store.read('own', 0, 0)).row).toBeNull()
+    await holdfast.close()
+  })
+})
+
 describe('the memory of it', () => {
   it('has no principal without limits, and a bounded number of others', async () => {
     const { holdfast } = await hold({ principals: { bob: { sockets: 1 } } })

@@ -250,6 +250,12 @@ export class Usage implements CountSource {
     }
   }
 
+  /** Throws if there is no room for one more session; takes none. */
+  async assertSession(access: Access | null, principal: string): Promise<void> {
+    const settle = await this.ofOwner(access, principal)?.takeSession(async () => false)
+    settle?.(false)
+  }
+
   /** Measures what a turn in this session needs to know; null: nothing has to be waited for. */
   measuring(access: Access | null, { principal }: Session): Promise<void> | null {
     return this.ofOwner(access, principal)?.measuring() ?? null
@@ -370,16 +376,20 @@ export class Allowance {
 
   /**
    * Takes room for a session, unless `isThere` says that it need not be created. The returned
-   * function must be called when it is known whether it was.
+   * function must be called when it is known whether it was. An internal session is not counted.
    */
-  async takeSession(isThere: () => Promise<boolean>): Promise<(isCreated: boolean) => void> {
+  async takeSession(
+    isThere: () => Promise<boolean>,
+    isInternal = false,
+  ): Promise<(isCreated: boolean) => void> {
     const { openSessions, storedBytes } = this.#usage
-    const { openSessions: limit } = this.#quotas
+    const limit = isInternal ? undefined : this.#quotas.openSessions
     await this.measuring()
     const isFull = (storedBytes.value ?? 0) >= (this.#quotas.storedBytes ?? Infinity)
     const isTaken = !isFull && (limit === undefined || (await openSessions.take(limit)))
     if (isTaken) {
-      return (isCreated) => openSessions.settle(limit === undefined ? 0 : 1, isCreated)
+      const taken = limit === undefined ? 0 : 1
+      return (isCreated) => openSessions.settle(taken, isCreated && !isInternal)
     }
     if (await isThere()) return (isCreated) => openSessions.settle(0, isCreated)
     if (isFull) throw this.#refusal('storedBytes', storedBytes.value ?? 0)

@@ -337,9 +337,15 @@ it('ends what a token let in when it has lost a group or admin', async () => {
 
 describe('a token that is limited to some agents', () => {
   it('knows no others', async () => {
-    const entry = tokenEntry('limited', { scopes: ['talk'], agents: ['echo'] })
-    const limited = await servers.files.write('limited.json', [entry])
-    const server = await serve({ agents: builtinAgents, tokens: await openTokenFile(limited) })
+    const entries = [
+      tokenEntry('limited', { scopes: ['talk'], agents: ['echo'] }),
+      tokenEntry('without', { scopes: ['talk'], agents: [] }),
+    ]
+    const limited = await servers.files.write('limited.json', entries)
+    const server = await serve({
+      ...{ agents: builtinAgents, defaultAgent: 'slow' },
+      tokens: await openTokenFile(limited),
+    })
     const call = { headers: bearer('limited'), body: { agent: 'slow', input: 'x' } }
     const refused = await server.call('POST', '/v1/keys/k/turns', call)
     expect([refused.status, refused.body.code]).toEqual([422, 'agent_unknown'])
@@ -350,6 +356,16 @@ describe('a token that is limited to some agents', () => {
     expect((await server.call('POST', '/v1/keys/other/turns', byKey)).status).toBe(403)
     const models = await server.call('GET', '/v1/models', { headers: bearer('limited') })
     expect(models.body.data.map(({ id }: any) => id)).toEqual(['echo'])
+    // Its sessions have an agent that it may use, and the default one is not named to it.
+    const bodies = { sessions: {}, 'keys/mine/turns': { input: 'x' }, conversations: {} }
+    for (const [path, body] of Object.entries(bodies)) {
+      for (const who of ['limited', 'without']) {
+        const made = await server.call('POST', `/v1/${path}`, { headers: bearer(who), body })
+        const isMade = made.status < 300
+        expect([path, who, isMade]).toEqual([path, who, who === 'limited'])
+        expect(made.text).not.toContain('slow')
+      }
+    }
     await server.close()
   })
 })

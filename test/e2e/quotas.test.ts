@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { builtinAgents, type Agent, type QuotaOptions } from 'holdfast'
 import { openTokenFile } from 'holdfast/server'
 import OpenAI, { RateLimitError } from 'openai'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { CommandLine } from '../support/command-line.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
@@ -163,14 +163,15 @@ describe('over OpenAI', () => {
     const client = new OpenAI({
       ...{ baseURL: `${server.url}/v1`, apiKey: secretOf('olga'), maxRetries: 0 },
     })
-    const ask = () =>
-      client.chat.completions.create({
-        model: 'echo',
-        messages: [{ role: 'user', content: 'hello' }],
-      })
+    const ask = (content = 'hello') =>
+      client.chat.completions.create({ model: 'echo', messages: [{ role: 'user', content }] })
     await ask()
     await ask()
-    const refusal = await ask().catch((error: unknown) => error)
+    const reserving = vi.spyOn(server.holdfast.authority.store, 'reserve')
+    const refusal = await ask('too many').catch((error: unknown) => error)
+    // It has no effect: no session is made for it.
+    expect(reserving).not.toHaveBeenCalled()
+    reserving.mockRestore()
     expect(refusal).toBeInstanceOf(RateLimitError)
     const { code, headers } = refusal as RateLimitError
     expect(code).toBe('quota_exceeded')

@@ -266,8 +266,9 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
   /** Whether this call made it; false too if it is over, or another node's. */
   const open = async (key: string): Promise<boolean> => {
     const ttlMs = isKept ? undefined : OWN_TTL_MS
+    const options = { id: idOf(key), internal: true, ttlMs, agent }
     try {
-      return (await holdfast.resolveReserved({ id: idOf(key), internal: true, ttlMs, agent })).isNew
+      return (await holdfast.resolveReserved(options, { forTurn: true })).isNew
     } catch (error) {
       // Erased, if its response was deleted.
       const gone = ['session_closed', 'session_erased', 'not_owner'] as const
