@@ -15,7 +15,13 @@ import {
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
 import { sessionPath } from '../wire/views.ts'
 import { reportRefusal, type Headers, type Refusal } from './refusals.ts'
-import { principalsOf, type Caller, type Operation } from '../core/access.ts'
+import {
+  OPERATIONS,
+  principalsOf,
+  type Caller,
+  type Operation,
+  type Scope,
+} from '../core/access.ts'
 import { bodyTooLarge, hasBody, readerOf, type BodyRoom, type LargeBodies } from './request-body.ts'
 import type { Unread } from './unread.ts'
 
@@ -118,6 +124,8 @@ export class Exchange {
   isCommitted = false
   /** On whose behalf it is; null: unknown. */
   readonly caller: Caller | null
+  /** It ends when its token loses one of these. */
+  readonly heldBy: Scope[] = []
   #holdfast: Holdfast | null = null
   readonly #bodyBytesMax: number
   /** A larger body has images or files, and takes of the room for all such bodies. */
@@ -151,6 +159,12 @@ export class Exchange {
     if (this.caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
     this.#holdfast ??= this.context.holdfast.as(this.caller.by, this.caller.access)
     return this.#holdfast
+  }
+
+  /** It goes on only as long as its token is good for this too. */
+  holdBy(operation: Operation): void {
+    const scope = OPERATIONS[operation]
+    if (scope !== null) this.heldBy.push(scope)
   }
 
   /** How positions and cursors are shown to the caller; null: as they are. */

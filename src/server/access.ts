@@ -241,11 +241,11 @@ export class AccessPolicy {
 
   /** The same for a request that was authorized now. */
   holdRequest(exchange: Exchange, operation: Operation, token: string | undefined): void {
-    const scope = OPERATIONS[operation]
-    if (this.open || scope === null) return
+    if (this.open || OPERATIONS[operation] === null) return
+    exchange.holdBy(operation)
     const end = (): void => exchange.revoke()
     const { access = null } = exchange.caller ?? {}
-    const revocable = { token, scopes: [scope], access, end, index: -1 }
+    const revocable = { token, scopes: exchange.heldBy, access, end, index: -1 }
     this.#add(revocable)
     exchange.response.once('close', () => this.#remove(revocable))
   }

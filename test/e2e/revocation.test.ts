@@ -8,6 +8,8 @@ import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { Puppet } from '../support/puppet.ts'
 import { dial } from '../support/wire-client.ts'
 
+type Scope = 'watch' | 'talk' | 'answer' | 'admin'
+
 const ADMIN = 'hf_admin'
 const puppet = new Puppet()
 const agents = { ...builtinAgents, puppet: puppet.agent }
@@ -15,15 +17,18 @@ let names = 0
 
 /** Tokens that can be taken back one by one. */
 class Tokens implements TokenSource {
-  readonly #good = new Set<string>([ADMIN])
+  readonly #good = new Map<string, readonly Scope[]>([
+    [ADMIN, ['watch', 'talk', 'answer', 'admin']],
+  ])
   #changes = 0
 
   make(): string {
     return this.add(`hf_${(names += 1)}`)
   }
 
-  add(token: string): string {
-    this.#good.add(token)
+  add(token: string, scopes: readonly Scope[] = ['watch', 'talk']): string {
+    this.#good.set(token, scopes)
+    this.#changes += 1
     return token
   }
 
@@ -32,9 +37,8 @@ class Tokens implements TokenSource {
     this.#changes += 1
   }
 
-  scopesOf(token: string): readonly ('watch' | 'talk' | 'answer' | 'admin')[] | null {
-    if (!this.#good.has(token)) return null
-    return token === ADMIN ? ['watch', 'talk', 'answer', 'admin'] : ['watch', 'talk']
+  scopesOf(token: string): readonly Scope[] | null {
+    return this.#good.get(token) ?? null
   }
 
   revision(): number {
@@ -107,6 +111,16 @@ const WAYS: Readonly<Record<string, (ongoing: Ongoing) => Promise<() => Promise<
     const response = await fetch(`${url}/v1/sessions/${id}/events`, { headers })
     return () => isCut(response)
   },
+  ...Object.fromEntries(
+    ['asks', 'changes'].map((what) => [
+      `a stream of ${what}`,
+      async ({ url, token }: Ongoing) => {
+        const headers = { ...STREAM, authorization: `Bearer ${token}` }
+        const response = await fetch(`${url}/v1/${what}`, { headers })
+        return () => isCut(response)
+      },
+    ]),
+  ),
   "a stream of a turn's events": async (ongoing) => {
     const path = `/v1/sessions/${ongoing.id}/turns`
     const response = await post(ongoing, path, { input: ongoing.key }, STREAM)
@@ -122,6 +136,16 @@ const WAYS: Readonly<Record<string, (ongoing: Ongoing) => Promise<() => Promise<
     const headers = { 'x-session-key': ongoing.key }
     const body = { stream: true, input: ongoing.key }
     const response = await post(ongoing, '/v1/responses', body, headers)
+    return () => isCut(response)
+  },
+  'a response in the background that is followed': async (ongoing) => {
+    const headers = { 'x-session-key': ongoing.key }
+    const body = { background: true, input: ongoing.key }
+    const made = await post(ongoing, '/v1/responses', body, headers)
+    const { id } = (await made.json()) as { id: string }
+    await puppet.turn(ongoing.key)
+    const path = `${ongoing.url}/v1/responses/${id}?stream=true`
+    const response = await fetch(path, { headers: { authorization: `Bearer ${ongoing.token}` } })
     return () => isCut(response)
   },
   'a turn that is waited for': async (ongoing) => {
@@ -167,6 +191,21 @@ describe.each(['the server', 'a node that is not the owner'])('through %s', (nam
     expect(isOtherOver).toBe(false)
     tokens.revoke(theirs.token)
     await otherEnd
+  })
+
+  it('a stream of asks that counts as a client ends when its token may not answer', async () => {
+    const { front: url } = nodes[name]!
+    const token = tokens.add(`hf_${(names += 1)}`, ['watch', 'answer'])
+    const headers = { ...STREAM, authorization: `Bearer ${token}` }
+    const looking = await fetch(`${url}/v1/asks`, { headers })
+    const answering = await fetch(`${url}/v1/asks?answers=permission`, { headers })
+    let isLookingOver = false
+    const looked = isCut(looking).finally(() => (isLookingOver = true))
+    tokens.add(token, ['watch'])
+    expect(await isCut(answering)).toBe(true)
+    expect(isLookingOver).toBe(false)
+    tokens.revoke(token)
+    await looked
   })
 
   it('a turn that waits leaves the queue, and the one that runs goes on', async () => {

@@ -61,6 +61,8 @@ async function replyAsks(exchange: Exchange): Promise<void> {
 async function streamAsks(exchange: Exchange): Promise<void> {
   const { holdfast, signal, positions } = exchange
   const { label, limit, cursor, ...rest } = ASKS_QUERY.read(exchange.search)
+  // A follower that may not answer any more must not count as one that does.
+  if (rest.answers !== undefined) exchange.holdBy('ask.answer')
   const wrong = limit === undefined ? cursor && 'cursor' : 'limit'
   if (wrong) throw invalid(wrong, 'is for a page: a stream has all that wait')
   const lastEventId = exchange.header('last-event-id') || null
