@@ -36,6 +36,8 @@ const DEBUG_BUDGET = { lines: 1_000, refillMs: 100 } as const
 /** How many codes with reasons have their own window; beyond it windows are per code. */
 const WINDOWS_MAX = 256
 
+/** Where a client comes from: the audit keeps that, and forgets it after a time. */
+const ADDRESS = 'address'
 /** The characters of a message and of a fact after escaping, and the number of facts. */
 const MESSAGE_CHARS_MAX = 2_048
 const FACT_CHARS_MAX = 256
@@ -187,6 +189,7 @@ function counted(diagnostic: Diagnostic, count: number, ms: number, what: string
 /** The same diagnostic within the limits of a line. */
 function boundDiagnostic({ message, facts, ...rest }: Diagnostic): Diagnostic {
   const bounded = Object.entries(facts)
+    .filter(([name]) => name !== ADDRESS)
     .slice(0, FACTS_MAX)
     .map(([name, value]) => [name, typeof value === 'string' ? clip(value, FACT_CHARS_MAX) : value])
   return {

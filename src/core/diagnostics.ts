@@ -39,6 +39,7 @@ export const DIAGNOSTICS = {
   readable_by_others: 'warn',
   request_failed: 'error',
   runner_failed: 'warn',
+  session_erased: 'debug',
   session_lost: 'warn',
   session_recovered: 'info',
   session_taken_over: 'info',

@@ -492,6 +492,9 @@ export class SessionHandle {
     const session = await this.#authority.close(this.id, 'erased', this.by)
     const left = await this.#authority.erase(this.id, session.agent)
     this.#authority.usage.erased(session)
+    // Its log, which would tell by whom, is gone.
+    const facts = { session: this.id, principal: this.access?.principal ?? null, by: this.by.id }
+    this.#authority.diagnose('session_erased', 'a session was erased', facts)
     return { left }
   }
 }

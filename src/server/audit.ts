@@ -25,9 +25,13 @@ export const AUDITED: ReadonlySet<DiagnosticCode> = new Set([
   'limit_reached',
   'link_used',
   'listening',
+  'session_erased',
   'tokens_read',
   'tokens_unusable',
 ])
+
+/** Records of a code that differ in one of these facts, or in their address, are no repetitions. */
+const TOLD_APART = ['reason', 'principal', 'session', 'link'] as const
 
 const AUDIT_LIMITS = {
   /** Between two writes. */
@@ -76,7 +80,8 @@ export class Audit {
   readonly take = ({ code, message, facts }: Diagnostic): void => {
     if (!AUDITED.has(code) || this.#isClosed || this.#node.store.addAudit === undefined) return
     const { address = null, ...rest } = facts
-    const kind = JSON.stringify([code, rest['reason'] ?? null, rest['principal'] ?? null, address])
+    const told = TOLD_APART.map((name) => rest[name] ?? null)
+    const kind = JSON.stringify([code, address, ...told])
     const count = this.#countOf(kind)
     if (count === 0) return
     if (this.#waiting.length >= AUDIT_LIMITS.waitingMax) return void (this.#dropped += 1)

@@ -109,6 +109,28 @@ it('tells that a link was used, with the address of the client', async () => {
   await client.cut()
 })
 
+it('tells each session that was erased, by whom, and each link that was used', async () => {
+  const headers = bearer(SECRETS.talker)
+  const ids: string[] = []
+  for (const body of [{}, {}]) {
+    const { id } = (await near.call('POST', '/v1/sessions', { headers, body })).body
+    await near.call('DELETE', `/v1/sessions/${id}?erase=true`, { headers: bearer(SECRETS.root) })
+    ids.push(id)
+  }
+  for (const session of ids) {
+    const erased = await recorded(({ facts }) => facts?.session === session)
+    expect(erased).toMatchObject({ code: 'session_erased', facts: { principal: 'default' } })
+  }
+  const session = await near.holdfast.resolve({})
+  for (let n = 0; n < 2; n += 1) {
+    const { id, token } = await session.createLink({ scopes: ['watch'] })
+    const client = dial(near.url, { auth: { link: token }, session: session.id, role: 'watcher' })
+    await client.frame('welcome')
+    await recorded(({ code, facts }) => code === 'link_used' && facts.link === id)
+    await client.cut()
+  }
+})
+
 it('is read in pages and exported as lines, by administrators only', async () => {
   const headers = bearer(SECRETS.root)
   const first = (await near.call('GET', '/v1/audit?limit=1', { headers })).body
