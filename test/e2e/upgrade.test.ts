@@ -66,6 +66,7 @@ async function verified(store: string): Promise<string> {
 
 /** Everything that was acknowledged is there, nothing is stuck, and all of it goes on. */
 async function goesOn(holdfast: Holdfast, { sessions, secrets, turns }: Facts): Promise<void> {
+  await belongsToDefault(holdfast, sessions)
   // Its bearer is let in before the session is loaded.
   const linked = holdfast.session(sessions['attached'] ?? '')
   expect([await linked.hasLink(secrets.link), await linked.hasLink('x')]).toEqual([true, false])
@@ -91,6 +92,33 @@ async function goesOn(holdfast: Holdfast, { sessions, secrets, turns }: Facts): 
     expect(closed?.reason).toBe('closed')
   }
   await countsBytes(holdfast, Object.values(sessions))
+}
+
+/** A token that names no principal sees all of it, one that does nothing. */
+async function belongsToDefault(holdfast: Holdfast, sessions: Facts['sessions']): Promise<void> {
+  const as = (principal: string): Holdfast => {
+    const scopes = ['watch', 'talk', 'manage'] as const
+    const by = { kind: 'token', issuer: 'holdfast', id: principal } as const
+    return holdfast.as(by, { principal, groups: [], scopes })
+  }
+  const [own, alice] = [as('default'), as('alice')]
+  const listed = (await own.list()).sessions
+  expect(listed.length).toBeGreaterThan(0)
+  expect(new Set(listed.map(({ principal }) => principal))).toEqual(new Set(['default']))
+  expect((await alice.list()).sessions).toEqual([])
+  for (const [name, id] of Object.entries(sessions)) {
+    const code = (access: Holdfast) =>
+      access
+        .session(id)
+        .read(0, 1)
+        .then(
+          () => 'read',
+          (error: { code: string }) => error.code,
+        )
+    const expected = name === 'erased' ? 'session_erased' : 'read'
+    expect([name, await code(own), await code(alice)]).toEqual([name, expected, 'session_unknown'])
+  }
+  expect(await alice.find('idle')).toBeNull()
 }
 
 /** The bytes that are counted are those of all logs and images, what was there before included. */
