@@ -9,7 +9,8 @@
  */
 import { scopesOn, type Access } from './access.ts'
 import type { CoreContext } from './context.ts'
-import { messageOf } from './errors.ts'
+import { HoldfastError, messageOf } from './errors.ts'
+import { STATE_LIMITS } from './limits.ts'
 import { LOCAL, type Session } from './state.ts'
 import type { SessionRow } from './store.ts'
 
@@ -80,6 +81,17 @@ export class Answerers {
         isFollowed(follower, session) &&
         scopesOn({ by: LOCAL, access: follower.access }, session).includes('answer'),
     )
+  }
+
+  /** Throws `too_many` if its principal has so many that all nodes would have to know of. */
+  assertRoom(follower: AnsweringFollower): void {
+    const { principal } = follower.access ?? {}
+    if (principal === undefined) return
+    const own = [...this.#here].filter(({ access }) => access?.principal === principal)
+    const distinct = new Set([...own, follower].map((one) => JSON.stringify(one)))
+    if ([...distinct].join('').length <= STATE_LIMITS.answererCharsMax) return
+    const message = 'too many different followers answer on behalf of this principal'
+    throw new HoldfastError('too_many', message)
   }
 
   /** Resolves once the other nodes can know of it, with the function that says that it is gone. */

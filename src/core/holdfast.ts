@@ -12,7 +12,7 @@ import {
   type Access,
   type Caller,
 } from './access.ts'
-import type { AskFilter } from './answerers.ts'
+import type { AnsweringFollower } from './answerers.ts'
 import { Authority, type AuthorityOptions } from './authority.ts'
 import type { FollowChangesOptions } from './commits.ts'
 import { isClosedError } from './closing.ts'
@@ -216,9 +216,12 @@ export class Holdfast {
     InboxPage,
     void
   > {
-    if (answers.length > 0) this.#assertMayFollow()
     const follower = new AskFollower(this.authority, this, options)
-    return answers.length === 0 ? follower.follow() : this.#answering(follower, options, answers)
+    if (answers.length === 0) return follower.follow()
+    this.#assertMayFollow()
+    const answering = { ...filterOf(options), access: answererAccess(this.access), answers }
+    this.authority.answerers.assertRoom(answering)
+    return this.#answering(follower, answering)
   }
 
   #assertMayFollow(): void {
@@ -229,11 +232,9 @@ export class Holdfast {
 
   async *#answering(
     follower: AskFollower,
-    options: AskFilter,
-    answers: readonly string[],
+    answering: AnsweringFollower,
   ): AsyncGenerator<InboxPage, void> {
-    const access = answererAccess(this.access)
-    const leave = await this.authority.answerers.join({ ...filterOf(options), access, answers })
+    const leave = await this.authority.answerers.join(answering)
     try {
       yield* follower.follow()
     } finally {

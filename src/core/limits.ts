@@ -29,6 +29,8 @@ export const STATE_LIMITS = {
   attachmentsPerLinkMax: 64,
   /** Uses of one link whose watchers may come back without another one: the newest. */
   linkUsesMax: 64,
+  /** Followers of one principal that answer, on one node, as JSON: those that are alike are one. */
+  answererCharsMax: 65_536,
   /** `answerGraceMs` of an attachment that was lost under 0.1.0. */
   answerGraceMs: 30_000,
   /** Inputs that were collected in one queued turn, in characters. */

@@ -342,6 +342,21 @@ describe.each(Object.entries(WHERE))('a follower of asks, %s', (_, nodes) => {
   })
 })
 
+it('lets no principal have the nodes tell each other of any number of followers', async () => {
+  const query = (n: number) =>
+    `?${Array.from({ length: 40 }, (_, kind) => `answers=${n}-${kind}-${'x'.repeat(200)}`).join('&')}`
+  let [count, status] = [0, 200]
+  for (; status === 200 && count < 50; count += 1) {
+    const inbox = new Inbox(single, query(count), 'bob')
+    await until(() => inbox.status !== 0)
+    status = inbox.status
+  }
+  expect([status, count > 2]).toEqual([429, true])
+  // The same once more, and those of others, are none too many.
+  const [same, other] = [new Inbox(single, query(0), 'bob'), new Inbox(single, query(0), 'alice')]
+  await Promise.all([same.listed(), other.listed()])
+})
+
 async function refusal(server: TestServer, query: string, who: Name) {
   const headers = { accept: 'text/event-stream', ...bearer(who) }
   return server.call('GET', `/v1/asks${query}`, { headers })
