@@ -416,7 +416,8 @@ export class Holdfast {
    */
   #assertMayName(options: ResolveOptions): Promise<void> | undefined {
     this.#assertNotReserved(options)
-    const { id } = options
+    const { id, internal = false } = options
+    if (internal) this.authority.usage.assertMayHide(this.access)
     return id === undefined ? undefined : assertMay(this.authority, this, id, 'session.read')
   }
 

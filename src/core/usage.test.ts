@@ -147,6 +147,17 @@ describe('open sessions', () => {
     await one.holdfast.close()
   })
 
+  it('cannot be internal, which is not counted, but for a door', async () => {
+    const { holdfast, as } = await hold({ principals: { bob: { openSessions: 1 } } })
+    const hidden = { internal: true }
+    for (const made of [as('bob').resolve(hidden), as('bob').turn({ key: 'k', ...hidden }, 'x')]) {
+      await expect(made).rejects.toMatchObject({ code: 'forbidden' })
+    }
+    expect(await refused([as('bob').resolveReserved(hidden), as('bob').resolve()])).toBe(0)
+    expect(await refused([as('alice').resolve(hidden), holdfast.resolve(hidden)])).toBe(0)
+    await holdfast.close()
+  })
+
   it('of a group count for the group, under its own limit', async () => {
     const team = groupId('team')
     const { holdfast, as } = await hold({

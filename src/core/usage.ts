@@ -250,6 +250,14 @@ export class Usage implements CountSource {
     }
   }
 
+  /** Throws if its sessions are counted, which internal ones are not. */
+  assertMayHide(access: Access | null): void {
+    if (access === null || this.ofOwner(access, access.principal)?.has('openSessions') !== true)
+      return
+    const message = 'with the quota openSessions sessions cannot be internal: those are not counted'
+    throw new HoldfastError('forbidden', message)
+  }
+
   /** Throws if there is no room for one more session; takes none. */
   async assertSession(access: Access | null, principal: string): Promise<void> {
     const settle = await this.ofOwner(access, principal)?.takeSession(async () => false)

@@ -73,7 +73,11 @@ export const CREATION = optional({
   settings: settings('how the agent is to work: `mode`, `model`, `instructions`, `cwd`, …'),
 })
 const internal = Type.Optional(
-  Type.Boolean({ default: false, description: 'never listed, and not found by a key' }),
+  Type.Boolean({
+    default: false,
+    description:
+      'never listed, and not found by a key; `403 forbidden` with the quota `openSessions`',
+  }),
 )
 
 export const WORK = {

@@ -49,7 +49,7 @@ export const CONVERSATION_ROUTES = routes({
       // The facts of a conversation are an internal session without turns.
       const [agent] = exchange.holdfast.agents
       const options = { internal: true, ttlMs: null, labels: metadata ?? {}, agent }
-      const facts = await exchange.holdfast.resolve(options)
+      const facts = await exchange.holdfast.resolveReserved(options)
       if (messages.length > 0) await noteItems(facts, messages)
       exchange.reply(200, view(await facts.state()))
     },
