@@ -316,6 +316,8 @@ export class Holdfast {
   async terminal(id: string): Promise<TerminalCommand> {
     await assertMay(this.authority, this, id, 'session.open')
     const { agent, backend, settings, origin } = await this.authority.view(id)
+    // Its own program continues the session without Holdfast.
+    assertAgent(agent, this.agents)
     if (backend === null) throw cannotOpen(`session ${id} has no conversation of its agent yet`)
     const session = { id, backend, origin }
     const command = this.authority.runner(agent)?.terminal?.(session, settings) ?? null

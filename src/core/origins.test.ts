@@ -150,6 +150,16 @@ describe('a fork', () => {
     expect((await bob.list()).sessions).toEqual([])
   })
 
+  it('and a terminal are for those that may use the agent', async () => {
+    const may = { ...access, scopes: withIncluded(['talk', 'manage']) }
+    const [bob, limited] = [hold.as(by, may), hold.as(by, { ...may, agents: ['head'] })]
+    const source = await bob.resolve({ agent: 'any' })
+    await source.turn('a')
+    await expect(limited.fork(source.id)).rejects.toMatchObject({ code: 'forbidden' })
+    await expect(limited.terminal(source.id)).rejects.toMatchObject({ code: 'agent_unknown' })
+    await expect(bob.terminal(source.id)).rejects.toMatchObject({ code: 'capability_missing' })
+  })
+
   it('that would be a session too many is refused before the agent makes it', async () => {
     const source = await talked('any', 'a')
     await source.share({ with: 'bob', scopes: ['talk'] })
