@@ -320,7 +320,7 @@ export class SessionHandle {
     if (options.role === 'watcher') return this.#watch(options)
     const { answers = [], take = false, resumable = false } = options
     if (this.access !== null && answers.length > 0) await this.assertMay('ask.answer')
-    const live = await this.#open('turn.run')
+    const live = await this.#openForMore('turn.run')
     const attachment = this.#authority.entropy.id()
     const token = resumable ? newToken(this.#authority) : null
     const link = this.#linkOf(live, options)?.id ?? null

@@ -346,6 +346,7 @@ describe('a quota that is used up', () => {
     const session = await alice.resolve()
     const link = await session.createLink({ scopes: ['watch'] })
     await session.share({ with: 'bob', scopes: ['talk'] })
+    const before = await session.attach({ resumable: true })
     while ((await refused([session.turn('echo')])) === 0) continue
     const adding = [
       session.configure({ onNobody: 'deny' }),
@@ -353,11 +354,16 @@ describe('a quota that is used up', () => {
       session.createLink({ scopes: ['watch'] }),
       session.share({ with: 'carol', scopes: ['watch'] }),
       session.putBlob(Buffer.from('bytes')),
+      session.attach(),
       // OpenAI's conversations are such sessions.
       alice.resolve({ internal: true }),
     ]
     expect(await refused(adding)).toBe(adding.length)
     const { seq } = await session.state()
+    // It watches, and what it had it keeps.
+    await session.attach({ role: 'watcher' })
+    await before.lose()
+    await session.resume(before.id, before.token ?? '')
     await session.revokeLink(link.id)
     await session.unshare('bob')
     await session.close()
