@@ -90,11 +90,13 @@ export async function eraseFiles(
   session: ErasedSession,
   erasing: Erasing,
 ): Promise<readonly LeftFiles[]> {
+  // A home of its own is removed first: the agent may have put links to other homes there.
+  const first = workplace.hasOwnHome ? await workplace.erase(session.id) : null
   const conversation = await eraseConversation(workplace, session, erasing).catch(() => {
     // A folder of the agent cannot be read, or its program cannot be started.
     return [{ what: 'what its agent keeps of the conversation' }]
   })
-  return [...conversation, ...(await workplace.erase(session.id))]
+  return [...conversation, ...(first ?? (await workplace.erase(session.id)))]
 }
 
 async function eraseConversation(

@@ -112,6 +112,23 @@ const filesIn = async (path: string): Promise<string[]> => {
 
 const left = (): Diagnostic[] => diagnostics.filter(({ code }) => code === 'agent_files_left')
 
+it('what a link in a home of its own leads to is not removed', async () => {
+  const other = join(root, 'other-home')
+  const script = `
+    const fs = require('fs'), id = process.argv.at(-1)
+    fs.mkdirSync('${other}/projects/-work', { recursive: true })
+    fs.symlinkSync('${other}', process.env.HOME + '/.claude')
+    fs.writeFileSync('${other}/projects/-work/' + id + '.jsonl', 'of another')
+    console.log(JSON.stringify({ type: 'result', result: 'done', num_turns: 1 }))`
+  const wrap = ['/usr/bin/env', 'OWN={home}']
+  await open(program(script, { output: 'claude', args: ['{sessionUuid}'], wrap }))
+  const session = await holdfast.resolve({})
+  expect((await session.turn('x')).state).toBe('done')
+  await session.erase()
+  expect(await filesIn(other)).toHaveLength(1)
+  expect(await filesIn(folder)).toEqual([])
+})
+
 it('the folder of an erased session is not made again, by a turn that is late', async () => {
   await open(program(WRITES))
   const workplace = new Workplace({ command: 'true', folder })
