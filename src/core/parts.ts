@@ -161,9 +161,13 @@ export function assertTakes(agent: string, runner: Runner | null, input: Input):
   }
 }
 
+const NONE: readonly string[] = []
+
 /** The digests of the bytes that an event names. */
 export function blobsNamedBy(event: object): readonly string[] {
   const { input, origin } = event as { readonly input?: Input } & Pick<SessionOptions, 'origin'>
+  // Most events name none, and every append looks.
+  if (origin === undefined && (input === undefined || typeof input === 'string')) return NONE
   const before = origin?.messages.flatMap(({ parts = [] }) => parts) ?? []
   return digestsOf([...before, ...(input === undefined ? [] : (partsOf(input) ?? []))])
 }
