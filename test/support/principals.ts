@@ -10,6 +10,7 @@ import { openTokenFile } from 'holdfast/server'
 import { expect } from 'vitest'
 import { withIncluded, type Scope } from '../../src/core/access.ts'
 import { openTestDatabase, type TestDatabase } from './postgres.ts'
+import type { Endpoint } from './endpoint.ts'
 import { serve, type Answer, type TestServer, type TestServerOptions } from './server.ts'
 
 export type CallerName =
@@ -94,7 +95,7 @@ export class TokenFiles {
 }
 
 /** A session of Alice's, held by `server`, with one turn. */
-export async function sharedSession(server: TestServer, shares: readonly object[] = SHARES) {
+export async function sharedSession(server: Endpoint, shares: readonly object[] = SHARES) {
   const headers = bearer('alice')
   const { body } = await server.call('POST', '/v1/sessions', { headers, body: {} })
   const path = `/v1/sessions/${body.id}`
