@@ -102,14 +102,14 @@ export type FormAnswer =
 /** Asks for the fields of a form one after the other. */
 export async function askForm(ask: Ask, message: string, schema: unknown): Promise<FormAnswer> {
   const { properties, required } = asObject(schema)
-  const fields = Object.entries(asObject(properties))
+  const fields = fieldsOf(asObject(properties), asList(required))
   if (fields.length === 0) return askConsent(ask, message)
   if (fields.length > ASK_OPTIONS_MAX) return { action: 'decline' }
   const content: Record<string, unknown> = {}
-  for (const [name, field] of fields) {
-    const value = await askField(ask, message, name, asObject(field))
-    if (value === undefined && asList(required).includes(name)) return { action: 'cancel' }
-    if (value !== undefined) content[name] = value
+  for (const field of fields) {
+    const value = await askField(ask, message, field)
+    if (value === undefined && asList(required).includes(field.name)) return { action: 'cancel' }
+    Object.assign(content, value)
   }
   const isEmpty = Object.keys(content).length === 0
   return isEmpty ? { action: 'cancel' } : { action: 'accept', content }
@@ -128,19 +128,52 @@ export const ALLOW: AskOption = { id: 'allow', label: 'Allow' }
 export const ALLOW_ALWAYS: AskOption = { id: 'allow_always', label: 'Allow for this session' }
 export const DENY: AskOption = { id: 'deny', label: 'Deny' }
 
-/** The value of one field; undefined if none was given. */
-async function askField(ask: Ask, message: string, name: string, field: JsonObject) {
+type FormField = {
+  readonly name: string
+  readonly field: JsonObject
+  /** The field of the same form that takes own words instead of an option. */
+  readonly ownWords: string | null
+}
+
+/** How claude-agent-acp names the field for own words beside a choice. */
+const OWN_WORDS = '_custom'
+
+/** What is asked for, one by one: a choice and the field for own words beside it are one. */
+function fieldsOf(properties: JsonObject, required: readonly unknown[]): readonly FormField[] {
+  const ownWordsOf = (name: string): string | null => {
+    const own = asObject(properties[name + OWN_WORDS])
+    const isChoice = fieldOptions(asObject(properties[name])) !== null
+    const isOptional = own['type'] === 'string' && !required.includes(name + OWN_WORDS)
+    return isChoice && isOptional && fieldOptions(own) === null ? name + OWN_WORDS : null
+  }
+  const fields = Object.entries(properties).map(([name, field]) => {
+    return { name, field: asObject(field), ownWords: ownWordsOf(name) }
+  })
+  const besides = new Set(fields.map(({ ownWords }) => ownWords))
+  return fields.filter(({ name }) => !besides.has(name))
+}
+
+/** The value of one field, by the name that it belongs to; undefined if none was given. */
+async function askField(ask: Ask, message: string, { name, field, ownWords }: FormField) {
   const { title, description, type } = field
   const words = [message, asText(title) || name, asText(description)].filter((one) => one !== '')
   const options = fieldOptions(field)
+  const accepts: NonNullable<Question['accepts']> = [
+    ...(type === 'array' ? (['several'] as const) : []),
+    ...(ownWords === null ? [] : (['text'] as const)),
+  ]
   const outcome = await ask({
     kind: 'question',
     question: [...new Set(words)].join('\n'),
     ...(options === null ? {} : { options }),
-    ...(type === 'array' ? { accepts: ['several'] } : {}),
+    ...(accepts.length === 0 ? {} : { accepts }),
   })
   if (outcome.outcome !== 'answered') return undefined
-  return options === null ? freeValue(outcome.answer, type) : chosenValue(outcome.answer, type)
+  const { answer } = outcome
+  const { text } = chosen(answer)
+  if (ownWords !== null && text !== null) return { [ownWords]: text }
+  const value = options === null ? freeValue(answer, type) : chosenValue(answer, type)
+  return value === undefined ? undefined : { [name]: value }
 }
 
 /** Null: the field takes any text or number. */
