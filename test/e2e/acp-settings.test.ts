@@ -215,4 +215,19 @@ describe('an ACP agent', () => {
     await session.cancelTurn(running!.id)
     expect((await queued).reply?.text).toBe('2 next')
   })
+
+  it('is forked, unless it keeps a fork only once a turn has run in it', async () => {
+    const { holdfast } = await open()
+    const session = await holdfast.resolve({ key: 'a' })
+    await session.turn('one')
+    const fork = await holdfast.fork(session.id)
+    expect((await fork.turn('two')).reply?.text).toBe('2 two')
+    await bench?.close()
+    const unkept = await open({ env: { OFFERS: 'unkept forks' } })
+    const other = await unkept.holdfast.resolve({ key: 'a' })
+    await other.turn('one')
+    const refused = { code: 'capability_missing', message: expect.stringContaining('keeps a fork') }
+    await expect(unkept.holdfast.fork(other.id)).rejects.toMatchObject(refused)
+    expect((await other.turn('two')).reply?.text).toBe('2 two')
+  })
 })

@@ -3,7 +3,7 @@
  * first word says what it does; it counts the prompts of a session, so that lost context shows.
  * KEEP: a folder where sessions are kept. RESTORE: `load`, `late` (it says that a session is loaded
  * before it has said all again), `resume` or nothing. START: how it fails. OFFERS: with modes, models,
- * instructions, images, steering and forks.
+ * instructions, images, steering and forks; `unkept forks`: those are lost with their process.
  */
 import {
   appendFileSync,
@@ -118,7 +118,7 @@ const app = agent({ name: 'tiny' })
       find(params.sessionId, params)
       const { texts } = sessions.get(params.sessionId)
       sessions.set(id, { texts: [...texts], cancel: () => {}, params })
-      keep(id)
+      if (OFFERS !== 'unkept forks') keep(id)
       return { sessionId: id }
     },
   )

@@ -186,7 +186,22 @@ export class AcpAgent implements PooledAgent {
   async fork(sessionId: string, basis: SessionBasis): Promise<string> {
     if (!this.abilities.fork) throw cannotFork('has no forks')
     const request = { sessionId, ...this.#basis(basis) }
-    return (await this.#ask<{ sessionId: string }>('session/fork', request)).sessionId
+    const fork = await this.#ask<{ sessionId: string }>('session/fork', request)
+    await this.#assertKept(fork.sessionId, basis)
+    return fork.sessionId
+  }
+
+  /** Some agents keep a fork only once a prompt has run in it: no other child could open it. */
+  async #assertKept(sessionId: string, basis: SessionBasis): Promise<void> {
+    if (!this.abilities.close || !this.isRestorable) return
+    const method = this.abilities.resume ? 'session/resume' : 'session/load'
+    try {
+      await this.#ask('session/close', { sessionId })
+      await this.#ask(method, { sessionId, ...this.#basis(basis) })
+    } catch (error) {
+      if (!(error instanceof AgentError)) throw error
+      throw cannotFork('keeps a fork only once a turn has run in it')
+    }
   }
 
   /** Deletes a session that the agent keeps; false: it has no way to. */
