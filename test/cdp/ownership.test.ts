@@ -74,9 +74,14 @@ function plain(value: unknown, asked: Readonly<Record<string, string | number>>)
 }
 
 describe('the browsers that run', () => {
+  /** On the node that has any: each tells of its own, and two are asked in turn. */
   async function browsers(who: string): Promise<readonly Record<string, unknown>[]> {
-    const response = await fetch(`${server.server.url}/v1/browsers`, as(who))
-    return ((await response.json()) as { browsers: Record<string, unknown>[] }).browsers
+    const ask = async (): Promise<readonly Record<string, unknown>[]> => {
+      const response = await fetch(`${server.server.url}/v1/browsers`, as(who))
+      return ((await response.json()) as { browsers: Record<string, unknown>[] }).browsers
+    }
+    const [first, second] = [await ask(), await ask()]
+    return first.length > 0 ? first : second
   }
 
   it('are those that a caller has a session on, without what is of the machine', async () => {

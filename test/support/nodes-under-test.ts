@@ -13,6 +13,8 @@ export type Traffic = {
   uses: number
   /** Requests and sockets that were passed on to the other node. */
   passedOn: number
+  /** What shows the servers that they may tell. */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 type Node = { readonly holdfast: Holdfast; readonly port: number }
@@ -67,7 +69,7 @@ export async function startUnderTest(options: ServerOptions): Promise<HoldfastSe
     ),
   )
   const closing = async (how?: Parameters<HoldfastServer['close']>[0]): Promise<void> => {
-    for (const { url } of servers) counted.passedOn += await passedOnBy(url)
+    for (const { url } of servers) counted.passedOn += await passedOnBy(url, counted.headers)
     await Promise.all(servers.map((server) => server.close(how)))
   }
   return over(servers[0]!, { close: closing }, (name) => {
@@ -157,9 +159,12 @@ function sumOf(both: readonly Holdfast[]): (name: string) => unknown {
   }
 }
 
-/** How much a node has passed on so far. */
-export async function passedOnBy(url: string): Promise<number> {
-  const text = await (await fetch(`${url}/metrics`)).text()
+/** How much a node has passed on so far, if a caller with these headers may know. */
+export async function passedOnBy(
+  url: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`, { headers })).text()
   const found = text.matchAll(/^holdfast_forwards_total\{outcome="(\w+)"\} (\d+)$/gm)
   return [...found].reduce(
     (sum, [, outcome, count]) =>

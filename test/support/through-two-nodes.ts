@@ -4,9 +4,16 @@ import { runOnTwoNodes, type Traffic } from './nodes-under-test.ts'
 import { openTestDatabase, type TestDatabase } from './postgres.ts'
 import { runOn } from './store-under-test.ts'
 
-/** `scenarios` imports their files; at least so much has to be passed on between the nodes. */
-export function throughTwoNodes(passedOnMin: number, scenarios: () => Promise<unknown>): void {
-  const traffic: Traffic = { uses: 0, passedOn: 0 }
+/**
+ * `scenarios` imports their files; at least so much has to be passed on between the nodes. `headers`:
+ * of a caller that may read the metrics of their servers.
+ */
+export function throughTwoNodes(
+  passedOnMin: number,
+  scenarios: () => Promise<unknown>,
+  headers: Traffic['headers'] = {},
+): void {
+  const traffic: Traffic = { uses: 0, passedOn: 0, headers }
   let database: TestDatabase
   // At once: what has nothing to do with nodes is not even collected a second time.
   runOnTwoNodes(traffic)
