@@ -14,7 +14,7 @@ describe.runIf(isHere)('Claude Code in bubblewrap', () => {
   let claude: IsolatedAgent
 
   beforeAll(async () => {
-    claude = await IsolatedAgent.open('claude', sandboxOf('claude'))
+    claude = await IsolatedAgent.open('claude', () => sandboxOf('claude'))
   })
   afterAll(() => claude.close())
 

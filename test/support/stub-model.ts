@@ -2,8 +2,8 @@
  * The model behind the agents, as a stub on loopback: it answers every request with how many messages
  * of a user it saw and the last of them, so that lost context shows. It speaks Anthropic's Messages,
  * OpenAI's chat completions and responses, and Gemini's generateContent, all of them streamed.
- * `run COMMAND` makes Claude Code and Codex run the command in their shell, and `tool NAME {…}` makes
- * Claude Code call that tool; the answer is its output. The answer to `hang` begins, and does not end.
+ * `run COMMAND` makes an agent run the command in its shell, and `tool NAME {…}` makes it call that
+ * tool; the answer is its output. The answer to `hang` begins, and does not end.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -285,6 +285,20 @@ const chat: Protocol = {
     ],
     [null, '[DONE]'],
   ],
+  run: (command) => chat.tool!('bash', JSON.stringify({ command, description: 'stub' }), null),
+  tool: (name, input) => {
+    const call = { name, arguments: input }
+    const tool = { index: 0, id: `call_${nextId()}`, type: 'function', function: call }
+    return [
+      [null, chunk({ role: 'assistant', tool_calls: [tool] })],
+      [null, chunk({}, 'tool_calls')],
+      [null, '[DONE]'],
+    ]
+  },
+  output: ({ messages }) => {
+    const last = messages.at(-1)
+    return last.role === 'tool' ? ownText(last.content) : null
+  },
 }
 
 function chunk(delta: object, finish: string | null = null) {
@@ -334,8 +348,12 @@ const responses: Protocol = {
     ]
   },
   run: (command, body) => {
-    const call = `call_${body.input.length}`
-    const item = { type: 'function_call', call_id: call, ...shellCall(command, body) }
+    const { name, arguments: input } = shellCall(command, body)
+    return responses.tool!(name ?? '', input, body)
+  },
+  tool: (name, input, body) => {
+    const call = { call_id: `call_${body.input.length}`, name, arguments: input }
+    const item = { type: 'function_call', ...call }
     const usage = { input_tokens: 10, output_tokens: 5, total_tokens: 15 }
     return [
       ...responses.begin(body).slice(0, 1),
@@ -380,6 +398,18 @@ const gemini: Protocol = {
       },
     ],
   ],
+  run: (command) =>
+    gemini.tool!('run_shell_command', JSON.stringify({ command, description: 'stub' }), null),
+  tool: (name, input) => {
+    const parts = [{ functionCall: { name, args: JSON.parse(input) } }]
+    const content = { role: 'model', parts }
+    return [[null, { candidates: [{ index: 0, content, finishReason: 'STOP' }] }]]
+  },
+  output: ({ contents }) => {
+    const parts: any[] = contents.at(-1).parts
+    const said = parts.flatMap(({ functionResponse }) => functionResponse?.response?.output ?? [])
+    return said.length === 0 ? null : said.join('; ')
+  },
 }
 
 function candidate(text: string, finishReason?: string) {
