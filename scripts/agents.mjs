@@ -20,6 +20,11 @@ const AGENTS = {
   opencode: { package: 'opencode-ai@1.18.33', program: `opencode-${PLATFORM}/bin/opencode` },
   gemini: { package: '@google/gemini-cli@0.61.0', program: '.bin/gemini' },
   copilot: { package: '@github/copilot@1.0.102', program: '.bin/copilot' },
+  // It brings a Claude Code of its own; later releases need Node 22.
+  'claude-agent-acp': {
+    package: '@agentclientprotocol/claude-agent-acp@0.49.0',
+    program: '.bin/claude-agent-acp',
+  },
 }
 
 export const AGENT_NAMES = Object.keys(AGENTS)

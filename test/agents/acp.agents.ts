@@ -160,7 +160,7 @@ describe('ACP agents', () => {
       back.send({ type: 'answer', id: 'r2', ask: ask['ask'], answer: 'allow_once' })
       await back.frame('turn.done')
       expect(readFileSync(file, 'utf8')).toBe('x\n')
-      expect(await settled(id)).toMatchObject([{ outcome: 'answered', by: attachment }])
+      expect(await settled(id)).toMatchObject([{ outcome: 'answered', attachment }])
     })
 
     it.each([

@@ -8,7 +8,9 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ServerProcess } from '../support/server-process.ts'
 import { brokenInLog, type LoggedEvent } from '../support/log.ts'
-import { allIn } from '../support/processes.ts'
+import { claudeTranscripts } from '../support/claude-transcript.ts'
+import { until } from '../support/gate.ts'
+import { allIn, isReaped } from '../support/processes.ts'
 import { agentConfig, AGENTS, offline, type AgentName } from '../support/real-agents.ts'
 import { StubModel } from '../support/stub-model.ts'
 
@@ -73,6 +75,7 @@ describe.each(AGENTS)('%s behind Holdfast', (name) => {
 
   it('goes on in the same context after kill -9 of the server, and leaves no child', async () => {
     expect((await post('before')).turn.reply.text.trim()).toBe('seen 1: before')
+    await untilStored(name, env, 'seen 1: before')
     model.hold(1)
     const lost = post('during').catch(() => null)
     await model.askedAbout('during')
@@ -115,8 +118,11 @@ describe.each(AGENTS)('%s behind Holdfast', (name) => {
       const delay = Math.random() * 1_500
       const turn = post(`round ${round}`)
       await new Promise((resolve) => setTimeout(resolve, delay))
-      for (const pid of children()) kill(pid)
+      const pids = children()
+      for (const pid of pids) kill(pid)
       const answer = await turn
+      // One that is killed while it is idle may take the next turn before its end is noticed.
+      await until(() => pids.every(isReaped))
       session = answer.session
       expect(['done', 'failed'], `killed after ${delay} ms`).toContain(answer.turn.state)
     }
@@ -127,6 +133,15 @@ describe.each(AGENTS)('%s behind Holdfast', (name) => {
     await expectOneLine(session)
   })
 })
+
+/** Claude Code writes an answer to its transcript a moment after it has told it. */
+async function untilStored(name: AgentName, env: Record<string, string>, said: string) {
+  if (name !== 'claude') return
+  await until(async () => {
+    const [transcript] = await claudeTranscripts(env['CLAUDE_CONFIG_DIR'] ?? '')
+    return transcript?.said.includes(said) === true
+  })
+}
 
 /**
  * Gemini CLI names the file of a session by its minute, and empties it when it loads the session in

@@ -410,7 +410,7 @@ describe('codex by its app server', () => {
       const { input } = model.requests.at(-1)!.body
       const shown = { image_url: expect.stringContaining('data:image/png;base64,') }
       expect(input.at(-1).content.at(-1)).toMatchObject(shown)
-      await expect(run(file)).rejects.toMatchObject({ code: 'invalid_field' })
+      await expect(run(file)).rejects.toMatchObject({ code: 'input_unsupported' })
     } finally {
       await runner.close?.()
     }

@@ -38,10 +38,7 @@ const opened: Holdfast[] = []
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), 'holdfast-claude-')))
   model = await StubModel.start()
-  // It leaves a folder where temporary files are.
-  const TMPDIR = join(folder, 'tmp')
-  mkdirSync(TMPDIR)
-  env = { ...(await offline('claude', join(folder, 'home'), model.url)), TMPDIR }
+  env = await offline('claude', join(folder, 'home'), model.url)
   mkdirSync(join(folder, 'work'))
 })
 afterEach(async () => {

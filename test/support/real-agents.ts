@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { ROOT } from './repository.ts'
 
 export const AGENTS = ['claude', 'codex', 'opencode', 'gemini', 'copilot'] as const
-export type AgentName = (typeof AGENTS)[number]
+/** Claude Code by an adapter, which no preset knows. */
+export const ADAPTER = 'claude-agent-acp'
+export type AgentName = (typeof AGENTS)[number] | typeof ADAPTER
 
 const FOLDER = join(ROOT, '.agents')
 
@@ -20,8 +22,20 @@ export function programOf(name: AgentName): string {
 export function agentConfig(name: AgentName, env: Readonly<Record<string, string>>) {
   // Without a model of its own choice Gemini CLI first asks another one which to take.
   const args = name === 'gemini' ? ['-m', 'gemini-2.5-flash'] : []
-  return { preset: name, command: programOf(name), args, envAllow: Object.keys(env) }
+  const kind = name === ADAPTER ? { runner: 'acp' } : { preset: name }
+  return { ...kind, command: programOf(name), args, envAllow: Object.keys(env) }
 }
+
+const claude = async (home: string, model: string): Promise<Record<string, string>> => ({
+  CLAUDE_CONFIG_DIR: join(home, '.claude'),
+  ANTHROPIC_BASE_URL: model,
+  ANTHROPIC_API_KEY: 'stub',
+  DISABLE_AUTOUPDATER: '1',
+  DISABLE_TELEMETRY: '1',
+  DISABLE_ERROR_REPORTING: '1',
+  CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+  IS_SANDBOX: '1',
+})
 
 /** What an agent needs in its environment to run offline, with `home` to itself and `model` behind. */
 export async function offline(
@@ -29,23 +43,17 @@ export async function offline(
   home: string,
   model: string,
 ): Promise<Record<string, string>> {
-  await mkdir(home, { recursive: true })
-  return { HOME: home, ...(await OFFLINE[name](home, model)) }
+  // Some leave files and folders where temporary ones are.
+  const TMPDIR = join(home, 'tmp')
+  await mkdir(TMPDIR, { recursive: true })
+  return { HOME: home, TMPDIR, ...(await OFFLINE[name](home, model)) }
 }
 
 const OFFLINE: Readonly<
   Record<AgentName, (home: string, model: string) => Promise<Record<string, string>>>
 > = {
-  claude: async (home, model) => ({
-    CLAUDE_CONFIG_DIR: join(home, '.claude'),
-    ANTHROPIC_BASE_URL: model,
-    ANTHROPIC_API_KEY: 'stub',
-    DISABLE_AUTOUPDATER: '1',
-    DISABLE_TELEMETRY: '1',
-    DISABLE_ERROR_REPORTING: '1',
-    CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
-    IS_SANDBOX: '1',
-  }),
+  claude,
+  [ADAPTER]: claude,
 
   codex: async (home, model) => {
     const folder = join(home, '.codex')
