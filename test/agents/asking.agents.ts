@@ -2,6 +2,8 @@
  * Real agents that ask, behind a real server: their asks reach callers over HTTP with what they are
  * about, the answers count, and whatever is killed meanwhile, the conversation stays one line.
  */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import OpenAI from 'openai'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
@@ -55,6 +57,24 @@ describe.each(ASKING)('%s', (name) => {
     expect(agent.has('made')).toBe(true)
     expect((await turn('next')).reply.text).toBe('seen 2: next')
     expect(await outcomesOf(server, 'k')).toEqual(['answered'])
+    await agent.expectLinear(server, 'k')
+  })
+
+  it('asks with the diff of a file', async () => {
+    // In its usual mode Codex may write where it works.
+    await create(name === 'codex' ? { settings: { mode: 'read-only' } } : {})
+    const done = turn(agent.wantsFile('new.txt', 'hello'))
+    const [ask] = await asksAt(server)
+    const path = join(agent.work, 'new.txt')
+    expect(ask.detail).toMatchObject({
+      kind: 'edit',
+      paths: [path],
+      diff: [{ path, before: null, after: 'hello\n' }],
+    })
+    expect(agent.has('new.txt')).toBe(false)
+    await answer(server, ask, optionOf(ask, 'allow'))
+    expect((await done).state).toBe('done')
+    expect(readFileSync(path, 'utf8')).toBe('hello\n')
     await agent.expectLinear(server, 'k')
   })
 

@@ -164,6 +164,8 @@ it('is as unknown to strangers as ever, and answers others when its lease is ove
   const { id, path, link } = secrets
   const log = async (): Promise<LoggedEvent[]> =>
     (await asked.call('GET', `${path}/events`, { headers: alice })).body.events
+  const accept = { accept: 'text/event-stream' }
+  const stream = await fetch(`${asked.url}${path}/events`, { headers: { ...alice, ...accept } })
   owner.pause()
   let answered = 0
   const count = <Value>(value: Value): Value => {
@@ -179,9 +181,13 @@ it('is as unknown to strangers as ever, and answers others when its lease is ove
   const keyed = turn('with a key', { 'idempotency-key': 'k' })
   const client = comeIn({ session: id, auth: { token: secretOf('alice') } }).then(count)
   await expectStrangersLearnNothing(secrets)
-  // None of what strangers got has waited for the owner: those that may see it still do.
+  const forbidden = { headers: bearer('watcher'), body: { input: 'of a watcher' } }
+  expect((await asked.call('POST', `${path}/turns`, forbidden)).status).toBe(403)
+  // None of these has waited for the owner: callers that may do it still do.
   expect(answered).toBe(0)
 
+  // A stream is cut off, and its client follows the new owner from where it stood.
+  expect(await stream.text().catch(() => 'cut off')).toBe('cut off')
   expect(await read).toMatchObject({ status: 200, body: { id } })
   const lost = await unkeyed
   expect([lost.status, lost.body.code]).toEqual([503, 'owner_unreachable'])

@@ -25,6 +25,17 @@ const CALLS: Partial<Record<AgentName, (command: string) => readonly [string, ob
   },
 }
 
+/** What makes it call one that makes a file with one line. */
+const EDITS: Partial<Record<AgentName, (path: string, line: string) => readonly [string, object]>> =
+  {
+    claude: (path, line) => ['Write', { file_path: path, content: `${line}\n` }],
+    [ADAPTER]: (path, line) => ['Write', { file_path: path, content: `${line}\n` }],
+    codex: (path, line) => {
+      const patch = `*** Begin Patch\n*** Add File: ${path}\n+${line}\n*** End Patch`
+      return ['exec_command', { cmd: `apply_patch <<'EOF'\n${patch}\nEOF` }]
+    },
+  }
+
 export const ASKING = ['claude', 'codex', ADAPTER] as const
 
 export class AskingAgent {
@@ -75,6 +86,12 @@ export class AskingAgent {
   /** A text for which the model makes the agent run this command, if that is allowed. */
   wants(command: string): string {
     const [tool, input] = CALLS[this.name]!(command)
+    return `tool ${tool} ${JSON.stringify(input)}`
+  }
+
+  /** A text for which the model makes the agent make a file with this line. */
+  wantsFile(name: string, line: string): string {
+    const [tool, input] = EDITS[this.name]!(join(this.work, name), line)
     return `tool ${tool} ${JSON.stringify(input)}`
   }
 
