@@ -17,6 +17,7 @@ import { until } from '../support/gate.ts'
 import { passedOnBy } from '../support/nodes-under-test.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { Cluster, type ServerProcess } from '../support/server-process.ts'
+import { expectOwnAnswers } from '../support/turns-at-once.ts'
 
 const LEASE_MS = 3_000
 
@@ -69,6 +70,11 @@ describe.each(ASKING)('%s on two nodes', (name) => {
     expect(fourth.reply.text).toBe(`seen 4: ${fourth.input}`)
     expect(await passedOnBy(other.url)).toBeGreaterThan(4)
     await agent.expectLinear(other, 'k')
+  })
+
+  it('answers 20 turns at once through three doors of both nodes, each its own', async () => {
+    await expectOwnAnswers(agent, [owner, other])
+    expect((await passedOnBy(owner.url)) + (await passedOnBy(other.url))).toBeGreaterThan(0)
   })
 
   it('loses its owner while it asks: the other node withdraws the ask, and goes on', async () => {

@@ -4,21 +4,17 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import OpenAI from 'openai'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { WebSocket } from 'ws'
-import { connect } from '../../src/client/index.ts'
 import { ADAPTER } from '../support/real-agents.ts'
 import {
   answer,
   ASKING,
   AskingAgent,
   asksAt,
-  eventsOf,
   optionOf,
   outcomesOf,
-  sessionOf,
 } from '../support/asking-agent.ts'
+import { expectOwnAnswers } from '../support/turns-at-once.ts'
 import { CommandLine, killCommands } from '../support/command-line.ts'
 import { until } from '../support/gate.ts'
 import { ServerProcess } from '../support/server-process.ts'
@@ -168,52 +164,6 @@ describe.each(ASKING)('%s', (name) => {
   })
 
   it('answers 20 turns at once through three doors on a fresh key, each its own', async () => {
-    const answering = { on: true }
-    const answered = (async () => {
-      let count = 0
-      while (answering.on) {
-        for (const ask of (await server.get('/v1/asks')).body.asks) {
-          const { status } = await answer(server, ask, optionOf(ask, 'allow'))
-          if (status === 200) count += 1
-        }
-      }
-      return count
-    })()
-    const client = connect({ url: server.url, webSocket: WebSocket })
-    const session = client.session({ key: 'fresh', answers: ['question'] })
-    const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 })
-    const headers = { 'x-session-key': 'fresh', 'x-session-on-nobody': 'wait' }
-    const DOORS = [
-      async (input: string): Promise<string> => (await turn(input, 'fresh')).reply.text,
-      async (input: string): Promise<string> => {
-        const result = await session.turn(input, { waitMs: 120_000 })
-        return result.reply?.text ?? JSON.stringify(result)
-      },
-      async (content: string): Promise<string> => {
-        const messages = [{ role: 'user' as const, content }]
-        const made = await openai.chat.completions.create({ model: name, messages }, { headers })
-        return made.choices[0]?.message.content ?? ''
-      },
-    ]
-    const inputs = Array.from({ length: 20 }, (_, n) =>
-      n % 4 === 0 ? agent.wants(`mkdir made-${n}; echo made-${n}-`) : `say-${n}-`,
-    )
-    const replies = await Promise.all(inputs.map((input, n) => DOORS[n % 3]!(input)))
-    answering.on = false
-    expect(await answered).toBe(5)
-    for (const [n, reply] of replies.entries()) {
-      if (n % 4 === 0) expect([n, agent.has(`made-${n}`)]).toEqual([n, true])
-      expect([n, reply]).toEqual([n, expect.stringContaining(n % 4 ? `: say-${n}-` : `made-${n}-`)])
-    }
-    const events = await eventsOf(server, 'fresh')
-    const started = events.filter(({ type }) => type === 'turn.started')
-    expect(started.map(({ input }) => input).toSorted()).toEqual(inputs.toSorted())
-    for (const [place, { input }] of started.entries()) {
-      const reply = replies[inputs.indexOf(input)]
-      if (!input.startsWith('tool')) expect(reply).toBe(`seen ${place + 1}: ${input}`)
-    }
-    session.dispose()
-    expect(await sessionOf(server, 'fresh')).toBe(started.length === 20 ? session.info?.id : '')
-    await agent.expectLinear(server, 'fresh')
+    await expectOwnAnswers(agent, [server])
   })
 })
