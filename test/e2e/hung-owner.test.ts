@@ -17,6 +17,7 @@ import {
   TokenFiles,
   toldBy,
 } from '../support/principals.ts'
+import { RawCdp } from '../support/raw-cdp.ts'
 import { Cluster, type ServerProcess } from '../support/server-process.ts'
 import { dial, type Frame, type WireClient } from '../support/wire-client.ts'
 
@@ -36,7 +37,8 @@ beforeAll(async () => {
   database = await openTestDatabase()
   files = await TokenFiles.make()
   cluster = new Cluster(database.freshUrl(), { leaseMs: LEASE_MS })
-  const flags = ['--tokens', await files.write('tokens.json', ENTRIES), '--drain-ms', '0']
+  const tokens = await files.write('tokens.json', ENTRIES)
+  const flags = ['--tokens', tokens, '--drain-ms', '0', '--browser', 'chromium']
   owner = await cluster.add(flags)
   asked = await cluster.add(flags)
 })
@@ -144,6 +146,17 @@ async function expectStrangersLearnNothing(secrets: Secrets): Promise<void> {
     }
     expect(await say(id)).toBe(await say(neverWas(id)))
   }
+  const comeBack = async (session: string): Promise<string> => {
+    const url = `${asked.url.replace('http', 'ws')}/cdp/chromium/held`
+    const client = await RawCdp.open(url, { headers: stranger })
+    const auth = { resume: secrets.own }
+    client.say(`#${JSON.stringify({ type: 'hello', v: 2, session, received: 0, auth })}`)
+    const frame = await client.frame()
+    client.socket.terminate()
+    expect(frame).toMatchObject({ type: 'refuse' })
+    return JSON.stringify(frame).replaceAll(session, 'ID')
+  }
+  expect(await comeBack(id)).toBe(await comeBack(neverWas(id)))
 }
 
 /** As every client does: comes back until it is let in; and how its earlier sockets ended. */
