@@ -390,6 +390,11 @@ export class Holdfast {
     }
   }
 
+  /** The agent of sessions that do not name one. */
+  get defaultAgent(): string {
+    return this.#defaultAgent
+  }
+
   /** The agents that it may use. */
   get agents(): readonly string[] {
     const { agents } = this.authority

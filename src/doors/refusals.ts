@@ -40,7 +40,7 @@ const TOLD: ReadonlySet<ErrorCode> = new Set([
 ])
 
 export type RefusedClient = {
-  readonly door: 'http' | 'connect' | 'cdp'
+  readonly door: 'http' | 'connect' | 'cdp' | 'acp'
   readonly address: string
   readonly headers?: IncomingHttpHeaders
   /** The id of its principal, if it showed a good token. */

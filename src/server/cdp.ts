@@ -20,7 +20,6 @@ import {
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
 import { heldService, type HeldServiceOptions } from '../doors/cdp/held.ts'
 import { serveJson, socketUrl } from '../doors/cdp/http.ts'
-import { largestBeyond } from '../doors/cdp/limits.ts'
 import type { CdpClient } from '../doors/cdp/client.ts'
 import { StockConnection } from '../doors/cdp/attached-client.ts'
 import { Connection } from '../doors/connect/connection.ts'
@@ -34,6 +33,7 @@ import { drainingError, type Forwarder } from './forwarding/forwarder.ts'
 import { newHttpServer, refuseSocket, type Connections } from './http-server.ts'
 import { TICKET_LIMITS, type Ticket, type Tickets } from './tickets.ts'
 import { socketOpener, type SocketListener, type WebSocketEnd } from './upgrade.ts'
+import { WatchedSockets } from './watched-sockets.ts'
 
 export type CdpEntranceOptions = {
   readonly door: CdpDoor
@@ -61,8 +61,7 @@ export class CdpEntrance {
   readonly #diagnose: Diagnose
   readonly #openSocket: ReturnType<typeof socketOpener>
   readonly #ports: Server[] = []
-  readonly #open = new Set<WebSocketEnd>()
-  readonly #watch: NodeJS.Timeout
+  readonly #sockets: WatchedSockets
 
   constructor(options: CdpEntranceOptions) {
     const { door, access } = options
@@ -71,7 +70,7 @@ export class CdpEntrance {
     this.#options = options
     this.#diagnose = diagnose
     this.#openSocket = socketOpener({ diagnose, access }, door.limits.messageBytesMax)
-    this.#watch = setInterval(() => this.#watchAll(), door.limits.pingMs / 3).unref()
+    this.#sockets = new WatchedSockets(door.limits, () => door.boundHeld())
   }
 
   /** A port on which one browser is found where Chrome would have it. Resolves with its number. */
@@ -269,36 +268,20 @@ export class CdpEntrance {
     connection: Pick<StockConnection, 'receive' | 'closed'>,
     release: () => void = () => undefined,
   ): SocketListener {
-    this.#open.add(end)
+    this.#sockets.add(end)
     return {
       // As Chrome does.
       receive: (data, isBinary) => (isBinary ? end.close(1003) : connection.receive(data)),
       closed: (code) => {
         release()
-        this.#open.delete(end)
+        this.#sockets.delete(end)
         connection.closed(code)
       },
     }
   }
 
-  #watchAll(): void {
-    const now = performance.now()
-    const { pingMs, deadMs, unreadTotalBytesMax } = this.door.limits
-    for (const end of [...this.#open]) {
-      if (end.heardAt === null) continue
-      // It is silent because it is not listened to.
-      if (end.isPaused) end.heardAt = now
-      else if (now - end.heardAt > deadMs) end.cut()
-      else if (now - end.heardAt > pingMs) end.ping()
-    }
-    // Each has a bound, but many that do not read could still fill the memory together.
-    const unread = ({ bufferedBytes }: WebSocketEnd): number => bufferedBytes
-    for (const end of largestBeyond(this.#open, unread, unreadTotalBytesMax)) end.cutSlow()
-    this.door.boundHeld()
-  }
-
   async close(): Promise<void> {
-    clearInterval(this.#watch)
+    this.#sockets.close()
     await this.door.close()
     for (const server of this.#ports) {
       const closed = new Promise((resolve) => server.close(resolve))

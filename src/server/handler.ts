@@ -30,6 +30,7 @@ import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
 import { LargeBodies } from '../doors/request-body.ts'
 import { Unread } from '../doors/unread.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
+import { ACP_PATH, AcpEntrance } from './acp.ts'
 import { AccessPolicy, bearerToken, type AccessOptions } from './access.ts'
 import { Audit, type Configuration } from './audit.ts'
 import { CdpEntrance } from './cdp.ts'
@@ -85,6 +86,7 @@ export class RequestHandler {
   /** Of all ports: as many as the process has descriptors for. */
   readonly connections: Connections
   readonly #connect: OnUpgrade
+  readonly #acp: AcpEntrance
   readonly #context: ServerContext
   readonly #router: Router
   readonly #hub: Hub
@@ -154,6 +156,7 @@ export class RequestHandler {
       unread,
     })
     this.#connect = acceptSockets(this.#hub, this.access)
+    this.#acp = new AcpEntrance({ hub: this.#hub, access: this.access, context: this.#context })
     this.cdp = this.#openCdp(pool, seal)
   }
 
@@ -244,6 +247,7 @@ export class RequestHandler {
 
   async #disconnect(): Promise<void> {
     this.#isDraining = true
+    this.#acp.close()
     this.#hub.close()
     for (const drain of [...this.#context.streams]) drain()
     this.#forwarder?.requests.cutTunnels()
@@ -274,7 +278,9 @@ export class RequestHandler {
     }
     const { url = '' } = request
     if (this.cdp !== null && isCdpPath(url)) return this.cdp.upgrade({ request, stream, head })
-    if (url.split('?', 1)[0] === CONNECT_PATH) return this.#connect(request, stream, head)
+    const [path] = url.split('?', 1)
+    if (path === CONNECT_PATH) return this.#connect(request, stream, head)
+    if (path === ACP_PATH) return this.#acp.upgrade({ request, stream, head })
     stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
   }
 

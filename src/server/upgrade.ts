@@ -7,13 +7,13 @@ import type { CdpSocket } from '../doors/cdp/attached-client.ts'
 import { Connection } from '../doors/connect/connection.ts'
 import { connectService } from '../doors/connect/entry.ts'
 import type { Hub } from '../doors/connect/hub.ts'
-import { reportRefusal } from '../doors/refusals.ts'
+import { reportRefusal, type RefusedClient } from '../doors/refusals.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import type { AccessPolicy } from './access.ts'
 import type { Upgrade } from './forwarding/request-forwarder.ts'
 
 /** In how many pieces a message may come: each takes some hundred bytes, however short it is. */
-const MESSAGE_CHUNKS_MAX = 4_096
+export const MESSAGE_CHUNKS_MAX = 4_096
 const AS_TEXT = { binary: false }
 
 /** What a door does with the messages of one socket. */
@@ -25,6 +25,8 @@ export type SocketListener = {
 export type SocketFacts = {
   readonly diagnose: Diagnose
   readonly access: Pick<AccessPolicy, 'addressOf' | 'isForwarded'>
+  /** For reports. */
+  readonly door?: RefusedClient['door']
 }
 
 /** Opens the sockets of the connect door. */
@@ -43,7 +45,7 @@ export function acceptSockets(
 
 /** The returned function completes an upgrade; `connect` takes the socket. */
 export function socketOpener(
-  { access, diagnose }: SocketFacts,
+  { access, diagnose, door = 'cdp' }: SocketFacts,
   messageBytesMax: number,
   more: ServerOptions = {},
 ): (upgrade: Upgrade, connect: (end: WebSocketEnd) => SocketListener) => void {
@@ -51,7 +53,8 @@ export function socketOpener(
   const all = { ...options, ...SOCKET_OPTIONS, ...more, WebSocket: ServerSocket }
   const sockets = new WebSocketServer(all)
   return ({ request, stream, head }, connect) => {
-    const client = { address: access.addressOf(request), isForwarded: access.isForwarded(request) }
+    const address = access.addressOf(request)
+    const client = { address, isForwarded: access.isForwarded(request), door }
     sockets.handleUpgrade(request, stream, head, (socket) => {
       const end = new WebSocketEnd(socket, stream, client, diagnose)
       end.listener = connect(end)
@@ -107,18 +110,21 @@ export class WebSocketEnd implements CdpSocket {
   listener: SocketListener | null = null
   readonly #socket: WebSocket
   readonly #stream: Duplex & { readonly bytesRead?: number }
+  readonly #door: RefusedClient['door']
   readonly #diagnose: Diagnose
 
   constructor(
     socket: WebSocket,
     stream: Duplex,
-    { address, isForwarded }: { readonly address: string; readonly isForwarded: boolean },
+    client: Pick<WebSocketEnd, 'address' | 'isForwarded'> & Pick<RefusedClient, 'door'>,
     diagnose: Diagnose,
   ) {
+    const { address, isForwarded, door } = client
     this.#socket = socket
     this.#stream = stream
     this.address = address
     this.isForwarded = isForwarded
+    this.#door = door
     this.#diagnose = diagnose
   }
 
@@ -166,7 +172,7 @@ export class WebSocketEnd implements CdpSocket {
 
   cutSlow(): void {
     const error = new HoldfastError('too_slow', 'the client does not read what it is sent')
-    reportRefusal(this.#diagnose, error, { door: 'cdp', address: this.address })
+    reportRefusal(this.#diagnose, error, { door: this.#door, address: this.address })
     this.cut()
   }
 

@@ -17,6 +17,7 @@ import { refusalOf } from '../../wire/problem.ts'
 import { decodeInput } from '../parts.ts'
 import { assertMayDo, type Operation } from '../../core/access.ts'
 import type { AdmittedClient, Channel, Connection } from './connection.ts'
+import { sendSlowly } from './slow-send.ts'
 
 type RequestFrame = Extract<ClientFrame, { readonly id: string }>
 
@@ -191,24 +192,4 @@ function partsOf(items: readonly FeedItem[]): readonly (readonly FeedItem[])[] {
   }
   parts.set(items, all)
   return all
-}
-
-/** Waits until it has left; a reader that takes too long is given up, and may come back. */
-function sendSlowly({ socket, hub }: Connection, bytes: Uint8Array): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const slow = (message: string): void => reject(new HoldfastError('too_slow', message))
-    const cancel = hub.clock.after(hub.limits.slowMs, () =>
-      slow('the client does not read what it is sent'),
-    )
-    const release = hub.unread.add(bytes, () => {
-      // A goodbye would wait behind all that the client has not read, and keep it in memory.
-      socket.cut()
-      slow('the client does not read, and too much waits for all together')
-    })
-    socket.send(bytes, () => {
-      cancel()
-      release()
-      resolve()
-    })
-  })
 }

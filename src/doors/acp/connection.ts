@@ -1,0 +1,323 @@
+/**
+ * One connection of an ACP client: JSON-RPC messages in frames, several sessions at a time. A
+ * request that fails is answered with an error; only a client that does not read, or whose access
+ * ends, is closed.
+ */
+import {
+  asHoldfastError,
+  HoldfastError,
+  NO_CAPABILITIES,
+  type Caller,
+  type Capabilities,
+  type Holdfast,
+} from '../../core/index.ts'
+import { closeCode } from '../../wire/error-table.ts'
+import type { Hub } from '../connect/hub.ts'
+import { sendSlowly } from '../connect/slow-send.ts'
+import type { Socket } from '../connect/socket.ts'
+import type { HiddenPositions } from '../exchange.ts'
+import { reportRefusal } from '../refusals.ts'
+import type { AcpAttachment } from './attachment.ts'
+import type { ClientFacts, ConnectionDefaults } from './client-end.ts'
+import {
+  errorBody,
+  errorText,
+  methodUnknown,
+  readMessage,
+  resultText,
+  RpcError,
+  type RpcId,
+  type RpcMessage,
+  type RpcNotification,
+  type RpcRequest,
+  type RpcResponse,
+} from './json-rpc.ts'
+import { ACP_METHODS, type ServedMethod } from './methods.ts'
+import { AcpPeer } from './peer.ts'
+import { HANDLERS, type Context, type Reply } from './requests.ts'
+import { isAcpMethod, readParams, type AcpMethod } from './schemas.ts'
+
+export type AcpSocket = Socket & {
+  readonly heardAt: number | null
+  ping(): void
+}
+
+/** The largest message of a client: the largest image as base64, and some more. */
+export const MESSAGE_BYTES_MAX = 8_388_608
+/** What may wait for a client besides what its sessions say: answers, which it asked for. */
+const ANSWERS_BYTES_MAX = 8_388_608
+
+export type AcpConnectionOptions = {
+  readonly hub: Hub
+  readonly socket: AcpSocket
+  readonly holdfast: Holdfast
+  readonly caller: Caller
+  readonly defaults: ConnectionDefaults
+  readonly positions: HiddenPositions | null
+  readonly isDraining: () => boolean
+  /** How the same client reaches this door on another node. */
+  readonly forwarding: { readonly path: string; readonly headers: Readonly<Record<string, string>> }
+  readonly onEnd: () => void
+}
+
+export class AcpConnection {
+  readonly hub: Hub
+  readonly holdfast: Holdfast
+  readonly defaults: ConnectionDefaults
+  readonly positions: HiddenPositions | null
+  readonly isDraining: () => boolean
+  readonly attachments = new Map<string, AcpAttachment>()
+  isOver = false
+  readonly #options: AcpConnectionOptions
+  readonly #socket: AcpSocket
+  #facts: ClientFacts | null = null
+  #initialize: unknown = null
+  readonly #ownId: string
+  /** Requests that have no answer yet. */
+  #open = 0
+  /** By node, and by session. */
+  readonly #peers = new Map<string, AcpPeer>()
+  readonly #elsewhere = new Map<string, AcpPeer>()
+
+  constructor(options: AcpConnectionOptions) {
+    const { hub, socket, holdfast, defaults, positions, isDraining } = options
+    this.#options = options
+    this.hub = hub
+    this.#socket = socket
+    this.holdfast = holdfast
+    this.defaults = defaults
+    this.positions = positions
+    this.isDraining = isDraining
+    this.#ownId = holdfast.authority.entropy.id()
+  }
+
+  get clientId(): string {
+    return this.#facts?.clientId ?? this.#ownId
+  }
+
+  get isReturning(): boolean {
+    return (this.#facts?.clientId ?? null) !== null
+  }
+
+  get takesForms(): boolean {
+    return this.#facts?.takesForms ?? false
+  }
+
+  get signal(): { readonly aborted: boolean } {
+    return this
+  }
+
+  get aborted(): boolean {
+    return this.isOver
+  }
+
+  readonly capabilitiesOf = (agent: string): Capabilities =>
+    this.holdfast.authority.runner(agent)?.capabilities ?? NO_CAPABILITIES
+
+  introduce(facts: ClientFacts): void {
+    this.#facts = facts
+  }
+
+  forget(attachment: { readonly session: { readonly id: string } }): void {
+    const { id } = attachment.session
+    if (this.attachments.get(id) === attachment) this.attachments.delete(id)
+  }
+
+  /** A frame of the client. */
+  receive(data: Buffer, isBinary: boolean): void {
+    if (this.isOver) return
+    const { bufferedBytesMax } = this.hub.limits
+    if (this.#socket.bufferedBytes > bufferedBytesMax + ANSWERS_BYTES_MAX) {
+      return this.refuse(new HoldfastError('too_slow', 'the client does not read its answers'))
+    }
+    const text = isBinary ? '' : data.toString()
+    try {
+      this.#take(readMessage(text), text)
+    } catch (thrown) {
+      const id = thrown instanceof RpcError ? thrown.id : null
+      void this.send(errorText(id, errorBody(thrown)))
+    }
+  }
+
+  #take(message: RpcMessage, text: string): void {
+    switch (message.type) {
+      case 'response':
+        return this.#answered(message, text)
+      case 'notification':
+        return this.#notified(message, text)
+      case 'request':
+        void this.#serve(message, text)
+    }
+  }
+
+  async #serve(request: RpcRequest, text: string): Promise<void> {
+    const { id } = request
+    const { requestsMax } = this.hub.limits
+    this.#open += 1
+    try {
+      if (this.#open > requestsMax) throw new HoldfastError('too_many', 'too many requests wait')
+      const reply = await this.#answer(request, text)
+      if (reply === null) return
+      void this.send(resultText(id, reply.result))
+      reply.after?.()
+    } catch (thrown) {
+      this.#reportFailure(thrown)
+      void this.send(errorText(id, errorBody(thrown)))
+    } finally {
+      this.#open -= 1
+    }
+  }
+
+  /** Null: another node answers. */
+  async #answer({ id, method, params }: RpcRequest, text: string): Promise<Reply | null> {
+    if (!isServed(method)) throw methodUnknown(method)
+    const read = readParams(method, params)
+    if (method === 'initialize') this.#initialize = params
+    else if (this.#facts === null) throw new HoldfastError('bad_request', 'initialize first')
+    const session = 'sessionId' in read ? read.sessionId : null
+    const peer = session === null ? undefined : this.#elsewhere.get(session)
+    if (peer !== undefined) return this.#pass(peer, { id, method, text })
+    try {
+      return replyOf(await this.#handle(method, read, id))
+    } catch (thrown) {
+      const owner = this.#ownerOf(thrown)
+      if (owner === null) throw thrown
+      if (session !== null) this.#elsewhere.set(session, owner)
+      return this.#pass(owner, { id, method, text })
+    }
+  }
+
+  #handle(method: ServedMethod, params: unknown, id: RpcId): Promise<Reply | object> {
+    const handle = HANDLERS[method] as (
+      context: Context,
+      params: unknown,
+      id: RpcId,
+    ) => Promise<Reply | object>
+    return handle(this, params, id)
+  }
+
+  #pass(peer: AcpPeer, { id, method, text }: { id: RpcId; method: AcpMethod; text: string }): null {
+    peer.send(text, method === 'session/new' ? id : undefined)
+    return null
+  }
+
+  /** The node that a refusal names as the owner of the session; null: there is no way to it. */
+  #ownerOf(thrown: unknown): AcpPeer | null {
+    const { code, details } = asHoldfastError(thrown)
+    const { node } = details
+    const { forwarder, limits } = this.hub
+    const isForwarded = this.#socket.isForwarded ?? false
+    if (code !== 'not_owner' || typeof node !== 'string' || forwarder === null || isForwarded) {
+      return null
+    }
+    const known = this.#peers.get(node)
+    if (known !== undefined) return known
+    const peer: AcpPeer = new AcpPeer(forwarder, node, {
+      ...this.#options.forwarding,
+      address: this.#socket.address,
+      initialize: this.#initialize,
+      bufferedBytesMax: limits.bufferedBytesMax + MESSAGE_BYTES_MAX,
+      messageBytesMax: PEER_MESSAGE_BYTES_MAX,
+      onMessage: (text) => void this.send(text),
+      onSession: (session) => void this.#elsewhere.set(session, peer),
+      onClose: (closed, reason) => {
+        this.#socket.close(closed, reason)
+        this.closed(closed)
+      },
+    })
+    this.#peers.set(node, peer)
+    return peer
+  }
+
+  /** A notification that is wrong has no answer. */
+  #notified({ method, params }: RpcNotification, text: string): void {
+    if (method === '$/cancel_request') return this.#cancelRequest(params, text)
+    if (method !== 'session/cancel') return
+    const { sessionId } = readParams(method, params)
+    const peer = this.#elsewhere.get(sessionId)
+    if (peer !== undefined) return peer.send(text)
+    const attachment = this.attachments.get(sessionId)
+    attachment?.cancel().catch((thrown: unknown) => this.#reportFailure(thrown))
+  }
+
+  #cancelRequest(params: unknown, text: string): void {
+    const { requestId } = (params ?? {}) as { readonly requestId?: RpcId }
+    if (requestId === undefined) return
+    const isOwn = [...this.attachments.values()].some((one) => one.cancelRequest(requestId))
+    if (!isOwn) for (const peer of this.#peers.values()) peer.send(text)
+  }
+
+  /** The answer to an ask, whose request has the session and the ask in its id. */
+  #answered(response: RpcResponse, text: string): void {
+    const [session, ask] = String(response.id).split('/')
+    if (session === undefined || ask === undefined) return
+    const peer = this.#elsewhere.get(session)
+    if (peer !== undefined) return peer.send(text)
+    void this.attachments.get(session)?.answered(ask, response)
+  }
+
+  send(text: string): Promise<void> | null {
+    if (this.isOver) return null
+    const { bufferedBytes } = this.#socket
+    const data = Buffer.from(text)
+    if (bufferedBytes + data.length <= AHEAD_BYTES) {
+      this.#socket.send(data)
+      return null
+    }
+    const sent = sendSlowly({ socket: this.#socket, hub: this.hub }, data)
+    return sent.catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
+  }
+
+  async isAlive(): Promise<boolean> {
+    if (this.isOver) return false
+    const { heardAt } = this.#socket
+    this.#socket.ping()
+    await new Promise<void>(
+      (resolve) => void this.hub.clock.after(this.hub.limits.probeMs, resolve),
+    )
+    return !this.isOver && this.#socket.heardAt !== heardAt
+  }
+
+  report(error: HoldfastError): void {
+    const { by } = this.#options.caller
+    const client = { door: 'acp', address: this.#socket.address, principal: by.id } as const
+    reportRefusal(this.holdfast.authority.diagnose, error, client)
+  }
+
+  #reportFailure(thrown: unknown): void {
+    if (!(thrown instanceof RpcError)) this.report(asHoldfastError(thrown))
+  }
+
+  /** Closes with the reason's own code: the client may come back, if it is one of a moment. */
+  refuse(error: HoldfastError): void {
+    if (this.isOver) return
+    this.report(error)
+    this.#socket.close(closeCode(error.code), error.code)
+    this.closed(ABNORMAL)
+  }
+
+  /** The socket is closed. A client that has closed it in good order has left. */
+  closed(code: number): void {
+    if (this.isOver) return
+    this.isOver = true
+    const how = code === NORMAL ? 'leave' : 'lose'
+    for (const attachment of [...this.attachments.values()]) attachment.end(how)
+    for (const peer of this.#peers.values()) peer.close(code)
+    this.#options.onEnd()
+  }
+}
+
+/** Events on their way that are not waited for. */
+const AHEAD_BYTES = 65_536
+/** Another node sends images of the log, and pages of lists. */
+const PEER_MESSAGE_BYTES_MAX = 33_554_432
+const NORMAL = 1000
+const ABNORMAL = 1006
+
+function isServed(method: string): method is ServedMethod {
+  return isAcpMethod(method) && ACP_METHODS[method].isSupported
+}
+
+function replyOf(answer: Reply | object): Reply {
+  return 'result' in answer ? answer : { result: answer }
+}

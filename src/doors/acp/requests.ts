@@ -1,0 +1,271 @@
+/** What each request of a client does. A response is an object, and perhaps more that follows it. */
+import {
+  HoldfastError,
+  mayDo,
+  SCOPES,
+  type Capabilities,
+  type SessionHandle,
+  type SessionRow,
+  type Settings,
+} from '../../core/index.ts'
+import { turnSeq } from '../../core/turns.ts'
+import { VERSION } from '../../wire/version.ts'
+import { AcpAttachment } from './attachment.ts'
+import type { RequestContext } from './client-end.ts'
+import { cursorAt, readCursor, type Cursor } from './cursor.ts'
+import type { RpcId } from './json-rpc.ts'
+import type { ServedMethod } from './methods.ts'
+import { configOptions, offered, settingsChange } from './options.ts'
+import { assertDrives, placeView, takePlace } from './place.ts'
+import { openingOf, type Opening, type OpeningParams, type ParamsOf } from './schemas.ts'
+
+/** The version of ACP that this door speaks. */
+export const PROTOCOL_VERSION = 1
+/** Of what is under `_meta.holdfast`. */
+const META_VERSION = 1
+/** The label of sessions that an editor has made: the folder that it works in. */
+const FOLDER_LABEL = 'acp.cwd'
+const LABEL_CHARS_MAX = 256
+const PAGE_SESSIONS = 50
+
+export type Context = RequestContext<AcpAttachment>
+
+export type Reply = {
+  readonly result: object
+  /** Once the result is sent. */
+  readonly after?: () => void
+}
+
+type Handler<Method extends ServedMethod> = (
+  context: Context,
+  params: ParamsOf<Method>,
+  id: RpcId,
+) => Promise<Reply | object>
+
+export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = {
+  initialize: async (context, { clientCapabilities, _meta }) => {
+    const clientId = _meta?.holdfast?.client ?? null
+    const takesForms = (clientCapabilities?.elicitation?.form ?? null) !== null
+    context.introduce({ clientId, takesForms })
+    return initialized(context)
+  },
+  'session/new': async (context, params) => {
+    assertBegins(context)
+    const session = await context.holdfast.resolve(resolveOptions(context, params))
+    const { replay = context.defaults.replay } = openingOf(params)
+    const isReplayed = replay === true && !session.isNew
+    return open(context, session, { params, history: isReplayed ? 'after' : 'none' })
+  },
+  'session/load': (context, params) =>
+    open(context, context.holdfast.session(params.sessionId), { params, history: 'before' }),
+  'session/resume': (context, params) =>
+    open(context, context.holdfast.session(params.sessionId), { params, history: 'none' }),
+  'session/list': listSessions,
+  'session/prompt': async (context, params, id) => {
+    assertBegins(context)
+    return (await attachmentOf(context, params)).prompt(id, params)
+  },
+  'session/cancel': async (context, params) => {
+    await (await attachmentOf(context, params)).cancel()
+    return {}
+  },
+  'session/close': async (context, params) => {
+    const attachment = await attachmentOf(context, params)
+    await attachment.leave()
+    return {}
+  },
+  'session/delete': async ({ holdfast }, { sessionId, _meta }) => {
+    const session = holdfast.session(sessionId)
+    if (_meta?.holdfast?.keep === true) await session.close('closed_by_client')
+    else await session.erase()
+    return {}
+  },
+  'session/set_mode': async (context, { modeId, ...params }) => {
+    await configure(context, params, settingsChange('mode', modeId))
+    return {}
+  },
+  'session/set_config_option': async (context, { configId, value, ...params }) => {
+    const settings = await configure(context, params, settingsChange(configId, value))
+    const { agent } = await context.holdfast.session(params.sessionId).state()
+    return {
+      configOptions: configOptions({ settings, capabilities: context.capabilitiesOf(agent) }),
+    }
+  },
+  '_holdfast/control': async (context, { role, take = false, ...params }) => {
+    const attachment = await attachmentOf(context, params)
+    await attachment.control(role, take)
+    return { role: attachment.place.role }
+  },
+}
+
+function initialized(context: Context): object {
+  const { holdfast, defaults } = context
+  const agent = defaults.agent ?? holdfast.defaultAgent
+  const { images, files, settings } = context.capabilitiesOf(agent)
+  const scopes = holdfast.access?.scopes ?? SCOPES
+  const isManager = mayDo(scopes, 'session.close')
+  return {
+    protocolVersion: PROTOCOL_VERSION,
+    agentInfo: { name: 'holdfast', title: 'Holdfast', version: VERSION },
+    authMethods: [],
+    agentCapabilities: {
+      loadSession: true,
+      promptCapabilities: { image: images, audio: false, embeddedContext: files },
+      mcpCapabilities: { http: false, sse: false },
+      sessionCapabilities: {
+        ...{ list: {}, resume: {}, close: {} },
+        ...(isManager ? { delete: {} } : {}),
+        ...(settings.includes('directories') ? { additionalDirectories: {} } : {}),
+      },
+    },
+    _meta: { holdfast: { v: META_VERSION, agents: holdfast.agents, control: true } },
+  }
+}
+
+function assertBegins({ isDraining }: Context): void {
+  if (isDraining()) throw new HoldfastError('draining', 'the server is about to stop')
+}
+
+async function attachmentOf(
+  { attachments, holdfast }: Context,
+  { sessionId }: { readonly sessionId: string },
+): Promise<AcpAttachment> {
+  const known = attachments.get(sessionId)
+  if (known !== undefined) return known
+  // Throws as for a session that does not exist if the caller may not see it.
+  await holdfast.session(sessionId).state()
+  throw new HoldfastError('attachment_unknown', 'the session is not open on this connection')
+}
+
+async function configure(
+  context: Context,
+  params: { readonly sessionId: string },
+  change: ReturnType<typeof settingsChange>,
+): Promise<Settings> {
+  const { place, session } = await attachmentOf(context, params)
+  assertDrives(place)
+  return session.configure(change)
+}
+
+/** How a new session is made. What its agent cannot be told is left out, as the reference says. */
+function resolveOptions(context: Context, params: OpeningParams) {
+  const { defaults, holdfast } = context
+  const { key = defaults.key, agent = defaults.agent, exclusive, settings } = openingOf(params)
+  const { cwd, additionalDirectories } = params
+  const takes = context.capabilitiesOf(agent ?? holdfast.defaultAgent).settings
+  const isLabel = cwd !== undefined && cwd !== '' && cwd.length <= LABEL_CHARS_MAX
+  return {
+    ...(key === undefined ? {} : { key }),
+    ...(agent === undefined ? {} : { agent }),
+    ...(exclusive === undefined ? {} : { exclusive }),
+    ...(isLabel ? { labels: { [FOLDER_LABEL]: cwd } } : {}),
+    settings: { ...placeSettings({ cwd, additionalDirectories }, takes), ...settings },
+  }
+}
+
+function placeSettings(
+  { cwd, additionalDirectories: directories }: OpeningParams,
+  takes: Capabilities['settings'],
+): Settings {
+  const hasMore = directories !== undefined && directories !== null && directories.length > 0
+  return {
+    ...(cwd !== undefined && takes.includes('cwd') ? { cwd } : {}),
+    ...(hasMore && takes.includes('directories') ? { directories } : {}),
+  }
+}
+
+type OpenOptions = {
+  readonly params: OpeningParams
+  /** What was said before is told before the response, after it, or not at all. */
+  readonly history: 'before' | 'after' | 'none'
+}
+
+/** Attaches to a session, once for each connection. */
+async function open(
+  context: Context,
+  session: SessionHandle,
+  { params, history }: OpenOptions,
+): Promise<Reply> {
+  const { id } = session
+  context.attachments.get(id)?.end('leave')
+  const opening = openingOf(params)
+  const attachment = await attach(context, session, { opening, history })
+  const state = await session.state()
+  if (history !== 'after') await attachment.catchUp(state.seq)
+  const { place, at } = attachment
+  const { agent, settings } = state
+  const capabilities = context.capabilitiesOf(agent)
+  const result = {
+    sessionId: id,
+    ...offered({ settings, capabilities }),
+    _meta: { holdfast: { ...placeView(place, state), at } },
+  }
+  return { result, after: () => attachment.begin(state, history === 'after') }
+}
+
+async function attach(
+  context: Context,
+  session: SessionHandle,
+  { opening, history }: { readonly opening: Opening; readonly history: OpenOptions['history'] },
+): Promise<AcpAttachment> {
+  const { hub, isReturning, signal, defaults, attachments } = context
+  const { role = defaults.role, take, attachment: known, token, at } = opening
+  const own = await AcpAttachment.ownTurns(session, context.clientId)
+  const start = at === undefined ? null : readCursor(at)
+  const place = await takePlace(session, {
+    ...{ hub, signal, resumable: isReturning },
+    ...(role === undefined ? {} : { role }),
+    ...(take === undefined ? {} : { take }),
+    ...(known === undefined ? {} : { attachment: known }),
+    ...(token === undefined ? {} : { token }),
+  })
+  const state = await session.state()
+  const from = history === 'none' ? (start ?? startNow(state)) : cursorAt(0)
+  const attachment = new AcpAttachment(context, session, { place, start: from, own, state })
+  // The client was lost while it was let in.
+  if (context.isOver) attachment.end('lose')
+  else attachments.set(session.id, attachment)
+  if (from.seq <= state.seq) return attachment
+  attachment.end('leave')
+  throw new HoldfastError('ahead', `the log ends at ${state.seq}`)
+}
+
+/** Of a turn that runs, the message that is being written is told from its beginning. */
+function startNow({ seq, running }: Awaited<ReturnType<SessionHandle['state']>>): Cursor {
+  return cursorAt(seq, running === null ? seq : (turnSeq(running.id) ?? 1) - 1)
+}
+
+async function listSessions(
+  { holdfast, positions }: Context,
+  { cwd, cursor }: ParamsOf<'session/list'>,
+): Promise<object> {
+  const given = typeof cursor === 'string' ? cursor : null
+  const own = given === null ? null : ((await positions?.revealCursor(given)) ?? given)
+  const query = {
+    state: 'open',
+    limit: PAGE_SESSIONS,
+    ...(own === null ? {} : { cursor: own }),
+  } as const
+  const { sessions, nextCursor } = await holdfast.list(query)
+  const isListed = ({ labels }: SessionRow): boolean => {
+    const folder = labels[FOLDER_LABEL]
+    // Browser sessions are no conversations. One that no editor has made is in no folder.
+    return labels['door'] !== 'cdp' && (!cwd || folder === undefined || folder === cwd)
+  }
+  const next =
+    nextCursor === null ? null : ((await positions?.hideCursor(nextCursor)) ?? nextCursor)
+  return {
+    sessions: sessions.filter(isListed).map((row) => sessionInfo(row, cwd ?? '/')),
+    ...(next === null ? {} : { nextCursor: next }),
+  }
+}
+
+function sessionInfo({ id, key, agent, labels, updatedAt, status }: SessionRow, cwd: string) {
+  return {
+    sessionId: id,
+    cwd: labels[FOLDER_LABEL] ?? cwd,
+    title: key ?? agent,
+    updatedAt: new Date(updatedAt).toISOString(),
+    _meta: { holdfast: { key, agent, status } },
+  }
+}
