@@ -2,6 +2,7 @@
 import { VERSION } from '../wire/version.ts'
 import { answer, asks } from './ask-commands.ts'
 import { adopt, agents, cancel, fork, open } from './agent-commands.ts'
+import { acp } from './acp.ts'
 import { cdp } from './cdp.ts'
 import { chat } from './chat.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
@@ -14,7 +15,7 @@ import { verify } from './verify.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
   ...[serve, chat, send, asks, answer, sessions, tail, queue, cancel, close, exportLog],
-  ...[agents, fork, adopt, open, verify, token, backup, nodes, cdp],
+  ...[agents, fork, adopt, open, verify, token, backup, nodes, cdp, acp],
 ]
 
 /** Resolves with the exit code. */

@@ -139,18 +139,22 @@ export class AcpAttachment implements HubMember {
       after = position
     }
     this.#seq = Math.max(this.#seq, seq)
+    this.#passStart()
   }
 
-  /** The response that opened the session has been sent. `replays`: what was said before follows. */
-  begin(state: Session, replays: boolean): void {
-    const told = replays ? this.catchUp(state.seq) : Promise.resolve()
+  /**
+   * The response that opened the session has been sent. `replays`: what was said before follows.
+   * `commands`: of the agent, for a client that has not read of them.
+   */
+  begin(replays: number | null, commands: Session['commands']): void {
+    const told = replays === null ? Promise.resolve() : this.catchUp(replays)
     void told
-      .then(() => this.#begin(state))
+      .then(() => this.#begin(commands))
       .catch((thrown: unknown) => this.#gone(asHoldfastError(thrown)))
   }
 
   /** Tells what comes. */
-  #begin({ commands }: Session): void {
+  #begin(commands: Session['commands']): void {
     if (this.isOver || this.#isFollowing) return
     this.#passStart()
     this.#isFollowing = true

@@ -63,7 +63,9 @@ export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = 
   'session/list': listSessions,
   'session/prompt': async (context, params, id) => {
     assertBegins(context)
-    return (await attachmentOf(context, params)).prompt(id, params)
+    // At once: what comes next may cancel it.
+    const known = context.attachments.get(params.sessionId)
+    return (known ?? (await attachmentOf(context, params))).prompt(id, params)
   },
   'session/cancel': async (context, params) => {
     await (await attachmentOf(context, params)).cancel()
@@ -200,7 +202,9 @@ async function open(
     ...offered({ settings, capabilities }),
     _meta: { holdfast: { ...placeView(place, state), at } },
   }
-  return { result, after: () => attachment.begin(state, history === 'after') }
+  const isNew = history === 'none' && opening.at === undefined
+  const commands = isNew ? state.commands : null
+  return { result, after: () => attachment.begin(history === 'after' ? state.seq : null, commands) }
 }
 
 async function attach(

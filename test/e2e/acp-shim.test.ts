@@ -1,0 +1,151 @@
+/** `holdfast acp`: an editor keeps its place while servers die and connections break. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { builtinAgents } from 'holdfast'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { Agent } from '../../src/runners/function.ts'
+import { selected } from '../support/acp-client.ts'
+import { ByteCutter, shimHere, ShimProcess } from '../support/acp-shim.ts'
+import { until } from '../support/gate.ts'
+import { freePort, ServerProcess } from '../support/server-process.ts'
+import { serve } from '../support/server.ts'
+
+let folder = ''
+const servers: ServerProcess[] = []
+const shims: ShimProcess[] = []
+
+async function start(port: number): Promise<ServerProcess> {
+  if (folder === '') folder = mkdtempSync(join(tmpdir(), 'holdfast-shim-'))
+  const server = await ServerProcess.start({ data: folder, port })
+  servers.push(server)
+  return server
+}
+
+function shim(url: string, ...flags: string[]): ShimProcess {
+  const made = new ShimProcess(url, flags)
+  shims.push(made)
+  return made
+}
+
+afterEach(async () => {
+  await Promise.all(shims.splice(0).map((one) => one.close()))
+  for (const server of servers.splice(0)) await server.kill()
+  if (folder !== '') rmSync(folder, { recursive: true })
+  folder = ''
+})
+
+describe('an editor on stdio', () => {
+  it('is told that a prompt was interrupted when the server is killed, and goes on', async () => {
+    const port = await freePort()
+    const server = await start(port)
+    const { client } = shim(server.url, '--key', 'k', '--agent', 'slow')
+    await client.initialize()
+    const id = await client.open()
+    const words = Array.from({ length: 20 }, (_, index) => `word${index} `).join('')
+    const prompt = client.prompt(id, words).catch((error: unknown) => error)
+    const waiting = client.prompt(id, 'next').catch((error: unknown) => error)
+    await until(() => client.said().includes('word3 '))
+    await server.kill()
+    await start(port)
+    expect(await prompt).toMatchObject({
+      message: expect.stringMatching(/interrupted/),
+      data: { code: 'interrupted', state: 'interrupted' },
+    })
+    // What was accepted is done.
+    expect(await waiting).toMatchObject({ stopReason: 'end_turn' })
+    await until(() => client.said().endsWith('next'))
+    // Nothing twice, and no word of its own as somebody else's.
+    expect(words).toContain(client.said().slice(0, -'next'.length))
+    expect(client.said('user_message_chunk')).toBe('')
+  })
+
+  it('has its ask back when the server stops in between, once, and its answer counts', async () => {
+    const port = await freePort()
+    const server = await start(port)
+    const { client } = shim(server.url, '--key', 'k', '--agent', 'echo')
+    await client.initialize()
+    const id = await client.open()
+    expect(await client.prompt(id, 'one')).toMatchObject({ stopReason: 'end_turn' })
+    expect(await server.stop()).toBe(0)
+    const prompt = client.prompt(id, 'two')
+    await start(port)
+    expect(await prompt).toMatchObject({ stopReason: 'end_turn' })
+    await until(() => client.said() === 'onetwo')
+  })
+
+  it('ends with a reason where its token is not good', async () => {
+    const server = await serve({ tokens: { scopesOf: () => null } })
+    const refused = new ShimProcess(server.url, [], { HOLDFAST_TOKEN: 'hf_wrong' })
+    await expect(refused.client.initialize()).rejects.toThrow(/refuses the connection/)
+    expect(await refused.exited).toBe(1)
+    expect(refused.stderr).toContain('--token-file')
+    await server.close()
+  })
+})
+
+/** Says many short words, uses a tool for each, and asks in the middle. */
+const busy: Agent = async function* ({ text }, context) {
+  for (let n = 0; n < 20; n += 1) {
+    yield `${text}.${n} `
+    const data = { id: `${text}-${n}`, title: `tool ${n}`, status: 'done' }
+    yield { type: 'activity', kind: 'tool', data }
+    if (n === 10) {
+      const { outcome } = await context.ask({
+        kind: 'permission',
+        question: text,
+        options: ['yes'],
+      })
+      yield `(${outcome}) `
+    }
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+describe('connections cut at any byte', () => {
+  it('lose nothing, and tell and ask nothing twice', async () => {
+    const server = await serve({ agents: { ...builtinAgents, busy } })
+    const seed = Number(process.env['ACP_CUT_SEED'] ?? Date.now() % 1e9)
+    let state = seed
+    const random = (): number => {
+      state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
+      return state / 2_147_483_648
+    }
+    const cutter = new ByteCutter(server.server.port, () => 900 + Math.floor(random() * 9_000))
+    const { client, close } = shimHere(await cutter.listen())
+    try {
+      await client.initialize()
+      const id = await client.open({ agent: 'busy' })
+      const wanted: string[] = []
+      const answering = (async () => {
+        for (let n = 0; n < 6; n += 1) (await client.nextAsk()).answer(selected('yes'))
+      })()
+      for (let n = 0; n < 6; n += 1) {
+        expect(await client.prompt(id, `p${n}`)).toMatchObject({ stopReason: 'end_turn' })
+        const words = Array.from(
+          { length: 20 },
+          (_, w) => `p${n}.${w} ${w === 10 ? '(answered) ' : ''}`,
+        )
+        wanted.push(...words)
+      }
+      await answering
+      await until(() => client.said().length >= wanted.join('').length)
+      expect(client.said()).toBe(wanted.join(''))
+      const tools = client.updates.filter(({ update }) => update.sessionUpdate === 'tool_call')
+      const ids = tools.map(({ update }) => update.toolCallId as string)
+      expect(ids).toEqual(Array.from({ length: 120 }, (_, n) => `p${Math.floor(n / 20)}-${n % 20}`))
+      expect(client.asked).toEqual([])
+      expect(client.said('user_message_chunk')).toBe('')
+      expect((await server.holdfast.session(id).state()).turns).toBe(6)
+      const { sessions } = await server.holdfast.list()
+      expect(sessions).toHaveLength(1)
+      expect(cutter.cuts).toBeGreaterThan(5)
+    } catch (error) {
+      throw new Error(`seed ${seed}`, { cause: error })
+    } finally {
+      await close()
+      await cutter.close()
+      await server.close()
+    }
+  })
+})
