@@ -75,7 +75,7 @@ describe('an editor on stdio', () => {
   })
 
   it('ends with a reason where its token is not good', async () => {
-    const server = await serve({ tokens: { scopesOf: () => null } })
+    const server = await serve({ tokens: { scopesOf: () => null, close: () => undefined } })
     const refused = new ShimProcess(server.url, [], { HOLDFAST_TOKEN: 'hf_wrong' })
     await expect(refused.client.initialize()).rejects.toThrow(/refuses the connection/)
     expect(await refused.exited).toBe(1)

@@ -9,6 +9,7 @@ import { openTokenFile } from 'holdfast/server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { OPERATIONS, type Scope } from '../../src/core/access.ts'
 import { serverRoutes } from '../../src/server/routes.ts'
+import { StockClient } from '../support/acp-client.ts'
 import { until } from '../support/gate.ts'
 import {
   bearer,
@@ -129,6 +130,68 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
     } finally {
       for (const { socket } of clients) socket.terminate()
     }
+  })
+
+  it('is an ACP client’s by what it allows, and unknown to all others', async () => {
+    const [owner, asked] = nodes()
+    const refusal = (error: any): string => error.data?.code ?? 'no code'
+    for (const who of NAMES) {
+      const { id } = await session(owner)
+      const scopes = SCOPES_ON[who]
+      const client = await StockClient.connect(asked.url, { token: secretOf(who) })
+      const tried = (method: string, params: object, sessionId = id): Promise<any> =>
+        client.request(method, { sessionId, ...params }).catch((error: unknown) => error)
+      const folder = { cwd: '/', mcpServers: [] }
+      const methods: readonly (readonly [string, object])[] = [
+        ['session/load', folder],
+        ['session/resume', folder],
+        ['session/prompt', { prompt: [{ type: 'text', text: 'from ACP' }] }],
+        ['session/set_mode', { modeId: 'unset' }],
+        ['_holdfast/control', { role: 'driver' }],
+        ['session/close', {}],
+        ['session/delete', {}],
+      ]
+      if (scopes.length === 0) {
+        const unknown = 'A'.repeat(id.length)
+        for (const [method, params] of methods) {
+          const [there, nowhere] = [
+            await tried(method, params),
+            await tried(method, params, unknown),
+          ]
+          // The library takes a session that it leaves, and is not there, for left.
+          const isLeft = /close|delete/.test(method)
+          expect([who, method, isLeft ? there : refusal(there)]).toEqual([
+            who,
+            method,
+            isLeft ? {} : 'session_unknown',
+          ])
+          const told = ({ code, message, data }: any): string =>
+            JSON.stringify({ code, message, data })
+          expect(told(there).replaceAll(id, 'ID')).toBe(told(nowhere).replaceAll(unknown, 'ID'))
+        }
+      } else {
+        const { _meta } = await tried(...methods[0]!)
+        const role = scopes.includes('talk') ? 'driver' : 'watcher'
+        expect([who, _meta.holdfast.role]).toEqual([who, role])
+        const said = await tried(...methods[2]!)
+        expect([who, said.stopReason ?? refusal(said)]).toEqual([
+          who,
+          role === 'driver' ? 'end_turn' : 'forbidden',
+        ])
+        const deleted = await tried('session/delete', {})
+        const mayDelete = scopes.includes('manage')
+        expect([who, mayDelete ? deleted : refusal(deleted)]).toEqual([
+          who,
+          mayDelete ? {} : 'forbidden',
+        ])
+      }
+      const { sessions } = await client.request('session/list', {})
+      const isListed = sessions.some(({ sessionId }: any) => sessionId === id)
+      expect([who, isListed]).toEqual([who, scopes.length > 0 && !scopes.includes('manage')])
+      client.close()
+    }
+    const guest = StockClient.connect(asked.url, { token: 'hf_unknown' })
+    await expect(guest).rejects.toThrow()
   })
 
   it('ends the streams of those with which it is no longer shared', async () => {

@@ -1,6 +1,7 @@
 /** What a client may say, at random, for seconds; `npm run fuzz` does the same for longer. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { acpFrames, playAcp } from './acp-frames.ts'
 import { endings, frames, hellos, messages, readsAll, readsSoundly } from './client-frames.ts'
 import { play, steps } from './connection.ts'
 
@@ -21,5 +22,14 @@ describe('a connection', () => {
       expect(await play(script)).toEqual([])
     })
     await fc.assert(sound, { numRuns: 150 })
+  })
+})
+
+describe('a connection of an ACP client', () => {
+  it('answers each request once, and goes on, whatever is said', async () => {
+    const sound = fc.asyncProperty(acpFrames, async (script) => {
+      expect(await playAcp(script)).toEqual([])
+    })
+    await fc.assert(sound, { numRuns: 60 })
   })
 })

@@ -1,11 +1,13 @@
 /** `npm run fuzz`: what clients may say, at random, until the time is up. Prints what breaks a property. */
 import { parseArgs } from 'node:util'
 import fc from 'fast-check'
+import { acpFrames, playAcp } from './acp-frames.ts'
 import { messages, readsSoundly } from './client-frames.ts'
 import { play, steps } from './connection.ts'
 
 const HELP = `npm run fuzz -- [--seconds N] [--seed N]
-Random messages to the reader, and random lives of connections, half of the time each.`
+Random messages to the reader, random lives of connections, and random frames of ACP clients, a third of
+the time each.`
 
 const { values } = parseArgs({
   options: {
@@ -19,7 +21,7 @@ if (values.help) {
   console.log(HELP)
 } else {
   const seed = values.seed === undefined ? Date.now() % 2 ** 31 : Number(values.seed)
-  const interruptAfterTimeLimit = (Number(values.seconds) * 1_000) / 2
+  const interruptAfterTimeLimit = (Number(values.seconds) * 1_000) / 3
   const limits = { seed, numRuns: Number.MAX_SAFE_INTEGER, interruptAfterTimeLimit }
   console.log(`seed ${seed}`)
   const reading = fc.check(fc.property(messages, readsSoundly), limits)
@@ -29,6 +31,14 @@ if (values.help) {
     if (problems.length > 0) throw new Error(problems.join('\n'))
   })
   report('lives of connections', await fc.check(sound, limits))
+  let frames = 0
+  const answering = fc.asyncProperty(acpFrames, async (script) => {
+    frames += script.length
+    const problems = await playAcp(script)
+    if (problems.length > 0) throw new Error(problems.join('\n'))
+  })
+  const answered = await fc.check(answering, limits)
+  report(`connections of ACP clients, with ${frames.toLocaleString('en')} frames`, answered)
 }
 
 function report<Args>(what: string, details: fc.RunDetails<Args>): void {

@@ -30,9 +30,12 @@ export type StockOptions = {
 export class StockClient {
   readonly updates: Update[] = []
   readonly asked: Asked[] = []
+  /** Cuts its connection, as if its process had been killed. */
+  readonly kill: () => void
   readonly #connection: ClientConnection
 
-  constructor(stream: Stream) {
+  constructor(stream: Stream, kill: () => void = () => undefined) {
+    this.kill = kill
     const ask =
       (method: string) =>
       (context: any): any =>
@@ -63,8 +66,15 @@ export class StockClient {
     const headers: Record<string, string> = {}
     if (token !== undefined) headers['authorization'] = `Bearer ${token}`
     const address = `${url.replace('http', 'ws')}/acp${query}`
-    const stream = createWebSocketStream(address, { WebSocket, headers })
-    const stock = new StockClient(stream)
+    let socket: WebSocket | null = null
+    class KilledSocket extends WebSocket {
+      constructor(...args: ConstructorParameters<typeof WebSocket>) {
+        super(...args)
+        socket = this
+      }
+    }
+    const stream = createWebSocketStream(address, { WebSocket: KilledSocket, headers })
+    const stock = new StockClient(stream, () => socket?.terminate())
     await stock.initialize(initialize)
     return stock
   }
