@@ -9,6 +9,7 @@ import {
   type Settings,
 } from '../../core/index.ts'
 import { turnSeq } from '../../core/turns.ts'
+import { isRecord } from '../../schema/contract.ts'
 import { VERSION } from '../../wire/version.ts'
 import { AcpAttachment } from './attachment.ts'
 import type { RequestContext } from './client-end.ts'
@@ -45,7 +46,8 @@ type Handler<Method extends ServedMethod> = (
 export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = {
   initialize: async (context, { clientCapabilities, _meta }) => {
     const clientId = _meta?.holdfast?.client ?? null
-    const takesForms = (clientCapabilities?.elicitation?.form ?? null) !== null
+    const elicitation = clientCapabilities?.['elicitation']
+    const takesForms = isRecord(elicitation) && isRecord(elicitation['form'])
     context.introduce({ clientId, takesForms })
     return initialized(context)
   },
@@ -169,7 +171,7 @@ function placeSettings(
   { cwd, additionalDirectories: directories }: OpeningParams,
   takes: Capabilities['settings'],
 ): Settings {
-  const hasMore = directories !== undefined && directories !== null && directories.length > 0
+  const hasMore = directories !== undefined && directories.length > 0
   return {
     ...(cwd !== undefined && takes.includes('cwd') ? { cwd } : {}),
     ...(hasMore && takes.includes('directories') ? { directories } : {}),
@@ -243,7 +245,7 @@ async function listSessions(
   { holdfast, positions }: Context,
   { cwd, cursor }: ParamsOf<'session/list'>,
 ): Promise<object> {
-  const given = typeof cursor === 'string' ? cursor : null
+  const given = cursor ?? null
   const own = given === null ? null : ((await positions?.revealCursor(given)) ?? given)
   const query = {
     state: 'open',

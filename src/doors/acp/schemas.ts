@@ -3,7 +3,15 @@
  * let through; what is under `_meta.holdfast` is ours, and a name that is not known is refused.
  */
 import { BUSY_POLICIES, HoldfastError, ROLES, type Settings } from '../../core/index.ts'
-import { anything, contract, EXACT, list, oneOf, optional, orNull } from '../../schema/contract.ts'
+import {
+  anything,
+  contract,
+  EXACT,
+  isRecord,
+  list,
+  oneOf,
+  optional,
+} from '../../schema/contract.ts'
 import { Type, type Static, type TProperties } from '../../schema/typebox.ts'
 
 const text = Type.String()
@@ -12,7 +20,7 @@ const settings = Type.Unsafe<Settings>(Type.Record(text, Type.Unknown()))
 /** `_meta`, with our own fields in it. */
 function meta<Fields extends TProperties>(fields: Fields) {
   const own = Type.Object(fields, EXACT)
-  return optional({ _meta: orNull(Type.Object(optional({ holdfast: own }))) })
+  return optional({ _meta: Type.Object(optional({ holdfast: own })) })
 }
 
 /** How a session is opened, as `_meta.holdfast` of the request says. */
@@ -45,22 +53,16 @@ export const OpeningMeta = Type.Object(
 
 const OPENING = optional({
   cwd: text,
-  additionalDirectories: orNull(list()),
-  mcpServers: orNull(Type.Array(Type.Unknown())),
-  ...{ _meta: orNull(Type.Object(optional({ holdfast: OpeningMeta }))) },
+  additionalDirectories: list(),
+  mcpServers: Type.Array(Type.Unknown()),
+  _meta: Type.Object(optional({ holdfast: OpeningMeta })),
 })
 const SESSION = { sessionId: Type.String({ minLength: 1, maxLength: 256 }) }
 
 /** What a connection says of itself. */
 const INITIALIZE = {
   protocolVersion: Type.Integer({ minimum: 0 }),
-  ...optional({
-    clientCapabilities: orNull(
-      Type.Object(
-        optional({ elicitation: orNull(Type.Object(optional({ form: Type.Unknown() }))) }),
-      ),
-    ),
-  }),
+  ...optional({ clientCapabilities: Type.Record(text, Type.Unknown()) }),
   ...meta(optional({ client: Type.String({ pattern: '^[\\w-]{8,64}$' }) })),
 }
 
@@ -81,7 +83,7 @@ const SCHEMAS = {
   'session/new': Type.Object(OPENING),
   'session/load': Type.Object({ ...OPENING, ...SESSION }),
   'session/resume': Type.Object({ ...OPENING, ...SESSION }),
-  'session/list': Type.Object(optional({ cwd: orNull(text), cursor: orNull(text) })),
+  'session/list': Type.Object(optional({ cwd: text, cursor: text })),
   'session/prompt': Type.Object(PROMPT),
   'session/cancel': Type.Object(SESSION),
   'session/close': Type.Object(SESSION),
@@ -116,7 +118,13 @@ export function readParams<Method extends AcpMethod>(
 ): ParamsOf<Method> {
   const read = READERS[method]
   if (read === undefined) throw new HoldfastError('route_unknown', `there is no ${method}`)
-  return read(params ?? {})
+  return read(withoutNulls(params ?? {}))
+}
+
+/** In ACP a field that is null is as good as one that is not there. */
+function withoutNulls(params: unknown): unknown {
+  if (!isRecord(params)) return params
+  return Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null))
 }
 
 export type Opening = Static<typeof OpeningMeta>

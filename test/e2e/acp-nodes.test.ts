@@ -1,0 +1,89 @@
+/** The ACP door on two nodes with one database: clients at the wrong node, and a node that goes. */
+import { builtinAgents } from 'holdfast'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { Agent } from '../../src/runners/function.ts'
+import { selected, StockClient } from '../support/acp-client.ts'
+import { shimHere } from '../support/acp-shim.ts'
+import { until } from '../support/gate.ts'
+import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
+import { serve, type TestServer } from '../support/server.ts'
+
+let database: TestDatabase
+let far: TestServer
+let near: TestServer
+const ends: (() => unknown)[] = []
+
+/** Never ends by itself. */
+const waits: Agent = async function* (_, { signal }) {
+  yield 'waiting '
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
+}
+
+beforeAll(async () => {
+  database = await openTestDatabase()
+})
+afterAll(() => database.close())
+
+async function start(): Promise<void> {
+  const options = { store: database.freshUrl(), isNode: true, agents: { ...builtinAgents, waits } }
+  far = await serve(options)
+  near = await serve(options)
+}
+
+async function connect(server: TestServer): Promise<StockClient> {
+  const client = await StockClient.connect(server.url)
+  ends.push(() => client.close())
+  return client
+}
+
+afterEach(async () => {
+  for (const end of ends.splice(0)) await end()
+  await Promise.all([near.close(), far.close()])
+})
+
+describe('at the node that does not own the session', () => {
+  it('a client has all that one at the owner has', async () => {
+    await start()
+    const [owner, other] = [await connect(far), await connect(near)]
+    const id = await owner.open({ key: 'k', agent: 'ask' })
+    expect(await other.open({ key: 'k' })).toBe(id)
+    const prompt = other.prompt(id, 'x')
+    const [first, second] = [await owner.nextAsk(), await other.nextAsk()]
+    second.answer(selected('allow'))
+    expect(await prompt).toMatchObject({ stopReason: 'end_turn' })
+    await until(() => first.isCancelled() && owner.said() === 'x' && other.said() === 'x')
+    expect(owner.said('user_message_chunk')).toBe('x')
+    // A session of its own is on its own node, on the same connection.
+    const own = await other.open({ agent: 'echo' })
+    await other.prompt(own, 'here')
+    await until(() => other.said('agent_message_chunk', own) === 'here')
+    const running = other.open({ key: 'w', agent: 'waits' })
+    const long = other.prompt(await running, 'y')
+    await until(() => other.said().endsWith('waiting '))
+    await other.notify('session/cancel', { sessionId: await running })
+    expect(await long).toMatchObject({ stopReason: 'cancelled' })
+    await other.request('session/close', { sessionId: id })
+    await other.request('session/delete', { sessionId: id })
+    const { sessions } = await owner.request('session/list', {})
+    expect(sessions.map(({ sessionId }: any) => sessionId)).not.toContain(id)
+  })
+
+  it('an editor on stdio goes on when the owner has gone', async () => {
+    await start()
+    const session = await far.holdfast.resolve({ key: 'k', agent: 'waits' })
+    const { client, close } = shimHere(near.url)
+    ends.push(close)
+    await client.initialize()
+    const id = await client.open({ key: 'k' })
+    expect(id).toBe(session.id)
+    const cut = client.prompt(id, 'one').catch((error: unknown) => error)
+    await until(() => client.said() === 'waiting ')
+    await far.close()
+    expect(await cut).toMatchObject({ data: { code: 'interrupted' } })
+    const next = client.prompt(id, 'two')
+    await until(() => client.said() === 'waiting waiting ')
+    await client.notify('session/cancel', { sessionId: id })
+    expect(await next).toMatchObject({ stopReason: 'cancelled' })
+    expect(client.said('user_message_chunk')).toBe('')
+  })
+})
