@@ -34,7 +34,7 @@ import {
 const LIMIT_TABLES = [
   { table: LIMITS, where: ['src/core', 'src/runners', 'src/doors', 'src/server'] },
   { table: CONNECT_LIMITS, where: ['src/doors/connect', 'src/server'] },
-  { table: CDP_LIMITS, where: ['src/doors/cdp', 'src/server/cdp'] },
+  { table: CDP_LIMITS, where: ['src/doors/cdp', 'src/server/cdp', 'src/server/watched-sockets'] },
   { table: BROWSER_LIMITS, where: ['src/browsers', 'src/doors/cdp'] },
 ]
 

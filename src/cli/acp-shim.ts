@@ -1,7 +1,7 @@
 /**
  * What an editor starts: lines of JSON-RPC on stdio, over a connection to `/acp` that may be lost.
  *
- * 1. A request of the editor stays here until it is answered. After a loss it is sent again, and the
+ * 1. A request of the editor stays here until it is answered. After a loss it is sent again. The
  *    server recognises a prompt by its name, and a new session by its key: nothing is done twice.
  * 2. Each session is resumed after the last update that went to the editor.
  * 3. A request of the server has the same id whenever it is sent. The editor sees it once, and an
@@ -112,15 +112,8 @@ export class AcpShim {
   }
 
   #fromEditor(line: string): void {
-    let message: Message
-    try {
-      message = JSON.parse(line) as Message
-    } catch {
-      return this.#tellError(null, -32_700, 'this is no JSON')
-    }
-    // What is no message at all, the server refuses by itself.
-    const isObject = typeof message === 'object' && message !== null && !Array.isArray(message)
-    if (!isObject) return this.#tellError(null, -32_600, 'this is no JSON-RPC message')
+    const message = messageIn(line)
+    if (message === null) return this.#tellError(null, -32_700, 'this is no JSON-RPC message')
     const { id, method } = message
     if (Buffer.byteLength(line) > MESSAGE_BYTES_MAX) {
       if (method !== undefined && id !== undefined) {
@@ -204,6 +197,7 @@ export class AcpShim {
     this.#socket = socket
     const ended = this.#ended(socket)
     socket.on('message', (data: RawData) => this.#fromServer((data as Buffer).toString(), socket))
+    // What went wrong is tried again on the next connection.
     socket.once('open', () => void this.#enter(socket).catch(() => socket.terminate()))
     try {
       await ended
@@ -376,6 +370,16 @@ export class AcpShim {
 
 const LOST: Message = {}
 const SUPERSEDED = 4408
+
+/** Null if it is none. */
+function messageIn(line: string): Message | null {
+  try {
+    const message = JSON.parse(line) as Message | null
+    return typeof message !== 'object' || Array.isArray(message) ? null : message
+  } catch {
+    return null
+  }
+}
 
 function metaOf(fields: Fields | undefined): Fields {
   const { _meta: meta } = (fields ?? {}) as {

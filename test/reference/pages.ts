@@ -1,5 +1,7 @@
 /** What the reference says about fields, made from their schemas: tables, and a JSON Schema. */
 import type { TObject, TSchema } from '@sinclair/typebox'
+import { ACP_METHODS } from '../../src/doors/acp/methods.ts'
+import { OpeningMeta } from '../../src/doors/acp/schemas.ts'
 import { AGENT_FIELDS, BrowserSettings, CONFIG_SCHEMA } from '../../src/config/schema.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
 import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
@@ -18,8 +20,10 @@ const TABLES: Readonly<Record<string, TObject>> = {
   LinkRequest,
   ShareRequest,
   HelloFrame,
+  OpeningMeta,
 }
 export const PAGES = [
+  'docs/reference/acp.md',
   'docs/reference/config.md',
   'docs/reference/http.md',
   'docs/reference/wire.md',
@@ -37,9 +41,10 @@ export function configSchema(): string {
 /** The page with its tables made anew; their columns are not aligned. */
 export function withTables(page: string, tables = TABLES): string {
   return page.replace(
-    /(<!-- (fields|frames): (\w+) -->\n\n)(\|.*\n)*/g,
+    /(<!-- (fields|frames|methods): (\w+) -->\n\n)(\|.*\n)*/g,
     (_, comment: string, kind: string, name: string) => {
       if (kind === 'frames') return `${comment}${frameTable()}`
+      if (kind === 'methods') return `${comment}${methodTable()}`
       const schema = tables[name]
       if (schema === undefined) throw new Error(`there is no table ${name}`)
       return `${comment}${table(schema)}`
@@ -57,6 +62,16 @@ function frameTable(): string {
     return [`\`{${[`"type":"${type?.['const']}"`, ...names].join(',')}}\``, description]
   })
   return [['Frame', 'Meaning'], ['---', '---'], ...rows]
+    .map((row) => `| ${row.join(' | ')} |\n`)
+    .join('')
+}
+
+/** The methods of ACP, and what becomes of each. */
+function methodTable(): string {
+  const rows = Object.entries(ACP_METHODS).map(([method, { caller, isSupported, meaning }]) => {
+    return [`\`${method}\``, caller, isSupported ? 'yes' : 'no', meaning]
+  })
+  return [['Method', 'Called by', 'Supported', 'Meaning'], ['---', '---', '---', '---'], ...rows]
     .map((row) => `| ${row.join(' | ')} |\n`)
     .join('')
 }

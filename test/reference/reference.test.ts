@@ -4,6 +4,8 @@ import { Type } from '../../src/schema/typebox.ts'
 import { Value } from '../support/typebox-value.ts'
 import { describe, expect, it } from 'vitest'
 import { checkConfig } from '../../src/config/index.ts'
+import { ACP_METHODS } from '../../src/doors/acp/methods.ts'
+import { HANDLERS } from '../../src/doors/acp/requests.ts'
 import { CONFIG_SCHEMA } from '../../src/config/schema.ts'
 import { CONFIG_SCHEMA_FILE, configSchema, PAGES, unaligned, withTables } from './pages.ts'
 
@@ -28,6 +30,39 @@ describe('the reference', () => {
       '| `a` | required | one |',
       '| `b` | `3` | two |',
     ])
+  })
+})
+
+describe('the methods of ACP', () => {
+  const schema = JSON.parse(read('node_modules/@agentclientprotocol/sdk/schema/v1/schema.json'))
+  const known = new Set<string>(
+    Object.values<any>(schema.$defs).flatMap((type) => type['x-method'] ?? []),
+  )
+
+  it('are those of the protocol’s own schema, and ours', () => {
+    const own = Object.keys(ACP_METHODS).filter((method) => !method.startsWith('_holdfast/'))
+    expect(own.toSorted()).toEqual([...known].toSorted())
+  })
+
+  it('are called by the end that the schema says', () => {
+    for (const type of Object.values<any>(schema.$defs)) {
+      const { caller } = ACP_METHODS[type['x-method'] as keyof typeof ACP_METHODS] ?? {}
+      if (caller === undefined) continue
+      const expected = { agent: 'client', client: 'agent', protocol: 'either' }
+      expect([type['x-method'], caller]).toEqual([
+        type['x-method'],
+        expected[type['x-side'] as 'agent' | 'client' | 'protocol'],
+      ])
+    }
+  })
+
+  it('are served if the table says so, and no others', () => {
+    const served = Object.entries<{ caller: string; isSupported: boolean }>(ACP_METHODS)
+      .filter(
+        ([method, { caller, isSupported }]) => isSupported && caller === 'client' && method !== '',
+      )
+      .map(([method]) => method)
+    expect(Object.keys(HANDLERS).toSorted()).toEqual(served.toSorted())
   })
 })
 

@@ -23,7 +23,7 @@ export class ShimProcess {
     this.child = child
     child.stderr?.on('data', (data: Buffer) => (this.stderr += data.toString()))
     this.exited = new Promise((resolve) => child.once('close', resolve))
-    this.client = stockClient(child.stdin!, child.stdout!)
+    this.client = stockClient(child.stdin, child.stdout)
   }
 
   /** As an editor ends it. */

@@ -1,8 +1,8 @@
 /**
- * One session that a connection has open: what its log says goes to the client, the client's prompts
- * become turns, and asks become requests to it. Each prompt is answered after the last update of its
- * turn. What the protocol calls acceptance, the state of a turn and a place to replay from are apart
- * here (`submit`, `TurnEndings`, `Cursor`), as version 2 of it has them.
+ * One session that a connection has open: what its log says goes to the client, prompts of the
+ * client become turns, and asks become requests to it. Each prompt is answered after the last
+ * update of its turn. What the protocol calls acceptance, the state of a turn and a place to replay
+ * from are apart here (`submit`, `TurnEndings`, `Cursor`), as its version 2 has them.
  */
 import {
   asHoldfastError,
@@ -14,41 +14,25 @@ import {
   type Session,
   type SessionEvent,
   type SessionHandle,
-  type TurnOptions,
 } from '../../core/index.ts'
-import { turnSeq } from '../../core/turns.ts'
 import type { HubMember } from '../connect/hub.ts'
 import type { ClientEnd } from './client-end.ts'
-import { imageBlock, inputOf } from './content.ts'
+import { imageBlock } from './content.ts'
 import { cursorText, type Cursor } from './cursor.ts'
-import { promptAnswer, TurnEndings, type TurnEnding } from './endings.ts'
 import { notificationText, requestText, type RpcId, type RpcResponse } from './json-rpc.ts'
 import { configOptions, modeId } from './options.ts'
 import { assertDrives, takePlace, type Place } from './place.ts'
+import { OpenPrompts, PAGE_EVENTS, promptKeys } from './prompts.ts'
 import { answerIn, questionFor } from './questions.ts'
 import type { ParamsOf } from './schemas.ts'
 import { commandsUpdate, UpdateTranslator, type Update } from './updates.ts'
-
-/** A prompt that has no answer yet. */
-type OpenPrompt = {
-  readonly id: RpcId
-  /** Null until it is accepted. */
-  turn: string | null
-  isCancelled: boolean
-  readonly settle: (ending: TurnEnding) => void
-  readonly fail: (error: unknown) => void
-}
-
-/** How its keys begin: a client knows its own prompts by that when it comes back. */
-const KEY = 'acp/'
 
 export class AcpAttachment implements HubMember {
   readonly session: SessionHandle
   readonly #client: ClientEnd
   #place: Place
   readonly #translator: UpdateTranslator
-  readonly #endings = new TurnEndings()
-  readonly #prompts = new Set<OpenPrompt>()
+  readonly #prompts: OpenPrompts
   /** Turns of this client's prompts. */
   readonly #own: Set<string>
   /** The open ones, and of these the ones that the client has been asked. */
@@ -65,7 +49,6 @@ export class AcpAttachment implements HubMember {
   #feed: Awaited<ReturnType<SessionHandle['openFeed']>> | null = null
   #isFollowing = false
   #isOver = false
-  #prompted = 0
   #options = ''
 
   constructor(
@@ -87,6 +70,8 @@ export class AcpAttachment implements HubMember {
     this.session = session
     this.#place = place
     this.#own = new Set(own)
+    const told = (): number => this.#seq
+    this.#prompts = new OpenPrompts({ client, session, ownTurns: this.#own, told })
     this.#start = start
     this.#seq = start.from
     this.#skip = start.updates
@@ -104,7 +89,7 @@ export class AcpAttachment implements HubMember {
 
   /** The turns of a client's own prompts, by their keys. */
   static async ownTurns(session: SessionHandle, clientId: string): Promise<ReadonlySet<string>> {
-    const keyed = await session.requestKeys(`${KEY}${clientId}/`)
+    const keyed = await session.requestKeys(promptKeys({ clientId }))
     return new Set(keyed.map(({ turn }) => turn))
   }
 
@@ -189,7 +174,7 @@ export class AcpAttachment implements HubMember {
   #gone(error: HoldfastError): void {
     if (this.isOver) return
     if (error.retry) return this.#client.refuse(error)
-    for (const prompt of this.#prompts) prompt.fail(error)
+    this.#prompts.fail(error)
     this.end('leave')
   }
 
@@ -226,13 +211,10 @@ export class AcpAttachment implements HubMember {
   /** Before its updates: whose turn it is. */
   #note(event: SessionEvent): void {
     if (event.type === 'turn.started') this.#from = event.seq - 1
-    if (!('keys' in event) || !event.keys?.some(({ key }) => key.startsWith(this.#keys))) return
+    const keys = promptKeys(this.#client)
+    if (!('keys' in event) || !event.keys?.some(({ key }) => key.startsWith(keys))) return
     this.#own.add(event.turn)
     if (event.type === 'turn.steering') this.#translator.steering(event.seq)
-  }
-
-  get #keys(): string {
-    return `${KEY}${this.#client.clientId}/`
   }
 
   /** After its updates. */
@@ -242,14 +224,9 @@ export class AcpAttachment implements HubMember {
       this.#asks.set(id, { id, ...ask })
       if (this.#isFollowing) this.#offer({ id, ...ask })
     } else if (event.type === 'ask.settled') this.#settled(event.ask, isKnown)
-    const ending = this.#endings.take(event)
-    if (ending !== null) {
-      this.#from = null
-      for (const prompt of this.#prompts) {
-        if (prompt.turn === ending.event.turn) prompt.settle(ending)
-      }
-    }
-    if (ending !== null || event.type === 'session.configured') await this.#tellOptions()
+    const isEnd = this.#prompts.told(event)
+    if (isEnd) this.#from = null
+    if (isEnd || event.type === 'session.configured') await this.#tellOptions()
   }
 
   /** An agent that has run may offer more than before. */
@@ -336,87 +313,28 @@ export class AcpAttachment implements HubMember {
   }
 
   /** Accepts a prompt, and answers it when its turn is over and all of it was told. */
-  async prompt(id: RpcId, { prompt, _meta }: ParamsOf<'session/prompt'>): Promise<object> {
+  async prompt(id: RpcId, params: ParamsOf<'session/prompt'>): Promise<object> {
     assertDrives(this.#place)
-    const { prompt: name = `${(this.#prompted += 1)}`, ...options } = _meta?.holdfast ?? {}
-    const input = inputOf(prompt)
-    const { promise, resolve: settle, reject: fail } = deferred<TurnEnding>()
-    const open: OpenPrompt = { id, turn: null, isCancelled: false, settle, fail }
-    this.#prompts.add(open)
-    // It may fail before anything waits for it.
-    promise.catch(() => undefined)
-    try {
-      const known = await this.#submit(open, input, {
-        ...options,
-        idempotencyKey: this.#keys + name,
-      })
-      return promptAnswer(known ?? (await promise))
-    } finally {
-      this.#prompts.delete(open)
-    }
-  }
-
-  /** The end of its turn, if the client has been told of it before. */
-  async #submit(
-    open: OpenPrompt,
-    input: ReturnType<typeof inputOf>,
-    options: TurnOptions,
-  ): Promise<TurnEnding | null> {
-    const { id: turn, endedAt } = await this.session.submit(input, options)
-    this.#own.add(turn)
-    open.turn = turn
-    if (open.isCancelled) this.#cancelTurn(turn)
-    const known = this.#endings.of(turn)
-    if (known !== null || endedAt === null) return known
-    const ending = await this.#findEnding(turn)
-    return ending !== null && ending.event.seq <= this.#seq ? ending : null
-  }
-
-  /** Of a turn that was over when its prompt came again. */
-  async #findEnding(turn: string): Promise<TurnEnding | null> {
-    const endings = new TurnEndings()
-    for (let after = (turnSeq(turn) ?? 1) - 1; ;) {
-      const { events, position } = await this.session.read(after, PAGE_EVENTS)
-      for (const { body } of events) endings.take(JSON.parse(body) as SessionEvent)
-      const ending = endings.of(turn)
-      if (ending !== null || position === after) return ending
-      after = position
-    }
+    return this.#prompts.take(id, params)
   }
 
   /** Cancels its own prompts; or the running turn of another client, if it has none. */
   async cancel(): Promise<void> {
     assertDrives(this.#place)
-    if (this.#prompts.size > 0) {
-      for (const prompt of this.#prompts) this.#cancelPrompt(prompt)
-      return
-    }
+    if (this.#prompts.size > 0) return this.#prompts.cancelAll()
     const { running } = await this.session.state()
     if (running !== null) await this.session.cancelTurn(running.id)
   }
 
   /** The client has closed the session: its own prompts end with that. */
-  async leave(): Promise<void> {
-    for (const prompt of this.#prompts) this.#cancelPrompt(prompt)
+  leave(): void {
+    this.#prompts.cancelAll()
     this.end('leave')
   }
 
-  /** True if it is one of its own. */
+  /** True if it is one of its own prompts. */
   cancelRequest(id: RpcId): boolean {
-    const prompt = [...this.#prompts].find((open) => open.id === id)
-    if (prompt !== undefined) this.#cancelPrompt(prompt)
-    return prompt !== undefined
-  }
-
-  #cancelPrompt(prompt: OpenPrompt): void {
-    prompt.isCancelled = true
-    if (prompt.turn !== null) this.#cancelTurn(prompt.turn)
-  }
-
-  #cancelTurn(turn: string): void {
-    this.session
-      .cancelTurn(turn)
-      .catch((thrown: unknown) => this.#client.report(asHoldfastError(thrown)))
+    return this.#prompts.cancelRequest(id)
   }
 
   /** Takes control, or gives it up. */
@@ -443,6 +361,7 @@ export class AcpAttachment implements HubMember {
   end(how: 'leave' | 'lose'): void {
     if (this.#isOver) return
     this.#isOver = true
+    this.#prompts.fail(new HoldfastError('cancelled', 'the client has left the session'))
     const { attachment } = this.#place
     void this.#feed?.return(undefined)
     this.#client.hub.drop(this, attachment.id, false)
@@ -497,17 +416,4 @@ export class AcpAttachment implements HubMember {
     const update = { sessionUpdate: 'session_info_update', _meta: { holdfast: told } }
     await this.#send(update, this.at)
   }
-}
-
-/** Events that are read from the log at once. */
-const PAGE_EVENTS = 256
-
-function deferred<Value>() {
-  let resolve: (value: Value) => void = () => undefined
-  let reject: (error: unknown) => void = () => undefined
-  const promise = new Promise<Value>((onResolve, onReject) => {
-    resolve = onResolve
-    reject = onReject
-  })
-  return { promise, resolve, reject }
 }

@@ -1,6 +1,7 @@
 /**
- * The way to another node, for the sessions of a connection that this other node owns: messages about
- * them go there and back as they are. When it ends, so does the client's connection, which comes back.
+ * The way to another node, for the sessions of a connection that this other node owns: messages
+ * about them go there and back as they are. When it ends, so does the client's connection; the
+ * client comes back.
  */
 import type { ForwardedSocket, SocketForwarder } from '../connect/socket.ts'
 import { requestText } from './json-rpc.ts'

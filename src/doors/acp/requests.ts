@@ -1,4 +1,4 @@
-/** What each request of a client does. A response is an object, and perhaps more that follows it. */
+/** What each request of a client does. */
 import {
   HoldfastError,
   mayDo,
@@ -74,8 +74,7 @@ export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = 
     return {}
   },
   'session/close': async (context, params) => {
-    const attachment = await attachmentOf(context, params)
-    await attachment.leave()
+    ;(await attachmentOf(context, params)).leave()
     return {}
   },
   'session/delete': async ({ holdfast }, { sessionId, _meta }) => {
