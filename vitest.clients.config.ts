@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config'
 
-/** Stock clients of OpenAI's API: seconds, and 200 MB. `npm run e2e:clients` has them ready. */
+/** Stock clients of OpenAI's API and of ACP: seconds, and 300 MB. `npm run e2e:clients` has them ready. */
 export default defineConfig({
   test: {
     include: ['test/clients/**/*.clients.ts'],
