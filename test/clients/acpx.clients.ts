@@ -31,10 +31,11 @@ async function acpx(flags: string, args: readonly string[]): Promise<string> {
   const program = join(process.env['ACP_CLIENTS'] ?? '', 'node_modules', '.bin', 'acpx')
   const agent = `${process.execPath} ${CLI} acp --url ${server.url} ${flags}`
   const env = { ...process.env, HOME: home }
-  const { stdout } = await run(program, ['--ttl', '1', '--agent', agent, ...args], {
-    env,
-    cwd: home,
-  })
+  const all = ['--ttl', '1', '--agent', agent, ...args]
+  // It fails if it was denied something.
+  const { stdout } = await run(program, all, { env, cwd: home }).catch(
+    (error: { readonly stdout: string }) => error,
+  )
   return stdout
 }
 
