@@ -11,6 +11,8 @@ export const FAST_TESTS = [
   'test/client/*.test.ts',
   'test/declarations.test.ts',
   'test/conformance/stores.test.ts',
+  'test/e2e/acp-door.test.ts',
+  'test/e2e/acp-hostile.test.ts',
   'test/e2e/http.test.ts',
   'test/e2e/mounted.test.ts',
   'test/house-rules.test.ts',

@@ -80,7 +80,9 @@ export class AcpEntrance {
     if (caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
     const defaults = defaultsIn(request)
     const { usage } = context.holdfast.authority
-    const uncount = usage.ofCaller(caller.access)?.take('sockets')
+    // One that is forwarded is counted by the node that the client is connected to.
+    const isCounted = !access.isForwarded(request)
+    const uncount = isCounted ? usage.ofCaller(caller.access)?.take('sockets') : undefined
     // When the socket is closed, or was never opened.
     if (uncount !== undefined) stream.once('close', uncount)
     const path = request.url ?? ACP_PATH

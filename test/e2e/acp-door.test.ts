@@ -342,6 +342,38 @@ describe('a session', () => {
     await expect(one.prompt(id, 'x')).rejects.toMatchObject({ data: { code: 'session_erased' } })
   })
 
+  it('is attached to once by a connection that opens it again, and its prompt goes on', async () => {
+    await start()
+    const one = await connect()
+    const id = await one.open({ key: 'k', agent: 'steps' })
+    const running = one.prompt(id, 'a')
+    await until(() => one.said() === 'a ')
+    const live = async (): Promise<number> =>
+      (await server.holdfast.session(id).state()).attachments.filter(
+        ({ state }) => state === 'live',
+      ).length
+    expect(await one.open({ key: 'k' })).toBe(id)
+    await one.request('session/load', { sessionId: id, ...session })
+    await until(() => one.said('user_message_chunk') === 'a')
+    expect(await live()).toBe(1)
+    await takeStep()
+    expect(await running).toMatchObject({ stopReason: 'end_turn' })
+    expect(one.said()).toBe('a ')
+    // Two that come together leave one place as well, which ends with the connection.
+    const two = await connect()
+    await Promise.all([1, 2].map(() => two.request('session/load', { sessionId: id, ...session })))
+    await until(async () => (await live()) === 2)
+    two.close()
+    await until(async () => (await live()) === 1)
+    // And one that is refused leaves none.
+    const ahead = { sessionId: id, ...session, _meta: { holdfast: { at: '1.99.0.0' } } }
+    const three = await connect()
+    await expect(three.request('session/resume', ahead)).rejects.toMatchObject({
+      data: { code: 'ahead' },
+    })
+    await until(async () => (await live()) === 1)
+  })
+
   it('has modes and models that are chosen, for all that have it open', async () => {
     const capabilities = {
       ...NO_CAPABILITIES,

@@ -127,6 +127,27 @@ export class AcpAttachment implements HubMember {
     this.#passStart()
   }
 
+  /** Tells all of it once more, to a client that has the session open and loads it. */
+  async retell(seq: number): Promise<void> {
+    const translator = new UpdateTranslator(() => false)
+    for await (const event of this.#log(0, seq)) {
+      for (const update of translator.take(event)) await this.#send(update, this.at)
+    }
+  }
+
+  async *#log(after: number, end: number): AsyncGenerator<SessionEvent> {
+    for (let from = after; from < end && !this.isOver;) {
+      const { events, position } = await this.session.read(from, PAGE_EVENTS)
+      for (const { body } of events) {
+        const event = JSON.parse(body) as SessionEvent
+        if (event.seq <= end) yield event
+      }
+      // The log never ends before what was known of it: a page without progress is its end.
+      if (position === from) return
+      from = position
+    }
+  }
+
   /**
    * The response that opened the session has been sent. `replays`: what was said before follows.
    * `commands`: of the agent, for a client that has not read of them.

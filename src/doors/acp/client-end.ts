@@ -22,6 +22,8 @@ export type ClientEnd = AskedClient & {
   refuse(error: HoldfastError): void
   /** What the client did wrong, or what failed, where it cannot be told. */
   report(error: HoldfastError): void
+  /** Ends the connection with what was thrown. */
+  readonly fail: (thrown: unknown) => void
   forget(attachment: { readonly session: { readonly id: string } }): void
 }
 

@@ -265,7 +265,7 @@ export class AcpConnection {
       return null
     }
     const sent = sendSlowly({ socket: this.#socket, hub: this.hub }, data)
-    return sent.catch((thrown: unknown) => this.refuse(asHoldfastError(thrown)))
+    return sent.catch(this.fail)
   }
 
   async isAlive(): Promise<boolean> {
@@ -295,6 +295,8 @@ export class AcpConnection {
     this.#socket.close(closeCode(error.code), error.code)
     this.closed(ABNORMAL)
   }
+
+  readonly fail = (thrown: unknown): void => this.refuse(asHoldfastError(thrown))
 
   /** The socket is closed. A client that has closed it in good order has left. */
   closed(code: number): void {

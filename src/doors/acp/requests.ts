@@ -4,6 +4,7 @@ import {
   mayDo,
   SCOPES,
   type Capabilities,
+  type Session,
   type SessionHandle,
   type SessionRow,
   type Settings,
@@ -28,6 +29,8 @@ const META_VERSION = 1
 const FOLDER_LABEL = 'acp.cwd'
 const LABEL_CHARS_MAX = 256
 const PAGE_SESSIONS = 50
+/** That one connection has open. */
+const SESSIONS_MAX = 64
 
 export type Context = RequestContext<AcpAttachment>
 
@@ -189,23 +192,43 @@ async function open(
   session: SessionHandle,
   { params, history }: OpenOptions,
 ): Promise<Reply> {
-  const { id } = session
-  context.attachments.get(id)?.end('leave')
   const opening = openingOf(params)
+  const known = context.attachments.get(session.id)
+  if (known !== undefined) return openAgain(context, known, { opening, history })
   const attachment = await attach(context, session, { opening, history })
-  const state = await session.state()
-  if (history !== 'after') await attachment.catchUp(state.seq)
-  const { place, at } = attachment
+  try {
+    const state = await session.state()
+    if (history !== 'after') await attachment.catchUp(state.seq)
+    const commands = history === 'none' && opening.at === undefined ? state.commands : null
+    const after = (): void => attachment.begin(history === 'after' ? state.seq : null, commands)
+    return { result: opened(context, attachment, state), after }
+  } catch (error) {
+    attachment.end('leave')
+    throw error
+  }
+}
+
+/** A client may open a session twice, as two threads of an editor do: it is attached once. */
+async function openAgain(
+  context: Context,
+  attachment: AcpAttachment,
+  { opening, history }: { readonly opening: Opening; readonly history: OpenOptions['history'] },
+): Promise<Reply> {
+  if (opening.role !== undefined) await attachment.control(opening.role, opening.take ?? false)
+  const state = await attachment.session.state()
+  startIn(opening, state)
+  if (history === 'before') await attachment.retell(state.seq)
+  const after = (): void => {
+    if (history === 'after') void attachment.retell(state.seq).catch(context.fail)
+  }
+  return { result: opened(context, attachment, state), after }
+}
+
+function opened(context: Context, { place, at, session }: AcpAttachment, state: Session): object {
   const { agent, settings } = state
   const capabilities = context.capabilitiesOf(agent)
-  const result = {
-    sessionId: id,
-    ...offered({ settings, capabilities }),
-    _meta: { holdfast: { ...placeView(place, state), at } },
-  }
-  const isNew = history === 'none' && opening.at === undefined
-  const commands = isNew ? state.commands : null
-  return { result, after: () => attachment.begin(history === 'after' ? state.seq : null, commands) }
+  const meta = { holdfast: { ...placeView(place, state), at } }
+  return { sessionId: session.id, ...offered({ settings, capabilities }), _meta: meta }
 }
 
 async function attach(
@@ -213,31 +236,48 @@ async function attach(
   session: SessionHandle,
   { opening, history }: { readonly opening: Opening; readonly history: OpenOptions['history'] },
 ): Promise<AcpAttachment> {
-  const { hub, isReturning, signal, defaults, attachments } = context
-  const { role = defaults.role, take, attachment: known, token, at } = opening
-  const own = await AcpAttachment.ownTurns(session, context.clientId)
-  const start = at === undefined ? null : readCursor(at)
-  const place = await takePlace(session, {
+  const { attachments, clientId } = context
+  if (attachments.size >= SESSIONS_MAX) {
+    const message = `a connection has at most ${SESSIONS_MAX} sessions open`
+    throw new HoldfastError('too_many', message)
+  }
+  const own = await AcpAttachment.ownTurns(session, clientId)
+  const place = await takePlace(session, placeOptions(context, opening))
+  try {
+    const state = await session.state()
+    const from = history === 'none' ? startIn(opening, state) : cursorAt(0)
+    const attachment = new AcpAttachment(context, session, { place, start: from, own, state })
+    // Of two that came together, the later one has it.
+    attachments.get(session.id)?.end('leave')
+    attachments.set(session.id, attachment)
+    // The client was lost while it was let in.
+    if (context.isOver) attachment.end('lose')
+    return attachment
+  } catch (error) {
+    await place.attachment.leave()
+    throw error
+  }
+}
+
+function placeOptions({ hub, isReturning, signal, defaults }: Context, opening: Opening) {
+  const { role = defaults.role, take, attachment, token } = opening
+  return {
     ...{ hub, signal, resumable: isReturning },
     ...(role === undefined ? {} : { role }),
     ...(take === undefined ? {} : { take }),
-    ...(known === undefined ? {} : { attachment: known }),
+    ...(attachment === undefined ? {} : { attachment }),
     ...(token === undefined ? {} : { token }),
-  })
-  const state = await session.state()
-  const from = history === 'none' ? (start ?? startNow(state)) : cursorAt(0)
-  const attachment = new AcpAttachment(context, session, { place, start: from, own, state })
-  // The client was lost while it was let in.
-  if (context.isOver) attachment.end('lose')
-  else attachments.set(session.id, attachment)
-  if (from.seq <= state.seq) return attachment
-  attachment.end('leave')
-  throw new HoldfastError('ahead', `the log ends at ${state.seq}`)
+  }
 }
 
-/** Of a turn that runs, the message that is being written is told from its beginning. */
-function startNow({ seq, running }: Awaited<ReturnType<SessionHandle['state']>>): Cursor {
-  return cursorAt(seq, running === null ? seq : (turnSeq(running.id) ?? 1) - 1)
+/** Where the client stands; or now, with the message that is being written from its beginning. */
+function startIn({ at }: Opening, { seq, running }: Session): Cursor {
+  if (at === undefined) {
+    return cursorAt(seq, running === null ? seq : (turnSeq(running.id) ?? 1) - 1)
+  }
+  const start = readCursor(at)
+  if (start.seq <= seq) return start
+  throw new HoldfastError('ahead', `the log ends at ${seq}`)
 }
 
 async function listSessions(
