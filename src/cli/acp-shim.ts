@@ -26,7 +26,7 @@ type Message = {
 }
 
 /** A request of the editor without its answer. */
-type OpenRequest = { readonly message: Message; readonly text: string }
+type OpenRequest = { readonly message: Message; readonly text: string; isCancelled: boolean }
 
 /** What a session is resumed with. */
 type Known = { at: string; attachment: string | null; token: string | null }
@@ -122,14 +122,14 @@ export class AcpShim {
       return
     }
     if (method === undefined) return this.#answer(message, line)
-    if (id === undefined) return this.#notice(line)
+    if (id === undefined) return this.#notice(message, line)
     this.#request(this.#named(message))
   }
 
   #request(message: Message): void {
     const text = JSON.stringify(message)
     if (message.method === 'initialize') this.#initialize = message
-    this.#open.set(JSON.stringify(message.id), { message, text })
+    this.#open.set(JSON.stringify(message.id), { message, text, isCancelled: false })
     // The first connection begins with the editor's own.
     if (this.#isReady) this.#socket?.send(text)
     else if (message.method === 'initialize') this.#wake()
@@ -151,9 +151,16 @@ export class AcpShim {
     }
   }
 
-  #notice(text: string): void {
+  /** A cancel may be lost on its way: what it was about is cancelled by its id then. */
+  #notice({ method, params }: Message, text: string): void {
+    const cancelled = [...this.#open.values()].filter(({ message }) =>
+      method === '$/cancel_request'
+        ? message.id === params?.['requestId']
+        : method === 'session/cancel' && isPrompt(message, params?.['sessionId']),
+    )
+    for (const request of cancelled) request.isCancelled = true
     if (this.#isReady) this.#socket?.send(text)
-    else if (this.#notices.length < ANSWERS_MAX) this.#notices.push(text)
+    else if (cancelled.length === 0 && this.#notices.length < ANSWERS_MAX) this.#notices.push(text)
   }
 
   #answer({ id }: Message, text: string): void {
@@ -240,7 +247,10 @@ export class AcpShim {
     for (const [sessionId, known] of this.#sessions) await this.#resume(socket, sessionId, known)
     if (this.#socket !== socket || socket.readyState !== WebSocket.OPEN) return
     this.#isReady = true
-    for (const { text } of this.#open.values()) socket.send(text)
+    for (const { message, text, isCancelled } of this.#open.values()) {
+      socket.send(text)
+      if (isCancelled) socket.send(cancelText(message))
+    }
     for (const text of this.#notices.splice(0)) socket.send(text)
   }
 
@@ -370,6 +380,14 @@ export class AcpShim {
 
 const LOST: Message = {}
 const SUPERSEDED = 4408
+
+function isPrompt({ method, params }: Message, session: unknown): boolean {
+  return method === 'session/prompt' && params?.['sessionId'] === session
+}
+
+function cancelText({ id: requestId }: Message): string {
+  return JSON.stringify({ jsonrpc: '2.0', method: '$/cancel_request', params: { requestId } })
+}
 
 /** Null if it is none. */
 function messageIn(line: string): Message | null {

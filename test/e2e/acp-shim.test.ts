@@ -148,4 +148,31 @@ describe('connections cut at any byte', () => {
       await server.close()
     }
   })
+
+  it('lose no cancel, which stops what it was about and nothing else', async () => {
+    const waits: Agent = async function* ({ text }, { signal }) {
+      yield `${text} `
+      if (text === 'long') await new Promise((resolve) => signal.addEventListener('abort', resolve))
+    }
+    const server = await serve({ agents: { waits } })
+    const cutter = new ByteCutter(server.server.port, () => Number.POSITIVE_INFINITY)
+    const { client, close } = shimHere(await cutter.listen())
+    await client.initialize()
+    const id = await client.open()
+    const long = client.prompt(id, 'long')
+    await until(() => client.said() === 'long ')
+    cutter.isDeaf = true
+    await client.notify('session/cancel', { sessionId: id })
+    const next = client.prompt(id, 'next')
+    // The shim has read both.
+    await new Promise((resolve) => setImmediate(resolve))
+    cutter.cut()
+    cutter.isDeaf = false
+    expect(await long).toMatchObject({ stopReason: 'cancelled' })
+    expect(await next).toMatchObject({ stopReason: 'end_turn' })
+    await until(() => client.said() === 'long next ')
+    await close()
+    await cutter.close()
+    await server.close()
+  })
 })

@@ -65,6 +65,8 @@ function stockClient(input: Writable, output: Readable): StockClient {
 /** A TCP proxy that cuts each connection at a byte of its own choice. */
 export class ByteCutter {
   cuts = 0
+  /** Nothing of the client arrives any more. */
+  isDeaf = false
   /** How many bytes the next connection may carry, both ways together. */
   readonly #budget: () => number
   readonly #server: Server
@@ -87,7 +89,7 @@ export class ByteCutter {
           end()
         })
         from.on('data', (data: Buffer) => {
-          if (left <= 0) return
+          if (left <= 0 || (this.isDeaf && from === near)) return
           const part = data.subarray(0, left)
           left -= part.length
           to.write(part)
@@ -107,8 +109,13 @@ export class ByteCutter {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
   }
 
-  async close(): Promise<void> {
+  /** Cuts what is open now. */
+  cut(): void {
     for (const socket of this.#open) socket.destroy()
+  }
+
+  async close(): Promise<void> {
+    this.cut()
     await new Promise((resolve) => this.#server.close(resolve))
   }
 }
