@@ -20,7 +20,8 @@ beforeAll(async () => {
   server = await serve({ agents: builtinAgents })
 })
 afterAll(async () => {
-  // What keeps its sessions open ends by itself.
+  // What keeps its sessions open.
+  for (const pid of allIn(home)) process.kill(pid)
   await until(() => allIn(home).length === 0)
   await server.close()
   rmSync(home, { recursive: true })
@@ -31,7 +32,7 @@ async function acpx(flags: string, args: readonly string[]): Promise<string> {
   const program = join(process.env['ACP_CLIENTS'] ?? '', 'node_modules', '.bin', 'acpx')
   const agent = `${process.execPath} ${CLI} acp --url ${server.url} ${flags}`
   const env = { ...process.env, HOME: home }
-  const all = ['--ttl', '1', '--agent', agent, ...args]
+  const all = ['--ttl', '30', '--agent', agent, ...args]
   // It fails if it was denied something.
   const { stdout } = await run(program, all, { env, cwd: home }).catch(
     (error: { readonly stdout: string }) => error,

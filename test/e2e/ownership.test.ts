@@ -190,8 +190,12 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
       expect([who, isListed]).toEqual([who, scopes.length > 0 && !scopes.includes('manage')])
       client.close()
     }
-    const guest = StockClient.connect(asked.url, { token: 'hf_unknown' })
-    await expect(guest).rejects.toThrow()
+    // The bearer of a link has other doors.
+    const { path } = await session(owner)
+    const call = { headers: bearer('alice'), body: { scopes: ['watch', 'talk'] } }
+    const { token } = (await owner.call('POST', `${path}/links`, call)).body
+    expect(token).toEqual(expect.any(String))
+    await expect(StockClient.connect(asked.url, { token })).rejects.toThrow()
   })
 
   it('ends the streams of those with which it is no longer shared', async () => {
