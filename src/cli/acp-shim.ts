@@ -17,7 +17,7 @@ import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
 import { linesIn } from './line-splitter.ts'
 
 type Fields = Readonly<Record<string, unknown>>
-type Message = {
+type EditorMessage = {
   readonly id?: string | number | null
   readonly method?: string
   readonly params?: Fields
@@ -26,7 +26,11 @@ type Message = {
 }
 
 /** A request of the editor without its answer. */
-type OpenRequest = { readonly message: Message; readonly text: string; isCancelled: boolean }
+type UnansweredRequest = {
+  readonly message: EditorMessage
+  readonly text: string
+  isCancelled: boolean
+}
 
 /** What a session is resumed with. */
 type Known = { at: string; attachment: string | null; token: string | null }
@@ -64,13 +68,13 @@ export class AcpShim {
   readonly #options: AcpShimOptions
   readonly #client = randomBytes(12).toString('hex')
   /** The editor's own `initialize`, once it has said it. */
-  #initialize: Message | null = null
+  #initialize: EditorMessage | null = null
   #socket: WebSocket | null = null
   /** The sessions are resumed: what the editor sends goes to the server at once. */
   #isReady = false
   /** By the ids of requests, as JSON: those of the editor, and our own. */
-  readonly #open = new Map<string, OpenRequest>()
-  readonly #own = new Map<string, (message: Message) => void>()
+  readonly #open = new Map<string, UnansweredRequest>()
+  readonly #own = new Map<string, (message: EditorMessage) => void>()
   readonly #sessions = new Map<string, Known>()
   /** Notifications that came while there was no connection. */
   readonly #notices: string[] = []
@@ -126,7 +130,7 @@ export class AcpShim {
     this.#request(this.#named(message))
   }
 
-  #request(message: Message): void {
+  #request(message: EditorMessage): void {
     const text = JSON.stringify(message)
     if (message.method === 'initialize') this.#initialize = message
     this.#open.set(JSON.stringify(message.id), { message, text, isCancelled: false })
@@ -136,7 +140,7 @@ export class AcpShim {
   }
 
   /** With the names by which the server knows it again. */
-  #named(message: Message): Message {
+  #named(message: EditorMessage): EditorMessage {
     this.#count += 1
     switch (message.method) {
       case 'initialize':
@@ -152,7 +156,7 @@ export class AcpShim {
   }
 
   /** A cancel may be lost on its way: what it was about is cancelled by its id then. */
-  #notice({ method, params }: Message, text: string): void {
+  #notice({ method, params }: EditorMessage, text: string): void {
     const cancelled = [...this.#open.values()].filter(({ message }) =>
       method === '$/cancel_request'
         ? message.id === params?.['requestId']
@@ -163,7 +167,7 @@ export class AcpShim {
     else if (cancelled.length === 0 && this.#notices.length < ANSWERS_MAX) this.#notices.push(text)
   }
 
-  #answer({ id }: Message, text: string): void {
+  #answer({ id }: EditorMessage, text: string): void {
     const name = String(id)
     if (!this.#asked.delete(name)) return
     this.#answers.set(name, text)
@@ -266,7 +270,7 @@ export class AcpShim {
     this.#options.note(`a session could not be resumed: ${error.message}`)
   }
 
-  #ask(socket: WebSocket, method: string, params: Fields): Promise<Message> {
+  #ask(socket: WebSocket, method: string, params: Fields): Promise<EditorMessage> {
     this.#count += 1
     const id = `${OWN}${this.#count}`
     socket.send(JSON.stringify({ jsonrpc: '2.0', id, method, params }))
@@ -281,7 +285,7 @@ export class AcpShim {
   }
 
   #fromServer(text: string, socket: WebSocket): void {
-    const message = JSON.parse(text) as Message
+    const message = JSON.parse(text) as EditorMessage
     const { id, method } = message
     if (method === undefined) return this.#settled(message, text, socket)
     if (method === 'session/update') this.#position(message.params)
@@ -311,7 +315,7 @@ export class AcpShim {
   }
 
   /** A request has its answer. */
-  #settled(message: Message, text: string, socket: WebSocket): void {
+  #settled(message: EditorMessage, text: string, socket: WebSocket): void {
     const own = this.#own.get(String(message.id))
     if (own !== undefined) {
       this.#own.delete(String(message.id))
@@ -331,7 +335,7 @@ export class AcpShim {
   }
 
   /** What a session is resumed with, by the answer that opened it. */
-  #learn({ method = '', params }: Message, { result, error }: Message): void {
+  #learn({ method = '', params }: EditorMessage, { result, error }: EditorMessage): void {
     if (error !== undefined) return
     const session = result?.['sessionId'] ?? params?.['sessionId']
     if (typeof session !== 'string') return
@@ -378,21 +382,21 @@ export class AcpShim {
   }
 }
 
-const LOST: Message = {}
+const LOST: EditorMessage = {}
 const SUPERSEDED = 4408
 
-function isPrompt({ method, params }: Message, session: unknown): boolean {
+function isPrompt({ method, params }: EditorMessage, session: unknown): boolean {
   return method === 'session/prompt' && params?.['sessionId'] === session
 }
 
-function cancelText({ id: requestId }: Message): string {
+function cancelText({ id: requestId }: EditorMessage): string {
   return JSON.stringify({ jsonrpc: '2.0', method: '$/cancel_request', params: { requestId } })
 }
 
 /** Null if it is none. */
-function messageIn(line: string): Message | null {
+function messageIn(line: string): EditorMessage | null {
   try {
-    const message = JSON.parse(line) as Message | null
+    const message = JSON.parse(line) as EditorMessage | null
     return typeof message !== 'object' || Array.isArray(message) ? null : message
   } catch {
     return null
@@ -407,7 +411,7 @@ function metaOf(fields: Fields | undefined): Fields {
 }
 
 /** The message with more of our own under `_meta.holdfast`. */
-function withMeta(message: Message, more: Fields): Message {
+function withMeta(message: EditorMessage, more: Fields): EditorMessage {
   const { params = {} } = message
   const meta = (params['_meta'] ?? {}) as Fields
   const holdfast = { ...metaOf(params), ...more }

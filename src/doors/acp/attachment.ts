@@ -2,7 +2,7 @@
  * One session that a connection has open: what its log says goes to the client, prompts of the
  * client become turns, and asks become requests to it. Each prompt is answered after the last
  * update of its turn. What the protocol calls acceptance, the state of a turn and a place to replay
- * from are apart here (`submit`, `TurnEndings`, `Cursor`), as its version 2 has them.
+ * from are apart here (`submit`, `TurnEndings`, `UpdateCursor`), as its version 2 has them.
  */
 import {
   asHoldfastError,
@@ -18,7 +18,7 @@ import {
 import type { HubMember } from '../connect/hub.ts'
 import type { ClientEnd } from './client-end.ts'
 import { imageBlock } from './content.ts'
-import { cursorText, type Cursor } from './cursor.ts'
+import { cursorText, type UpdateCursor } from './cursor.ts'
 import { notificationText, requestText, type RpcId, type RpcResponse } from './json-rpc.ts'
 import { configOptions, modeId } from './options.ts'
 import { assertDrives, takePlace, type Place } from './place.ts'
@@ -39,7 +39,7 @@ export class AcpAttachment implements HubMember {
   readonly #asks = new Map<string, Ask>()
   readonly #asked = new Map<string, Ask>()
   /** What the client has been told before. */
-  readonly #start: Cursor
+  readonly #start: UpdateCursor
   /** How many updates of the first event after that it has as well. */
   #skip: number
   #isPastStart = false
@@ -61,7 +61,7 @@ export class AcpAttachment implements HubMember {
       state,
     }: {
       readonly place: Place
-      readonly start: Cursor
+      readonly start: UpdateCursor
       readonly own: ReadonlySet<string>
       readonly state: Session
     },
@@ -106,7 +106,7 @@ export class AcpAttachment implements HubMember {
     return cursorText(this.#cursor(0))
   }
 
-  #cursor(updates: number): Cursor {
+  #cursor(updates: number): UpdateCursor {
     const seq = Math.max(this.#seq, this.#start.seq)
     return { from: Math.min(this.#from ?? seq, seq), seq, updates, chars: this.#translator.chars }
   }

@@ -21,9 +21,9 @@ import type { AcpAttachment } from './attachment.ts'
 import type { ClientFacts, ConnectionDefaults } from './client-end.ts'
 import {
   errorBody,
-  errorText,
+  rpcErrorText,
   methodUnknown,
-  readMessage,
+  readRpcMessage,
   resultText,
   RpcError,
   type RpcId,
@@ -34,7 +34,7 @@ import {
 } from './json-rpc.ts'
 import { ACP_METHODS, type ServedMethod } from './methods.ts'
 import { AcpPeer } from './peer.ts'
-import { HANDLERS, type Context, type Reply } from './requests.ts'
+import { HANDLERS, type Context, type RpcReply } from './requests.ts'
 import { isAcpMethod, readParams, type AcpMethod } from './schemas.ts'
 
 export type AcpSocket = Socket & {
@@ -132,10 +132,10 @@ export class AcpConnection {
     }
     const text = isBinary ? '' : data.toString()
     try {
-      this.#take(readMessage(text), text)
+      this.#take(readRpcMessage(text), text)
     } catch (thrown) {
       const id = thrown instanceof RpcError ? thrown.id : null
-      void this.send(errorText(id, errorBody(thrown)))
+      void this.send(rpcErrorText(id, errorBody(thrown)))
     }
   }
 
@@ -162,14 +162,14 @@ export class AcpConnection {
       reply.after?.()
     } catch (thrown) {
       this.#reportFailure(thrown)
-      void this.send(errorText(id, errorBody(thrown)))
+      void this.send(rpcErrorText(id, errorBody(thrown)))
     } finally {
       this.#open -= 1
     }
   }
 
   /** Null: another node answers. */
-  async #answer({ id, method, params }: RpcRequest, text: string): Promise<Reply | null> {
+  async #answer({ id, method, params }: RpcRequest, text: string): Promise<RpcReply | null> {
     if (!isServed(method)) throw methodUnknown(method)
     const read = readParams(method, params)
     if (method === 'initialize') this.#initialize = params
@@ -187,12 +187,12 @@ export class AcpConnection {
     }
   }
 
-  #handle(method: ServedMethod, params: unknown, id: RpcId): Promise<Reply | object> {
+  #handle(method: ServedMethod, params: unknown, id: RpcId): Promise<RpcReply | object> {
     const handle = HANDLERS[method] as (
       context: Context,
       params: unknown,
       id: RpcId,
-    ) => Promise<Reply | object>
+    ) => Promise<RpcReply | object>
     return handle(this, params, id)
   }
 
@@ -320,6 +320,6 @@ function isServed(method: string): method is ServedMethod {
   return isAcpMethod(method) && ACP_METHODS[method].isSupported
 }
 
-function replyOf(answer: Reply | object): Reply {
+function replyOf(answer: RpcReply | object): RpcReply {
   return 'result' in answer ? answer : { result: answer }
 }

@@ -14,7 +14,7 @@ import { decodeBase64 } from '../parts.ts'
 type Block = Readonly<Record<string, unknown>>
 
 /** A prompt as the input of a turn: a text where it has nothing but texts. */
-export function inputOf(prompt: readonly unknown[]): GivenInput {
+export function promptInput(prompt: readonly unknown[]): GivenInput {
   const parts = prompt.map(partOf)
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   return texts.length === parts.length ? texts.join('\n') : { parts }

@@ -4,7 +4,7 @@
  */
 import { invalid } from '../../core/index.ts'
 
-export type Cursor = {
+export type UpdateCursor = {
   /** From here the log has to be read to know the state of the running turn: a position. */
   readonly from: number
   /** Everything up to this event was told. */
@@ -15,15 +15,15 @@ export type Cursor = {
   readonly chars: number
 }
 
-export function cursorAt(seq: number, from = seq): Cursor {
+export function updateCursorAt(seq: number, from = seq): UpdateCursor {
   return { from: Math.min(from, seq), seq, updates: 0, chars: 0 }
 }
 
-export function cursorText({ from, seq, updates, chars }: Cursor): string {
+export function cursorText({ from, seq, updates, chars }: UpdateCursor): string {
   return [from, seq, updates, chars].join('.')
 }
 
-export function readCursor(text: string): Cursor {
+export function readCursor(text: string): UpdateCursor {
   const [, from, seq, updates, chars] =
     /^(\d{1,15})\.(\d{1,15})\.(\d{1,9})\.(\d{1,9})$/.exec(text) ?? []
   if (chars === undefined || Number(from) > Number(seq)) {

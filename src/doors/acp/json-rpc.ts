@@ -54,7 +54,7 @@ export class RpcError extends Error {
 }
 
 /** Throws an `RpcError` for what is no message. */
-export function readMessage(text: string): RpcMessage {
+export function readRpcMessage(text: string): RpcMessage {
   const value = parse(text)
   if (Array.isArray(value)) throw invalidRequest('a batch is not possible')
   if (!isRecord(value) || value['jsonrpc'] !== '2.0') {
@@ -131,6 +131,6 @@ export function resultText(id: RpcId, result: unknown): string {
   return JSON.stringify({ jsonrpc: '2.0', id, result })
 }
 
-export function errorText(id: RpcId, error: RpcErrorBody): string {
+export function rpcErrorText(id: RpcId, error: RpcErrorBody): string {
   return JSON.stringify({ jsonrpc: '2.0', id, error })
 }

@@ -10,12 +10,12 @@ const CHOICES = [
   { setting: 'model', name: 'Model', values: 'models' },
 ] as const
 
-type Offer = { readonly settings: Settings; readonly capabilities: Capabilities }
+type OfferedSettings = { readonly settings: Settings; readonly capabilities: Capabilities }
 
 /** The values that are known; null: there is nothing to choose from. */
 function valuesOf(
   { setting, values }: (typeof CHOICES)[number],
-  { settings, capabilities }: Offer,
+  { settings, capabilities }: OfferedSettings,
 ): readonly string[] | null {
   if (!capabilities.settings.includes(setting)) return null
   const chosen = settings[setting]
@@ -26,7 +26,7 @@ function valuesOf(
 
 const nameOf = (value: string): string => (value === UNSET ? UNSET_NAME : value)
 
-export function configOptions(offer: Offer): readonly object[] {
+export function configOptions(offer: OfferedSettings): readonly object[] {
   return CHOICES.flatMap((choice) => {
     const values = valuesOf(choice, offer)
     if (values === null) return []
@@ -38,7 +38,7 @@ export function configOptions(offer: Offer): readonly object[] {
 }
 
 /** What the response that opens a session says of it. */
-export function offered(offer: Offer): object {
+export function offered(offer: OfferedSettings): object {
   const modes = valuesOf(CHOICES[0], offer)
   const options = configOptions(offer)
   return {

@@ -11,7 +11,7 @@ import {
 } from '../../core/index.ts'
 import { turnSeq } from '../../core/turns.ts'
 import type { ClientEnd } from './client-end.ts'
-import { inputOf } from './content.ts'
+import { promptInput } from './content.ts'
 import { promptAnswer, TurnEndings, type TurnEnding } from './endings.ts'
 import type { RpcId } from './json-rpc.ts'
 import type { ParamsOf } from './schemas.ts'
@@ -60,7 +60,7 @@ export class OpenPrompts {
   async take(id: RpcId, { prompt, _meta }: ParamsOf<'session/prompt'>): Promise<object> {
     this.#count += 1
     const { prompt: name = String(this.#count), ...options } = _meta?.holdfast ?? {}
-    const input = inputOf(prompt)
+    const input = promptInput(prompt)
     const { promise, resolve: settle, reject: fail } = deferred<TurnEnding>()
     const open: OpenPrompt = { id, turn: null, isCancelled: false, settle, fail }
     this.#open.add(open)

@@ -14,7 +14,7 @@ import { isRecord } from '../../schema/contract.ts'
 import { VERSION } from '../../wire/version.ts'
 import { AcpAttachment } from './attachment.ts'
 import type { RequestContext } from './client-end.ts'
-import { cursorAt, readCursor, type Cursor } from './cursor.ts'
+import { updateCursorAt, readCursor, type UpdateCursor } from './cursor.ts'
 import type { RpcId } from './json-rpc.ts'
 import type { ServedMethod } from './methods.ts'
 import { configOptions, offered, settingsChange } from './options.ts'
@@ -34,7 +34,7 @@ const SESSIONS_MAX = 64
 
 export type Context = RequestContext<AcpAttachment>
 
-export type Reply = {
+export type RpcReply = {
   readonly result: object
   /** Once the result is sent. */
   readonly after?: () => void
@@ -44,7 +44,7 @@ type Handler<Method extends ServedMethod> = (
   context: Context,
   params: ParamsOf<Method>,
   id: RpcId,
-) => Promise<Reply | object>
+) => Promise<RpcReply | object>
 
 export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = {
   initialize: async (context, { clientCapabilities, _meta }) => {
@@ -180,7 +180,7 @@ function placeSettings(
   }
 }
 
-type OpenOptions = {
+type OpeningRequest = {
   readonly params: OpeningParams
   /** What was said before is told before the response, after it, or not at all. */
   readonly history: 'before' | 'after' | 'none'
@@ -190,8 +190,8 @@ type OpenOptions = {
 async function open(
   context: Context,
   session: SessionHandle,
-  { params, history }: OpenOptions,
-): Promise<Reply> {
+  { params, history }: OpeningRequest,
+): Promise<RpcReply> {
   const opening = openingOf(params)
   const known = context.attachments.get(session.id)
   if (known !== undefined) return openAgain(context, known, { opening, history })
@@ -212,8 +212,8 @@ async function open(
 async function openAgain(
   context: Context,
   attachment: AcpAttachment,
-  { opening, history }: { readonly opening: Opening; readonly history: OpenOptions['history'] },
-): Promise<Reply> {
+  { opening, history }: { readonly opening: Opening; readonly history: OpeningRequest['history'] },
+): Promise<RpcReply> {
   if (opening.role !== undefined) await attachment.control(opening.role, opening.take ?? false)
   const state = await attachment.session.state()
   startIn(opening, state)
@@ -234,7 +234,7 @@ function opened(context: Context, { place, at, session }: AcpAttachment, state: 
 async function attach(
   context: Context,
   session: SessionHandle,
-  { opening, history }: { readonly opening: Opening; readonly history: OpenOptions['history'] },
+  { opening, history }: { readonly opening: Opening; readonly history: OpeningRequest['history'] },
 ): Promise<AcpAttachment> {
   const { attachments, clientId } = context
   if (attachments.size >= SESSIONS_MAX) {
@@ -245,7 +245,7 @@ async function attach(
   const place = await takePlace(session, placeOptions(context, opening))
   try {
     const state = await session.state()
-    const from = history === 'none' ? startIn(opening, state) : cursorAt(0)
+    const from = history === 'none' ? startIn(opening, state) : updateCursorAt(0)
     const attachment = new AcpAttachment(context, session, { place, start: from, own, state })
     // Of two that came together, the later one has it.
     attachments.get(session.id)?.end('leave')
@@ -271,9 +271,9 @@ function placeOptions({ hub, isReturning, signal, defaults }: Context, opening: 
 }
 
 /** Where the client stands; or now, with the message that is being written from its beginning. */
-function startIn({ at }: Opening, { seq, running }: Session): Cursor {
+function startIn({ at }: Opening, { seq, running }: Session): UpdateCursor {
   if (at === undefined) {
-    return cursorAt(seq, running === null ? seq : (turnSeq(running.id) ?? 1) - 1)
+    return updateCursorAt(seq, running === null ? seq : (turnSeq(running.id) ?? 1) - 1)
   }
   const start = readCursor(at)
   if (start.seq <= seq) return start

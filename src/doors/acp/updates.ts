@@ -11,6 +11,7 @@ import {
   type SessionEvent,
   type ToolCall,
 } from '../../core/index.ts'
+import type { EventOf } from '../../core/events.ts'
 import { isRecord } from '../../schema/contract.ts'
 import { foldToolCall } from '../../wire/tool-calls.ts'
 import { messageParts, textBlock } from './content.ts'
@@ -24,7 +25,6 @@ export type Update = {
   readonly [field: string]: unknown
 }
 
-type EventOf<Type> = Extract<SessionEvent, { readonly type: Type }>
 type Fields = Readonly<Record<string, unknown>>
 
 export class UpdateTranslator {
