@@ -53,6 +53,10 @@ export const cancel = defineCommand({
   },
 })
 
+type OwnProgram = TerminalCommand & {
+  readonly host: string
+  readonly writtenOutside: number | null
+}
 type Resolved = { readonly id: string; readonly isNew: boolean }
 
 export const fork = defineCommand({
@@ -87,12 +91,18 @@ export const adopt = defineCommand({
     'Needs the scope admin.',
   flags: {
     key: text('KEY', 'the key of the session').required(),
+    cwd: text('DIR', 'the folder that it was begun in, if the agent does not say'),
     json: toggle('print the session as JSON'),
     ...REMOTE_FLAGS,
   },
-  async run({ key, json, ...values }, [agent = '', backend = '']) {
+  async run({ key, cwd, json, ...values }, [agent = '', backend = '']) {
     const path = `/v1/agents/${encodeURIComponent(agent)}/adopt`
-    const body = await new Remote(values).json<Resolved>(path, 'POST', { backend, key })
+    const settings = cwd === null ? {} : { settings: { cwd } }
+    const body = await new Remote(values).json<Resolved>(path, 'POST', {
+      backend,
+      key,
+      ...settings,
+    })
     if (json) printJson([body])
     else say(`session ${body.id} of ${key} ${body.isNew ? 'continues' : 'has'} ${backend}`)
   },
@@ -109,12 +119,13 @@ export const open = defineCommand({
     const remote = new Remote(values)
     const path = sessionPath(await remote.find(name))
     const [found, { running }] = await Promise.all([
-      remote.json<TerminalCommand & { readonly host: string }>(`${path}/terminal`),
+      remote.json<OwnProgram>(`${path}/terminal`, 'POST'),
       remote.json<SessionView>(path),
     ])
     if (json) return printJson([found])
-    const { command, cwd, host } = found
+    const { command, cwd, host, writtenOutside: written } = found
     if (host !== hostname()) note(`run this on ${printable(host)}, the machine of the server`)
+    if (written) note(`${written} messages were written there since the last turn`)
     if (running !== null) note(`turn ${running} runs: wait for its end, or cancel it`)
     console.log(printable(`cd ${quoted(cwd)} && ${command.map(quoted).join(' ')}`))
   },

@@ -26,6 +26,8 @@ export type RunningBrowsers = {
 }
 
 const PAGE_SESSIONS = 500
+/** Why a server does not tell whether a session was continued elsewhere. */
+const UNTOLD = ['capability_missing', 'forbidden', 'session_closed', 'route_unknown']
 
 /** Which sessions are wanted; null does not restrict. */
 type SessionFilters = { readonly [Name in 'state' | 'key' | 'label']?: string | null }
@@ -98,6 +100,21 @@ export class Remote extends HttpApi {
       yield* page.asks
       if (page.nextCursor === null) return
       query.set('cursor', page.nextCursor)
+    }
+  }
+
+  /**
+   * How many messages the agent's own program has written to a session since its last turn, as far
+   * as the server knows, and tells this caller.
+   */
+  async writtenOutside(id: string): Promise<number> {
+    try {
+      const path = `${sessionPath(id)}/terminal`
+      const { writtenOutside } = await this.json<{ writtenOutside?: number | null }>(path)
+      return writtenOutside ?? 0
+    } catch (error) {
+      if (UNTOLD.some((code) => isApiError(error, code))) return 0
+      throw error
     }
   }
 

@@ -7,6 +7,7 @@ import {
   LogCheck,
   messageOf,
   blobsNamedBy,
+  POSITION_KIND,
   readSnapshot,
   type CheckedEvent,
   type Findings,
@@ -100,7 +101,13 @@ async function* verifyRemote(remote: Remote, name?: string): AsyncGenerator<Chec
       : [{ id: await remote.find(name), key: null }]
   for (const { id, key } of sessions) {
     const check = new LogCheck()
-    for await (const event of remote.events(id)) check.add(event)
+    let hasPosition = false
+    for await (const event of remote.events(id)) {
+      check.add(event)
+      hasPosition ||= event.type === 'turn.activity' && event.kind === POSITION_KIND
+    }
+    const written = hasPosition ? await remote.writtenOutside(id) : 0
+    if (written > 0) check.problem(`${written} messages of the agent's program are not in the log`)
     yield { name: id, key, ...check.finish() }
   }
 }

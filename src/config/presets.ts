@@ -41,12 +41,14 @@ export const PRESETS = {
     runner: 'acp',
     command: 'opencode',
     args: ['acp'],
+    terminalArgs: ['--session', '{sessionId}'],
     envAllow: ['OPENCODE_*', 'ANTHROPIC_*', 'OPENAI_*', 'GEMINI_*', 'OPENROUTER_*', ...PROXIES],
   },
   gemini: {
     runner: 'acp',
     command: 'gemini',
     args: ['--acp'],
+    terminalArgs: ['--resume', '{sessionId}'],
     envAllow: ['GEMINI_*', 'GOOGLE_*', ...PROXIES],
     // It names a session's file by the minute, and overwrites it when it opens it again in that.
     reopenMs: 60_000,
@@ -55,6 +57,7 @@ export const PRESETS = {
     runner: 'acp',
     command: 'copilot',
     args: ['--acp'],
+    terminalArgs: ['--resume={sessionId}'],
     envAllow: ['COPILOT_*', 'GH_TOKEN', 'GITHUB_TOKEN', ...PROXIES],
   },
   'claude-once': {

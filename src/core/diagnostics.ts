@@ -19,6 +19,7 @@ export const DIAGNOSTICS = {
   clock_jumped: 'warn',
   closed: 'debug',
   commit_slow: 'warn',
+  conversation_changed: 'warn',
   counts_not_exchanged: 'warn',
   crashed: 'error',
   descriptors_low: 'warn',

@@ -2,11 +2,14 @@
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
-import type { Message } from './runner.ts'
+import type { LastPosition, Message } from './runner.ts'
 import type { SessionRow, Store, StoredEvent } from './store.ts'
 import { inputText, partsOf, turnSeq } from './turns.ts'
 
 export type LogContext = Pick<CoreContext, 'store' | 'limits'>
+
+/** The kind of activity by which a runner keeps where in its own conversation a turn has ended. */
+export const POSITION_KIND = 'position'
 
 /** An event as it stands in the log, of whatever type. */
 export function parseEvent({ seq, body }: StoredEvent): SessionEvent {
@@ -144,4 +147,29 @@ export function messagesOf(event: SessionEvent): readonly Message[] {
     default:
       return []
   }
+}
+
+/** Where the conversation was at the end of the last turn before this one; null: before none. */
+export async function readLastPosition(
+  log: LogContext,
+  id: string,
+  before: string | null,
+): Promise<LastPosition> {
+  let position: unknown = null
+  let inputs: string[] = []
+  for await (const page of readEvents(log, id, 0)) {
+    for (const event of page.map((stored) => readEvent(stored, id))) {
+      if ('turn' in event && event.turn === before) continue
+      if (event.type === 'session.created') {
+        const { origin } = event
+        position = origin?.session === undefined ? (origin?.position ?? null) : null
+        continue
+      }
+      for (const { role, text } of messagesOf(event)) if (role === 'user') inputs.push(text)
+      if (event.type !== 'turn.activity' || event.kind !== POSITION_KIND) continue
+      position = event.data
+      inputs = []
+    }
+  }
+  return { position, inputs }
 }

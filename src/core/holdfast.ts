@@ -25,6 +25,7 @@ import {
   type InboxPage,
   type OpenAskPage,
 } from './inbox.ts'
+import { readLastPosition } from './history.ts'
 import type { LiveSession } from './live.ts'
 import { bytesOf, digestsOf, type GivenInput } from './parts.ts'
 import { LOCAL, type Principal, type SessionOptions } from './state.ts'
@@ -69,6 +70,9 @@ const ADOPTIONS_MAX = 100
 
 /** How often a turn by key starts over when the session it found was closed meanwhile. */
 const KEY_ATTEMPTS = 4
+
+/** How many messages of its conversation its log does not have; null: not known. */
+type Written = { readonly writtenOutside: number | null }
 
 /** What `as` hands on. */
 type Bound = Caller & {
@@ -297,10 +301,10 @@ export class Holdfast {
     if (this.access !== null) assertMayDo(this.access.scopes, 'session.adopt')
     const agent = options.agent ?? this.#ownDefault
     assertAgent(agent, this.agents)
-    const adopted = await readConversation(agent, this.authority.runner(agent), backend)
-    const settings = { ...adopted.settings, ...options.settings }
-    const { messages, omitted } = adopted
-    const from = { backend, origin: { backend, messages, omitted } }
+    const runner = this.authority.runner(agent)
+    const given = { backend, settings: options.settings ?? {} }
+    const { origin, settings } = await readConversation(agent, runner, given)
+    const from = { backend, origin }
     for (let attempt = 1; ; attempt += 1) {
       try {
         const id = adoptedId(agent, backend, attempt)
@@ -312,17 +316,25 @@ export class Holdfast {
     }
   }
 
-  /** How a person continues a session in the agent's own program, on the machine of this node. */
-  async terminal(id: string): Promise<TerminalCommand> {
+  /**
+   * How a person continues a session in the agent's own program, on the machine of this node.
+   * `isToOpen`: its agent here is stopped if it is idle, so that the program can open the session.
+   */
+  async terminal(id: string, isToOpen = false): Promise<TerminalCommand & Written> {
     await assertMay(this.authority, this, id, 'session.open')
-    const { agent, backend, settings, origin } = await this.authority.view(id)
+    const { agent, backend, settings, origin, running } = await this.authority.view(id)
     // Its own program continues the session without Holdfast.
     assertAgent(agent, this.agents)
     if (backend === null) throw cannotOpen(`session ${id} has no conversation of its agent yet`)
     const session = { id, backend, origin }
-    const command = this.authority.runner(agent)?.terminal?.(session, settings) ?? null
+    const runner = this.authority.runner(agent)
+    const command = runner?.terminal?.(session, settings) ?? null
     if (command === null) throw cannotOpen(`agent ${agent} has no program that could continue it`)
-    return command
+    if (running !== null) return { ...command, writtenOutside: null }
+    if (isToOpen) await runner?.stopIdle?.(session)
+    const last = await readLastPosition(this.authority, id, null)
+    const written = await runner?.writtenOutside?.(session, last)
+    return { ...command, writtenOutside: written?.length ?? null }
   }
 
   async #continue(options: ResolveOptions, from: Continued): Promise<SessionHandle> {

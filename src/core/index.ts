@@ -49,7 +49,8 @@ export type { SessionEvent } from './events.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
 export { Holdfast, type ForkOptions, type HoldfastOptions, type Unbound } from './holdfast.ts'
-export { POSITION_KIND } from './origins.ts'
+export { POSITION_KIND } from './history.ts'
+export { newest } from './origins.ts'
 export type { FollowAsksOptions, InboxEvent, InboxPage, OpenAsk, OpenAskPage } from './inbox.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
@@ -84,6 +85,7 @@ export {
   type RunnerResult,
   type RunnerSession,
   type OpenedSession,
+  type LastPosition,
   type TerminalCommand,
   type RunnerTurn,
 } from './runner.ts'

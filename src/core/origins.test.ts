@@ -4,15 +4,21 @@ import { openHoldfast, type Runner } from '../index.ts'
 import { MemoryStore } from '../stores/memory.ts'
 import { withIncluded } from './access.ts'
 import { invalid } from './errors.ts'
+import { POSITION_KIND } from './history.ts'
 import type { Holdfast } from './holdfast.ts'
-import { POSITION_KIND } from './origins.ts'
-import { NO_CAPABILITIES, type ForkSource, type RunnerContext } from './runner.ts'
+import {
+  NO_CAPABILITIES,
+  type ForkSource,
+  type LastPosition,
+  type RunnerContext,
+} from './runner.ts'
 import type { SessionHandle } from './session-handle.ts'
 import type { Part } from './state.ts'
 
 let hold: Holdfast
 let forked: ForkSource[]
 let contexts: RunnerContext[]
+let positions: LastPosition[]
 let whileForking: () => Promise<void>
 
 /** Answers with all that it was told in the conversation before. */
@@ -20,9 +26,12 @@ const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
   capabilities: { ...NO_CAPABILITIES, fork, images: true, settings: ['model'] },
   async *run({ text }, context) {
     contexts.push(context)
+    positions.push(await context.lastPosition())
     const before: string[] = []
     for await (const message of context.history()) before.push(message.text)
-    yield { type: 'activity', kind: POSITION_KIND, data: { after: text } }
+    if (text !== 'lost') {
+      yield { type: 'activity', kind: POSITION_KIND, data: { after: text } }
+    }
     yield { type: 'delta', text: [...before, text].join(' ') }
     if (text === 'fail') throw new Error('it fails')
     return undefined
@@ -41,6 +50,7 @@ const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
         { role: 'assistant', text: 'yes', at },
       ],
       settings: { model: 'm' },
+      position: { bytes: 7 },
     }
   },
 })
@@ -48,6 +58,7 @@ const remembering = (fork: 'any' | 'head', own: string | null): Runner => ({
 beforeEach(async () => {
   forked = []
   contexts = []
+  positions = []
   whileForking = async () => undefined
   hold = await openHoldfast({
     store: new MemoryStore(),
@@ -238,6 +249,24 @@ describe('a fork', () => {
   })
 })
 
+describe('the position that a runner is told', () => {
+  it('is the last that was kept, with what was said since then', async () => {
+    const session = await talked('any', 'a', 'lost', 'lost', 'b')
+    const none = { position: null, inputs: [] }
+    const after = { position: { after: 'a' } }
+    expect(positions).toEqual([
+      none,
+      { ...after, inputs: [] },
+      { ...after, inputs: ['lost'] },
+      { ...after, inputs: ['lost', 'lost'] },
+    ])
+    await (await hold.fork(session.id)).turn('x')
+    await (await hold.adopt('c', { agent: 'any' })).turn('x')
+    // That of a fork's source is not its own.
+    expect(positions.slice(4)).toEqual([none, { position: { bytes: 7 }, inputs: [] }])
+  })
+})
+
 describe('an adopted conversation', () => {
   it('goes on under its own id, with its messages and settings', async () => {
     const adopted = await hold.adopt('c-1', { agent: 'any', key: 'mine' })
@@ -245,7 +274,7 @@ describe('an adopted conversation', () => {
     expect({ backend, settings, origin }).toEqual({
       backend: 'c-1',
       settings: { model: 'm' },
-      origin: { backend: 'c-1' },
+      origin: { backend: 'c-1', position: { bytes: 7 } },
     })
     expect((await adopted.turn('now')).reply?.text).toBe('before yes now')
   })

@@ -4,15 +4,19 @@
  * first event of the log has it, with the messages up to there, so that it is there as a whole.
  */
 import { HoldfastError, invalid } from './errors.ts'
-import { messagesOf, readEvent, readEvents, turnUnknown, type LogContext } from './history.ts'
+import {
+  messagesOf,
+  POSITION_KIND,
+  readEvent,
+  readEvents,
+  turnUnknown,
+  type LogContext,
+} from './history.ts'
 import { STATE_LIMITS } from './limits.ts'
 import type { Message, Runner } from './runner.ts'
 import type { SessionHandle } from './session-handle.ts'
-import type { EarlierMessage } from './state.ts'
+import type { EarlierMessage, Settings } from './state.ts'
 import { isTerminal, turnSeq } from './turns.ts'
-
-/** The kind of activity by which a runner keeps where in its own conversation a turn has ended. */
-export const POSITION_KIND = 'position'
 
 /** What is known of a session up to the end of one of its turns. */
 export type ForkPoint = {
@@ -88,13 +92,16 @@ class ForkReading {
 }
 
 /** The newest messages that an event may hold. */
-export function newest(messages: readonly EarlierMessage[]): readonly EarlierMessage[] {
+export function newest(
+  messages: readonly EarlierMessage[],
+  charsMax: number = STATE_LIMITS.originCharsMax,
+): readonly EarlierMessage[] {
   const kept: EarlierMessage[] = []
   let chars = 0
   for (const { role, text, parts, at } of messages.toReversed()) {
     const more = parts === undefined ? {} : { parts }
     chars += text.length + (JSON.stringify(parts)?.length ?? 0) + 100
-    if (chars > STATE_LIMITS.originCharsMax) break
+    if (chars > charsMax) break
     kept.unshift({ role, text, ...more, at })
   }
   return kept
@@ -124,7 +131,11 @@ export async function forkedFrom(
 }
 
 /** A conversation that was begun without Holdfast, as its session begins. */
-export async function readConversation(agent: string, runner: Runner | null, backend: string) {
+export async function readConversation(
+  agent: string,
+  runner: Runner | null,
+  { backend, settings: given }: { readonly backend: string; readonly settings: Settings },
+) {
   const { backendCharsMax } = STATE_LIMITS
   if (typeof backend !== 'string' || backend === '' || backend.length > backendCharsMax) {
     throw invalid('backend', `must be a text of 1 to ${backendCharsMax} characters`)
@@ -133,10 +144,12 @@ export async function readConversation(agent: string, runner: Runner | null, bac
     const message = `agent ${agent} cannot continue conversations that were begun elsewhere`
     throw new HoldfastError('capability_missing', message, { capability: 'adopt' })
   }
-  const { messages: all, settings = {} } = await runner.adopt(backend)
+  const { messages: all, settings, position } = await runner.adopt(backend, given)
   // Parts would name bytes that the session does not have.
   const messages = newest(all.map(({ role, text, at }) => ({ role, text, at })))
-  return { messages, omitted: all.length - messages.length, settings }
+  const omitted = all.length - messages.length
+  const origin = { backend, messages, omitted, ...(position === undefined ? {} : { position }) }
+  return { origin, settings: { ...settings, ...given } }
 }
 
 /** One conversation of an agent has one open session, since the store gives an id to one only. */

@@ -49,12 +49,25 @@ export interface Runner {
    * Reads a conversation of the agent that was begun without Holdfast, by the agent's own id.
    * Throws `invalid_field` if there is none, or if the operator does not allow it.
    */
-  adopt?(backend: string): Promise<AdoptedConversation>
+  adopt?(backend: string, settings: Settings): Promise<AdoptedConversation>
   /**
    * How a person continues the conversation of a session in the agent's own program; null if that
    * program would not find it.
    */
   terminal?(session: OpenedSession, settings: Settings): TerminalCommand | null
+  /**
+   * What was written to the conversation of a session without Holdfast since its last turn, while
+   * none runs: the agent's own program takes no lock. Null: not known.
+   */
+  writtenOutside?(
+    session: OpenedSession,
+    last: LastPosition,
+  ): Promise<readonly EarlierMessage[] | null>
+  /**
+   * No turn runs: lets go of the session as far as nothing is lost, since agents may refuse to open
+   * one that another process has open.
+   */
+  stopIdle?(session: RunnerSession): Promise<void>
   /**
    * The session is closed for good: what is kept for it (a child, a folder) may go. A turn that was
    * cut short by the closing may still be stopping. A failure is only reported.
@@ -124,6 +137,16 @@ export type AdoptedConversation = {
   readonly messages: readonly EarlierMessage[]
   /** What the agent needs to continue it, as the working folder. */
   readonly settings?: Settings
+  /** What the runner keeps about its end, as about that of a turn. */
+  readonly position?: unknown
+}
+
+/** Where the conversation of a session was when Holdfast last knew all of it. */
+export type LastPosition = {
+  /** The last activity of the kind `position`; null: there is none. */
+  readonly position: unknown
+  /** What the session's clients have said since then. */
+  readonly inputs: readonly string[]
 }
 
 /** Something of an erased session that is still there. */
@@ -231,6 +254,8 @@ export type RunnerContext = {
   readonly bind: (backend: string) => Promise<void>
   /** The conversation before this turn, oldest first. */
   readonly history: () => AsyncIterable<Message>
+  /** Reads the log: a runner that knows the position by itself need not ask. */
+  readonly lastPosition: () => Promise<LastPosition>
   /** The bytes of a part of the conversation before, by its digest. */
   readonly readBlob: (digest: string) => Promise<Uint8Array>
 }

@@ -5,7 +5,7 @@
 import type { Command, SettingsChange, TurnEnd } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
-import { readMessages } from './history.ts'
+import { readLastPosition, readMessages } from './history.ts'
 import { STATE_LIMITS, type Limits } from './limits.ts'
 import { readBlob, withParts } from './parts.ts'
 import type { Question } from './questions.ts'
@@ -424,6 +424,7 @@ function runContext(run: Run): RunnerContext {
     bind: (backend) => run.bind(backend),
     configure: (settings) => run.configure(settings),
     history: () => run.history(),
+    lastPosition: () => readLastPosition(run.host.holder, run.host.session.id, run.turn.id),
     readBlob: (digest) => readBlob(run.host.holder.store, run.host.session.id, digest),
     now: () => run.host.now(),
   }

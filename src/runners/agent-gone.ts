@@ -18,6 +18,11 @@ export function backendLost(backend: string, why: string): HoldfastError {
   return new HoldfastError('backend_lost', message, { backend })
 }
 
+/** The agent cannot continue a conversation that was begun elsewhere. */
+export function cannotAdopt(why: string): HoldfastError {
+  return new HoldfastError('capability_missing', `the agent ${why}`, { capability: 'adopt' })
+}
+
 /** The agent cannot begin another conversation there. */
 export function cannotFork(why: string): HoldfastError {
   return new HoldfastError('capability_missing', `the agent ${why}`, { capability: 'fork' })

@@ -120,6 +120,14 @@ export class AgentPool<Agent extends PooledAgent> {
     await this.#ended(session)
   }
 
+  /** Stops the agent of a session, if that loses nothing. */
+  async stopIdle(session: string): Promise<void> {
+    const entry = this.#settings.perSession ? this.#entries.get(session) : undefined
+    if (entry?.isIdle !== true) return
+    this.#stop(entry)
+    await this.#ended(session)
+  }
+
   /** Kills the agent of a session that this node has lost; null: those of all sessions. */
   lose(session: string | null): void {
     if (session !== null && !this.#settings.perSession) {

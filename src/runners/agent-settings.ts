@@ -40,6 +40,12 @@ export function checkChoices(settings: Settings, choices: Choices, modes: readon
   }
 }
 
+/** Throws unless sessions may work in folders of their own choice, as adopted ones have to. */
+export function assertAdopts(options: Choices & ProgramOptions): void {
+  if (placeSettings(options).includes('cwd')) return
+  throw invalid('agent', 'needs "folders": those whose conversations may be continued')
+}
+
 export function assertAmong(field: string, value: string, values: readonly string[]): void {
   if (values.includes(value)) return
   throw invalid(field, `must be one of ${values.join(', ')}`)

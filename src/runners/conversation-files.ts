@@ -3,6 +3,7 @@
  * by the conversation's id, which must be a UUID, is looked at; links are not followed.
  */
 import { readdir } from 'node:fs/promises'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type {
   ErasedSession,
@@ -13,18 +14,32 @@ import type {
 } from '../core/index.ts'
 import type { Workplace } from '../platform/child.ts'
 import { folderOf } from './agent-settings.ts'
+import { claudeMessages } from './claude/transcript.ts'
+import { codexMessages } from './codex/rollout.ts'
+import type { JsonObject } from './json.ts'
+import type { LoggedMessage } from './logged-message.ts'
 
 type Environment = Readonly<Record<string, string>>
 
-export type ConversationFiles = {
+/** How the agent's own program is told which conversation to continue. */
+type OwnFiles = {
+  /** The arguments with which a person continues a conversation in the program. */
+  readonly resumeArgs: (id: string) => readonly string[]
+  /** The variable that says where they are. */
+  readonly variable?: string
+}
+
+export type ConversationFiles = OwnFiles & {
   readonly find: (env: Environment, id: string) => Promise<readonly string[]>
   /** The arguments with which the program itself deletes a conversation, if it can. */
   readonly deleteArgs?: (id: string) => readonly string[]
-  /** The arguments with which a person continues a conversation in the program. */
-  readonly resumeArgs: (id: string) => readonly string[]
+  /** What was said in a line of the file that has the conversation. */
+  readonly messagesIn: (line: JsonObject) => readonly LoggedMessage[]
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** An id that is no flag, and needs no quotes. */
+const ID = /^\w[\w.:-]*$/
 /** How long a program may take to delete a conversation. */
 const DELETE_MS = 30_000
 
@@ -40,6 +55,8 @@ export const CLAUDE_FILES: ConversationFiles = {
     return eachIn(folders, (folder) => entriesIn(folder, isNamedBy(id)))
   },
   resumeArgs: (id) => ['--resume', id],
+  variable: 'CLAUDE_CONFIG_DIR',
+  messagesIn: claudeMessages,
 }
 
 /** `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl`; `codex delete` knows its databases too. */
@@ -58,18 +75,37 @@ export const CODEX_FILES: ConversationFiles = {
     ]
   },
   deleteArgs: (id) => ['delete', '--force', id],
-  resumeArgs: (id) => ['resume', id],
+  // Its shared background server would keep the conversation open after the person has left.
+  resumeArgs: (id) => ['resume', '--no-daemon', id],
+  variable: 'CODEX_HOME',
+  messagesIn: codexMessages,
+}
+
+/** The file that has a conversation; null: there is none. */
+export async function findLog(
+  { find }: ConversationFiles,
+  env: Environment,
+  id: string,
+): Promise<string | null> {
+  return UUID.test(id) ? ((await find(env, id)).find(isLog) ?? null) : null
 }
 
 /** How a person continues a session in the agent's own program; null if it would not find it. */
 export function terminalCommand(
   workplace: Workplace,
   session: OpenedSession,
-  { files, settings }: { readonly files: ConversationFiles | null; readonly settings: Settings },
+  { files, settings }: { readonly files: OwnFiles | null; readonly settings: Settings },
 ): TerminalCommand | null {
   const { id, backend } = session
-  if (files === null || !UUID.test(backend) || workplace.hasOwnHome) return null
-  const command = [workplace.command, ...files.resumeArgs(backend)]
+  if (files === null || !ID.test(backend) || workplace.hasOwnHome) return null
+  const { variable = 'HOME', resumeArgs } = files
+  const env = workplace.environmentOf(id)
+  // A person's shell may not know where the server's agents keep their conversations.
+  const folders = [...new Set(['HOME', variable])]
+    .filter((name) => env[name] !== undefined && (name !== 'HOME' || env[name] !== homedir()))
+    .map((name) => `${name}=${env[name]}`)
+  const prefix = folders.length === 0 ? [] : ['env', ...folders]
+  const command = [...prefix, workplace.command, ...resumeArgs(backend)]
   return { command, cwd: settings.cwd ?? folderOf(session, workplace.folderOf(id)) }
 }
 

@@ -14,3 +14,13 @@ export function asList(value: unknown): readonly unknown[] {
 export function asText(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }
+
+/** A line of a program's output or file as an object; empty if it is none. */
+export function parsedLine(line: string): JsonObject {
+  try {
+    return line.startsWith('{') ? (JSON.parse(line) as JsonObject) : {}
+  } catch {
+    // The program ended in the middle of the line, or has not written all of it yet.
+    return {}
+  }
+}

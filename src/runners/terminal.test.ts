@@ -12,7 +12,11 @@ const session = { id: 's', backend, origin: null }
 describe("the command that continues a session in the agent's own program", () => {
   it.each([
     ['claude', claudeRunner({ command: 'claude', folder }), ['claude', '--resume', backend]],
-    ['codex', codexRunner({ command: 'codex', folder }), ['codex', 'resume', backend]],
+    [
+      'codex',
+      codexRunner({ command: 'codex', folder }),
+      ['codex', 'resume', '--no-daemon', backend],
+    ],
   ])('of %s names the conversation, and the folder that it works in', (_, runner, command) => {
     const own = runner.terminal?.(session, {})
     expect(own).toEqual({ command, cwd: expect.stringContaining(`${folder}/`) })

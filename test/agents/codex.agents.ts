@@ -2,6 +2,8 @@
  * The real Codex by its app server, with a stub for the model: its approval requests reach clients
  * with what they are about, and their answers reach Codex. `npm run e2e:agents` runs this.
  */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import {
   existsSync,
   mkdirSync,
@@ -159,6 +161,41 @@ describe('codex by its app server', () => {
     expect(await activities(id, 'usage')).toMatchObject([
       { data: { inputTokens: 20, outputTokens: 10, cachedTokens: 6 } },
     ])
+  })
+
+  it('is continued in its own program and back, which is told, and adopted', async () => {
+    await start({ folders: [shared] })
+    const { holdfast } = serving!
+    const id = await create()
+    expect((await turn('one')).reply.text).toBe('seen 1: one')
+    const inTerminal = async (text: string): Promise<void> => {
+      const { command } = await holdfast.terminal(id, true)
+      const [, ...variables] = command.slice(0, command.indexOf(programOf('codex')))
+      const env = Object.fromEntries(variables.map((one) => one.split('=')))
+      const args = ['exec', 'resume', command.at(-1)!, text, '--skip-git-repo-check']
+      const options = { cwd: shared, env: { ...process.env, ...env, STUB_KEY: 'stub' } }
+      const program = spawn(programOf('codex'), args, { ...options, stdio: 'ignore' })
+      expect(await once(program, 'close')).toEqual([0, null])
+    }
+    await inTerminal('elsewhere')
+    expect(await holdfast.terminal(id)).toMatchObject({ writtenOutside: 2 })
+    expect((await turn('two')).reply.text).toBe('seen 3: two')
+    const [change, ...others] = await activities(id, 'conversation_changed')
+    expect(others).toEqual([])
+    expect(change.data.messages).toMatchObject([
+      { role: 'user', text: 'elsewhere' },
+      { role: 'assistant', text: 'seen 2: elsewhere' },
+    ])
+    expect(await holdfast.terminal(id)).toMatchObject({ writtenOutside: 0 })
+    const backend = String((await holdfast.session(id).state()).backend)
+    await holdfast.session(id).close()
+    const adopted = await holdfast.adopt(backend, { key: 'adopted' })
+    const said: string[] = []
+    for await (const { text } of adopted.messages()) said.push(text)
+    expect(said).toEqual([
+      ...['one', 'seen 1: one', 'elsewhere', 'seen 2: elsewhere', 'two', 'seen 3: two'],
+    ])
+    expect((await adopted.turn('three')).reply?.text).toBe('seen 4: three')
   })
 
   it('asks with the diff of every file, and changes nothing that was denied', async () => {

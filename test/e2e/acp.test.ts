@@ -1,5 +1,5 @@
 /** The ACP runner with real children: an agent on the protocol's own library that can misbehave. */
-import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -418,6 +418,49 @@ describe('a permission request', () => {
   })
 })
 
+describe('a conversation that was begun elsewhere', () => {
+  const folder = (): string => bench!.folder
+  const begin = (id: string): void =>
+    writeFileSync(join(folder(), `${id}.json`), JSON.stringify(['one', 'two']))
+
+  it('is adopted with what was said in it, in the folder that the agent tells', async () => {
+    await open({ folders: [tmpdir()], env: { LISTED: 'known' } })
+    begin('known')
+    const session = await bench!.holdfast.adopt('known')
+    const said: string[] = []
+    for await (const { role, text } of session.messages()) said.push(`${role}: ${text}`)
+    expect(said).toEqual([
+      ...['user: one', 'assistant: REPLAYED 1 one', 'user: two', 'assistant: REPLAYED 2 two'],
+    ])
+    expect((await session.state()).settings).toEqual({ cwd: folder() })
+    expect((await session.turn('three')).reply?.text).toBe('3 three')
+    expect((await session.state()).backend).toBe('known')
+    // The agent that was asked for it has ended.
+    expect(bench!.living).toHaveLength(1)
+  })
+
+  it('needs its folder where the agent does not tell it, and is refused if it is unknown', async () => {
+    await open({ folders: [tmpdir()] })
+    begin('known')
+    const { holdfast } = bench!
+    const adopt = (backend: string, settings = {}) => holdfast.adopt(backend, { settings })
+    await expect(adopt('known')).rejects.toMatchObject({ details: { field: 'settings.cwd' } })
+    const cwd = folder()
+    await expect(adopt('none', { cwd })).rejects.toMatchObject({ details: { field: 'backend' } })
+    const outside = adopt('known', { cwd: '/' })
+    await expect(outside).rejects.toMatchObject({ details: { field: 'settings.cwd' } })
+    expect((await (await adopt('known', { cwd })).turn('x')).reply?.text).toBe('3 x')
+  })
+
+  it('is refused by an agent that does not repeat it, and without folders', async () => {
+    await open({ folders: [tmpdir()], env: { RESTORE: 'resume' } })
+    await expect(bench!.holdfast.adopt('x')).rejects.toMatchObject({ code: 'capability_missing' })
+    await bench!.close()
+    await open()
+    await expect(bench!.holdfast.adopt('x')).rejects.toMatchObject({ details: { field: 'agent' } })
+  })
+})
+
 describe('children', () => {
   it('are one for each session, and gone when it is closed', async () => {
     await open()
@@ -505,6 +548,7 @@ it('waits to open a session again by the time of its log, whatever the clock her
       settings: {},
       configure: () => Promise.resolve(),
       ask: () => Promise.reject(new Error('it asks')),
+      lastPosition: () => Promise.reject(new Error('it reads the position')),
       readBlob: () => Promise.reject(new Error('it reads a blob')),
       async *history() {
         yield { seq: 2, turn: 't2', role: 'user', text: 'before', at }

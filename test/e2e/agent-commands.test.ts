@@ -44,14 +44,32 @@ const evil: Agent = async function* (_turn, { ask }) {
   throw new HoldfastError('internal', EVIL)
 }
 
+const EARLIER = { role: 'user', text: 'earlier', at: 1 } as const
+
 const forkable: Runner = {
   ...functionRunner(
     Object.assign(async () => 'yes', { capabilities: { fork: 'any', modes: ['plan'] } as const }),
   ),
   adopt: async (backend) => {
     if (backend !== 'known') throw new HoldfastError('invalid_field', `there is no ${backend}`)
-    return { messages: [{ role: 'user', text: 'earlier', at: 1 }] }
+    return { messages: [EARLIER] }
   },
+}
+
+const placed: Agent = Object.assign(
+  async function* () {
+    yield { type: 'activity', kind: 'position', data: {} } as const
+    yield 'yes'
+  },
+  { capabilities: { settings: ['cwd'] as const } },
+)
+
+/** Its own program has written two messages, it says. */
+const continued: Runner = {
+  ...functionRunner(placed),
+  adopt: async (_backend, { cwd }) => ({ messages: [{ ...EARLIER, text: `in ${cwd}` }] }),
+  terminal: () => ({ command: ['continued'], cwd: '/' }),
+  writtenOutside: async (_session, last) => (last.position === null ? null : [EARLIER, EARLIER]),
 }
 
 beforeAll(async () => {
@@ -60,7 +78,7 @@ beforeAll(async () => {
   const args = ['-e', `console.log(${JSON.stringify(line)})`, '{sessionUuid}']
   const claude = processRunner({ command: process.execPath, args, output: 'claude', folder })
   const played: Agent = (turn, context) => puppet.agent(turn, context)
-  const agents = { ...builtinAgents, evil, forkable, claude, played }
+  const agents = { ...builtinAgents, evil, forkable, continued, claude, played }
   server = await serve({ store: `sqlite:${join(folder, 'holdfast.db')}`, agents })
   holdfast = server.holdfast
 })
@@ -154,9 +172,27 @@ describe('commands about agents', () => {
       command: [process.execPath, '--resume', backend],
       cwd,
       host: hostname(),
+      writtenOutside: null,
     })
     await (await holdfast.resolve({ key: 'echoes' })).turn('x')
     expect((await run(['open', 'echoes'])).code).toBe(1)
+  })
+})
+
+describe('a session that was continued in the own program of its agent', () => {
+  it('is found by verify, and told by open', async () => {
+    const adopted = await run(['adopt', 'continued', 'x', '--key', 'elsewhere', '--cwd', '/srv'])
+    expect(adopted.code).toBe(0)
+    const session = await holdfast.resolve({ key: 'elsewhere' })
+    const { stdout } = await run(['export', 'elsewhere', '--transcript'])
+    expect(JSON.parse(stdout)).toMatchObject({ role: 'user', text: 'in /srv' })
+    expect((await run(['verify', 'elsewhere'])).code).toBe(0)
+    await session.turn('x')
+    const { code, stdout: found } = await run(['verify', 'elsewhere'])
+    expect([code, found]).toEqual([1, expect.stringContaining('     2 messages of the agent')])
+    const opened = await run(['open', 'elsewhere'])
+    expect(opened.stdout).toBe('cd / && continued\n')
+    expect(opened.stderr).toContain('2 messages were written there since the last turn')
   })
 })
 

@@ -127,6 +127,7 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const adopted = { status: 201, body: { origin: { backend: 'x' } } }
     return ['/v1/agents/forkable/adopt', { body: { backend: 'x' } }, adopted]
   },
+  openTerminal: () => VISITS['getTerminalCommand']!(),
   getTerminalCommand: async () => {
     const adopted = { backend: 'opened' }
     const { body } = await owner.call('POST', '/v1/agents/forkable/adopt', { body: adopted })

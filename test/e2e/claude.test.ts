@@ -14,6 +14,7 @@ import {
   claudeRunner,
   openHoldfast,
   type ClaudeOptions,
+  type DiagnosticListener,
   type Holdfast,
   type Limits,
   type Runner,
@@ -57,15 +58,27 @@ function runnerOf(options: Partial<ClaudeOptions>): Runner {
   return claudeRunner({ command: CLAUDE, folder: join(folder, 'agents'), cwd, env, ...options })
 }
 
-async function open(options: Partial<ClaudeOptions> = {}, limits: Partial<Limits> = {}) {
+async function open(
+  options: Partial<ClaudeOptions> = {},
+  limits: Partial<Limits> = {},
+  onDiagnostic?: DiagnosticListener,
+  store = 'memory:',
+) {
   const agents = { claude: runnerOf(options) }
-  const holdfast = await openHoldfast({ store: 'memory:', agents, limits })
+  const holdfast = await openHoldfast({ store, agents, limits, onDiagnostic })
   opened.push(holdfast)
   return holdfast
 }
 
 async function sessionOf(options: Partial<ClaudeOptions> = {}, limits: Partial<Limits> = {}) {
   return (await open(options, limits)).resolve()
+}
+
+/** A turn in Claude Code's own program, without Holdfast. */
+async function inTerminal(...args: string[]): Promise<void> {
+  const options = { cwd: join(folder, 'work'), env: { ...process.env, ...env } }
+  const program = spawn(CLAUDE, ['-p', ...args], { ...options, stdio: 'ignore' })
+  expect(await once(program, 'close')).toEqual([0, null])
 }
 
 const call = (tool: string, input: object): string => `tool ${tool} ${JSON.stringify(input)}`
@@ -404,12 +417,73 @@ it('is forked at any of its turns', async () => {
   expect((await fork.state()).backend).not.toBe((await session.state()).backend)
 })
 
+describe('a conversation that is continued in a terminal', () => {
+  it('is told, known from then on, and stays one conversation', async () => {
+    const told: object[] = []
+    const holdfast = await open({}, {}, (one) => void told.push(one))
+    const session = await holdfast.resolve()
+    await session.turn('one')
+    const backend = String((await session.state()).backend)
+    expect(await holdfast.terminal(session.id)).toMatchObject({ writtenOutside: 0 })
+    // The words of the turn before are no proof that they are ours.
+    await inTerminal('one', '--resume', backend)
+    expect(await holdfast.terminal(session.id)).toMatchObject({ writtenOutside: 2 })
+    expect((await session.turn('two')).reply?.text).toBe('seen 3: two')
+    expect(await activities(session, 'conversation_changed')).toMatchObject([
+      {
+        messages: [
+          { role: 'user', text: 'one' },
+          { role: 'assistant', text: 'seen 2: one' },
+        ],
+        omitted: 0,
+      },
+    ])
+    const facts = { session: session.id, messages: 2 }
+    const changed = { code: 'conversation_changed', facts }
+    expect(told.filter((one: any) => one.code === changed.code)).toMatchObject([changed])
+    expect(await holdfast.terminal(session.id)).toMatchObject({ writtenOutside: 0 })
+    expect((await session.turn('three')).reply?.text).toBe('seen 4: three')
+    expect(await activities(session, 'conversation_changed')).toHaveLength(1)
+    expect(await transcriptOf(session)).toMatchObject({ roots: 1, forks: 0, lost: 0 })
+  })
+
+  it('is told after a restart, but not the turn that was cut short', async () => {
+    const store = `sqlite:${join(folder, 'crashed.db')}`
+    const first = await open({}, {}, undefined, store)
+    const session = await first.resolve({ key: 'crashed' })
+    await session.turn('one')
+    const cut = session.turn('hang here')
+    await model.askedAbout('hang here')
+    await first.close()
+    expect((await cut).state).toBe('interrupted')
+    const second = await open({}, {}, undefined, store)
+    const again = await second.resolve({ key: 'crashed' })
+    expect(await second.terminal(again.id)).toMatchObject({ writtenOutside: 0 })
+    await inTerminal('elsewhere', '--resume', String((await again.state()).backend))
+    await again.turn('two')
+    const [change, ...others] = await activities(again, 'conversation_changed')
+    expect(others).toEqual([])
+    expect(change.messages[0]).toMatchObject({ role: 'user', text: 'elsewhere' })
+    expect(await transcriptOf(again)).toMatchObject({ roots: 1, forks: 0, lost: 0 })
+  })
+
+  it.each(['cancelled', 'killed'])('is not a turn of ours that was %s', async (how) => {
+    const session = await sessionOf()
+    await session.turn('one')
+    const turn = session.turn(`hang ${how}`)
+    await model.askedAbout(`hang ${how}`)
+    if (how === 'killed') for (const pid of running()) process.kill(pid, 'SIGKILL')
+    else await session.cancelTurn(String((await session.state()).running?.id))
+    expect((await turn).state).toBe(how === 'killed' ? 'failed' : 'cancelled')
+    expect((await session.turn('two')).state).toBe('done')
+    expect(await activities(session, 'conversation_changed')).toEqual([])
+  })
+})
+
 it('continues a conversation that was begun in a terminal, and no other', async () => {
   const begun = randomUUID()
   const cwd = join(folder, 'work')
-  const args = ['-p', 'from the terminal', '--session-id', begun]
-  const program = spawn(CLAUDE, args, { cwd, env: { ...process.env, ...env }, stdio: 'ignore' })
-  expect(await once(program, 'close')).toEqual([0, null])
+  await inTerminal('from the terminal', '--session-id', begun)
   const holdfast = await open({ folders: [cwd] })
   const adopted = await holdfast.adopt(begun, { key: 'mine' })
   const messages: string[] = []

@@ -4,6 +4,7 @@
  * KEEP: a folder where sessions are kept. RESTORE: `load`, `late` (it says that a session is loaded
  * before it has said all again), `resume` or nothing. START: how it fails. OFFERS: with modes, models,
  * instructions, images, steering and forks; `unkept forks`: those are lost with their process.
+ * LISTED: the session that it tells the folder of.
  */
 import {
   appendFileSync,
@@ -17,7 +18,7 @@ import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { agent, ndJsonStream, PROTOCOL_VERSION, RequestError } from '@agentclientprotocol/sdk'
 
-const { KEEP = '', RESTORE = '', START = '', ASKED = '', OFFERS = '' } = process.env
+const { KEEP = '', RESTORE = '', START = '', ASKED = '', OFFERS = '', LISTED = '' } = process.env
 const never = new Promise(() => {})
 /** By session: the prompts so far, and how to cancel the one that runs. */
 const sessions = new Map()
@@ -88,6 +89,7 @@ const app = agent({ name: 'tiny' })
               ...(OFFERS === ''
                 ? {}
                 : { fork: {}, delete: {}, additionalDirectories: {}, systemPrompt: {} }),
+              ...(LISTED === '' ? {} : { list: {} }),
             },
             ...(OFFERS === '' ? {} : { promptCapabilities: { image: true } }),
           },
@@ -131,6 +133,14 @@ const app = agent({ name: 'tiny' })
       session.steer(params.prompt[0].text)
       return { outcome: 'injected' }
     },
+  )
+  .onRequest(
+    'session/list',
+    (value) => value,
+    ({ params }) =>
+      params.cursor === undefined
+        ? { sessions: [{ sessionId: 'another', cwd: '/' }], nextCursor: 'more' }
+        : { sessions: [{ sessionId: LISTED, cwd: KEEP }] },
   )
   .onRequest('session/load', async ({ params, client }) => {
     find(params.sessionId, params)

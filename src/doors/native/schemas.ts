@@ -147,6 +147,11 @@ export const TerminalCommand = Type.Object({
   command: Type.Array(text, { description: 'The program and its arguments.' }),
   cwd: Type.String({ description: 'The working folder of the conversation.' }),
   host: Type.String({ description: 'The name of the machine that has both.' }),
+  writtenOutside: orNull(Type.Integer({ minimum: 0 }), {
+    description:
+      'How many messages that program has written since the last turn; null: not known, as while ' +
+      'a turn runs.',
+  }),
 })
 export const ResolvedSession = Type.Intersect([Session, Type.Object({ isNew: Type.Boolean() })])
 const listed = {

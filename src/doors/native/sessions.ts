@@ -51,6 +51,13 @@ const CLOSE_QUERY = query({
   erase: Type.Boolean({ description: 'Also erase its log for ever.' }),
 })
 
+const TERMINAL = {
+  operation: 'session.open',
+  answers: { 200: json('The command, and where to run it.', schemas.TerminalCommand) },
+  refusals: [404, 410, 422],
+  session: sessionOfPath,
+} as const
+
 export const sessionRoutes = routes({
   'POST /v1/sessions': {
     name: 'createSession',
@@ -159,14 +166,14 @@ export const sessionRoutes = routes({
   'GET /v1/sessions/:id/terminal': {
     name: 'getTerminalCommand',
     summary: "How a person continues a session in the agent's own program",
-    operation: 'session.open',
-    answers: { 200: json('The command, and where to run it.', schemas.TerminalCommand) },
-    refusals: [404, 410, 422],
-    session: sessionOfPath,
-    handle: async (exchange) => {
-      const [id = ''] = exchange.params
-      exchange.reply(200, { ...(await exchange.holdfast.terminal(id)), host: hostname() })
-    },
+    ...TERMINAL,
+    handle: (exchange) => replyTerminal(exchange, false),
+  },
+  'POST /v1/sessions/:id/terminal': {
+    name: 'openTerminal',
+    summary: 'The same, after the idle agent was stopped, so that the program can open the session',
+    ...TERMINAL,
+    handle: (exchange) => replyTerminal(exchange, true),
   },
   'DELETE /v1/sessions/:id': {
     name: 'closeSession',
@@ -324,4 +331,9 @@ function serverUrl(exchange: Exchange): string {
     exchange.header('x-forwarded-proto') === 'https' ||
     exchange.header('origin') === `https://${host}`
   return `${isSecure ? 'https' : 'http'}://${host}${exchange.context.basePath}`
+}
+
+async function replyTerminal(exchange: Exchange, isToOpen: boolean): Promise<void> {
+  const [id = ''] = exchange.params
+  exchange.reply(200, { ...(await exchange.holdfast.terminal(id, isToOpen)), host: hostname() })
 }

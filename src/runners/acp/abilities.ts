@@ -11,6 +11,8 @@ export type Abilities = {
   readonly close: boolean
   readonly delete: boolean
   readonly fork: boolean
+  /** It tells its sessions, each with its working folder. */
+  readonly list: boolean
   /** It takes further folders. */
   readonly directories: boolean
   /** It takes instructions. */
@@ -34,6 +36,7 @@ export function abilitiesOf({ agentCapabilities, _meta }: JsonObject): Abilities
     close: isRecord(can['close']),
     delete: isRecord(can['delete']),
     fork: isRecord(can['fork']),
+    list: isRecord(can['list']),
     directories: isRecord(can['additionalDirectories']),
     systemPrompt: isRecord(can['systemPrompt']),
     steering: asObject(asObject(_meta)['steering'])['supported'] === true,

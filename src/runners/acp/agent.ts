@@ -20,13 +20,13 @@ import type { McpServerOptions } from '../agent-options.ts'
 import type { PooledAgent } from '../agent-pool.ts'
 import type { Places } from '../agent-settings.ts'
 import type { FormAnswer } from '../asking.ts'
-import { asObject, type JsonObject } from '../json.ts'
+import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { abilitiesOf, NO_ABILITIES, type Abilities } from './abilities.ts'
 import { observed, type Sdk } from './connection.ts'
 import { promptOf } from './content.ts'
 import type { AcpSettings } from './options.ts'
 import type { PromptRun } from './prompt.ts'
-import { Replay } from './replay.ts'
+import { Conversation, Replay } from './replay.ts'
 import { AcpSession, unsupported } from './session.ts'
 import type { AcpUpdate, PromptResponse } from './updates.ts'
 
@@ -179,6 +179,37 @@ export class AcpAgent implements PooledAgent {
     } catch {
       // The agent refused it, or has ended: the message was not taken.
       return false
+    }
+  }
+
+  /** The working folder of a session that was begun elsewhere; null: the agent does not tell. */
+  async folderOf(wanted: string): Promise<string | null> {
+    if (!this.abilities.list) return null
+    for (let cursor: unknown = undefined; ;) {
+      const page = await this.#ask<JsonObject>(
+        'session/list',
+        cursor === undefined ? {} : { cursor },
+      )
+      const found = asList(page['sessions'])
+        .map(asObject)
+        .find((one) => one['sessionId'] === wanted)
+      if (found !== undefined) return asText(found['cwd']) || null
+      cursor = page['nextCursor'] ?? null
+      if (cursor === null) return null
+    }
+  }
+
+  /** Loads a session that was begun elsewhere, for what was said in it. */
+  async read(sessionId: string, basis: SessionBasis, at: number) {
+    const conversation = new Conversation(at)
+    const replay = new Replay(conversation)
+    this.#replays.set(sessionId, replay)
+    try {
+      await this.#ask('session/load', { sessionId, ...this.#basis(basis) })
+      await replay.complete('', this.#settings.startMs)
+      return conversation.messages
+    } finally {
+      this.#replays.delete(sessionId)
     }
   }
 

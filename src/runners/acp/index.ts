@@ -11,20 +11,26 @@
  * idle children are not stopped, and after the loss of a child the log says that the context is
  * lost.
  */
-import type {
-  Capabilities,
-  ForkSource,
-  Message,
-  Runner,
-  RunnerContext,
-  RunnerSession,
-  Settings,
+import { randomUUID } from 'node:crypto'
+import {
+  invalid,
+  type AdoptedConversation,
+  type Capabilities,
+  type ForkSource,
+  type Message,
+  type OpenedSession,
+  type Runner,
+  type RunnerContext,
+  type RunnerSession,
+  type Settings,
+  type TerminalCommand,
 } from '../../core/index.ts'
-import { unlessAborted, wait } from '../../platform/clock.ts'
-import { cannotFork } from '../agent-gone.ts'
-import { checkChoices, folderOf, namedServers, placesOf } from '../agent-settings.ts'
+import { systemClock, unlessAborted, wait } from '../../platform/clock.ts'
+import { cannotAdopt, cannotFork } from '../agent-gone.ts'
+import { assertAdopts, checkChoices, folderOf, namedServers, placesOf } from '../agent-settings.ts'
 import { asObject, asText } from '../json.ts'
 import { activity, type Outbox } from '../outbox.ts'
+import { terminalCommand } from '../conversation-files.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
 import { capabilitiesOf, type KnownAgent } from './abilities.ts'
@@ -49,7 +55,7 @@ class AcpRunner extends PooledRunner<AcpAgent> {
 
   constructor(options: AcpOptions) {
     const settings = withDefaults(AcpSchema, options) as AcpSettings
-    super(settings)
+    super(settings, null)
     this.#settings = settings
   }
 
@@ -101,6 +107,52 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     }
   }
 
+  /** Loads the agent's session once, for what was said in it. */
+  async adopt(backend: string, settings: Settings): Promise<AdoptedConversation> {
+    assertAdopts(this.#settings)
+    const session = `adoption ${randomUUID()}`
+    const folders = await this.workplace.foldersOf(session)
+    const { signal } = new AbortController()
+    const { start } = await this.#usage(session, await this.#basis({}, ''), { folders, signal })
+    try {
+      return await this.use({ session, signal, start }, (agent) =>
+        this.#read(agent, backend, settings),
+      )
+    } finally {
+      await super.release({ id: session, backend: null })
+      await this.workplace.erase(session)
+    }
+  }
+
+  async #read(agent: AcpAgent, backend: string, settings: Settings): Promise<AdoptedConversation> {
+    if (!agent.abilities.load) throw cannotAdopt('does not tell what was said in its sessions')
+    const cwd = settings.cwd ?? (await agent.folderOf(backend))
+    if (cwd === null) {
+      const isListed = agent.abilities.list
+      const hint = 'name the folder that it was begun in, if there is such a conversation'
+      throw invalid(
+        'settings.cwd',
+        `is needed: ${isListed ? 'the agent does not list it; ' : ''}${hint}`,
+      )
+    }
+    this.checkSettings({ ...settings, cwd })
+    const basis = await this.#basis({ ...settings, cwd }, '')
+    try {
+      const messages = await agent.read(backend, basis, systemClock.now())
+      return { messages, settings: { cwd } }
+    } catch (error) {
+      throw error instanceof AgentError ? invalid('backend', `is unknown: ${error.message}`) : error
+    }
+  }
+
+  override terminal(session: OpenedSession, settings: Settings): TerminalCommand | null {
+    const { terminalArgs } = this.#settings
+    if (terminalArgs === undefined) return null
+    const resumeArgs = (id: string): readonly string[] =>
+      terminalArgs.map((argument) => argument.replaceAll('{sessionId}', id))
+    return terminalCommand(this.workplace, session, { files: { resumeArgs }, settings })
+  }
+
   protected async work(work: TurnWork): Promise<void> {
     const { context, folders } = work
     const { signal, session, settings } = context
@@ -132,7 +184,7 @@ class AcpRunner extends PooledRunner<AcpAgent> {
   async #prompt(
     agent: AcpAgent,
     basis: SessionBasis,
-    { turn, context, outbox, accept }: TurnWork,
+    { turn, context, outbox, accept, keep }: TurnWork,
   ): Promise<void> {
     const { settings, signal } = context
     const { id, backend } = context.session
@@ -160,7 +212,7 @@ class AcpRunner extends PooledRunner<AcpAgent> {
       const prompting = agent.prompt(session, turn, { run, signal })
       accept((message) => agent.steer(session, message))
       await run.end(await prompting)
-      if (agent.abilities.fork) outbox.push(activity('position', { cwd: basis.cwd }))
+      if (agent.abilities.fork) keep({ cwd: basis.cwd })
     } catch (error) {
       // The next turn opens it again.
       if (error instanceof AgentError && error.isUnknownSession) await agent.forget(id)

@@ -1,6 +1,6 @@
 /** The options of an agent that speaks the Agent Client Protocol. */
 import { Type, type Static } from '../../schema/typebox.ts'
-import { EXACT, optional } from '../../schema/contract.ts'
+import { EXACT, list, optional } from '../../schema/contract.ts'
 import { CHOICES, type Unstated } from '../agent-options.ts'
 import { LONG_LIVED, milliseconds, PROGRAM, type Isolated } from '../program-options.ts'
 
@@ -19,6 +19,11 @@ export const AcpAgent = Type.Object(
         'how long after a session was opened in one child it can be opened in another; the turn ' +
           'waits; by default 0 (`gemini`: 60000)',
       ),
+      terminalArgs: list({
+        description:
+          'the arguments with which its program continues a session in a terminal; ' +
+          "`{sessionId}` is the agent's own id of it; by default unknown",
+      }),
       ...CHOICES,
     }),
   },
@@ -33,4 +38,4 @@ export type AcpOptions = Readonly<Static<typeof AcpAgent>> & {
 }
 
 export type AcpSettings = AcpOptions &
-  Required<Omit<AcpOptions, Isolated | Unstated | 'cwd' | 'folder' | 'reopenMs'>>
+  Required<Omit<AcpOptions, Isolated | Unstated | 'cwd' | 'folder' | 'reopenMs' | 'terminalArgs'>>

@@ -12,13 +12,15 @@ import type { Child } from '../../platform/child.ts'
 import { readLines } from '../../platform/text.ts'
 import { AgentGone } from '../agent-gone.ts'
 import type { PooledAgent } from '../agent-pool.ts'
-import { asObject, asText, type JsonObject } from '../json.ts'
-import { MessageConverter, parsedLine, type ClaudeOutput } from './messages.ts'
+import { asObject, asText, parsedLine, type JsonObject } from '../json.ts'
+import { MessageConverter, type ClaudeOutput } from './messages.ts'
 import type { ClaudeSettings } from './options.ts'
 import { deny, type PermissionAnswer } from './permission.ts'
 
 /** The turn that a child works for. */
 export interface ClaudeTurn {
+  /** The id of its message, which the transcript has it by. */
+  readonly prompt: string
   output(output: ClaudeOutput): void
   /** Resolves when the turn can accept more output. */
   room(): Promise<void>
@@ -151,7 +153,8 @@ export class ClaudeAgent implements PooledAgent {
       timer = setTimeout(() => this.kill('was killed: it did not stop'), cancelMs)
     })
     try {
-      await this.#exchange({ type: 'user', message: { role: 'user', content } })
+      const message = { role: 'user', content }
+      await this.#exchange({ type: 'user', uuid: turn.prompt, message })
     } finally {
       endSampling()
       clearTimeout(timer)

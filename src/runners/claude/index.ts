@@ -8,7 +8,6 @@
  * resumes it. A child that continues another session fails its turn.
  */
 import {
-  invalid,
   NO_CAPABILITIES,
   type AdoptedConversation,
   type Capabilities,
@@ -23,6 +22,7 @@ import { unlessAborted } from '../../platform/clock.ts'
 import type { ChildFolders } from '../../platform/isolation.ts'
 import { backendLost, cannotFork } from '../agent-gone.ts'
 import {
+  assertAdopts,
   assertAmong,
   checkChoices,
   folderOf,
@@ -34,11 +34,11 @@ import {
 } from '../agent-settings.ts'
 import { asObject, asText } from '../json.ts'
 import { activity } from '../outbox.ts'
+import { adoptFrom } from '../adopting.ts'
 import { CLAUDE_FILES } from '../conversation-files.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
 import { ReservedIds } from '../reserved-ids.ts'
-import { readTranscript } from './adopting.ts'
 import { ClaudeAgent, ClaudeGone } from './agent.ts'
 import { contentOf } from './content.ts'
 import { claudeRefusal } from './messages.ts'
@@ -58,6 +58,7 @@ import {
   TURNS_ONLY,
   type ClaudeStart,
 } from './start.ts'
+import { claudeConversation } from './transcript.ts'
 import { SessionMemory, TurnRun } from './turn.ts'
 
 export type { ClaudeOptions } from './options.ts'
@@ -76,14 +77,13 @@ type Basis = { readonly start: ClaudeStart; readonly places: Places }
 const WORDS_CHARS_MAX = 500
 
 class ClaudeRunner extends PooledRunner<ClaudeAgent> {
-  protected override readonly files = CLAUDE_FILES
   readonly #settings: ClaudeSettings
   readonly #ids = new ReservedIds()
   readonly #memories = new Map<string, SessionMemory>()
 
   constructor(options: ClaudeOptions) {
     const settings = withDefaults(ClaudeSchema, options) as ClaudeSettings
-    super({ ...settings, env: { ...TURNS_ONLY, ...settings.env } })
+    super({ ...settings, env: { ...TURNS_ONLY, ...settings.env } }, CLAUDE_FILES)
     this.#settings = settings
   }
 
@@ -122,13 +122,11 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
   }
 
   /** A conversation of this home, in a folder that sessions may work in. */
-  async adopt(backend: string): Promise<AdoptedConversation> {
-    if (!placeSettings(this.#settings).includes('cwd')) {
-      throw invalid('agent', 'needs "folders": those whose conversations may be continued')
-    }
-    const env = this.workplace.environment({ cwd: '', home: '' })
-    const adopted = await readTranscript(backend, env)
-    this.checkSettings(adopted.settings ?? {})
+  async adopt(backend: string, settings: Settings): Promise<AdoptedConversation> {
+    assertAdopts(this.#settings)
+    const source = { workplace: this.workplace, files: CLAUDE_FILES }
+    const adopted = await adoptFrom(source, backend, claudeConversation)
+    this.checkSettings({ ...adopted.settings, ...settings })
     return adopted
   }
 
@@ -172,10 +170,13 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
 
   /** Null if the turn is over. */
   async #tryTurn(work: TurnWork, { start, places }: Basis): Promise<Refusal | null> {
-    const { turn, context, outbox, folders } = work
+    const { turn, context, outbox, folders, keep, sent } = work
     const { session, signal, settings } = context
     const memory = this.#memoryOf(session.id)
-    const run = new TurnRun({ context, outbox, memory, settings: this.#settings, start, places })
+    const run = new TurnRun({
+      ...{ context, outbox, memory, settings: this.#settings },
+      ...{ start, places, keep, sent },
+    })
     const fixed = fixedOf(settings, places)
     const use = {
       session: session.id,

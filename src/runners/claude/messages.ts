@@ -171,16 +171,6 @@ function head(text: string): string {
   return text.length <= TEXT_CHARS_MAX ? text : `${text.slice(0, TEXT_CHARS_MAX).toWellFormed()}…`
 }
 
-/** A line of its output as an object; empty if it is none. */
-export function parsedLine(line: string): JsonObject {
-  try {
-    return line.startsWith('{') ? (JSON.parse(line) as JsonObject) : {}
-  } catch {
-    // The program ended in the middle of the line.
-    return {}
-  }
-}
-
 /** Whether it says that the id of a new session is in use, or of an old one unknown. */
 export function claudeRefusal(message: string, backend: string): 'in_use' | 'unknown' | null {
   if (message.includes(`Session ID ${backend} is already in use`)) return 'in_use'

@@ -1,4 +1,5 @@
 /** One turn of Claude Code: its outputs go to the turn, its permission requests become asks. */
+import { randomUUID } from 'node:crypto'
 import {
   chosen,
   type AskOutcome,
@@ -10,6 +11,7 @@ import type { Places } from '../agent-settings.ts'
 import { askFor } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { activity, type Outbox } from '../outbox.ts'
+import type { TurnWork } from '../pooled-runner.ts'
 import type { ClaudeAgent, ClaudeTurn } from './agent.ts'
 import type { ClaudeOutput } from './messages.ts'
 import type { ClaudeSettings } from './options.ts'
@@ -40,13 +42,14 @@ type TurnParts = {
   readonly settings: ClaudeSettings
   readonly start: ClaudeStart
   readonly places: Places
-}
+} & Pick<TurnWork, 'keep' | 'sent'>
 
 /** The description of a slash command, in characters. */
 const DESCRIPTION_CHARS_MAX = 300
 
 export class TurnRun implements ClaudeTurn {
   readonly parts: TurnParts
+  readonly prompt = randomUUID()
   /** Whether the agent has said or done something. */
   hasOutput = false
   #failure: string | null = null
@@ -59,8 +62,9 @@ export class TurnRun implements ClaudeTurn {
   }
 
   begin(agent: ClaudeAgent): void {
-    const { memory, outbox } = this.parts
+    const { memory, outbox, sent } = this.parts
     this.#agent = agent
+    sent(this.prompt)
     const commands = asList(agent.commands).map((one) => commandOf(asObject(one)))
     const told = JSON.stringify(commands)
     if (told === memory.commands) return
@@ -120,8 +124,8 @@ export class TurnRun implements ClaudeTurn {
 
   /** A fork begins after this message, and works in the same folder. */
   #recordPosition(message: string): void {
-    const { outbox, places } = this.parts
-    outbox.push(activity('position', { message, cwd: places.cwd }))
+    const { keep, places } = this.parts
+    keep({ message, cwd: places.cwd })
   }
 
   /** The agent left plan mode, or a person allowed it to edit files from now on. */

@@ -23,6 +23,11 @@ import {
 } from './params.ts'
 import type { TurnRun } from './turn.ts'
 
+/** It is no loss: the next turn tries again. */
+const HAS_OTHER_WRITER =
+  'another process of Codex has the conversation open: leave it there and try again (if it is ' +
+  'its background server, run: codex app-server daemon stop)'
+
 /** What one turn is run with. */
 export type TurnRequest = {
   readonly input: readonly object[]
@@ -181,7 +186,10 @@ export class CodexAgent implements PooledAgent {
     try {
       return await this.#begin(method, { ...named, excludeTurns: true }, params)
     } catch (error) {
-      throw error instanceof AgentError ? backendLost(named.threadId, error.message) : error
+      if (!(error instanceof AgentError)) throw error
+      throw error.message.includes('active writer')
+        ? new Error(HAS_OTHER_WRITER)
+        : backendLost(named.threadId, error.message)
     }
   }
 

@@ -7,6 +7,7 @@
  */
 import {
   NO_CAPABILITIES,
+  type AdoptedConversation,
   type Capabilities,
   type ForkSource,
   type Runner,
@@ -16,6 +17,7 @@ import {
 import { unlessAborted } from '../../platform/clock.ts'
 import { cannotFork } from '../agent-gone.ts'
 import {
+  assertAdopts,
   checkChoices,
   folderOf,
   mayChooseMode,
@@ -25,8 +27,8 @@ import {
   placesOf,
 } from '../agent-settings.ts'
 import { asObject, asText } from '../json.ts'
-import { activity } from '../outbox.ts'
 import { base64, partsOf, refusePart } from '../parts.ts'
+import { adoptFrom } from '../adopting.ts'
 import { CODEX_FILES } from '../conversation-files.ts'
 import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
@@ -39,6 +41,7 @@ import {
 } from './options.ts'
 import { FirstStart } from './first-start.ts'
 import type { Workspace } from './params.ts'
+import { codexConversation } from './rollout.ts'
 import { TurnRun } from './turn.ts'
 
 export type { CodexOptions } from './options.ts'
@@ -48,14 +51,13 @@ export function codexRunner(options: CodexOptions): Runner {
 }
 
 class CodexRunner extends PooledRunner<CodexAgent> {
-  protected override readonly files = CODEX_FILES
   readonly #settings: CodexSettings
   #models: readonly string[] = []
   readonly #firstStart = new FirstStart()
 
   constructor(options: CodexOptions) {
     const settings = withDefaults(CodexSchema, options) as CodexSettings
-    super(settings)
+    super(settings, CODEX_FILES)
     this.#settings = settings
   }
 
@@ -87,7 +89,24 @@ class CodexRunner extends PooledRunner<CodexAgent> {
     throw cannotFork('cannot be forked at a turn that an earlier version ran')
   }
 
-  protected async work({ turn, context, outbox, folders, accept }: TurnWork): Promise<void> {
+  /** A thread of this home, in a folder that sessions may work in. */
+  async adopt(backend: string, settings: Settings): Promise<AdoptedConversation> {
+    assertAdopts(this.#settings)
+    const source = { workplace: this.workplace, files: CODEX_FILES }
+    const adopted = await adoptFrom(source, backend, codexConversation)
+    this.checkSettings({ ...adopted.settings, ...settings })
+    return adopted
+  }
+
+  protected async work({
+    turn,
+    context,
+    outbox,
+    folders,
+    accept,
+    keep,
+    sent,
+  }: TurnWork): Promise<void> {
     const { signal, settings } = context
     const { id } = context.session
     const input = inputOf(turn)
@@ -101,11 +120,13 @@ class CodexRunner extends PooledRunner<CodexAgent> {
       const thread = await unlessAborted(agent.open(context.session, workspace), signal)
       const say = (text: string): void => void agent.steer(thread, run, [textInput(text)])
       const run = new TurnRun({ context, outbox, settings: this.#settings, thread: thread.id, say })
-      const onAccepted = (): void =>
+      const onAccepted = (): void => {
+        sent(run.id ?? '')
+        keep({ turn: run.id, cwd: workspace.cwd })
         accept(async (message) => agent.steer(thread, run, inputOf(message)))
+      }
       const record = outbox.push.bind(outbox)
       await agent.turn(thread, { input, settings, workspace, run, signal, record, onAccepted })
-      record(activity('position', { turn: run.id, cwd: workspace.cwd }))
     }
     await this.use(use, work).finally(() => started(false))
   }

@@ -1,11 +1,11 @@
 /** The formats in which programs print their output. */
 import type { RunnerOutput } from '../../core/index.ts'
 import { readLines } from '../../platform/text.ts'
-import { claudeRefusal, MessageConverter, parsedLine } from '../claude/messages.ts'
+import { claudeRefusal, MessageConverter } from '../claude/messages.ts'
 import { itemOfExec, planOfExec, toolCallOf } from '../codex/items.ts'
 import { refusalsIn } from '../codex/refusals.ts'
 import { CLAUDE_FILES, CODEX_FILES, type ConversationFiles } from '../conversation-files.ts'
-import { asObject, asText, type JsonObject } from '../json.ts'
+import { asObject, asText, parsedLine, type JsonObject } from '../json.ts'
 import { activity } from '../outbox.ts'
 import { present, toolActivity } from '../tools.ts'
 

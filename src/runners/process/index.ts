@@ -9,8 +9,11 @@
 import { StringDecoder } from 'node:string_decoder'
 import {
   HoldfastError,
+  POSITION_KIND,
   type Diagnose,
+  type EarlierMessage,
   type ErasedSession,
+  type LastPosition,
   type LeftFiles,
   type OpenedSession,
   type Runner,
@@ -26,6 +29,7 @@ import { onAbort } from '../../platform/clock.ts'
 import { Workplace, type Child } from '../../platform/child.ts'
 import { eraseFiles, terminalCommand } from '../conversation-files.ts'
 import { activity } from '../outbox.ts'
+import { OutsideMessages } from '../outside-messages.ts'
 import { withDefaults } from '../program-options.ts'
 import { ReservedIds } from '../reserved-ids.ts'
 import { OUTPUT_FORMATS, type OutputFormat } from './formats.ts'
@@ -66,6 +70,7 @@ export class ProcessRunner implements Runner {
   /** The last program of each session, until it has ended. */
   readonly #running = new Map<string, Child>()
   readonly #ids = new ReservedIds()
+  readonly #outside: OutsideMessages
 
   constructor(options: ProcessOptions) {
     this.#settings = withDefaults(ProcessAgent, options) as ProcessSettings
@@ -73,6 +78,7 @@ export class ProcessRunner implements Runner {
     this.#format = OUTPUT_FORMATS[output]
     this.#reserves = mentions([...args, ...firstArgs], 'sessionUuid')
     this.#workplace = new Workplace(this.#settings)
+    this.#outside = new OutsideMessages(this.#workplace, this.#format.files)
   }
 
   reportTo(diagnose: Diagnose): void {
@@ -80,10 +86,29 @@ export class ProcessRunner implements Runner {
   }
 
   async *run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, RunnerResult> {
-    const { id } = context.session
     // I2: the program of an earlier turn has ended before this one starts.
-    await this.#running.get(id)?.stop()
+    await this.#running.get(context.session.id)?.stop()
     context.signal.throwIfAborted()
+    const written = await this.#outside.report(context)
+    if (written !== null) yield written
+    let failure: { readonly error: unknown } | null = null
+    let result: RunnerResult
+    try {
+      result = yield* this.#runTurn(turn, context)
+    } catch (error) {
+      failure = { error }
+    }
+    const position = await this.#outside.after(context, null, {})
+    if (Object.keys(position).length > 0) yield activity(POSITION_KIND, position)
+    if (failure !== null) throw failure.error
+    return result
+  }
+
+  async *#runTurn(
+    turn: RunnerTurn,
+    context: RunnerContext,
+  ): AsyncGenerator<RunnerOutput, RunnerResult> {
+    const { id } = context.session
     let start = await this.#chooseStart(context)
     for (let starts = 1; ; starts += 1) {
       const outcome = yield* this.#runProgram(turn, context, start)
@@ -110,9 +135,17 @@ export class ProcessRunner implements Runner {
     return terminalCommand(this.#workplace, session, { files: this.#format.files, settings })
   }
 
+  writtenOutside(
+    session: OpenedSession,
+    last: LastPosition,
+  ): Promise<readonly EarlierMessage[] | null> {
+    return this.#outside.since(session, last)
+  }
+
   /** Stops the program of a closed session. The session's folder remains until it is erased. */
   async release({ id }: RunnerSession): Promise<void> {
     this.#ids.forget(id)
+    this.#outside.forget(id)
     await this.#running.get(id)?.stop()
   }
 
@@ -121,6 +154,7 @@ export class ProcessRunner implements Runner {
   }
 
   lose(session: string | null): void {
+    this.#outside.forget(session)
     for (const [id, child] of this.#running) if (id === (session ?? id)) child.kill()
   }
 
