@@ -4,7 +4,7 @@ import { sessionPath, type OpenAskView, type SettledAskView } from '../wire/view
 import { defineCommand, repeated, text, toggle, UsageError } from './command.ts'
 import { followStream } from './event-streams.ts'
 import { durationText, paintFor, printable, printJson, say } from './output.ts'
-import { askPerson, describeAsk, readAnswer } from './prompt.ts'
+import { askPerson, describeAsk, objectIn, readAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 export const asks = defineCommand({
@@ -85,16 +85,17 @@ export const answer = defineCommand({
   flags: {
     message: text('TEXT', 'words for the agent, beside the option'),
     text: text('TEXT', 'an answer in your own words, instead of an option'),
+    input: text('JSON', 'other arguments for what is asked; needs the scope edit'),
     json: toggle('print the result as JSON'),
     ...REMOTE_FLAGS,
   },
-  async run({ message, text: words, json, ...values }, [name = '', ...given]) {
+  async run({ message, text: words, input, json, ...values }, [name = '', ...given]) {
     const remote = new Remote(values)
     const ask = await findAsk(remote, name)
     const value =
       given.length === 0 && words === null
-        ? withMessage(await prompted(ask), message)
-        : answerOf(ask, { given, message, words })
+        ? withMore(await prompted(ask), { message, input: objectOf(input) })
+        : answerOf(ask, { given, message, words, input: objectOf(input) })
     if (value === undefined) return 1
     const path = `${sessionPath(ask.session.id)}/asks/${ask.id}`
     const body = await remote.json(path, 'POST', { answer: value })
@@ -123,16 +124,17 @@ type GivenAnswer = {
   readonly given: readonly string[]
   readonly message: string | null
   readonly words: string | null
+  readonly input: object | null
 }
 
 /** In the form that says no more than was given. */
-function answerOf(ask: OpenAskView, { given, message, words }: GivenAnswer): unknown {
+function answerOf(ask: OpenAskView, { given, words, ...more }: GivenAnswer): unknown {
   if (words !== null) {
     if (given.length > 0) throw new UsageError('--text is instead of an OPTION')
     return ask.options === null ? words : { text: words }
   }
   const chosen = given.map((option) => optionOf(ask, option))
-  return withMessage(chosen.length === 1 ? chosen[0] : chosen, message)
+  return withMore(chosen.length === 1 ? chosen[0] : chosen, more)
 }
 
 function optionOf(ask: OpenAskView, given: string): unknown {
@@ -142,8 +144,18 @@ function optionOf(ask: OpenAskView, given: string): unknown {
   throw new UsageError(`${given} is not one of the options: ${ids}`)
 }
 
-function withMessage(option: unknown, message: string | null): unknown {
-  return message === null || option === undefined ? option : { option, message }
+function withMore(
+  option: unknown,
+  { message, input }: Pick<GivenAnswer, 'message' | 'input'>,
+): unknown {
+  if (option === undefined || (message === null && input === null)) return option
+  return { option, ...(message === null ? {} : { message }), ...(input === null ? {} : { input }) }
+}
+
+function objectOf(json: string | null): object | null {
+  const value = json === null ? null : objectIn(json)
+  if (value !== null || json === null) return value
+  throw new UsageError('--input must be a JSON object')
 }
 
 async function prompted(ask: OpenAskView): Promise<unknown> {
@@ -153,5 +165,6 @@ async function prompted(ask: OpenAskView): Promise<unknown> {
     throw new UsageError(`answer needs ${ids === undefined ? '--text' : `an OPTION: ${ids}`}`)
   }
   const onInterrupt = (): never => process.exit(130)
-  return askPerson({ input, output, onInterrupt }, ask, new AbortController().signal)
+  const person = { input, output, onInterrupt, mayEdit: true }
+  return askPerson(person, ask, new AbortController().signal)
 }

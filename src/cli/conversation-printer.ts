@@ -1,11 +1,14 @@
 /** The events of a session as a conversation on a screen. */
 import type { Delta, SessionInfo } from '../client/index.ts'
-import type { Input, SessionEvent, Settings, ToolCall } from '../core/index.ts'
-import { AnswerText, turnOutcome } from '../wire/answer-text.ts'
+import type { EarlierMessage, Input, SessionEvent, Settings, ToolCall } from '../core/index.ts'
+import { AnswerText, turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
 import { foldToolCall } from '../wire/tool-calls.ts'
 import { linesOf } from './output.ts'
 import type { Screen } from './screen.ts'
 import { toolLine } from './tool-line.ts'
+
+/** So many messages from elsewhere are shown, the newest. */
+const ELSEWHERE_MAX = 20
 
 export class ConversationPrinter {
   readonly #screen: Screen
@@ -16,6 +19,10 @@ export class ConversationPrinter {
   /** What was typed here and is not in the log yet. */
   #sent: string[] = []
   #commands: ReadonlySet<string> = new Set()
+  /** Set while what has been is shown: only the ends of tool calls, and how turns have ended. */
+  #isPast = false
+  /** The questions of past asks. */
+  readonly #questions = new Map<string, string>()
   settings: Settings = {}
 
   constructor(screen: Screen) {
@@ -42,6 +49,14 @@ export class ConversationPrinter {
     if (index >= 0) this.#sent.splice(index, 1)
   }
 
+  /** Shows events of the past. */
+  past(events: readonly SessionEvent[]): void {
+    this.#isPast = true
+    for (const event of events) this.event(event)
+    this.#screen.finishLine()
+    this.#isPast = false
+  }
+
   delta({ turn, text }: Delta): void {
     this.#screen.write(this.#answerOf(turn).delta(text))
   }
@@ -59,8 +74,14 @@ export class ConversationPrinter {
       case 'session.configured':
         this.settings = event.settings
         return this.#screen.say(`(settings: ${linesOf(JSON.stringify(event.settings)).join(' ')})`)
+      case 'session.created':
+        return this.#isPast ? this.#elsewhere(event.origin?.messages ?? []) : undefined
+      case 'ask.opened':
+        return void (this.#isPast && this.#questions.set(event.ask, event.question))
+      case 'ask.settled':
+        return this.#isPast ? this.#settled(event) : undefined
       default:
-        if (turnOutcome(event) !== null && 'turn' in event) this.#forget(event.turn)
+        return this.#ended(event)
     }
   }
 
@@ -69,20 +90,45 @@ export class ConversationPrinter {
     const text = typeof input === 'string' ? input : (input.text ?? '')
     const index = this.#sent.indexOf(text)
     if (index >= 0) this.#sent.splice(index, 1)
-    else
-      this.#screen.say(
-        linesOf(text)
-          .map((line) => `| ${line}`)
-          .join('\n'),
-      )
+    else this.#screen.say(prefixed('| ', text))
+  }
+
+  /** What was said without Holdfast. */
+  #elsewhere(messages: readonly EarlierMessage[]): void {
+    for (const { role, text } of messages.slice(-ELSEWHERE_MAX)) {
+      this.#screen.say(role === 'user' ? prefixed('| ', text) : linesOf(text).join('\n'))
+    }
+  }
+
+  #settled(event: SessionEvent & { readonly type: 'ask.settled' }): void {
+    const question = this.#questions.get(event.ask)
+    if (question === undefined) return
+    const answer = event.outcome === 'answered' ? JSON.stringify(event.answer) : event.outcome
+    this.#screen.say(prefixed('? ', `${question} ${answer.replaceAll('_', ' ')}`))
+  }
+
+  #ended(event: SessionEvent): void {
+    const outcome = turnOutcome(event)
+    if (outcome === null || !('turn' in event)) return
+    this.#forget(event.turn)
+    if (!this.#isPast) return
+    this.#screen.finishLine()
+    const words = outcomeWords(outcome)
+    if (words !== null) this.#screen.say(prefixed('', `(${words})`))
   }
 
   #activity(event: SessionEvent & { readonly type: 'turn.activity' }): void {
     if (event.kind === 'commands') this.#commands = namesIn(event.data)
+    if (event.kind === 'conversation_changed') {
+      const { messages } = event.data as { readonly messages?: readonly EarlierMessage[] }
+      this.#screen.say("(in the agent's own program meanwhile:)")
+      return this.#elsewhere(messages ?? [])
+    }
     const calls = this.#calls.get(event.turn) ?? new Map<string, ToolCall>()
     this.#calls.set(event.turn, calls)
     const call = foldToolCall(calls, event)
     if (call === null) return
+    if (this.#isPast && (call.status === 'running' || call.status === 'pending')) return
     const [name, line] = [`${event.turn} ${call.id}`, toolLine(call)]
     if (this.#toolLines.get(name) === line) return
     this.#toolLines.set(name, line)
@@ -106,4 +152,17 @@ function namesIn(data: unknown): ReadonlySet<string> {
   const { commands } = (data ?? {}) as { readonly commands?: unknown }
   if (!Array.isArray(commands)) return new Set()
   return new Set(commands.map((command: { readonly name?: string } | null) => command?.name ?? ''))
+}
+
+function prefixed(prefix: string, text: string): string {
+  return linesOf(text)
+    .map((line) => `${prefix}${line}`)
+    .join('\n')
+}
+
+/** How a turn has ended; null: well. */
+export function outcomeWords({ state, error, reason }: TurnOutcome): string | null {
+  if (state === 'done') return null
+  if (error !== null) return `the turn failed: ${error.code}: ${error.message}`
+  return `the turn was ${state}${reason === null || reason === state ? '' : `: ${reason}`}`
 }

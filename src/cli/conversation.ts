@@ -17,10 +17,11 @@ import type { SessionEvent, Settings } from '../core/index.ts'
 import { LIMITS } from '../core/index.ts'
 import { systemClock } from '../platform/clock.ts'
 import { turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
+import type { ChatHistory } from './chat-history.ts'
 import { CHAT_COMMANDS, commandOf, type ChatControls } from './chat-commands.ts'
-import { ConversationPrinter } from './conversation-printer.ts'
+import { ConversationPrinter, outcomeWords } from './conversation-printer.ts'
 import { durationText, linesOf } from './output.ts'
-import { describeAsk, readTypedAnswer } from './prompt.ts'
+import { describeAsk, lineToEdit, readTypedAnswer } from './prompt.ts'
 import { Screen } from './screen.ts'
 
 type ConversationOptions = {
@@ -30,6 +31,8 @@ type ConversationOptions = {
   readonly settings: Settings | undefined
   /** Sent along with the first message. */
   readonly parts: readonly ClientPart[]
+  /** What was said before; null: it is not shown. */
+  readonly history: ChatHistory | null
 }
 
 /** Attaches to the session, by its id once that is known, after the events that were seen. */
@@ -79,6 +82,7 @@ export class Conversation {
       end: () => this.#inputEnded(),
     })
     this.#printer = new ConversationPrinter(this.#screen)
+    this.#showHistory()
     this.#session = this.#open(attach(null, undefined))
   }
 
@@ -104,9 +108,20 @@ export class Conversation {
     if (settings !== undefined) await this.#session.configure(settings)
     const { info } = this.#session
     this.#hasBegun = true
-    const turns = info?.turns === 0 ? 'new' : `${info?.turns} turns`
+    const turns = info?.turns === 0 ? 'new' : turnsText(info?.turns ?? 0)
     this.#note(`session ${key}, agent ${info?.agent}, ${turns}; /help lists the commands`)
     this.#pump()
+  }
+
+  #showHistory(): void {
+    const { history, key } = this.#options
+    if (history === null) return
+    const { events, earlierTurns } = history
+    if (earlierTurns !== 0) {
+      const count = earlierTurns === null ? 'earlier turns' : turnsText(earlierTurns, 'earlier ')
+      this.#note(`${count}: holdfast export ${key} --transcript, or --history N`)
+    }
+    this.#printer.past(events)
   }
 
   #open(session: ClientSession): ClientSession {
@@ -161,18 +176,14 @@ export class Conversation {
     if (outcome !== null && 'turn' in event) this.#turnEnded(event.turn, outcome)
   }
 
-  #turnEnded(turn: string, { state, error, reason }: TurnOutcome): void {
+  #turnEnded(turn: string, outcome: TurnOutcome): void {
     if (this.#running === turn) this.#running = null
     if (this.#cancelled === turn) this.#cancelled = null
     this.#screen.finishLine()
-    if (state !== 'done') {
+    const words = outcomeWords(outcome)
+    if (words !== null) {
       this.#failed += 1
-      const because = reason === null || reason === state ? '' : `: ${reason}`
-      this.#note(
-        error === null
-          ? `the turn was ${state}${because}`
-          : `the turn failed: ${error.code}: ${error.message}`,
-      )
+      this.#note(words)
     }
     this.#pump()
   }
@@ -185,7 +196,7 @@ export class Conversation {
   }
 
   #showAsk(ask: Ask): void {
-    this.#say(describeAsk(ask, this.#screen.paint))
+    this.#say(describeAsk(ask, this.#screen.paint, this.#mayEdit))
     if (!this.#screen.isTerminal) this.#note(`${this.#left(ask)} to answer`)
   }
 
@@ -193,6 +204,11 @@ export class Conversation {
     if (this.#answered.delete(event.ask) || !this.#shown.has(event.ask)) return
     const answer = event.outcome === 'answered' ? `: ${JSON.stringify(event.answer)}` : ''
     this.#note(`no longer asked: ${event.outcome.replaceAll('_', ' ')}${answer}`)
+  }
+
+  /** A server of 0.1.0 does not tell, and has no such scope. */
+  get #mayEdit(): boolean {
+    return this.#session.scopes?.includes('edit') === true
   }
 
   /** The one that the next line answers. */
@@ -250,6 +266,11 @@ export class Conversation {
   }
 
   #answer(ask: Ask, line: string): void {
+    const edited = this.#screen.isTerminal ? lineToEdit(ask, line) : null
+    if (edited !== null) {
+      this.#prompt()
+      return this.#screen.type(edited)
+    }
     const answer = readTypedAnswer(ask, line)
     if (answer === undefined) return this.#note('please answer with one of the above')
     this.#answered.add(ask.id)
@@ -357,4 +378,8 @@ export class Conversation {
   #say(lines: string): void {
     this.#screen.say(lines)
   }
+}
+
+function turnsText(count: number, which = ''): string {
+  return `${count} ${which}${count === 1 ? 'turn' : 'turns'}`
 }

@@ -3,9 +3,12 @@ import { createInterface } from 'node:readline/promises'
 import type { Readable, Writable } from 'node:stream'
 import type { Ask } from '../client/index.ts'
 import { detailLines } from './ask-detail.ts'
-import { linesOf, paintFor, PLAIN, printable } from './output.ts'
+import { linesOf, paintFor, PLAIN, printable, printableJson } from './output.ts'
 
-type AnswerableAsk = Pick<Ask, 'options' | 'accepts'>
+/** Typed alone, it lets the person change the arguments of what is asked. */
+const EDIT = 'edit'
+
+type AnswerableAsk = Pick<Ask, 'options' | 'accepts' | 'detail'>
 
 /** The answer: an option by number, id or label; any text if the ask has no options. */
 export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unknown {
@@ -19,7 +22,8 @@ export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unk
 
 /**
  * A typed line as the answer, in every form that the ask accepts: an option, with words for the
- * agent behind it; several options; a text of one's own. Undefined if it is none of them.
+ * agent or other arguments as JSON behind it; several options; a text of one's own. Undefined if it
+ * is none of them.
  */
 export function readTypedAnswer(ask: AnswerableAsk, line: string): unknown {
   const { options, accepts = [] } = ask
@@ -30,31 +34,62 @@ export function readTypedAnswer(ask: AnswerableAsk, line: string): unknown {
   if (accepts.includes('several') && words.every((word) => word !== undefined)) return words
   const [, name = '', message = ''] = /^(\S+?):?\s+(.+)$/s.exec(given) ?? []
   const chosen = name === '' ? undefined : readAnswer(ask, name)
+  if (accepts.includes('input') && chosen !== undefined && message.startsWith('{')) {
+    // Arguments with a mistake must not become words beside those that were to be replaced.
+    const input = objectIn(message)
+    return input === null ? undefined : { option: chosen, input }
+  }
   if (accepts.includes('message') && chosen !== undefined) return { option: chosen, message }
   return accepts.includes('text') ? { text: given } : undefined
 }
 
-/** How to answer, where more than an option is possible. */
-export function answerHint({ options, accepts = [] }: AnswerableAsk): string | null {
+/** Null if the text is no JSON object. */
+export function objectIn(text: string): object | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && !Array.isArray(value) ? value : null
+  } catch {
+    return null
+  }
+}
+
+/** The line that a person edits after `edit`, as the answer with other arguments; null: none. */
+export function lineToEdit(ask: AnswerableAsk, line: string): string | null {
+  if (line.trim().toLowerCase() !== EDIT || readAnswer(ask, line) !== undefined) return null
+  const { options, detail } = ask
+  if (!isEditable(ask) || options === null) return null
+  return `${printable(options[0]?.id ?? '')} ${printableJson(JSON.stringify(detail?.input))}`
+}
+
+/** Whether it has arguments that an answer may replace. */
+function isEditable({ accepts = [], detail }: AnswerableAsk): boolean {
+  return accepts.includes('input') && detail?.input !== undefined
+}
+
+/** How to answer, where more than an option is possible. `mayEdit`: this person may edit. */
+export function answerHint(ask: AnswerableAsk, mayEdit = false): string | null {
+  const { options, accepts = [] } = ask
   if (options === null) return null
-  if (accepts.every((form) => form === 'input')) return null
+  const edit = mayEdit && isEditable(ask) ? `; ${EDIT} changes the arguments` : ''
+  if (edit === '' && accepts.every((form) => form === 'input')) return null
   const several = accepts.includes('several') ? ', or several' : ''
   const message = accepts.includes('message') ? ', then words for the agent if you like' : ''
   const text = accepts.includes('text') ? ', or your own words' : ''
-  return `(a number or a name${several}${message}${text})`
+  return `(a number or a name${several}${message}${text}${edit})`
 }
 
 /** What a person needs to know to answer: the question, what it is about, and the options. */
 export function describeAsk(
   ask: Pick<Ask, 'question' | 'options' | 'detail' | 'accepts'>,
   paint = PLAIN,
+  mayEdit = false,
 ): string {
   const { question, options, detail } = ask
   const lines = (options ?? []).map(({ id, label }, index) => {
     const name = id === label ? printable(id) : `${printable(label)} (${printable(id)})`
     return `  ${index + 1}) ${name}`
   })
-  const hint = answerHint(ask)
+  const hint = answerHint(ask, mayEdit)
   const about = detail === undefined ? [] : detailLines(detail, paint)
   return [
     `? ${linesOf(question).join('\n  ')}`,
@@ -64,12 +99,19 @@ export function describeAsk(
   ].join('\n')
 }
 
+type AskedPerson = {
+  readonly input: Readable
+  readonly output: Writable
+  readonly onInterrupt: () => void
+  readonly mayEdit?: boolean
+}
+
 /**
  * Prompts a person at the terminal until any client has answered the ask. Resolves with the answer;
  * undefined if the ask was settled meanwhile, or the person gave none (Ctrl-D).
  */
 export async function askPerson(
-  { input, output, onInterrupt }: { input: Readable; output: Writable; onInterrupt: () => void },
+  { input, output, onInterrupt, mayEdit = false }: AskedPerson,
   ask: Ask,
   settled: AbortSignal,
 ): Promise<unknown> {
@@ -86,11 +128,15 @@ export async function askPerson(
   reader.once('close', gaveUp)
   settled.addEventListener('abort', withdrawn)
   try {
-    output.write(`\n${describeAsk(ask, paintFor(output))}\n`)
-    for (;;) {
-      const answer = readTypedAnswer(ask, await reader.question('> ', { signal: over.signal }))
+    output.write(`\n${describeAsk(ask, paintFor(output), mayEdit)}\n`)
+    for (let edited: string | null = null; ;) {
+      const typed = reader.question('> ', { signal: over.signal })
+      if (edited !== null) reader.write(edited)
+      const line = await typed
+      const answer = readTypedAnswer(ask, line)
       if (answer !== undefined) return answer
-      output.write('please answer with one of the above\n')
+      edited = lineToEdit(ask, line)
+      if (edited === null) output.write('please answer with one of the above\n')
     }
   } catch (error) {
     if (!over.signal.aborted) throw error

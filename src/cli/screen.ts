@@ -94,6 +94,11 @@ export class Screen {
     this.#show()
   }
 
+  /** Puts a text behind the prompt as if it was typed, to be changed there. */
+  type(text: string): void {
+    this.#reader.write(text)
+  }
+
   close(): void {
     this.#isClosed = true
     process.off('SIGINT', this.#listener.interrupt)

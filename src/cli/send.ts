@@ -229,7 +229,8 @@ class TerminalTurn {
     if (!isInteractive) return this.#note(this.#howToAnswer(ask))
     this.#finishLine()
     const { stdin: input, stderr: output } = process
-    return askPerson({ input, output, onInterrupt: this.#interrupt }, ask, settled)
+    const mayEdit = this.#session.scopes?.includes('edit') === true
+    return askPerson({ input, output, onInterrupt: this.#interrupt, mayEdit }, ask, settled)
   }
 
   #howToAnswer(ask: Ask): string {

@@ -78,18 +78,21 @@ const askFirst: Agent = async ({ text }, context) => {
     kind: 'permission',
     question: `May I say ${JSON.stringify(text)}?`,
     options: ['allow', 'deny'],
-    accepts: ['message'],
+    accepts: ['message', 'input'],
     detail: {
       tool: 'say',
       kind: 'execute',
       command: `say ${JSON.stringify(text)}`,
       diff: [{ path: 'said.txt', before: 'nothing yet\n', after: `${text}\n` }],
       reason: 'You have sent it.',
+      input: { text },
     },
   })
   if (outcome.outcome !== 'answered') return `I may not: ${outcome.outcome}`
-  const { options, message } = chosen(outcome.answer)
-  return options.includes('allow') ? text : `I may not: ${message ?? 'denied'}`
+  const { options, message, input } = chosen(outcome.answer)
+  if (!options.includes('allow')) return `I may not: ${message ?? 'denied'}`
+  const { text: edited } = asObject(input)
+  return typeof edited === 'string' ? edited : text
 }
 
 export const ask: Agent = Object.assign(askFirst, { capabilities: { asks: true } })

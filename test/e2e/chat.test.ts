@@ -135,6 +135,38 @@ describe.runIf(hasTerminal)('chat at a terminal', () => {
     expect(await line.exited).toBe(0)
   })
 
+  it('shows the end of what was said before, and that there is more', async () => {
+    const session = await holdfast.resolve({ key: 'long', agent: 'worker' })
+    for (const text of ['one', 'two', 'three']) {
+      const turn = session.turn(text)
+      await until(async () => (await session.asks()).length > 0)
+      await session.answer((await session.asks())[0]!.id, 'red')
+      await turn
+    }
+    const line = typing(['long', '--history', '2'])
+    await line.said('/help lists')
+    const shown = line.stdout.replaceAll('\r', '')
+    expect(shown).toContain('(1 earlier turn: holdfast export long --transcript')
+    const call = '· execute  Bash npm test  (done)\n'
+    const turn = (text: string) => `| ${text}\n${call}? Which? "red"\n"red"\n`
+    expect(shown).toContain(`${turn('two')}${turn('three')}`)
+    expect(shown).not.toContain('| one')
+    line.type('\u0004')
+    expect(await line.exited).toBe(0)
+  })
+
+  it('puts the arguments of an ask there to be changed', async () => {
+    const line = typing(['edited', '--agent', 'ask'])
+    line.type('the door\r')
+    await line.said('edit changes the arguments')
+    line.type('edit\r')
+    await line.said('allow {"text":"the door"}')
+    line.type('\u007F\u007F\u007F\u007F\u007F\u007Fgate"}\r')
+    await line.said('\nthe gate\r\n')
+    line.type('\u0004')
+    expect(await line.exited).toBe(0)
+  })
+
   it('cancels the running turn on Ctrl-C, and leaves on the next', async () => {
     const line = typing(['stopped', '--agent', 'played'])
     line.type('begin\r')
