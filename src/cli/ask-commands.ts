@@ -1,10 +1,11 @@
 /** `holdfast asks` and `holdfast answer`: what waits for an answer, in all sessions. */
 import { systemClock } from '../platform/clock.ts'
+import { objectIn } from '../wire/answers.ts'
 import { sessionPath, type OpenAskView, type SettledAskView } from '../wire/views.ts'
 import { defineCommand, repeated, text, toggle, UsageError } from './command.ts'
 import { followStream } from './event-streams.ts'
 import { durationText, paintFor, printable, printJson, say } from './output.ts'
-import { askPerson, describeAsk, objectIn, readAnswer } from './prompt.ts'
+import { askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 export const asks = defineCommand({

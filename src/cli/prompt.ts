@@ -2,6 +2,7 @@
 import { createInterface } from 'node:readline/promises'
 import type { Readable, Writable } from 'node:stream'
 import type { Ask } from '../client/index.ts'
+import { objectIn } from '../wire/answers.ts'
 import { detailLines } from './ask-detail.ts'
 import { linesOf, paintFor, PLAIN, printable, printableJson } from './output.ts'
 
@@ -41,16 +42,6 @@ export function readTypedAnswer(ask: AnswerableAsk, line: string): unknown {
   }
   if (accepts.includes('message') && chosen !== undefined) return { option: chosen, message }
   return accepts.includes('text') ? { text: given } : undefined
-}
-
-/** Null if the text is no JSON object. */
-export function objectIn(text: string): object | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && !Array.isArray(value) ? value : null
-  } catch {
-    return null
-  }
 }
 
 /** The line that a person edits after `edit`, as the answer with other arguments; null: none. */

@@ -44,6 +44,9 @@ export function conversationView(load: LoadBlob) {
       case 'message.added':
         return turnOf(event.turn).said(event.text, event.partial === true)
       case 'turn.activity': {
+        if (event.kind === 'conversation_changed') {
+          return void turnOf(event.turn).add(elsewhere(event.data))
+        }
         const call = foldToolCall(turnOf(event.turn).calls, event)
         return call === null ? undefined : turnOf(event.turn).tool(call)
       }
@@ -156,4 +159,16 @@ const inputText = (input: Input): string => (typeof input === 'string' ? input :
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+/** What was said in the agent's own program. */
+function elsewhere(data: unknown): HTMLElement {
+  type Said = { readonly role: string; readonly text: string }
+  const { messages = [] } = data as { readonly messages?: readonly Said[] }
+  const lines = messages.map(({ role, text }) => `${role}: ${shownText(text)}`)
+  return element(
+    'p.note.elsewhere',
+    {},
+    ["In the agent's own program meanwhile:", ...lines].join('\n'),
+  )
 }

@@ -1,5 +1,7 @@
 /** The open asks: what each is about, and its options. The first answer of any client counts. */
 import type { SessionEvent } from '../client/index.ts'
+import { objectIn } from '../wire/answers.ts'
+import { printableJson } from '../wire/printable.ts'
 import { detailView, shownText } from './ask-detail.ts'
 import { button, buttons, element, fill, form, setText } from './element.ts'
 import { duration } from './moment.ts'
@@ -7,7 +9,10 @@ import { duration } from './moment.ts'
 type AskOpened = Extract<SessionEvent, { type: 'ask.opened' }>
 type AskCard = { readonly element: HTMLElement; readonly tick: () => void }
 
-export function questionsView(send: (ask: string, answer: unknown) => Promise<void>) {
+export function questionsView(
+  send: (ask: string, answer: unknown) => Promise<void>,
+  mayEdit: () => boolean,
+) {
   const view = element('div.asks', { 'aria-live': 'polite', hidden: true })
   const open = new Map<string, AskCard>()
   let isAnswerable = true
@@ -18,7 +23,7 @@ export function questionsView(send: (ask: string, answer: unknown) => Promise<vo
   }
 
   function card(asked: AskOpened): AskCard {
-    const { ask, kind, question, detail, deadline } = asked
+    const { ask, kind, question, detail, deadline, accepts = [] } = asked
     const problem = element('span.problem')
     const left = element('span.muted', { 'data-left': true, 'aria-live': 'off' })
     const words = element('p', {}, shownText(question), ' ', left, ' ', problem)
@@ -35,7 +40,9 @@ export function questionsView(send: (ask: string, answer: unknown) => Promise<vo
         setText(problem, error.message)
       })
     }
-    section.append(...answerForms(asked, answer))
+    const fail = (message: string): void => setText(problem, message)
+    const edited = mayEdit() && accepts.includes('input') ? editor(detail?.input, fail) : null
+    section.append(...answerForms(asked, { answer, edited }))
     const tick = (): void => setText(left, `${duration(Math.max(0, deadline - Date.now()))} left`)
     tick()
     return { element: section, tick }
@@ -65,15 +72,21 @@ export function questionsView(send: (ask: string, answer: unknown) => Promise<vo
   }
 }
 
+/** How an answer is given, and with which other arguments; null: with none. */
+type Answering = {
+  readonly answer: (value: unknown) => void
+  readonly edited: Editor | null
+}
+
 /** Every form in which the ask takes an answer. Without options it takes any text. */
 function answerForms(
   { options, accepts = [] }: AskOpened,
-  answer: (value: unknown) => void,
+  { answer, edited }: Answering,
 ): readonly HTMLElement[] {
   if (options === null) return [textForm('Answer', answer)]
   const forms = accepts.includes('several')
     ? [severalForm(options, answer)]
-    : oneForm(options, accepts.includes('message'), answer)
+    : oneForm(options, accepts.includes('message'), { answer, edited })
   const own = accepts.includes('text')
     ? [textForm('Your own words', (text) => answer({ text }))]
     : []
@@ -82,16 +95,43 @@ function answerForms(
 
 type Options = NonNullable<AskOpened['options']>
 
-function oneForm(options: Options, hasMessage: boolean, answer: (value: unknown) => void) {
+function oneForm(options: Options, hasMessage: boolean, { answer, edited }: Answering) {
   const message = field('message', 'Words for the agent')
   const choices = options.map(({ id, label }) => {
     const choose = (): void => {
       const words = message.value.trim()
-      answer(words === '' ? id : { option: id, message: words })
+      const input = edited?.read()
+      if (input === null) return
+      const more = { ...(words && { message: words }), ...(input && { input }) }
+      answer(Object.keys(more).length === 0 ? id : { option: id, ...more })
     }
     return button(shownText(label), choose, { 'data-option': id })
   })
-  return hasMessage ? [message, buttons(...choices)] : [buttons(...choices)]
+  const editing = edited === null ? [] : [edited.element]
+  return [...editing, ...(hasMessage ? [message] : []), buttons(...choices)]
+}
+
+type Editor = {
+  readonly element: HTMLElement
+  /** The changed arguments; undefined: they are as they were; null: they are no JSON object. */
+  readonly read: () => object | null | undefined
+}
+
+/** The arguments of what is asked, to be changed. A part of them that was left out cannot be. */
+function editor(input: unknown, fail: (message: string) => void): Editor | null {
+  if (input === undefined) return null
+  const text = element('textarea', { name: 'input', rows: 6, 'aria-label': 'Arguments as JSON' })
+  const lines = JSON.stringify(input, null, 2).split('\n')
+  const asked = lines.map(printableJson).join('\n')
+  text.value = asked
+  const view = element('details.edit', element('summary', 'Change the arguments'), text)
+  const read = (): object | null | undefined => {
+    if (text.value === asked) return undefined
+    const changed = objectIn(text.value)
+    if (changed === null) fail('The arguments must be a JSON object.')
+    return changed
+  }
+  return { element: view, read }
 }
 
 function severalForm(options: Options, answer: (value: unknown) => void): HTMLElement {

@@ -57,7 +57,7 @@ export class SessionConnection {
   }
 
   /** Whether its token or link has this scope, as far as is known. */
-  may(scope: 'talk' | 'answer' | 'manage'): boolean {
+  may(scope: 'talk' | 'answer' | 'edit' | 'manage'): boolean {
     const scopes = this.#session?.scopes ?? []
     return scopes.includes(scope) || scopes.includes('admin')
   }

@@ -27,9 +27,12 @@ export function sessionPage(access: SessionAccess, started: (session: SessionVie
   const conversation = conversationView(blobLoader(api, id, link))
   const log = logView()
   const attachments = attachmentsView()
-  const questions = questionsView(async (ask, answer) => {
-    await connection.takePart()?.answer(ask, answer)
-  })
+  const questions = questionsView(
+    async (ask, answer) => {
+      await connection.takePart()?.answer(ask, answer)
+    },
+    () => connection.may('edit'),
+  )
   const { fail, ...form } = composer(send, cancel)
   const queue = queueView(api, id, fail)
   const badge = connectionBadge()

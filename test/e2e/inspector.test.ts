@@ -367,6 +367,36 @@ describe('one session', () => {
     expect(await tools.allInnerTexts()).toEqual(['execute: Bash npm test (done)'])
   })
 
+  it('lets a person change the arguments of what is asked, if they are an object', async () => {
+    const tab = await open(await create({ agent: 'ask' }))
+    await tab.write('the door')
+    const ask = tab.page.locator('.ask')
+    await ask.getByText('Change the arguments').click()
+    const text = ask.getByLabel('Arguments as JSON')
+    expect(JSON.parse(await text.inputValue())).toEqual({ text: 'the door' })
+    await text.fill('{"text": ')
+    await ask.getByRole('button', { name: 'allow' }).click()
+    await ask.getByText('must be a JSON object').waitFor()
+    await text.fill('{"text": "the gate"}')
+    await ask.getByRole('button', { name: 'allow' }).click()
+    await tab.done(1)
+    expect(await tab.bubbles()).toEqual(['the door', 'the gate'])
+  })
+
+  it('offers no change of arguments to a link that may only answer', async () => {
+    const session = await create({ agent: 'ask' })
+    const body = { scopes: ['talk', 'answer'], expiresInMs: 60_000 }
+    const { url } = (await server.post(`/v1/sessions/${session}/links`, body)).body
+    const page = await context.newPage()
+    await page.goto(new URL(url, server.url).href)
+    const tab = new SessionTab(page)
+    await tab.is('live')
+    await tab.write('the door')
+    await page.locator('.ask').getByRole('button', { name: 'allow' }).click()
+    expect(await page.locator('.ask .edit').count()).toBe(0)
+    await tab.done(1)
+  })
+
   it('keeps a question over a reload; answered in one tab, it is gone in the other', async () => {
     const session = await create({ agent: 'ask' })
     const [one, two] = [await open(session), await open(session)]
