@@ -1,6 +1,7 @@
 /** The events of a session as a conversation on a screen. */
 import type { Delta, SessionInfo } from '../client/index.ts'
 import type { EarlierMessage, Input, SessionEvent, Settings, ToolCall } from '../core/index.ts'
+import type { SettingsChange } from '../wire/frames.ts'
 import { AnswerText, turnOutcome, type TurnOutcome } from '../wire/answer-text.ts'
 import { foldToolCall } from '../wire/tool-calls.ts'
 import { linesOf } from './output.ts'
@@ -33,6 +34,12 @@ export class ConversationPrinter {
   learn(info: SessionInfo | null): void {
     this.settings = info?.settings ?? {}
     this.#commands = namesIn(info)
+  }
+
+  /** A change that is confirmed, perhaps before its event; null takes a setting back. */
+  configured(change: SettingsChange): void {
+    const entries = Object.entries({ ...this.settings, ...change })
+    this.settings = Object.fromEntries(entries.filter(([, value]) => value !== null))
   }
 
   /** Whether it is a slash command of the agent. */

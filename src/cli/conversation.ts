@@ -338,6 +338,8 @@ export class Conversation {
       this.#pending += 1
       this.#session
         .configure(change)
+        // The event may come after the confirmation, and the next line before the event.
+        .then(() => this.#printer.configured(change))
         .catch((error: Error) => {
           this.#failed += 1
           this.#note(error.message)

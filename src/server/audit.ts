@@ -88,7 +88,7 @@ export class Audit {
     const what = { code, message, node: this.#node.node, ...(count > 1 ? { count } : {}) }
     const body = JSON.stringify({ ...what, facts: rest })
     this.#waiting.push({ at: this.#node.clock.now(), address: textOf(address), body })
-    this.#timer ??= setTimeout(() => this.#write(), AUDIT_LIMITS.writeMs).unref()
+    this.#writeLater()
   }
 
   /** Records what the server is configured with, and what of it differs from the last start. */
@@ -132,10 +132,17 @@ export class Audit {
     return (seen?.count ?? 0) + 1
   }
 
+  #writeLater(): void {
+    this.#timer ??= setTimeout(() => this.#write(), AUDIT_LIMITS.writeMs).unref()
+  }
+
   #write(): void {
     this.#timer = undefined
     // One write at a time: the next takes what came meanwhile.
-    this.#writing ??= this.#writeAll().finally(() => (this.#writing = null))
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = null
+      if (this.#waiting.length > 0 && !this.#isClosed) this.#writeLater()
+    })
   }
 
   async #writeAll(): Promise<void> {
