@@ -3,12 +3,14 @@ import { hostname } from 'node:os'
 import type { Holdfast, TerminalCommand } from '../core/index.ts'
 import { sessionPath, type SessionView } from '../wire/views.ts'
 import { defineCommand, ONE_SESSION, text, toggle } from './command.ts'
-import { note, printable, printJson, printTable, say } from './output.ts'
+import { note, printable, printJson, printTable, quoted, say } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 import { cancelTurn } from './session-commands.ts'
 
 type AgentRow = ReturnType<Holdfast['describeAgents']>[number]
 type AgentList = { readonly agents: readonly AgentRow[] }
+
+const CELL_CHARS = 40
 
 export const agents = defineCommand({
   name: 'agents',
@@ -21,8 +23,8 @@ export const agents = defineCommand({
       AGENT: ({ name, isDefault }) => (isDefault ? `${name} (default)` : name),
       CAN: (agent) => abilities(agent) || null,
       SETTINGS: ({ capabilities }) => capabilities.settings.join(',') || null,
-      MODES: ({ capabilities }) => capabilities.modes.join(',') || null,
-      MODELS: ({ capabilities }) => capabilities.models.join(',') || null,
+      MODES: ({ capabilities }) => firstOf(capabilities.modes),
+      MODELS: ({ capabilities }) => firstOf(capabilities.models),
     })
   },
 })
@@ -32,6 +34,15 @@ function abilities({ capabilities }: AgentRow): string {
   const named = Object.entries({ asks, images, files, steering, plans, commands, load })
   const has = named.filter(([, can]) => can).map(([name]) => name)
   return [...has, ...(fork === null ? [] : [`fork:${fork}`])].join(',')
+}
+
+/** As many as a cell has room for; `--json` has all. */
+function firstOf(names: readonly string[]): string | null {
+  let shown = 1
+  while (shown < names.length && names.slice(0, shown + 1).join(',').length <= CELL_CHARS)
+    shown += 1
+  const more = names.length - shown
+  return names.slice(0, shown).join(',') + (more > 0 ? `,… (+${more})` : '') || null
 }
 
 export const cancel = defineCommand({
@@ -130,8 +141,3 @@ export const open = defineCommand({
     console.log(printable(`cd ${quoted(cwd)} && ${command.map(quoted).join(' ')}`))
   },
 })
-
-/** One word for a POSIX shell. */
-function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`
-}

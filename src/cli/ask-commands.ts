@@ -5,7 +5,7 @@ import { sessionPath, type OpenAskView, type SettledAskView } from '../wire/view
 import { defineCommand, repeated, text, toggle, UsageError } from './command.ts'
 import { followStream } from './event-streams.ts'
 import { durationText, paintFor, printable, printJson, say } from './output.ts'
-import { askPerson, describeAsk, readAnswer } from './prompt.ts'
+import { askName, askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 export const asks = defineCommand({
@@ -47,29 +47,23 @@ async function followAsks(remote: Remote, query: URLSearchParams, json: boolean)
     else if (event === 'ask.opened') {
       const ask = JSON.parse(data) as OpenAskView
       // After a lost connection an ask may be sent again.
-      if (!shown.has(nameOf(ask))) console.log(`${askText(ask)}\n`)
-      shown.add(nameOf(ask))
+      if (!shown.has(askName(ask))) console.log(`${askText(ask)}\n`)
+      shown.add(askName(ask))
     } else console.log(`${settledText(JSON.parse(data) as SettledAskView)}\n`)
   }
-}
-
-/** What `holdfast answer` takes: the session and the ask. A key that needs no quotes is shown. */
-function nameOf({ id, session }: Pick<OpenAskView, 'id' | 'session'>): string {
-  const { key } = session
-  return `${key !== null && /^[\w:.@-]+$/.test(key) ? key : session.id}/${id}`
 }
 
 function askText(ask: OpenAskView): string {
   const { kind, deadline, session } = ask
   const left = `${durationText(deadline - systemClock.now())} left`
-  const head = [nameOf(ask), kind, session.agent, left].map(printable).join('  ')
+  const head = [askName(ask), kind, session.agent, left].map(printable).join('  ')
   return `${head}\n${describeAsk(ask, paintFor(process.stdout))}`
 }
 
 function settledText(settled: SettledAskView): string {
   const { outcome } = settled
   const answer = outcome === 'answered' ? `: ${JSON.stringify(settled.answer)}` : ''
-  return printable(`${nameOf(settled)}  ${outcome.replaceAll('_', ' ')}${answer}`)
+  return printable(`${askName(settled)}  ${outcome.replaceAll('_', ' ')}${answer}`)
 }
 
 export const answer = defineCommand({
@@ -101,7 +95,7 @@ export const answer = defineCommand({
     const path = `${sessionPath(ask.session.id)}/asks/${ask.id}`
     const body = await remote.json(path, 'POST', { answer: value })
     if (json) printJson([body])
-    else say(`${printable(nameOf(ask))} is answered`)
+    else say(`${printable(askName(ask))} is answered`)
   },
 })
 
@@ -118,7 +112,7 @@ async function findAsk(remote: Remote, name: string): Promise<OpenAskView> {
   const [ask, ...others] = found
   if (ask === undefined) throw new Error(`nothing waits for an answer as ${name}`)
   if (others.length === 0) return ask
-  throw new Error(`several asks wait: name one of ${found.map(nameOf).join(', ')}`)
+  throw new Error(`several asks wait: name one of ${found.map(askName).join(', ')}`)
 }
 
 type GivenAnswer = {

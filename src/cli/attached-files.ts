@@ -5,6 +5,12 @@ import type { ClientPart } from '../client/index.ts'
 import { fileTypeOf, imageTypeOf } from '../wire/media.ts'
 import { UsageError } from './command.ts'
 
+const PROBLEMS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  EISDIR: 'it is a folder',
+  EACCES: 'you may not read it',
+}
+
 export function readPart(file: string): ClientPart {
   const name = basename(file)
   try {
@@ -13,6 +19,7 @@ export function readPart(file: string): ClientPart {
     if (image !== null) return { type: 'image', name, mediaType: image, data }
     return { type: 'file', name, mediaType: fileTypeOf(name), data }
   } catch (error) {
-    throw new UsageError(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code}`)
+    const { code = '' } = error as NodeJS.ErrnoException
+    throw new UsageError(`cannot read ${file}: ${PROBLEMS[code] ?? code}`)
   }
 }

@@ -13,6 +13,9 @@ try {
 } catch (error) {
   const { code, message } = error as NodeJS.ErrnoException
   const hint = 'holdfast needs 128 file descriptors at least: raise the limit (ulimit -n)'
-  note(code === 'EMFILE' ? hint : message)
+  // Those of a server; those of Node are in capitals.
+  const isStable = /^[a-z]+(_[a-z]+)*$/.test(code ?? '')
+  const words = isStable ? `${message} (${code})` : message
+  note(code === 'EMFILE' ? hint : words)
   process.exit(error instanceof UsageError ? 2 : 1)
 }

@@ -11,6 +11,17 @@ const EDIT = 'edit'
 
 type AnswerableAsk = Pick<Ask, 'options' | 'accepts' | 'detail'>
 
+type NamedAsk = {
+  readonly id: string
+  readonly session: { readonly id: string; readonly key: string | null }
+}
+
+/** What `holdfast answer` takes: the session and the ask. A key that needs no quotes is shown. */
+export function askName({ id, session }: NamedAsk): string {
+  const { key } = session
+  return `${key !== null && /^[\w:.@-]+$/.test(key) ? key : session.id}/${id}`
+}
+
 /** The answer: an option by number, id or label; any text if the ask has no options. */
 export function readAnswer({ options }: Pick<Ask, 'options'>, text: string): unknown {
   const given = text.trim()

@@ -16,8 +16,8 @@ import { AGENT_FLAGS, settingsOf } from './agent-flags.ts'
 import { readPart } from './attached-files.ts'
 import { choice, defineCommand, number, repeated, text, toggle, UsageError } from './command.ts'
 import { connectTo } from './connecting.ts'
-import { note, printableLines, printJson } from './output.ts'
-import { askPerson, describeAsk, readTypedAnswer } from './prompt.ts'
+import { note, printableLines, printJson, quoted } from './output.ts'
+import { askName, askPerson, describeAsk, readTypedAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 export const send = defineCommand({
@@ -234,12 +234,12 @@ class TerminalTurn {
   }
 
   #howToAnswer(ask: Ask): string {
-    const body = JSON.stringify({ answer: ask.options?.[0]?.id ?? 'ANSWER' })
-    const { url, token } = this.#options.remote
-    const path = `${sessionPath(this.#session.info?.id ?? '')}/asks/${ask.id}`
-    // The token itself is never printed.
-    const auth = token === null ? '' : ' -H "authorization: Bearer $HOLDFAST_TOKEN"'
-    const line = `curl -s ${url}${path}${auth} -H 'content-type: application/json' -d '${body}'`
+    const { id = '', key = null } = this.#session.info ?? {}
+    const name = askName({ id: ask.id, session: { id, key } })
+    const [option] = ask.options ?? []
+    const answer = option === undefined ? '--text TEXT' : quoted(option.id)
+    // A token is never printed: it is expected where this command has it from.
+    const line = `holdfast answer ${name} ${answer} --url ${this.#options.remote.url}`
     return `waiting for an answer to:\n${describeAsk(ask)}\nanswer with: ${line}`
   }
 

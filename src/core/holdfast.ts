@@ -322,7 +322,7 @@ export class Holdfast {
    */
   async terminal(id: string, isToOpen = false): Promise<TerminalCommand & Written> {
     await assertMay(this.authority, this, id, 'session.open')
-    const { agent, backend, settings, origin, running } = await this.authority.view(id)
+    const { agent, backend, settings, origin, running, closed } = await this.authority.view(id)
     // Its own program continues the session without Holdfast.
     assertAgent(agent, this.agents)
     if (backend === null) throw cannotOpen(`session ${id} has no conversation of its agent yet`)
@@ -330,7 +330,8 @@ export class Holdfast {
     const runner = this.authority.runner(agent)
     const command = runner?.terminal?.(session, settings) ?? null
     if (command === null) throw cannotOpen(`agent ${agent} has no program that could continue it`)
-    if (running !== null) return { ...command, writtenOutside: null }
+    // What is written to a conversation after its session was closed is no matter of that.
+    if (running !== null || closed !== null) return { ...command, writtenOutside: null }
     if (isToOpen) await runner?.stopIdle?.(session)
     const last = await readLastPosition(this.authority, id, null)
     const written = await runner?.writtenOutside?.(session, last)

@@ -19,7 +19,8 @@ export async function adoptFrom(
 ): Promise<AdoptedConversation> {
   const env = workplace.environment({ cwd: '', home: '' })
   const log = await findLog(files, env, backend)
-  if (log === null) throw invalid('backend', 'is the id of no session that the agent has stored')
+  if (log === null)
+    throw invalid('backend', 'must be the id of a conversation that the agent has stored')
   if ((await stat(log)).size > LOG_BYTES_MAX) throw invalid('backend', 'is too large')
   const data = await readFile(log)
   const { messages, cwd } = read(data.toString('utf8').split('\n').map(parsedLine))

@@ -56,12 +56,14 @@ const forkable: Runner = {
   },
 }
 
+const MODELS = Array.from({ length: 20 }, (_, index) => `model-${index}`)
+
 const placed: Agent = Object.assign(
   async function* () {
     yield { type: 'activity', kind: 'position', data: {} } as const
     yield 'yes'
   },
-  { capabilities: { settings: ['cwd'] as const } },
+  { capabilities: { settings: ['cwd'] as const, models: MODELS } },
 )
 
 /** Its own program has written two messages, it says. */
@@ -121,6 +123,7 @@ describe('commands about agents', () => {
     )
     expect(stdout).toMatch(/\nask +asks +instructions/)
     expect(stdout).toMatch(/\nforkable +fork:any +instructions +plan/)
+    expect(stdout).toContain(' model-0,model-1,model-2,model-3,model-4,… (+15)\n')
     const rows = (await run(['agents', '--json'])).stdout.trimEnd().split('\n')
     expect(rows.map((row) => JSON.parse(row).name)).toContain('evil')
   })
@@ -154,7 +157,10 @@ describe('commands about agents', () => {
     const { stdout } = await run(['adopt', 'forkable', 'known', '--key', 'mine'])
     expect(stdout).toMatch(/^holdfast: session \S+ of mine continues known\n$/)
     const unknown = await run(['adopt', 'forkable', 'nothing', '--key', 'other'])
-    expect([unknown.code, unknown.stderr]).toEqual([1, 'holdfast: there is no nothing\n'])
+    expect([unknown.code, unknown.stderr]).toEqual([
+      1,
+      'holdfast: there is no nothing (invalid_field)\n',
+    ])
   })
 
   it("print the command that continues a session in the agent's program", async () => {
@@ -193,6 +199,9 @@ describe('a session that was continued in the own program of its agent', () => {
     const opened = await run(['open', 'elsewhere'])
     expect(opened.stdout).toBe('cd / && continued\n')
     expect(opened.stderr).toContain('2 messages were written there since the last turn')
+    // What becomes of the conversation after that is no matter of the session.
+    await session.close()
+    expect((await run(['verify', session.id])).code).toBe(0)
   })
 })
 

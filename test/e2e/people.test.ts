@@ -114,10 +114,11 @@ describe('send', () => {
   it('says how to answer where there is nobody to ask', async () => {
     const words = ['send', 'nobody', 'the door', '--agent', 'ask', ...at()]
     const command = new CommandLine(words)
-    await command.said('answer with: curl -s')
-    const [ask] = await holdfast.session(await idOf('nobody')).asks()
-    expect(command.stderr).toContain(`/asks/${ask!.id} `)
-    await holdfast.session(await idOf('nobody')).answer(ask!.id, 'deny')
+    await command.said(`answer with: holdfast answer nobody/`)
+    const [, shown = ''] = /answer with: holdfast (.+)\n/.exec(command.stderr) ?? []
+    expect(shown).toMatch(/^answer nobody\/a\d+ allow --url http:/)
+    const answered = await run(shown.replace(' allow ', ' deny ').split(' '))
+    expect(answered.code).toBe(0)
     expect([await command.exited, command.stdout]).toEqual([0, 'I may not: denied\n'])
   })
 
@@ -149,7 +150,9 @@ describe('send', () => {
     await turn.admission
     const refused = await run(['send', 'busy', 'x', '--busy', 'reject', ...at()])
     expect([refused.code, refused.stdout]).toEqual([1, ''])
-    expect(refused.stderr).toMatch(/^holdfast: session .* is busy: place 1 in its queue\n$/)
+    expect(refused.stderr).toMatch(
+      /^holdfast: session .* is busy: place 1 in its queue \(session_busy\)\n$/,
+    )
     const mismatch = await run(['send', 'busy', 'x', '--agent', 'echo', ...at()])
     expect([mismatch.code, mismatch.stderr]).toEqual([1, expect.stringContaining('agent deaf')])
     await busy.close()
@@ -212,7 +215,7 @@ describe('sessions', () => {
     const again = await run(['close', 'never there', ...at()])
     expect([again.code, again.stderr]).toEqual([
       1,
-      'holdfast: there is no session with the id or key never there\n',
+      'holdfast: there is no session with the id or key never there (session_unknown)\n',
     ])
   })
 })
@@ -242,7 +245,7 @@ describe('queue', () => {
     })
     expect([await second.exited, second.stderr]).toEqual([
       1,
-      'holdfast: the request was cancelled while it waited\n',
+      'holdfast: the request was cancelled while it waited (cancelled)\n',
     ])
     const [row] = (await show('--json')).stdout.split('\n')
     expect(JSON.parse(row!)).toMatchObject({ turn: queued, state: 'queued', position: 1 })
