@@ -38,6 +38,8 @@ const KNOWN_MAX = 10_000
 const RECORDED_CHARS_MAX = 32_768
 /** Agents write their files a moment after they have answered. */
 const UNWRITTEN_MS = 5_000
+/** More inputs than an agent takes until it writes them. */
+const OWN_MAX = 64
 
 export class OutsideMessages {
   readonly #workplace: Workplace
@@ -79,7 +81,7 @@ export class OutsideMessages {
     const bytes = size ?? (input === null ? null : known.bytes)
     const sent = known.sent.filter(({ at }) => now - at < UNWRITTEN_MS)
     if (input !== null) sent.push({ id: input, at: now })
-    const own = sent.length === 0 ? {} : { own: sent.map(({ id }) => id) }
+    const own = sent.length === 0 ? {} : { own: sent.slice(-OWN_MAX).map(({ id }) => id) }
     const position = bytes === null ? facts : { ...facts, ...own, bytes }
     this.#remember(session.id, { last: { position, inputs: [] }, bytes, log, sent })
     return position
