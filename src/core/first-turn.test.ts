@@ -117,3 +117,13 @@ it('of two first turns at once the one that is too many leaves no open session',
   release()
   await Promise.allSettled(turns)
 })
+
+it('a session that another request has found is not removed with the turn that made it', async () => {
+  const made = await hold.resolve({ key: 'k' })
+  const found = await hold.resolve({ key: 'k' })
+  await hold.authority.discard(made.id)
+  expect((await found.state()).closed).toBeNull()
+  const unseen = await hold.resolve({ key: 'unseen' })
+  await hold.authority.discard(unseen.id)
+  await expect(unseen.state()).rejects.toMatchObject({ code: 'session_erased' })
+})

@@ -173,9 +173,11 @@ export class Resolver {
   async resolve(request: ResolveRequest): Promise<Resolved> {
     for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
       const known = this.#known(request)
-      if (known !== null) return { live: known, isNew: false }
-      const resolved = await this.#reserveOnce(request)
-      if (resolved !== null) return resolved
+      const found = known === null ? null : { live: known, isNew: false }
+      const resolved = found ?? (await this.#reserveOnce(request))
+      if (resolved === null) continue
+      if (!resolved.isNew) resolved.live.wasFound = true
+      return resolved
     }
     throw new HoldfastError('too_many', 'the session was closed again and again meanwhile')
   }

@@ -62,6 +62,8 @@ export class LiveSession implements LedgerSession, RunHost {
   readonly requestKeys: RequestKeys
   readonly watchers: Watchers
   readonly looseBlobs: LooseBlobs
+  /** A request besides the one that created it knows its id. */
+  wasFound = false
   readonly #ledger: Ledger
   readonly #feed: Feed
   readonly #alarms: Alarms
@@ -114,7 +116,7 @@ export class LiveSession implements LedgerSession, RunHost {
 
   /** Nothing has happened in it since it was created, and nothing is about to. */
   get isUnused(): boolean {
-    const isEntered = this.queue.length > 0 || this.requestKeys.isEntering
+    const isEntered = this.wasFound || this.queue.length > 0 || this.requestKeys.isEntering
     return this.#ledger.ahead.seq === 1 && !isEntered && this.watchers.count === 0
   }
 

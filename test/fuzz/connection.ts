@@ -168,7 +168,10 @@ class World {
           .then(undefined, () => undefined)
       case 'closeSession': {
         const session = await this.#holdfast.resolve({ key: `key ${step.key}` })
-        await session.close()
+        // It may have been made for a hello or a turn that is being refused: then it is removed.
+        await session.close().catch((error: { readonly code?: string }) => {
+          if (error.code !== 'session_erased') throw error
+        })
         return
       }
       case 'wait':
