@@ -6,8 +6,8 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** True if all of them are there in these versions, or could be installed. */
-export function prepareFolder(folder, dependencies) {
+/** True if all of them are there in these versions, or could be installed; `flags` are npm's. */
+export function prepareFolder(folder, dependencies, flags = []) {
   const wanted = `${JSON.stringify({ private: true, dependencies }, null, 2)}\n`
   const path = join(folder, 'package.json')
   const names = Object.keys(dependencies)
@@ -16,7 +16,14 @@ export function prepareFolder(folder, dependencies) {
   console.log(`installing ${names.join(', ')} …`)
   mkdirSync(folder, { recursive: true })
   writeFileSync(path, wanted)
-  const args = ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
+  const args = [
+    'install',
+    '--ignore-scripts',
+    '--no-audit',
+    '--no-fund',
+    '--loglevel=error',
+    ...flags,
+  ]
   const { status, stderr } = spawnSync('npm', args, { cwd: folder, encoding: 'utf8' })
   if (status !== 0) console.log(stderr)
   return status === 0

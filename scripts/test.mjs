@@ -6,6 +6,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { prepareAgents } from './agents.mjs'
+import { prepareCopilotSdk } from './copilot-sdk.mjs'
 import { prepareMachine } from './machine.mjs'
 import { checkNode, compile, endWithNpm, PACKAGE, prepare, PROGRAMS, runTool } from './prepare.mjs'
 
@@ -25,6 +26,7 @@ async function runSteps() {
   await step('lint', () => check(runTool('oxlint', ['--type-aware'], { quiet: true })))
   await step('machine', () => check(prepareMachine()))
   await step('agents', () => check(prepareAgents(['claude'])))
+  await step('copilot sdk', () => check(prepareCopilotSdk() !== null))
   await step('types', () => check(compile(PROGRAMS)))
   await step('tests', () => (built ? runTests() : noTests()))
 }

@@ -13,6 +13,7 @@ import { LIMITS } from '../src/core/limits.ts'
 import { BROWSER_LIMITS } from '../src/browsers/limits.ts'
 import { CDP_LIMITS } from '../src/doors/cdp/limits.ts'
 import { CONNECT_LIMITS } from '../src/doors/connect/hub.ts'
+import { COPILOT_LIMITS } from '../src/doors/copilot/limits.ts'
 import { ERROR_TABLE } from '../src/wire/error-table.ts'
 import { cycleLine, cycles, fileGraph, roomGraph } from './house/cycles.ts'
 import { centralFiles } from './house/figures.ts'
@@ -35,6 +36,7 @@ const LIMIT_TABLES = [
   { table: LIMITS, where: ['src/core', 'src/runners', 'src/doors', 'src/server'] },
   { table: CONNECT_LIMITS, where: ['src/doors/connect', 'src/server'] },
   { table: CDP_LIMITS, where: ['src/doors/cdp', 'src/server/cdp', 'src/server/watched-sockets'] },
+  { table: COPILOT_LIMITS, where: ['src/doors/copilot', 'src/server/copilot'] },
   { table: BROWSER_LIMITS, where: ['src/browsers', 'src/doors/cdp'] },
 ]
 

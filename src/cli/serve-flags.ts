@@ -88,6 +88,10 @@ export const SERVE_FLAGS = {
     'N',
     'a port for the first browser alone, with the paths that Chrome has',
   ).between(0, 65_535),
+  'copilot-port': number(
+    'N',
+    'a TCP port for clients with the Copilot SDK; needs --tokens, or jwt in the configuration',
+  ).between(0, 65_535),
   data: text(
     'DIR',
     'the folder of the store; the server creates it, readable only for you',
@@ -168,6 +172,16 @@ export function readAccess(values: ServeValues, { jwt }: Config): Omit<AccessOpt
     throw new UsageError(error.message.replace(field, FLAG_OF[field] ?? field))
   }
   return options
+}
+
+/** The port for Copilot SDKs; null: none. */
+export function readCopilotPort(
+  { tokens, 'copilot-port': flag }: ServeValues,
+  { jwt, copilotPort }: Config,
+): number | null {
+  const port = flag ?? copilotPort
+  if (port === null || tokens !== null || jwt.length > 0) return port
+  throw new UsageError('--copilot-port needs --tokens FILE, or jwt in the configuration')
 }
 
 const FLAG_OF: Readonly<Record<string, string>> = {

@@ -22,6 +22,7 @@ import {
   readAccess,
   readBrowsers,
   readCluster,
+  readCopilotPort,
   SERVE_FLAGS,
   withSettings,
   type ServeValues,
@@ -77,6 +78,7 @@ async function runUntilStopped(given: ServeSettings): Promise<number> {
   checkAgents(values.agent, config)
   const settings = { ...given, browsers: withSettings(given.browsers, config) }
   const access = { ...readAccess(values, config), sharedKeys: config.sharedKeys }
+  const copilotPort = readCopilotPort(values, config)
   // Before the store is opened, since an open store continues with its queued turns.
   await checkPort(values)
   const { tokens, warnings } = await openTokens(settings, config)
@@ -84,7 +86,7 @@ async function runUntilStopped(given: ServeSettings): Promise<number> {
   return new Promise<number>((exit, fail) => {
     const configuration = configurationOf(settings, config)
     const served = { ...access, holdfast, tokens, warnings, configuration }
-    listen(settings, served, exit).catch(async (error: unknown) => {
+    listen({ ...settings, copilotPort }, served, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
     })
@@ -189,7 +191,7 @@ function listenProblem(error: unknown, { host, port }: ListenAddress): string {
 }
 
 async function listen(
-  settings: ServeSettings,
+  settings: ServeSettings & { readonly copilotPort: number | null },
   served: ServerOptions,
   exit: (code: number) => void,
 ): Promise<void> {
@@ -211,6 +213,7 @@ async function listen(
   })
   greet(settings, server, served)
   await listenCdp(settings, server)
+  await listenCopilot(settings, server)
   let isStopping = false
   const onSignal = (signal: string): void => {
     if (isStopping) {
@@ -255,6 +258,21 @@ async function listenCdp(settings: ServeSettings, server: HoldfastServer): Promi
   report(first, server.url.replace(/:\d+$/, `:${port}`))
 }
 
+async function listenCopilot(
+  { copilotPort, log }: Pick<ServeSettings, 'log'> & { readonly copilotPort: number | null },
+  server: HoldfastServer,
+): Promise<void> {
+  if (copilotPort === null) return
+  const port = await server.listenCopilot(copilotPort).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(
+      `cannot listen on --copilot-port ${copilotPort}: ${error.code ?? error.message}`,
+    )
+  })
+  const address = server.url.replace(/^http:\/\/|:\d+$/g, '')
+  log.diagnose('copilot_listening', 'listening for Copilot SDKs', { address, port })
+  log.greet(`Copilot SDK: RuntimeConnection.forUri("${address}:${port}", { connectionToken })`)
+}
+
 /** The time for everything that ends after the drain. */
 const STOP_MS = 30_000
 
@@ -279,7 +297,12 @@ async function stop(server: HoldfastServer, drainMs: number, log: ServeLog): Pro
 /** The bytes that may wait for a slow reader of a pipe; beyond them lines are dropped. */
 const UNREAD_BYTES_MAX = 1_048_576
 /** Diagnostics that the greeting replaces. */
-const GREETED: ReadonlySet<string> = new Set(['listening', 'browser_listening', 'draining'])
+const GREETED: ReadonlySet<string> = new Set([
+  'listening',
+  'browser_listening',
+  'copilot_listening',
+  'draining',
+])
 
 type ServeLog = ReturnType<typeof readServeLog>
 

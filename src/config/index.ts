@@ -109,6 +109,7 @@ export function checkConfig(content: unknown) {
   const {
     agents = {},
     defaultAgent = null,
+    copilotPort = null,
     browsers = {},
     limits = {},
     sharedKeys = {},
@@ -119,7 +120,7 @@ export function checkConfig(content: unknown) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
   }
   const issuers = checkJwtIssuers(jwt)
-  return { agents, defaultAgent, browsers, limits, sharedKeys, quotas, jwt: issuers }
+  return { agents, defaultAgent, copilotPort, browsers, limits, sharedKeys, quotas, jwt: issuers }
 }
 
 type OpenAgentsOptions = {

@@ -107,6 +107,13 @@ function configuration<Entry extends TSchema>(agent: Entry) {
           'the agent of sessions that name none; by default the first `--agent`, or the first of ' +
           '`agents`',
       }),
+      copilotPort: Type.Integer({
+        minimum: 0,
+        maximum: 65_535,
+        description:
+          'a TCP port for clients with the Copilot SDK, 0 for any that is free; ' +
+          '`--copilot-port` takes precedence',
+      }),
       browsers: Type.Record(Type.String({ pattern: '^[\\w.-]{1,64}$' }), BrowserSettings, {
         ...EXACT,
         [UNKNOWN_NAME]: 'must be the name of a --browser: 1 to 64 letters, digits and _ . -',

@@ -20,6 +20,7 @@ export const DIAGNOSTICS = {
   closed: 'debug',
   commit_slow: 'warn',
   conversation_changed: 'warn',
+  copilot_listening: 'info',
   counts_not_exchanged: 'warn',
   crashed: 'error',
   descriptors_low: 'warn',

@@ -139,7 +139,7 @@ export class Holdfast {
   }
 
   /** The session that a key leads to, as stores and nodes name it. */
-  refOf(key: string): SessionRef {
+  refOf(key: string): Extract<SessionRef, { readonly key: string }> {
     return { key, principal: principalOfKey(this, key) }
   }
 

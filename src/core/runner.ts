@@ -108,6 +108,8 @@ export type Capabilities = {
   readonly load: boolean
   readonly plans: boolean
   readonly commands: boolean
+  /** It may call tools that clients register, by asks of the kind `tool:NAME`. */
+  readonly clientTools: boolean
 }
 
 export const NO_CAPABILITIES: Capabilities = {
@@ -122,6 +124,7 @@ export const NO_CAPABILITIES: Capabilities = {
   load: false,
   plans: false,
   commands: false,
+  clientTools: false,
 }
 
 /** A turn of a session, to begin another conversation at. */

@@ -40,7 +40,7 @@ const TOLD: ReadonlySet<ErrorCode> = new Set([
 ])
 
 export type RefusedClient = {
-  readonly door: 'http' | 'connect' | 'cdp' | 'acp'
+  readonly door: 'http' | 'connect' | 'cdp' | 'acp' | 'copilot'
   readonly address: string
   readonly headers?: IncomingHttpHeaders
   /** The id of its principal, if it showed a good token. */

@@ -22,6 +22,8 @@ import {
 import { isCdpPath } from '../doors/cdp/address.ts'
 import { BROWSER_KEYS, CdpDoor } from '../doors/cdp/door.ts'
 import type { CdpLimits } from '../doors/cdp/limits.ts'
+import type { CopilotLimits } from '../doors/copilot/limits.ts'
+import { COPILOT_PATH } from '../doors/copilot/upstream.ts'
 import { Hub } from '../doors/connect/hub.ts'
 import type { ConnectLimits } from '../doors/connect/hub.ts'
 import { Exchange, type ServerContext } from '../doors/exchange.ts'
@@ -34,6 +36,7 @@ import { ACP_PATH, AcpEntrance } from './acp.ts'
 import { AccessPolicy, bearerToken, type AccessOptions } from './access.ts'
 import { Audit, type Configuration } from './audit.ts'
 import { CdpEntrance } from './cdp.ts'
+import { CopilotEntrance } from './copilot.ts'
 import { answerPage } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
 import { CONNECT_PATH } from './forwarding/owner-socket.ts'
@@ -57,6 +60,8 @@ export type HandlerOptions = AccessOptions & {
   /** How names are resolved for pages with an egress rule; by default by the name servers. */
   readonly resolveHost?: ResolveHost
   readonly cdpLimits?: Partial<CdpLimits>
+  /** Limits of the connections of Copilot SDKs. */
+  readonly copilotLimits?: Partial<CopilotLimits>
   /** On a store that many nodes share: requests go to the node that owns their session. */
   readonly cluster?: ClusterOptions
   /** The folder for recordings of their traffic, which clients may then ask for. */
@@ -82,6 +87,7 @@ export class RequestHandler {
   readonly holdfast: Holdfast
   readonly access: AccessPolicy
   readonly cdp: CdpEntrance | null
+  readonly copilot: CopilotEntrance
   readonly #audit: Audit
   /** Of all ports: as many as the process has descriptors for. */
   readonly connections: Connections
@@ -158,6 +164,15 @@ export class RequestHandler {
     this.#connect = acceptSockets(this.#hub, this.access)
     this.#acp = new AcpEntrance({ hub: this.#hub, access: this.access, context: this.#context })
     this.cdp = this.#openCdp(pool, seal)
+    this.copilot = new CopilotEntrance({
+      holdfast,
+      access: this.access,
+      connections: this.connections,
+      limits: options.copilotLimits ?? {},
+      unread,
+      forwarder: this.#forwarder,
+      isDraining: this.#context.isDraining,
+    })
   }
 
   #openCdp(pool: BrowserPool, seal: Seal | null): CdpEntrance | null {
@@ -252,6 +267,7 @@ export class RequestHandler {
     for (const drain of [...this.#context.streams]) drain()
     this.#forwarder?.requests.cutTunnels()
     await this.cdp?.close()
+    await this.copilot.close()
     await this.#closeAudit()
     this.access.close()
     this.#delay.disable()
@@ -281,6 +297,9 @@ export class RequestHandler {
     const [path] = url.split('?', 1)
     if (path === CONNECT_PATH) return this.#connect(request, stream, head)
     if (path === ACP_PATH) return this.#acp.upgrade({ request, stream, head })
+    if (url === COPILOT_PATH && this.access.isForwarded(request)) {
+      return this.copilot.upgrade(request, stream, head)
+    }
     stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
   }
 

@@ -117,14 +117,23 @@ export class Connections {
 
   /** Counts a new connection; false if it was refused. */
   take(socket: Socket): boolean {
+    const isCounted = this.#admit(socket, false)
+    if (isCounted) return true
+    const message = 'a connection was refused: there are too many'
+    reportClient(this.#diagnose, message, 'too_many', socket)
+    refuseConnection(socket, 'there are too many connections')
+    return false
+  }
+
+  /** The same for one that speaks another protocol: false if there is no room for it. */
+  takeOther(socket: Socket): boolean {
+    return this.#admit(socket, true)
+  }
+
+  #admit(socket: Socket, isUpgraded: boolean): boolean {
     const hasRoom = this.#open.size < this.max || this.#closeIdle(false) || this.#closeIdle(true)
-    if (!hasRoom) {
-      const message = 'a connection was refused: there are too many'
-      reportClient(this.#diagnose, message, 'too_many', socket)
-      refuseConnection(socket, 'there are too many connections')
-      return false
-    }
-    const use = { answering: undefined, waiting: [], wasServed: false, isUpgraded: false }
+    if (!hasRoom) return false
+    const use = { answering: undefined, waiting: [], wasServed: false, isUpgraded }
     this.#open.set(socket, use)
     socket.once('close', () => this.#open.delete(socket))
     return true

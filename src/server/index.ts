@@ -2,6 +2,7 @@
 /** The server's front door: `holdfast/server`. */
 export type { BrowserLimits, BrowserSpec, EgressOption, ResolveHost } from '../browsers/index.ts'
 export type { CdpLimits } from '../doors/cdp/limits.ts'
+export type { CopilotLimits } from '../doors/copilot/limits.ts'
 export type { AccessOptions } from './access.ts'
 export type { JwtIssuer } from '../schema/jwt.ts'
 export type { ClusterOptions } from './forwarding/forwarder.ts'

@@ -54,6 +54,16 @@ export class HoldfastServer {
     return cdp.listen(browser, this.#boundHost, port)
   }
 
+  /** Opens the port for Copilot SDKs, which needs tokens. Resolves with its number. */
+  async listenCopilot(port: number): Promise<number> {
+    return this.#handler.copilot.listen(this.#boundHost, port)
+  }
+
+  /** The connections of Copilot SDKs, and the sessions that they are attached to. */
+  get copilotCounts(): { readonly connections: number; readonly attached: number } {
+    return this.#handler.copilot.door.counts
+  }
+
   /** What the browsers hold now; null where there are none. */
   async browserCounts(): Promise<CdpCounts | null> {
     return this.#handler.cdp?.door.counts() ?? null

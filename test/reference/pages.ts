@@ -3,6 +3,9 @@ import type { TObject, TSchema } from '@sinclair/typebox'
 import { ACP_METHODS } from '../../src/doors/acp/methods.ts'
 import { OpeningMeta } from '../../src/doors/acp/schemas.ts'
 import { AGENT_FIELDS, BrowserSettings, CONFIG_SCHEMA } from '../../src/config/schema.ts'
+import { CreateParams, REFUSED_FIELDS } from '../../src/doors/copilot/creation.ts'
+import { COPILOT_EVENTS } from '../../src/doors/copilot/event-table.ts'
+import { METHODS } from '../../src/doors/copilot/methods.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
 import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
@@ -21,10 +24,12 @@ const TABLES: Readonly<Record<string, TObject>> = {
   ShareRequest,
   HelloFrame,
   OpeningMeta,
+  CopilotSession: CreateParams,
 }
 export const PAGES = [
   'docs/reference/acp.md',
   'docs/reference/config.md',
+  'docs/reference/copilot.md',
   'docs/reference/http.md',
   'docs/reference/wire.md',
 ]
@@ -41,10 +46,11 @@ export function configSchema(): string {
 /** The page with its tables made anew; their columns are not aligned. */
 export function withTables(page: string, tables = TABLES): string {
   return page.replace(
-    /(<!-- (fields|frames|methods): (\w+) -->\n\n)(\|.*\n)*/g,
+    /(<!-- (fields|frames|methods|copilot): (\w+) -->\n\n)(\|.*\n)*/g,
     (_, comment: string, kind: string, name: string) => {
       if (kind === 'frames') return `${comment}${frameTable()}`
       if (kind === 'methods') return `${comment}${methodTable()}`
+      if (kind === 'copilot') return `${comment}${copilotTable(name)}`
       const schema = tables[name]
       if (schema === undefined) throw new Error(`there is no table ${name}`)
       return `${comment}${table(schema)}`
@@ -72,6 +78,34 @@ function methodTable(): string {
     return [`\`${method}\``, caller, isSupported ? 'yes' : 'no', meaning]
   })
   return [['Method', 'Called by', 'Supported', 'Meaning'], ['---', '---', '---', '---'], ...rows]
+    .map((row) => `| ${row.join(' | ')} |\n`)
+    .join('')
+}
+
+/** What the Copilot door supports, and what it refuses. */
+function copilotTable(name: string): string {
+  const rows: Readonly<Record<string, () => string[][]>> = {
+    methods: () => [
+      ['Method', 'What it does'],
+      ['---', '---'],
+      ...Object.entries(METHODS).map(([method, { summary }]) => [`\`${method}\``, summary]),
+    ],
+    events: () => [
+      ['Event', 'In the history', 'What it says'],
+      ['---', '---', '---'],
+      ...Object.entries(COPILOT_EVENTS).map(([type, { isEphemeral, meaning }]) => {
+        return [`\`${type}\``, isEphemeral ? 'no' : 'yes', meaning]
+      }),
+    ],
+    refused: () => [
+      ['Field', 'Why'],
+      ['---', '---'],
+      ...Object.entries(REFUSED_FIELDS).map(([field, why]) => [`\`${field}\``, why]),
+    ],
+  }
+  const made = rows[name]
+  if (made === undefined) throw new Error(`there is no table ${name}`)
+  return made()
     .map((row) => `| ${row.join(' | ')} |\n`)
     .join('')
 }

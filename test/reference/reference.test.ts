@@ -18,6 +18,16 @@ describe('the reference', () => {
     expect(read(page)).toContain('<!-- fields: ')
   })
 
+  it('is found to differ from the code when a method is missing, or called otherwise', () => {
+    const page = read('docs/reference/copilot.md')
+    for (const wrong of [
+      page.replace(/^\| `session.send` .*\n/m, ''),
+      page.replace('`ping`', '`pong`'),
+    ]) {
+      expect(unaligned(withTables(wrong))).not.toBe(unaligned(wrong))
+    }
+  })
+
   it('is made from the schemas, with what is required and what is the default', () => {
     const schema = Type.Object({
       a: Type.String({ description: 'one' }),

@@ -139,6 +139,9 @@ export const AgentList = Type.Object({
         load: Type.Boolean({ description: 'It continues sessions after it was stopped.' }),
         plans: Type.Boolean(),
         commands: Type.Boolean(),
+        clientTools: Type.Boolean({
+          description: 'It may call tools that clients register, by asks of the kind tool:NAME.',
+        }),
       }),
     }),
   ),

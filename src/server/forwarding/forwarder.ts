@@ -135,7 +135,7 @@ export class Forwarder implements SocketForwarder {
   /** Null if it was answered; otherwise why another node should answer it. */
   async #tryHere(one: Forwardable): Promise<HoldfastError | null> {
     const session = await one.session()
-    const node = session === null ? null : await this.#ownerElsewhere(session)
+    const node = session === null ? null : await this.ownerElsewhere(session)
     if (node !== null) {
       return new HoldfastError('not_owner', 'the session is held by another node', { node })
     }
@@ -216,7 +216,7 @@ export class Forwarder implements SocketForwarder {
   }
 
   /** The other node that owns the session; null if this one does, or none. */
-  async #ownerElsewhere(session: SessionRef): Promise<string | null> {
+  async ownerElsewhere(session: SessionRef): Promise<string | null> {
     const { authority } = this.#holdfast
     const isHere =
       'id' in session
