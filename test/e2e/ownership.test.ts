@@ -24,6 +24,7 @@ import {
   WHERE,
   type CallerName,
 } from '../support/principals.ts'
+import { RawCopilot } from '../support/raw-copilot.ts'
 import { serve, type TestServer } from '../support/server.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
 
@@ -33,6 +34,14 @@ beforeAll(async () => {
   servers = await Servers.open({ agents: builtinAgents, sharedKeys: { 'team/': 'team' } })
 })
 afterAll(() => servers.close())
+
+const copilotPorts = new Map<TestServer, Promise<number>>()
+
+function copilotPort(server: TestServer): Promise<number> {
+  const port = copilotPorts.get(server) ?? server.server.listenCopilot(0)
+  copilotPorts.set(server, port)
+  return port
+}
 
 const ROUTES = serverRoutes(monitorEventLoopDelay()).filter(({ path }) =>
   path.startsWith('/v1/sessions/:id'),
@@ -196,6 +205,75 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
     const { token } = (await owner.call('POST', `${path}/links`, call)).body
     expect(token).toEqual(expect.any(String))
     await expect(StockClient.connect(asked.url, { token })).rejects.toThrow()
+  })
+
+  it('is resumed, read, used and deleted over the Copilot door by those that may', async () => {
+    const [owner, asked] = nodes()
+    const port = await copilotPort(asked)
+    const needed = {
+      'session.resume': 'watch',
+      'session.getMessages': 'watch',
+      'session.metadata.isProcessing': 'watch',
+      'session.send': 'talk',
+      'session.abort': 'talk',
+      'session.mode.set': 'talk',
+      'session.delete': 'manage',
+    } as const
+    for (const who of NAMES) {
+      const client = await RawCopilot.open(port, secretOf(who))
+      try {
+        const { id } = await session(owner)
+        const tried = async (method: string, sessionId: string) => {
+          const more = method === 'session.send' ? { prompt: 'x' } : { mode: 'interactive' }
+          const params = { sessionId, ...more }
+          const answer = client.response(client.ask(method, params))
+          return JSON.stringify((await answer)['error'] ?? null).replaceAll(sessionId, 'ID')
+        }
+        for (const [method, scope] of Object.entries(needed)) {
+          const told = await tried(method, id)
+          const place = [who, method, told]
+          if (SCOPES_ON[who].length === 0) {
+            expect(place).toEqual([who, method, await tried(method, 'A'.repeat(id.length))])
+            // What was never attached to is refused as such, whoever asks.
+            expect(told).toMatch(method === 'session.send' ? /create or resume/ : /session_unknown/)
+          } else if (SCOPES_ON[who].includes(scope)) expect(place).toEqual([who, method, 'null'])
+          else expect(place).toEqual([who, method, expect.stringContaining('"forbidden"')])
+        }
+        const { sessions } = await client.request('session.list')
+        expect(sessions.some((row: any) => row.sessionId === id)).toBe(
+          SCOPES_ON[who].length > 0 && !SCOPES_ON[who].includes('manage'),
+        )
+      } finally {
+        await client.cut()
+      }
+    }
+  })
+
+  it('has a name over the Copilot door that is its principal’s alone', async () => {
+    const [owner, asked] = nodes()
+    const open = async (server: TestServer, who: string): Promise<RawCopilot> =>
+      RawCopilot.open(await copilotPort(server), secretOf(who))
+    const [alice, phone, stranger] = [
+      await open(owner, 'alice'),
+      await open(asked, 'phone'),
+      await open(asked, 'stranger'),
+    ]
+    try {
+      const sessionId = `copilot ${Math.random()}`
+      await alice.request('session.create', { sessionId })
+      await phone.request('session.resume', { sessionId })
+      const refused = stranger.request('session.resume', { sessionId })
+      await expect(refused).rejects.toMatchObject({ data: { code: 'session_unknown' } })
+      // Its own, of the same name.
+      await stranger.request('session.create', { sessionId })
+      await alice.request('session.send', { sessionId, prompt: 'a secret' })
+      await phone.event('session.idle')
+      const { events } = await stranger.request('session.getMessages', { sessionId })
+      expect(events).toHaveLength(1)
+      expect(JSON.stringify(stranger.messages)).not.toContain('a secret')
+    } finally {
+      await Promise.all([alice, phone, stranger].map((client) => client.cut()))
+    }
   })
 
   it('ends the streams of those with which it is no longer shared', async () => {

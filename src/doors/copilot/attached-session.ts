@@ -6,6 +6,7 @@ import {
   asHoldfastError,
   HoldfastError,
   isTerminal,
+  isWatcherId,
   turnSeq,
   type AttachmentHandle,
   type BusyPolicy,
@@ -30,6 +31,8 @@ export interface SessionClient {
   readonly room: Promise<void> | null
   /** Asks the client; rejects with its error, or when the connection is over. */
   ask(method: string, params: object, signal?: AbortSignal): Promise<unknown>
+  /** Calls `answered` when the client has come so far in what it is sent. */
+  probe(answered: () => void): void
   /** The session is over for this connection; null: it is closed for good. */
   sessionOver(session: AttachedSession, why: HoldfastError | null): void
   /** Something went wrong that no request is answered with. */
@@ -83,7 +86,8 @@ export class AttachedSession {
   async begin(): Promise<void> {
     const { seq = 0, running = null } = this.#state ?? {}
     if (running !== null) await this.#readRunning(running.id, seq)
-    this.#feed = await this.session.openFeed({ after: seq, presence: false })
+    const watcher = isWatcherId(this.attachment.id) ? this.attachment.id : undefined
+    this.#feed = await this.session.openFeed({ after: seq, presence: false, watcher })
     if (this.#state !== null) this.#greet(this.#state)
     this.#state = null
     this.#follow(this.#feed).catch((thrown: unknown) => this.#end(asHoldfastError(thrown)))
@@ -147,12 +151,17 @@ export class AttachedSession {
     }
     if (failure !== null && !isAnswered) {
       const error = { errorType: 'query', errorCode: failure.code, message: failure.message }
-      this.#tell(this.#translator.made('session.error', error, at))
+      this.#tellEnd('session.error', error, at)
     }
-    this.#tell(this.#translator.made('session.idle', isAnswered ? { aborted: true } : {}, at))
-    const confirmed = this.#own.told()
-    // An error is an answer too, and so is the end of the connection.
-    this.#client.ask('ping', {}).then(confirmed, confirmed)
+    this.#tellEnd('session.idle', isAnswered ? { aborted: true } : {}, at)
+  }
+
+  /** An event that ends a call, between requests that show whether the client has come to it. */
+  #tellEnd(type: 'session.error' | 'session.idle', data: object, at: number): void {
+    const own = this.#own
+    this.#client.probe(own.ahead())
+    this.#tell(this.#translator.made(type, data, at))
+    if (own.isConcurrent) this.#client.probe(own.around())
   }
 
   #tell(event: CopilotEvent): void {
@@ -273,6 +282,8 @@ export class AttachedSession {
 
 /** Cancels the turn that runs in a session; nothing happens if none does. */
 export async function abortRunning(session: SessionHandle): Promise<void> {
+  // Whether a turn runs tells nothing to a caller that may not cancel it.
+  await session.assertMay('turn.cancel')
   const { running } = await session.state()
   if (running !== null) await session.cancelTurn(running.id, 'cancelled')
 }

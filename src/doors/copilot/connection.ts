@@ -8,8 +8,12 @@
 import {
   asHoldfastError,
   HoldfastError,
+  mayDo,
+  SCOPES,
+  scopesOn,
   type ErrorCode,
   type Holdfast,
+  type Scope,
   type Session,
 } from '../../core/index.ts'
 import type { Socket } from '../connect/socket.ts'
@@ -326,8 +330,11 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     state: Session | null,
   ): Promise<void> {
     if (!this.#sessions.has(name)) this.#assertRoom()
-    const answers = answersOf(params)
-    const attachment = await session.attach({ answers, signal: this })
+    const scopes = state === null ? this.#ownScopes : scopesOn(this.holdfast, state)
+    // It may look on only; and who may not answer does not count as a client to ask.
+    const role = mayDo(scopes, 'turn.run') ? 'driver' : 'watcher'
+    const answers = mayDo(scopes, 'ask.answer') ? answersOf(params) : []
+    const attachment = await session.attach({ role, answers, signal: this })
     const { streaming = false } = params
     const options = { name, session, attachment, answers, streaming }
     const attached = new AttachedSession(this, options, state)
@@ -343,6 +350,10 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
       await this.#leave(attached, this.isOver)
       throw thrown
     }
+  }
+
+  get #ownScopes(): readonly Scope[] {
+    return this.holdfast.access?.scopes ?? SCOPES
   }
 
   async detach(name: string): Promise<void> {
@@ -384,6 +395,10 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     return this.#peer.ask(method, params, signal)
   }
 
+  probe(answered: () => void): void {
+    this.#peer.probe(answered)
+  }
+
   /** A silent connection is pinged, then given up; one that says no `connect` is closed. */
   watch(now: number): void {
     const { bytesRead = 0 } = this.socket
@@ -397,8 +412,8 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     if (silence > deadMs) return this.cut(null)
     if (!this.isAdmitted || silence <= pingMs || this.#isPinged) return
     this.#isPinged = true
-    // Its answer, an error too, shows that it is there; without one it is given up.
-    this.#peer.ask('ping', {}).catch(() => undefined)
+    // Its answer shows that it is there; without one it is given up.
+    this.#peer.probe(() => undefined)
   }
 
   /** The socket is closed. */

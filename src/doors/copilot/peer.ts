@@ -79,17 +79,31 @@ export class Peer {
     if (this.#asked.size >= requestsMax) {
       return Promise.reject(new HoldfastError('too_many', 'the client has too many requests'))
     }
-    this.#count += 1
-    const id = `${this.#prefix}.${this.#count}`
     return new Promise((resolve, reject) => {
-      this.#asked.set(id, { resolve, reject })
+      const id = this.#ask(method, params, { resolve, reject })
       signal?.addEventListener('abort', () => {
         if (!this.#asked.delete(id)) return
         this.notify('$/cancelRequest', { id })
         reject(gone())
       })
-      this.send(JSON.stringify({ jsonrpc: '2.0', id, method, params }))
     })
+  }
+
+  /**
+   * Calls `answered` when the client has come so far in what it is sent, at once when its answer
+   * is read; and at the end.
+   */
+  probe(answered: () => void): void {
+    if (this.#isOver || this.#asked.size >= this.#options.limits.requestsMax) return answered()
+    this.#ask('ping', {}, { resolve: answered, reject: answered })
+  }
+
+  #ask(method: string, params: object, asked: Asked): RpcId {
+    this.#count += 1
+    const id = `${this.#prefix}.${this.#count}`
+    this.#asked.set(id, asked)
+    this.send(JSON.stringify({ jsonrpc: '2.0', id, method, params }))
+    return id
   }
 
   /** The client answers; false if this side has not asked so. An error has no result. */

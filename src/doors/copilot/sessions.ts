@@ -7,11 +7,11 @@
 import {
   closedError,
   HoldfastError,
+  scopesOn,
   type Holdfast,
   type SessionHandle,
   type SessionRow,
 } from '../../core/index.ts'
-import { scopesOn } from '../../core/access.ts'
 
 /** A session, and the name that its client knows it by. */
 export type NamedSession = { readonly name: string; readonly session: SessionHandle }
