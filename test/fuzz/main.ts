@@ -4,10 +4,14 @@ import fc from 'fast-check'
 import { acpFrames, playAcp } from './acp-frames.ts'
 import { messages, readsSoundly } from './client-frames.ts'
 import { play, steps } from './connection.ts'
+import { bytes, cuts, FrameTarget, readsAlike, rightFrames } from './copilot.ts'
+
+/** Frames that the Copilot door gets, however short the time is. */
+const FRAMES_MIN = 100_000
 
 const HELP = `npm run fuzz -- [--seconds N] [--seed N]
-Random messages to the reader, random lives of connections, and random frames of ACP clients, a third of
-the time each.`
+Random messages to the reader, random lives of connections, random frames of ACP clients, and random bytes
+and frames to the Copilot door (100,000 frames at least), a fifth of the time each.`
 
 const { values } = parseArgs({
   options: {
@@ -21,7 +25,7 @@ if (values.help) {
   console.log(HELP)
 } else {
   const seed = values.seed === undefined ? Date.now() % 2 ** 31 : Number(values.seed)
-  const interruptAfterTimeLimit = (Number(values.seconds) * 1_000) / 3
+  const interruptAfterTimeLimit = (Number(values.seconds) * 1_000) / 5
   const limits = { seed, numRuns: Number.MAX_SAFE_INTEGER, interruptAfterTimeLimit }
   console.log(`seed ${seed}`)
   const reading = fc.check(fc.property(messages, readsSoundly), limits)
@@ -39,6 +43,25 @@ if (values.help) {
   })
   const answered = await fc.check(answering, limits)
   report(`connections of ACP clients, with ${frames.toLocaleString('en')} frames`, answered)
+  report('bytes for the Copilot door', fc.check(fc.property(bytes, cuts, readsAlike), limits))
+  await playFrames(limits)
+}
+
+type Limits = Record<'seed' | 'numRuns' | 'interruptAfterTimeLimit', number>
+
+async function playFrames(limits: Limits): Promise<void> {
+  const target = await FrameTarget.open()
+  const taken = fc.asyncProperty(rightFrames, fc.boolean(), async (texts, isConnected) => {
+    const problems = await target.play(texts, isConnected)
+    if (problems.length > 0) throw new Error(problems.join('\n'))
+  })
+  do {
+    const details = await fc.check(taken, { ...limits, seed: limits.seed + target.frames })
+    report(`connections of the Copilot door`, details)
+    if (details.failed && details.counterexample !== null) break
+  } while (target.frames < FRAMES_MIN)
+  console.log(`${target.frames.toLocaleString('en')} frames for the Copilot door`)
+  await target.close()
 }
 
 function report<Args>(what: string, details: fc.RunDetails<Args>): void {

@@ -231,7 +231,9 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
       const { node } = error.details
       const isElsewhere = error.code === 'not_owner' && typeof node === 'string'
       if (!isElsewhere || this.#forwarder === null) throw error
-      this.#passOn(request, this.#upstreamAt(node), text)
+      const owner = this.#upstreamAt(node)
+      await owner.opened
+      this.#passOn(request, owner, text)
     }
   }
 
@@ -249,9 +251,22 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     return this.#routes.get(name) ?? this.#findOwner(name)
   }
 
+  /** Nothing was said yet: a node that is gone, or about to go, may have a successor. */
   async #findOwner(name: string): Promise<Upstream | null> {
-    const node = await this.#door.ownerOf(this.holdfast, name)
-    return node === null ? null : this.#upstreamAt(node)
+    const { clock, limits } = this.#door
+    const until = clock.monotonic() + limits.ownerMs
+    for (let isNew = false; ; isNew = true) {
+      const node = await this.#door.ownerOf(this.holdfast, name, isNew)
+      if (node === null) return null
+      const upstream = this.#upstreamAt(node)
+      try {
+        await upstream.opened
+        return upstream
+      } catch (thrown) {
+        if (this.isOver || clock.monotonic() > until) throw thrown
+      }
+      await new Promise<void>((resolve) => clock.after(limits.ownerAgainMs, resolve))
+    }
   }
 
   #upstreamAt(node: string): Upstream {

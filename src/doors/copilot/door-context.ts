@@ -20,5 +20,6 @@ export interface DoorContext {
   /** So that the end of an attachment reaches its connection. */
   attached(attachment: string, session: AttachedSession): void
   detached(attachment: string): void
-  ownerOf(holdfast: Holdfast, name: string): Promise<string | null>
+  /** `isNew`: the owner that was known before is gone. */
+  ownerOf(holdfast: Holdfast, name: string, isNew: boolean): Promise<string | null>
 }

@@ -102,10 +102,10 @@ export class CopilotDoor implements DoorContext {
   }
 
   /** The other node that owns the session of this name; null if this one does, or none. */
-  async ownerOf(holdfast: Holdfast, name: string): Promise<string | null> {
+  async ownerOf(holdfast: Holdfast, name: string, isNew: boolean): Promise<string | null> {
     const { forwarder } = this
     if (forwarder === null) return null
-    const byKey = await forwarder.ownerElsewhere(holdfast.refOf(name))
+    const byKey = await forwarder.ownerElsewhere(holdfast.refOf(name), isNew)
     if (byKey !== null) return byKey
     try {
       // One that the caller may not see is not looked for.
@@ -114,7 +114,7 @@ export class CopilotDoor implements DoorContext {
       // The method says why.
       return null
     }
-    return forwarder.ownerElsewhere({ id: name })
+    return forwarder.ownerElsewhere({ id: name }, isNew)
   }
 
   /** Cuts all connections: their clients come back, to another node if there is one. */

@@ -15,6 +15,9 @@ export const COPILOT_LIMITS = {
   sessionsMax: 256,
   /** Tools that a client registers with one session. */
   toolsMax: 64,
+  /** How long a request waits for a session whose owner is gone, and between two looks for it. */
+  ownerMs: 30_000,
+  ownerAgainMs: 100,
   /** Silence after which a ping is sent, and after which the connection is given up. */
   pingMs: 10_000,
   deadMs: 25_000,

@@ -14,8 +14,8 @@ import type { RpcError, RpcId } from './messages.ts'
 export const COPILOT_PATH = '/v1/copilot'
 
 export interface CopilotForwarder extends SocketForwarder {
-  /** The other node that owns the session; null if this one does, or none. */
-  ownerElsewhere(session: SessionRef): Promise<string | null>
+  /** The other node that owns the session; null if this one does, or none. `isNew`: as of now. */
+  ownerElsewhere(session: SessionRef, isNew?: boolean): Promise<string | null>
 }
 
 /** The connection whose requests are passed on. */
@@ -43,14 +43,21 @@ export class Upstream {
   readonly #client: UpstreamClient
   readonly #socket: ForwardedSocket
   readonly #pending = new Set<RpcId>()
-  /** What was said before the owner has let this node in. */
-  #waiting: string[] | null = []
+  /** Resolves when the owner has let this node in; rejects if it does not. */
+  readonly opened: Promise<void>
+  #settle: { readonly opened: () => void; readonly failed: (error: HoldfastError) => void } | null =
+    null
   #isOver = false
 
   constructor(forwarder: CopilotForwarder, node: string, client: UpstreamClient) {
     const { address, token, limits } = client
     this.node = node
     this.#client = client
+    this.opened = new Promise((opened, failed) => {
+      this.#settle = { opened, failed }
+    })
+    // Each request that waits for it is told.
+    this.opened.catch(() => undefined)
     const params = { token }
     const hello = { jsonrpc: '2.0', id: HELLO_ID, method: CONNECT, params }
     this.#socket = forwarder.open(node, {
@@ -64,21 +71,21 @@ export class Upstream {
     })
   }
 
-  /** Passes a request on. */
+  /** Passes a request on, once it is open. */
   request(id: RpcId, text: string): void {
     if (this.#isOver) return this.#client.failed(id, new HoldfastError('owner_unreachable', LOST))
     this.#pending.add(id)
-    this.send(text)
+    this.#socket.send(text)
   }
 
   /** Passes on what has no answer. */
   send(text: string): void {
-    if (this.#waiting === null) this.#socket.send(text)
-    else this.#waiting.push(text)
+    this.#socket.send(text)
   }
 
   close(): void {
     this.#isOver = true
+    this.#settle?.failed(new HoldfastError('cancelled', 'the client is gone'))
     this.#socket.close()
   }
 
@@ -86,7 +93,7 @@ export class Upstream {
     if (this.#isOver) return
     const message = JSON.parse(text) as Readonly<Record<string, unknown>>
     const { id, method, error } = message
-    if (this.#waiting !== null && id === HELLO_ID) return this.#welcomed(error)
+    if (this.#settle !== null && id === HELLO_ID) return this.#welcomed(error)
     if (method !== undefined) {
       if (isId(id)) this.#client.asked(id, this)
     } else if (isId(id) && this.#pending.delete(id)) this.#client.answered(id, error !== undefined)
@@ -98,14 +105,14 @@ export class Upstream {
       this.#socket.close()
       return this.#closed(refusedBy(error))
     }
-    const waiting = this.#waiting ?? []
-    this.#waiting = null
-    for (const text of waiting) this.#socket.send(text)
+    this.#settle?.opened()
+    this.#settle = null
   }
 
   #closed(error: HoldfastError): void {
     if (this.#isOver) return
     this.#isOver = true
+    this.#settle?.failed(error)
     for (const id of this.#pending) this.#client.failed(id, error)
     this.#pending.clear()
     this.#client.upstreamClosed(this, error)

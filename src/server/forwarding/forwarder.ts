@@ -215,9 +215,10 @@ export class Forwarder implements SocketForwarder {
     this.requests.close()
   }
 
-  /** The other node that owns the session; null if this one does, or none. */
-  async ownerElsewhere(session: SessionRef): Promise<string | null> {
+  /** The other node that owns the session; null if this one does, or none. `isNew`: as of now. */
+  async ownerElsewhere(session: SessionRef, isNew = false): Promise<string | null> {
     const { authority } = this.#holdfast
+    if (isNew) this.#cache.delete(JSON.stringify(session))
     const isHere =
       'id' in session
         ? authority.heldSession(session.id) !== null
