@@ -30,8 +30,9 @@ export const agents = defineCommand({
 })
 
 function abilities({ capabilities }: AgentRow): string {
-  const { asks, images, files, steering, plans, commands, load, fork } = capabilities
-  const named = Object.entries({ asks, images, files, steering, plans, commands, load })
+  const { asks, images, files, steering, plans, commands, clientTools, load, fork } = capabilities
+  const can = { asks, images, files, steering, plans, commands, clientTools, load }
+  const named = Object.entries(can)
   const has = named.filter(([, can]) => can).map(([name]) => name)
   return [...has, ...(fork === null ? [] : [`fork:${fork}`])].join(',')
 }
