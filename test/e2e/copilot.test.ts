@@ -311,6 +311,36 @@ describe('who hears that a session is idle', () => {
     }
   })
 
+  it('is a call that its client may have begun before the last idle, after its own reply', async () => {
+    // A client that has not come to what shows where it stands.
+    const client = await RawCopilot.open(port, secretOf('alice'), { silent: true })
+    clients.push(client)
+    const sessionId = await created(client)
+    expect(await sendAndWait(client, sessionId, 'first')).toBe('you said first')
+    const id = client.ask('session.send', { sessionId, prompt: 'wait' })
+    await until(() => gates.length === 1)
+    await client.request('ping')
+    const isAnswer = (message: any): boolean => message.id === id && message.method === undefined
+    expect(client.messages.some(isAnswer)).toBe(false)
+    const from = client.messages.length
+    gates[0]?.open()
+    await client.message(({ params }) => params?.event?.type === 'session.idle', from)
+    const order = client.messages.slice(from).flatMap((message) => {
+      const type = message['params']?.event?.type as string | undefined
+      if (isAnswer(message)) return ['answer']
+      return type === 'assistant.message' || type === 'session.idle' ? [type] : []
+    })
+    expect(order).toEqual(['assistant.message', 'answer', 'session.idle'])
+  })
+
+  it('is a client that sends, then cancels: its message is answered before it has a reply', async () => {
+    const client = await open()
+    const sessionId = await created(client)
+    expect(await sendAndWait(client, sessionId, 'first')).toBe('you said first')
+    await client.request('session.send', { sessionId, prompt: 'wait' })
+    expect(await client.request('session.abort', { sessionId })).toEqual({ success: true })
+  })
+
   it('is a call whose agent says nothing, with an empty message', async () => {
     const [one, other] = [await open(), await open('phone')]
     const sessionId = await created(one)
