@@ -27,7 +27,7 @@ describe('a configuration', () => {
     [{ browsers: { b: { egress: [1] } } }, 'browsers.b.egress must be any, or a list of names'],
     [{ browsers: { b: { open: true } } }, 'browsers.b.open is no field; there are: egress'],
     [{ browsers: { 'a b': {} } }, 'must be the name of a --browser'],
-    [{ agent: {} }, 'agent is no field; there are: agents, defaultAgent, browsers, limits'],
+    [{ agent: {} }, 'agent is no field; there are: agents, defaultAgent, copilotPort, browsers'],
     [{ agents: [] }, 'agents must be an object'],
     [{ agents: { 'a b': {} } }, 'agents.a b must be named with 1 to 64 letters'],
     [JSON.parse('{"agents":{"__proto__":{}}}'), 'agents.__proto__ must be named with'],
@@ -119,6 +119,7 @@ describe('a configuration', () => {
     const empty = {
       agents: {},
       defaultAgent: null,
+      copilotPort: null,
       browsers: {},
       limits: {},
       sharedKeys: {},

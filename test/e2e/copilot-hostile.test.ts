@@ -70,7 +70,10 @@ describe('a web page that makes its browser connect', () => {
 
   it.each([
     ['GET', 'GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n'],
-    ['POST with a frame as its body', `POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n${frame(body)}`],
+    [
+      'POST with a frame as its body',
+      `POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n${String(frame(body))}`,
+    ],
     ['CONNECT', 'CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n'],
     ['one byte of a request', 'P'],
     [

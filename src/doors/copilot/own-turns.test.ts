@@ -3,7 +3,7 @@ import { OwnTurns } from './own-turns.ts'
 
 async function sent(own: OwnTurns, turn: string, answers: string[] | null = null): Promise<void> {
   const work = async (): Promise<void> => {
-    await null
+    await Promise.resolve()
     own.add(turn, answers === null ? null : (failure) => answers.push(failure?.code ?? 'ok'))
   }
   await own.sending(work())
