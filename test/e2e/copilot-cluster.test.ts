@@ -1,9 +1,13 @@
 /** The Copilot door of a node that does not own the session: everything works through it too. */
+import { join } from 'node:path'
 import type { Agent } from 'holdfast'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { withIncluded, type Caller } from '../../src/core/access.ts'
+import { openGate } from '../../src/doors/connect/socket.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { until } from '../support/gate.ts'
 import { secretOf, TokenFiles } from '../support/principals.ts'
+import { ROOT } from '../support/repository.ts'
 import { RawCopilot } from '../support/raw-copilot.ts'
 import { serve, type TestServer } from '../support/server.ts'
 
@@ -13,6 +17,10 @@ let store: string
 let nodes: TestServer[]
 const clients: RawCopilot[] = []
 
+const ALICE: Caller = {
+  by: { kind: 'token', issuer: 'holdfast', id: 'alice' },
+  access: { principal: 'alice', groups: [], scopes: withIncluded(['talk', 'answer', 'manage']) },
+}
 const witness: Agent = async ({ text }) => `said ${text}`
 const curious: Agent = async (_turn, { ask }) => {
   const outcome = await ask({ kind: 'question', question: 'Which?' })
@@ -150,6 +158,37 @@ describe('a client of the node that does not own its session', () => {
     await far.cut()
     await until(() => nodes[0]!.server.copilotCounts.attached === before.attached)
     await until(() => nodes[0]!.server.copilotCounts.connections === before.connections)
+  })
+
+  it('gets to the owner also if the session has moved since the owner was looked for', async () => {
+    const near = await open(0)
+    const sessionId = fresh()
+    await near.request('session.create', { sessionId })
+    // Of the package, as the nodes are.
+    const { CopilotDoor } = await import(join(ROOT, 'dist/doors/copilot/door.js'))
+    const opened: string[] = []
+    const forwarder = {
+      // What was known a moment ago.
+      ownerElsewhere: async () => null,
+      open: (to: string, { hello }: { hello: string }) => {
+        opened.push(to, JSON.parse(hello).method)
+        return { send: () => undefined, close: () => undefined }
+      },
+    }
+    const holdfast = nodes[1]!.holdfast.as(ALICE.by, ALICE.access)
+    const gate = { ...openGate, callerOf: () => ALICE }
+    const door = new CopilotDoor({ holdfast, gate, forwarder })
+    const ignore = (): void => undefined
+    const socket = { address: '::1', bufferedBytes: 0, send: ignore, close: ignore, cut: ignore }
+    const connection = door.connect(socket)
+    const say = (id: number, method: string, params: object): void =>
+      connection.receive(JSON.stringify({ jsonrpc: '2.0', id, method, params }))
+    say(1, 'connect', {})
+    await until(() => connection.isAdmitted)
+    say(2, 'session.resume', { sessionId })
+    await until(() => opened.length > 0)
+    expect(opened).toEqual([nodes[0]!.holdfast.authority.node, 'connect'])
+    door.close()
   })
 
   it('is cut when the owner stops, and goes on at the node that it comes back to', async () => {

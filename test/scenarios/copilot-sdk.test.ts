@@ -11,7 +11,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import type { Agent } from 'holdfast'
 import type { HoldfastServer } from 'holdfast/server'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { importSdk, SDK_URL } from '../support/copilot-sdk.ts'
 import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { gate, until, type Gate } from '../support/gate.ts'
@@ -154,6 +154,8 @@ describe('the bug report: a disposed session and a permission request', () => {
   })
 
   it('denies instead of hanging if the handler fails', async () => {
+    // The SDK says so.
+    const told = vi.spyOn(console, 'error').mockImplementation(() => undefined)
     const client = newClient()
     const session = await client.createSession({
       model: 'permitted',
@@ -162,6 +164,8 @@ describe('the bug report: a disposed session and a permission request', () => {
       },
     })
     expect((await session.sendAndWait('run ls')).data.content).toBe('deny')
+    expect(told).toHaveBeenCalledOnce()
+    told.mockRestore()
   })
 })
 
