@@ -39,7 +39,7 @@ import {
   type MethodCaller,
   type Respond,
 } from './methods.ts'
-import { Peer } from './peer.ts'
+import { ClientEnd } from './client-end.ts'
 import type { NamedSession } from './sessions.ts'
 import { Upstream, type UpstreamClient } from './upstream.ts'
 
@@ -53,7 +53,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
   readonly socket: Socket
   isOver = false
   readonly #door: DoorContext
-  readonly #peer: Peer
+  readonly #end: ClientEnd
   #admitted: Admitted | null = null
   #isConnecting = false
   #release: () => void = () => undefined
@@ -78,7 +78,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     this.#door = door
     this.socket = socket
     this.#openedAt = this.#heardAt = door.clock.monotonic()
-    this.#peer = new Peer({
+    this.#end = new ClientEnd({
       socket,
       clock: door.clock,
       limits: door.limits,
@@ -132,7 +132,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
       if (message.type === 'request') this.#request(message, text)
       else if (message.type === 'response' && message.id !== null) {
         const { id, result } = message
-        if (!this.#peer.answered(id, result)) this.#passBack(id, text)
+        if (!this.#end.answered(id, result)) this.#passBack(id, text)
       }
     } catch (thrown) {
       this.cut(asHoldfastError(thrown))
@@ -144,7 +144,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     if (this.#pending.has(id)) throw new HoldfastError('bad_request', 'two requests have one id')
     if (this.#pending.size >= this.limits.requestsMax) {
       const error = rpcErrorOf(new HoldfastError('too_many', 'too many requests wait'))
-      return this.#peer.respond(id, { error })
+      return this.#end.respond(id, { error })
     }
     this.#pending.add(id)
     const done =
@@ -154,7 +154,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
 
   readonly #respond = (id: RpcId): Respond => {
     return (outcome) => {
-      if (this.#pending.delete(id)) this.#peer.respond(id, outcome)
+      if (this.#pending.delete(id)) this.#end.respond(id, outcome)
     }
   }
 
@@ -295,7 +295,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     if (this.socket.bufferedBytes > bufferedBytesMax + messageBytesMax) {
       return this.cut(new HoldfastError('too_slow', 'the client does not read its answers'))
     }
-    this.#peer.send(text)
+    this.#end.send(text)
   }
 
   asked(id: RpcId, upstream: Upstream): void {
@@ -391,7 +391,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     this.#door.detached(attachment.id)
     if (this.#sessions.get(name) === attached) this.#sessions.delete(name)
     if (why === null) {
-      this.#peer.notify('session.lifecycle', { type: 'session.deleted', sessionId: name })
+      this.#end.notify('session.lifecycle', { type: 'session.deleted', sessionId: name })
     } else if (ENDED.has(why.code)) {
       const warning = { warningType: why.code, message: why.message }
       attached.warn(warning)
@@ -399,19 +399,19 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
   }
 
   notify(method: string, params: object): void {
-    this.#peer.notify(method, params)
+    this.#end.notify(method, params)
   }
 
   get room(): Promise<void> | null {
-    return this.#peer.room
+    return this.#end.room
   }
 
   ask(method: string, params: object, signal?: AbortSignal): Promise<unknown> {
-    return this.#peer.ask(method, params, signal)
+    return this.#end.ask(method, params, signal)
   }
 
   probe(answered: () => void): void {
-    this.#peer.probe(answered)
+    this.#end.probe(answered)
   }
 
   /** A silent connection is pinged, then given up; one that says no `connect` is closed. */
@@ -428,7 +428,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     if (!this.isAdmitted || silence <= pingMs || this.#isPinged) return
     this.#isPinged = true
     // Its answer shows that it is there; without one it is given up.
-    this.#peer.probe(() => undefined)
+    this.#end.probe(() => undefined)
   }
 
   /** The socket is closed. */
@@ -438,7 +438,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     this.#release()
     this.#uncount()
     this.#pending.clear()
-    this.#peer.end()
+    this.#end.end()
     for (const upstream of this.#upstreams.values()) upstream.close()
     this.#door.closed(this)
     for (const attached of this.#sessions.values()) void this.#lose(attached)

@@ -11,7 +11,7 @@ type Asked = {
   readonly reject: (error: HoldfastError) => void
 }
 
-export type PeerOptions = {
+export type ClientEndOptions = {
   readonly socket: Socket
   readonly clock: Pick<Clock, 'after'>
   readonly limits: CopilotLimits
@@ -20,15 +20,15 @@ export type PeerOptions = {
   readonly onSlow: (error: HoldfastError) => void
 }
 
-export class Peer {
-  readonly #options: PeerOptions
+export class ClientEnd {
+  readonly #options: ClientEndOptions
   /** What this side calls its requests: no other node that asks the same client has such ids. */
   readonly #prefix = randomBytes(6).toString('base64url')
   readonly #asked = new Map<RpcId, Asked>()
   #count = 0
   #isOver = false
 
-  constructor(options: PeerOptions) {
+  constructor(options: ClientEndOptions) {
     this.#options = options
   }
 
