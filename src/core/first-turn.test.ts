@@ -118,7 +118,7 @@ it('of two first turns at once the one that is too many leaves no open session',
   await Promise.allSettled(turns)
 })
 
-it('a session that another request has found is not removed with the turn that made it', async () => {
+it('keeps a session that another request has found, though its first turn is refused', async () => {
   const made = await hold.resolve({ key: 'k' })
   const found = await hold.resolve({ key: 'k' })
   await hold.authority.discard(made.id)

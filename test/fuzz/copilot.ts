@@ -7,7 +7,7 @@ import { asHoldfastError, type Holdfast } from '../../src/core/index.ts'
 import { openGate, type Socket } from '../../src/doors/connect/socket.ts'
 import { CopilotDoor } from '../../src/doors/copilot/door.ts'
 import { FrameReader, frameOf } from '../../src/doors/copilot/framing.ts'
-import { readMessage } from '../../src/doors/copilot/messages.ts'
+import { readRpcMessage, RpcError } from '../../src/doors/json-rpc.ts'
 import { openHoldfast } from '../../src/open.ts'
 import { until } from '../support/gate.ts'
 
@@ -134,9 +134,9 @@ export function readsRight(texts: readonly string[], at: readonly number[]): boo
 /** A message is read, or refused as what it is. */
 export function readsMessage(text: string): boolean {
   try {
-    return ['request', 'notification', 'response'].includes(readMessage(text).type)
+    return ['request', 'notification', 'response'].includes(readRpcMessage(text).type)
   } catch (thrown) {
-    return asHoldfastError(thrown).code === 'bad_request'
+    return thrown instanceof RpcError
   }
 }
 
@@ -210,7 +210,7 @@ export class FrameTarget {
 /** Undefined: it asks for no answer, or is no request at all. */
 function requestId(text: string): unknown {
   try {
-    const message = readMessage(text)
+    const message = readRpcMessage(text)
     return message.type === 'request' ? message.id : undefined
   } catch {
     return undefined

@@ -52,7 +52,7 @@ describe('the framing of the Copilot door', () => {
     fc.assert(fc.property(bytes, cuts, readsAlike), { numRuns: 1_000 })
   })
 
-  it('refuses a message that is none as bad_request', () => {
+  it('refuses a message that is none as the protocol says', () => {
     const texts = fc.oneof(
       fc.string(),
       fc.json(),

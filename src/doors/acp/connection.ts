@@ -19,8 +19,8 @@ import type { HiddenPositions } from '../exchange.ts'
 import { reportRefusal } from '../refusals.ts'
 import type { AcpAttachment } from './attachment.ts'
 import type { ClientFacts, ConnectionDefaults } from './client-end.ts'
+import { errorBody } from './errors.ts'
 import {
-  errorBody,
   rpcErrorText,
   methodUnknown,
   readRpcMessage,
@@ -31,7 +31,7 @@ import {
   type RpcNotification,
   type RpcRequest,
   type RpcResponse,
-} from './json-rpc.ts'
+} from '../json-rpc.ts'
 import { ACP_METHODS, type ServedMethod } from './methods.ts'
 import { AcpPeer } from './peer.ts'
 import { HANDLERS, type Context, type RpcReply } from './requests.ts'

@@ -2,7 +2,7 @@
 import type { SessionEvent } from '../../core/index.ts'
 import { isTerminal } from '../../core/turns.ts'
 import { isRecord } from '../../schema/contract.ts'
-import { INTERNAL, RpcError } from './json-rpc.ts'
+import { INTERNAL, RpcError } from '../json-rpc.ts'
 
 type TerminalEvent = Extract<
   SessionEvent,

@@ -4,7 +4,7 @@
  * client comes back.
  */
 import type { ForwardedSocket, SocketForwarder } from '../connect/socket.ts'
-import { requestText } from './json-rpc.ts'
+import { requestText } from '../json-rpc.ts'
 
 export type PeerOptions = {
   readonly address: string

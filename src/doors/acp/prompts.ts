@@ -13,7 +13,7 @@ import { turnSeq } from '../../core/turns.ts'
 import type { ClientEnd } from './client-end.ts'
 import { promptInput } from './content.ts'
 import { promptAnswer, TurnEndings, type TurnEnding } from './endings.ts'
-import type { RpcId } from './json-rpc.ts'
+import type { RpcId } from '../json-rpc.ts'
 import type { ParamsOf } from './schemas.ts'
 
 type OpenPrompt = {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Ask, Delta, SessionEvent } from '../../core/index.ts'
 import { HoldfastError } from '../../core/index.ts'
 import { cursorText, readCursor } from './cursor.ts'
-import { errorBody } from './json-rpc.ts'
+import { errorBody } from './errors.ts'
 import { answerIn, questionFor } from './questions.ts'
 import { UpdateTranslator } from './updates.ts'
 

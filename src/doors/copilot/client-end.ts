@@ -4,7 +4,7 @@ import { HoldfastError, type Clock } from '../../core/index.ts'
 import type { Socket } from '../connect/socket.ts'
 import type { Unread } from '../unread.ts'
 import type { CopilotLimits } from './limits.ts'
-import type { RpcError, RpcId } from './messages.ts'
+import type { RpcErrorBody, RpcId } from '../json-rpc.ts'
 
 type Asked = {
   readonly resolve: (result: unknown) => void
@@ -35,7 +35,10 @@ export class ClientEnd {
   /** When more may be sent; null: now. What is sent before waits in memory. */
   room: Promise<void> | null = null
 
-  respond(id: RpcId, outcome: { readonly result: unknown } | { readonly error: RpcError }): void {
+  respond(
+    id: RpcId,
+    outcome: { readonly result: unknown } | { readonly error: RpcErrorBody },
+  ): void {
     this.send(JSON.stringify({ jsonrpc: '2.0', id, ...outcome }))
   }
 

@@ -23,13 +23,13 @@ import { answersOf, type CreationParams } from './creation.ts'
 import type { DoorContext } from './door-context.ts'
 import type { CopilotLimits } from './limits.ts'
 import {
-  PROTOCOL_VERSION,
-  readMessage,
-  rpcErrorOf,
-  unknownMethod,
+  methodUnknown,
+  readRpcMessage,
+  RpcError,
   type RpcId,
   type RpcRequest,
-} from './messages.ts'
+} from '../json-rpc.ts'
+import { PROTOCOL_VERSION, rpcErrorOf } from './messages.ts'
 import {
   ANSWERED_LATER,
   CONNECT,
@@ -128,19 +128,21 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     this.#heardAt = this.#door.clock.monotonic()
     this.#isPinged = false
     try {
-      const message = readMessage(text)
+      const message = readRpcMessage(text)
       if (message.type === 'request') this.#request(message, text)
       else if (message.type === 'response' && message.id !== null) {
         const { id, result } = message
         if (!this.#end.answered(id, result)) this.#passBack(id, text)
       }
     } catch (thrown) {
-      this.cut(asHoldfastError(thrown))
+      if (!(thrown instanceof RpcError)) return this.cut(asHoldfastError(thrown))
+      this.cut(new HoldfastError('bad_request', thrown.message))
     }
   }
 
   #request(request: RpcRequest, text: string): void {
     const { id, method } = request
+    if (id === null) throw new HoldfastError('bad_request', 'a request has no id')
     if (this.#pending.has(id)) throw new HoldfastError('bad_request', 'two requests have one id')
     if (this.#pending.size >= this.limits.requestsMax) {
       const error = rpcErrorOf(new HoldfastError('too_many', 'too many requests wait'))
@@ -215,7 +217,7 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
   async #call(request: RpcRequest, name: string, text: string): Promise<void> {
     const { id } = request
     const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined
-    if (method === undefined) return this.#respond(id)({ error: unknownMethod(name) })
+    if (method === undefined) return this.#respond(id)({ error: methodUnknown(name).body })
     if (STARTING.has(name) && this.#door.isDraining()) {
       throw new HoldfastError('draining', 'the server is about to stop')
     }

@@ -25,7 +25,8 @@ import {
 } from './creation.ts'
 import { readHistory } from './history.ts'
 import type { CopilotLimits } from './limits.ts'
-import { PROTOCOL_VERSION, type RpcError } from './messages.ts'
+import { PROTOCOL_VERSION } from './messages.ts'
+import type { RpcErrorBody } from '../json-rpc.ts'
 import { modelsOf } from './models.ts'
 import { readInput, SendParams } from './sending.ts'
 import {
@@ -55,7 +56,9 @@ export interface MethodCaller {
 }
 
 /** Answers a request that is not answered when its method returns. */
-export type Respond = (outcome: { readonly result: unknown } | { readonly error: RpcError }) => void
+export type Respond = (
+  outcome: { readonly result: unknown } | { readonly error: RpcErrorBody },
+) => void
 
 /** Returned by a method that answers by itself. */
 export const ANSWERED_LATER = Symbol('answered later')

@@ -8,7 +8,7 @@ import type { ForwardedSocket, SocketForwarder } from '../connect/socket.ts'
 import { isRecord } from '../../schema/contract.ts'
 import type { CopilotLimits } from './limits.ts'
 import { CONNECT } from './methods.ts'
-import type { RpcError, RpcId } from './messages.ts'
+import type { RpcErrorBody, RpcId } from '../json-rpc.ts'
 
 /** Where a node has this door for other nodes. */
 export const COPILOT_PATH = '/v1/copilot'
@@ -128,7 +128,7 @@ function isId(id: unknown): id is RpcId {
 }
 
 function refusedBy(error: unknown): HoldfastError {
-  const { message, data } = error as Partial<RpcError>
+  const { message, data } = error as Partial<RpcErrorBody>
   const code = isRecord(data) && data['code'] === 'draining' ? 'draining' : 'owner_unreachable'
   return new HoldfastError(code, message ?? LOST)
 }

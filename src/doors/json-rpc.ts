@@ -1,11 +1,9 @@
 /**
- * JSON-RPC 2.0 as ACP uses it: one message in each frame, no batches. A frame that is none is
- * answered with an error, and an error of the core has its code in `data`.
+ * JSON-RPC 2.0 as ACP and the Copilot SDK use it: one message in each frame, no batches. What a
+ * frame that is none is answered with, and how an error of the core is told, each door decides.
  */
-import { asHoldfastError, type ErrorCode, type HoldfastError } from '../../core/index.ts'
-import { isRecord, nestsTooDeep } from '../../schema/contract.ts'
-import { httpStatus } from '../../wire/error-table.ts'
-import { refusalOf } from '../../wire/problem.ts'
+import type { ErrorCode } from '../core/index.ts'
+import { isRecord, nestsTooDeep } from '../schema/contract.ts'
 
 export type RpcId = string | number | null
 
@@ -27,11 +25,6 @@ export const INVALID_REQUEST = -32_600
 export const METHOD_UNKNOWN = -32_601
 export const INVALID_PARAMS = -32_602
 export const INTERNAL = -32_603
-const CANCELLED = -32_800
-const AUTH_REQUIRED = -32_000
-const NOT_FOUND = -32_002
-/** A refusal that ACP has no number for: the code in `data` says which. */
-export const REFUSED = -32_010
 
 export type RpcErrorBody = {
   readonly code: number
@@ -69,10 +62,12 @@ export function readRpcMessage(text: string): RpcMessage {
     }
     return { type: 'response', id, result, error }
   }
-  if (typeof method !== 'string') throw invalidRequest('the method must be a text', known)
+  if (typeof method !== 'string' || method.length > NAME_CHARS_MAX) {
+    throw invalidRequest('the method must be a text, and no long one', known)
+  }
   if (id === undefined) return { type: 'notification', method, params }
   if (isRpcId(id)) return { type: 'request', id, method, params }
-  throw invalidRequest('the id must be a text, a number or null')
+  throw invalidRequest('the id must be a short text, a whole number or null')
 }
 
 function parse(text: string): unknown {
@@ -83,8 +78,13 @@ function parse(text: string): unknown {
   }
 }
 
+/** How long an id may be, and the name of a method. */
+const NAME_CHARS_MAX = 1_024
+
+/** A larger number would be another one in the response. */
 function isRpcId(id: unknown): id is RpcId {
-  return id === null || typeof id === 'number' || (typeof id === 'string' && id.length <= 1_024)
+  if (typeof id === 'string') return id.length <= NAME_CHARS_MAX
+  return id === null || Number.isSafeInteger(id)
 }
 
 function invalidRequest(message: string, id: RpcId = null): RpcError {
@@ -98,25 +98,6 @@ export function methodUnknown(method: string): RpcError {
 
 function dataOf(code: ErrorCode): object {
   return { code, retry: false }
-}
-
-/** An error as a response has it. */
-export function errorBody(thrown: unknown): RpcErrorBody {
-  if (thrown instanceof RpcError) return thrown.body
-  const error = asHoldfastError(thrown)
-  const { code, retry, details } = error
-  const message = refusalOf(error).reason
-  return { code: numberOf(error), message, data: { ...details, code, retry } }
-}
-
-const NUMBERS: Readonly<Record<number, number>> = {
-  ...{ 400: INVALID_PARAMS, 413: INVALID_PARAMS, 422: INVALID_PARAMS },
-  ...{ 401: AUTH_REQUIRED, 404: NOT_FOUND, 410: NOT_FOUND, 500: INTERNAL },
-}
-
-function numberOf(error: HoldfastError): number {
-  if (error.code === 'cancelled') return CANCELLED
-  return NUMBERS[httpStatus(error)] ?? REFUSED
 }
 
 export function requestText(id: RpcId, method: string, params: unknown): string {
