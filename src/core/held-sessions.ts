@@ -176,7 +176,7 @@ export class Resolver {
       const found = known === null ? null : { live: known, isNew: false }
       const resolved = found ?? (await this.#reserveOnce(request))
       if (resolved === null) continue
-      if (!resolved.isNew) resolved.live.wasFound = true
+      if (!resolved.isNew && request.id === null) resolved.live.wasFound = true
       return resolved
     }
     throw new HoldfastError('too_many', 'the session was closed again and again meanwhile')

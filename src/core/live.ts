@@ -62,7 +62,7 @@ export class LiveSession implements LedgerSession, RunHost {
   readonly requestKeys: RequestKeys
   readonly watchers: Watchers
   readonly looseBlobs: LooseBlobs
-  /** A request besides the one that created it knows its id. */
+  /** A request besides the one that created it has learnt its id, by its key. */
   wasFound = false
   readonly #ledger: Ledger
   readonly #feed: Feed
