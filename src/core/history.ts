@@ -149,27 +149,58 @@ export function messagesOf(event: SessionEvent): readonly Message[] {
   }
 }
 
-/** Where the conversation was at the end of the last turn before this one; null: before none. */
+/** How many events at the end of a log are looked at for the last position. */
+const LAST_EVENTS_MAX = 4_096
+
+/**
+ * Where the conversation was at the end of the last turn before this one. Pages are read backwards
+ * from the end of the log; a position that lies too far back counts as unknown (null).
+ */
 export async function readLastPosition(
   log: LogContext,
   id: string,
   before: string | null,
 ): Promise<LastPosition> {
-  let position: unknown = null
   let inputs: string[] = []
-  for await (const page of readEvents(log, id, 0)) {
-    for (const event of page.map((stored) => readEvent(stored, id))) {
+  for await (const page of readPagesBack(log, id, LAST_EVENTS_MAX)) {
+    for (const event of page.toReversed().map((stored) => readEvent(stored, id))) {
       if ('turn' in event && event.turn === before) continue
       if (event.type === 'session.created') {
         const { origin } = event
-        position = origin?.session === undefined ? (origin?.position ?? null) : null
-        continue
+        return {
+          position: origin?.session === undefined ? (origin?.position ?? null) : null,
+          inputs,
+        }
       }
-      for (const { role, text } of messagesOf(event)) if (role === 'user') inputs.push(text)
-      if (event.type !== 'turn.activity' || event.kind !== POSITION_KIND) continue
-      position = event.data
-      inputs = []
+      if (event.type === 'turn.activity' && event.kind === POSITION_KIND) {
+        return { position: event.data, inputs }
+      }
+      const said = messagesOf(event).filter(({ role }) => role === 'user')
+      inputs = [...said.map(({ text }) => text), ...inputs]
     }
   }
-  return { position, inputs }
+  return { position: null, inputs: [] }
+}
+
+/** The last events of a log, at most so many: the last page first, each in the order of the log. */
+async function* readPagesBack(
+  { store, limits }: LogContext,
+  id: string,
+  eventsMax: number,
+): AsyncGenerator<readonly StoredEvent[]> {
+  let last = readableRow((await store.read(id, 0, 0)).row, id).seq
+  const end = Math.max(0, last - eventsMax)
+  while (last > end) {
+    const after = Math.max(end, last - limits.pageEvents)
+    const page: StoredEvent[] = []
+    for (let seq = after; seq < last; seq = page.at(-1)?.seq ?? last) {
+      // Large events come in pages with fewer of them.
+      const { row, events } = await store.read(id, seq, last - seq)
+      readableRow(row, id)
+      page.push(...events)
+      if (events.length === 0) break
+    }
+    yield page
+    last = after
+  }
 }

@@ -1,5 +1,5 @@
 /** Sessions that continue a conversation: forked from another session, or adopted. */
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { openHoldfast, type Runner } from '../index.ts'
 import { MemoryStore } from '../stores/memory.ts'
 import { withIncluded } from './access.ts'
@@ -16,6 +16,7 @@ import type { SessionHandle } from './session-handle.ts'
 import type { Part } from './state.ts'
 
 let hold: Holdfast
+let store: MemoryStore
 let forked: ForkSource[]
 let contexts: RunnerContext[]
 let positions: LastPosition[]
@@ -60,11 +61,19 @@ beforeEach(async () => {
   contexts = []
   positions = []
   whileForking = async () => undefined
+  store = new MemoryStore()
   hold = await openHoldfast({
-    store: new MemoryStore(),
+    store,
     agents: {
       any: remembering('any', 'fresh'),
       head: remembering('head', null),
+      busy: async function* ({ text }, { lastPosition }) {
+        if (text === 'where') positions.push(await lastPosition())
+        if (text === 'kept') yield { type: 'activity', kind: POSITION_KIND, data: { after: text } }
+        for (let count = Number(text) || 0; count > 0; count -= 1) {
+          yield { type: 'activity', kind: 'step', data: count }
+        }
+      },
       none: async ({ text }) => text,
     },
   })
@@ -264,6 +273,23 @@ describe('the position that a runner is told', () => {
     await (await hold.adopt('c', { agent: 'any' })).turn('x')
     // That of a fork's source is not its own.
     expect(positions.slice(4)).toEqual([none, { position: { bytes: 7 }, inputs: [] }])
+  })
+
+  it('is found at the end of a log of whatever length, or not at all', async () => {
+    const session = await talked('busy', '900', '900', 'kept', '600')
+    const read = vi.spyOn(store, 'read')
+    const eventsRead = async (): Promise<number> => {
+      const results = await Promise.all(read.mock.results.map(({ value }) => value))
+      return results.reduce((sum, { events }) => sum + events.length, 0)
+    }
+    await session.turn('where')
+    expect(positions).toEqual([{ position: { after: 'kept' }, inputs: ['600'] }])
+    expect(await eventsRead()).toBeLessThan(900)
+    for (let turns = 0; turns < 5; turns += 1) await session.turn('990')
+    read.mockClear()
+    await session.turn('where')
+    expect(positions.at(-1)).toEqual({ position: null, inputs: [] })
+    expect(await eventsRead()).toBeLessThanOrEqual(4_096)
   })
 })
 

@@ -146,7 +146,7 @@ export type AdoptedConversation = {
 
 /** Where the conversation of a session was when Holdfast last knew all of it. */
 export type LastPosition = {
-  /** The last activity of the kind `position`; null: there is none. */
+  /** The last activity of the kind `position`; null: none is known. */
   readonly position: unknown
   /** What the session's clients have said since then. */
   readonly inputs: readonly string[]
@@ -257,7 +257,7 @@ export type RunnerContext = {
   readonly bind: (backend: string) => Promise<void>
   /** The conversation before this turn, oldest first. */
   readonly history: () => AsyncIterable<Message>
-  /** Reads the log: a runner that knows the position by itself need not ask. */
+  /** Reads the end of the log: a runner that knows the position by itself need not ask. */
   readonly lastPosition: () => Promise<LastPosition>
   /** The bytes of a part of the conversation before, by its digest. */
   readonly readBlob: (digest: string) => Promise<Uint8Array>
