@@ -2,7 +2,7 @@
  * The files in which agents keep their conversations, and how they are removed. Only what is named
  * by the conversation's id, which must be a UUID, is looked at; links are not followed.
  */
-import { readdir } from 'node:fs/promises'
+import { readdir, type FileHandle } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type {
@@ -12,6 +12,7 @@ import type {
   Settings,
   TerminalCommand,
 } from '../core/index.ts'
+import { openWithin } from '../platform/agent-files.ts'
 import type { Workplace } from '../platform/child.ts'
 import { folderOf } from './agent-settings.ts'
 import { claudeMessages } from './claude/transcript.ts'
@@ -30,6 +31,8 @@ type OwnFiles = {
 }
 
 export type ConversationFiles = OwnFiles & {
+  /** The folder in which all of them are. */
+  readonly root: (env: Environment) => string
   readonly find: (env: Environment, id: string) => Promise<readonly string[]>
   /** The arguments with which the program itself deletes a conversation, if it can. */
   readonly deleteArgs?: (id: string) => readonly string[]
@@ -47,8 +50,9 @@ const CLAUDE_FOLDERS = ['todos', 'tasks', 'file-history', 'session-env', 'debug'
 
 /** `PROJECT/ID.jsonl`, and what else Claude Code names by the id of a session. */
 export const CLAUDE_FILES: ConversationFiles = {
+  root: (env) => env['CLAUDE_CONFIG_DIR'] ?? join(env['HOME'] ?? '/', '.claude'),
   async find(env, id) {
-    const root = env['CLAUDE_CONFIG_DIR'] ?? join(env['HOME'] ?? '/', '.claude')
+    const root = CLAUDE_FILES.root(env)
     const projects = await foldersIn(root, ['projects'])
     const besides = await foldersIn(root, CLAUDE_FOLDERS)
     const folders = [...(await eachIn(projects, foldersIn)), ...besides]
@@ -61,8 +65,9 @@ export const CLAUDE_FILES: ConversationFiles = {
 
 /** `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl`; `codex delete` knows its databases too. */
 export const CODEX_FILES: ConversationFiles = {
+  root: (env) => env['CODEX_HOME'] ?? join(env['HOME'] ?? '/', '.codex'),
   async find(env, id) {
-    const root = env['CODEX_HOME'] ?? join(env['HOME'] ?? '/', '.codex')
+    const root = CODEX_FILES.root(env)
     let folders = await foldersIn(root, ['sessions'])
     for (let depth = 0; depth < 3; depth += 1) folders = await eachIn(folders, foldersIn)
     const all = [...folders, ...(await foldersIn(root, ['archived_sessions']))]
@@ -88,6 +93,18 @@ export async function findLog(
   id: string,
 ): Promise<string | null> {
   return UUID.test(id) ? ((await find(env, id)).find(isLog) ?? null) : null
+}
+
+/** Such a file, open for reading; null: it is gone, or the agent has put something else there. */
+export async function openLog(
+  { root }: ConversationFiles,
+  env: Environment,
+  log: string,
+): Promise<FileHandle | null> {
+  return openWithin(log, [root(env)]).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ELOOP') return null
+    throw error
+  })
 }
 
 /** How a person continues a session in the agent's own program; null if it would not find it. */

@@ -4,9 +4,7 @@
  * the file that has the conversation is kept; what is behind that before the next turn, and is none
  * of ours, was written elsewhere.
  */
-import { createReadStream } from 'node:fs'
-import { stat } from 'node:fs/promises'
-import { createInterface } from 'node:readline'
+import type { FileHandle } from 'node:fs/promises'
 import {
   newest,
   type EarlierMessage,
@@ -15,7 +13,7 @@ import {
   type RunnerOutput,
 } from '../core/index.ts'
 import type { Workplace } from '../platform/child.ts'
-import { findLog, type ConversationFiles } from './conversation-files.ts'
+import { findLog, openLog, type ConversationFiles } from './conversation-files.ts'
 import { asList, asObject, parsedLine } from './json.ts'
 import type { LoggedMessage } from './logged-message.ts'
 import { activity } from './outbox.ts'
@@ -36,6 +34,8 @@ type Known = {
 const KNOWN_MAX = 10_000
 /** How much of what was written elsewhere is recorded, in characters. */
 const RECORDED_CHARS_MAX = 32_768
+/** How much of what was written elsewhere is read: its end. */
+const READ_BYTES_MAX = 67_108_864
 /** Agents write their files a moment after they have answered. */
 const UNWRITTEN_MS = 5_000
 /** More inputs than an agent takes until it writes them. */
@@ -77,7 +77,7 @@ export class OutsideMessages {
     const before = session.origin === null ? 0 : null
     const known = this.#known.get(session.id) ?? { log: null, bytes: before, sent: [] }
     const log = await this.#logOf(session)
-    const size = log === null ? null : await sizeOf(log)
+    const size = log === null ? null : await this.#sizeOf(session.id, log)
     const bytes = size ?? (input === null ? null : known.bytes)
     const sent = known.sent.filter(({ at }) => now - at < UNWRITTEN_MS)
     if (input !== null) sent.push({ id: input, at: now })
@@ -94,19 +94,16 @@ export class OutsideMessages {
   ): Promise<readonly EarlierMessage[] | null> {
     const bytes = bytesOf(last)
     const log = bytes === null ? null : await this.#logOf(session)
-    const size = log === null ? null : await sizeOf(log)
-    if (bytes === null || log === null || size === null) return null
-    if (size <= bytes) return []
-    const own = asList(asObject(last.position)['own'])
-    // A turn that has no end in our log, as after a crash, is known by what was said.
-    const inputs = [...last.inputs]
-    const isOurs = ({ id, text }: LoggedMessage): boolean => {
-      if (own.includes(id)) return true
-      const index = inputs.indexOf(text)
-      if (index >= 0) inputs.splice(index, 1)
-      return index >= 0
+    const file = log === null ? null : await this.#open(session.id, log)
+    if (bytes === null || file === null) return null
+    try {
+      const { size } = await file.stat()
+      if (size <= bytes) return []
+      const range = { start: Math.max(bytes, size - READ_BYTES_MAX), end: size - 1 }
+      return await this.#readOthers(file, range, ownIn(last))
+    } finally {
+      await file.close()
     }
-    return this.#readOthers(log, bytes, isOurs)
   }
 
   /** The session has another owner, or is closed; null: all sessions. */
@@ -117,13 +114,13 @@ export class OutsideMessages {
 
   /** The inputs of others, with the answers to them. */
   async #readOthers(
-    log: string,
-    start: number,
+    file: FileHandle,
+    range: { readonly start: number; readonly end: number },
     isOurs: (input: LoggedMessage) => boolean,
   ): Promise<readonly EarlierMessage[]> {
     const others: EarlierMessage[] = []
     let isOther = false
-    for await (const line of createInterface({ input: createReadStream(log, { start }) })) {
+    for await (const line of file.readLines(range)) {
       for (const message of this.#files?.messagesIn(parsedLine(line)) ?? []) {
         if (message.role === 'user') isOther = !isOurs(message)
         const { role, text, at } = message
@@ -147,6 +144,22 @@ export class OutsideMessages {
     // If it cannot be read, nothing is known about it; the agent says what is wrong.
     return findLog(this.#files, this.#workplace.environmentOf(id), backend).catch(() => null)
   }
+
+  /** Null: it is not there, or cannot be read. */
+  async #open(session: string, log: string): Promise<FileHandle | null> {
+    if (this.#files === null) return null
+    return openLog(this.#files, this.#workplace.environmentOf(session), log).catch(() => null)
+  }
+
+  async #sizeOf(session: string, log: string): Promise<number | null> {
+    const file = await this.#open(session, log)
+    if (file === null) return null
+    try {
+      return (await file.stat()).size
+    } finally {
+      await file.close()
+    }
+  }
 }
 
 function bytesOf({ position }: LastPosition): number | null {
@@ -154,10 +167,15 @@ function bytesOf({ position }: LastPosition): number | null {
   return typeof bytes === 'number' ? bytes : null
 }
 
-/** Null: it is not there. */
-async function sizeOf(file: string): Promise<number | null> {
-  return stat(file).then(
-    ({ size }) => size,
-    () => null,
-  )
+/** Tells which inputs are ours; each that is known by its text only counts once. */
+function ownIn(last: LastPosition): (input: LoggedMessage) => boolean {
+  const own = asList(asObject(last.position)['own'])
+  // A turn that has no end in our log, as after a crash, is known by what was said.
+  const inputs = [...last.inputs]
+  return ({ id, text }) => {
+    if (own.includes(id)) return true
+    const index = inputs.indexOf(text)
+    if (index >= 0) inputs.splice(index, 1)
+    return index >= 0
+  }
 }

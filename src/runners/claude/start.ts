@@ -1,11 +1,8 @@
 /** How Claude Code is started for a session: its folders, its arguments, its stored transcript. */
-import { existsSync } from 'node:fs'
-import { readdir, readFile } from 'node:fs/promises'
-import { homedir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { McpServerOptions } from '../agent-options.ts'
 import type { Places } from '../agent-settings.ts'
+import { CLAUDE_FILES, findLog, openLog } from '../conversation-files.ts'
 import type { Start } from '../reserved-ids.ts'
 import type { ClaudeSettings } from './options.ts'
 import type { Allowed } from './permission.ts'
@@ -76,11 +73,21 @@ export async function findForked(
   env: Readonly<Record<string, string>>,
 ): Promise<string | null> {
   for (let waitedMs = 0; waitedMs < STORED_MS_MAX; waitedMs += STORED_POLL_MS) {
-    const file = await findTranscript(backend, env)
-    if (file !== null && (await readFile(file, 'utf8')).includes(message)) return file
+    const path = await findTranscript(backend, env)
+    if (path !== null && (await textOf(path, env)).includes(message)) return path
     await sleep(STORED_POLL_MS)
   }
   return null
+}
+
+async function textOf(path: string, env: Readonly<Record<string, string>>): Promise<string> {
+  const file = await openLog(CLAUDE_FILES, env, path)
+  if (file === null) return ''
+  try {
+    return await file.readFile('utf8')
+  } finally {
+    await file.close()
+  }
 }
 
 /**
@@ -91,13 +98,6 @@ export async function findTranscript(
   backend: string,
   env: Readonly<Record<string, string>>,
 ): Promise<string | null> {
-  const config = env['CLAUDE_CONFIG_DIR'] ?? join(env['HOME'] ?? homedir(), '.claude')
-  const projects = join(config, 'projects')
-  // Without the folder there is no transcript.
-  const names = await readdir(projects).catch(() => [])
-  for (const name of names) {
-    const file = join(projects, name, `${backend}.jsonl`)
-    if (existsSync(file)) return file
-  }
-  return null
+  // What cannot be read is as good as not there.
+  return findLog(CLAUDE_FILES, env, backend).catch(() => null)
 }
