@@ -127,3 +127,14 @@ it('keeps a session that another request has found, though its first turn is ref
   await hold.authority.discard(unseen.id)
   await expect(unseen.state()).rejects.toMatchObject({ code: 'session_erased' })
 })
+
+it('an id that the caller has chosen is still good after a refusal', async () => {
+  const put = store.putBlobs.bind(store)
+  store.putBlobs = () => Promise.reject(new Error('the disk is full'))
+  const first = (): Promise<unknown> =>
+    hold.turn({ id: 'chosen', agent: 'busy' }, image(10)).admission
+  await expect(first()).rejects.toThrow('the disk is full')
+  store.putBlobs = put
+  await first()
+  release()
+})

@@ -394,8 +394,10 @@ export class Holdfast {
         await measuring
         return await work(await this.authority.open(live.id))
       } catch (error) {
-        // If it fails, an empty session is left, which its time to live ends.
-        if (isNew) await this.authority.discard(live.id).catch(() => undefined)
+        // An erased id is never given out again, so a session with an id of the caller's choice
+        // stays. One that stays, as if this fails, is empty, and its time to live ends it.
+        const isDiscarded = isNew && options.id === undefined
+        if (isDiscarded) await this.authority.discard(live.id).catch(() => undefined)
         // Closed before it was admitted: the key is free again, and nothing happened.
         const isFree = isClosedError(error) && options.id === undefined
         if (!isFree || attempt === KEY_ATTEMPTS) throw error
