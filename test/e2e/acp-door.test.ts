@@ -342,6 +342,22 @@ describe('a session', () => {
     await expect(one.prompt(id, 'x')).rejects.toMatchObject({ data: { code: 'session_erased' } })
   })
 
+  it('takes prompts without a name as new ones, whenever it was opened again', async () => {
+    await start()
+    const named = { initialize: { _meta: { holdfast: { client: 'editor-one' } } } }
+    const one = await connect(named)
+    const id = await one.open({ key: 'k' })
+    await one.prompt(id, 'x')
+    await one.request('session/close', { sessionId: id })
+    await one.request('session/resume', { sessionId: id, ...session })
+    await one.prompt(id, 'y')
+    one.close()
+    const again = await connect(named)
+    await again.open({ key: 'k' })
+    await again.prompt(id, 'x')
+    expect((await server.holdfast.session(id).state()).turns).toBe(3)
+  })
+
   it('is attached to once by a connection that opens it again, and its prompt goes on', async () => {
     await start()
     const one = await connect()

@@ -14,6 +14,8 @@ export type ClientEnd = AskedClient & {
   readonly isOver: boolean
   /** Aborted when the connection is over. */
   readonly signal: { readonly aborted: boolean }
+  /** The name of a prompt that the client gave none: no other prompt has it. */
+  newPromptName(): string
   capabilitiesOf(agent: string): Capabilities
   /** Null if it leaves at once; else when it has left. */
   send(text: string): Promise<void> | null

@@ -73,6 +73,8 @@ export class AcpConnection {
   #facts: ClientFacts | null = null
   #initialize: unknown = null
   readonly #ownId: string
+  /** Prompts that have no name of their client. */
+  #unnamed = 0
   /** Requests that have no answer yet. */
   #open = 0
   /** By node, and by session. */
@@ -113,6 +115,11 @@ export class AcpConnection {
 
   readonly capabilitiesOf = (agent: string): Capabilities =>
     this.holdfast.authority.runner(agent)?.capabilities ?? NO_CAPABILITIES
+
+  newPromptName(): string {
+    this.#unnamed += 1
+    return `${this.#ownId}.${this.#unnamed}`
+  }
 
   introduce(facts: ClientFacts): void {
     this.#facts = facts

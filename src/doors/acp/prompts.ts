@@ -26,7 +26,7 @@ type OpenPrompt = {
 }
 
 type PromptsOptions = {
-  readonly client: Pick<ClientEnd, 'clientId' | 'report'>
+  readonly client: Pick<ClientEnd, 'clientId' | 'newPromptName' | 'report'>
   readonly session: SessionHandle
   /** Of this client's prompts. */
   readonly ownTurns: Set<string>
@@ -46,7 +46,6 @@ export class OpenPrompts {
   readonly #options: PromptsOptions
   readonly #open = new Set<OpenPrompt>()
   readonly #endings = new TurnEndings()
-  #count = 0
 
   constructor(options: PromptsOptions) {
     this.#options = options
@@ -58,15 +57,15 @@ export class OpenPrompts {
 
   /** Accepts a prompt, and answers it when its turn is over and all of it was told. */
   async take(id: RpcId, { prompt, _meta }: ParamsOf<'session/prompt'>): Promise<object> {
-    this.#count += 1
-    const { prompt: name = String(this.#count), ...options } = _meta?.holdfast ?? {}
+    const { client } = this.#options
+    const { prompt: name = client.newPromptName(), ...options } = _meta?.holdfast ?? {}
     const input = promptInput(prompt)
     const { promise, resolve: settle, reject: fail } = deferred<TurnEnding>()
     const open: OpenPrompt = { id, turn: null, isCancelled: false, settle, fail }
     this.#open.add(open)
     // It may fail before anything waits for it.
     promise.catch(() => undefined)
-    const idempotencyKey = promptKeys(this.#options.client) + name
+    const idempotencyKey = promptKeys(client) + name
     try {
       const known = await this.#submit(open, input, { ...options, idempotencyKey })
       return promptAnswer(known ?? (await promise))
